@@ -1,0 +1,219 @@
+"""The tables of a trace: names, column types and units. Other tools read them, so a change here is a change of contract.
+
+Times are int64 ns. `host_ns` is a host's own stamp since the epoch; `trace_ns` is on the trace's one timescale, which is
+the reference host's. Source: docs/architecture.md, which says what each table is for.
+"""
+
+from enum import StrEnum
+
+import pyarrow as pa
+
+FORMAT_VERSION = 1
+"""Of the trace directory; written to `trace.json`."""
+
+
+class HopKind(StrEnum):
+    """What a transfer carried."""
+
+    SYN = "syn"
+    SYN_ACK = "syn_ack"
+    DATA = "data"
+    ACK = "ack"
+    FIN = "fin"
+    RST = "rst"
+    KEEPALIVE = "keepalive"
+    WINDOW_PROBE = "window_probe"
+
+
+class HopState(StrEnum):
+    """What became of a transfer."""
+
+    MATCHED = "matched"  # seen at both ends
+    LOST = "lost"  # sent, never arrived, never acknowledged (by this attempt)
+    CAPTURE_DROPPED = "capture_dropped"  # acknowledged, so it arrived, but the capture missed it
+    OUTSIDE_WINDOW = "outside_window"  # the other host was not capturing at that time, or is not captured at all
+    AMBIGUOUS = "ambiguous"  # more than one possible partner, and nothing tells them apart
+    UNMATCHED = "unmatched"  # none of the above
+
+
+class LinkReason(StrEnum):
+    """Why an exchange is held to be a child of another."""
+
+    TRANSACTION_ID = "transaction_id"
+    CONNECTION = "connection"
+    TIMING = "timing"
+
+
+def _text() -> pa.DataType:
+    return pa.dictionary(pa.int32(), pa.string())
+
+
+def _fields(**types: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, kind in types.items()])
+
+
+EVENTS = _fields(
+    host=_text(),
+    point=_text(),  # "host/interface"
+    frame=pa.uint32(),  # from 1 within the host's capture, as in Wireshark; several files of a host go on counting
+    host_ns=pa.int64(),
+    direction=_text(),  # "send" | "receive"
+    connection_id=pa.int64(),
+    src_addr=_text(),
+    src_port=pa.uint16(),
+    dst_addr=_text(),
+    dst_port=pa.uint16(),
+    seq=pa.uint32(),
+    ack=pa.uint32(),
+    flags=pa.uint16(),
+    payload_len=pa.uint32(),
+    window=pa.uint16(),
+    ip_id=pa.int32(),  # null where there is none
+    tsval=pa.uint32(),  # null without the timestamps option
+    tsecr=pa.uint32(),
+    captured_len=pa.uint32(),
+    original_len=pa.uint32(),
+)
+"""One row for each TCP packet at one capture point."""
+
+CONNECTIONS = _fields(
+    connection_id=pa.int64(),
+    client_host=_text(),  # null if not captured
+    server_host=_text(),
+    client_addr=_text(),  # the end that sent the SYN; without a SYN, the end with the higher port
+    client_port=pa.uint16(),
+    server_addr=_text(),
+    server_port=pa.uint16(),
+    client_isn=pa.uint32(),  # null if the handshake was not captured
+    server_isn=pa.uint32(),
+    first_host_ns=pa.int64(),
+    last_host_ns=pa.int64(),
+    events_count=pa.uint32(),
+)
+"""One row for each connection incarnation (4-tuple and both ISNs)."""
+
+HOPS = _fields(
+    connection_id=pa.int64(),
+    kind=_text(),  # HopKind
+    from_client=pa.bool_(),  # sent by the connection's client
+    send_host=_text(),
+    send_frame=pa.uint32(),
+    send_host_ns=pa.int64(),
+    send_trace_ns=pa.int64(),
+    receive_host=_text(),
+    receive_frame=pa.uint32(),
+    receive_host_ns=pa.int64(),
+    receive_trace_ns=pa.int64(),
+    stream_start=pa.int64(),  # bytes past ISN+1 (past the first byte seen, if the SYN was not); for zero-length segments start = end
+    stream_end=pa.int64(),
+    attempt=pa.uint16(),  # 1 = first transmission
+    state=_text(),  # HopState
+    one_way_delay_ns=pa.int64(),
+    uncertainty_ns=pa.int64(),
+    exchange_id=pa.int64(),  # null if it belongs to none
+)
+"""One row for each transfer of bytes (or of a zero-length segment) from a send event to a receive event. A lone event
+has nulls on its missing side and a state that says why; the missing side's host is given where it is known."""
+
+CLOCKS = _fields(
+    host=_text(),
+    from_host_ns=pa.int64(),
+    to_host_ns=pa.int64(),
+    offset_ns=pa.int64(),  # host clock - reference, at from_host_ns
+    skew_ppb=pa.int64(),
+    uncertainty_ns=pa.int64(),
+    reference=pa.bool_(),
+    method=pa.string(),
+)
+"""One row for each host and validity interval. trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) / 1e9."""
+
+MESSAGES = _fields(
+    connection_id=pa.int64(),
+    from_client=pa.bool_(),
+    host=_text(),  # where it was seen
+    frame=pa.uint32(),
+    stream_offset=pa.int64(),  # of the head's first byte, on the same scale as hops.stream_start
+    head_kind=pa.uint8(),  # tracer.records.HeadKind
+    head_flags=pa.uint8(),  # tracer.records.HeadFlag
+    method=pa.string(),
+    target=pa.string(),
+    status=pa.uint16(),  # 0 for a request
+    content_length=pa.int64(),  # -1 if not given
+    head_len=pa.uint32(),
+    transaction_id=pa.string(),  # "" if none
+    user_agent=pa.string(),
+)
+"""One row for each HTTP head seen at a capture point (so usually two for each message: at its sender and its receiver)."""
+
+EXCHANGES = _fields(
+    exchange_id=pa.int64(),
+    connection_id=pa.int64(),
+    client_host=_text(),
+    server_host=_text(),
+    service=_text(),
+    request_first_sent_trace_ns=pa.int64(),
+    request_first_received_trace_ns=pa.int64(),
+    request_last_sent_trace_ns=pa.int64(),
+    request_last_received_trace_ns=pa.int64(),
+    response_first_sent_trace_ns=pa.int64(),
+    response_first_received_trace_ns=pa.int64(),
+    response_last_sent_trace_ns=pa.int64(),
+    response_last_received_trace_ns=pa.int64(),
+    connect_start_trace_ns=pa.int64(),  # client's first SYN, for the first exchange of a connection; else null
+    uncertainty_ns=pa.int64(),
+    request_bytes=pa.int64(),
+    response_bytes=pa.int64(),
+    protocol=_text(),  # "http/1.1", "unknown"
+    method=_text(),
+    target=pa.string(),
+    status=pa.uint16(),
+    transaction_id=pa.string(),
+    complete=pa.bool_(),
+)
+"""One row for each request and its final response on a connection, whatever the protocol. Unknown times are null."""
+
+SPANS = _fields(
+    trace_id=pa.int64(),  # exchange_id of the root
+    span_id=pa.int64(),  # = exchange_id
+    parent_span_id=pa.int64(),  # null for a root
+    link_reason=_text(),  # null for a root
+    confidence=pa.float64(),
+    depth=pa.uint16(),
+    critical_ns=pa.int64(),  # of the root's duration, how much this span's own columns below hold; their sum
+    connect_ns=pa.int64(),
+    request_network_ns=pa.int64(),
+    work_ns=pa.int64(),  # the server's own time, outside any child on the critical path
+    response_network_ns=pa.int64(),
+)
+"""One row for each exchange, as part of one root request. Over the spans of a trace_id the ledger columns (`*_ns` after
+`critical_ns`) add up exactly to the root's duration."""
+
+FINDINGS = _fields(
+    severity=_text(),  # "info" | "notice" | "warning" | "error"
+    kind=_text(),
+    host=_text(),
+    connection_id=pa.int64(),
+    span_id=pa.int64(),
+    from_trace_ns=pa.int64(),
+    to_trace_ns=pa.int64(),
+    cost_ns=pa.int64(),
+    text=pa.string(),
+    remedy=pa.string(),
+)
+"""One row for each thing that is wrong or remarkable."""
+
+SAMPLES = _fields(host=_text(), host_ns=pa.int64(), metric=_text(), value=pa.float64())
+"""CPU, disk and network of each host."""
+
+TABLES: dict[str, pa.Schema] = {
+    "events": EVENTS,
+    "connections": CONNECTIONS,
+    "hops": HOPS,
+    "clocks": CLOCKS,
+    "messages": MESSAGES,
+    "exchanges": EXCHANGES,
+    "spans": SPANS,
+    "findings": FINDINGS,
+    "samples": SAMPLES,
+}
+"""Table name (file `<name>.parquet` in the trace directory) to its schema."""

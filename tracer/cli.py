@@ -1,0 +1,89 @@
+"""The one door: `tracer COMMAND`. Each package adds its commands through the entry-point group `tracer.commands`.
+
+A command is imported only when it is used, so an agent host needs no more than `tracer`'s own dependencies.
+"""
+
+import sys
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+from tracer.errors import TracerError
+
+EXIT_OPERATOR = 2
+"""Exit status for what the operator can mend: a wrong file, a missing privilege, a port in use."""
+
+SUMMARIES = {
+    "capture": "Record this host's TCP packets, to a directory or to a collector.",
+    "record": "Capture on all hosts of the cluster while a command runs, then analyse.",
+    "replay": "Turn captures of several hosts into a trace.",
+    "collect": "Run the collector service that agents send to.",
+    "report": "Tell what happened in a trace and where the time went.",
+    "export": "Write a trace in another tool's format.",
+    "view": "Open a trace in the web viewer.",
+    "cluster": "Start, stop and use the bundled object store.",
+    "bench": "Put load on an object store and measure it.",
+}
+"""Shown by `tracer --help`, which imports no command."""
+
+EXTRAS = {"collector": "collector", "viewer": "viewer", "storage_cluster": "cluster"}
+"""Package to the extra that installs what it needs."""
+
+
+class EntryPointGroup(click.Group):
+    """A click group whose commands are entry points, loaded when used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of `SUMMARIES`, then others by name."""
+        installed = {point.name for point in entry_points(group="tracer.commands")}
+        return [name for name in SUMMARIES if name in installed] + sorted(installed - SUMMARIES.keys())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command, or a command that says which extra is missing."""
+        for point in entry_points(group="tracer.commands", name=cmd_name):
+            return _load(point)
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARIES.get(name, "")) for name in self.list_commands(ctx)])
+
+
+def _load(point: EntryPoint) -> click.Command:
+    try:
+        command: click.Command = point.load()
+    except ModuleNotFoundError as error:
+        package = point.module.split(".", 1)[0]
+        extra = EXTRAS.get(package)
+        if extra is None or (error.name or "").split(".", 1)[0] == package:
+            raise
+        raise click.ClickException(
+            f"`tracer {point.name}` needs {error.name}, which is not installed; run: pip install 'twintap[{extra}]'"
+        ) from None
+    return command
+
+
+@click.command(cls=EntryPointGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="twintap", prog_name="tracer")
+def tracer() -> None:
+    """See, packet by packet and host by host, where a distributed system spends its time."""
+
+
+def main() -> None:
+    """Run the command line; print an operator's error in one line and exit 2."""
+    try:
+        tracer.main(standalone_mode=False)
+    except TracerError as error:
+        click.echo(f"tracer: {error}", err=True)
+        sys.exit(EXIT_OPERATOR)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.Abort:
+        click.echo("tracer: interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_OPERATOR)
+    except BrokenPipeError:
+        sys.exit(0)

@@ -1,0 +1,2 @@
+//! Pairing each transfer of bytes between a send event and a receive event.
+#![forbid(unsafe_code)]

@@ -1,0 +1,14 @@
+//! `tracer._core`: the only crate that names Python. One module a part; each registers its own classes and functions.
+
+mod capture;
+mod decode;
+mod matching;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    decode::register(module)?;
+    capture::register(module)?;
+    matching::register(module)
+}

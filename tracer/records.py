@@ -1,0 +1,124 @@
+"""What crosses from the core to Python: columns of fixed dtype, a batch at a time.
+
+`EVENT_COLUMNS` is one row for each TCP packet, as decoded from one capture file, before hosts, clocks and connections
+are known. `HEAD_COLUMNS` is one row for each HTTP message head that begins in a packet's captured payload.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag, StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = dict[str, NDArray[np.generic]]
+"""Column name to a 1-D array; all arrays of one `Columns` have the same length."""
+
+
+class Direction(IntEnum):
+    """Of a packet at the host that captured it; values as in pcapng `epb_flags` bits 0-1."""
+
+    UNKNOWN = 0
+    RECEIVE = 1
+    SEND = 2
+
+
+class TcpFlag(IntFlag):
+    """TCP header flags (RFC 9293 §3.1)."""
+
+    FIN = 0x01
+    SYN = 0x02
+    RST = 0x04
+    PSH = 0x08
+    ACK = 0x10
+    URG = 0x20
+    ECE = 0x40
+    CWR = 0x80
+    AE = 0x100
+
+
+class TcpOption(IntFlag):
+    """Which TCP options a segment carried (bits of the column `options`)."""
+
+    TIMESTAMPS = 0x01
+    MSS = 0x02
+    WINDOW_SCALE = 0x04
+    SACK_PERMITTED = 0x08
+    SACK = 0x10
+
+
+class HeadKind(IntEnum):
+    """Of an HTTP message head."""
+
+    REQUEST = 1
+    RESPONSE = 2
+
+
+class HeadFlag(IntFlag):
+    """What a head says of its message (bits of the column `head_flags`)."""
+
+    CHUNKED = 0x01
+    EXPECT_CONTINUE = 0x02
+    CONNECTION_CLOSE = 0x04
+    CONNECTION_KEEP_ALIVE = 0x08
+    CUT = 0x10  # the head goes on past the captured bytes: later headers were not seen
+
+
+EVENT_COLUMNS: dict[str, str] = {
+    "frame": "u4",  # from 1 within the file, counting every packet, TCP or not, as Wireshark does
+    "host_ns": "i8",  # the host's own stamp, ns since the epoch
+    "interface": "u2",  # index into the reader's interfaces
+    "direction": "u1",  # Direction
+    "src_addr": "u4",  # index into the reader's addresses
+    "dst_addr": "u4",
+    "src_port": "u2",
+    "dst_port": "u2",
+    "seq": "u4",
+    "ack": "u4",
+    "flags": "u2",  # TcpFlag
+    "window": "u2",  # raw, unscaled
+    "payload_len": "u4",  # TCP payload bytes on the wire, whatever was captured
+    "ip_id": "i4",  # -1 where there is none (IPv6)
+    "tsval": "u4",  # 0 without TIMESTAMPS in options
+    "tsecr": "u4",
+    "options": "u1",  # TcpOption
+    "mss": "u2",  # 0 if not given
+    "window_scale": "u1",  # 255 if not given
+    "sack_hash": "u4",  # of the SACK blocks' bytes, 0 without
+    "captured_len": "u4",
+    "original_len": "u4",
+}
+"""Column to numpy dtype, in order. Source: `docs/architecture.md`, table `events`."""
+
+HEAD_COLUMNS: dict[str, str] = {
+    "frame": "u4",
+    "payload_offset": "u4",  # where in the packet's TCP payload the head begins (not 0 when pipelined)
+    "head_kind": "u1",  # HeadKind
+    "head_flags": "u1",  # HeadFlag
+    "status": "u2",  # 0 for a request
+    "content_length": "i8",  # -1 if not given or not seen
+    "head_len": "u4",  # bytes of the head with its empty line; 0 if CUT
+}
+"""Numeric columns of a head; its strings are `HEAD_STRINGS`."""
+
+HEAD_STRINGS = ("method", "target", "transaction_id", "user_agent", "host_header")
+"""String columns of a head, each as (`<name>_offsets` i8 of length n+1, `<name>_bytes` u1): Arrow's large-string layout.
+Empty where not given."""
+
+
+class Severity(StrEnum):
+    """Of a counter: who must care. Any `data_loss` or `error` count shows on every view made from that data."""
+
+    INFO = "info"
+    NOTICE = "notice"
+    DATA_LOSS = "data_loss"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A named count of something that happened to the input, with what to do about it."""
+
+    name: str
+    severity: Severity
+    count: int
+    remedy: str
