@@ -1,0 +1,307 @@
+"""A trace on disk: a directory (or any fsspec URL: `memory://`, `s3://…`) of Parquet tables and one `trace.json`.
+
+A trace is whole or it is not there. On a local disk it is written under a temporary name beside its place and renamed;
+on an object store, which has no rename, `trace.json` is written last, and a directory without it is no trace.
+Tables and columns: `collector.schema`. Compression: zstd. One writer at a time.
+"""
+
+import errno
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from collector.schema import FORMAT_VERSION, TABLES
+from tracer.errors import InputError, MissingDependencyError, ResourceError
+
+INFO_FILE = "trace.json"
+ROW_GROUP_ROWS = 1 << 18
+"""Rows of a Parquet row group: small enough to skip by statistics, large enough to compress well."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointInfo:
+    """An observation point: one interface of a host."""
+
+    point: str
+    interface: str
+    link_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostInfo:
+    """A captured host and what its capture holds; both times are null where it holds no packet."""
+
+    host: str
+    addresses: tuple[str, ...]
+    points: tuple[PointInfo, ...]
+    files: tuple[str, ...]
+    packets_count: int
+    events_count: int
+    first_host_ns: int | None
+    last_host_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CounterInfo:
+    """A named count of something that happened to the input; `host` is null where it concerns the whole trace."""
+
+    host: str | None
+    name: str
+    severity: str
+    count: int
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandInfo:
+    """The command that ran while the hosts were captured; times are stamps of `host`, right around its process."""
+
+    argv: tuple[str, ...]
+    host: str
+    started_host_ns: int
+    ended_host_ns: int
+    exit_status: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceInfo:
+    """What `trace.json` holds."""
+
+    created_ns: int
+    tool_version: str
+    hosts: tuple[HostInfo, ...]
+    counters: tuple[CounterInfo, ...] = ()
+    command: CommandInfo | None = None
+    services: dict[int, str] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+
+
+class TraceWriter:
+    """Writes the parts of one trace; made by `write_trace`. `url` is where they go until the trace is whole."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.info: TraceInfo | None = None
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        """Write one table; a table never written is left empty."""
+        write_table(self.url, name, table)
+
+    def write_info(self, info: TraceInfo) -> None:
+        """Say what the trace is; written when the trace is whole."""
+        self.info = info
+
+
+@contextmanager
+def write_trace(url: str) -> Iterator[TraceWriter]:
+    """Write a trace to `url` as a whole, or leave what was there as it was (object stores: no trace) on an error.
+
+    A trace that is already there is replaced; anything else that is there is an error.
+    Raises: `InputError` if `url` holds something that is no trace, `ResourceError` if it cannot be written.
+    """
+    fs, root = _filesystem(url)
+    local = isinstance(fs, LocalFileSystem)
+    staging = _staging(root) if local else root
+    with _storage_errors(url):
+        _refuse_to_overwrite(fs, root, url)
+        if not local and fs.exists(root):
+            fs.rm(root, recursive=True)
+        fs.makedirs(staging, exist_ok=True)
+    writer = TraceWriter(staging if local else url)
+    try:
+        yield writer
+        with _storage_errors(url):
+            _finish(writer)
+            if local:
+                _replace_directory(Path(staging), Path(root))
+    finally:
+        if local:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def write_table(url: str, name: str, table: pa.Table) -> None:
+    """Write one table of a trace, columns of the schema first, any others after them.
+
+    Arguments: `name` is a key of `collector.schema.TABLES`; `table` holds at least its columns, in types that cast.
+    Raises: `ResourceError` if it cannot be written.
+    """
+    fs, root = _filesystem(url)
+    with _storage_errors(url), fs.open(f"{root}/{name}.parquet", "wb") as file:
+        pq.write_table(_conform(name, table), file, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+
+
+def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """One table of a trace, or some columns of it.
+
+    Raises: `InputError` if `url` is no trace or lacks the table.
+    """
+    assert name in TABLES, name
+    fs, root = _filesystem(url)
+    try:
+        with fs.open(f"{root}/{name}.parquet", "rb") as file:
+            return pq.read_table(file, columns=None if columns is None else list(columns))
+    except (FileNotFoundError, NotADirectoryError):
+        read_info(url)
+        raise InputError(f"{url}: the trace lacks its table {name}", "make the trace again") from None
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{url}: its table {name} is damaged ({error})", "make the trace again") from None
+
+
+def read_info(url: str) -> TraceInfo:
+    """What `trace.json` of a trace says.
+
+    Raises: `InputError` if `url` is no trace, naming what is there instead, or one of another format.
+    """
+    fs, root = _filesystem(url)
+    try:
+        with fs.open(f"{root}/{INFO_FILE}", "rb") as file:
+            document = json.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _no_trace(fs, root, url) from None
+    except PermissionError:
+        raise InputError(f"{url}: no permission to read it", "run as its owner") from None
+    except ValueError:
+        raise InputError(f"{url}: its {INFO_FILE} is damaged", "make the trace again") from None
+    return _info_of(document, url)
+
+
+def exists(url: str) -> bool:
+    """Whether a whole trace is at `url`."""
+    fs, root = _filesystem(url)
+    return bool(fs.exists(f"{root}/{INFO_FILE}"))
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    try:
+        fs, root = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise MissingDependencyError(f"{url}: {error}", "install that package") from None
+    except ValueError as error:
+        raise InputError(f"{url}: {error}", "give a directory or a URL such as s3://bucket/trace") from None
+    return fs, root.rstrip("/")
+
+
+def _staging(root: str) -> str:
+    place = Path(root)
+    return str(place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.partial"))
+
+
+def _refuse_to_overwrite(fs: Any, root: str, url: str) -> None:
+    if fs.exists(root) and not fs.isdir(root):
+        raise InputError(f"{url} is a file, not a trace", "choose another place for the trace")
+    if fs.exists(root) and fs.ls(root, detail=False) and not _is_trace_like(fs, root):
+        raise InputError(f"{url} holds other files ({_contents(fs, root)})", "choose another place for the trace")
+
+
+def _is_trace_like(fs: Any, root: str) -> bool:
+    """A trace, or the remains of one whose writing was cut off on an object store: nothing but our own files."""
+    ours = {INFO_FILE, *(f"{name}.parquet" for name in TABLES)}
+    return all(name in ours for name in _names(fs, root))
+
+
+def _finish(writer: TraceWriter) -> None:
+    assert writer.info is not None, "write_info was not called"
+    fs, root = _filesystem(writer.url)
+    for name, schema in TABLES.items():
+        if not fs.exists(f"{root}/{name}.parquet"):
+            write_table(writer.url, name, schema.empty_table())
+    document = asdict(writer.info)
+    with fs.open(f"{root}/{INFO_FILE}", "wb") as file:
+        file.write(json.dumps(document, indent=1).encode())
+
+
+def _replace_directory(staging: Path, place: Path) -> None:
+    if not place.exists():
+        staging.rename(place)
+        return
+    old = Path(_staging(str(place)))
+    place.rename(old)
+    staging.rename(place)
+    shutil.rmtree(old)
+
+
+def _conform(name: str, table: pa.Table) -> pa.Table:
+    schema = TABLES[name]
+    columns = {column.name: table.column(column.name).cast(column.type) for column in schema}
+    extra = {column: table.column(column) for column in table.column_names if column not in columns}
+    return pa.table(columns | extra)
+
+
+def _names(fs: Any, root: str) -> list[str]:
+    return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in fs.ls(root, detail=False))
+
+
+def _contents(fs: Any, root: str) -> str:
+    names = _names(fs, root)
+    shown = ", ".join(names[:5])
+    return f"{shown}, … {len(names)} in all" if len(names) > 5 else shown
+
+
+def _no_trace(fs: Any, root: str, url: str) -> InputError:
+    if not fs.exists(root):
+        return InputError(f"{url}: no such trace", "make one with: tracer replay -o TRACE CAPTURE…")
+    if not fs.isdir(root):
+        return InputError(
+            f"{url} is a file; a trace is a directory", f"for a capture file: tracer replay -o TRACE {url}"
+        )
+    held = _contents(fs, root)
+    if not held:
+        return InputError(f"{url} is an empty directory, no trace", "make one with: tracer replay -o TRACE CAPTURE…")
+    return InputError(f"{url} is no trace (it holds {held})", f"if these are captures: tracer replay -o TRACE {url}")
+
+
+def _info_of(document: Any, url: str) -> TraceInfo:
+    version = document.get("format_version") if isinstance(document, dict) else None
+    if version != FORMAT_VERSION:
+        raise InputError(
+            f"{url}: a trace of format {version}; this version reads format {FORMAT_VERSION}",
+            "make the trace again, or install the version that wrote it",
+        )
+    try:
+        return _parse_info(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{url}: its {INFO_FILE} is damaged ({error})", "make the trace again") from None
+
+
+def _parse_info(document: dict[str, Any]) -> TraceInfo:
+    command = document["command"]
+    return TraceInfo(
+        created_ns=document["created_ns"],
+        tool_version=document["tool_version"],
+        hosts=tuple(_parse_host(host) for host in document["hosts"]),
+        counters=tuple(CounterInfo(**counter) for counter in document["counters"]),
+        command=CommandInfo(**command | {"argv": tuple(command["argv"])}) if command else None,
+        services={int(port): name for port, name in document["services"].items()},
+    )
+
+
+def _parse_host(document: dict[str, Any]) -> HostInfo:
+    points = tuple(PointInfo(**point) for point in document["points"])
+    return HostInfo(
+        **document | {"addresses": tuple(document["addresses"]), "points": points, "files": tuple(document["files"])}
+    )
+
+
+@contextmanager
+def _storage_errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        next_step = {
+            errno.ENOSPC: "free some space, or write the trace elsewhere",
+            errno.EACCES: "write the trace where you may write",
+            errno.EROFS: "write the trace where you may write",
+        }.get(error.errno or 0, "write the trace elsewhere")
+        raise ResourceError(f"{url}: cannot write the trace ({reason})", next_step) from error
