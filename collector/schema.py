@@ -1,7 +1,7 @@
-"""The tables of a trace: names, column types and units. Other tools read them, so a change here is a change of contract.
+"""The tables of a trace: names, column types and units. Other tools read them, so a change here is one of contract.
 
-Times are int64 ns. `host_ns` is a host's own stamp since the epoch; `trace_ns` is on the trace's one timescale, which is
-the reference host's. Source: docs/architecture.md, which says what each table is for.
+Times are int64 ns. `host_ns` is a host's own stamp since the epoch; `trace_ns` is on the trace's one timescale, the
+reference host's. Source: docs/architecture.md, which says what each table is for.
 """
 
 from enum import StrEnum
@@ -104,7 +104,7 @@ HOPS = _fields(
     receive_frame=pa.uint32(),
     receive_host_ns=pa.int64(),
     receive_trace_ns=pa.int64(),
-    stream_start=pa.int64(),  # bytes past ISN+1 (past the first byte seen, if the SYN was not); for zero-length segments start = end
+    stream_start=pa.int64(),  # bytes past ISN+1 (past the first byte seen, without SYN); zero length: start = end
     stream_end=pa.int64(),
     attempt=pa.uint16(),  # 1 = first transmission
     state=_text(),  # HopState
@@ -125,7 +125,9 @@ CLOCKS = _fields(
     reference=pa.bool_(),
     method=pa.string(),
 )
-"""One row for each host and validity interval. trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) / 1e9."""
+"""One row for each host and validity interval.
+
+trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) / 1e9."""
 
 MESSAGES = _fields(
     connection_id=pa.int64(),
@@ -143,7 +145,7 @@ MESSAGES = _fields(
     transaction_id=pa.string(),  # "" if none
     user_agent=pa.string(),
 )
-"""One row for each HTTP head seen at a capture point (so usually two for each message: at its sender and its receiver)."""
+"""One row for each HTTP head seen at a capture point (so usually two for each message: at sender and receiver)."""
 
 EXCHANGES = _fields(
     exchange_id=pa.int64(),

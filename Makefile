@@ -1,0 +1,91 @@
+# Everything a newcomer types. `make help` lists the targets; each keeps what it makes in .venv, .build, target and traces.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/sh
+
+PYTHON ?=
+ONCE ?=
+QUICK ?=
+PYTEST_ARGS ?=
+export PYTHON
+
+VENV := .venv/bin
+STAMP := .build/setup.stamp
+CORE := tracer/core
+CARGO := cargo
+CORE_MANIFEST := --manifest-path $(CORE)/Cargo.toml
+
+# rustup's cargo before a distribution's older one, also in a shell that has not read ~/.cargo/env.
+CARGO_BIN := $(shell bin="$${CARGO_HOME:-$$HOME/.cargo}/bin"; [ -x "$$bin/cargo" ] && echo "$$bin")
+ifneq ($(CARGO_BIN),)
+export PATH := $(CARGO_BIN):$(PATH)
+endif
+
+# pip and cargo keep caches in HOME. Where it cannot be written they live in .build, and rustup is still found.
+ifneq ($(shell home="$${CARGO_HOME:-$$HOME/.cargo}"; [ -d "$$home" ] || home="$$HOME"; [ -w "$$home" ] && [ -w "$$HOME" ] && echo writable),writable)
+export RUSTUP_HOME := $(or $(RUSTUP_HOME),$(HOME)/.rustup)
+export CARGO_HOME := $(CURDIR)/.build/cargo
+export HOME := $(CURDIR)/.build/home
+endif
+
+# What the installation is made from. A checkout that moved, or lost its built core, is set up again.
+SETUP_INPUTS := setup.cfg pyproject.toml constraints.txt scripts/setup \
+	$(shell find $(CORE) -name target -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
+ifneq ($(shell sed -n 1p $(STAMP) 2>/dev/null),$(CURDIR))
+SETUP_INPUTS += again
+endif
+ifeq ($(wildcard tracer/_core*.so),)
+SETUP_INPUTS += again
+endif
+
+.PHONY: help setup demo test lint test-rust test-python bench captures constraints clean again
+
+help: ## List the targets
+	@echo 'Usage: make TARGET'
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP) ## Make .venv with everything pinned and build the Rust core (quick when nothing changed)
+
+$(STAMP): $(SETUP_INPUTS)
+	@scripts/setup
+
+demo: setup ## Upload one byte to the bundled cluster, show where the time went (ONCE=1: check the page and exit)
+	@$(VENV)/python scripts/demo $(if $(ONCE),--once)
+
+test: setup ## Run every check and every test: lint, then Rust, then Python (PYTEST_ARGS=… is passed on)
+	@scripts/preconditions tests
+	@$(MAKE) --no-print-directory lint test-rust test-python
+
+lint: setup ## Check style and types only: ruff, mypy, cargo fmt, clippy
+	@echo 'lint: ruff'
+	@$(VENV)/ruff check -q .
+	@$(VENV)/ruff format -q --check .
+	@echo 'lint: mypy'
+	@$(VENV)/mypy --no-error-summary
+	@echo 'lint: cargo fmt, clippy'
+	@$(CARGO) fmt $(CORE_MANIFEST) --all --check
+	@PYO3_PYTHON="$(CURDIR)/$(VENV)/python" $(CARGO) clippy -q $(CORE_MANIFEST) --workspace --all-targets -- -D warnings
+
+test-rust: setup ## Run the Rust tests only
+	@echo 'test: Rust'
+	@$(CARGO) test -q $(CORE_MANIFEST) --workspace --exclude twintap-python
+
+test-python: setup ## Run the Python tests only
+	@echo 'test: Python'
+	@$(VENV)/python -m pytest -q $(PYTEST_ARGS)
+
+bench: setup ## Measure decode, match, end to end and the agent against tshark, dpkt, tcpdump (QUICK=1: one minute)
+	@$(VENV)/python -m benchmarks.run $(if $(QUICK),--quick)
+
+captures: setup ## Make the bundled captures again from the bundled cluster, and check them with tshark
+	@$(VENV)/python captures/generate
+	@$(VENV)/python captures/verify
+
+constraints: ## Pin every version anew, to the newest that fit together
+	@scripts/constraints
+
+clean: ## Remove what the targets above made, traces included
+	@rm -rf .venv .build build traces $(CORE)/target twintap.egg-info tracer/_core*.so benchmarks/results \
+		.mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

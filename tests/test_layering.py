@@ -1,0 +1,108 @@
+"""The walls between the packages, read from the sources: an import against the flow of data fails."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / "tracer" / "core"
+
+MAY_IMPORT = {
+    "tracer": (),
+    "collector": ("tracer",),
+    "viewer": ("collector.queries", "tracer.errors"),
+    "storage_cluster": ("tracer.errors",),
+}
+"""Package to what else of ours it may import (a name allows what is below it too)."""
+
+UNSAFE_ALLOWED = re.compile(r"^capture/src/(ring|socket)\w*(/\w+)?\.rs$")
+"""Files of the core, relative to it, that may contain `unsafe`: the capture ring and its sockets."""
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Every dotted name that a module imports; relative ones made absolute by the package it is in."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _allowed(name: str, package: str) -> bool:
+    owner = name.split(".", 1)[0]
+    if owner == package or owner not in {*MAY_IMPORT, "tests", "benchmarks"}:
+        return True
+    return any(name == door or name.startswith(door + ".") for door in MAY_IMPORT[package])
+
+
+def _offenders(sources: dict[str, str], package: str) -> list[str]:
+    """`path: import` for each forbidden import in {path relative to the root: source}."""
+    return [
+        f"{path}: {name}"
+        for path, source in sources.items()
+        for name in _imports(ast.parse(source, path), ".".join(Path(path).parent.parts))
+        if not _allowed(name, package)
+    ]
+
+
+def _rust_code(path: Path) -> str:
+    """A Rust source without comments and string literals."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+    return re.sub(r'"(?:\\.|[^"\\])*"', '""', code)
+
+
+def _rust_sources() -> list[Path]:
+    return [path for path in CORE.rglob("*.rs") if "target" not in path.relative_to(CORE).parts]
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_follow_the_flow(package: str) -> None:
+    sources = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / package).rglob("*.py")}
+    assert sources, f"no sources found in {package}/"
+    assert _offenders(sources, package) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "source", "offence"),
+    [
+        ("tracer", "import collector.schema", "collector.schema"),
+        ("collector", "def f():\n    from viewer import app", "viewer.app"),
+        ("viewer", "from collector import store", "collector.store"),
+        ("viewer", "from collector.queries import hops", None),
+        ("storage_cluster", "from tracer.cli import main", "tracer.cli.main"),
+        ("storage_cluster", "from tracer.errors import InputError", None),
+        ("collector", "from .. import viewer", "viewer"),
+        ("tracer", "import tests.helpers", "tests.helpers"),
+        ("tracer", "import numpy", None),
+    ],
+)
+def test_the_rule_itself(package: str, source: str, offence: str | None) -> None:
+    path = f"{package}/module.py"
+    assert _offenders({path: source}, package) == ([f"{path}: {offence}"] if offence else [])
+
+
+def test_only_the_python_crate_names_pyo3() -> None:
+    manifests = [path for path in CORE.glob("*/Cargo.toml") if re.search(r"\bpyo3\b", path.read_text())]
+    sources = {path.relative_to(CORE).parts[0] for path in _rust_sources() if re.search(r"\bpyo3\b", _rust_code(path))}
+    assert [path.parent.name for path in manifests] == ["python"]
+    assert sources <= {"python"}
+
+
+def test_unsafe_code_is_in_the_capture_ring_only() -> None:
+    paths = [str(path.relative_to(CORE)) for path in _rust_sources() if re.search(r"\bunsafe\b", _rust_code(path))]
+    assert [path for path in paths if not UNSAFE_ALLOWED.match(path)] == []
+
+
+def test_no_lint_is_switched_off_for_a_whole_crate() -> None:
+    assert [
+        str(path.relative_to(CORE))
+        for path in _rust_sources()
+        if re.search(r"#!\[allow\((clippy::all|unsafe_code|warnings)", path.read_text())
+    ] == []
