@@ -1,0 +1,197 @@
+"""`make bench`: our stages beside tshark, dpkt and tcpdump on the same files, in one run, on this machine.
+
+Each measurement is a process of its own; runs of the tools take turns, so a slow minute hits all of them. Shown are the
+median over the runs, its spread, the ratio to `tshark -T fields` and the peak resident memory. From the whole-process
+times of tshark and tcpdump the time they take on an empty capture is subtracted; our stages and dpkt are timed inside
+the process, after imports. The table goes to stdout and, with its raw figures, to `benchmarks/results/`.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+
+from benchmarks import traffic
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+FULL_SIZES = (100_000, 1_000_000, 10_000_000)
+QUICK_SIZES = (100_000,)
+SLOW_LIMIT = 1_000_000
+"""Above so many packets only ours are measured: the others would take the afternoon."""
+
+TSHARK_FIELDS = {
+    "frame": ("number", "time_epoch"),
+    "ip": ("src", "dst", "id"),
+    "tcp": ("srcport", "dstport", "seq_raw", "ack_raw", "flags", "len", "window_size_value"),
+    "tcp.options.timestamp": ("tsval", "tsecr"),
+}
+"""What our decoder gives as well, HTTP heads aside."""
+
+OURS = {"decode": "twintap decode", "match": "twintap match", "end_to_end": "twintap end to end"}
+OTHERS = {"tshark": "tshark -T fields", "dpkt": "dpkt", "tcpdump": "tcpdump -w /dev/null"}
+REFERENCE = "tshark"
+
+
+@dataclass
+class Series:
+    """All runs of one tool on one size."""
+
+    tool: str
+    packets_count: int
+    seconds: list[float] = field(default_factory=list)
+    peak_rss_bytes: int = 0
+
+    @property
+    def packets_per_second(self) -> float:
+        """Packets a second in the median run."""
+        return self.packets_count / median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """Longest run over shortest, minus one."""
+        return max(self.seconds) / min(self.seconds) - 1
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One process: its wall time, its peak memory, and the last line it printed."""
+
+    seconds: float
+    peak_rss_bytes: int
+    last_line: str
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print the table, keep it; the exit status is that of the process."""
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure Twintap beside tshark, dpkt and tcpdump.")
+    parser.add_argument("--quick", action="store_true", help="one small size, about a minute")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement (default: 3)")
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="twintap-bench-") as folder:
+        series = _measure(Path(folder), QUICK_SIZES if options.quick else FULL_SIZES, options.runs)
+    agent = _agent_table(options.quick)
+    text = "\n".join([_heading(options.runs), "", *_table(series), "", *agent])
+    print(text)
+    _keep(text, series)
+    return 0
+
+
+def _measure(folder: Path, sizes: Sequence[int], runs: int) -> list[Series]:
+    done = []
+    for size in sizes:
+        captures = traffic.write(folder, size)
+        print(f"bench: {captures.packets_count:,} packets", file=sys.stderr)
+        tools = {**OURS, **(_installed(OTHERS) if size <= SLOW_LIMIT else {})}
+        series = {tool: Series(tool, captures.packets_count) for tool in tools}
+        for _ in range(runs):
+            for tool, one in series.items():
+                _run_once(tool, [captures.client, captures.server], one)
+        done += series.values()
+    return done
+
+
+def _installed(tools: dict[str, str]) -> dict[str, str]:
+    found = {tool: title for tool, title in tools.items() if tool == "dpkt" or shutil.which(tool)}
+    for tool in tools.keys() - found.keys():
+        print(f"bench: {tool} is not installed, so it is not measured (apt-get install {tool})", file=sys.stderr)
+    return found
+
+
+def _run_once(tool: str, files: list[Path], series: Series) -> None:
+    if tool in OURS or tool == "dpkt":
+        ran = _run([sys.executable, "-m", "benchmarks.stages", tool, *map(str, files)])
+        told = json.loads(ran.last_line)
+        assert told["packets_count"] == series.packets_count, f"{tool} saw {told} of {series.packets_count} packets"
+        series.seconds.append(told["seconds"])
+        series.peak_rss_bytes = max(series.peak_rss_bytes, ran.peak_rss_bytes)
+        return
+    empty = files[0].parent / "empty.pcap"
+    empty.write_bytes(traffic.PCAP_NS_HEADER)
+    idle = _run(_reading(tool, empty))
+    parts = [_run(_reading(tool, file)) for file in files]
+    series.seconds.append(sum(part.seconds - idle.seconds for part in parts))
+    series.peak_rss_bytes = max(series.peak_rss_bytes, *(part.peak_rss_bytes for part in parts))
+
+
+def _reading(tool: str, file: Path) -> list[str]:
+    if tool == "tcpdump":
+        return ["tcpdump", "-n", "-r", str(file), "-w", "/dev/null"]
+    fields = [part for layer, names in TSHARK_FIELDS.items() for name in names for part in ("-e", f"{layer}.{name}")]
+    return ["tshark", "-n", "-r", str(file), "-T", "fields", *fields]
+
+
+def _run(command: list[str]) -> Ran:
+    """Run to the end; output goes to a file, so that no pipe slows the tool down."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        err.seek(0)
+        if process.returncode:
+            raise SystemExit(f"bench: `{' '.join(command[:4])} …` failed:\n{err.read().decode(errors='replace')}")
+        out.seek(max(0, out.seek(0, os.SEEK_END) - 4096))
+        lines = out.read().decode(errors="replace").splitlines() or [""]
+    return Ran(seconds, usage.ru_maxrss * 1024, lines[-1])
+
+
+def _table(series: list[Series]) -> list[str]:
+    lines = [
+        f"| packets | tool | packets/s | median s | spread | × {OTHERS[REFERENCE]} | peak RSS |",
+        "|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    reference = {one.packets_count: one.packets_per_second for one in series if one.tool == REFERENCE}
+    for one in series:
+        base = reference.get(one.packets_count)
+        ratio = f"{one.packets_per_second / base:.1f}" if base else "–"
+        lines.append(
+            f"| {one.packets_count:,} | {(OURS | OTHERS)[one.tool]} | {one.packets_per_second:,.0f} "
+            f"| {median(one.seconds):.3f} | {one.spread:.0%} | {ratio} "
+            f"| {one.peak_rss_bytes / 2**20:,.0f} MiB |"
+        )
+    return lines
+
+
+def _agent_table(quick: bool) -> list[str]:
+    """The agent's CPU for each packet beside `tcpdump -w`'s; needs namespaces, and says so where there are none."""
+    command = [sys.executable, "-m", "benchmarks.agent_cpu", *(["--quick"] if quick else [])]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return [f"Agent: not measured ({reason})"]
+    return done.stdout.strip().splitlines()
+
+
+def _heading(runs: int) -> str:
+    names = (line.split(":", 1)[1].strip() for line in _cpuinfo() if line.startswith("model name"))
+    machine = f"{os.cpu_count()} × {next(names, platform.machine())}, Linux {platform.release()}"
+    return f"{time.strftime('%Y-%m-%d')}, {machine}, Python {platform.python_version()}, median of {runs}"
+
+
+def _cpuinfo() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _keep(text: str, series: list[Series]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    stem = RESULTS / time.strftime("%Y%m%d-%H%M%S")
+    stem.with_suffix(".md").write_text(text + "\n")
+    stem.with_suffix(".json").write_text(json.dumps([asdict(one) for one in series], indent=1) + "\n")
+    print(f"\nkept in {stem.with_suffix('.md').relative_to(ROOT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
