@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _measure(folder: Path, sizes: Sequence[int], runs: int) -> list[Series]:
-    done = []
+    done: list[Series] = []
     for size in sizes:
         captures = traffic.write(folder, size)
         print(f"bench: {captures.packets_count:,} packets", file=sys.stderr)
