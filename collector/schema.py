@@ -219,3 +219,19 @@ TABLES: dict[str, pa.Schema] = {
     "samples": SAMPLES,
 }
 """Table name (file `<name>.parquet` in the trace directory) to its schema."""
+
+
+def conform(name: str, table: pa.Table) -> pa.Table:
+    """`table` with the columns and types of the schema `name`, any columns beyond it after them."""
+    schema = TABLES[name]
+    columns = {column.name: _cast(table.column(column.name), column.type) for column in schema}
+    extra = {column: table.column(column) for column in table.column_names if column not in columns}
+    return pa.table(columns | extra)
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(kind):
+        return column.cast(kind.value_type).dictionary_encode().cast(kind)
+    return column.cast(kind)

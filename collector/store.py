@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-from collector.schema import FORMAT_VERSION, TABLES
+from collector.schema import FORMAT_VERSION, TABLES, conform
 from tracer.errors import InputError, MissingDependencyError, ResourceError
 
 INFO_FILE = "trace.json"
@@ -138,7 +138,7 @@ def write_table(url: str, name: str, table: pa.Table) -> None:
     """
     fs, root = _filesystem(url)
     with _storage_errors(url), fs.open(f"{root}/{name}.parquet", "wb") as file:
-        pq.write_table(_conform(name, table), file, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+        pq.write_table(conform(name, table), file, compression="zstd", row_group_size=ROW_GROUP_ROWS)
 
 
 def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -229,13 +229,6 @@ def _replace_directory(staging: Path, place: Path) -> None:
     place.rename(old)
     staging.rename(place)
     shutil.rmtree(old)
-
-
-def _conform(name: str, table: pa.Table) -> pa.Table:
-    schema = TABLES[name]
-    columns = {column.name: table.column(column.name).cast(column.type) for column in schema}
-    extra = {column: table.column(column) for column in table.column_names if column not in columns}
-    return pa.table(columns | extra)
 
 
 def _names(fs: Any, root: str) -> list[str]:

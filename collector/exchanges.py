@@ -1,0 +1,172 @@
+"""Requests and their responses, from hops: who asked whom, when each byte that matters left and arrived.
+
+Each connection is cut into exchanges, by its HTTP heads where it shows any (`collector.heads`), otherwise by
+turn-taking (`collector.turns`). The eight times are those of the transfers that carry the first and the last byte of
+the request and of the response (`collector.parts`). Every hop of the connection is given to an exchange: payload by
+its place in the stream; a handshake to the first exchange; acknowledgements, FIN and RST to the last exchange whose
+request had reached the server.
+
+`complete` is false where there is evidence that the exchange was cut: its first or last bytes were seen at neither
+end, there is no response, or fewer bytes went by than a head declares.
+Cost: a few sorts and joins over the hops that carry payload; no loop over packets.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from collector.heads import clients_swapped, head_parts, seen_heads
+from collector.parts import FLOW, Role, byte_ranges, locate, part_times, server_time
+from collector.schema import conform
+from collector.services import service_name
+from collector.turns import turn_parts
+
+HTTP = "http/1.1"
+UNKNOWN = "unknown"
+EDGES = ("first_sent", "first_received", "last_sent", "last_received")
+
+
+class Built(NamedTuple):
+    """Exchanges, and the hops with `exchange_id` filled in."""
+
+    exchanges: pa.Table
+    hops: pa.Table
+
+
+def build_exchanges(hops: pa.Table, messages: pa.Table, connections: pa.Table, services: Mapping[int, str]) -> Built:
+    """Cut every connection into exchanges.
+
+    Arguments: tables of `collector.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); `services`, port to name.
+    Returns: the table `exchanges`, numbered from 1 in order of time, and `hops` in its own row order with
+    `exchange_id`.
+    """
+    heads = seen_heads(_frame(messages))
+    swapped = clients_swapped(heads)
+    packets, heads = _true_roles(_frame(hops), swapped), _true_roles(heads, swapped)
+    ranges = byte_ranges(packets)
+    parts, described = _parts(heads, ranges)
+    ends = _ends(_frame(connections), swapped, services)
+    parts = _drop_greetings(parts, ends)
+    exchanges = _assemble(parts, part_times(ranges, parts), described, ends, _connect_starts(packets))
+    ids = _hop_exchanges(packets, parts, exchanges)
+    place = hops.schema.get_field_index("exchange_id")
+    return Built(conform("exchanges", exchanges.to_arrow()), hops.set_column(place, "exchange_id", ids.to_arrow()))
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _true_roles(rows: pl.DataFrame, swapped: pl.Series) -> pl.DataFrame:
+    """Rows whose `from_client` is true to who asks and who answers."""
+    wrong = pl.col("connection_id").is_in(swapped.implode())
+    return rows.with_columns(from_client=pl.col("from_client") != wrong).with_columns(FLOW)
+
+
+def _parts(heads: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    parts, described = head_parts(heads, ranges)
+    readable = parts["connection_id"].unique()
+    silent = ranges.filter(~pl.col("connection_id").is_in(readable.implode()))
+    columns = ["flow", "connection_id", "from_client", "start", "ordinal", "role"]
+    both = pl.concat([parts.select(columns), turn_parts(silent).select(columns)])
+    return both.with_row_index("part"), described
+
+
+def _ends(connections: pl.DataFrame, swapped: pl.Series, services: Mapping[int, str]) -> pl.DataFrame:
+    """`connection_id, client_host, server_host, service, handshake`, with the ends true to their roles."""
+    wrong = pl.col("connection_id").is_in(swapped.implode())
+
+    def end(right: str, other: str) -> pl.Expr:
+        return pl.when(wrong).then(other).otherwise(right)
+
+    ends = connections.select(
+        "connection_id",
+        client_host=end("client_host", "server_host"),
+        server_host=end("server_host", "client_host"),
+        port=end("server_port", "client_port"),
+        handshake=pl.col("client_isn").is_not_null(),
+    )
+    ports = ends["port"].unique().to_list()
+    names = pl.DataFrame(
+        {"port": ports, "service": [service_name(port, services) for port in ports]},
+        schema={"port": pl.UInt16, "service": pl.String},
+    )
+    return ends.join(names, on="port", how="left").drop("port")
+
+
+def _drop_greetings(parts: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+    """Without what a server says first on a fresh connection: it answers nothing."""
+    known = parts.join(ends.select("connection_id", "handshake"), on="connection_id", how="left")
+    return known.filter((pl.col("ordinal") > 0) | ~pl.col("handshake")).drop("handshake")
+
+
+def _connect_starts(packets: pl.DataFrame) -> pl.DataFrame:
+    syns = packets.filter((pl.col("kind") == "syn") & pl.col("from_client"))
+    return syns.group_by("connection_id").agg(connect_start_trace_ns=pl.col("send_trace_ns").min())
+
+
+def _assemble(
+    parts: pl.DataFrame, times: pl.DataFrame, described: pl.DataFrame, ends: pl.DataFrame, syns: pl.DataFrame
+) -> pl.DataFrame:
+    """One row for each exchange, numbered in order of time."""
+    key = ["connection_id", "ordinal"]
+    timed = parts.join(times, on="part", how="left")
+    rows = timed.group_by(key).agg(pl.col("uncertainty_ns").max())
+    for role in (Role.REQUEST, Role.RESPONSE):
+        rows = rows.join(_edges(timed.filter(pl.col("role") == role), role), on=key, how="left")
+    rows = rows.join(described.with_columns(protocol=pl.lit(HTTP)), on=key, how="left")
+    first = rows.group_by("connection_id").agg(ordinal=pl.col("ordinal").min()).join(syns, on="connection_id")
+    rows = rows.join(ends, on="connection_id", how="left").join(first, on=key, how="left")
+    rows = rows.with_columns(pl.col("protocol").fill_null(UNKNOWN), complete=_complete())
+    started = pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$"))
+    rows = rows.with_columns(started=started).sort("started", "connection_id", "ordinal")
+    return rows.with_row_index("exchange_id", offset=1).with_columns(pl.col("exchange_id").cast(pl.Int64))
+
+
+def _edges(parts: pl.DataFrame, role: Role) -> pl.DataFrame:
+    """`<role>_<edge>_trace_ns` and `<role>_bytes` for each exchange that has the part."""
+    name = role.name.lower()
+    times = [pl.col(f"{edge}_ns").alias(f"{name}_{edge}_trace_ns") for edge in EDGES]
+    return parts.select("connection_id", "ordinal", *times, (pl.col("end") - pl.col("start")).alias(f"{name}_bytes"))
+
+
+def _complete() -> pl.Expr:
+    def seen(edge: str) -> pl.Expr:
+        at = pl.coalesce(f"{edge}_sent_trace_ns", f"{edge}_received_trace_ns")
+        return at.is_not_null()
+
+    whole = pl.all_horizontal(seen(f"{name}_{edge}") for name in ("request", "response") for edge in ("first", "last"))
+    enough = pl.all_horizontal(
+        (pl.col(f"{name}_bytes") >= pl.col(f"{name}_due")).fill_null(value=True) for name in ("request", "response")
+    )
+    return whole & enough
+
+
+def _hop_exchanges(packets: pl.DataFrame, parts: pl.DataFrame, exchanges: pl.DataFrame) -> pl.Series:
+    """`exchange_id` for each row of `packets`, in order."""
+    rows = packets.with_row_index("row").with_columns(server_ns=server_time("send_trace_ns", "receive_trace_ns"))
+    ids = exchanges.select("connection_id", "ordinal", "exchange_id")
+    owners = parts.select("part", "connection_id", "ordinal").join(ids, on=["connection_id", "ordinal"])
+    payload = pl.col("stream_end") > pl.col("stream_start")
+    by_place = locate(rows.filter(payload).select("row", "flow", "stream_start"), parts, "stream_start")
+    by_place = by_place.join(owners.select("part", "exchange_id"), on="part").select("row", "exchange_id")
+    by_time = _by_time(rows.filter(~payload), exchanges)
+    found = pl.concat([by_place, by_time])
+    return rows.select("row").join(found, on="row", how="left", maintain_order="left")["exchange_id"]
+
+
+def _by_time(rows: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Zero-length segments: the last exchange whose request had reached the server, or the connection's first."""
+    began = pl.coalesce(
+        "request_first_received_trace_ns", "request_first_sent_trace_ns", "response_first_sent_trace_ns"
+    )
+    starts = exchanges.select("connection_id", "exchange_id", server_ns=pl.coalesce(began, "started")).sort("server_ns")
+    timed = rows.select("row", "connection_id", "server_ns").sort("server_ns")
+    after = timed.join_asof(starts, on="server_ns", by="connection_id", check_sortedness=False)
+    first = starts.group_by("connection_id", maintain_order=True).agg(first=pl.col("exchange_id").first())
+    owned = after.join(first, on="connection_id", how="left")
+    return owned.select("row", exchange_id=pl.coalesce("exchange_id", "first"))
