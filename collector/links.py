@@ -1,0 +1,162 @@
+"""Which exchange made which: parent and child, with the reason and how sure that is.
+
+A child exchange was made by the host that is its client, while that host, as a server, was busy with the parent. So
+the candidates for a child's parent are the exchanges whose server is the child's client and whose request had begun to
+arrive there when the child's first byte left: two stamps of one host, which no clock error can swap.
+
+1. `transaction_id`: candidates that show the child's transaction id. One: certain. Several (auth, proxy and storage
+   servers share hosts, and servers call each other): of those still open at the child's start, the ones of the
+   service that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that
+   began last. Work put off until after the answer belongs to a candidate that was already closed.
+2. `timing`: for a child without a visible id, the candidates open at its start, without those whose id is known to
+   lead elsewhere. The innermost is taken.
+
+Confidence is one divided by how many candidates were equally possible. For `timing` it is also multiplied by the share
+of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run whether or
+not a parent is open.
+
+Limits: at high concurrency the innermost of many open candidates is often not the parent; the confidence says so.
+Cost: joins, and one sorted search per child among its host's exchanges; no loop over exchanges.
+"""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from collector.schema import LinkReason
+
+Longs = NDArray[np.int64]
+FOREVER = np.iinfo(np.int64).max
+
+LINK_COLUMNS = {
+    "exchange_id": pl.Int64,
+    "parent_id": pl.Int64,
+    "link_reason": pl.String,
+    "confidence": pl.Float64,
+}
+
+
+def find_links(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """The parent of each exchange that has one.
+
+    Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`.
+    Returns: `exchange_id, parent_id, link_reason, confidence`; a parent begins before its child, so links form a
+    forest.
+    """
+    children, parents = _children(exchanges), _parents(exchanges)
+    by_id = _by_transaction(children, parents)
+    rest = children.join(by_id, on="exchange_id", how="anti")
+    by_time = _by_timing(rest, parents)
+    return pl.concat([by_id.select(*LINK_COLUMNS), by_time.select(*LINK_COLUMNS)])
+
+
+def _began() -> pl.Expr:
+    return pl.coalesce("request_first_sent_trace_ns", "request_first_received_trace_ns")
+
+
+def _children(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """`exchange_id, host, at_ns, began_ns, service, transaction_id` of exchanges that may have a parent."""
+    return exchanges.select(
+        "exchange_id",
+        "service",
+        "transaction_id",
+        host="client_host",
+        at_ns=pl.coalesce("request_first_sent_trace_ns", "request_first_received_trace_ns"),
+        began_ns=_began(),
+    ).drop_nulls(["host", "at_ns"])
+
+
+def _parents(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """`parent_id, host, open_ns, close_ns, parent_began_ns, parent_service, transaction_id`."""
+    return exchanges.select(
+        "transaction_id",
+        parent_id="exchange_id",
+        parent_service="service",
+        host="server_host",
+        open_ns=pl.coalesce("request_first_received_trace_ns", "request_first_sent_trace_ns"),
+        close_ns=pl.coalesce("response_last_sent_trace_ns", "response_last_received_trace_ns", pl.lit(FOREVER)),
+        parent_began_ns=_began(),
+    ).drop_nulls(["host", "open_ns"])
+
+
+def _possible() -> pl.Expr:
+    """Of a pair: the parent's request was there before the child's left, and, so that no cycle forms, began before."""
+    before = (pl.col("parent_began_ns") < pl.col("began_ns")) | (
+        (pl.col("parent_began_ns") == pl.col("began_ns")) & (pl.col("parent_id") < pl.col("exchange_id"))
+    )
+    return (pl.col("open_ns") <= pl.col("at_ns")) & before
+
+
+def _by_transaction(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
+    """Links by a transaction id that both ends show."""
+    visible = pl.col("transaction_id").is_not_null()
+    pairs = children.filter(visible).join(parents.filter(visible), on=["transaction_id", "host"]).filter(_possible())
+    open_ = pl.col("close_ns") >= pl.col("at_ns")
+    pairs = pairs.with_columns(open=open_).filter(open_ | ~open_.any().over("exchange_id"))
+    pairs = pairs.join(_certain_calls(pairs), on=["parent_service", "service"], how="left")
+    called = pl.col("calls").is_not_null()
+    pairs = pairs.filter(called | ~called.any().over("exchange_id"))
+    best = (
+        pairs.sort("exchange_id", "open_ns", "parent_id")
+        .group_by("exchange_id", maintain_order=True)
+        .agg(pl.col("parent_id").last(), confidence=1.0 / pl.len())
+    )
+    return best.with_columns(link_reason=pl.lit(LinkReason.TRANSACTION_ID.value))
+
+
+def _certain_calls(pairs: pl.DataFrame) -> pl.DataFrame:
+    """`parent_service, service, calls`: which service calls which, from children with a single candidate."""
+    single = pairs.filter(pl.len().over("exchange_id") == 1)
+    return single.group_by("parent_service", "service").agg(calls=pl.len())
+
+
+def _by_timing(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
+    """Links of the exchanges that no id links, to the innermost candidate open on their host."""
+    found = []
+    for (host, shows_id), mine in (
+        children.with_columns(shows_id=pl.col("transaction_id").is_not_null())
+        .partition_by("host", "shows_id", as_dict=True)
+        .items()
+    ):
+        here = parents.filter(pl.col("host") == host)
+        found.append(_innermost(mine, here.filter(pl.col("transaction_id").is_null()) if shows_id else here))
+    if not found:
+        return pl.DataFrame(schema=LINK_COLUMNS)
+    share = pl.col("parent_id").is_not_null().mean().over("host", "service")
+    linked = pl.concat(found).with_columns(
+        confidence=share / pl.col("candidates"), link_reason=pl.lit(LinkReason.TIMING.value)
+    )
+    return linked.drop_nulls("parent_id").filter(_possible())
+
+
+def _innermost(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
+    """`children` of one host with the parent that began last of those open at their start, and how many were open."""
+    ordered = parents.sort("open_ns", "parent_id")
+    at, close = children["at_ns"].to_numpy(), ordered["close_ns"].to_numpy()
+    begun = np.searchsorted(ordered["open_ns"].to_numpy(), at, side="left")
+    candidates = begun - np.searchsorted(np.sort(close), at, side="left")
+    place = last_at_least(close, begun, at)
+    chosen = ordered.select("parent_id", "open_ns", "parent_began_ns")
+    picked = chosen[place.clip(min=0)] if len(ordered) else chosen.clear(len(children))
+    found = pl.Series(place >= 0)
+    both = pl.concat([children, picked, pl.DataFrame({"candidates": candidates})], how="horizontal")
+    return both.with_columns(pl.when(found).then(pl.col("parent_id")).alias("parent_id"))
+
+
+def last_at_least(values: Longs, before: Longs, least: Longs) -> Longs:
+    """For each query, the last place below `before` whose value is at least `least`; -1 where there is none.
+
+    Cost: O((n + queries) log n), by the largest value of each run of 2^k places.
+    """
+    largest = [values]
+    while (half := 1 << (len(largest) - 1)) * 2 <= len(values):
+        runs = largest[-1]
+        largest.append(np.maximum(runs[half:], runs[:-half]))
+    place = before.astype(np.int64)
+    for power in range(len(largest) - 1, -1, -1):
+        size, runs = 1 << power, largest[power]
+        fits = place >= size
+        skip = fits.copy()
+        skip[fits] = runs[place[fits] - size] < least[fits]
+        place = place - skip * size
+    return place - 1

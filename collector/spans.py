@@ -1,0 +1,83 @@
+"""Exchanges as spans of traces: each root request, everything done for it, and where its time went.
+
+Parents come from `collector.links`, the ledger from `collector.critical_path`. A trace is a root and all below it;
+`trace_id` is the root's `exchange_id`. Work put off until after the answer stays in the trace, with an empty ledger.
+"""
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
+from collector.links import find_links
+from collector.schema import conform
+
+LEDGER_COLUMNS = ("connect_ns", "request_network_ns", "work_ns", "response_network_ns")
+"""The stretches of a span, in order of time."""
+
+
+def link(exchanges: pa.Table) -> pa.Table:
+    """The table `spans` of a table `exchanges`, in its row order."""
+    frame = pl.from_arrow(exchanges)
+    assert isinstance(frame, pl.DataFrame)
+    frame = frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    linked = frame.join(find_links(frame), on="exchange_id", how="left", maintain_order="left")
+    parent = _places(linked["exchange_id"], linked["parent_id"])
+    root, depth = _roots(parent)
+    ledger = make_ledger(make_nodes(linked, parent, depth))
+    ids = linked["exchange_id"].to_numpy()
+    spans = linked.select(
+        trace_id=pl.Series(ids[root]),
+        span_id="exchange_id",
+        parent_span_id="parent_id",
+        link_reason="link_reason",
+        confidence="confidence",
+        depth=pl.Series(depth),
+        critical_ns=pl.Series(ledger.critical_ns),
+        **ledger_series(ledger),
+    )
+    return conform("spans", spans.to_arrow())
+
+
+def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
+    """The ledger's stretches by column name."""
+    return {name: pl.Series(getattr(ledger, name)) for name in LEDGER_COLUMNS}
+
+
+def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
+    """The stamps of `exchanges` that bound their stretches.
+
+    A client that was not captured leaves the server's stamps: such a root begins when its request arrived and ends
+    when its response had left.
+    """
+
+    def stamp(*names: str) -> Longs:
+        seen = pl.coalesce(*(f"{name}_trace_ns" for name in names))
+        return exchanges.select(seen.fill_null(UNSEEN)).to_series().to_numpy().astype(np.int64)
+
+    return Nodes(
+        parent=parent,
+        depth=depth,
+        start=stamp("connect_start", "request_first_sent", "request_first_received"),
+        sent=stamp("request_first_sent"),
+        arrived=stamp("request_last_received", "request_first_received"),
+        answered=stamp("response_first_sent"),
+        first_returned=stamp("response_first_received", "response_first_sent"),
+        ended=stamp("response_last_received", "response_last_sent"),
+    )
+
+
+def _places(ids: pl.Series, wanted: pl.Series) -> Longs:
+    """The row of each wanted id; NONE where it is null."""
+    rows = pl.DataFrame({"id": ids}).with_row_index("row")
+    found = pl.DataFrame({"id": wanted}).join(rows, on="id", how="left", maintain_order="left")["row"]
+    return found.cast(pl.Int64).fill_null(NONE).to_numpy()
+
+
+def _roots(parent: Longs) -> tuple[Longs, Longs]:
+    """Each node's root and its depth below it."""
+    root, depth = np.arange(len(parent)), np.zeros(len(parent), dtype=np.int64)
+    while (climbing := np.flatnonzero(parent[root] != NONE)).size:
+        root[climbing] = parent[root[climbing]]
+        depth[climbing] += 1
+    return root, depth

@@ -1,0 +1,57 @@
+"""A table of exchanges from readable lines, one for each exchange, numbered from 1; times in µs:
+
+    client > proxy/swift-proxy     0 10 90 100 tx=a connect=-5
+    proxy > storage1/swift-object 20 22 60  62 tx=a first=50
+
+The four times: request sent, arrived, answer sent, answer ended. `connect=` the SYN's time, `first=` when the first
+byte of the response arrived (else when it ended), `whole=` when the last byte of the request arrived (else as the
+first), `method=`, `target=`, `status=`; `-` for a time not seen or a host
+not captured; `cut` for an incomplete one.
+"""
+
+import pyarrow as pa
+
+from tests.helpers.scripts import BASE_NS, table
+
+
+def exchanges_of(text: str) -> pa.Table:
+    """The table `exchanges` that the lines describe."""
+    lines = [line.split("//")[0].split() for line in text.splitlines()]
+    return table("exchanges", [_row(number, words) for number, words in enumerate(filter(None, lines), 1)])
+
+
+def _row(number: int, words: list[str]) -> dict[str, object]:
+    client, server = words[0], words[2]
+    host, _, service = server.partition("/")
+    options = dict(word.split("=", 1) for word in words[3:] if "=" in word)
+    sent, arrived, answered, ended = (at_us(word) for word in words[3:7])
+    return {
+        "exchange_id": number,
+        "connection_id": number,
+        "client_host": None if client == "-" else client,
+        "server_host": None if host == "-" else host,
+        "service": service or host,
+        "request_first_sent_trace_ns": sent,
+        "request_last_sent_trace_ns": sent,
+        "request_first_received_trace_ns": arrived,
+        "request_last_received_trace_ns": at_us(options["whole"]) if "whole" in options else arrived,
+        "response_first_sent_trace_ns": answered,
+        "response_last_sent_trace_ns": answered,
+        "response_first_received_trace_ns": at_us(options["first"]) if "first" in options else ended,
+        "response_last_received_trace_ns": ended,
+        "connect_start_trace_ns": at_us(options.get("connect", "-")),
+        "uncertainty_ns": int(options.get("uncertainty", 1000)),
+        "request_bytes": 100,
+        "response_bytes": 100,
+        "protocol": "http/1.1",
+        "method": options.get("method", "GET"),
+        "target": options.get("target", "/"),
+        "status": int(options.get("status", 200)),
+        "transaction_id": options.get("tx"),
+        "complete": "cut" not in words,
+    }
+
+
+def at_us(word: str) -> int | None:
+    """A trace time from µs; null for `-`."""
+    return None if word == "-" else BASE_NS + round(float(word) * 1000)
