@@ -1,0 +1,232 @@
+"""Up, down, status, exec: what an operator does with a cluster.
+
+Every command is a process of its own, so all it knows comes from the state directory; `enter` is how it gets into a
+host: an argv prefix (nsenter) that works for root, for the user whose user namespace holds the cluster, and for a
+process that is inside already.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from storage_cluster import topology as topologies
+from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
+from storage_cluster.hosts import namespaces, network, state
+from storage_cluster.topology import Topology
+
+_STOP_GRACE_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerStatus:
+    """One server: where it listens and whether it lives."""
+
+    name: str
+    port: int
+    pid: int
+    alive: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class HostStatus:
+    """One host: how to reach it and what runs there."""
+
+    host: str
+    addresses: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    services: tuple[ServerStatus, ...]
+    enter: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterStatus:
+    """A running cluster."""
+
+    running: bool
+    state_dir: str
+    client_host: str
+    environment: dict[str, str]
+    hosts: tuple[HostStatus, ...]
+
+    def host(self, name: str) -> HostStatus:
+        """The host of that name. Raises: KeyError."""
+        for host in self.hosts:
+            if host.host == name:
+                return host
+        raise KeyError(name)
+
+
+def up(state_dir: Path, topology_file: Path | None = None) -> bool:
+    """Bring a cluster up; False if one is up already. Raises: ClusterError; then nothing is left running."""
+    if shutil.which("nsenter") is None:
+        raise MissingResourceError("`nsenter` is not installed", "install util-linux")
+    with _locked(state_dir):
+        found = state.load(state_dir)
+        if found is not None and found.running:
+            return False
+        _clean(state_dir, found)
+        _write_topology(state_dir, topology_file)
+        _start_keeper(state_dir)
+    return True
+
+
+def down(state_dir: Path, *, keep_data: bool = False, keep_logs: bool = False) -> bool:
+    """Stop the cluster and remove what it left; False if none was up."""
+    if not state_dir.is_dir():
+        return False
+    with _locked(state_dir):
+        found = state.load(state_dir)
+        was_running = found is not None and found.running
+        _clean(state_dir, found)
+        for name, keep in (("data", keep_data), ("logs", keep_logs)):
+            if not keep:
+                shutil.rmtree(state_dir / name, ignore_errors=True)
+        for name in ("topology.toml", "keeper.log", "lock"):
+            (state_dir / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # data or logs are kept
+        state_dir.rmdir()
+    return was_running
+
+
+def status(state_dir: Path) -> ClusterStatus:
+    """What runs where. Raises: NotRunningError."""
+    found = state.load(state_dir)
+    if found is None or not found.running:
+        raise NotRunningError("no cluster is up", "run: tracer cluster up")
+    topology = topologies.load(state_dir / "topology.toml")
+    return ClusterStatus(
+        running=True,
+        state_dir=str(state_dir),
+        client_host=topology.client_host.name,
+        environment=client_environment(topology),
+        hosts=tuple(_host_status(found, host) for host in found.hosts),
+    )
+
+
+def client_environment(topology: Topology) -> dict[str, str]:
+    """What a Swift client needs to know; and that no web proxy of the machine's owner leads to the cluster."""
+    user = topology.users[0]
+    direct = ",".join(host.address for host in topology.hosts)
+    return {
+        "ST_AUTH": topology.auth_url,
+        "ST_USER": f"{user.account}:{user.name}",
+        "ST_KEY": user.key,
+        "no_proxy": direct,
+        "NO_PROXY": direct,
+    }
+
+
+def execute(state_dir: Path, host: str, command: tuple[str, ...]) -> None:
+    """Become that command on that host; returns never. Raises: NotRunningError."""
+    running = status(state_dir)
+    try:
+        enter = running.host(host).enter
+    except KeyError:
+        names = ", ".join(known.host for known in running.hosts)
+        raise NotRunningError(f"there is no host {host!r}", f"the hosts are: {names}") from None
+    environment = os.environ | (running.environment if host == running.client_host else {})
+    own_programs = str(Path(sys.executable).parent)  # `swift` and `tracer` of this very installation
+    environment["PATH"] = os.pathsep.join([environment.get("PATH", os.defpath), own_programs])
+    sys.stdout.flush()
+    os.execvpe(enter[0], [*enter, *command], environment)
+
+
+def _host_status(found: state.ClusterState, host: state.HostState) -> HostStatus:
+    servers = [server for server in found.servers if server.host == host.host]
+    return HostStatus(
+        host=host.host,
+        addresses=(host.address,),
+        interfaces=(network.HOST_INTERFACE, "lo"),
+        services=tuple(
+            ServerStatus(f"swift-{server.service}", server.port, server.process.pid, server.process.alive)
+            for server in servers
+        ),
+        enter=_enter(found, host),
+    )
+
+
+def _enter(found: state.ClusterState, host: state.HostState) -> tuple[str, ...]:
+    pid = host.holder.pid
+    user: tuple[str, ...] = ()
+    if found.in_user_namespace and namespaces.inode("self", "user") != namespaces.inode(pid, "user"):
+        user = ("--user", "--preserve-credentials")
+    return ("nsenter", "--target", str(pid), *user, "--net", "--uts", "--")
+
+
+def _clean(state_dir: Path, found: state.ClusterState | None) -> None:
+    """End what a recorded cluster left, if anything, and forget it.
+
+    Processes that others started on a host (`tracer cluster exec`) are looked for while the holders live: a namespace's
+    number says nothing once the namespace is gone, since the kernel gives it out again.
+    """
+    if found is not None:
+        holders = [host for host in (*found.hosts, found.switch) if host.holder.alive]
+        guests = state.processes_inside(host.net_inode for host in holders)
+        state.end([found.keeper], _STOP_GRACE_S)
+        state.end([guest for guest in guests if guest.pid != os.getpid()], _STOP_GRACE_S)
+    (state_dir / state.STATE_FILE).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(state_dir: Path) -> Iterator[None]:
+    """Hold the state directory, so that two commands do not start or stop at once."""
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        lock = open(state_dir / "lock", "w", encoding="ascii")  # noqa: SIM115  closed below
+    except OSError as error:
+        raise MissingResourceError(
+            f"the state directory {state_dir} cannot be used ({error.strerror})",
+            f"set {state.STATE_DIR_VARIABLE} to a directory of yours",
+        ) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write_topology(state_dir: Path, topology_file: Path | None) -> None:
+    source = topology_file or topologies.BUNDLED_FILE
+    try:
+        topologies.load(source)
+        shutil.copyfile(source, state_dir / "topology.toml")
+    except OSError as error:
+        raise MissingResourceError(f"{source} cannot be read ({error.strerror})", "give a topology file") from None
+    except topologies.TopologyError as error:
+        raise MissingResourceError(str(error), f"mend {source}") from None
+
+
+def _start_keeper(state_dir: Path) -> None:
+    reading, writing = os.pipe()
+    argv = [sys.executable, "-m", "storage_cluster.hosts.keeper"]
+    argv += ["--state-dir", str(state_dir), "--report-fd", str(writing)]
+    with open(state_dir / "keeper.log", "wb") as log:
+        keeper = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writing,), start_new_session=True
+        )
+    os.close(writing)
+    try:
+        with open(reading, encoding="utf-8") as pipe:
+            answer = pipe.readline()
+    except BaseException:  # interrupted: leave nothing half started
+        keeper.send_signal(signal.SIGTERM)
+        keeper.wait()
+        raise
+    if not answer:
+        keeper.wait()
+        raise MissingResourceError("the cluster's keeper ended before it said why", f"see {log.name}")
+    _check_report(json.loads(answer), keeper)
+
+
+def _check_report(report: dict[str, str], keeper: subprocess.Popen[bytes]) -> None:
+    if "error" in report:
+        keeper.wait()
+        kind = NotPermittedError if report["kind"] == "privilege" else MissingResourceError
+        raise kind(report["error"], report["next_step"])
+    keeper.returncode = 0  # it stays when we go: this object must not warn that it was never waited for

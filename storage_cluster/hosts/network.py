@@ -1,0 +1,74 @@
+"""The network between hosts: one switch, a cable to each host, all with the habits of real cards.
+
+    client ─eth0══╗                       eth0     on the host: TSO, GSO and GRO on, so a captured packet may be a
+    proxy  ─eth0══╣ br0 (bridge, in the            super-segment of up to 64 KiB
+    storage─eth0══╝ switch's namespace)   <host>   on the switch: TSO, GSO and GRO off, so the kernel splits there as a
+                                                   card does, and shaped (tbf), so that the receiver merges other runs
+                                                   than the sender made
+
+Without the second half both ends of a cable would show the same packets, and every tool would look perfect.
+
+IPv6 is off, so that captures hold only what the store says. Everything lives in namespaces of the cluster's own: no
+address, route or interface of the machine outside is touched.
+"""
+
+import contextlib
+import functools
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from storage_cluster.hosts import namespaces
+from storage_cluster.hosts.offload import set_offload
+from storage_cluster.topology import Link, Topology
+
+BRIDGE = "br0"
+HOST_INTERFACE = "eth0"
+_PORT_NAME_MAX_LEN = 15
+
+
+def connect(topology: Topology, switch_pid: int, host_pids: Mapping[str, int]) -> None:
+    """Plug every host into the switch. Each pid is of a process in that host's namespaces. Raises: RuntimeError."""
+    namespaces.run_inside(switch_pid, functools.partial(_make_switch, topology.link, host_pids))
+    for host in topology.hosts:
+        configure = functools.partial(_configure_host, host.address, topology.link.subnet_prefix_len)
+        namespaces.run_inside(host_pids[host.name], configure)
+
+
+def _make_switch(link: Link, host_pids: Mapping[str, int]) -> None:
+    from pyroute2 import IPRoute  # noqa: PLC0415  only in a child: it starts an event loop of its own
+
+    _quiet_ipv6()
+    with IPRoute() as netlink:
+        netlink.link("add", ifname=BRIDGE, kind="bridge")
+        bridge = netlink.link_lookup(ifname=BRIDGE)[0]
+        for host, pid in host_pids.items():
+            port = host[:_PORT_NAME_MAX_LEN]
+            netlink.link("add", ifname=port, kind="veth", peer={"ifname": HOST_INTERFACE, "net_ns_pid": pid})
+            index = netlink.link_lookup(ifname=port)[0]
+            netlink.link("set", index=index, master=bridge)
+            set_offload(port, tso=False, gso=False, gro=False)
+            netlink.tc(
+                "add", "tbf", index, 0x10000, parent=0xFFFFFFFF,
+                rate=link.rate_bits_per_s // 8, burst=link.burst_bytes, latency=f"{link.queue_latency_ms}ms",
+            )  # fmt: skip
+            netlink.link("set", index=index, state="up")
+        netlink.link("set", index=bridge, state="up")
+
+
+def _configure_host(address: str, prefix_len: int) -> None:
+    from pyroute2 import IPRoute  # noqa: PLC0415
+
+    _quiet_ipv6()
+    with IPRoute() as netlink:
+        index = netlink.link_lookup(ifname=HOST_INTERFACE)[0]
+        netlink.addr("add", index=index, address=address, prefixlen=prefix_len, family=socket.AF_INET)
+        set_offload(HOST_INTERFACE, tso=True, gso=True, gro=True)
+        netlink.link("set", index=netlink.link_lookup(ifname="lo")[0], state="up")
+        netlink.link("set", index=index, state="up")
+
+
+def _quiet_ipv6() -> None:
+    for name in ("all", "default"):
+        with contextlib.suppress(OSError):  # no IPv6 in this kernel, or a read-only /proc/sys
+            Path("/proc/sys/net/ipv6/conf", name, "disable_ipv6").write_text("1", "ascii")

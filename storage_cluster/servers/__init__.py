@@ -1,0 +1,1 @@
+"""The store's server processes: proxy, account, container, object, auth."""

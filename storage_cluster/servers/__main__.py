@@ -1,0 +1,37 @@
+"""`python -m storage_cluster.servers SERVICE --host HOST --state-dir DIR`: run one server until told to stop.
+
+Prints `ready` once it listens; what goes wrong goes to stderr.
+"""
+
+import argparse
+import asyncio
+import signal
+from pathlib import Path
+
+import uvloop
+
+from storage_cluster import topology as topologies
+from storage_cluster.servers import process
+
+
+async def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("service")
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--state-dir", type=Path, required=True)
+    options = parser.parse_args()
+    topology = topologies.load(options.state_dir / "topology.toml")
+    service = topology.service(options.service, options.host)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    data_dir = options.state_dir / "data" / options.host
+    log_file = options.state_dir / "logs" / options.host / f"{options.service}.jsonl"
+    async with process.running(service, topology, process.bind(service), data_dir, log_file):
+        print("ready", flush=True)
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

@@ -1,0 +1,92 @@
+"""The account server: which containers an account has, kept in SQLite.
+
+`PUT|POST|HEAD|GET /device/partition/account` from the proxy; `PUT /device/partition/account/container` from container
+servers, which report that a container was made, deleted or has changed its counts.
+"""
+
+from aiohttp import web
+
+from storage_cluster.servers import database, listings
+from storage_cluster.servers.account_db import AccountDatabase, AccountStat, ContainerRow
+from storage_cluster.servers.http import Refusal, Request, answer
+from storage_cluster.servers.storage import Devices, Target, metadata_headers, present, timestamp_of
+
+PATH_SEGMENT_COUNT = 4
+METADATA_PREFIXES = ("x-account-meta-", "x-account-sysmeta-")
+
+
+class AccountServer:
+    """Answers for the accounts on this host's devices."""
+
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
+        self._databases = database.Opened(AccountDatabase, AccountDatabase.close)
+
+    def close(self) -> None:
+        """Close the databases."""
+        self._databases.close()
+
+    async def handle(self, request: Request) -> web.StreamResponse:
+        """One request."""
+        target = self._devices.target(request, 1)
+        if len(target.names) == 2 and request.method == "PUT":
+            return self._put_container(request, target)
+        if len(target.names) == 2:
+            raise Refusal(405)
+        if request.method == "PUT":
+            return self._put(request, target)
+        if request.method == "POST":
+            return self._post(request, target)
+        if request.method in ("GET", "HEAD"):
+            return self._show(request, target)
+        raise Refusal(405)
+
+    def _open(self, target: Target, *, create: bool = False) -> AccountDatabase:
+        directory = database.hash_dir(target.device_dir, "accounts", target.partition, target.hash)
+        found = self._databases.get(directory / f"{target.hash}.db", create=create)
+        if found is None or not (create or found.stat().exists):
+            raise Refusal(404)
+        return found
+
+    def _put(self, request: Request, target: Target) -> web.Response:
+        account = self._open(target, create=True)
+        existed = account.stat().exists
+        account.put(timestamp_of(request), metadata_headers(request.headers, METADATA_PREFIXES))
+        return answer(202 if existed else 201)
+
+    def _post(self, request: Request, target: Target) -> web.Response:
+        account = self._open(target)
+        account.put(timestamp_of(request), metadata_headers(request.headers, METADATA_PREFIXES))
+        return answer(204)
+
+    def _put_container(self, request: Request, target: Target) -> web.Response:
+        headers = request.headers
+        self._open(target).merge_container(
+            ContainerRow(
+                name=target.names[1],
+                put_timestamp=headers.get("X-Put-Timestamp", "0"),
+                delete_timestamp=headers.get("X-Delete-Timestamp", "0"),
+                object_count=int(headers.get("X-Object-Count", "0")),
+                bytes_used=int(headers.get("X-Bytes-Used", "0")),
+            )
+        )
+        return answer(201)
+
+    def _show(self, request: Request, target: Target) -> web.Response:
+        account = self._open(target)
+        headers = _stat_headers(account.stat())
+        if request.method == "HEAD":
+            return answer(204, headers)
+        query = listings.parse_query(request.query, request.headers.get("Accept", ""))
+        headers["Content-Type"], body = listings.render(listings.select(query, account.entries), query)
+        return answer(200 if body and body != b"[]" else 204 if not query.as_json else 200, headers, body)
+
+
+def _stat_headers(stat: AccountStat) -> dict[str, str]:
+    return {
+        "X-Account-Container-Count": str(stat.container_count),
+        "X-Account-Object-Count": str(stat.object_count),
+        "X-Account-Bytes-Used": str(stat.bytes_used),
+        "X-Timestamp": stat.put_timestamp,
+        **present(stat.metadata),
+    }

@@ -1,0 +1,117 @@
+"""The auth server: names and keys in, tokens out (v1 authentication, as tempauth and swauth speak it).
+
+    client ─ GET /auth/v1.0 (X-Auth-User, X-Auth-Key) ─▶ auth ─ GET /storage_url/AUTH_test ─▶ proxy
+    client ◀─ X-Auth-Token, X-Storage-Url ────────────── auth ◀─ X-Storage-Url ──────────────
+    proxy  ─ GET /auth/token (X-Auth-Token) ─▶ auth: 200 with account and remaining life, or 404
+
+The first two lines are steps 1 to 4 of the upload flow in the paper this project comes from. Tokens live in memory;
+after a restart clients get 401 and ask again, as they do when a token has run out.
+
+Source: Swift, "Auth v1" (docs: overview_auth); figure 1 of 「オブジェクトストレージの性能の解析に関する一考察」.
+"""
+
+import dataclasses
+import hmac
+import time
+import uuid
+
+from aiohttp import web
+
+from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.http import Refusal, Request, answer
+from storage_cluster.servers.times import is_transaction_id, new_transaction_id
+from storage_cluster.topology import User
+
+PATH_SEGMENT_COUNT = 3
+TOKEN_LIFE_S = 86_400
+RESELLER_PREFIX = "AUTH_"
+
+
+@dataclasses.dataclass(frozen=True)
+class Token:
+    """A proof that a user gave the right key."""
+
+    text: str
+    user: User
+    expires_s: float
+
+    @property
+    def life_s(self) -> int:
+        """Seconds it stays valid."""
+        return int(self.expires_s - time.time())
+
+
+class AuthServer:
+    """Answers the requests of clients for a token, and of the proxy about one."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._by_text: dict[str, Token] = {}
+        self._by_user: dict[User, Token] = {}
+
+    async def handle(self, request: Request) -> web.StreamResponse:
+        """One request."""
+        if request.method not in ("GET", "HEAD"):
+            raise Refusal(405)
+        if request.segments[:2] == ("auth", "token"):
+            return self._describe(request.headers.get("X-Auth-Token", ""))
+        if request.segments[:2] in (("auth", "v1.0"), ("auth", "v1")):
+            return await self._grant(request)
+        raise Refusal(404)
+
+    async def _grant(self, request: Request) -> web.Response:
+        user = self._user(
+            request.headers.get("X-Auth-User") or request.headers.get("X-Storage-User") or "",
+            request.headers.get("X-Auth-Key") or request.headers.get("X-Storage-Pass") or "",
+        )
+        storage_url = await self._storage_url(user, request.transaction_id)
+        token = self._token(user)
+        return answer(
+            200,
+            {
+                "X-Auth-Token": token.text,
+                "X-Storage-Token": token.text,
+                "X-Auth-Token-Expires": str(token.life_s),
+                "X-Storage-Url": storage_url,
+            },
+        )
+
+    async def _storage_url(self, user: User, transaction_id: str) -> str:
+        proxy = self._backend.topology.service("proxy")
+        path = f"/storage_url/{RESELLER_PREFIX}{user.account}"
+        found = await self._backend.request(proxy, "GET", path, {"X-Trans-Id": transaction_id})
+        if not found.succeeded:
+            raise Refusal(503)
+        return found.headers["X-Storage-Url"]
+
+    def _user(self, name: str, key: str) -> User:
+        for user in self._backend.topology.users:
+            if f"{user.account}:{user.name}" == name and hmac.compare_digest(user.key.encode(), key.encode()):
+                return user
+        raise Refusal(401, headers={"Www-Authenticate": 'Swift realm="unknown"'})
+
+    def _token(self, user: User) -> Token:
+        token = self._by_user.get(user)
+        if token is None or token.life_s <= 0:
+            if token is not None:
+                del self._by_text[token.text]
+            token = Token(f"{RESELLER_PREFIX}tk{uuid.uuid4().hex}", user, time.time() + TOKEN_LIFE_S)
+            self._by_user[user] = self._by_text[token.text] = token
+        return token
+
+    def _describe(self, text: str) -> web.Response:
+        token = self._by_text.get(text)
+        if token is None or token.life_s <= 0:
+            raise Refusal(404)
+        return answer(
+            200,
+            {"X-Auth-Account": RESELLER_PREFIX + token.user.account, "X-Auth-Ttl": str(token.life_s)},
+        )
+
+
+def transaction_id_of(raw: web.BaseRequest) -> str:
+    """The proxy's transaction id where it asks about a token, an own one for a client."""
+    given = raw.headers.get("X-Trans-Id", "")
+    if raw.path == "/auth/token" and is_transaction_id(given):
+        return given
+    return new_transaction_id()

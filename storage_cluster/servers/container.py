@@ -1,0 +1,151 @@
+"""The container server: which objects a container has, kept in SQLite.
+
+`PUT|POST|HEAD|GET|DELETE /device/partition/account/container` from the proxy; `PUT|DELETE …/container/object` from
+object servers. It tells the account servers of a container's birth and death before it answers, and of its counts
+a little later, once for many changes.
+"""
+
+import asyncio
+
+from aiohttp import web
+
+from storage_cluster.ring import Ring
+from storage_cluster.servers import database, listings
+from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
+from storage_cluster.servers.http import Refusal, Request, answer
+from storage_cluster.servers.storage import Devices, Target, metadata_headers, present, timestamp_of
+from storage_cluster.servers.times import new_transaction_id
+from storage_cluster.servers.updates import Parent
+
+PATH_SEGMENT_COUNT = 5
+METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
+REPORT_DELAY_S = 5.0
+"""How long after a change the account hears of new counts; changes in between ride along."""
+
+
+class ContainerServer:
+    """Answers for the containers on this host's devices."""
+
+    def __init__(self, devices: Devices, backend: Backend, report_delay_s: float = REPORT_DELAY_S) -> None:
+        self._devices = devices
+        self._backend = backend
+        self._report_delay_s = report_delay_s
+        self._account_ring = Ring("account", backend.topology.devices, backend.topology.ring)
+        self._databases = database.Opened(ContainerDatabase, ContainerDatabase.close)
+        self._reports: dict[Target, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        """Stop reporting and close the databases."""
+        for task in self._reports.values():
+            task.cancel()
+        await asyncio.gather(*self._reports.values(), return_exceptions=True)
+        self._databases.close()
+
+    async def handle(self, request: Request) -> web.StreamResponse:
+        """One request."""
+        target = self._devices.target(request, 2)
+        if len(target.names) == 3:
+            return self._merge_object(request, target)
+        if request.method == "PUT":
+            return await self._put(request, target)
+        if request.method == "DELETE":
+            return await self._delete(request, target)
+        if request.method == "POST":
+            return self._post(request, target)
+        if request.method in ("GET", "HEAD"):
+            return self._show(request, target)
+        raise Refusal(405)
+
+    def _open(self, target: Target, *, create: bool = False) -> ContainerDatabase:
+        directory = database.hash_dir(target.device_dir, "containers", target.partition, target.hash)
+        found = self._databases.get(directory / f"{target.hash}.db", create=create)
+        if found is None or not (create or found.stat().exists):
+            raise Refusal(404)
+        return found
+
+    async def _put(self, request: Request, target: Target) -> web.Response:
+        container = self._open(target, create=True)
+        existed = container.stat().exists
+        container.put(timestamp_of(request), metadata_headers(request.headers, METADATA_PREFIXES))
+        await self._tell_account(request, target, container.stat())
+        return answer(202 if existed else 201)
+
+    async def _delete(self, request: Request, target: Target) -> web.Response:
+        container = self._open(target)
+        if container.stat().object_count:
+            raise Refusal(409)
+        container.delete(timestamp_of(request))
+        await self._tell_account(request, target, container.stat())
+        return answer(204)
+
+    def _post(self, request: Request, target: Target) -> web.Response:
+        container = self._open(target)
+        container.update_metadata(timestamp_of(request), metadata_headers(request.headers, METADATA_PREFIXES))
+        return answer(204)
+
+    def _merge_object(self, request: Request, target: Target) -> web.Response:
+        if request.method not in ("PUT", "DELETE"):
+            raise Refusal(405)
+        headers = request.headers
+        deleted = request.method == "DELETE"
+        self._open(target).merge_object(
+            ObjectRow(
+                name=target.names[2],
+                timestamp=timestamp_of(request),
+                size=0 if deleted else int(headers["X-Size"]),
+                content_type=headers.get("X-Content-Type", ""),
+                etag=headers.get("X-Etag", ""),
+                deleted=deleted,
+            )
+        )
+        self._report_later(target)
+        return answer(204 if deleted else 201)
+
+    def _show(self, request: Request, target: Target) -> web.Response:
+        container = self._open(target)
+        headers = _stat_headers(container.stat())
+        if request.method == "HEAD":
+            return answer(204, headers)
+        query = listings.parse_query(request.query, request.headers.get("Accept", ""))
+        headers["Content-Type"], body = listings.render(listings.select(query, container.entries), query)
+        return answer(200 if body else 204, headers, body)
+
+    async def _tell_account(self, request: Request, target: Target, stat: ContainerStat) -> None:
+        parent = Parent.named_in(request.headers, "Account")
+        if parent is not None:
+            await parent.tell(self._backend, "PUT", target.names, _report_headers(stat), request.transaction_id)
+
+    def _report_later(self, target: Target) -> None:
+        container = Target(target.device_dir, target.partition, target.names[:2], target.hash)
+        if container not in self._reports:
+            self._reports[container] = asyncio.create_task(self._report(container))
+
+    async def _report(self, target: Target) -> None:
+        await asyncio.sleep(self._report_delay_s)
+        del self._reports[target]  # a change from here on wants a report of its own
+        headers = _report_headers(self._open(target).stat())
+        transaction_id = new_transaction_id()
+        partition = self._account_ring.partition(target.names[0])
+        for device in self._account_ring.primaries(partition):
+            parent = Parent.on_device("Account", self._backend, device, partition)
+            await parent.tell(self._backend, "PUT", target.names, headers, transaction_id)
+
+
+def _report_headers(stat: ContainerStat) -> dict[str, str]:
+    return {
+        "X-Put-Timestamp": stat.put_timestamp,
+        "X-Delete-Timestamp": stat.delete_timestamp,
+        "X-Object-Count": str(stat.object_count),
+        "X-Bytes-Used": str(stat.bytes_used),
+    }
+
+
+def _stat_headers(stat: ContainerStat) -> dict[str, str]:
+    return {
+        "X-Container-Object-Count": str(stat.object_count),
+        "X-Container-Bytes-Used": str(stat.bytes_used),
+        "X-Timestamp": stat.put_timestamp,
+        "X-Put-Timestamp": stat.put_timestamp,
+        **present(stat.metadata),
+    }

@@ -1,0 +1,143 @@
+"""One container's database: its objects' names, its counts, its metadata.
+
+Rows are merged by timestamp: the newest statement about a name wins, whatever order statements arrive in, so that
+replicas which heard the same things hold the same things.
+"""
+
+import dataclasses
+import json
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+from storage_cluster.servers import database
+from storage_cluster.servers.listings import Entry
+from storage_cluster.servers.times import iso_date
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS object (
+    name TEXT PRIMARY KEY, timestamp TEXT NOT NULL, size INTEGER NOT NULL,
+    content_type TEXT NOT NULL, etag TEXT NOT NULL, deleted INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS stat (
+    one INTEGER PRIMARY KEY CHECK (one = 1), put_timestamp TEXT NOT NULL DEFAULT '0',
+    delete_timestamp TEXT NOT NULL DEFAULT '0', object_count INTEGER NOT NULL DEFAULT 0,
+    bytes_used INTEGER NOT NULL DEFAULT 0, metadata TEXT NOT NULL DEFAULT '{}'
+);
+INSERT OR IGNORE INTO stat (one) VALUES (1);
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectRow:
+    """What a container knows about an object."""
+
+    name: str
+    timestamp: str
+    size: int = 0
+    content_type: str = ""
+    etag: str = ""
+    deleted: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ContainerStat:
+    """A container's state and counts."""
+
+    put_timestamp: str
+    delete_timestamp: str
+    object_count: int
+    bytes_used: int
+    metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was made, and not deleted since."""
+        return self.put_timestamp > self.delete_timestamp
+
+
+class ContainerDatabase:
+    """Reads and changes one container."""
+
+    def __init__(self, path: Path) -> None:
+        self._sql = database.connect(path, _SCHEMA)
+        self._stat: ContainerStat | None = None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._sql.close()
+
+    def stat(self) -> ContainerStat:
+        """State and counts."""
+        if self._stat is None:
+            row = self._sql.execute("SELECT * FROM stat").fetchone()
+            self._stat = ContainerStat(
+                row["put_timestamp"],
+                row["delete_timestamp"],
+                row["object_count"],
+                row["bytes_used"],
+                {name: (value, at) for name, (value, at) in json.loads(row["metadata"]).items()},
+            )
+        return self._stat
+
+    def put(self, timestamp: str, metadata: Mapping[str, str]) -> None:
+        """Make the container, or make it again, with these metadata headers set (empty: removed)."""
+        self._set_stat(put_timestamp=max(timestamp, self.stat().put_timestamp))
+        self.update_metadata(timestamp, metadata)
+
+    def delete(self, timestamp: str) -> None:
+        """Mark it deleted."""
+        self._set_stat(delete_timestamp=max(timestamp, self.stat().delete_timestamp), metadata="{}")
+
+    def update_metadata(self, timestamp: str, metadata: Mapping[str, str]) -> None:
+        """Set metadata headers; an empty value removes one. The newest statement wins."""
+        if not metadata:
+            return
+        merged = dict(self.stat().metadata)
+        for name, value in metadata.items():
+            if timestamp >= merged.get(name, ("", ""))[1]:
+                merged[name] = (value, timestamp)
+        self._set_stat(metadata=json.dumps(merged))
+
+    def merge_object(self, row: ObjectRow) -> bool:
+        """Take in a statement about an object; False if a newer one is known."""
+        known = self._sql.execute("SELECT timestamp, size, deleted FROM object WHERE name = ?", (row.name,)).fetchone()
+        if known is not None and known["timestamp"] >= row.timestamp:
+            return False
+        was_count, was_bytes = (0, 0) if known is None or known["deleted"] else (1, known["size"])
+        now_count, now_bytes = (0, 0) if row.deleted else (1, row.size)
+        with database.transaction(self._sql):
+            self._sql.execute(
+                "INSERT OR REPLACE INTO object VALUES (?, ?, ?, ?, ?, ?)",
+                (row.name, row.timestamp, row.size, row.content_type, row.etag, int(row.deleted)),
+            )
+            self._sql.execute(
+                "UPDATE stat SET object_count = object_count + ?, bytes_used = bytes_used + ?",
+                (now_count - was_count, now_bytes - was_bytes),
+            )
+        self._stat = None
+        return True
+
+    def entries(self, start: str, inclusive: bool, end: str, limit: int) -> list[Entry]:
+        """Objects from a name on, for `listings.select`."""
+        rows = self._sql.execute(
+            f"SELECT * FROM object WHERE name {'>=' if inclusive else '>'} ? AND (? = '' OR name < ?)"
+            " AND deleted = 0 ORDER BY name LIMIT ?",
+            (start, end, end, limit),
+        )
+        return [Entry(row["name"], _listed(row)) for row in rows]
+
+    def _set_stat(self, **columns: str) -> None:
+        assignments = ", ".join(f"{name} = ?" for name in columns)
+        self._sql.execute(f"UPDATE stat SET {assignments}", tuple(columns.values()))
+        self._stat = None
+
+
+def _listed(row: sqlite3.Row) -> dict[str, object]:
+    return {
+        "name": row["name"],
+        "hash": row["etag"],
+        "bytes": row["size"],
+        "content_type": row["content_type"],
+        "last_modified": iso_date(row["timestamp"]),
+    }

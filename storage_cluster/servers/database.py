@@ -1,0 +1,72 @@
+"""SQLite files of accounts and containers: where they lie, how they are opened, how many stay open.
+
+One file for each account or container on each device that holds a replica of it, as in Swift:
+`<device>/containers/<partition>/<last 3 of hash>/<hash>/<hash>.db`.
+
+Durability: write-ahead log, synchronous=NORMAL. A commit survives the process and a kill; a power cut may take the last
+of them, never the file's consistency. Objects themselves are synced before they are acknowledged (`diskfile`).
+"""
+
+import collections
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+OPEN_MAX = 64
+_PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=5000;"
+
+T = TypeVar("T")
+
+
+def hash_dir(device_dir: Path, kind: str, partition: str, path_hash: str) -> Path:
+    """The directory of one account, container or object on a device."""
+    return device_dir / kind / partition / path_hash[-3:] / path_hash
+
+
+def connect(path: Path, schema: str) -> sqlite3.Connection:
+    """Open a database, made now if it does not exist; autocommit, rows by name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    connection.executescript(_PRAGMAS + schema)
+    return connection
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All statements inside, or none."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+class Opened(Generic[T]):
+    """The databases in use, the least recently used of too many closed."""
+
+    def __init__(self, make: Callable[[Path], T], close: Callable[[T], None]) -> None:
+        self._make = make
+        self._close = close
+        self._held: collections.OrderedDict[Path, T] = collections.OrderedDict()
+
+    def get(self, path: Path, *, create: bool) -> T | None:
+        """The database in that file; None if there is none and none shall be made."""
+        held = self._held.get(path)
+        if held is None:
+            if not create and not path.exists():
+                return None
+            held = self._held[path] = self._make(path)
+            if len(self._held) > OPEN_MAX:
+                self._close(self._held.popitem(last=False)[1])
+        self._held.move_to_end(path)
+        return held
+
+    def close(self) -> None:
+        """Close all."""
+        while self._held:
+            self._close(self._held.popitem()[1])

@@ -1,0 +1,169 @@
+"""The object server: objects' bodies and metadata on this host's devices.
+
+`PUT|GET|HEAD|POST|DELETE /device/partition/account/container/object`, all from the proxy. A change is on disk, and the
+container server has been told of it (or has not answered), before the proxy gets its 2xx.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from aiohttp import web
+
+from storage_cluster.servers import database
+from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
+from storage_cluster.servers.http import READ_CHUNK_BYTES, Refusal, Request, answer
+from storage_cluster.servers.storage import Devices, Target, metadata_headers, timestamp_of
+from storage_cluster.servers.times import http_date
+from storage_cluster.servers.updates import Parent
+
+PATH_SEGMENT_COUNT = 5
+DISK_THREADS = 8
+METADATA_PREFIXES = (
+    "x-object-meta-",
+    "x-object-sysmeta-",
+    "content-encoding",
+    "content-disposition",
+    "x-delete-at",
+    "x-object-manifest",
+)
+
+T = TypeVar("T")
+
+
+class ObjectServer:
+    """Answers for the objects on this host's devices."""
+
+    def __init__(self, devices: Devices, backend: Backend) -> None:
+        self._devices = devices
+        self._backend = backend
+        self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
+
+    def close(self) -> None:
+        """Wait for what the disk is doing."""
+        self._disk.shutdown()
+
+    async def handle(self, request: Request) -> web.StreamResponse:
+        """One request."""
+        target = self._devices.target(request, 3)
+        if len(target.names) != 3:
+            raise Refusal(400)
+        directory = database.hash_dir(target.device_dir, "objects", target.partition, target.hash)
+        stored = ObjectDir(target.device_dir, directory)
+        if request.method == "PUT":
+            return await self._put(request, target, stored)
+        if request.method in ("GET", "HEAD"):
+            return await self._get(request, stored)
+        if request.method == "POST":
+            return await self._post(request, target, stored)
+        if request.method == "DELETE":
+            return await self._delete(request, target, stored)
+        raise Refusal(405)
+
+    async def _put(self, request: Request, target: Target, stored: ObjectDir) -> web.StreamResponse:
+        timestamp = timestamp_of(request)
+        newest = stored.versions().newest
+        if newest >= timestamp:
+            raise Refusal(409, headers={"X-Backend-Timestamp": newest})
+        content_type = request.headers.get("Content-Type", "application/octet-stream")
+        new = stored.new_file()
+        try:
+            await request.send_continue()
+            async for chunk in request.body_chunks():
+                new.write(chunk)
+            _check_body(request, new)
+            metadata = metadata_headers(request.headers, METADATA_PREFIXES)
+            await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
+        finally:
+            new.close()
+        update = {"X-Size": str(new.size), "X-Etag": new.etag, "X-Content-Type": content_type}
+        await self._tell_container(request, "PUT", target, timestamp, update)
+        return answer(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp)})
+
+    async def _get(self, request: Request, stored: ObjectDir) -> web.StreamResponse:
+        info = await self._info(stored)
+        headers = _info_headers(info)
+        if request.method == "HEAD":
+            return web.Response(headers=headers | {"Content-Length": str(info.size)})
+        try:
+            file = open(info.data_path, "rb")  # noqa: SIM115  closed below
+        except FileNotFoundError:
+            raise Refusal(404) from None
+        with file:
+            if info.size <= READ_CHUNK_BYTES:
+                return web.Response(body=file.read(info.size), headers=headers)
+            response = web.StreamResponse(headers=headers | {"Content-Length": str(info.size)})
+            response.headers["X-Trans-Id"] = request.transaction_id
+            await response.prepare(request.raw)
+            left = info.size
+            while left:
+                chunk = await self._on_disk(functools.partial(file.read, min(left, READ_CHUNK_BYTES)))
+                left -= len(chunk)
+                await response.write(chunk)
+            return response
+
+    async def _post(self, request: Request, target: Target, stored: ObjectDir) -> web.StreamResponse:
+        timestamp = timestamp_of(request)
+        info = await self._info(stored)
+        if info.timestamp >= timestamp:
+            raise Refusal(409)
+        content_type = request.headers.get("Content-Type", "")
+        metadata = metadata_headers(request.headers, METADATA_PREFIXES)
+        await self._on_disk(functools.partial(stored.write_meta, timestamp, content_type, metadata))
+        if content_type:
+            update = {"X-Size": str(info.size), "X-Etag": info.etag, "X-Content-Type": content_type}
+            await self._tell_container(request, "PUT", target, timestamp, update)
+        return answer(202)
+
+    async def _delete(self, request: Request, target: Target, stored: ObjectDir) -> web.StreamResponse:
+        timestamp = timestamp_of(request)
+        versions = stored.versions()
+        if versions.newest >= timestamp:
+            raise Refusal(409, headers={"X-Backend-Timestamp": versions.newest})
+        existed = versions.data > versions.tombstone
+        await self._on_disk(functools.partial(stored.write_tombstone, timestamp))
+        await self._tell_container(request, "DELETE", target, timestamp, {})
+        return answer(204 if existed else 404)
+
+    async def _info(self, stored: ObjectDir) -> ObjectInfo:
+        try:
+            info = stored.read_info()
+        except DamagedFileError:
+            raise Refusal(404) from None
+        if info is None:
+            newest = stored.versions().newest
+            raise Refusal(404, headers={"X-Backend-Timestamp": newest} if newest else None)
+        return info
+
+    async def _tell_container(
+        self, request: Request, method: str, target: Target, timestamp: str, update: dict[str, str]
+    ) -> None:
+        parent = Parent.named_in(request.headers, "Container")
+        if parent is not None:
+            headers = update | {"X-Timestamp": timestamp}
+            await parent.tell(self._backend, method, target.names, headers, request.transaction_id)
+
+    async def _on_disk(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+
+def _check_body(request: Request, new: NewFile) -> None:
+    if request.content_length not in (None, new.size):
+        raise Refusal(499)
+    wanted = request.headers.get("Etag", "").strip('"').lower()
+    if wanted and wanted != new.etag:
+        raise Refusal(422)
+
+
+def _info_headers(info: ObjectInfo) -> dict[str, str]:
+    return {
+        "Content-Type": info.content_type,
+        "Etag": info.etag,
+        "Last-Modified": http_date(info.timestamp),
+        "X-Timestamp": info.timestamp,
+        "X-Backend-Timestamp": info.timestamp,
+        **info.metadata,
+    }

@@ -1,0 +1,74 @@
+"""One server process: its parts put together, a socket, a log, and an end.
+
+Which coroutine answers, what is closed at the end: decided here for each of the five services, so that tests and
+processes start the very same thing.
+"""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from storage_cluster.servers import account, auth, container, http
+from storage_cluster.servers import object as objects
+from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.http import AccessLog, Front
+from storage_cluster.servers.proxy import server as proxy
+from storage_cluster.servers.storage import Devices
+from storage_cluster.topology import Service, Topology
+
+
+def bind(service: Service) -> socket.socket:
+    """A socket on the service's address. Raises: OSError."""
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((service.address, service.port))
+    return bound
+
+
+@contextlib.asynccontextmanager
+async def running(
+    service: Service, topology: Topology, bound: socket.socket, data_dir: Path, log_file: Path
+) -> AsyncIterator[None]:
+    """The server answers while the context is open. `data_dir` holds this host's devices."""
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with open(log_file, "a", encoding="utf-8") as stream:
+        backend = Backend(topology, service.name)
+        try:
+            async with _front(service, backend, data_dir, AccessLog(stream)) as front, _serving(front, bound):
+                yield
+        finally:
+            await backend.close()
+
+
+@contextlib.asynccontextmanager
+async def _serving(front: Front, bound: socket.socket) -> AsyncIterator[None]:
+    listening = await front.serve(bound)
+    try:
+        yield
+    finally:
+        listening.close()
+        await front.shutdown()
+
+
+@contextlib.asynccontextmanager
+async def _front(service: Service, backend: Backend, data_dir: Path, log: AccessLog) -> AsyncIterator[Front]:
+    devices = Devices(backend.topology, service.host, data_dir)
+    devices.make()
+    if service.name == "proxy":
+        yield Front(proxy.ProxyServer(backend).handle, log, proxy.PATH_SEGMENT_COUNT, proxy.transaction_id_of)
+    elif service.name == "auth":
+        yield Front(auth.AuthServer(backend).handle, log, auth.PATH_SEGMENT_COUNT, auth.transaction_id_of)
+    elif service.name == "account":
+        accounts = account.AccountServer(devices)
+        yield Front(accounts.handle, log, account.PATH_SEGMENT_COUNT, http.given_transaction_id)
+        accounts.close()
+    elif service.name == "container":
+        containers = container.ContainerServer(devices, backend)
+        yield Front(containers.handle, log, container.PATH_SEGMENT_COUNT, http.given_transaction_id)
+        await containers.close()
+    else:
+        assert service.name == "object", service.name
+        stored = objects.ObjectServer(devices, backend)
+        yield Front(stored.handle, log, objects.PATH_SEGMENT_COUNT, http.given_transaction_id)
+        stored.close()

@@ -1,0 +1,131 @@
+"""Asking the devices that hold something: one after the other for a reading, all at once for a change.
+
+A reading is answered by the first replica that has it. A change goes to all replicas; where a server does not answer,
+its replica goes to the next handoff. It succeeds when a majority says so; the others get a moment more, so that a
+client that reads at once finds what it wrote on any of them.
+
+Source: Swift, swift.proxy.controllers.base (`GETorHEAD_base`, `make_requests`, `best_response`).
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from storage_cluster.ring import Ring
+from storage_cluster.servers.backend import Backend, BackendAnswer, device_path
+from storage_cluster.topology import RING_SERVICES, Device
+
+POST_QUORUM_TIMEOUT_S = 0.5
+_NO_SPACE_ON_DEVICE = 507
+
+HeadersFor = Callable[[int], Mapping[str, str]]
+"""Headers for the n-th replica's request."""
+
+
+class Replicas:
+    """The rings, and requests to what they point at."""
+
+    def __init__(self, backend: Backend) -> None:
+        topology = backend.topology
+        self.backend = backend
+        self._rings = {name: Ring(name, topology.devices, topology.ring) for name in RING_SERVICES}
+        self.quorum = topology.ring.replicas // 2 + 1
+
+    def placement(self, *names: str) -> tuple[str, int, Ring]:
+        """Ring name, partition and ring of account[, container[, object]]."""
+        ring = self._rings[RING_SERVICES[len(names) - 1]]
+        return ring.name, ring.partition(*names), ring
+
+    def readable(self, *names: str) -> list[Device]:
+        """Devices to read from, in the order to try: the primaries, shuffled to share the load, then the handoffs."""
+        _, partition, ring = self.placement(*names)
+        primaries = list(ring.primaries(partition))
+        random.shuffle(primaries)
+        return primaries + list(ring.handoffs(partition))
+
+    async def first(
+        self, names: Sequence[str], method: str, headers: Mapping[str, str], query: str = ""
+    ) -> BackendAnswer:
+        """The first good answer to a reading; else 404 if a replica said so, else 503."""
+        service_name, partition, _ = self.placement(*names)
+        not_found: BackendAnswer | None = None
+        for device in self.readable(*names):
+            service = self.backend.service(service_name, device)
+            path = device_path(device, partition, *names) + query
+            answer = await self.backend.request(service, method, path, headers)
+            if answer.succeeded:
+                return answer
+            if answer.status == 404:
+                not_found = answer
+        return not_found or BackendAnswer(503)
+
+    async def change(self, names: Sequence[str], method: str, headers_for: HeadersFor) -> BackendAnswer:
+        """A change, sent to all replicas; the answer that a majority agrees on, else 503."""
+        _, partition, ring = self.placement(*names)
+        handoffs = ring.handoffs(partition)
+        tasks = {
+            asyncio.create_task(self._change_one(names, method, headers_for(index), device, handoffs))
+            for index, device in enumerate(ring.primaries(partition))
+        }
+        return best_answer(await first_and_rest(tasks, self.quorum), self.quorum)
+
+    async def _change_one(
+        self,
+        names: Sequence[str],
+        method: str,
+        headers: Mapping[str, str],
+        primary: Device,
+        handoffs: Iterator[Device],
+    ) -> BackendAnswer:
+        service_name, partition, _ = self.placement(*names)
+        answer = BackendAnswer(503)
+        for device in with_handoffs(primary, handoffs):
+            service = self.backend.service(service_name, device)
+            answer = await self.backend.request(service, method, device_path(device, partition, *names), headers)
+            if answer.status not in (0, _NO_SPACE_ON_DEVICE):
+                return answer
+        return answer
+
+
+def with_handoffs(primary: Device, handoffs: Iterator[Device]) -> Iterator[Device]:
+    """The primary, then handoffs, taken from what all replicas of a request share."""
+    yield primary
+    yield from handoffs
+
+
+async def first_and_rest(tasks: set[asyncio.Task[BackendAnswer]], quorum: int) -> list[BackendAnswer]:
+    """The answers of a majority that agrees, and of those others that come within a moment; the rest goes on alone."""
+    answers: list[BackendAnswer] = []
+    pending = tasks
+    while pending and not has_quorum([answer.status for answer in answers], quorum):
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        answers += [task.result() for task in done]
+    if pending:
+        done, pending = await asyncio.wait(pending, timeout=POST_QUORUM_TIMEOUT_S)
+        answers += [task.result() for task in done]
+    _keep_going(pending)
+    return answers
+
+
+def has_quorum(statuses: Sequence[int], quorum: int) -> bool:
+    """Whether enough answers are of one kind (2xx, 3xx or 4xx)."""
+    return any(sum(status // 100 == kind for status in statuses) >= quorum for kind in (2, 3, 4))
+
+
+def best_answer(answers: Sequence[BackendAnswer], quorum: int) -> BackendAnswer:
+    """What a majority says: of its answers the one with the highest status; 503 if there is no majority."""
+    for kind in (2, 3, 4):
+        same = [answer for answer in answers if answer.status // 100 == kind]
+        if len(same) >= quorum:
+            return max(same, key=lambda answer: answer.status)
+    return BackendAnswer(503)
+
+
+_background: set[asyncio.Task[BackendAnswer]] = set()
+
+
+def _keep_going(tasks: set[asyncio.Task[BackendAnswer]]) -> None:
+    """Hold tasks that nobody waits for any more: the event loop alone would let them be collected."""
+    for task in tasks:
+        _background.add(task)
+        task.add_done_callback(_background.discard)

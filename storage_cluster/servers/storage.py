@@ -1,0 +1,65 @@
+"""What account, container and object servers share: which device, which partition, which names a request is about."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from storage_cluster.ring import path_hash
+from storage_cluster.servers.http import Refusal, Request
+from storage_cluster.topology import Topology
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What a backend request names: a place on this host and the path stored there."""
+
+    device_dir: Path
+    partition: str
+    names: tuple[str, ...]  # account[, container[, object]]
+    hash: str
+
+
+class Devices:
+    """The devices of one host."""
+
+    def __init__(self, topology: Topology, host: str, data_dir: Path) -> None:
+        self._dirs = {device.name: data_dir / device.name for device in topology.host(host).devices}
+        self._suffix = topology.ring.hash_suffix
+
+    @property
+    def dirs(self) -> Mapping[str, Path]:
+        """Device name to its directory."""
+        return self._dirs
+
+    def make(self) -> None:
+        """Create what a fresh device has."""
+        for directory in self._dirs.values():
+            (directory / "tmp").mkdir(parents=True, exist_ok=True)
+
+    def target(self, request: Request, names_count: int) -> Target:
+        """What a request names; it must have this many names or one more. Raises: Refusal (400, 507)."""
+        device, partition, *names = (*request.segments, "", "")[: max(2, len(request.segments))]
+        if not partition.isdigit() or not names_count <= len(names) <= names_count + 1 or not all(names):
+            raise Refusal(400, f"Invalid path: {request.raw.raw_path}")
+        directory = self._dirs.get(device)
+        if directory is None or not directory.is_dir():
+            raise Refusal(507)
+        return Target(directory, partition, tuple(names), path_hash(names[:names_count], self._suffix))
+
+
+def timestamp_of(request: Request) -> str:
+    """The moment a change is to count from. Raises: Refusal (400) if the proxy gave none."""
+    text = request.headers.get("X-Timestamp", "")
+    if not text.replace(".", "", 1).isdigit():
+        raise Refusal(400, "Missing or invalid X-Timestamp")
+    return text
+
+
+def metadata_headers(headers: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """The headers that are to be kept, by their usual spelling; empty values mean removal."""
+    return {name.title(): value for name, value in headers.items() if name.lower().startswith(prefixes)}
+
+
+def present(metadata: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Stored metadata as response headers, without what was removed."""
+    return {name: value for name, (value, _) in metadata.items() if value}

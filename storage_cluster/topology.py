@@ -1,0 +1,178 @@
+"""The cluster's shape: hosts, addresses, services, devices, users. One TOML file, read once, never changed in a run.
+
+A `Topology` is a value: every server gets the same one, and tests build their own with loopback addresses and ports.
+"""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any
+
+BUNDLED_FILE = Path(__file__).with_name("topology.toml")
+"""The five-host cluster that ships with the package."""
+
+RING_SERVICES = ("account", "container", "object")
+"""Services whose data the ring places on devices."""
+
+
+class TopologyError(ValueError):
+    """The topology file does not describe a cluster; the message says which entry and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A place for data on one host: a directory, in Swift a mounted disk."""
+
+    host: str
+    name: str
+    zone: int
+    weight: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """One server process: what it is, where it listens."""
+
+    name: str
+    host: str
+    address: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """One machine of the cluster."""
+
+    name: str
+    address: str
+    services: tuple[Service, ...] = ()
+    devices: tuple[Device, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """A user of the store, as tempauth and `swift` know one: `account:name` and a key."""
+
+    account: str
+    name: str
+    key: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A switch port: what every host's cable can carry."""
+
+    subnet_prefix_len: int = 24
+    rate_bits_per_s: int = 1_000_000_000
+    burst_bytes: int = 16_384
+    queue_latency_ms: int = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class RingShape:
+    """How paths spread over devices."""
+
+    partition_power: int = 8
+    replicas: int = 3
+    hash_suffix: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """The whole cluster."""
+
+    hosts: tuple[Host, ...]
+    users: tuple[User, ...]
+    ring: RingShape = RingShape()
+    link: Link = Link()
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices, in file order."""
+        return tuple(device for host in self.hosts for device in host.devices)
+
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """All server processes, in file order."""
+        return tuple(service for host in self.hosts for service in host.services)
+
+    @property
+    def client_host(self) -> Host:
+        """The host that commands run on: the first one without a service."""
+        return next(host for host in self.hosts if not host.services)
+
+    def host(self, name: str) -> Host:
+        """The host of that name. Raises: KeyError."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise KeyError(name)
+
+    def service(self, name: str, host: str | None = None) -> Service:
+        """The service of that name (on that host, or the first anywhere). Raises: KeyError."""
+        for service in self.services:
+            if service.name == name and host in (None, service.host):
+                return service
+        raise KeyError(name)
+
+    @property
+    def auth_url(self) -> str:
+        """Where `swift` asks for a token (ST_AUTH)."""
+        auth = self.service("auth")
+        return f"http://{auth.address}:{auth.port}/auth/v1.0"
+
+
+def load(path: Path) -> Topology:
+    """The topology in a TOML file. Raises: OSError, TopologyError."""
+    try:
+        return parse(tomllib.loads(path.read_text("utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TopologyError(f"{path}: {error}") from None
+
+
+def parse(document: dict[str, Any]) -> Topology:
+    """A topology from a parsed TOML document. Raises: TopologyError, naming the entry at fault."""
+    try:
+        ports = document["services"]
+        topology = Topology(
+            hosts=tuple(_host(entry, ports) for entry in document["host"]),
+            users=tuple(User(**entry) for entry in document["user"]),
+            ring=RingShape(**document.get("ring", {})),
+            link=Link(**document.get("network", {})),
+        )
+    except KeyError as error:
+        raise TopologyError(f"topology: {error.args[0]!r} is missing or unknown") from None
+    except TypeError as error:
+        raise TopologyError(f"topology: {error}") from None
+    _check(topology)
+    return topology
+
+
+def _host(entry: dict[str, Any], ports: dict[str, int]) -> Host:
+    name, address, zone = entry["name"], entry["address"], entry.get("zone", 0)
+    return Host(
+        name,
+        address,
+        tuple(Service(service, name, address, ports[service]) for service in entry.get("services", ())),
+        tuple(Device(name, device["name"], zone, device.get("weight", 1.0)) for device in entry.get("devices", ())),
+    )
+
+
+def _check(topology: Topology) -> None:
+    for what, values in (
+        ("host name", [host.name for host in topology.hosts]),
+        ("address", [host.address for host in topology.hosts]),
+        ("device", [(device.host, device.name) for device in topology.devices]),
+    ):
+        if len(set(values)) != len(values):
+            raise TopologyError(f"topology: two entries have the same {what}")
+    for service in ("proxy", "auth"):
+        if sum(found.name == service for found in topology.services) != 1:
+            raise TopologyError(f"topology: one host must run {service!r}, no more and no less")
+    if all(host.services for host in topology.hosts):
+        raise TopologyError("topology: one host must be without services: commands run there")
+    for host in topology.hosts:
+        if host.devices and not set(RING_SERVICES) <= {service.name for service in host.services}:
+            raise TopologyError(f"topology: {host.name} has devices, so it needs {', '.join(RING_SERVICES)}")
+    if len(topology.devices) < topology.ring.replicas:
+        raise TopologyError(f"topology: {topology.ring.replicas} replicas need as many devices")
