@@ -1,5 +1,168 @@
-use pyo3::prelude::*;
+//! Capture files to columns: `tracer._core.CaptureFile`. A batch crosses as arrays that own their memory; nothing is copied.
 
-pub fn register(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use twintap_wire::events::{EventColumns, HeadColumns, Strings};
+use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
+use twintap_wire::{with_event_columns, with_head_columns};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<CaptureFile>()
+}
+
+/// (name, link type, tick ns, snaplen, packets, received or None, dropped or None) of an interface.
+type InterfaceFields = (String, u16, u64, u32, u64, Option<u64>, Option<u64>);
+/// (name, severity, count, remedy) of a counter.
+type CounterFields = (&'static str, &'static str, u64, &'static str);
+
+/// A capture file being read. `tracer.readers` is its public face.
+#[pyclass(frozen, module = "tracer._core")]
+struct CaptureFile {
+    reader: Mutex<Reader<Source>>,
+}
+
+#[pymethods]
+impl CaptureFile {
+    /// Open the file at `path`. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let reader = py
+            .detach(|| reader::open(&path))
+            .map_err(|error| match error {
+                OpenError::Io(error) => error.into(),
+                OpenError::NotACapture(error) => {
+                    PyValueError::new_err((error.what, error.next_step))
+                }
+            })?;
+        Ok(Self {
+            reader: Mutex::new(reader),
+        })
+    }
+
+    /// The next batch: (event columns, head columns), or None at the end.
+    fn next_batch<'py>(
+        &self,
+        py: Python<'py>,
+        packets: usize,
+    ) -> PyResult<Option<(Bound<'py, PyDict>, Bound<'py, PyDict>)>> {
+        let Some(Batch { events, heads }) = py.detach(|| self.locked().next_batch(packets)) else {
+            return Ok(None);
+        };
+        Ok(Some((event_arrays(py, events)?, head_arrays(py, heads)?)))
+    }
+
+    /// Fields of every interface described so far.
+    fn interfaces(&self) -> Vec<InterfaceFields> {
+        let locked = self.locked();
+        let fields = |interface: &twintap_wire::interface::Interface| {
+            (
+                interface.name.clone(),
+                interface.link_type.0,
+                interface.resolution.tick_ns(),
+                interface.snaplen,
+                interface.packets_count,
+                interface.statistics.received_count,
+                interface.statistics.dropped_count,
+            )
+        };
+        locked.interfaces().iter().map(fields).collect()
+    }
+
+    /// Addresses from number `from_` on, one a line.
+    fn address_lines(&self, from_: usize) -> String {
+        self.locked().addresses().lines_from(from_)
+    }
+
+    /// Names of addresses so far: (address, name).
+    fn names(&self) -> Vec<(String, String)> {
+        let locked = self.locked();
+        let names = &locked.section().names;
+        names
+            .iter()
+            .map(|record| (record.address.to_string(), record.name.clone()))
+            .collect()
+    }
+
+    /// Comments of the sections so far.
+    fn comments(&self) -> Vec<String> {
+        self.locked().section().comments.clone()
+    }
+
+    /// Programs that wrote the sections so far.
+    fn applications(&self) -> Vec<String> {
+        self.locked().section().applications.clone()
+    }
+
+    /// The host that our agent says it captured on, if it does.
+    fn host(&self) -> Option<String> {
+        self.locked().section().host().map(str::to_owned)
+    }
+
+    /// Packets so far, TCP or not.
+    fn packets_count(&self) -> u32 {
+        self.locked().packets_count()
+    }
+
+    /// Fields of every counter that is not 0.
+    fn counters(&self) -> Vec<CounterFields> {
+        let counters = self.locked().counters();
+        counters
+            .occurred()
+            .map(|(kind, count)| (kind.name(), kind.severity().name(), count, kind.remedy()))
+            .collect()
+    }
+}
+
+impl CaptureFile {
+    fn locked(&self) -> std::sync::MutexGuard<'_, Reader<Source>> {
+        // Poisoned only by a panic of ours, which Python has already seen.
+        self.reader
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+macro_rules! define_event_arrays {
+    ($($name:ident: $kind:ty,)*) => {
+        fn event_arrays<'py>(py: Python<'py>, columns: EventColumns) -> PyResult<Bound<'py, PyDict>> {
+            let arrays = PyDict::new(py);
+            $(arrays.set_item(stringify!($name), PyArray1::from_vec(py, columns.$name))?;)*
+            Ok(arrays)
+        }
+    };
+}
+
+macro_rules! define_head_arrays {
+    ($($name:ident: $kind:ty,)*) => {
+        fn head_arrays<'py>(py: Python<'py>, columns: HeadColumns) -> PyResult<Bound<'py, PyDict>> {
+            let arrays = PyDict::new(py);
+            $(arrays.set_item(stringify!($name), PyArray1::from_vec(py, columns.$name))?;)*
+            set_strings(&arrays, "method", columns.method)?;
+            set_strings(&arrays, "target", columns.target)?;
+            set_strings(&arrays, "transaction_id", columns.transaction_id)?;
+            set_strings(&arrays, "user_agent", columns.user_agent)?;
+            set_strings(&arrays, "host_header", columns.host_header)?;
+            Ok(arrays)
+        }
+    };
+}
+
+with_event_columns!(define_event_arrays);
+with_head_columns!(define_head_arrays);
+
+fn set_strings(arrays: &Bound<'_, PyDict>, name: &str, strings: Strings) -> PyResult<()> {
+    let py = arrays.py();
+    arrays.set_item(
+        format!("{name}_offsets"),
+        PyArray1::from_vec(py, strings.offsets),
+    )?;
+    arrays.set_item(
+        format!("{name}_bytes"),
+        PyArray1::from_vec(py, strings.bytes),
+    )
 }

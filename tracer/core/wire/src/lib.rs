@@ -1,2 +1,28 @@
-//! Capture files and packets, decoded to values: pcap, pcapng, link, IP, TCP, HTTP heads.
+//! Capture files and packets, decoded to values: pcap and pcapng, link, IP, TCP, HTTP heads.
+//!
+//! The way of a packet: [`input`] holds a window of the file, [`pcap`] or [`pcapng`] finds the next record in it,
+//! [`packet`] walks link → network → transport, [`events`] collects rows by column. [`reader`] joins them, a batch at a time.
+//!
+//! Nothing here panics on input, and memory is bounded by the constants at the head of each module: bad input becomes
+//! a [`error::DecodeError`] and bumps a counter of [`counters`].
 #![forbid(unsafe_code)]
+
+pub mod address;
+pub mod counters;
+pub mod error;
+pub mod events;
+pub mod format;
+pub mod http;
+pub mod input;
+pub mod interface;
+pub mod ip;
+pub mod link;
+pub mod packet;
+pub mod pcap;
+pub mod pcapng;
+pub mod reader;
+pub mod seq;
+pub mod tcp;
+pub mod time;
+
+mod bytes;

@@ -1,0 +1,510 @@
+//! HTTP/1 message heads: request line or status line, and the headers that the trace keeps, as far as they were captured.
+//!
+//! Source: RFC 9112 §2–4 (message format), §6 (body length). A head is looked for where a payload begins, and again behind
+//! a small message that is whole (pipelining, or `100 Continue` followed by the answer). Header lines that were cut are not
+//! used: half an id is another id. Not handled: obsolete line folding, HTTP/2, a head that begins within a payload behind a
+//! body that began earlier.
+
+use memchr::memchr;
+
+/// Kind of a head; as `tracer.records.HeadKind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HeadKind {
+    Request = 1,
+    Response = 2,
+}
+
+/// Bits of [`Head::flags`]; as `tracer.records.HeadFlag`.
+pub mod flag {
+    pub const CHUNKED: u8 = 0x01;
+    pub const EXPECT_CONTINUE: u8 = 0x02;
+    pub const CONNECTION_CLOSE: u8 = 0x04;
+    pub const CONNECTION_KEEP_ALIVE: u8 = 0x08;
+    pub const CUT: u8 = 0x10;
+}
+
+/// Longest text kept of a request target, and of any other value.
+const TARGET_LIMIT: usize = 4096;
+const VALUE_LIMIT: usize = 512;
+/// Longest method looked for.
+const METHOD_LIMIT: usize = 20;
+/// Most header lines read of one head.
+const HEADER_LIMIT: usize = 256;
+
+/// Methods that are believed even where the line's end was not captured: RFC 9110 §9, WebDAV, and Swift's own.
+const KNOWN_METHODS: &[&[u8]] = &[
+    b"GET",
+    b"PUT",
+    b"POST",
+    b"HEAD",
+    b"DELETE",
+    b"OPTIONS",
+    b"PATCH",
+    b"COPY",
+    b"TRACE",
+    b"CONNECT",
+    b"MOVE",
+    b"PROPFIND",
+    b"REPLICATE",
+    b"SSYNC",
+    b"UPDATE",
+];
+
+/// Headers that hold a transaction id, the most telling first.
+const ID_HEADERS: &[&[u8]] = &[
+    b"x-trans-id",
+    b"x-openstack-request-id",
+    b"x-amz-request-id",
+    b"traceparent",
+    b"x-request-id",
+];
+
+/// A message head; its text borrows from the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head<'a> {
+    pub kind: HeadKind,
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// 0 for a request.
+    pub status: u16,
+    /// -1 if not given, not seen, or not a number.
+    pub content_length: i64,
+    /// Bytes with the empty line; 0 if cut.
+    pub len: u32,
+    pub method: &'a [u8],
+    pub target: &'a [u8],
+    pub transaction_id: &'a [u8],
+    pub user_agent: &'a [u8],
+    pub host: &'a [u8],
+}
+
+/// Whether `payload` may begin with a head; for the hot path.
+#[inline(always)]
+pub fn may_be_head(payload: &[u8]) -> bool {
+    payload.len() >= 5 && payload[0].is_ascii_uppercase() && payload[1].is_ascii_uppercase()
+}
+
+/// Read the head at the start of `payload`.
+pub fn parse(payload: &[u8]) -> Option<Head<'_>> {
+    let (line, mut at) = first_line(payload);
+    let mut head = if line.starts_with(b"HTTP/1.") {
+        status_line(line)?
+    } else {
+        request_line(line, at.is_some())?
+    };
+    let mut best_id = ID_HEADERS.len();
+    for _ in 0..HEADER_LIMIT {
+        let Some(start) = at else { break };
+        let Some((line, next)) = whole_line(payload, start) else {
+            break;
+        };
+        if line.is_empty() {
+            head.len = u32::try_from(next).unwrap_or(0);
+            return Some(head);
+        }
+        take_header(&mut head, line, &mut best_id);
+        at = Some(next);
+    }
+    head.flags |= flag::CUT;
+    Some(head)
+}
+
+/// Where the next head begins in a payload of which `head` began at 0, if the message ends within it and that is sure.
+pub fn end_of_message(head: &Head<'_>) -> Option<usize> {
+    if head.flags & (flag::CUT | flag::CHUNKED) != 0 {
+        return None;
+    }
+    let has_no_body = match head.kind {
+        HeadKind::Request => head.content_length < 0,
+        HeadKind::Response => matches!(head.status, 100..=199 | 204 | 304),
+    };
+    let body_len = if has_no_body {
+        0
+    } else {
+        usize::try_from(head.content_length).ok()?
+    };
+    (head.len as usize).checked_add(body_len)
+}
+
+/// The first line without its end, and where the next begins; all there is if the line is cut.
+fn first_line(payload: &[u8]) -> (&[u8], Option<usize>) {
+    match whole_line(payload, 0) {
+        Some((line, next)) => (line, Some(next)),
+        None => (payload, None),
+    }
+}
+
+/// The line at `start` without CR LF, and where the next begins.
+fn whole_line(payload: &[u8], start: usize) -> Option<(&[u8], usize)> {
+    let rest = payload.get(start..)?;
+    let end = memchr(b'\n', rest)?;
+    let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+    Some((line, start + end + 1))
+}
+
+fn empty(kind: HeadKind) -> Head<'static> {
+    Head {
+        kind,
+        flags: 0,
+        status: 0,
+        content_length: -1,
+        len: 0,
+        method: b"",
+        target: b"",
+        transaction_id: b"",
+        user_agent: b"",
+        host: b"",
+    }
+}
+
+/// `HTTP/1.1 201 Created`; the reason may be missing or cut.
+fn status_line(line: &[u8]) -> Option<Head<'_>> {
+    let rest = line.get(8..)?;
+    let (space, digits) = (rest.first()?, rest.get(1..4)?);
+    let is_number =
+        line[7].is_ascii_digit() && *space == b' ' && digits.iter().all(u8::is_ascii_digit);
+    if !is_number || rest.get(4).is_some_and(|&next| next != b' ') {
+        return None;
+    }
+    let status = digits
+        .iter()
+        .fold(0, |value, digit| value * 10 + u16::from(digit - b'0'));
+    Some(Head {
+        status,
+        ..empty(HeadKind::Response)
+    })
+}
+
+/// `PUT /v1/a/c/o HTTP/1.1`; of a cut line, what is there of the target.
+fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
+    let window = &line[..line.len().min(METHOD_LIMIT + 1)];
+    let space = memchr(b' ', window)?;
+    let (method, rest) = (&line[..space], &line[space + 1..]);
+    if !method
+        .iter()
+        .all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_'))
+    {
+        return None;
+    }
+    let target = match memchr(b' ', rest) {
+        Some(end) if rest[end + 1..].starts_with(b"HTTP/1.") => &rest[..end],
+        Some(end) if !is_whole && b"HTTP/1.".starts_with(&rest[end + 1..]) => &rest[..end],
+        None if !is_whole && KNOWN_METHODS.contains(&method) => rest,
+        _ => return None,
+    };
+    let is_target = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+    if !target.iter().all(is_target) || target.is_empty() {
+        return None;
+    }
+    Some(Head {
+        method,
+        target: limited(target, TARGET_LIMIT),
+        ..empty(HeadKind::Request)
+    })
+}
+
+fn take_header<'a>(head: &mut Head<'a>, line: &'a [u8], best_id: &mut usize) {
+    let Some(colon) = memchr(b':', line) else {
+        return;
+    };
+    let (name, value) = (
+        &line[..colon],
+        limited(line[colon + 1..].trim_ascii(), VALUE_LIMIT),
+    );
+    // The length and first letter decide for most lines.
+    match name.len() {
+        4 if name.eq_ignore_ascii_case(b"host") => head.host = value,
+        6 if name.eq_ignore_ascii_case(b"expect") => {
+            set_if(
+                &mut head.flags,
+                flag::EXPECT_CONTINUE,
+                value.eq_ignore_ascii_case(b"100-continue"),
+            );
+        }
+        10 if name.eq_ignore_ascii_case(b"user-agent") => head.user_agent = value,
+        10 if name.eq_ignore_ascii_case(b"connection") => {
+            set_if(
+                &mut head.flags,
+                flag::CONNECTION_CLOSE,
+                has_token(value, b"close"),
+            );
+            set_if(
+                &mut head.flags,
+                flag::CONNECTION_KEEP_ALIVE,
+                has_token(value, b"keep-alive"),
+            );
+        }
+        14 if name.eq_ignore_ascii_case(b"content-length") => head.content_length = number(value),
+        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+            set_if(&mut head.flags, flag::CHUNKED, has_token(value, b"chunked"));
+        }
+        10..=22 => take_id(head, name, value, best_id),
+        _ => {}
+    }
+}
+
+fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], best_id: &mut usize) {
+    let found = ID_HEADERS
+        .iter()
+        .position(|id| name.eq_ignore_ascii_case(id));
+    let Some(rank) = found.filter(|rank| rank < best_id) else {
+        return;
+    };
+    let is_traceparent = ID_HEADERS[rank] == b"traceparent";
+    let value = if is_traceparent {
+        trace_id(value)
+    } else {
+        value
+    };
+    if !value.is_empty() {
+        (head.transaction_id, *best_id) = (value, rank);
+    }
+}
+
+/// The trace id of `00-<32 hex>-<16 hex>-01` (W3C Trace Context §3.2), or nothing.
+fn trace_id(value: &[u8]) -> &[u8] {
+    let is_shaped = value.len() >= 55 && value[2] == b'-' && value[35] == b'-' && value[52] == b'-';
+    match value.get(3..35) {
+        Some(id) if is_shaped && id.iter().all(u8::is_ascii_hexdigit) => id,
+        _ => b"",
+    }
+}
+
+fn has_token(value: &[u8], token: &[u8]) -> bool {
+    value
+        .split(|&byte| byte == b',')
+        .any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+/// A decimal number that fits, or -1.
+fn number(value: &[u8]) -> i64 {
+    if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
+        return -1;
+    }
+    value
+        .iter()
+        .fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
+}
+
+fn set_if(flags: &mut u8, bit: u8, condition: bool) {
+    if condition {
+        *flags |= bit;
+    }
+}
+
+fn limited(value: &[u8], limit: usize) -> &[u8] {
+    &value[..value.len().min(limit)]
+}
+
+#[cfg(test)]
+#[allow(clippy::type_complexity)] // tables of cases
+mod tests {
+    use super::*;
+
+    const PUT: &[u8] = b"PUT /v1/AUTH_a/c/o HTTP/1.1\r\nHost: 10.77.0.20:8080\r\nX-Trans-Id: tx1\r\n\
+        User-Agent: proxy-server 1\r\nContent-Length: 3\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n";
+
+    #[test]
+    fn a_request() {
+        let head = parse(PUT).expect("a head");
+        let expected = Head {
+            flags: flag::EXPECT_CONTINUE | flag::CONNECTION_CLOSE,
+            content_length: 3,
+            len: PUT.len() as u32,
+            method: b"PUT",
+            target: b"/v1/AUTH_a/c/o",
+            transaction_id: b"tx1",
+            user_agent: b"proxy-server 1",
+            host: b"10.77.0.20:8080",
+            ..empty(HeadKind::Request)
+        };
+        assert_eq!(head, expected);
+        assert_eq!(end_of_message(&head), Some(PUT.len() + 3));
+    }
+
+    #[test]
+    fn first_lines() {
+        let request = |method: &'static str, target: &'static str| {
+            Some((HeadKind::Request, 0, method, target))
+        };
+        let response = |status| Some((HeadKind::Response, status, "", ""));
+        let cases: &[(&str, &[u8], Option<(HeadKind, u16, &str, &str)>)] = &[
+            ("status", b"HTTP/1.1 201 Created\r\n\r\n", response(201)),
+            ("no reason", b"HTTP/1.0 204\r\n\r\n", response(204)),
+            ("cut behind the status", b"HTTP/1.1 404", response(404)),
+            ("cut within the status", b"HTTP/1.1 40", None),
+            ("not a number", b"HTTP/1.1 4x4 No\r\n\r\n", None),
+            ("four digits", b"HTTP/1.1 2000 No\r\n\r\n", None),
+            ("HTTP/2", b"HTTP/2 200\r\n\r\n", None),
+            (
+                "preface of HTTP/2",
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                None,
+            ),
+            ("bare LF", b"GET / HTTP/1.1\n\n", request("GET", "/")),
+            (
+                "unknown method",
+                b"BREW /pot HTTP/1.1\r\n\r\n",
+                request("BREW", "/pot"),
+            ),
+            ("lower case", b"get / HTTP/1.1\r\n\r\n", None),
+            (
+                "cut target",
+                b"GET /v1/AUTH_te",
+                request("GET", "/v1/AUTH_te"),
+            ),
+            ("cut version", b"GET /v1 HTT", request("GET", "/v1")),
+            (
+                "cut behind the target",
+                b"BREW /v1 ",
+                request("BREW", "/v1"),
+            ),
+            ("cut line of an unknown method", b"BREW /v1", None),
+            ("text", b"THE END of it\r\n\r\n", None),
+            ("binary", b"GET \x00\x01\x02\x03", None),
+            ("no target", b"GET  HTTP/1.1\r\n\r\n", None),
+            (
+                "absolute",
+                b"GET http://h/x?y=1 HTTP/1.1\r\n\r\n",
+                request("GET", "http://h/x?y=1"),
+            ),
+            (
+                "IPP",
+                b"OPTIONS * HTTP/1.1\r\n\r\n",
+                request("OPTIONS", "*"),
+            ),
+            ("empty", b"", None),
+        ];
+        for (name, payload, expected) in cases {
+            let text = |bytes| std::str::from_utf8(bytes).expect("ASCII");
+            let read = parse(payload)
+                .map(|head| (head.kind, head.status, text(head.method), text(head.target)));
+            assert_eq!(read, *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn headers() {
+        let trace = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let cases: &[(&str, &str, (&str, i64, u8))] = &[
+            ("case and space", "CONTENT-LENGTH:\t 12 ", ("", 12, 0)),
+            ("not a number", "Content-Length: -1", ("", -1, 0)),
+            (
+                "overlong number",
+                "Content-Length: 99999999999999999999",
+                ("", -1, 0),
+            ),
+            (
+                "chunked",
+                "Transfer-Encoding: gzip, chunked",
+                ("", -1, flag::CHUNKED),
+            ),
+            (
+                "keep-alive",
+                "Connection: Keep-Alive, Upgrade",
+                ("", -1, flag::CONNECTION_KEEP_ALIVE),
+            ),
+            ("not a token", "Connection: closed", ("", -1, 0)),
+            (
+                "first of ids",
+                "X-Request-Id: r\r\nX-Trans-Id: t",
+                ("t", -1, 0),
+            ),
+            (
+                "first of ids, other order",
+                "X-Trans-Id: t\r\nX-Request-Id: r",
+                ("t", -1, 0),
+            ),
+            ("S3", "x-amz-request-id: 17A", ("17A", -1, 0)),
+            ("OpenStack", "X-Openstack-Request-Id: tx2", ("tx2", -1, 0)),
+            (
+                "traceparent",
+                trace,
+                ("0af7651916cd43dd8448eb211c80319c", -1, 0),
+            ),
+            ("not a traceparent", "traceparent: 00-xyz", ("", -1, 0)),
+            ("no colon", "nonsense", ("", -1, 0)),
+        ];
+        for (name, lines, (id, content_length, flags)) in cases {
+            let payload = format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
+            let head = parse(payload.as_bytes()).expect(name);
+            let read = (
+                head.transaction_id,
+                head.content_length,
+                head.flags,
+                head.len as usize,
+            );
+            assert_eq!(
+                read,
+                (id.as_bytes(), *content_length, *flags, payload.len()),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_prefix_keeps_whole_lines_only() {
+        for len in 0..PUT.len() {
+            let Some(head) = parse(&PUT[..len]) else {
+                assert!(len <= 4, "{len}");
+                continue;
+            };
+            assert_eq!((head.flags & flag::CUT, head.len), (flag::CUT, 0));
+            assert!(b"/v1/AUTH_a/c/o".starts_with(head.target));
+            for (value, whole) in [
+                (head.transaction_id, &b"tx1"[..]),
+                (head.host, b"10.77.0.20:8080"),
+            ] {
+                assert!(value.is_empty() || value == whole, "{len}");
+            }
+            assert!(matches!(head.content_length, -1 | 3), "{len}");
+            assert_eq!(end_of_message(&head), None);
+        }
+    }
+
+    #[test]
+    fn ends_of_messages() {
+        let cases: &[(&str, &str, Option<usize>)] = &[
+            ("GET", "GET / HTTP/1.1\r\n\r\n", Some(18)),
+            ("continue", "HTTP/1.1 100 Continue\r\n\r\n", Some(25)),
+            (
+                "no content",
+                "HTTP/1.1 204 No Content\r\nContent-Length: 9\r\n\r\n",
+                Some(46),
+            ),
+            ("until close", "HTTP/1.1 200 OK\r\n\r\n", None),
+            (
+                "body",
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+                Some(43),
+            ),
+            (
+                "chunked",
+                "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                None,
+            ),
+        ];
+        for (name, payload, expected) in cases {
+            assert_eq!(
+                end_of_message(&parse(payload.as_bytes()).expect(name)),
+                *expected,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn long_text_is_limited() {
+        let payload = format!(
+            "GET /{} HTTP/1.1\r\nUser-Agent: {}\r\n\r\n",
+            "a".repeat(9_000),
+            "b".repeat(9_000)
+        );
+        let head = parse(payload.as_bytes()).expect("a head");
+        assert_eq!(
+            (head.target.len(), head.user_agent.len()),
+            (TARGET_LIMIT, VALUE_LIMIT)
+        );
+    }
+}

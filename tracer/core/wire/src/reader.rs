@@ -1,0 +1,283 @@
+//! A capture, a batch of columns at a time.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+use crate::counters::{CounterKind, Counters};
+use crate::events::{EventColumns, HeadColumns};
+use crate::format::{DETECT_LEN, Format, NotACapture, detect};
+use crate::input::{End, Input};
+use crate::interface::Interface;
+use crate::link::LinkType;
+use crate::packet::{Decoder, Direction, Packet};
+use crate::pcap::Pcap;
+use crate::pcapng::{Pcapng, Section};
+
+/// What a file format gives for its next packet. The packet's bytes are the input's last consumed ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    pub host_ns: i64,
+    pub interface: u16,
+    pub link_type: LinkType,
+    pub direction: Direction,
+    pub original_len: u32,
+    pub captured_len: usize,
+    /// Bytes consumed behind the packet's.
+    pub tail_len: usize,
+}
+
+/// What comes next in a file.
+pub enum Step {
+    Packet(Record),
+    /// A packet that cannot be used; it counts as a frame.
+    LeftOut(CounterKind),
+    /// No more packets; with a counter if that is not how a file ends.
+    End(Option<CounterKind>),
+}
+
+impl Step {
+    /// The end, at the start of a record, or `within` so many bytes of one.
+    #[cold]
+    pub fn end_of<R: Read>(input: &Input<R>, within: usize) -> Self {
+        Self::End(match input.ended() {
+            Some(End::Corrupt) => Some(CounterKind::CompressionCorrupt),
+            Some(End::Failed) => Some(CounterKind::ReadFailed),
+            Some(End::Cut) => Some(CounterKind::CaptureTruncated),
+            _ if within > 0 || !input.held().is_empty() => Some(CounterKind::CaptureTruncated),
+            _ => None,
+        })
+    }
+}
+
+enum FileFormat {
+    Pcap(Pcap),
+    Pcapng(Box<Pcapng>),
+}
+
+/// Columns of a run of packets.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub events: EventColumns,
+    pub heads: HeadColumns,
+}
+
+/// A capture file being read.
+pub struct Reader<R> {
+    input: Input<R>,
+    format: FileFormat,
+    decoder: Decoder,
+    interfaces: Vec<Interface>,
+    counters: Counters,
+    section: Section,
+    frame: u32,
+    is_done: bool,
+}
+
+/// Why a file cannot be read at all.
+#[derive(Debug)]
+pub enum OpenError {
+    Io(io::Error),
+    NotACapture(NotACapture),
+}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<NotACapture> for OpenError {
+    fn from(error: NotACapture) -> Self {
+        Self::NotACapture(error)
+    }
+}
+
+/// Any source of bytes, of which the compression is undone.
+pub type Source = Box<dyn Read + Send>;
+
+/// Open the capture at `path`, compressed or not.
+///
+/// # Errors
+/// What the operating system says, or what the file is instead of a capture.
+pub fn open(path: &Path) -> Result<Reader<Source>, OpenError> {
+    Reader::new(undo_compression(Box::new(File::open(path)?))?)
+}
+
+/// `source`, decompressed if it is compressed.
+///
+/// # Errors
+/// What the operating system says on the first read.
+pub fn undo_compression(source: Source) -> Result<Source, OpenError> {
+    let (head, source) = look_ahead(source)?;
+    match detect(&head) {
+        Ok(Format::Gzip) => Ok(Box::new(MultiGzDecoder::new(source))),
+        _ => Ok(source),
+    }
+}
+
+/// The first bytes of `source`, and the source with them.
+fn look_ahead(mut source: Source) -> io::Result<(Vec<u8>, Source)> {
+    let mut head = Vec::with_capacity(DETECT_LEN);
+    source
+        .by_ref()
+        .take(DETECT_LEN as u64)
+        .read_to_end(&mut head)?;
+    Ok((head.clone(), Box::new(Cursor::new(head).chain(source))))
+}
+
+impl<R: Read> Reader<R> {
+    /// Begin to read the uncompressed `source`.
+    ///
+    /// # Errors
+    /// What the source is instead of a capture.
+    pub fn new(source: R) -> Result<Self, OpenError> {
+        let mut input = Input::new(source);
+        input.require(DETECT_LEN);
+        let held = input.held();
+        let mut interfaces = Vec::new();
+        let format = match detect(&held[..held.len().min(DETECT_LEN)])? {
+            Format::Pcap { order, fraction_ns } => {
+                let (pcap, interface) = Pcap::open(&mut input, order, fraction_ns)?;
+                interfaces.push(interface);
+                FileFormat::Pcap(pcap)
+            }
+            Format::Pcapng => FileFormat::Pcapng(Box::default()),
+            compressed @ (Format::Gzip | Format::Zstd) => {
+                return Err(still_compressed(compressed).into());
+            }
+        };
+        Ok(Self {
+            input,
+            format,
+            decoder: Decoder::default(),
+            interfaces,
+            counters: Counters::default(),
+            section: Section::default(),
+            frame: 0,
+            is_done: false,
+        })
+    }
+
+    /// The columns of the next up to `packets` packets; nothing at the end.
+    pub fn next_batch(&mut self, packets: usize) -> Option<Batch> {
+        if self.is_done {
+            return None;
+        }
+        self.decoder.take(packets);
+        let first_frame = self.frame;
+        for _ in 0..packets {
+            if !self.step() {
+                self.is_done = true;
+                break;
+            }
+        }
+        let (events, heads) = self.decoder.take(0);
+        (self.frame > first_frame).then_some(Batch { events, heads })
+    }
+
+    /// Take one packet; false at the end.
+    #[inline(always)]
+    fn step(&mut self) -> bool {
+        let step = match &mut self.format {
+            FileFormat::Pcap(pcap) => pcap.next(&mut self.input),
+            FileFormat::Pcapng(pcapng) => pcapng.next(
+                &mut self.input,
+                &mut self.interfaces,
+                &mut self.section,
+                &mut self.counters,
+            ),
+        };
+        match step {
+            Step::Packet(record) => self.take_packet(&record),
+            other => return self.take_rare(&other),
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn take_packet(&mut self, record: &Record) {
+        self.frame += 1;
+        self.interfaces[usize::from(record.interface)].packets_count += 1;
+        let packet = Packet {
+            frame: self.frame,
+            host_ns: record.host_ns,
+            interface: record.interface,
+            link_type: record.link_type,
+            direction: record.direction,
+            original_len: record.original_len,
+            data: self.input.consumed(record.captured_len, record.tail_len),
+        };
+        self.decoder.push(&packet, &mut self.counters);
+    }
+
+    #[cold]
+    fn take_rare(&mut self, step: &Step) -> bool {
+        match step {
+            Step::LeftOut(reason) => {
+                self.frame += 1;
+                self.counters.bump(*reason);
+                true
+            }
+            Step::End(reason) => {
+                reason.iter().for_each(|&reason| self.counters.bump(reason));
+                false
+            }
+            Step::Packet(_) => true,
+        }
+    }
+
+    /// The interfaces described so far.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// What sections say of themselves and of names, so far.
+    pub fn section(&self) -> &Section {
+        &self.section
+    }
+
+    /// The addresses seen so far, as the columns `src_addr` and `dst_addr` number them.
+    pub fn addresses(&self) -> &crate::address::AddressTable {
+        &self.decoder.addresses
+    }
+
+    /// Packets so far, TCP or not.
+    pub fn packets_count(&self) -> u32 {
+        self.frame
+    }
+
+    /// Counts so far, with what the interfaces' statistics say of drops.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        let by_interface = self
+            .interfaces
+            .iter()
+            .filter_map(|interface| interface.statistics.dropped_count);
+        let by_packet = match &self.format {
+            FileFormat::Pcap(_) => 0,
+            FileFormat::Pcapng(pcapng) => pcapng.drops_between,
+        };
+        // Both tell of the same drops.
+        counters.add(
+            CounterKind::CaptureDropped,
+            by_interface.fold(0, u64::saturating_add).max(by_packet),
+        );
+        counters
+    }
+}
+
+fn still_compressed(format: Format) -> NotACapture {
+    let (name, tool) = if format == Format::Gzip {
+        ("gzip", "gzip -d")
+    } else {
+        ("zstd", "zstd -d")
+    };
+    let next_step = format!("decompress it first: {tool} FILE");
+    NotACapture {
+        what: format!("{name}-compressed more than is undone here"),
+        next_step,
+    }
+}

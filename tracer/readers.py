@@ -1,0 +1,161 @@
+"""Capture files to batches of columns: the one door for whatever `tcpdump`, `dumpcap`, Wireshark or our agent wrote.
+
+A file is read once, front to back, and is never in memory as a whole. What a reader knows of interfaces, addresses, names
+and counters grows while it reads. A file that is no capture raises at once; a capture that is damaged or cut gives all
+before that point, and a counter.
+"""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tracer import _core
+from tracer.errors import InputError
+from tracer.records import Columns, Counter, Severity
+
+BATCH_PACKETS = 131_072
+"""Packets in a batch: about 10 MiB of columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One interface of a capture, as the file describes it."""
+
+    index: int
+    """As in the events' column `interface`."""
+    name: str
+    """Empty if not told (pcap)."""
+    link_type: int
+    """As registered at tcpdump.org/linktypes.html."""
+    resolution_ns: int
+    """Length of a clock tick; 0 if shorter than 1 ns."""
+    snaplen: int
+    """Bytes kept of each packet; 0 = all."""
+    packets_count: int
+    """So far, TCP or not."""
+    received_count: int | None
+    """Packets that the interface received, by the capture's own statistics."""
+    dropped_count: int | None
+    """Packets that the capture lost, by its own statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameRecord:
+    """A name of an address, as the capture gives it."""
+
+    address: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """A run of packets: `events` as in `EVENT_COLUMNS`, `heads` as in `HEAD_COLUMNS` and `HEAD_STRINGS`."""
+
+    events: Columns
+    heads: Columns
+
+
+class CaptureReader:
+    """A capture file being read. Made by `open_capture`; a context manager."""
+
+    def __init__(self, path: Path, core: _core.CaptureFile) -> None:
+        self.path = path
+        self._core: _core.CaptureFile | None = core
+        self._addresses: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what was read of it goes too."""
+        self._core = None
+
+    def batches(self, packets: int = BATCH_PACKETS) -> Iterator[EventBatch]:
+        """The file's packets in file order, up to `packets` of them (TCP or not) a batch."""
+        while (batch := self._open().next_batch(packets)) is not None:
+            events, heads = batch
+            yield EventBatch(events, heads)
+
+    @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """The interfaces described so far; place = index."""
+        return tuple(Interface(index, *fields) for index, fields in enumerate(self._open().interfaces()))
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses seen so far, as the columns `src_addr` and `dst_addr` number them; grows in place."""
+        lines = self._open().address_lines(len(self._addresses))
+        self._addresses.extend(lines.split("\n") if lines else ())
+        return self._addresses
+
+    @property
+    def names(self) -> list[NameRecord]:
+        """Names of addresses from Name Resolution Blocks so far, in file order, each once."""
+        return [NameRecord(address, name) for address, name in self._open().names()]
+
+    @property
+    def host(self) -> str | None:
+        """The host that our agent says it captured on (section comment `twintap.host=NAME`); None if nothing says."""
+        return self._open().host()
+
+    @property
+    def comments(self) -> tuple[str, ...]:
+        """Comments of the section headers so far, each once."""
+        return tuple(self._open().comments())
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Programs that wrote the sections so far (`shb_userappl`), each once."""
+        return tuple(self._open().applications())
+
+    @property
+    def packets_count(self) -> int:
+        """Packets so far, TCP or not: the last `frame`."""
+        return self._open().packets_count()
+
+    @property
+    def counters(self) -> list[Counter]:
+        """What happened to the input so far; only what happened at all."""
+        return [
+            Counter(name, Severity(severity), count, remedy)
+            for name, severity, count, remedy in self._open().counters()
+        ]
+
+    def _open(self) -> _core.CaptureFile:
+        assert self._core is not None, "the reader is closed"
+        return self._core
+
+
+def open_capture(path: Path | str) -> CaptureReader:
+    """Open the pcap or pcapng file at `path`; gzip is undone on the way.
+
+    Raises: InputError for what cannot be read or is no capture: what it is, and what to do.
+    """
+    path = Path(path)
+    try:
+        return CaptureReader(path, _core.CaptureFile(path))
+    except ValueError as error:
+        what, next_step = error.args
+        raise InputError(f"{path} is {what}", next_step) from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    match error.errno:
+        case errno.ENOENT:
+            return InputError(f"{path} does not exist", "check the name")
+        case errno.EISDIR:
+            return InputError(f"{path} is a directory", "give a capture file, or the directory to `tracer replay`")
+        case errno.EACCES | errno.EPERM:
+            return InputError(f"{path} may not be read by this user", f"run: sudo chmod a+r {path}")
+        case _:
+            return InputError(f"{path} cannot be read: {error.strerror or error}", "check the disk and the path")
