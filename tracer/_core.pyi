@@ -1,4 +1,4 @@
-"""The core, written in Rust (`tracer/core/python`). Each part lists its own; a test checks this file against the module."""
+"""The core, written in Rust (`tracer/core/python`). Each part lists its own; a test checks this file."""
 
 from os import PathLike
 

@@ -1,11 +1,10 @@
 """Capture files to batches of columns: the one door for whatever `tcpdump`, `dumpcap`, Wireshark or our agent wrote.
 
-A file is read once, front to back, and is never in memory as a whole. What a reader knows of interfaces, addresses, names
-and counters grows while it reads. A file that is no capture raises at once; a capture that is damaged or cut gives all
+A file is read once, front to back, and is never in memory as a whole. What a reader knows of interfaces, addresses,
+names and counters grows while it reads. A file that is no capture raises at once; a capture that is damaged or cut gives all
 before that point, and a counter.
 """
 
-import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,12 +149,12 @@ def open_capture(path: Path | str) -> CaptureReader:
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:
-    match error.errno:
-        case errno.ENOENT:
+    match error:
+        case FileNotFoundError():
             return InputError(f"{path} does not exist", "check the name")
-        case errno.EISDIR:
+        case IsADirectoryError():
             return InputError(f"{path} is a directory", "give a capture file, or the directory to `tracer replay`")
-        case errno.EACCES | errno.EPERM:
+        case PermissionError():
             return InputError(f"{path} may not be read by this user", f"run: sudo chmod a+r {path}")
         case _:
-            return InputError(f"{path} cannot be read: {error.strerror or error}", "check the disk and the path")
+            return InputError(f"{path} cannot be read: {error}", "check the disk and the path")
