@@ -44,6 +44,7 @@ class HostStatus:
     interfaces: tuple[str, ...]
     services: tuple[ServerStatus, ...]
     enter: tuple[str, ...]
+    net_inode: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +140,11 @@ def execute(state_dir: Path, host: str, command: tuple[str, ...]) -> None:
     os.execvpe(enter[0], [*enter, *command], environment)
 
 
+def inside(host: HostStatus) -> bool:
+    """Whether this process is on that host."""
+    return namespaces.inode("self", "net") == host.net_inode
+
+
 def _host_status(found: state.ClusterState, host: state.HostState) -> HostStatus:
     servers = [server for server in found.servers if server.host == host.host]
     return HostStatus(
@@ -150,6 +156,7 @@ def _host_status(found: state.ClusterState, host: state.HostState) -> HostStatus
             for server in servers
         ),
         enter=_enter(found, host),
+        net_inode=host.net_inode,
     )
 
 

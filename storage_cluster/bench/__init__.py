@@ -1,0 +1,1 @@
+"""Load on an object store, and how well it bore it."""
