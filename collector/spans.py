@@ -22,7 +22,7 @@ def link(exchanges: pa.Table) -> pa.Table:
     assert isinstance(frame, pl.DataFrame)
     frame = frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
     linked = frame.join(find_links(frame), on="exchange_id", how="left", maintain_order="left")
-    parent = _places(linked["exchange_id"], linked["parent_id"])
+    parent = places(linked["exchange_id"], linked["parent_id"])
     root, depth = _roots(parent)
     ledger = make_ledger(make_nodes(linked, parent, depth))
     ids = linked["exchange_id"].to_numpy()
@@ -42,6 +42,13 @@ def link(exchanges: pa.Table) -> pa.Table:
 def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
     """The ledger's stretches by column name."""
     return {name: pl.Series(getattr(ledger, name)) for name in LEDGER_COLUMNS}
+
+
+def places(ids: pl.Series, wanted: pl.Series) -> Longs:
+    """The row of each wanted id; NONE where it is null."""
+    rows = pl.DataFrame({"id": ids}).with_row_index("row")
+    found = pl.DataFrame({"id": wanted}).join(rows, on="id", how="left", maintain_order="left")["row"]
+    return found.cast(pl.Int64).fill_null(NONE).to_numpy()
 
 
 def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
@@ -65,13 +72,6 @@ def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
         first_returned=stamp("response_first_received", "response_first_sent"),
         ended=stamp("response_last_received", "response_last_sent"),
     )
-
-
-def _places(ids: pl.Series, wanted: pl.Series) -> Longs:
-    """The row of each wanted id; NONE where it is null."""
-    rows = pl.DataFrame({"id": ids}).with_row_index("row")
-    found = pl.DataFrame({"id": wanted}).join(rows, on="id", how="left", maintain_order="left")["row"]
-    return found.cast(pl.Int64).fill_null(NONE).to_numpy()
 
 
 def _roots(parent: Longs) -> tuple[Longs, Longs]:

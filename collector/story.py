@@ -1,0 +1,220 @@
+"""Where did the time go? One sentence, and the parts behind it, which add up exactly.
+
+With a command (`tracer record`) the story is the command's: from its start to its end by its own host's clock. The
+command is treated as a span above its root requests, so requests that overlap are counted once, by the same walk as
+inside a request (`collector.critical_path`). What is left is the client's own: before its first packet, between
+requests, after the last. Without a command the story is that of the only root request, or of the slowest.
+
+Uplink and downlink are each a difference of two hosts' stamps, so they carry the uncertainty of the clocks. Both
+directions of one span together are its round trip less the server's time, in which clock offsets cancel; so the
+network behind the first server is given as one part, uncertain only where one of its directions is off the path.
+
+Limits: a request that was never answered is not a span of any length; its wait shows as time between requests.
+"""
+
+import shlex
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
+from collector.durations import in_words, share, with_uncertainty
+from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
+from collector.store import CommandInfo, TraceInfo
+
+SENTENCE_PARTS = 4
+"""How many parts the sentence names; the rest is summed up."""
+COMMAND_CHARACTERS = 60
+"""How much of a command line or a request's path the sentence shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A share of the time: `label` says whose."""
+
+    label: str
+    duration_ns: int
+    uncertainty_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The answer to "where did the time go?". The parts are in order of time and add up to `duration_ns`."""
+
+    sentence: str
+    subject: str
+    duration_ns: int
+    parts: tuple[Part, ...]
+
+
+def tell(info: TraceInfo, spans: pa.Table, exchanges: pa.Table, clocks: pa.Table) -> Story:
+    """The story of a trace: of its command, of its only root request, or of the slowest.
+
+    Arguments: what the trace says of itself, and its tables `spans`, `exchanges` and `clocks`.
+    """
+    rows = joined(spans, exchanges)
+    if info.command is not None:
+        return _of_command(info.command, rows, clocks)
+    roots = outermost(rows)
+    if not len(roots):
+        packets = sum(host.packets_count for host in info.hosts)
+        return Story(f"No whole request was seen in {packets} packets.", "no request", 0, ())
+    return _of_slowest(roots, rows)
+
+
+def outermost(rows: pl.DataFrame) -> pl.DataFrame:
+    """Root spans of known length whose client serves nobody, or all of known length if there are none such.
+
+    Arguments: `exchanges` and `spans` joined, as columns of both.
+    """
+    roots = rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0))
+    served = rows["server_host"].drop_nulls().unique()
+    outer = roots.filter(~pl.col("client_host").is_in(served.implode()))
+    return outer if len(outer) else roots
+
+
+def joined(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
+    """Exchanges with their spans' columns, and of each root its `duration_ns`: the sum of its trace's ledger."""
+    left, right = pl.from_arrow(exchanges), pl.from_arrow(spans)
+    assert isinstance(left, pl.DataFrame)
+    assert isinstance(right, pl.DataFrame)
+    rows = left.with_columns(pl.col(pl.Categorical).cast(pl.String)).join(
+        right.with_columns(pl.col(pl.Categorical).cast(pl.String)), left_on="exchange_id", right_on="span_id"
+    )
+    whole = pl.when(pl.col("depth") == 0).then(pl.col("critical_ns").sum().over("trace_id"))
+    return rows.with_columns(duration_ns=whole)
+
+
+def request_name(method: str | None, target: str | None, service: str | None) -> str:
+    """What a request is called: `PUT /v1/…`, or the service it went to."""
+    return _short(f"{method} {target or ''}".strip()) if method else f"request to {service}"
+
+
+def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
+    slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).row(0, named=True)
+    mine = rows.filter(pl.col("trace_id") == slowest["exchange_id"])
+    parts = _server_parts(mine)
+    name = f"{request_name(slowest['method'], slowest['target'], slowest['service'])}"
+    if slowest["transaction_id"]:
+        name += f" ({slowest['transaction_id']})"
+    duration = slowest["duration_ns"]
+    spent = f"took {in_words(duration)}: {_spent(parts, duration)}."
+    if len(roots) == 1:
+        return Story(f"{name} {spent}", name, duration, parts)
+    mean = round(float(roots.select(pl.col("duration_ns").mean()).item()))
+    lead = f"{len(roots)} requests took {in_words(mean)} on average; the slowest, {name}, {spent}"
+    return Story(lead, name, duration, parts)
+
+
+def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> Story:
+    """The command as a span above the root requests of its host."""
+    begin, end = (_trace_time(clocks, command.host, at) for at in (command.started_host_ns, command.ended_host_ns))
+    mine = (pl.col("depth") == 0) & (pl.col("client_host") == command.host)
+    top = rows.select(mine.fill_null(value=False)).to_series().to_numpy()
+    ledger = make_ledger(_under_command(rows, top, begin, end))
+    named = rows.with_columns(**{name: series.head(len(rows)) for name, series in ledger_series(ledger).items()})
+    before, between, after = _client_parts(ledger, top, begin, end, _first_packet(rows, top, begin))
+    parts = _nonzero((before, *_server_parts(named), between, after))
+    name, duration = f"`{_short(shlex.join(command.argv))}`", end - begin
+    return Story(f"{name} took {in_words(duration)}: {_spent(parts, duration)}.", name, duration, parts)
+
+
+def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: int) -> Nodes:
+    """The forest with the command as the root of the `top` spans; other roots take no part."""
+    parent = np.where(top, len(rows), places(rows["exchange_id"], rows["parent_span_id"]))
+    nodes = make_nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
+
+    def add(times: Longs, last: int) -> Longs:
+        return np.append(times, last)
+
+    return Nodes(
+        parent=add(nodes.parent, NONE),
+        depth=add(nodes.depth, 0),
+        start=add(nodes.start, begin),
+        sent=add(nodes.sent, begin),
+        arrived=add(nodes.arrived, begin),
+        answered=add(nodes.answered, end),
+        first_returned=add(nodes.first_returned, UNSEEN),
+        ended=add(nodes.ended, end),
+    )
+
+
+def _first_packet(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int) -> int:
+    """When the first of the `top` requests began, but not before `begin`; `begin` if there is none."""
+    began = pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns")
+    first = rows.filter(pl.Series(top)).select(began.min()).item()
+    return begin if first is None else max(begin, first)
+
+
+def _client_parts(ledger: Ledger, top: NDArray[np.bool_], begin: int, end: int, first: int) -> tuple[Part, Part, Part]:
+    """The command's own time: before its first packet, between requests, after the last answer."""
+    on_path = np.flatnonzero(top & (ledger.window_end[:-1] > ledger.window_start[:-1]))
+    own = int(ledger.work_ns[-1])
+    if not on_path.size:
+        return Part("client, no request seen", own, 0), Part("", 0, 0), Part("", 0, 0)
+    before = min(first, int(ledger.window_start[on_path].min())) - begin
+    after = end - int(ledger.window_end[on_path].max())
+    return (
+        Part("client, before its first packet (start-up)", before, 0),
+        Part("client, between requests", own - before - after, 0),
+        Part("client, after the last answer", after, 0),
+    )
+
+
+def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
+    """Parts of the spans on the path: connecting, uplink, work by service, the network behind, downlink."""
+    path = rows.filter(pl.sum_horizontal(LEDGER_COLUMNS) > 0)
+    roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
+    front = " and ".join(roots["service"].unique(maintain_order=True).to_list())
+    work = path.group_by("service", maintain_order=True).agg(pl.col("work_ns").sum(), pl.col("depth").min())
+    services = [Part(f"{name} work", spent, 0) for name, spent, _ in work.sort("depth", maintain_order=True).rows()]
+    both = pl.col("request_network_ns") + pl.col("response_network_ns")
+    one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
+    return _nonzero(
+        (
+            Part("opening connections", int(path["connect_ns"].sum()), 0),
+            _network(f"uplink to {front}", roots, pl.col("request_network_ns")),
+            *services,
+            _network(f"network behind {front}", behind, both, one_way),
+            _network(f"downlink from {front}", roots, pl.col("response_network_ns")),
+        )
+    )
+
+
+def _network(label: str, rows: pl.DataFrame, spent: pl.Expr, uncertain: pl.Expr | None = None) -> Part:
+    of = spent > 0 if uncertain is None else uncertain
+    total, doubt = rows.select(spent.sum(), pl.when(of).then("uncertainty_ns").sum().alias("doubt")).row(0)
+    return Part(label, int(total), int(doubt))
+
+
+def _nonzero(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    return tuple(part for part in parts if part.duration_ns)
+
+
+def _spent(parts: tuple[Part, ...], duration_ns: int) -> str:
+    """`301.2 ms (73 %) client start-up, 61.0 ms …, and 3.0 ms elsewhere`, largest first."""
+    largest = sorted(parts, key=lambda part: -part.duration_ns)
+    named = largest[:SENTENCE_PARTS]
+    words = [f"{with_uncertainty(part.duration_ns, part.uncertainty_ns)} {part.label}" for part in named]
+    if words:
+        head = with_uncertainty(named[0].duration_ns, named[0].uncertainty_ns)
+        words[0] = f"{head} ({share(named[0].duration_ns, duration_ns)}) {named[0].label}"
+    rest = duration_ns - sum(part.duration_ns for part in named)
+    return ", ".join([*words, f"and {in_words(rest)} elsewhere"] if rest else words)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= COMMAND_CHARACTERS else text[: COMMAND_CHARACTERS - 1] + "…"
+
+
+def _trace_time(clocks: pa.Table, host: str, host_ns: int) -> int:
+    """A stamp of `host` on the trace's timescale; unchanged if the host has no clock of its own in the table."""
+    rows = [row for row in clocks.to_pylist() if row["host"] == host]
+    if not rows:
+        return host_ns
+    begun = [row for row in rows if row["from_host_ns"] <= host_ns]
+    row = max(begun, key=lambda row: row["from_host_ns"]) if begun else min(rows, key=lambda row: row["from_host_ns"])
+    return host_ns - row["offset_ns"] - row["skew_ppb"] * (host_ns - row["from_host_ns"]) // 1_000_000_000

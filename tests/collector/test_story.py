@@ -1,0 +1,184 @@
+"""The sentence that answers "where did the time go?", and parts that add up."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector import durations
+from collector.spans import link
+from collector.store import CommandInfo, TraceInfo
+from collector.story import Story, tell
+from tests.collector.test_spans import forests
+from tests.helpers.exchange_lines import at_us, exchanges_of
+from tests.helpers.scripts import BASE_NS, table
+
+
+def clocks(**offsets_us: int) -> pa.Table:
+    return table(
+        "clocks",
+        [
+            {
+                "host": host,
+                "from_host_ns": 0,
+                "to_host_ns": 2 * BASE_NS,
+                "offset_ns": offset * 1000,
+                "skew_ppb": 0,
+                "uncertainty_ns": 0,
+                "reference": offset == 0,
+                "method": "",
+            }
+            for host, offset in offsets_us.items()
+        ],
+    )
+
+
+def story_of(text: str, command: tuple[int, int] | None = None, **offsets_us: int) -> Story:
+    exchanges = exchanges_of(text)
+    ran = None
+    if command:
+        offset = offsets_us.get("client", 0)
+        began, ended = (at_us(str(at + offset)) for at in command)
+        ran = CommandInfo(("swift", "upload", "c", "a b"), "client", began, ended, 0)
+    info = TraceInfo(created_ns=0, tool_version="", hosts=(), command=ran)
+    return tell(info, link(exchanges), exchanges, clocks(**offsets_us))
+
+
+def parts(story: Story) -> list[str]:
+    return [f"{part.label} {part.duration_ns / 1000:g} ± {part.uncertainty_ns / 1000:g}" for part in story.parts]
+
+
+PUT = """
+    client > proxy/swift-proxy     1000 1010 1890 1900 connect=995 method=PUT target=/v1/a/c/o tx=t1
+    proxy > storage1/swift-object  1100 1110 1490 1500 connect=1090 tx=t1
+    proxy > storage2/swift-object  1100 1110 1590 1600 connect=1090 tx=t1
+"""
+
+
+def test_one_request() -> None:
+    story = story_of(PUT)
+    assert story.sentence == (
+        "PUT /v1/a/c/o (t1) took 905.0 µs: 480.0 µs (53 %) swift-object work, 370.0 µs swift-proxy work, "
+        "20.0 µs network behind swift-proxy, 15.0 µs opening connections, and 20.0 µs elsewhere."
+    )
+    assert story.duration_ns == 905_000
+    assert parts(story) == [
+        "opening connections 15 ± 0",
+        "uplink to swift-proxy 10 ± 1",
+        "swift-proxy work 370 ± 0",
+        "swift-object work 480 ± 0",
+        "network behind swift-proxy 20 ± 0",
+        "downlink from swift-proxy 10 ± 1",
+    ]
+
+
+def test_many_requests_tell_of_the_slowest() -> None:
+    story = story_of(
+        """
+        client > proxy    0 10 90 100
+        client > proxy  200 210 490 500 method=GET target=/b tx=t2
+        client > proxy  600 610 -   -   cut
+        """
+    )
+    assert story.sentence.startswith(
+        "2 requests took 200.0 µs on average; the slowest, GET /b (t2), took 300.0 µs: 280.0 µs (93 %) proxy work, "
+        "10.0 µs ± 1.0 µs uplink to proxy,"
+    )
+    assert story.duration_ns == 300_000
+
+
+def test_requests_of_servers_among_themselves_are_not_the_users() -> None:
+    story = story_of(
+        """
+        client > proxy     0  10   90  100 tx=a
+        proxy > storage1  20  22   40   42 tx=a
+        storage1 > proxy 500 510 9900 9910 tx=b
+        """
+    )
+    assert story.duration_ns == 100_000
+
+
+def test_a_command() -> None:
+    story = story_of(
+        """
+        client > proxy/auth    1000 1010 1090 1100 connect=990
+        client > proxy/swift   2000 2010 2390 2400
+        """,
+        command=(0, 3000),
+        client=250,
+    )
+    assert parts(story) == [
+        "client, before its first packet (start-up) 990 ± 0",
+        "opening connections 10 ± 0",
+        "uplink to auth and swift 20 ± 2",
+        "auth work 80 ± 0",
+        "swift work 380 ± 0",
+        "downlink from auth and swift 20 ± 2",
+        "client, between requests 900 ± 0",
+        "client, after the last answer 600 ± 0",
+    ]
+    assert story.sentence.startswith("`swift upload c 'a b'` took 3.0 ms: 990.0 µs (33 %) client, before its first")
+    assert story.duration_ns == 3_000_000
+
+
+def test_a_command_whose_requests_overlap_counts_time_once() -> None:
+    story = story_of(
+        """
+        client > proxy 100 110 590 600
+        client > proxy 200 210 790 800
+        client > proxy 300 310 390 400
+        """,
+        command=(0, 1000),
+    )
+    assert parts(story) == [
+        "client, before its first packet (start-up) 100 ± 0",
+        "uplink to proxy 10 ± 1",
+        "proxy work 580 ± 0",
+        "downlink from proxy 10 ± 1",
+        "client, between requests 100 ± 0",
+        "client, after the last answer 200 ± 0",
+    ]
+
+
+def test_requests_of_other_hosts_are_not_the_commands() -> None:
+    story = story_of("storage1 > storage2 100 110 490 500", command=(0, 1000))
+    assert parts(story) == ["client, no request seen 1000 ± 0"]
+
+
+def test_no_whole_request() -> None:
+    assert story_of("client > proxy 0 10 - - cut").sentence == "No whole request was seen in 0 packets."
+
+
+@settings(max_examples=150)
+@given(forests(), st.one_of(st.none(), st.tuples(st.integers(-50, 150), st.integers(1, 400))))
+def test_parts_add_up_exactly(text: str, window: tuple[int, int] | None) -> None:
+    text = text.replace("a >", "client >")
+    command = None if window is None else (window[0], window[0] + window[1])
+    story = story_of(text, command, client=7)
+    assert sum(part.duration_ns for part in story.parts) == story.duration_ns
+    assert all(part.duration_ns > 0 for part in story.parts)
+    if command:
+        assert story.duration_ns == window[1] * 1000
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "words"),
+    [
+        (0, "0 ns"),
+        (640, "640 ns"),
+        (85_000, "85.0 µs"),
+        (412_300_000, "412.3 ms"),
+        (1_250_000_000, "1.250 s"),
+        (-85_000, "-85.0 µs"),
+    ],
+)
+def test_durations_in_words(duration_ns: int, words: str) -> None:
+    assert durations.in_words(duration_ns) == words
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "words"),
+    [(0, 100, "0 %"), (1, 1000, "<1 %"), (73, 100, "73 %"), (5, 0, "0 %"), (100, 100, "100 %")],
+)
+def test_shares(part: int, whole: int, words: str) -> None:
+    assert durations.share(part, whole) == words
