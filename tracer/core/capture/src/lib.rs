@@ -1,1 +1,31 @@
-//! The capture ring: AF_PACKET TPACKET_V3 to pcapng segments.
+//! The capture ring: AF_PACKET TPACKET_V3 to pcapng segments, without Python in the loop.
+//!
+//! ```text
+//! kernel ──filter──▶ ring (one for each interface) ──▶ policy: TCP only, cut the payload, overwrite credentials
+//!                                                        └──▶ pcapng blocks ──▶ NAME-000001.pcapng.partial ──fsync, rename──▶ .pcapng
+//! ```
+//!
+//! Nothing that the policy has not passed is ever written, not even to a partial file.
+//! `unsafe` is confined to `ring` and `socket`, which talk to the kernel; the rest is ordinary code that tests run without
+//! privileges.
+#![deny(unsafe_code)]
+
+pub mod error;
+pub mod filter;
+pub mod layout;
+pub mod pcapng;
+pub mod policy;
+pub mod redact;
+pub mod segments;
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod ring;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod socket;
+
+#[cfg(target_os = "linux")]
+pub mod capture;
+
+pub use error::{CaptureError, ErrorKind};

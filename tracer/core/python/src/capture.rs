@@ -1,5 +1,177 @@
+//! The capture ring for Python: a class around a thread that Rust owns.
+
 use pyo3::prelude::*;
 
-pub fn register(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+use twintap_capture::ErrorKind;
+use twintap_capture::filter::Instruction;
+use twintap_capture::pcapng::LinkType;
+use twintap_capture::policy::PayloadPolicy;
+
+/// One instruction as Python has it: code, jt, jf, k.
+type InstructionTuple = (u16, u8, u8, u32);
+
+/// Name in `tracer.errors` of the class for an error of this kind.
+fn class_name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Input => "InputError",
+        ErrorKind::Privilege => "PrivilegeError",
+        ErrorKind::Resource => "ResourceError",
+    }
+}
+
+fn to_python(py: Python<'_>, error: &twintap_capture::CaptureError) -> PyErr {
+    let made = py
+        .import("tracer.errors")
+        .and_then(|module| module.getattr(class_name(error.kind())))
+        .and_then(|class| class.call1((error.to_string(), error.next_step())));
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failure) => failure,
+    }
+}
+
+fn instructions(program: Vec<InstructionTuple>) -> Vec<Instruction> {
+    program
+        .into_iter()
+        .map(|(code, jt, jf, k)| Instruction { code, jt, jf, k })
+        .collect()
+}
+
+/// Bytes of each packet that the kernel must hand over for a payload policy (`none`, `http` or a number).
+#[pyfunction]
+fn payload_snaplen(py: Python<'_>, payload: &str) -> PyResult<u32> {
+    let policy: PayloadPolicy = payload.parse().map_err(|error| to_python(py, &error))?;
+    Ok(policy.snaplen())
+}
+
+/// The kernel filter used when none is given, for Ethernet (else for raw IP).
+#[pyfunction]
+fn built_in_filter(ethernet: bool, snaplen: u32) -> Vec<InstructionTuple> {
+    let link_type = if ethernet {
+        LinkType::Ethernet
+    } else {
+        LinkType::RawIp
+    };
+    twintap_capture::filter::built_in(link_type, snaplen)
+        .into_iter()
+        .map(|i| (i.code, i.jt, i.jf, i.k))
+        .collect()
+}
+
+#[cfg(target_os = "linux")]
+mod live {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use pyo3::prelude::*;
+    use twintap_capture::capture::{Capture, CaptureSettings};
+    use twintap_capture::filter::Programs;
+    use twintap_capture::segments::SegmentSettings;
+
+    use super::{InstructionTuple, instructions, to_python};
+
+    /// A running capture. It writes segments until `stop`, or until an error ends it.
+    #[pyclass(name = "Capture", module = "tracer._core")]
+    pub struct PyCapture {
+        capture: Capture,
+    }
+
+    #[pymethods]
+    impl PyCapture {
+        #[new]
+        #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
+                            first_number, expression="", ethernet_filter=None, raw_ip_filter=None))]
+        #[allow(clippy::too_many_arguments)]
+        fn new(
+            py: Python<'_>,
+            interfaces: Vec<String>,
+            folder: std::path::PathBuf,
+            host: String,
+            application: String,
+            os: String,
+            payload: &str,
+            snaplen: u32,
+            ring_bytes: usize,
+            segment_bytes: u64,
+            segment_age_ns: u64,
+            first_number: u32,
+            expression: &str,
+            ethernet_filter: Option<Vec<InstructionTuple>>,
+            raw_ip_filter: Option<Vec<InstructionTuple>>,
+        ) -> PyResult<Self> {
+            let mut programs = Programs::built_in(snaplen);
+            if !expression.is_empty() {
+                programs = Programs {
+                    ethernet: ethernet_filter.map(instructions),
+                    raw_ip: raw_ip_filter.map(instructions),
+                    expression: expression.to_owned(),
+                };
+            }
+            let settings = CaptureSettings {
+                interface_names: interfaces,
+                programs,
+                policy: payload.parse().map_err(|error| to_python(py, &error))?,
+                ring_bytes,
+                snaplen,
+            };
+            let segments = SegmentSettings {
+                folder,
+                host,
+                application,
+                os,
+                addresses: Vec::new(),
+                interfaces: Vec::new(),
+                segment_bytes,
+                segment_age: Duration::from_nanos(segment_age_ns),
+                first_number,
+            };
+            let capture = py
+                .detach(|| Capture::start(&settings, segments))
+                .map_err(|error| to_python(py, &error))?;
+            Ok(PyCapture { capture })
+        }
+
+        /// Ask the capture to write what has arrived until now, and to end.
+        fn stop(&self) {
+            self.capture.stop();
+        }
+
+        /// Wait until the capture has ended, at most `timeout_ns`; whether it has.
+        fn wait(&self, py: Python<'_>, timeout_ns: u64) -> bool {
+            py.detach(|| self.capture.wait(Duration::from_nanos(timeout_ns)))
+        }
+
+        /// Raise what ended the capture, if it was not `stop`.
+        fn raise_error(&self, py: Python<'_>) -> PyResult<()> {
+            match self.capture.error() {
+                Some(error) => Err(to_python(py, &error)),
+                None => Ok(()),
+            }
+        }
+
+        /// Lines for the operator since the last call.
+        fn take_notices(&self) -> Vec<String> {
+            self.capture.take_notices()
+        }
+
+        /// (packets, ignored, dropped, segments, bytes) so far.
+        fn counts(&self) -> (u64, u64, u64, u64, u64) {
+            let progress = self.capture.progress();
+            (
+                progress.packets_count.load(Ordering::Relaxed),
+                progress.ignored_count.load(Ordering::Relaxed),
+                progress.dropped_count.load(Ordering::Relaxed),
+                progress.segments_count.load(Ordering::Relaxed),
+                progress.bytes_count.load(Ordering::Relaxed),
+            )
+        }
+    }
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(payload_snaplen, module)?)?;
+    module.add_function(wrap_pyfunction!(built_in_filter, module)?)?;
+    #[cfg(target_os = "linux")]
+    module.add_class::<live::PyCapture>()?;
     Ok(())
 }

@@ -1,0 +1,493 @@
+//! A running capture: one thread that empties the rings into segments until it is told to stop.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::poll::{PollFd, PollFlags, poll};
+
+use crate::error::CaptureError;
+use crate::filter::Programs;
+use crate::pcapng::{Direction, Interface, LinkType, Statistics};
+use crate::policy::PayloadPolicy;
+use crate::ring::{self, RETIRE_AFTER, Ring, RingPacket, VlanTag};
+use crate::segments::{Now, PacketRecord, SegmentSettings, SegmentWriter};
+use crate::socket::{PacketSocket, system};
+
+/// How long the thread sleeps when nothing comes; bounds how late it sees `stop` and how old a segment gets.
+const POLL_MS: u16 = 50;
+
+/// After `stop`, the time in which the kernel surely hands over the blocks it is still filling.
+const DRAIN: Duration = Duration::from_millis(2 * RETIRE_AFTER.as_millis() as u64 + 10);
+
+/// After `stop`, the longest time in which a backlog is still read.
+const LONGEST_DRAIN: Duration = Duration::from_secs(5);
+
+/// Where to put a taken-out VLAN tag back: after the two MAC addresses.
+const VLAN_AT: usize = 12;
+
+/// What to capture and how.
+#[derive(Debug, Clone)]
+pub struct CaptureSettings {
+    pub interface_names: Vec<String>,
+    pub programs: Programs,
+    pub policy: PayloadPolicy,
+    /// Of each interface.
+    pub ring_bytes: usize,
+    pub snaplen: u32,
+}
+
+/// Counts of a capture so far.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Packets written.
+    pub packets_count: AtomicU64,
+    /// Packets that passed the filter but are not for this host (flooded to it) or not TCP.
+    pub ignored_count: AtomicU64,
+    /// Packets lost because the ring was full.
+    pub dropped_count: AtomicU64,
+    pub segments_count: AtomicU64,
+    /// Bytes in closed segments.
+    pub bytes_count: AtomicU64,
+}
+
+/// A capture that runs until `stop`, or until an error ends it.
+#[derive(Debug)]
+pub struct Capture {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    progress: Progress,
+    state: Mutex<State>,
+    finished: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    finished: bool,
+    error: Option<CaptureError>,
+    notices: Vec<String>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notice(&self, text: String) {
+        self.state().notices.push(text);
+    }
+}
+
+/// Names of this host's interfaces.
+pub fn existing_interfaces() -> Vec<String> {
+    crate::socket::existing_interfaces()
+}
+
+impl Capture {
+    /// Opens the rings and starts the thread. Every error of the operator's shows here, but a disk that fills up later.
+    ///
+    /// `segments`: its `interfaces` and `addresses` are filled in here.
+    pub fn start(
+        settings: &CaptureSettings,
+        mut segments: SegmentSettings,
+    ) -> Result<Self, CaptureError> {
+        let taps = settings
+            .interface_names
+            .iter()
+            .map(|name| Tap::open(name, settings))
+            .collect::<Result<Vec<_>, _>>()?;
+        segments.interfaces = taps.iter().map(|tap| tap.describe(settings)).collect();
+        segments.addresses = own_addresses(&settings.interface_names);
+        for tap in &taps {
+            tap.ring.socket.receive()?;
+        }
+        let shared = Arc::new(Shared::default());
+        let mut run = Run {
+            shared: Arc::clone(&shared),
+            totals: vec![Statistics::default(); taps.len()],
+            taps,
+            policy: settings.policy,
+            writer: SegmentWriter::new(segments),
+        };
+        let thread = thread::Builder::new()
+            .name("capture".into())
+            .spawn(move || run.drive())
+            .map_err(|error| CaptureError::System {
+                operation: "starting the capture thread",
+                message: error.to_string(),
+            })?;
+        Ok(Capture {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Asks the thread to write what has arrived until now and to end.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+    }
+
+    /// Waits until the capture has ended, at most for `timeout`; whether it has.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let (state, _) = self
+            .shared
+            .finished
+            .wait_timeout_while(self.shared.state(), timeout, |state| !state.finished)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.finished
+    }
+
+    /// What ended the capture, if it was not `stop`.
+    pub fn error(&self) -> Option<CaptureError> {
+        self.shared.state().error.clone()
+    }
+
+    /// Lines for the operator since the last call (an interface went down …).
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.state().notices)
+    }
+
+    /// Counts so far.
+    pub fn progress(&self) -> &Progress {
+        &self.shared.progress
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic there was already printed
+        }
+    }
+}
+
+/// One captured interface.
+struct Tap {
+    ring: Ring,
+    link_type: LinkType,
+    loopback: bool,
+    gone: bool,
+}
+
+impl Tap {
+    fn open(name: &str, settings: &CaptureSettings) -> Result<Self, CaptureError> {
+        let socket = PacketSocket::open(name)?;
+        let link_type = socket.link_type()?;
+        let program =
+            settings
+                .programs
+                .for_link(link_type)
+                .ok_or_else(|| CaptureError::NoFilterForLink {
+                    name: name.to_owned(),
+                })?;
+        socket.attach_filter(program)?;
+        let loopback = socket.is_loopback();
+        Ok(Tap {
+            ring: Ring::map(socket, settings.ring_bytes)?,
+            link_type,
+            loopback,
+            gone: false,
+        })
+    }
+
+    fn describe(&self, settings: &CaptureSettings) -> Interface {
+        Interface {
+            name: self.ring.socket.name.clone(),
+            link_type: self.link_type,
+            snaplen: settings.snaplen.min(ring::LONGEST_SNAPLEN),
+            filter: settings.programs.expression.clone(),
+        }
+    }
+}
+
+/// What the thread owns.
+struct Run {
+    shared: Arc<Shared>,
+    taps: Vec<Tap>,
+    policy: PayloadPolicy,
+    writer: SegmentWriter,
+    /// Of each interface, since the last segment was closed.
+    totals: Vec<Statistics>,
+}
+
+impl Run {
+    fn drive(&mut self) {
+        let outcome = self.capture();
+        let mut state = self.shared.state();
+        state.error = outcome.err();
+        state.finished = true;
+        drop(state);
+        self.shared.finished.notify_all();
+    }
+
+    fn capture(&mut self) -> Result<(), CaptureError> {
+        let mut stop_seen: Option<Instant> = None;
+        let mut any = true;
+        while stop_seen.is_none_or(|seen| seen.elapsed() < if any { LONGEST_DRAIN } else { DRAIN })
+        {
+            self.sleep()?;
+            any = self.read_rings()?;
+            if stop_seen.is_none() && self.shared.stop.load(Ordering::Acquire) {
+                stop_seen = Some(Instant::now());
+            }
+            if let Some(gone) = self.all_gone() {
+                self.finish()?;
+                return Err(gone);
+            }
+        }
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), CaptureError> {
+        self.read_statistics();
+        self.writer.finish(&self.totals, Now::read())?;
+        self.publish_counts();
+        Ok(())
+    }
+
+    /// Sleeps until a block is ready or an interface changes.
+    fn sleep(&mut self) -> Result<(), CaptureError> {
+        let mut polled: Vec<PollFd> = self
+            .taps
+            .iter()
+            .filter(|tap| !tap.gone)
+            .map(|tap| PollFd::new(tap.ring.socket.fd().as_fd(), PollFlags::POLLIN))
+            .collect();
+        match poll(&mut polled, POLL_MS) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(system("poll", errno)),
+        }
+        let failing = polled.iter().any(|fd| {
+            fd.revents()
+                .is_some_and(|events| events.contains(PollFlags::POLLERR))
+        });
+        if failing {
+            self.note_errors();
+        }
+        Ok(())
+    }
+
+    fn note_errors(&mut self) {
+        for tap in self.taps.iter_mut().filter(|tap| !tap.gone) {
+            let Some(errno) = tap.ring.socket.take_error() else {
+                continue;
+            };
+            let name = &tap.ring.socket.name;
+            tap.gone = !tap.ring.socket.exists();
+            self.shared.notice(match (tap.gone, errno) {
+                (true, _) => format!("interface {name} was removed; the others are still captured"),
+                (false, Errno::ENETDOWN) => {
+                    format!("interface {name} is down; it is captured again as soon as it is up")
+                }
+                (false, other) => format!("interface {name}: {}", other.desc()),
+            });
+        }
+    }
+
+    fn all_gone(&self) -> Option<CaptureError> {
+        self.taps
+            .iter()
+            .all(|tap| tap.gone)
+            .then(|| CaptureError::InterfaceGone {
+                name: self.taps[0].ring.socket.name.clone(),
+            })
+    }
+
+    /// Takes at most one block of each ring, so that none starves another; whether there was any.
+    fn read_rings(&mut self) -> Result<bool, CaptureError> {
+        let mut any = false;
+        for index in 0..self.taps.len() {
+            any |= self.read_block(index)?;
+        }
+        self.rotate_if_due(Now::read())?;
+        Ok(any)
+    }
+
+    fn read_block(&mut self, index: usize) -> Result<bool, CaptureError> {
+        let tap = &mut self.taps[index];
+        let (link_type, loopback) = (tap.link_type, tap.loopback);
+        let Some(mut block) = tap.ring.next_block() else {
+            return Ok(false);
+        };
+        let now = Now::read();
+        let mut tagged = Vec::new();
+        let (mut written_count, mut ignored_count) = (0, 0);
+        while let Some(packet) = block.next_packet() {
+            let Some(direction) = direction(loopback, packet.packet_type) else {
+                ignored_count += u64::from(!loopback);
+                continue;
+            };
+            let (frame, original_len) = with_vlan_tag(&packet, &mut tagged);
+            let Some(kept) = self.policy.keep(link_type, frame) else {
+                ignored_count += 1;
+                continue;
+            };
+            let record = PacketRecord {
+                interface_index: index as u32,
+                host_ns: packet.host_ns,
+                direction,
+                frame,
+                original_len,
+            };
+            self.writer.write(&record, &kept, now)?;
+            written_count += 1;
+        }
+        let progress = &self.shared.progress;
+        progress
+            .packets_count
+            .fetch_add(written_count, Ordering::Relaxed);
+        progress
+            .ignored_count
+            .fetch_add(ignored_count, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn rotate_if_due(&mut self, now: Now) -> Result<(), CaptureError> {
+        if self.writer.is_due(now.instant) {
+            self.read_statistics();
+            self.writer.close(&self.totals, now)?;
+            self.totals.fill(Statistics::default());
+            self.publish_counts();
+        }
+        Ok(())
+    }
+
+    fn read_statistics(&mut self) {
+        for (tap, total) in self.taps.iter().zip(&mut self.totals) {
+            let (received_count, dropped_count) = tap.ring.socket.statistics();
+            total.received_count += received_count;
+            total.dropped_count += dropped_count;
+            self.shared
+                .progress
+                .dropped_count
+                .fetch_add(dropped_count, Ordering::Relaxed);
+        }
+    }
+
+    fn publish_counts(&self) {
+        let progress = &self.shared.progress;
+        progress
+            .segments_count
+            .store(self.writer.segments_count(), Ordering::Relaxed);
+        progress
+            .bytes_count
+            .store(self.writer.bytes_count(), Ordering::Relaxed);
+    }
+}
+
+/// Send or receive; `None` for a packet that is not this host's, or the second copy on loopback (the sent one, as in libpcap).
+fn direction(loopback: bool, packet_type: u8) -> Option<Direction> {
+    match packet_type {
+        libc::PACKET_OUTGOING if loopback => None,
+        libc::PACKET_OUTGOING => Some(Direction::Send),
+        libc::PACKET_OTHERHOST => None,
+        _ => Some(Direction::Receive),
+    }
+}
+
+/// The frame as it was on the wire, and its length there: a VLAN tag that the kernel took out is put back.
+fn with_vlan_tag<'a>(packet: &RingPacket<'a>, tagged: &'a mut Vec<u8>) -> (&'a [u8], u32) {
+    let Some(VlanTag { tpid, tci }) = packet.vlan.filter(|_| packet.frame.len() >= VLAN_AT) else {
+        return (packet.frame, packet.original_len);
+    };
+    tagged.clear();
+    tagged.extend_from_slice(&packet.frame[..VLAN_AT]);
+    tagged.extend_from_slice(&tpid.to_be_bytes());
+    tagged.extend_from_slice(&tci.to_be_bytes());
+    tagged.extend_from_slice(&packet.frame[VLAN_AT..]);
+    (tagged, packet.original_len + 4)
+}
+
+/// Addresses of the captured interfaces.
+fn own_addresses(interface_names: &[String]) -> Vec<IpAddr> {
+    let Ok(interfaces) = getifaddrs() else {
+        return Vec::new();
+    };
+    interfaces
+        .filter(|interface| interface_names.contains(&interface.interface_name))
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(vlan: Option<VlanTag>, frame: &[u8]) -> RingPacket<'_> {
+        RingPacket {
+            host_ns: 1,
+            frame,
+            original_len: 1500,
+            vlan,
+            packet_type: libc::PACKET_HOST,
+        }
+    }
+
+    #[test]
+    fn a_taken_out_tag_is_put_back() {
+        let frame = [&[1; 12][..], &[0x08, 0x00], &[0x45]].concat();
+        let vlan = Some(VlanTag {
+            tpid: 0x88A8,
+            tci: 7,
+        });
+        let mut scratch = Vec::new();
+        let expected = [&[1; 12][..], &[0x88, 0xA8, 0, 7], &[0x08, 0x00], &[0x45]].concat();
+        assert_eq!(
+            with_vlan_tag(&packet(vlan, &frame), &mut scratch),
+            (&expected[..], 1504)
+        );
+        let mut scratch = Vec::new();
+        assert_eq!(
+            with_vlan_tag(&packet(None, &frame), &mut scratch),
+            (&frame[..], 1500)
+        );
+        let mut scratch = Vec::new();
+        assert_eq!(
+            with_vlan_tag(&packet(vlan, &frame[..11]), &mut scratch),
+            (&frame[..11], 1500)
+        );
+    }
+
+    #[test]
+    fn loopback_shows_each_packet_once_and_flooded_packets_are_not_ours() {
+        let cases = [
+            (false, libc::PACKET_HOST, Some(Direction::Receive)),
+            (false, libc::PACKET_OUTGOING, Some(Direction::Send)),
+            (false, libc::PACKET_OTHERHOST, None),
+            (true, libc::PACKET_HOST, Some(Direction::Receive)),
+            (true, libc::PACKET_OUTGOING, None),
+        ];
+        for (loopback, packet_type, expected) in cases {
+            assert_eq!(
+                direction(loopback, packet_type),
+                expected,
+                "{loopback} {packet_type}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_interface_is_told_with_those_that_exist() {
+        match PacketSocket::open("nonesuch0") {
+            Err(CaptureError::NoSuchInterface { existing, .. }) => {
+                assert!(existing.contains(&"lo".to_owned()))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What stops a capture, and what the operator can do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Who must act; becomes the class of the Python exception.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    Input,
+    Privilege,
+    Resource,
+}
+
+/// An error that the operator can mend. `what` happened, and the `next_step`, are one clause each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CaptureError {
+    UnknownPolicy {
+        text: String,
+    },
+    NotPermitted,
+    NoSuchInterface {
+        name: String,
+        existing: Vec<String>,
+    },
+    InterfaceGone {
+        name: String,
+    },
+    UnsupportedLink {
+        name: String,
+        hardware_type: u16,
+    },
+    NoFilterForLink {
+        name: String,
+    },
+    RingTooLarge {
+        name: String,
+        ring_bytes: usize,
+    },
+    DiskFull {
+        folder: PathBuf,
+    },
+    NotWritable {
+        path: PathBuf,
+        message: String,
+    },
+    System {
+        operation: &'static str,
+        message: String,
+    },
+}
+
+impl CaptureError {
+    /// Sorts a failed file operation into `DiskFull` or `NotWritable`.
+    pub fn from_file(error: &io::Error, path: &Path) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CaptureError::DiskFull {
+                folder: path.parent().unwrap_or(path).to_path_buf(),
+            },
+            _ => CaptureError::NotWritable {
+                path: path.to_path_buf(),
+                message: error.to_string(),
+            },
+        }
+    }
+
+    /// Who must act.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            CaptureError::NotPermitted => ErrorKind::Privilege,
+            CaptureError::UnknownPolicy { .. }
+            | CaptureError::UnsupportedLink { .. }
+            | CaptureError::NoFilterForLink { .. } => ErrorKind::Input,
+            _ => ErrorKind::Resource,
+        }
+    }
+
+    /// What to do about it, in one clause; empty if nothing is known.
+    pub fn next_step(&self) -> String {
+        match self {
+            CaptureError::UnknownPolicy { .. } => "give none, http or a number of bytes".into(),
+            CaptureError::NotPermitted => "run as root, or give the interpreter the capability: \
+                 sudo setcap cap_net_raw+ep $(readlink -f $(command -v python3))"
+                .into(),
+            CaptureError::NoSuchInterface { existing, .. } => format!("there are: {}", existing.join(", ")),
+            CaptureError::InterfaceGone { .. } => "what was captured until then is kept".into(),
+            CaptureError::UnsupportedLink { .. } => "capture on the Ethernet interface below it".into(),
+            CaptureError::NoFilterForLink { .. } => "write it without Ethernet addresses, or leave that interface out".into(),
+            CaptureError::RingTooLarge { .. } => "give a smaller --ring-mib".into(),
+            CaptureError::DiskFull { .. } => {
+                "free some space, or give another directory; all packets written until then are kept".into()
+            }
+            CaptureError::NotWritable { .. } => "give a directory that can be written to".into(),
+            CaptureError::System { .. } => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for CaptureError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CaptureError::UnknownPolicy { text } => {
+                write!(out, "no payload policy '{text}'")
+            }
+            CaptureError::NotPermitted => write!(
+                out,
+                "the kernel refused a packet socket: CAP_NET_RAW is missing"
+            ),
+            CaptureError::NoSuchInterface { name, .. } => write!(out, "no interface {name}"),
+            CaptureError::InterfaceGone { name } => write!(out, "interface {name} was removed"),
+            CaptureError::UnsupportedLink {
+                name,
+                hardware_type,
+            } => {
+                write!(
+                    out,
+                    "interface {name} is neither Ethernet nor raw IP (ARPHRD {hardware_type})"
+                )
+            }
+            CaptureError::NoFilterForLink { name } => {
+                write!(
+                    out,
+                    "the filter does not fit interface {name}, which has no Ethernet header"
+                )
+            }
+            CaptureError::RingTooLarge { name, ring_bytes } => {
+                write!(
+                    out,
+                    "no memory for a ring of {} MiB on {name}",
+                    ring_bytes >> 20
+                )
+            }
+            CaptureError::DiskFull { folder } => {
+                write!(out, "no space left on the disk of {}", folder.display())
+            }
+            CaptureError::NotWritable { path, message } => {
+                write!(out, "cannot write {}: {message}", path.display())
+            }
+            CaptureError::System { operation, message } => {
+                write!(out, "{operation} failed: {message}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CaptureError {}

@@ -1,0 +1,179 @@
+//! How much of a packet's payload reaches disk: nothing, message heads, or the first bytes; credentials never.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use crate::error::CaptureError;
+use crate::layout::{Layout, locate};
+use crate::pcapng::LinkType;
+use crate::redact;
+
+/// At most this much of a message head is kept; Swift's and S3's are well below it.
+pub const HEAD_LIMIT_BYTES: usize = 2048;
+
+/// Room for all headers before the payload: Ethernet with two tags (22), IPv6 with some extension headers, TCP (60).
+pub const HEADERS_LIMIT_BYTES: u32 = 256;
+
+/// What the operator chose with `--payload`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PayloadPolicy {
+    /// Headers only.
+    None,
+    /// Headers, and the head of an HTTP message that begins the payload.
+    Http,
+    /// Headers and the first bytes of the payload, whatever it is.
+    Bytes(u32),
+}
+
+/// What to keep of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Bytes from the frame's start.
+    pub captured_len: usize,
+    /// Within these, what to pass to `redact`.
+    payload: Range<usize>,
+    framed: bool,
+}
+
+impl PayloadPolicy {
+    /// How much of a packet the kernel must hand over for this policy.
+    pub fn snaplen(self) -> u32 {
+        match self {
+            PayloadPolicy::None => HEADERS_LIMIT_BYTES,
+            PayloadPolicy::Http => HEADERS_LIMIT_BYTES + HEAD_LIMIT_BYTES as u32,
+            PayloadPolicy::Bytes(len) => HEADERS_LIMIT_BYTES.saturating_add(len),
+        }
+    }
+
+    /// What to keep of a frame; `None` if it is no TCP packet.
+    pub fn keep(self, link_type: LinkType, frame: &[u8]) -> Option<Kept> {
+        match locate(link_type, frame) {
+            Layout::NotTcp => None,
+            Layout::Fragment { headers_len } => Some(Kept {
+                captured_len: headers_len.min(frame.len()),
+                payload: 0..0,
+                framed: true,
+            }),
+            Layout::Tcp { payload } => {
+                Some(self.keep_payload(&frame[payload.clone()], payload.start))
+            }
+        }
+    }
+
+    fn keep_payload(self, payload: &[u8], start: usize) -> Kept {
+        let head_len = match self {
+            PayloadPolicy::None => 0,
+            _ => redact::head_len(payload),
+        };
+        let len = match self {
+            PayloadPolicy::None => 0,
+            PayloadPolicy::Http => head_len.min(HEAD_LIMIT_BYTES),
+            PayloadPolicy::Bytes(limit) => payload.len().min(limit as usize),
+        };
+        Kept {
+            captured_len: start + len,
+            payload: start..start + len,
+            framed: head_len > 0,
+        }
+    }
+}
+
+impl FromStr for PayloadPolicy {
+    type Err = CaptureError;
+
+    /// Reads `none`, `http` or a number of bytes.
+    fn from_str(text: &str) -> Result<Self, CaptureError> {
+        match (text, text.parse()) {
+            ("none", _) => Ok(PayloadPolicy::None),
+            ("http", _) => Ok(PayloadPolicy::Http),
+            (_, Ok(bytes)) => Ok(PayloadPolicy::Bytes(bytes)),
+            _ => Err(CaptureError::UnknownPolicy {
+                text: text.to_owned(),
+            }),
+        }
+    }
+}
+
+impl Kept {
+    /// Overwrites the credentials in a copy of the frame's first `captured_len` bytes.
+    pub fn redact(&self, captured: &mut [u8]) {
+        let payload = &mut captured[self.payload.clone()];
+        if self.framed {
+            redact::redact(payload);
+        } else {
+            redact::redact_unframed(payload);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(payload: &[u8]) -> Vec<u8> {
+        let mut ip = vec![0; 40];
+        ip[0] = 0x45;
+        ip[2..4].copy_from_slice(&(40 + payload.len() as u16).to_be_bytes());
+        ip[9] = 6;
+        ip[32] = 0x50;
+        ip.extend(payload);
+        ip
+    }
+
+    fn kept(policy: PayloadPolicy, frame: &[u8]) -> Vec<u8> {
+        let kept = policy.keep(LinkType::RawIp, frame).expect("TCP");
+        let mut captured = frame[..kept.captured_len].to_vec();
+        kept.redact(&mut captured);
+        captured[40..].to_vec()
+    }
+
+    #[test]
+    fn each_policy_keeps_its_part() {
+        let head = b"PUT /v1/a/c/o HTTP/1.1\r\nContent-Length: 4\r\nX-Auth-Token: AUTH_tk1\r\n\r\n";
+        let redacted =
+            b"PUT /v1/a/c/o HTTP/1.1\r\nContent-Length: 4\r\nX-Auth-Token: xxxxxxxx\r\n\r\n";
+        let frame = packet(&[&head[..], b"body"].concat());
+        assert_eq!(kept(PayloadPolicy::None, &frame), b"");
+        assert_eq!(kept(PayloadPolicy::Http, &frame), redacted);
+        assert_eq!(kept(PayloadPolicy::Bytes(10), &frame), &redacted[..10]);
+        assert_eq!(
+            kept(PayloadPolicy::Bytes(9999), &frame),
+            [&redacted[..], b"body"].concat()
+        );
+    }
+
+    #[test]
+    fn policies_are_read_from_the_command_line() {
+        assert_eq!("none".parse(), Ok(PayloadPolicy::None));
+        assert_eq!("http".parse(), Ok(PayloadPolicy::Http));
+        assert_eq!("64".parse(), Ok(PayloadPolicy::Bytes(64)));
+        for text in ["", "all", "-1", "64k", "99999999999"] {
+            assert!(text.parse::<PayloadPolicy>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_head_is_cut_and_still_redacted() {
+        let head = format!("GET / HTTP/1.1\r\nCookie: {}\r\n\r\n", "s".repeat(4000));
+        let captured = kept(PayloadPolicy::Http, &packet(head.as_bytes()));
+        assert_eq!(captured.len(), HEAD_LIMIT_BYTES);
+        assert!(!captured.contains(&b's'));
+    }
+
+    #[test]
+    fn a_fragment_keeps_no_payload() {
+        let mut frame = packet(b"X-Auth-Token: secret");
+        frame[7] = 1;
+        let kept = PayloadPolicy::Bytes(9999)
+            .keep(LinkType::RawIp, &frame)
+            .expect("TCP");
+        assert_eq!(kept.captured_len, 20);
+    }
+
+    #[test]
+    fn what_is_not_tcp_is_not_kept() {
+        let mut frame = packet(b"");
+        frame[9] = 17;
+        assert_eq!(PayloadPolicy::Http.keep(LinkType::RawIp, &frame), None);
+    }
+}

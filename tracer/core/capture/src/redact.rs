@@ -1,0 +1,368 @@
+//! HTTP heads: where they end, and overwriting the credentials in them with `x`, length kept.
+//!
+//! The rule is by name, wide on purpose: a value too many overwritten costs nothing, one too few is a leak. It covers what
+//! Swift, Keystone and S3 use (`Authorization`, `X-Auth-Token`, `X-Storage-Token`, `X-Auth-Key`, `X-Subject-Token`, `Cookie`,
+//! `Set-Cookie`, `X-…-Temp-URL-Key`; `Signature=`, `X-Amz-Signature=`, `X-Amz-Security-Token=`, `X-Amz-Credential=`,
+//! `temp_url_sig=`, `AWSAccessKeyId=` in a query, percent-encoded or not) and any name of that kind.
+//!
+//! Each packet is judged alone, so it holds whatever is lost, reordered or sent again. The price: a packet that goes on
+//! with a head begun in another is not known as such, so `head_len` is 0 there, and `redact_unframed` overwrites its whole
+//! first line. A body that itself looks like a head at the start of a packet cannot be told from one.
+//!
+//! Source: RFC 9112 §2-6 (messages, bodies), RFC 3986 §3 (query, userinfo).
+
+/// A name holding one of these is secret.
+const SECRET_PARTS: [&[u8]; 10] = [
+    b"authorization",
+    b"token",
+    b"secret",
+    b"password",
+    b"passwd",
+    b"cookie",
+    b"credential",
+    b"signature",
+    b"accesskey",
+    b"apikey",
+];
+
+/// A name with one of these as a word of its own is secret (`X-Auth-Key`, `temp_url_sig`).
+const SECRET_WORDS: [&[u8]; 3] = [b"key", b"sig", b"auth"];
+
+/// Of HTTP, WebDAV and Swift's backend. Only these: the tail of a split method must not pass for one.
+const METHODS: [&[u8]; 22] = [
+    b"GET",
+    b"HEAD",
+    b"PUT",
+    b"POST",
+    b"DELETE",
+    b"OPTIONS",
+    b"TRACE",
+    b"CONNECT",
+    b"PATCH",
+    b"COPY",
+    b"MOVE",
+    b"MKCOL",
+    b"PROPFIND",
+    b"PROPPATCH",
+    b"LOCK",
+    b"UNLOCK",
+    b"REPORT",
+    b"SEARCH",
+    b"PURGE",
+    b"REPLICATE",
+    b"SSYNC",
+    b"UPDATE",
+];
+
+/// A longer one is no parameter; the bound keeps the search linear.
+const LONGEST_PARAMETER_NAME_LEN: usize = 128;
+
+/// Length of the HTTP/1 heads at the start of a payload, without any byte of a body; 0 if it does not begin with one.
+///
+/// More than one head counts only where the one before it surely has no body (100 Continue, pipelined GETs).
+pub fn head_len(payload: &[u8]) -> usize {
+    let mut end = 0;
+    while let Some(head) = first_head(&payload[end..]) {
+        end += head.len;
+        if !head.nothing_follows {
+            break;
+        }
+    }
+    end
+}
+
+/// Overwrites the credentials in bytes that begin at a line's start.
+pub fn redact(bytes: &mut [u8]) {
+    redact_lines(bytes, false);
+}
+
+/// As `redact`, for bytes that may begin in the middle of a head: then the first line could be the rest of a secret.
+///
+/// It is overwritten whole, unless it holds a control character, which no head does.
+pub fn redact_unframed(bytes: &mut [u8]) {
+    let first_line_len = bytes
+        .iter()
+        .position(|b| is_line_end(*b))
+        .unwrap_or(bytes.len());
+    let (first_line, rest) = bytes.split_at_mut(first_line_len);
+    if first_line.iter().any(|b| is_control(*b)) {
+        redact_lines(bytes, false);
+    } else {
+        first_line.fill(b'x');
+        redact_lines(rest, true);
+    }
+}
+
+struct Head {
+    len: usize,
+    /// The head is complete and its message has no body, so that another message may follow at once.
+    nothing_follows: bool,
+}
+
+fn first_head(bytes: &[u8]) -> Option<Head> {
+    if !bytes.first()?.is_ascii_uppercase() {
+        return None; // most packets are the middle of a body: out at once
+    }
+    let start_line = line_at(bytes, 0);
+    if !is_request_line(bytes, start_line) && !is_status_line(start_line) {
+        return None;
+    }
+    let mut body = BodyRule::from_start_line(start_line);
+    let mut at = start_line.len();
+    while at < bytes.len() {
+        let line = line_at(bytes, at);
+        if trimmed(line).is_empty() {
+            return Some(Head {
+                len: at + line.len(),
+                nothing_follows: line.ends_with(b"\n") && body.is_none(),
+            });
+        }
+        if !is_header_line(line) {
+            break;
+        }
+        body.note(trimmed(line));
+        at += line.len();
+    }
+    Some(Head {
+        len: at,
+        nothing_follows: false,
+    })
+}
+
+/// Whether a body follows a head (RFC 9112 §6.3), where that is sure without the other direction.
+struct BodyRule {
+    request: bool,
+    bodyless_status: bool,
+    content_length_zero: Option<bool>,
+    transfer_encoding: bool,
+}
+
+impl BodyRule {
+    fn from_start_line(line: &[u8]) -> Self {
+        let request = !line.starts_with(b"HTTP/");
+        let status = line.get(9..12).unwrap_or(b"");
+        BodyRule {
+            request,
+            bodyless_status: !request
+                && (status.starts_with(b"1") || status == b"204" || status == b"304"),
+            content_length_zero: None,
+            transfer_encoding: false,
+        }
+    }
+
+    fn note(&mut self, line: &[u8]) {
+        let Some(colon) = line.iter().position(|b| *b == b':') else {
+            return;
+        };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            self.content_length_zero = Some(value.iter().all(|b| *b == b'0'));
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding")
+            || name.eq_ignore_ascii_case(b"upgrade")
+        {
+            self.transfer_encoding = true;
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        let length_is_zero = self.content_length_zero.unwrap_or(self.request);
+        !self.transfer_encoding && (self.bodyless_status || length_is_zero)
+    }
+}
+
+/// `METHOD target HTTP/1.x`, or what the packet's end leaves of it, if that has a method and the begin of a target.
+fn is_request_line(bytes: &[u8], line: &[u8]) -> bool {
+    let Some(method) = METHODS.iter().find(|method| line.starts_with(method)) else {
+        return false;
+    };
+    let Some((b' ', target)) = line[method.len()..].split_first() else {
+        return false;
+    };
+    if target.iter().any(|b| is_control(*b)) {
+        return false;
+    }
+    if line.ends_with(b"\n") {
+        let text = trimmed(target);
+        return text.len() > 9 && text[text.len() - 9..text.len() - 1] == *b" HTTP/1.";
+    }
+    line.len() == bytes.len() && matches!(target.first(), Some(b'/' | b'*' | b'h'))
+}
+
+/// `HTTP/1.x NNN`.
+fn is_status_line(line: &[u8]) -> bool {
+    line.len() >= 12
+        && line.starts_with(b"HTTP/1.")
+        && line[8] == b' '
+        && line[9..12].iter().all(u8::is_ascii_digit)
+        && !line.iter().any(|b| is_control(*b))
+}
+
+/// `name: value`, a folded line, or what the packet's end leaves of one.
+fn is_header_line(line: &[u8]) -> bool {
+    if line.iter().any(|b| is_control(*b)) {
+        return false;
+    }
+    if matches!(line[0], b' ' | b'\t') {
+        return true;
+    }
+    match line.iter().position(|b| *b == b':') {
+        Some(colon) => colon > 0 && line[..colon].trim_ascii_end().iter().all(|b| is_token(*b)),
+        None => !line.ends_with(b"\n") && line.iter().all(|b| is_token(*b) || *b == b'\r'),
+    }
+}
+
+/// Walks the lines; `in_secret`: the line before, not seen here, may have been a secret that is folded into these.
+fn redact_lines(bytes: &mut [u8], mut in_secret: bool) {
+    for line in bytes.split_mut(|b| is_line_end(*b)) {
+        match line.first() {
+            None => continue, // the gap within CR LF, or the empty line
+            Some(b' ' | b'\t') if in_secret => {
+                line.fill(b'x');
+                continue;
+            }
+            Some(b' ' | b'\t') => {}
+            Some(_) => in_secret = redact_header(line),
+        }
+        redact_parameters(line);
+        redact_userinfo(line);
+    }
+}
+
+/// Overwrites the value if the name is secret, and says whether it was.
+fn redact_header(line: &mut [u8]) -> bool {
+    let Some(colon) = line.iter().position(|b| *b == b':') else {
+        return false;
+    };
+    let (name, rest) = line.split_at_mut(colon);
+    if !name.iter().all(|b| is_token(*b) || *b == b' ') || !is_secret_name(name) {
+        return false;
+    }
+    let value = &mut rest[1..];
+    let blanks = value
+        .iter()
+        .take_while(|b| matches!(b, b' ' | b'\t'))
+        .count();
+    value[blanks..].fill(b'x');
+    true
+}
+
+/// Overwrites the values of secret query parameters, also in a URL that is itself percent-encoded.
+fn redact_parameters(line: &mut [u8]) {
+    let mut at = 0;
+    while at < line.len() {
+        at += 1;
+        if !matches!(line[at - 1], b'?' | b'&' | b';')
+            && !ends_with_encoded(&line[..at], &[b"%3f", b"%26", b"%3b"])
+        {
+            continue;
+        }
+        let ahead = &line[at..line.len().min(at + LONGEST_PARAMETER_NAME_LEN)];
+        let name_end = ahead
+            .iter()
+            .position(|b| matches!(b, b'=' | b'&' | b' ' | b'\t'));
+        let encoded_end = ahead
+            .windows(3)
+            .position(|w| w.eq_ignore_ascii_case(b"%3d"));
+        let (name_len, separator_len) = match (name_end, encoded_end) {
+            (plain, Some(encoded)) if plain.is_none_or(|plain| encoded < plain) => (encoded, 3),
+            (Some(plain), _) if ahead[plain] == b'=' => (plain, 1),
+            _ => continue,
+        };
+        if is_secret_name(&percent_decoded(&line[at..at + name_len])) {
+            let value = &mut line[at + name_len + separator_len..];
+            let value_len = value
+                .iter()
+                .position(|b| matches!(b, b'&' | b' ' | b'\t'))
+                .unwrap_or(value.len());
+            value[..value_len].fill(b'x');
+        }
+    }
+}
+
+/// Overwrites `user:password` in `scheme://user:password@host`, and an authority that ends with the line, which may be cut in it.
+fn redact_userinfo(line: &mut [u8]) {
+    let mut from = 0;
+    while let Some(found) = line[from..].windows(3).position(|w| w == b"://") {
+        from += found + 3;
+        let rest = &mut line[from..];
+        let authority_end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b' '));
+        let authority = &rest[..authority_end.unwrap_or(rest.len())];
+        let userinfo_len = match authority_end {
+            Some(_) => authority.iter().rposition(|b| *b == b'@').unwrap_or(0),
+            None => authority.len(),
+        };
+        rest[..userinfo_len].fill(b'x');
+    }
+}
+
+fn is_secret_name(name: &[u8]) -> bool {
+    let holds = |part: &&[u8]| {
+        name.windows(part.len())
+            .any(|window| window.eq_ignore_ascii_case(part))
+    };
+    let words = || name.split(|b| !b.is_ascii_alphanumeric());
+    SECRET_PARTS.iter().any(holds)
+        || SECRET_WORDS
+            .iter()
+            .any(|secret| words().any(|word| word.eq_ignore_ascii_case(secret)))
+}
+
+fn percent_decoded(name: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(name.len());
+    let mut at = 0;
+    while at < name.len() {
+        let digits = name
+            .get(at + 1..at + 3)
+            .and_then(|hex| std::str::from_utf8(hex).ok());
+        match digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if name[at] == b'%' => {
+                decoded.push(byte);
+                at += 3;
+            }
+            _ => {
+                decoded.push(name[at]);
+                at += 1;
+            }
+        }
+    }
+    decoded
+}
+
+fn ends_with_encoded(bytes: &[u8], codes: &[&[u8; 3]]) -> bool {
+    let Some(tail) = bytes.last_chunk::<3>() else {
+        return false;
+    };
+    codes.iter().any(|code| tail.eq_ignore_ascii_case(*code))
+}
+
+/// The line that begins at `at`, with its LF if that was captured.
+fn line_at(bytes: &[u8], at: usize) -> &[u8] {
+    let rest = &bytes[at..];
+    let len = rest
+        .iter()
+        .position(|b| *b == b'\n')
+        .map_or(rest.len(), |lf| lf + 1);
+    &rest[..len]
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+/// No head holds such a byte.
+fn is_control(byte: u8) -> bool {
+    (byte < b' ' && !matches!(byte, b'\t' | b'\r' | b'\n')) || byte == 0x7F
+}
+
+/// A character of a header's name (RFC 9110 §5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests;
