@@ -1,5 +1,6 @@
 """The core, written in Rust (`tracer/core/python`). Each part lists its own; a test checks this file."""
 
+from collections.abc import Sequence
 from os import PathLike
 
 from tracer.records import Columns
@@ -17,3 +18,33 @@ class CaptureFile:
     def host(self) -> str | None: ...
     def packets_count(self) -> int: ...
     def counters(self) -> list[tuple[str, str, int, str]]: ...
+
+# capture; a filter program is classic BPF: (code, jt, jf, k) of each instruction
+
+def payload_snaplen(payload: str) -> int: ...
+def built_in_filter(ethernet: bool, snaplen: int) -> list[tuple[int, int, int, int]]: ...
+
+class Capture:
+    def __new__(
+        cls,
+        interfaces: Sequence[str],
+        folder: str,
+        host: str,
+        application: str,
+        os: str,
+        *,
+        payload: str,
+        snaplen: int,
+        ring_bytes: int,
+        segment_bytes: int,
+        segment_age_ns: int,
+        first_number: int,
+        expression: str = "",
+        ethernet_filter: Sequence[tuple[int, int, int, int]] | None = None,
+        raw_ip_filter: Sequence[tuple[int, int, int, int]] | None = None,
+    ) -> Capture: ...
+    def stop(self) -> None: ...
+    def wait(self, timeout_ns: int) -> bool: ...
+    def raise_error(self) -> None: ...
+    def take_notices(self) -> list[str]: ...
+    def counts(self) -> tuple[int, int, int, int, int]: ...

@@ -193,6 +193,9 @@ impl Tap {
                 })?;
         socket.attach_filter(program)?;
         let loopback = socket.is_loopback();
+        if loopback {
+            socket.leave_out_sent();
+        }
         Ok(Tap {
             ring: Ring::map(socket, settings.ring_bytes)?,
             link_type,

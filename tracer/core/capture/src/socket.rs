@@ -70,6 +70,13 @@ impl PacketSocket {
         self.hardware_type == libc::ARPHRD_LOOPBACK
     }
 
+    /// Leaves out the sent copy of each packet, on loopback, where the received one shows too. A kernel before 4.20 does
+    /// not know this; then the capture drops the copies itself.
+    pub fn leave_out_sent(&self) {
+        let on: libc::c_int = 1;
+        let _ = self.set_option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on);
+    }
+
     /// Lets the kernel pass only what the program accepts.
     pub fn attach_filter(&self, program: &[Instruction]) -> Result<(), CaptureError> {
         let mut instructions: Vec<libc::sock_filter> = program

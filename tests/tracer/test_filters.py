@@ -1,0 +1,88 @@
+"""Filter expressions through libpcap, and the built-in program against libpcap's own interpreter."""
+
+import ctypes
+import ctypes.util
+
+import pytest
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
+from scapy.packet import Packet
+
+from tracer import _core, filters
+from tracer.errors import InputError, MissingDependencyError
+from tracer.filters import Program, compile_filter
+
+needs_libpcap = pytest.mark.skipif(ctypes.util.find_library("pcap") is None, reason="libpcap is not installed")
+
+
+def accepted(program: Program, frame: bytes) -> int:
+    """Bytes of the frame that libpcap's interpreter keeps; 0 = rejected."""
+    library = ctypes.CDLL(ctypes.util.find_library("pcap"))
+    instructions = (filters._Instruction * len(program))(*program)
+    verdict: int = library.bpf_filter(instructions, frame, len(frame), len(frame))
+    return verdict & 0xFFFFFFFF
+
+
+@needs_libpcap
+@pytest.mark.parametrize(
+    ("packet", "passes"),
+    [
+        (IP() / TCP(), True),
+        (IP() / UDP(), False),
+        (IPv6() / TCP(), True),
+        (IPv6() / UDP(), False),
+    ],
+)
+def test_the_built_in_filter_passes_tcp_behind_any_tags(packet: Packet, passes: bool) -> None:
+    ethernet, raw_ip = _core.built_in_filter(True, 300), _core.built_in_filter(False, 300)
+    expected = 300 if passes else 0
+    assert accepted(raw_ip, bytes(packet)) == expected
+    for link in [Ether(), Ether() / Dot1Q(), Ether() / Dot1AD() / Dot1Q()]:
+        assert accepted(ethernet, bytes(link / packet)) == expected
+    assert accepted(ethernet, bytes(Ether() / ARP())) == 0
+
+
+@needs_libpcap
+def test_an_expression_means_the_same_with_and_without_a_tag() -> None:
+    compiled = compile_filter("tcp port 8080 and host 10.0.0.1", 128)
+    wanted, other = IP(src="10.0.0.1") / TCP(dport=8080), IP(src="10.0.0.1") / TCP(dport=81)
+    for link in [Ether(), Ether() / Dot1Q(vlan=5)]:
+        assert accepted(compiled.ethernet, bytes(link / wanted)) == 128
+        assert accepted(compiled.ethernet, bytes(link / other)) == 0
+    assert compiled.raw_ip is not None
+    assert accepted(compiled.raw_ip, bytes(wanted)) == 128
+    assert compiled.expression == "tcp port 8080 and host 10.0.0.1"
+
+
+@needs_libpcap
+def test_an_expression_on_ethernet_addresses_has_no_program_for_raw_ip() -> None:
+    assert compile_filter("ether host 02:00:00:00:00:01", 128).raw_ip is None
+
+
+@needs_libpcap
+@pytest.mark.parametrize("expression", ["tcp prot 80", "host", "tcp)", "(tcp"])
+def test_a_bad_expression_is_told_with_libpcaps_words(expression: str) -> None:
+    with pytest.raises(InputError, match=r"does not compile: .+"):
+        compile_filter(expression, 128)
+
+
+def test_vlan_is_refused_because_it_would_not_mean_what_it_says() -> None:
+    with pytest.raises(InputError, match="leave it out"):
+        compile_filter("vlan 7 and tcp", 128)
+
+
+def test_a_missing_libpcap_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes.util, "find_library", lambda _: "libnonesuch.so.1")
+    with pytest.raises(MissingDependencyError, match=r"apt install libpcap0\.8"):
+        compile_filter("tcp", 128)
+
+
+@pytest.mark.parametrize(("payload", "snaplen"), [("none", 256), ("http", 2304), ("64", 320)])
+def test_each_payload_policy_has_its_snaplen(payload: str, snaplen: int) -> None:
+    assert _core.payload_snaplen(payload) == snaplen
+
+
+def test_an_unknown_payload_policy_is_the_operators_error() -> None:
+    with pytest.raises(InputError, match="give none, http or a number of bytes"):
+        _core.payload_snaplen("all")
