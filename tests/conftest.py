@@ -1,0 +1,14 @@
+"""The one flag of the test suite."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--regenerate`: write expected results anew instead of comparing with them; read the diff before committing."""
+    parser.addoption("--regenerate", action="store_true", help="write expected results anew; read the diff")
+
+
+@pytest.fixture
+def regenerate(request: pytest.FixtureRequest) -> bool:
+    """Whether expected results are to be written."""
+    return bool(request.config.getoption("--regenerate"))
