@@ -1,8 +1,8 @@
 """Capture files to batches of columns: the one door for whatever `tcpdump`, `dumpcap`, Wireshark or our agent wrote.
 
 A file is read once, front to back, and is never in memory as a whole. What a reader knows of interfaces, addresses,
-names and counters grows while it reads. A file that is no capture raises at once; a capture that is damaged or cut gives all
-before that point, and a counter.
+names and counters grows while it reads. A file that is no capture raises at once; a capture that is damaged or cut
+gives all before that point, and a counter.
 """
 
 from collections.abc import Iterator
