@@ -1,2 +1,161 @@
-//! Pairing each transfer of bytes between a send event and a receive event.
+//! Pairing each transfer of bytes between a send event on one host and a receive event on another.
+//!
+//! # The idea
+//! A key of (connection, sequence number) fails on real networks: with segmentation offload the sender's capture holds
+//! super-segments (TSO) and the receiver's holds other ones (GRO), so the same bytes have other boundaries at each end.
+//! What both ends agree on is the byte stream. So, for each connection incarnation and direction:
+//!
+//! 1. [`connections`] groups events by 4-tuple, splits reused 4-tuples into incarnations (by ISN, and by what cannot
+//!    follow a FIN), and unwraps 32-bit sequence numbers into 64-bit stream offsets, the same on all hosts.
+//! 2. [`data`] cuts the stream at the union of the boundaries of both sides. Each *atom* has the sends and the receives
+//!    that carried it. One send and one receive are a hop. Retransmitted atoms are told apart in [`resolve`]: by
+//!    timestamps option and IP ID, by causality, by order, in that spirit; where nothing does, they are ambiguous.
+//! 3. [`control`] pairs zero-length segments on their whole header (seq, ack, flags, window, timestamps, SACK).
+//!
+//! # Worked example
+//! The sender's capture shows one send of bytes 0..4344; the link splits it into 3 × 1448; GRO merges the first two:
+//! ```text
+//! sends     [0 ................ 4344)
+//! receives  [0 ...... 2896)[2896 .. 4344)
+//! hops      [0 ...... 2896)[2896 .. 4344)      the send event has two hops
+//! ```
+//!
+//! # Invariants
+//! - A byte of a receive event is in exactly one hop; a byte of a send event is in at least one row.
+//! - A hop's send and receive belong to one incarnation and one direction, and overlap in the stream.
+//! - No clock is compared across hosts except through a bound derived from causality in both directions.
+//!
+//! # Limits
+//! One sending and one receiving host for each direction of a connection: what a forwarding host saw of it stays
+//! unmatched. A capture that joins a connection more than 2 GiB after the other one did may be placed 4 GiB off.
+//!
+//! Source: docs/architecture.md; RFC 9293 §3.4 (sequence numbers), RFC 7323 §3 (timestamps), RFC 2018 (SACK).
 #![forbid(unsafe_code)]
+
+mod connections;
+mod control;
+mod data;
+mod flow;
+mod output;
+mod resolve;
+
+pub use output::{Connections, Hops, Kind, Matched, State};
+
+/// TCP flags that matter here (RFC 9293 §3.1).
+pub(crate) mod flag {
+    pub const FIN: u16 = 0x01;
+    pub const SYN: u16 = 0x02;
+    pub const RST: u16 = 0x04;
+    pub const ACK: u16 = 0x10;
+}
+
+/// Bits of the column `options`.
+pub(crate) mod option {
+    pub const TIMESTAMPS: u8 = 0x01;
+}
+
+/// Which way a packet went at the host that captured it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Unknown,
+    Receive,
+    Send,
+    /// Seen once, on the way from the host to itself: the event is both send and receive.
+    Loopback,
+}
+
+impl Direction {
+    /// From the column's code (0 unknown, 1 receive, 2 send, 3 loopback); other codes are unknown.
+    pub fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Receive,
+            2 => Self::Send,
+            3 => Self::Loopback,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Index of an event that is not there.
+pub const NO_EVENT: u32 = u32::MAX;
+/// A host that is not known.
+pub const NO_HOST: u16 = u16::MAX;
+
+/// Events of all hosts of one partition, as columns of one length. Events of a host stand in the order of its capture.
+///
+/// Addresses are small integers that mean the same on all hosts. Times are each host's own, in ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Events<'a> {
+    pub host: &'a [u16],
+    pub host_ns: &'a [i64],
+    pub direction: &'a [u8],
+    pub src_addr: &'a [u32],
+    pub dst_addr: &'a [u32],
+    pub src_port: &'a [u16],
+    pub dst_port: &'a [u16],
+    pub seq: &'a [u32],
+    pub ack: &'a [u32],
+    pub flags: &'a [u16],
+    pub window: &'a [u16],
+    pub payload_len: &'a [u32],
+    pub ip_id: &'a [i32],
+    pub tsval: &'a [u32],
+    pub tsecr: &'a [u32],
+    pub options: &'a [u8],
+    pub mss: &'a [u16],
+    pub sack_hash: &'a [u32],
+}
+
+impl Events<'_> {
+    /// Number of events; `None` if the columns differ in length.
+    pub fn len_checked(&self) -> Option<usize> {
+        let n = self.host.len();
+        let lens = [
+            self.host_ns.len(),
+            self.direction.len(),
+            self.src_addr.len(),
+            self.dst_addr.len(),
+            self.src_port.len(),
+            self.dst_port.len(),
+            self.seq.len(),
+            self.ack.len(),
+            self.flags.len(),
+            self.window.len(),
+            self.payload_len.len(),
+            self.ip_id.len(),
+            self.tsval.len(),
+            self.tsecr.len(),
+            self.options.len(),
+            self.mss.len(),
+            self.sack_hash.len(),
+        ];
+        lens.iter().all(|&len| len == n).then_some(n)
+    }
+
+    pub(crate) fn direction(&self, event: u32) -> Direction {
+        Direction::from_code(self.direction[event as usize])
+    }
+
+    pub(crate) fn has(&self, event: u32, flag: u16) -> bool {
+        self.flags[event as usize] & flag != 0
+    }
+}
+
+/// Pair all transfers in `events`.
+///
+/// # Panics
+/// If the columns differ in length, or hold 2^32 - 1 events or more.
+pub fn match_events(events: &Events) -> Matched {
+    let n = events.len_checked().expect("event columns differ in length");
+    assert!(n < NO_EVENT as usize, "too many events for one partition");
+    let mut matched = Matched::with_events(n);
+    let groups = connections::group_by_four_tuple(events);
+    let mut scratch = flow::Scratch::default();
+    for group in groups.iter() {
+        for incarnation in connections::split_incarnations(events, group) {
+            let connection = matched.begin_connection(events, &incarnation);
+            flow::match_connection(events, &incarnation, connection, &mut scratch, &mut matched);
+        }
+    }
+    matched
+}

@@ -1,0 +1,449 @@
+//! Connections: 4-tuples grouped, split into incarnations, sequence numbers unwrapped into stream offsets.
+//!
+//! A host's events of one 4-tuple are cut into *fragments*, each of one incarnation: a SYN with a new ISN begins one, and
+//! so does a sequence number that the current one cannot have (past its FIN, before its ISN, or 2^30 away). Fragments of
+//! several hosts are the same incarnation if they share an ISN or, where a handshake was not captured, if the ranges of
+//! sequence numbers overlap.
+
+use rustc_hash::FxHashMap;
+
+use crate::{Direction, Events, NO_HOST, flag};
+
+/// Sequence numbers further apart than this are not of one incarnation: no window is that large (RFC 7323 §2.3).
+const IMPLAUSIBLE_DISTANCE: u32 = 1 << 30;
+
+/// A late packet is looked for in at most this many earlier fragments.
+const FRAGMENTS_TRIED: usize = 3;
+
+/// One event of a side, with the stream offset of its `seq`: 0 is the first byte after the SYN, so a SYN is at -1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub event: u32,
+    pub offset: i64,
+}
+
+/// One end of a connection: what it sent, as seen by all hosts (host by host, each in time order).
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub addr: u32,
+    pub port: u16,
+    pub isn: Option<u32>,
+    pub events: Vec<Placed>,
+    /// The host that captured what this side sent, as sent; and the one that captured it as received.
+    pub send_host: u16,
+    pub receive_host: u16,
+    /// The host that this side is, if it is captured.
+    own_host: u16,
+}
+
+impl Side {
+    pub fn host(&self) -> u16 {
+        self.own_host
+    }
+}
+
+/// One connection: a 4-tuple between its SYN and its end. `client` is the index of the side that began it.
+#[derive(Debug)]
+pub(crate) struct Incarnation {
+    pub sides: [Side; 2],
+    pub client: usize,
+}
+
+impl Incarnation {
+    pub fn events_count(&self) -> u32 {
+        u32::try_from(self.sides[0].events.len() + self.sides[1].events.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Events of each 4-tuple: `order[starts[g]..starts[g + 1]]`, in input order.
+pub(crate) struct Groups {
+    order: Vec<u32>,
+    starts: Vec<u32>,
+}
+
+impl Groups {
+    pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        self.starts
+            .windows(2)
+            .map(|pair| &self.order[pair[0] as usize..pair[1] as usize])
+    }
+}
+
+/// Group events by 4-tuple, either direction. Groups are in order of first appearance.
+pub(crate) fn group_by_four_tuple(events: &Events) -> Groups {
+    let n = events.host.len();
+    let mut ids: FxHashMap<u128, u32> = FxHashMap::default();
+    let mut group_of = Vec::with_capacity(n);
+    let mut counts: Vec<u32> = Vec::new();
+    let mut last = (u128::MAX, 0);
+    for event in 0..n {
+        let key = four_tuple_key(events, event);
+        if key != last.0 {
+            let fresh = u32::try_from(counts.len()).expect("fewer 4-tuples than events");
+            last = (key, *ids.entry(key).or_insert(fresh));
+            if last.1 == fresh {
+                counts.push(0);
+            }
+        }
+        counts[last.1 as usize] += 1;
+        group_of.push(last.1);
+    }
+    scatter(&group_of, &counts)
+}
+
+/// Counting sort: stable, so each group keeps the input's order.
+fn scatter(group_of: &[u32], counts: &[u32]) -> Groups {
+    let mut starts = Vec::with_capacity(counts.len() + 1);
+    let mut total = 0;
+    starts.push(0);
+    for count in counts {
+        total += count;
+        starts.push(total);
+    }
+    let mut next = starts.clone();
+    let mut order = vec![0; group_of.len()];
+    for (event, &group) in (0..).zip(group_of) {
+        let slot = &mut next[group as usize];
+        order[*slot as usize] = event;
+        *slot += 1;
+    }
+    Groups { order, starts }
+}
+
+fn endpoint(addr: u32, port: u16) -> u64 {
+    u64::from(addr) << 16 | u64::from(port)
+}
+
+fn four_tuple_key(events: &Events, event: usize) -> u128 {
+    let src = endpoint(events.src_addr[event], events.src_port[event]);
+    let dst = endpoint(events.dst_addr[event], events.dst_port[event]);
+    u128::from(src.min(dst)) << 64 | u128::from(src.max(dst))
+}
+
+/// 0 if the lower endpoint sent the event, else 1.
+fn side_of(events: &Events, event: u32) -> usize {
+    let i = event as usize;
+    usize::from(endpoint(events.src_addr[i], events.src_port[i]) > endpoint(events.dst_addr[i], events.dst_port[i]))
+}
+
+/// `a - b` as a signed distance (RFC 9293 §3.4).
+pub(crate) fn distance(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b) as i32
+}
+
+/// Sequence numbers seen of one side: first and one past the last.
+#[derive(Clone, Copy, Debug)]
+struct SeqRange {
+    min: u32,
+    max: u32,
+}
+
+impl SeqRange {
+    fn widen(range: &mut Option<Self>, min: u32, max: u32) {
+        match range {
+            None => *range = Some(Self { min, max }),
+            Some(known) => {
+                if distance(min, known.min) < 0 {
+                    known.min = min;
+                }
+                if distance(max, known.max) > 0 {
+                    known.max = max;
+                }
+            }
+        }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        other.min.wrapping_sub(self.min) <= self.max.wrapping_sub(self.min)
+            || self.min.wrapping_sub(other.min) <= other.max.wrapping_sub(other.min)
+    }
+}
+
+/// What is known of an incarnation's sequence numbers, by side.
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    isn: [Option<u32>; 2],
+    range: [Option<SeqRange>; 2],
+    fin_end: [Option<u32>; 2],
+}
+
+impl Numbers {
+    fn accepts(&self, events: &Events, event: u32) -> bool {
+        let side = side_of(events, event);
+        let i = event as usize;
+        let seq = events.seq[i];
+        if events.has(event, flag::SYN) {
+            return match self.isn[side] {
+                Some(isn) => isn == seq,
+                None => self.accepts_first_syn(events, event, side),
+            };
+        }
+        if events.has(event, flag::RST) {
+            return true;
+        }
+        if self.fin_end[side].is_some_and(|end| distance(seq, end) > 0) {
+            return false;
+        }
+        match (self.range[side], self.isn[side]) {
+            (Some(range), isn) => {
+                distance(seq, range.max).unsigned_abs() < IMPLAUSIBLE_DISTANCE
+                    && isn.is_none_or(|isn| wrapped_past(isn, range.max) || distance(seq, isn) >= 0)
+            }
+            (None, Some(isn)) => (0..IMPLAUSIBLE_DISTANCE as i32).contains(&distance(seq, isn)),
+            (None, None) => true,
+        }
+    }
+
+    /// A SYN of a side that has sent none: it answers the other's SYN, or both open at once (RFC 9293 §3.5).
+    fn accepts_first_syn(&self, events: &Events, event: u32, side: usize) -> bool {
+        let other = self.isn[1 - side];
+        if events.has(event, flag::ACK) {
+            other.is_some_and(|isn| events.ack[event as usize] == isn.wrapping_add(1))
+        } else {
+            other.is_some() && self.range[side].is_none()
+        }
+    }
+
+    fn add(&mut self, events: &Events, event: u32) {
+        let side = side_of(events, event);
+        let i = event as usize;
+        let (seq, ack) = (events.seq[i], events.ack[i]);
+        let (syn, fin) = (events.has(event, flag::SYN), events.has(event, flag::FIN));
+        if syn {
+            self.isn[side] = Some(seq);
+            if events.has(event, flag::ACK) && self.isn[1 - side].is_none() && self.range[1 - side].is_none() {
+                self.isn[1 - side] = Some(ack.wrapping_sub(1));
+            }
+        }
+        if events.has(event, flag::RST) {
+            return; // its seq may be anything (RFC 9293 §3.5.2)
+        }
+        let end = seq
+            .wrapping_add(events.payload_len[i])
+            .wrapping_add(u32::from(syn))
+            .wrapping_add(u32::from(fin));
+        SeqRange::widen(&mut self.range[side], seq, end);
+        if fin {
+            self.fin_end[side] = Some(end);
+        }
+    }
+
+    /// Same incarnation: no ISN differs, and an ISN or a range of sequence numbers is shared.
+    fn same_incarnation(&self, other: &Self) -> bool {
+        let isns = |side: usize| self.isn[side].zip(other.isn[side]);
+        if (0..2).any(|side| isns(side).is_some_and(|(a, b)| a != b)) {
+            return false;
+        }
+        (0..2).any(|side| isns(side).is_some())
+            || (0..2).any(|side| {
+                self.range[side]
+                    .zip(other.range[side])
+                    .is_some_and(|(a, b)| a.overlaps(&b))
+            })
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for side in 0..2 {
+            self.isn[side] = self.isn[side].or(other.isn[side]);
+            if let Some(range) = other.range[side] {
+                SeqRange::widen(&mut self.range[side], range.min, range.max);
+            }
+        }
+    }
+}
+
+/// The stream is so long that its numbers may have come round past the ISN.
+fn wrapped_past(isn: u32, max: u32) -> bool {
+    max.wrapping_sub(isn) >= IMPLAUSIBLE_DISTANCE
+}
+
+/// One host's events of one incarnation, in time order.
+#[derive(Default)]
+struct Fragment {
+    numbers: Numbers,
+    events: Vec<u32>,
+}
+
+impl Fragment {
+    fn add(&mut self, events: &Events, event: u32) {
+        self.numbers.add(events, event);
+        self.events.push(event);
+    }
+}
+
+/// Split one 4-tuple's events (input order) into incarnations, in order of their first fragment.
+pub(crate) fn split_incarnations(events: &Events, group: &[u32]) -> Vec<Incarnation> {
+    let mut merged: Vec<(Numbers, Vec<Fragment>)> = Vec::new();
+    for host_events in
+        by_host_and_time(events, group).chunk_by(|&a, &b| events.host[a as usize] == events.host[b as usize])
+    {
+        let known = merged.len();
+        for fragment in fragments_of_host(events, host_events) {
+            // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
+            match merged[..known]
+                .iter_mut()
+                .find(|(numbers, _)| numbers.same_incarnation(&fragment.numbers))
+            {
+                Some((numbers, fragments)) => {
+                    numbers.merge(&fragment.numbers);
+                    fragments.push(fragment);
+                }
+                None => merged.push((fragment.numbers.clone(), vec![fragment])),
+            }
+        }
+    }
+    merged
+        .into_iter()
+        .map(|(numbers, fragments)| incarnation(events, &numbers, &fragments))
+        .collect()
+}
+
+fn by_host_and_time(events: &Events, group: &[u32]) -> Vec<u32> {
+    let key = |&event: &u32| (events.host[event as usize], events.host_ns[event as usize]);
+    let mut sorted = group.to_vec();
+    if !sorted.is_sorted_by_key(key) {
+        sorted.sort_by_key(key);
+    }
+    sorted
+}
+
+fn fragments_of_host(events: &Events, host_events: &[u32]) -> Vec<Fragment> {
+    let mut fragments = vec![Fragment::default()];
+    for &event in host_events {
+        let fresh = fragments.last().is_some_and(|current| current.events.is_empty());
+        let earlier = fragments
+            .iter()
+            .rposition_within(FRAGMENTS_TRIED, |f| f.numbers.accepts(events, event));
+        match earlier {
+            Some(index) => fragments[index].add(events, event),
+            None if fresh => fragments[0].add(events, event),
+            None => {
+                let mut fragment = Fragment::default();
+                fragment.add(events, event);
+                fragments.push(fragment);
+            }
+        }
+    }
+    fragments
+}
+
+trait RpositionWithin {
+    type Item;
+    fn rposition_within(self, tries: usize, accepts: impl Fn(&Self::Item) -> bool) -> Option<usize>;
+}
+
+impl<'a, T> RpositionWithin for std::slice::Iter<'a, T> {
+    type Item = T;
+
+    /// Index of the last item that is accepted, among the last `tries`.
+    fn rposition_within(self, tries: usize, accepts: impl Fn(&T) -> bool) -> Option<usize> {
+        let items = self.as_slice();
+        (items.len().saturating_sub(tries)..items.len())
+            .rev()
+            .find(|&index| accepts(&items[index]))
+    }
+}
+
+fn incarnation(events: &Events, numbers: &Numbers, fragments: &[Fragment]) -> Incarnation {
+    let mut sides = [0, 1].map(|side| place_side(events, numbers, fragments, side));
+    let hosts = [0, 1].map(|side| {
+        if sides[side].send_host == NO_HOST {
+            sides[1 - side].receive_host
+        } else {
+            sides[side].send_host
+        }
+    });
+    for (side, host) in sides.iter_mut().zip(hosts) {
+        side.own_host = host;
+    }
+    let client = client_side(events, &sides);
+    Incarnation { sides, client }
+}
+
+fn place_side(events: &Events, numbers: &Numbers, fragments: &[Fragment], side: usize) -> Side {
+    let base = numbers.isn[side]
+        .map(|isn| isn.wrapping_add(1))
+        .or(numbers.range[side].map(|range| range.min))
+        .unwrap_or(0);
+    let mut placed = Vec::new();
+    for fragment in fragments {
+        unwrap_offsets(
+            events,
+            fragment.events.iter().copied().filter(|&e| side_of(events, e) == side),
+            base,
+            &mut placed,
+        );
+    }
+    let (addr, port) = side_endpoint(events, fragments, side);
+    let send_host = busiest_host(events, &placed, Direction::Send);
+    let receive_host = busiest_host(events, &placed, Direction::Receive);
+    Side {
+        addr,
+        port,
+        isn: numbers.isn[side],
+        events: placed,
+        send_host,
+        receive_host,
+        own_host: NO_HOST,
+    }
+}
+
+/// Offsets of one host's events, in time order: each is within 2^31 of the furthest so far.
+fn unwrap_offsets(events: &Events, of_host: impl Iterator<Item = u32>, base: u32, placed: &mut Vec<Placed>) {
+    let mut furthest = (base, 0_i64);
+    for event in of_host {
+        let seq = events.seq[event as usize];
+        let offset = furthest.1 + i64::from(distance(seq, furthest.0));
+        if offset > furthest.1 {
+            furthest = (seq, offset);
+        }
+        placed.push(Placed { event, offset });
+    }
+}
+
+fn side_endpoint(events: &Events, fragments: &[Fragment], side: usize) -> (u32, u16) {
+    let event = fragments.iter().find_map(|f| f.events.first()).copied().unwrap_or(0);
+    let i = event as usize;
+    if side_of(events, event) == side {
+        (events.src_addr[i], events.src_port[i])
+    } else {
+        (events.dst_addr[i], events.dst_port[i])
+    }
+}
+
+/// The host with most events of that direction; a loopback event counts for both.
+fn busiest_host(events: &Events, placed: &[Placed], direction: Direction) -> u16 {
+    let mut counts: Vec<(u16, usize)> = Vec::new();
+    for p in placed {
+        let seen = events.direction(p.event);
+        if seen == direction || seen == Direction::Loopback {
+            let host = events.host[p.event as usize];
+            match counts.iter_mut().find(|(known, _)| *known == host) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((host, 1)),
+            }
+        }
+    }
+    counts
+        .iter()
+        .max_by_key(|(_, count)| *count)
+        .map_or(NO_HOST, |(host, _)| *host)
+}
+
+/// The side that sent a SYN without ACK; else the one that did not send the SYN-ACK; else the one with the higher port.
+fn client_side(events: &Events, sides: &[Side; 2]) -> usize {
+    let sent = |side: usize, ack: bool| {
+        sides[side]
+            .events
+            .iter()
+            .take(8)
+            .any(|p| events.has(p.event, flag::SYN) && events.has(p.event, flag::ACK) == ack)
+    };
+    if sent(0, false) || sent(1, true) {
+        0
+    } else if sent(1, false) || sent(0, true) {
+        1
+    } else {
+        usize::from(sides[1].port > sides[0].port)
+    }
+}

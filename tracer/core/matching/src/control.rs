@@ -1,0 +1,255 @@
+//! Zero-length segments: SYN, FIN, RST, pure ACKs, keepalives, window probes. They carry no bytes to tell them by, so they
+//! pair on the whole header.
+//!
+//! Whole headers repeat (up to thousands of times in a capture: duplicate ACKs): among equal headers the IP ID decides
+//! where the flow keeps it, then causality and order; if fewer arrived than were sent and nothing tells which, all of
+//! them are ambiguous.
+
+use crate::connections::Placed;
+use crate::flow::{Context, Flow, carries_data, kind_of};
+use crate::output::{Hop, Kind, State};
+use crate::resolve::{Carrier, Evidence, HeaderKey, Partner, resolve, same_ip_id};
+
+/// Append the hops of all zero-length segments of `flow`.
+pub(crate) fn match_control(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
+    let zero_length = |list: &[Placed]| {
+        list.iter()
+            .copied()
+            .filter(|p| !carries_data(context.events, p))
+            .collect::<Vec<_>>()
+    };
+    let (sends, receives) = (zero_length(&flow.sends), zero_length(&flow.receives));
+    let history = History::of(context, flow);
+    let key = |p: &Placed| HeaderKey::of(context.events, p.event);
+    if sends.len() == receives.len() && sends.iter().zip(&receives).all(|(s, r)| key(s) == key(r)) {
+        let rows = sends.iter().zip(&receives);
+        if !repeats(context, &sends) {
+            hops.extend(rows.map(|(s, r)| {
+                Hop::both(
+                    history.kind(context, s),
+                    s.event,
+                    r.event,
+                    (s.offset, s.offset),
+                    history.attempt(context, s),
+                )
+            }));
+            return;
+        }
+    }
+    match_by_header(context, &history, &sends, &receives, hops);
+}
+
+/// Do two neighbours have the same header? Then order alone must not decide.
+fn repeats(context: &Context, sends: &[Placed]) -> bool {
+    let mut keys: Vec<HeaderKey> = sends.iter().map(|p| HeaderKey::of(context.events, p.event)).collect();
+    keys.sort_unstable();
+    keys.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+fn match_by_header(context: &Context, history: &History, sends: &[Placed], receives: &[Placed], hops: &mut Vec<Hop>) {
+    let sorted = |list: &[Placed]| {
+        let mut keyed: Vec<(HeaderKey, Placed)> = list
+            .iter()
+            .map(|p| (HeaderKey::of(context.events, p.event), *p))
+            .collect();
+        keyed.sort_by_key(|(key, _)| *key); // stable: equal headers stay in time order
+        keyed
+    };
+    let (sends, receives) = (sorted(sends), sorted(receives));
+    let evidence = weigh_evidence(context, &sends, &receives);
+    let (mut s, mut r) = (sends.as_slice(), receives.as_slice());
+    while let Some(key) = s
+        .first()
+        .map(|(k, _)| *k)
+        .into_iter()
+        .chain(r.first().map(|(k, _)| *k))
+        .min()
+    {
+        let sent = take_equal(&mut s, key);
+        let received = take_equal(&mut r, key);
+        match_equal_headers(context, history, &evidence, sent, received, hops);
+    }
+}
+
+type Keyed = (HeaderKey, Placed);
+
+fn take_equal<'a>(list: &mut &'a [Keyed], key: HeaderKey) -> &'a [Keyed] {
+    let (equal, rest) = list.split_at(list.partition_point(|(k, _)| *k <= key));
+    *list = rest;
+    equal
+}
+
+fn match_equal_headers(
+    context: &Context,
+    history: &History,
+    evidence: &Evidence,
+    sent: &[Keyed],
+    received: &[Keyed],
+    hops: &mut Vec<Hop>,
+) {
+    let carriers = |list: &[Keyed]| {
+        list.iter()
+            .map(|(_, p)| Carrier {
+                event: p.event,
+                start: p.offset,
+            })
+            .collect::<Vec<_>>()
+    };
+    let (sends, receives) = (carriers(sent), carriers(received));
+    let Some((_, first)) = sent.first().or(received.first()) else {
+        return;
+    };
+    let (of_sends, of_receives) = resolve(context.events, evidence, context.bound, &sends, &receives, first.offset);
+    for ((_, placed), partner) in sent.iter().zip(&of_sends) {
+        let (kind, attempt) = (history.kind(context, placed), history.attempt(context, placed));
+        let range = (placed.offset, placed.offset);
+        hops.push(match partner {
+            Partner::Of(receive) => Hop::both(kind, placed.event, receives[*receive].event, range, attempt),
+            Partner::Ambiguous => Hop::lone_send(kind, placed.event, range, attempt, State::Ambiguous),
+            Partner::None => Hop::lone_send(
+                kind,
+                placed.event,
+                range,
+                attempt,
+                unseen_send(context, history, placed, kind),
+            ),
+        });
+    }
+    for ((_, placed), partner) in received.iter().zip(&of_receives) {
+        let state = match partner {
+            Partner::Of(_) => continue,
+            Partner::Ambiguous => State::Ambiguous,
+            Partner::None if !sent.is_empty() => State::Unmatched,
+            Partner::None if context.sender_is_captured => State::CaptureDropped,
+            Partner::None => State::OutsideWindow,
+        };
+        let kind = history.kind(context, placed);
+        hops.push(Hop::lone_receive(
+            kind,
+            placed.event,
+            (placed.offset, placed.offset),
+            history.attempt(context, placed),
+            state,
+        ));
+    }
+}
+
+/// A SYN or FIN takes a sequence number, so it is acknowledged; it arrived unseen if it was, and only one was sent.
+fn unseen_send(context: &Context, history: &History, placed: &Placed, kind: Kind) -> State {
+    if !context.receiver_is_captured {
+        return State::OutsideWindow;
+    }
+    let sent_count = match kind {
+        Kind::Syn | Kind::SynAck => history.syn_count,
+        Kind::Fin => history.fin_count,
+        _ => return State::Lost,
+    };
+    if sent_count == 1 && context.acknowledged > placed.offset {
+        State::CaptureDropped
+    } else {
+        State::Lost
+    }
+}
+
+/// What the flow did before and besides one segment.
+struct History {
+    syn_count: usize,
+    fin_count: usize,
+    syns: Vec<u32>,
+    fins: Vec<u32>,
+    /// Sends in time order: (event index order is not time order across files, so by position) running end of the stream.
+    running_end: Vec<(i64, i64)>,
+}
+
+impl History {
+    fn of(context: &Context, flow: &Flow) -> Self {
+        let list = if flow.sends.is_empty() {
+            &flow.receives
+        } else {
+            &flow.sends
+        };
+        let kind = |p: &Placed| kind_of(context.events, p);
+        let of_kind = |wanted: &[Kind]| {
+            list.iter()
+                .filter(|p| wanted.contains(&kind(p)))
+                .map(|p| p.event)
+                .collect::<Vec<_>>()
+        };
+        let (syns, fins) = (of_kind(&[Kind::Syn, Kind::SynAck]), of_kind(&[Kind::Fin]));
+        let mut end = i64::MIN;
+        let running_end = list
+            .iter()
+            .map(|p| {
+                end = end.max(p.offset + i64::from(context.events.payload_len[p.event as usize]));
+                (context.events.host_ns[p.event as usize], end)
+            })
+            .collect();
+        Self {
+            syn_count: syns.len(),
+            fin_count: fins.len(),
+            syns,
+            fins,
+            running_end,
+        }
+    }
+
+    /// 1 + earlier transmissions of the same SYN or FIN; ACKs are not transmitted again (RFC 9293 §3.8).
+    fn attempt(&self, context: &Context, placed: &Placed) -> u16 {
+        let earlier = match kind_of(context.events, placed) {
+            Kind::Syn | Kind::SynAck => &self.syns,
+            Kind::Fin => &self.fins,
+            _ => return 1,
+        };
+        let position = earlier.iter().position(|&event| event == placed.event).unwrap_or(0);
+        u16::try_from(position + 1).unwrap_or(u16::MAX)
+    }
+
+    /// As `kind_of`, and a bare ACK one byte before the stream's end is a probe: of the window if the other's is zero
+    /// (RFC 9293 §3.8.6.1), else a keepalive (§3.8.4).
+    fn kind(&self, context: &Context, placed: &Placed) -> Kind {
+        let kind = kind_of(context.events, placed);
+        if kind != Kind::Ack {
+            return kind;
+        }
+        let at = context.events.host_ns[placed.event as usize];
+        let before = self.running_end.partition_point(|&(time, _)| time < at);
+        match before.checked_sub(1).map(|index| self.running_end[index].1) {
+            Some(end) if placed.offset == end - 1 && end > 0 => {
+                if context.receiver_window_closed(at) {
+                    Kind::WindowProbe
+                } else {
+                    Kind::Keepalive
+                }
+            }
+            _ => Kind::Ack,
+        }
+    }
+}
+
+/// IP ID is evidence if the headers that occur once at each end agree on it.
+fn weigh_evidence(context: &Context, sends: &[Keyed], receives: &[Keyed]) -> Evidence {
+    let mut evidence = Evidence {
+        full_payload_len: 1,
+        ip_id_is_kept: false,
+    };
+    let (mut agreed, mut compared) = (0_u64, 0_u64);
+    let (mut s, mut r) = (sends, receives);
+    let mut ids = (i32::MAX, i32::MIN);
+    while let Some(key) = s.first().map(|(k, _)| *k) {
+        r = &r[r.partition_point(|(k, _)| *k < key)..];
+        let (sent, received) = (take_equal(&mut s, key), take_equal(&mut r, key));
+        if let ([(_, send)], [(_, receive)]) = (sent, received) {
+            let carrier = |p: &Placed| Carrier {
+                event: p.event,
+                start: p.offset,
+            };
+            let same = same_ip_id(context.events, &evidence, carrier(send), carrier(receive), send.offset);
+            compared += u64::from(same.is_some());
+            agreed += u64::from(same == Some(true));
+            let id = context.events.ip_id[send.event as usize];
+            ids = (ids.0.min(id), ids.1.max(id));
+        }
+    }
+    evidence.ip_id_is_kept = compared > 0 && agreed == compared && ids.0 < ids.1;
+    evidence
+}

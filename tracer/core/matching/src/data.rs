@@ -1,0 +1,302 @@
+//! Data: the stream is cut at the union of both sides' boundaries into atoms, and each atom's carriers are paired.
+//!
+//! *In order* (each side's ranges go up and do not overlap: no retransmission, no reordering) is one merge of two sorted
+//! lists, and nearly all flows. Otherwise a sweep over the sorted boundaries keeps the carriers that cover each atom.
+
+use crate::connections::Placed;
+use crate::flow::{Context, Flow, carries_data, data_range};
+use crate::output::{Hop, Kind, State};
+use crate::resolve::{Carrier, Evidence, Partner, resolve, same_ip_id};
+
+/// Payload bytes of a full packet where no MSS was captured: Ethernet's 1500 less IP, TCP and the timestamps option.
+const USUAL_FULL_PAYLOAD_LEN: i64 = 1448;
+/// Length of the timestamps option with its padding (RFC 7323 appendix A).
+const TIMESTAMPS_LEN: i64 = 12;
+/// Share of lone transfers that must agree on IP ID before it is held to be evidence in a flow.
+const IP_ID_AGREEMENT: f64 = 0.98;
+
+/// Bytes `[start, end)` that one event carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    start: i64,
+    end: i64,
+    event: u32,
+}
+
+impl Range {
+    fn carrier(&self) -> Carrier {
+        Carrier {
+            event: self.event,
+            start: self.start,
+        }
+    }
+}
+
+/// Append the hops of all data of `flow`.
+pub(crate) fn match_data(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
+    let sends = ranges(context, &flow.sends);
+    let receives = ranges(context, &flow.receives);
+    if in_order(&sends) && in_order(&receives) {
+        merge(context, &sends, &receives, hops);
+    } else {
+        sweep(context, &sends, &receives, hops);
+    }
+}
+
+fn ranges(context: &Context, placed: &[Placed]) -> Vec<Range> {
+    let with_data = placed.iter().filter(|p| carries_data(context.events, p));
+    with_data
+        .map(|p| {
+            let (start, end) = data_range(context.events, p);
+            Range {
+                start,
+                end,
+                event: p.event,
+            }
+        })
+        .collect()
+}
+
+fn in_order(ranges: &[Range]) -> bool {
+    ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
+}
+
+/// State of sent bytes that no receive carries: they arrived all the same if the receiver acknowledged them.
+fn unseen_send(context: &Context, end: i64) -> State {
+    match (context.receiver_is_captured, context.acknowledged >= end) {
+        (false, _) => State::OutsideWindow,
+        (true, true) => State::CaptureDropped,
+        (true, false) => State::Lost,
+    }
+}
+
+fn unseen_receive(context: &Context) -> State {
+    if context.sender_is_captured {
+        State::CaptureDropped
+    } else {
+        State::OutsideWindow
+    }
+}
+
+/// Both sides in order: walk them together.
+fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
+    let lone_send =
+        |s: &Range, from: i64, to: i64| Hop::lone_send(Kind::Data, s.event, (from, to), 1, unseen_send(context, to));
+    let lone_receive =
+        |r: &Range, from: i64, to: i64| Hop::lone_receive(Kind::Data, r.event, (from, to), 1, unseen_receive(context));
+    let (mut s, mut r) = (sends.iter().copied(), receives.iter().copied());
+    let (mut send, mut receive) = (s.next(), r.next());
+    loop {
+        match (&mut send, &mut receive) {
+            (Some(a), Some(b)) if a.start < b.start => {
+                let to = a.end.min(b.start);
+                hops.push(lone_send(a, a.start, to));
+                a.start = to;
+            }
+            (Some(a), Some(b)) if b.start < a.start => {
+                let to = b.end.min(a.start);
+                hops.push(lone_receive(b, b.start, to));
+                b.start = to;
+            }
+            (Some(a), Some(b)) => {
+                let to = a.end.min(b.end);
+                hops.push(Hop::both(Kind::Data, a.event, b.event, (a.start, to), 1));
+                (a.start, b.start) = (to, to);
+            }
+            (Some(a), None) => {
+                hops.push(lone_send(a, a.start, a.end));
+                a.start = a.end;
+            }
+            (None, Some(b)) => {
+                hops.push(lone_receive(b, b.start, b.end));
+                b.start = b.end;
+            }
+            (None, None) => return,
+        }
+        if send.is_some_and(|a| a.start == a.end) {
+            send = s.next();
+        }
+        if receive.is_some_and(|b| b.start == b.end) {
+            receive = r.next();
+        }
+    }
+}
+
+/// The general case.
+fn sweep(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
+    let evidence = weigh_evidence(context, sends, receives);
+    let mut open = OpenHops {
+        hops,
+        first_open: usize::MAX,
+    };
+    open.first_open = open.hops.len();
+    for_each_atom(sends, receives, |start, end, sent, received| {
+        if let ([send], [receive]) = (sent, received) {
+            open.extend(Hop::both(Kind::Data, send.event, receive.event, (start, end), 1));
+        } else {
+            resolve_atom(context, &evidence, (start, end), sent, received, &mut open);
+        }
+    });
+}
+
+/// Call `visit(start, end, sends, receives)` for each atom, with the ranges that cover it in time order.
+fn for_each_atom(sends: &[Range], receives: &[Range], mut visit: impl FnMut(i64, i64, &[Range], &[Range])) {
+    let mut boundaries: Vec<i64> = sends
+        .iter()
+        .chain(receives)
+        .flat_map(|range| [range.start, range.end])
+        .collect();
+    boundaries.sort_unstable();
+    boundaries.dedup();
+    let (mut waiting_sends, mut waiting_receives) = (Waiting::new(sends), Waiting::new(receives));
+    for pair in boundaries.windows(2) {
+        waiting_sends.advance(pair[0]);
+        waiting_receives.advance(pair[0]);
+        let (sent, received) = (&waiting_sends.active, &waiting_receives.active);
+        if !sent.is_empty() || !received.is_empty() {
+            visit(pair[0], pair[1], sent, received);
+        }
+    }
+}
+
+/// Ranges by start, and those that cover the sweep's position, in time order.
+struct Waiting<'a> {
+    ranges: &'a [Range],
+    by_start: Vec<u32>,
+    next: usize,
+    active: Vec<Range>,
+    active_order: Vec<u32>,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(ranges: &'a [Range]) -> Self {
+        let mut by_start: Vec<u32> = (0..).take(ranges.len()).collect();
+        by_start.sort_by_key(|&index| ranges[index as usize].start);
+        Self {
+            ranges,
+            by_start,
+            next: 0,
+            active: Vec::new(),
+            active_order: Vec::new(),
+        }
+    }
+
+    fn advance(&mut self, position: i64) {
+        let ended = |order: &u32| self.ranges[*order as usize].end <= position;
+        self.active_order.retain(|order| !ended(order));
+        while let Some(&order) = self
+            .by_start
+            .get(self.next)
+            .filter(|&&o| self.ranges[o as usize].start <= position)
+        {
+            let place = self.active_order.partition_point(|&other| other < order);
+            self.active_order.insert(place, order);
+            self.next += 1;
+        }
+        self.active.clear();
+        self.active
+            .extend(self.active_order.iter().map(|&order| self.ranges[order as usize]));
+    }
+}
+
+fn resolve_atom(
+    context: &Context,
+    evidence: &Evidence,
+    range: (i64, i64),
+    sent: &[Range],
+    received: &[Range],
+    open: &mut OpenHops,
+) {
+    let carriers = |ranges: &[Range]| ranges.iter().map(Range::carrier).collect::<Vec<_>>();
+    let (sends, receives) = (carriers(sent), carriers(received));
+    let (of_sends, of_receives) = resolve(context.events, evidence, context.bound, &sends, &receives, range.0);
+    for (index, (send, partner)) in sends.iter().zip(&of_sends).enumerate() {
+        let attempt = attempt_number(index);
+        open.extend(match partner {
+            Partner::Of(receive) => Hop::both(Kind::Data, send.event, receives[*receive].event, range, attempt),
+            Partner::Ambiguous => Hop::lone_send(Kind::Data, send.event, range, attempt, State::Ambiguous),
+            Partner::None => {
+                let superseded = index + 1 < sends.len() || !receives.is_empty();
+                let state = match unseen_send(context, range.1) {
+                    State::CaptureDropped if superseded => State::Lost,
+                    state => state,
+                };
+                Hop::lone_send(Kind::Data, send.event, range, attempt, state)
+            }
+        });
+    }
+    for (index, (receive, partner)) in receives.iter().zip(&of_receives).enumerate() {
+        let state = match partner {
+            Partner::Of(_) => continue,
+            Partner::Ambiguous => State::Ambiguous,
+            Partner::None if sends.is_empty() => unseen_receive(context),
+            Partner::None => State::Unmatched,
+        };
+        open.extend(Hop::lone_receive(
+            Kind::Data,
+            receive.event,
+            range,
+            attempt_number(index),
+            state,
+        ));
+    }
+}
+
+fn attempt_number(index: usize) -> u16 {
+    u16::try_from(index + 1).unwrap_or(u16::MAX)
+}
+
+/// Rows under construction: an atom that continues a row of the same carriers is joined to it.
+struct OpenHops<'a> {
+    hops: &'a mut Vec<Hop>,
+    first_open: usize,
+}
+
+impl OpenHops<'_> {
+    /// How many of the latest rows an atom may continue; more than that many carriers overlap only in hostile input.
+    const REACH: usize = 16;
+
+    fn extend(&mut self, hop: Hop) {
+        let from = self.hops.len().saturating_sub(Self::REACH).max(self.first_open);
+        let continued = self.hops[from..].iter_mut().rev().find(|known| {
+            known.stream_end == hop.stream_start
+                && (known.send_event, known.receive_event) == (hop.send_event, hop.receive_event)
+                && (known.attempt, known.state) == (hop.attempt, hop.state)
+        });
+        match continued {
+            Some(known) => known.stream_end = hop.stream_end,
+            None => self.hops.push(hop),
+        }
+    }
+}
+
+/// Learn from the atoms with one send and one receive whether this flow's IP IDs are kept on the way.
+fn weigh_evidence(context: &Context, sends: &[Range], receives: &[Range]) -> Evidence {
+    let mut evidence = Evidence {
+        full_payload_len: full_payload_len(context),
+        ip_id_is_kept: false,
+    };
+    let (mut agreed, mut compared, mut distinct) = (0_u64, 0_u64, false);
+    let mut first_id = None;
+    for_each_atom(sends, receives, |start, _, sent, received| {
+        if let ([send], [receive]) = (sent, received) {
+            if let Some(same) = same_ip_id(context.events, &evidence, send.carrier(), receive.carrier(), start) {
+                agreed += u64::from(same);
+                compared += 1;
+            }
+            distinct |= *first_id.get_or_insert(context.events.ip_id[send.event as usize])
+                != context.events.ip_id[send.event as usize];
+        }
+    });
+    evidence.ip_id_is_kept = compared > 0 && distinct && agreed as f64 >= IP_ID_AGREEMENT * compared as f64;
+    evidence
+}
+
+/// Payload bytes of a full packet, from the MSS that both ends announced.
+fn full_payload_len(context: &Context) -> i64 {
+    let stamped = context.timestamps_in_use;
+    match context.mss {
+        0 => USUAL_FULL_PAYLOAD_LEN,
+        mss => (i64::from(mss) - if stamped { TIMESTAMPS_LEN } else { 0 }).max(1),
+    }
+}

@@ -1,0 +1,194 @@
+//! One connection: its two flows, and what each tells about the other (acknowledgements, and a bound on the clocks).
+
+use crate::connections::{Incarnation, Placed, Side, distance};
+use crate::output::{Hop, Kind, Matched, State};
+use crate::resolve::CausalBound;
+use crate::{Direction, Events, NO_HOST, control, data, flag, option};
+
+/// Buffers used again for each connection, so that a million short connections allocate little.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    flows: [Flow; 2],
+    hops: Vec<Hop>,
+}
+
+/// What one side sent, split by where it was seen. Each list is in time order.
+#[derive(Default, Debug)]
+pub(crate) struct Flow {
+    pub sends: Vec<Placed>,
+    pub receives: Vec<Placed>,
+    pub both: Vec<Placed>,
+    pub others: Vec<Placed>,
+}
+
+impl Flow {
+    fn fill(&mut self, events: &Events, side: &Side) {
+        for list in [&mut self.sends, &mut self.receives, &mut self.both, &mut self.others] {
+            list.clear();
+        }
+        for &placed in &side.events {
+            let host = events.host[placed.event as usize];
+            match events.direction(placed.event) {
+                Direction::Send if host == side.send_host => self.sends.push(placed),
+                Direction::Receive if host == side.receive_host => self.receives.push(placed),
+                Direction::Loopback => self.both.push(placed),
+                _ => self.others.push(placed),
+            }
+        }
+    }
+}
+
+/// Pair both directions of one connection.
+pub(crate) fn match_connection(
+    events: &Events,
+    incarnation: &Incarnation,
+    connection: u32,
+    scratch: &mut Scratch,
+    matched: &mut Matched,
+) {
+    for (flow, side) in scratch.flows.iter_mut().zip(&incarnation.sides) {
+        flow.fill(events, side);
+    }
+    let mss = agreed_mss(events, &scratch.flows);
+    for (number, sender) in incarnation.sides.iter().enumerate() {
+        let receiver = &incarnation.sides[1 - number];
+        let (flow, other) = (&scratch.flows[number], &scratch.flows[1 - number]);
+        let hosts = (
+            known(sender.send_host, sender.host()),
+            known(sender.receive_host, receiver.host()),
+        );
+        let bound = CausalBound::new(events, other);
+        let context = Context {
+            events,
+            bound: &bound,
+            other,
+            acknowledged: highest_acknowledged(events, other, sender),
+            sender_is_captured: hosts.0 != NO_HOST,
+            receiver_is_captured: hosts.1 != NO_HOST,
+            mss,
+            timestamps_in_use: sender
+                .events
+                .iter()
+                .any(|p| events.options[p.event as usize] & option::TIMESTAMPS != 0),
+        };
+        scratch.hops.clear();
+        match_flow(&context, flow, &mut scratch.hops);
+        for &hop in &scratch.hops {
+            matched.push_hop(connection, number == incarnation.client, hosts, hop);
+        }
+    }
+}
+
+/// The smaller MSS of the two SYNs; 0 if none was captured.
+fn agreed_mss(events: &Events, flows: &[Flow; 2]) -> u16 {
+    let announced = flows
+        .iter()
+        .flat_map(|flow| [flow.sends.first(), flow.receives.first()])
+        .flatten();
+    announced
+        .map(|p| events.mss[p.event as usize])
+        .filter(|&mss| mss > 0)
+        .min()
+        .unwrap_or(0)
+}
+
+fn known(seen: u16, inferred: u16) -> u16 {
+    if seen == NO_HOST { inferred } else { seen }
+}
+
+/// What matching one flow may look at besides the flow.
+pub(crate) struct Context<'a, 'e> {
+    pub events: &'a Events<'e>,
+    /// No hop of this flow can have a smaller (receive - send), by the other flow.
+    pub bound: &'a CausalBound<'a, 'e>,
+    /// The flow against this one.
+    pub other: &'a Flow,
+    /// Stream offset up to which the receiver acknowledged; -1 if nothing, not even the SYN.
+    pub acknowledged: i64,
+    pub sender_is_captured: bool,
+    pub receiver_is_captured: bool,
+    /// The smaller MSS of both SYNs; 0 if not captured.
+    pub mss: u16,
+    pub timestamps_in_use: bool,
+}
+
+impl Context<'_, '_> {
+    /// Had the receiver's latest window before `at_ns` (the sender's clock) shut? The raw field is 0 whatever the scale.
+    pub fn receiver_window_closed(&self, at_ns: i64) -> bool {
+        let earlier = self
+            .other
+            .receives
+            .partition_point(|p| self.events.host_ns[p.event as usize] < at_ns);
+        let latest = earlier.checked_sub(1).map(|index| self.other.receives[index].event);
+        latest.is_some_and(|event| self.events.window[event as usize] == 0 && !self.events.has(event, flag::RST))
+    }
+}
+
+fn match_flow(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
+    data::match_data(context, flow, hops);
+    control::match_control(context, flow, hops);
+    for placed in &flow.both {
+        let range = data_range(context.events, placed);
+        hops.push(Hop::both(
+            kind_of(context.events, placed),
+            placed.event,
+            placed.event,
+            range,
+            1,
+        ));
+    }
+    for placed in &flow.others {
+        let range = data_range(context.events, placed);
+        hops.push(Hop::lone_receive(
+            kind_of(context.events, placed),
+            placed.event,
+            range,
+            1,
+            State::Unmatched,
+        ));
+    }
+}
+
+/// The bytes of the stream that an event carries; start = end for a zero-length segment.
+pub(crate) fn data_range(events: &Events, placed: &Placed) -> (i64, i64) {
+    let start = placed.offset + i64::from(events.has(placed.event, flag::SYN) && carries_data(events, placed));
+    (start, start + i64::from(events.payload_len[placed.event as usize]))
+}
+
+pub(crate) fn carries_data(events: &Events, placed: &Placed) -> bool {
+    events.payload_len[placed.event as usize] > 0
+}
+
+/// The kind as the header alone tells it; a keepalive needs the flow's history (see `control`).
+pub(crate) fn kind_of(events: &Events, placed: &Placed) -> Kind {
+    let has = |flag| events.has(placed.event, flag);
+    if has(flag::RST) {
+        Kind::Rst
+    } else if has(flag::SYN) {
+        if has(flag::ACK) { Kind::SynAck } else { Kind::Syn }
+    } else if carries_data(events, placed) {
+        Kind::Data
+    } else if has(flag::FIN) {
+        Kind::Fin
+    } else {
+        Kind::Ack
+    }
+}
+
+/// How far the other flow acknowledges this side's stream, as an offset. The acks are unwrapped along the way.
+fn highest_acknowledged(events: &Events, other: &Flow, side: &Side) -> i64 {
+    let Some(first) = side.events.first() else { return -1 };
+    let mut highest = -1;
+    for list in [&other.sends, &other.both, &other.receives] {
+        let mut furthest = (events.seq[first.event as usize], first.offset);
+        for placed in list.iter().filter(|p| events.has(p.event, flag::ACK)) {
+            let ack = events.ack[placed.event as usize];
+            let offset = furthest.1 + i64::from(distance(ack, furthest.0));
+            if offset > furthest.1 {
+                furthest = (ack, offset);
+            }
+            highest = highest.max(offset);
+        }
+    }
+    highest
+}

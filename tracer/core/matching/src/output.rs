@@ -1,0 +1,184 @@
+//! What matching produces: columns, one row a hop and one row a connection.
+
+use crate::connections::{Incarnation, Side};
+use crate::{Events, NO_EVENT};
+
+/// What a transfer carried. The codes are the order of `collector.schema.HopKind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Syn,
+    SynAck,
+    Data,
+    Ack,
+    Fin,
+    Rst,
+    Keepalive,
+    WindowProbe,
+}
+
+/// What became of a transfer, as far as one connection's packets can tell. `outside_window` needs aligned clocks and is
+/// decided after them. The codes are the order of `collector.schema.HopState`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    Matched,
+    Lost,
+    CaptureDropped,
+    OutsideWindow,
+    Ambiguous,
+    Unmatched,
+}
+
+/// One row a transfer; a lone event has `NO_EVENT` on its missing side, whose host is given where it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hops {
+    pub connection: Vec<u32>,
+    pub kind: Vec<u8>,
+    pub from_client: Vec<bool>,
+    pub send_event: Vec<u32>,
+    pub receive_event: Vec<u32>,
+    pub send_host: Vec<u16>,
+    pub receive_host: Vec<u16>,
+    pub stream_start: Vec<i64>,
+    pub stream_end: Vec<i64>,
+    pub attempt: Vec<u16>,
+    pub state: Vec<u8>,
+}
+
+/// One row a connection incarnation; ISNs are -1 where the handshake was not captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    pub client_addr: Vec<u32>,
+    pub client_port: Vec<u16>,
+    pub server_addr: Vec<u32>,
+    pub server_port: Vec<u16>,
+    pub client_host: Vec<u16>,
+    pub server_host: Vec<u16>,
+    pub client_isn: Vec<i64>,
+    pub server_isn: Vec<i64>,
+    pub first_host_ns: Vec<i64>,
+    pub last_host_ns: Vec<i64>,
+    pub events_count: Vec<u32>,
+}
+
+/// Hops and connections, and for each event its connection and place in the stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    pub hops: Hops,
+    pub connections: Connections,
+    /// For each event: index into `connections`.
+    pub event_connection: Vec<u32>,
+    /// For each event: sent by the connection's client.
+    pub event_from_client: Vec<bool>,
+    /// For each event: stream offset of its first payload byte.
+    pub event_stream_offset: Vec<i64>,
+}
+
+/// A row of [`Hops`] before it is stored as columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    pub kind: Kind,
+    pub send_event: u32,
+    pub receive_event: u32,
+    pub stream_start: i64,
+    pub stream_end: i64,
+    pub attempt: u16,
+    pub state: State,
+}
+
+impl Hop {
+    pub fn both(kind: Kind, send_event: u32, receive_event: u32, range: (i64, i64), attempt: u16) -> Self {
+        Self {
+            kind,
+            send_event,
+            receive_event,
+            stream_start: range.0,
+            stream_end: range.1,
+            attempt,
+            state: State::Matched,
+        }
+    }
+
+    pub fn lone_send(kind: Kind, event: u32, range: (i64, i64), attempt: u16, state: State) -> Self {
+        Self {
+            receive_event: NO_EVENT,
+            state,
+            ..Self::both(kind, event, NO_EVENT, range, attempt)
+        }
+    }
+
+    pub fn lone_receive(kind: Kind, event: u32, range: (i64, i64), attempt: u16, state: State) -> Self {
+        Self {
+            state,
+            ..Self::both(kind, NO_EVENT, event, range, attempt)
+        }
+    }
+}
+
+impl Matched {
+    pub(crate) fn with_events(n: usize) -> Self {
+        Self {
+            event_connection: vec![0; n],
+            event_from_client: vec![false; n],
+            event_stream_offset: vec![0; n],
+            ..Self::default()
+        }
+    }
+
+    /// Store the connection's row and its events' places; return its index.
+    pub(crate) fn begin_connection(&mut self, events: &Events, incarnation: &Incarnation) -> u32 {
+        let rows = &mut self.connections;
+        let index = u32::try_from(rows.client_addr.len()).expect("fewer connections than events");
+        let (client, server) = (
+            &incarnation.sides[incarnation.client],
+            &incarnation.sides[1 - incarnation.client],
+        );
+        rows.client_addr.push(client.addr);
+        rows.client_port.push(client.port);
+        rows.server_addr.push(server.addr);
+        rows.server_port.push(server.port);
+        rows.client_host.push(client.host());
+        rows.server_host.push(server.host());
+        rows.client_isn.push(client.isn.map_or(-1, i64::from));
+        rows.server_isn.push(server.isn.map_or(-1, i64::from));
+        rows.events_count.push(incarnation.events_count());
+        let times = || {
+            incarnation
+                .sides
+                .iter()
+                .flat_map(|side| side.events.iter())
+                .map(|p| events.host_ns[p.event as usize])
+        };
+        rows.first_host_ns.push(times().min().unwrap_or(0));
+        rows.last_host_ns.push(times().max().unwrap_or(0));
+        for (number, side) in incarnation.sides.iter().enumerate() {
+            self.place_events(side, number == incarnation.client, index);
+        }
+        index
+    }
+
+    fn place_events(&mut self, side: &Side, from_client: bool, connection: u32) {
+        for placed in &side.events {
+            let event = placed.event as usize;
+            self.event_connection[event] = connection;
+            self.event_from_client[event] = from_client;
+            self.event_stream_offset[event] = placed.offset;
+        }
+    }
+
+    pub(crate) fn push_hop(&mut self, connection: u32, from_client: bool, hosts: (u16, u16), hop: Hop) {
+        let rows = &mut self.hops;
+        rows.connection.push(connection);
+        rows.kind.push(hop.kind as u8);
+        rows.from_client.push(from_client);
+        rows.send_event.push(hop.send_event);
+        rows.receive_event.push(hop.receive_event);
+        rows.send_host.push(hosts.0);
+        rows.receive_host.push(hosts.1);
+        rows.stream_start.push(hop.stream_start);
+        rows.stream_end.push(hop.stream_end);
+        rows.attempt.push(hop.attempt);
+        rows.state.push(hop.state as u8);
+    }
+}
