@@ -1,0 +1,117 @@
+"""What the traffic between two hosts says of their clocks: a polygon of possible (offset, skew).
+
+Take host A's clock for time and write theta(t) = clock of B - clock of A. A packet sent by A at t_A and received by B at
+t_B shows theta <= t_B - t_A, for its delay was not negative; one from B to A shows theta >= t_B - t_A. Over a while in
+which neither clock was stepped, theta is a line, offset + skew * t, and each packet forbids a half plane of lines:
+
+    theta |   upper bounds (A to B)      v     v  v v
+          |  - - - - - - - - - - - - - - - - - - - - - -   any line between them is possible
+          |   lower bounds (B to A)      ^  ^     ^
+          +------------------------------------------- t
+
+What is left is a convex polygon in (offset, skew). Its extent at a time t bounds theta(t): the error bar, which holds
+however asymmetric the paths are. If nothing is left, a clock was stepped. The guess is elsewhere (`collector.clocks`).
+
+Source: the lower hull of delays as in Moon, Skelly, Towsley, "Estimation and removal of clock skew from network delay
+measurements" (INFOCOM 1999), in both directions; RFC 2330 §10. Units: ns for offset and bounds, s for t, ns/s (= ppb)
+for skew.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+MAX_SKEW_PPB = 500_000.0
+"""Of one clock against true time: RFC 5905 §7.2 takes 500 ppm as the tolerance."""
+BINS = 512
+"""Points kept of a direction before its hull is taken: the lowest of each of this many spans of time."""
+MAX_HULL_POINTS = 48
+"""Hull vertices kept: the polygon is found by crossing all pairs of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Points that theta may not be above (`upper`) and below (`lower`); each of shape (n, 2): time in s, theta in ns."""
+
+    upper: Floats
+    lower: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Polygon:
+    """The possible (offset ns, skew ppb), as vertices, shape (n, 2); empty if no line fits."""
+
+    vertices: Floats
+
+    @property
+    def empty(self) -> bool:
+        """Whether no line is possible."""
+        return len(self.vertices) == 0
+
+    def extent(self, times_s: Floats) -> tuple[Floats, Floats]:
+        """The least and the greatest possible theta at each time, in ns; shapes as `times_s`."""
+        theta = self.vertices[:, 0] + np.multiply.outer(times_s, self.vertices[:, 1])
+        return theta.min(axis=-1), theta.max(axis=-1)
+
+
+def lowest_points(times_s: Floats, values: Floats) -> Floats:
+    """The lower hull of points in time, thinned; shape (k, 2), k <= `MAX_HULL_POINTS`, by time.
+
+    A line below the hull is below all points, but for those that thinning dropped. Cost: linear, then BINS log BINS.
+    """
+    points = np.column_stack([times_s, values])
+    if len(points) > BINS:
+        spans = np.linspace(times_s.min(), times_s.max(), BINS + 1)[1:-1]
+        order = np.lexsort((values, np.searchsorted(spans, times_s)))
+        bins = np.searchsorted(spans, times_s)[order]
+        points = points[order[np.flatnonzero(np.diff(bins, prepend=-1))]]
+    hull = _lower_hull(points[np.lexsort((points[:, 1], points[:, 0]))])
+    if len(hull) > MAX_HULL_POINTS:
+        kept = np.argsort(hull[:, 1])[: MAX_HULL_POINTS - 2]
+        hull = hull[np.unique(np.concatenate([kept, [0, len(hull) - 1]]))]
+    return hull
+
+
+def _lower_hull(points: Floats) -> Floats:
+    """Andrew's monotone chain, lower half; `points` sorted by time, then value."""
+    hull: list[tuple[float, float]] = []
+    for time, value in points.tolist():
+        if hull and hull[-1][0] == time:
+            continue
+        while len(hull) >= 2:
+            (t0, v0), (t1, v1) = hull[-2], hull[-1]
+            if (t1 - t0) * (value - v0) - (v1 - v0) * (time - t0) > 0:
+                break
+            hull.pop()
+        hull.append((time, value))
+    return np.array(hull, dtype=np.float64).reshape(-1, 2)
+
+
+def possible_lines(bounds: Bounds, max_skew_ppb: float = 2 * MAX_SKEW_PPB) -> Polygon:
+    """All lines below the upper points, above the lower ones, and not steeper than two clocks can drift apart.
+
+    Cost: the square of the number of points. Unbounded (so empty here) without points on both sides.
+    """
+    if not len(bounds.upper) or not len(bounds.lower):
+        return Polygon(np.empty((0, 2)))
+    # Each half plane as a . (offset, skew) <= b.
+    skew = np.array([[0.0, 1.0], [0.0, -1.0]])
+    a = np.concatenate([_line(bounds.upper), -_line(bounds.lower), skew])
+    b = np.concatenate([bounds.upper[:, 1], -bounds.lower[:, 1], [max_skew_ppb, max_skew_ppb]])
+    first, second = np.triu_indices(len(b), k=1)
+    determinant = a[first, 0] * a[second, 1] - a[first, 1] * a[second, 0]
+    crossing = np.abs(determinant) > 1e-12
+    first, second, determinant = first[crossing], second[crossing], determinant[crossing]
+    offset = (b[first] * a[second, 1] - b[second] * a[first, 1]) / determinant
+    slope = (a[first, 0] * b[second] - a[second, 0] * b[first]) / determinant
+    corners = np.column_stack([offset, slope])
+    slack = b - corners @ a.T
+    tolerance = 1e-6 * (1 + np.abs(b)) + 1e-3  # rounding of the crossing itself: far below 1 ns
+    return Polygon(corners[(slack >= -tolerance).all(axis=1)])
+
+
+def _line(points: Floats) -> Floats:
+    return np.column_stack([np.ones(len(points)), points[:, 0]])

@@ -1,0 +1,135 @@
+"""Which addresses a capture's host has, and so which way each packet went.
+
+A capture that knows tells it: pcapng direction flags, Linux cooked captures, an agent's name records. A plain Ethernet
+capture does not. There, a host's own addresses are those that every packet of its capture has at one end; where the peer
+is always the same one both ends qualify, and the other captures decide, or at last the handshake: the gap from SYN to
+SYN-ACK holds a round trip at the host that sent the SYN, and only its own work at the one that answered.
+
+Limits: the capture of a router or a switch has no own end; its packets stay without direction, and a counter says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.records import Columns, Direction, TcpFlag
+
+AddressPair = tuple[int, int]
+"""Source and destination, as indices into one address table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a capture shows of its host, condensed for the inference.
+
+    `pairs` counts packets by (source, destination). `told` are addresses that the capture itself calls its own.
+    `gaps_ns` holds, for each handshake (source, destination, ports, ISN), the time from SYN to SYN-ACK.
+    """
+
+    pairs: Mapping[AddressPair, int]
+    told: frozenset[int] = frozenset()
+    gaps_ns: Mapping[tuple[int, int, int, int, int], int] = field(default_factory=dict)
+
+
+def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
+    """For each capture the addresses of its host; empty where nothing tells.
+
+    Source: the header of this module. Cost: linear in the distinct address pairs.
+    """
+    found: list[frozenset[int] | None] = [traffic.told or None for traffic in captures]
+    while any(addresses is None for addresses in found):
+        progress = False
+        for index, traffic in enumerate(captures):
+            if found[index] is None:
+                taken = frozenset().union(*(other for other in found if other))
+                candidates = common_ends(traffic) - taken
+                if len(candidates) == 1:
+                    found[index], progress = frozenset(candidates), True
+        if not progress:
+            undecided = [index for index, addresses in enumerate(found) if addresses is None]
+            _decide_one(captures, found, undecided)
+    return [addresses or frozenset() for addresses in found]
+
+
+def common_ends(traffic: Traffic) -> set[int]:
+    """Addresses that every packet of the capture has at one end; loopback pairs (an address to itself) do not count."""
+    ends = [set(pair) for pair in traffic.pairs if pair[0] != pair[1]]
+    return set.intersection(*ends) if ends else set()
+
+
+def directions(events: Columns, own: frozenset[int]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Direction of each event (`Direction`) and whether it stayed inside the host; shapes (n,).
+
+    Arguments: `events` with `direction`, `src_addr`, `dst_addr`; `own` the host's addresses.
+    """
+    told = events["direction"].astype(np.uint8)
+    own_array = np.fromiter(own, dtype=np.uint32, count=len(own))
+    from_own, to_own = np.isin(events["src_addr"], own_array), np.isin(events["dst_addr"], own_array)
+    inside = from_own & to_own
+    inferred = np.where(from_own, Direction.SEND, np.where(to_own, Direction.RECEIVE, Direction.UNKNOWN))
+    known = np.where(told == Direction.UNKNOWN, inferred, told).astype(np.uint8)
+    known[inside] = Direction.RECEIVE
+    return known, inside
+
+
+def traffic_of(events: Columns, named: frozenset[int]) -> Traffic:
+    """Condense one capture's events. `named` are addresses that an agent wrote beside them, as its host's own."""
+    ends = (events["src_addr"].astype(np.uint64) << np.uint64(32)) | events["dst_addr"].astype(np.uint64)
+    keys, counts = np.unique(ends, return_counts=True)
+    pairs = {(int(key) >> 32, int(key) & 0xFFFFFFFF): int(count) for key, count in zip(keys, counts, strict=True)}
+    return Traffic(pairs, named or _told_by_direction(events), _handshake_gaps(events))
+
+
+def _told_by_direction(events: Columns) -> frozenset[int]:
+    sent = events["src_addr"][events["direction"] == Direction.SEND]
+    received = events["dst_addr"][events["direction"] == Direction.RECEIVE]
+    return frozenset(np.unique(np.concatenate([sent, received])).tolist())
+
+
+def _handshake_gaps(events: Columns) -> dict[tuple[int, int, int, int, int], int]:
+    flags = events["flags"] & np.uint16(TcpFlag.SYN | TcpFlag.ACK)
+    ends = ("src_addr", "src_port", "dst_addr", "dst_port", "seq", "ack", "host_ns")
+    syns, answers = (
+        np.stack([events[name][flags == wanted].astype(np.int64) for name in ends], axis=1)
+        for wanted in (int(TcpFlag.SYN), int(TcpFlag.SYN | TcpFlag.ACK))
+    )
+    answered = {(da, dp, sa, sp, (ack - 1) & 0xFFFFFFFF): ns for sa, sp, da, dp, _, ack, ns in answers[::-1].tolist()}
+    gaps = {}
+    for sa, sp, da, dp, seq, _, ns in syns[::-1].tolist():
+        answer_ns = answered.get((sa, sp, da, dp, seq))
+        if answer_ns is not None:
+            gaps[(sa, sp, da, dp, seq)] = answer_ns - ns
+    return gaps
+
+
+def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None], undecided: Sequence[int]) -> None:
+    """Settle one capture that the pairs leave open, by the handshake's gap; give up on one if none can be settled."""
+    for index in undecided:
+        for other in undecided:
+            shared = captures[index].gaps_ns.keys() & captures[other].gaps_ns.keys()
+            if index == other or not shared:
+                continue
+            longer = sum(captures[index].gaps_ns[key] > captures[other].gaps_ns[key] for key in shared)
+            clients = {key[0] for key in shared}
+            if len(clients) == 1 and 2 * longer != len(shared):
+                found[index if 2 * longer > len(shared) else other] = frozenset(clients)
+                return
+    found[undecided[0]] = _covering(captures[undecided[0]])
+
+
+def _covering(traffic: Traffic) -> frozenset[int]:
+    """Several own addresses: the fewest (greedily) that every packet has one of. Nothing if that is half of them all."""
+    left = {pair: count for pair, count in traffic.pairs.items() if pair[0] != pair[1]}
+    everyone = {end for pair in left for end in pair}
+    chosen: set[int] = set()
+    while left:
+        weight: dict[int, int] = {}
+        for pair, count in left.items():
+            for end in pair:
+                weight[end] = weight.get(end, 0) + count
+        best = max(weight, key=lambda end: (weight[end], -end))
+        chosen.add(best)
+        left = {pair: count for pair, count in left.items() if best not in pair}
+    return frozenset(chosen) if 2 * len(chosen) < len(everyone) else frozenset()
