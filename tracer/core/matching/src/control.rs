@@ -6,9 +6,9 @@
 //! them are ambiguous.
 
 use crate::connections::Placed;
-use crate::flow::{Context, Flow, carries_data, kind_of};
+use crate::flow::{Context, Flow, carries_data, certain_headers, kind_of};
 use crate::output::{Hop, Kind, State};
-use crate::resolve::{Carrier, Evidence, HeaderKey, Partner, resolve, same_ip_id};
+use crate::resolve::{Carrier, Evidence, HeaderKey, Partner, resolve};
 
 /// Append the hops of all zero-length segments of `flow`.
 pub(crate) fn match_control(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
@@ -36,7 +36,7 @@ pub(crate) fn match_control(context: &Context, flow: &Flow, hops: &mut Vec<Hop>)
             return;
         }
     }
-    match_by_header(context, &history, &sends, &receives, hops);
+    match_by_header(context, flow, &history, &sends, &receives, hops);
 }
 
 /// Do two neighbours have the same header? Then order alone must not decide.
@@ -46,7 +46,14 @@ fn repeats(context: &Context, sends: &[Placed]) -> bool {
     keys.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-fn match_by_header(context: &Context, history: &History, sends: &[Placed], receives: &[Placed], hops: &mut Vec<Hop>) {
+fn match_by_header(
+    context: &Context,
+    flow: &Flow,
+    history: &History,
+    sends: &[Placed],
+    receives: &[Placed],
+    hops: &mut Vec<Hop>,
+) {
     let sorted = |list: &[Placed]| {
         let mut keyed: Vec<(HeaderKey, Placed)> = list
             .iter()
@@ -56,7 +63,7 @@ fn match_by_header(context: &Context, history: &History, sends: &[Placed], recei
         keyed
     };
     let (sends, receives) = (sorted(sends), sorted(receives));
-    let evidence = weigh_evidence(context, &sends, &receives);
+    let evidence = Evidence::weigh(context.events, flow, 1, certain_headers(context));
     let (mut s, mut r) = (sends.as_slice(), receives.as_slice());
     while let Some(key) = s
         .first()
@@ -224,32 +231,4 @@ impl History {
             _ => Kind::Ack,
         }
     }
-}
-
-/// IP ID is evidence if the headers that occur once at each end agree on it.
-fn weigh_evidence(context: &Context, sends: &[Keyed], receives: &[Keyed]) -> Evidence {
-    let mut evidence = Evidence {
-        full_payload_len: 1,
-        ip_id_is_kept: false,
-    };
-    let (mut agreed, mut compared) = (0_u64, 0_u64);
-    let (mut s, mut r) = (sends, receives);
-    let mut ids = (i32::MAX, i32::MIN);
-    while let Some(key) = s.first().map(|(k, _)| *k) {
-        r = &r[r.partition_point(|(k, _)| *k < key)..];
-        let (sent, received) = (take_equal(&mut s, key), take_equal(&mut r, key));
-        if let ([(_, send)], [(_, receive)]) = (sent, received) {
-            let carrier = |p: &Placed| Carrier {
-                event: p.event,
-                start: p.offset,
-            };
-            let same = same_ip_id(context.events, &evidence, carrier(send), carrier(receive), send.offset);
-            compared += u64::from(same.is_some());
-            agreed += u64::from(same == Some(true));
-            let id = context.events.ip_id[send.event as usize];
-            ids = (ids.0.min(id), ids.1.max(id));
-        }
-    }
-    evidence.ip_id_is_kept = compared > 0 && agreed == compared && ids.0 < ids.1;
-    evidence
 }

@@ -4,16 +4,14 @@
 //! lists, and nearly all flows. Otherwise a sweep over the sorted boundaries keeps the carriers that cover each atom.
 
 use crate::connections::Placed;
-use crate::flow::{Context, Flow, carries_data, data_range};
+use crate::flow::{Context, Flow, carries_data, certain_headers, data_range};
 use crate::output::{Hop, Kind, State};
-use crate::resolve::{Carrier, Evidence, Partner, resolve, same_ip_id};
+use crate::resolve::{Carrier, Certain, Evidence, Partner, resolve};
 
 /// Payload bytes of a full packet where no MSS was captured: Ethernet's 1500 less IP, TCP and the timestamps option.
 const USUAL_FULL_PAYLOAD_LEN: i64 = 1448;
 /// Length of the timestamps option with its padding (RFC 7323 appendix A).
 const TIMESTAMPS_LEN: i64 = 12;
-/// Share of lone transfers that must agree on IP ID before it is held to be evidence in a flow.
-const IP_ID_AGREEMENT: f64 = 0.98;
 
 /// Bytes `[start, end)` that one event carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +37,7 @@ pub(crate) fn match_data(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
     if in_order(&sends) && in_order(&receives) {
         merge(context, &sends, &receives, hops);
     } else {
-        sweep(context, &sends, &receives, hops);
+        sweep(context, flow, &sends, &receives, hops);
     }
 }
 
@@ -123,8 +121,8 @@ fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<
 }
 
 /// The general case.
-fn sweep(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
-    let evidence = weigh_evidence(context, sends, receives);
+fn sweep(context: &Context, flow: &Flow, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
+    let evidence = weigh_evidence(context, flow, sends, receives);
     let mut open = OpenHops {
         hops,
         first_open: usize::MAX,
@@ -270,26 +268,19 @@ impl OpenHops<'_> {
     }
 }
 
-/// Learn from the atoms with one send and one receive whether this flow's IP IDs are kept on the way.
-fn weigh_evidence(context: &Context, sends: &[Range], receives: &[Range]) -> Evidence {
-    let mut evidence = Evidence {
-        full_payload_len: full_payload_len(context),
-        ip_id_is_kept: false,
-    };
-    let (mut agreed, mut compared, mut distinct) = (0_u64, 0_u64, false);
-    let mut first_id = None;
-    for_each_atom(sends, receives, |start, _, sent, received| {
+/// Judge this flow's IP IDs by the headers that occur once at each end and by the atoms with one send and one receive.
+fn weigh_evidence(context: &Context, flow: &Flow, sends: &[Range], receives: &[Range]) -> Evidence {
+    let mut certain: Vec<Certain> = certain_headers(context).collect();
+    for_each_atom(sends, receives, |offset, _, sent, received| {
         if let ([send], [receive]) = (sent, received) {
-            if let Some(same) = same_ip_id(context.events, &evidence, send.carrier(), receive.carrier(), start) {
-                agreed += u64::from(same);
-                compared += 1;
-            }
-            distinct |= *first_id.get_or_insert(context.events.ip_id[send.event as usize])
-                != context.events.ip_id[send.event as usize];
+            certain.push(Certain {
+                send: send.carrier(),
+                receive: receive.carrier(),
+                offset,
+            });
         }
     });
-    evidence.ip_id_is_kept = compared > 0 && distinct && agreed as f64 >= IP_ID_AGREEMENT * compared as f64;
-    evidence
+    Evidence::weigh(context.events, flow, full_payload_len(context), certain)
 }
 
 /// Payload bytes of a full packet, from the MSS that both ends announced.

@@ -2,7 +2,7 @@
 
 use crate::connections::{Incarnation, Placed, Side, distance};
 use crate::output::{Hop, Kind, Matched, State};
-use crate::resolve::CausalBound;
+use crate::resolve::{Carrier, CausalBound, Certain, Identified};
 use crate::{Direction, Events, NO_HOST, control, data, flag, option};
 
 /// Buffers used again for each connection, so that a million short connections allocate little.
@@ -50,6 +50,7 @@ pub(crate) fn match_connection(
         flow.fill(events, side);
     }
     let mss = agreed_mss(events, &scratch.flows);
+    let identified = [0, 1].map(|number: usize| Identified::new(events, &scratch.flows[number]));
     for (number, sender) in incarnation.sides.iter().enumerate() {
         let receiver = &incarnation.sides[1 - number];
         let (flow, other) = (&scratch.flows[number], &scratch.flows[1 - number]);
@@ -57,10 +58,13 @@ pub(crate) fn match_connection(
             known(sender.send_host, sender.host()),
             known(sender.receive_host, receiver.host()),
         );
-        let bound = CausalBound::new(events, other);
+        let bound = CausalBound {
+            other: &identified[1 - number],
+        };
         let context = Context {
             events,
             bound: &bound,
+            identified: &identified[number],
             other,
             acknowledged: highest_acknowledged(events, other, sender),
             sender_is_captured: hosts.0 != NO_HOST,
@@ -101,6 +105,8 @@ pub(crate) struct Context<'a, 'e> {
     pub events: &'a Events<'e>,
     /// No hop of this flow can have a smaller (receive - send), by the other flow.
     pub bound: &'a CausalBound<'a, 'e>,
+    /// This flow's transfers that need no resolving.
+    pub identified: &'a Identified<'a, 'e>,
     /// The flow against this one.
     pub other: &'a Flow,
     /// Stream offset up to which the receiver acknowledged; -1 if nothing, not even the SYN.
@@ -122,6 +128,16 @@ impl Context<'_, '_> {
         let latest = earlier.checked_sub(1).map(|index| self.other.receives[index].event);
         latest.is_some_and(|event| self.events.window[event as usize] == 0 && !self.events.has(event, flag::RST))
     }
+}
+
+/// The flow's transfers whose header occurs once at each end.
+pub(crate) fn certain_headers<'a>(context: &'a Context) -> impl Iterator<Item = Certain> + 'a {
+    let at_own_start = |event| Carrier { event, start: 0 };
+    context.identified.pairs().iter().map(move |&(send, receive)| Certain {
+        send: at_own_start(send),
+        receive: at_own_start(receive),
+        offset: 0,
+    })
 }
 
 fn match_flow(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {

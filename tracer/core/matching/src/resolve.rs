@@ -11,6 +11,7 @@ use std::cell::OnceCell;
 
 use rustc_hash::FxHashMap;
 
+use crate::connections::Placed;
 use crate::flow::Flow;
 use crate::{Events, option};
 
@@ -20,6 +21,8 @@ const MAX_SKEW_PPM: i64 = 500;
 const NEIGHBOURS: usize = 32;
 /// Above this many (send, receive) candidates the bytes are left ambiguous: hostile input, not TCP.
 const MAX_CANDIDATES: usize = 1 << 14;
+/// Share of transfers that need no resolving that must agree on IP ID before it is evidence in a flow.
+const IP_ID_AGREEMENT: f64 = 0.98;
 
 /// Everything of a header that a network keeps; equal at both ends of an unsplit transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -50,68 +53,79 @@ impl HeaderKey {
     }
 }
 
-/// A lower bound on (receive - send) of one flow's hops, from the other flow: if a packet from B to A took `d` by their
-/// two clocks, then B's clock is ahead of A's by at least `-d`, and so a packet from A to B takes at least `-d`.
-///
-/// Built when first asked: most connections never need it.
-pub(crate) struct CausalBound<'a, 'e> {
+/// Transfers of one flow whose whole header occurs once at each end, as (send, receive) events. They need no resolving,
+/// so they are what the rest is judged by. Found when first asked: most connections never need them.
+pub(crate) struct Identified<'a, 'e> {
     events: &'a Events<'e>,
-    other: &'a Flow,
-    transfers: OnceCell<Vec<(i64, i64)>>,
+    flow: &'a Flow,
+    pairs: OnceCell<Vec<(u32, u32)>>,
+    by_receive_time: OnceCell<Vec<(i64, i64)>>,
 }
 
-impl<'a, 'e> CausalBound<'a, 'e> {
-    /// `other` is the flow against the one that is bounded.
-    pub fn new(events: &'a Events<'e>, other: &'a Flow) -> Self {
+impl<'a, 'e> Identified<'a, 'e> {
+    pub fn new(events: &'a Events<'e>, flow: &'a Flow) -> Self {
         Self {
             events,
-            other,
-            transfers: OnceCell::new(),
+            flow,
+            pairs: OnceCell::new(),
+            by_receive_time: OnceCell::new(),
         }
     }
 
-    /// Could a packet sent at `send_ns` (sender's clock) have been received at `receive_ns` (receiver's clock)?
-    pub fn allows(&self, send_ns: i64, receive_ns: i64) -> bool {
-        let transfers = self
-            .transfers
-            .get_or_init(|| identified_transfers(self.events, self.other));
-        let middle = transfers.partition_point(|&(at_ns, _)| at_ns < send_ns);
-        let near = &transfers[middle.saturating_sub(NEIGHBOURS)..transfers.len().min(middle + NEIGHBOURS)];
-        near.iter().all(|&(at_ns, delay_ns)| {
-            let drift_ns = i128::from(at_ns)
-                .abs_diff(i128::from(send_ns))
-                .min(u128::from(u64::MAX)) as i128
-                * i128::from(MAX_SKEW_PPM)
-                / 1_000_000;
-            i128::from(receive_ns) - i128::from(send_ns) >= -i128::from(delay_ns) - drift_ns
+    /// (send, receive) events, in no order.
+    pub fn pairs(&self) -> &[(u32, u32)] {
+        self.pairs.get_or_init(|| {
+            let sends = self.once(&self.flow.sends);
+            let receives = self.once(&self.flow.receives);
+            let both = receives
+                .iter()
+                .filter_map(|(key, receive)| Some(((*sends.get(key)?)?, (*receive)?)));
+            both.collect()
+        })
+    }
+
+    fn once(&self, list: &[Placed]) -> FxHashMap<HeaderKey, Option<u32>> {
+        let mut seen = FxHashMap::default();
+        for placed in list {
+            let key = HeaderKey::of(self.events, placed.event);
+            seen.entry(key)
+                .and_modify(|event| *event = None)
+                .or_insert(Some(placed.event));
+        }
+        seen
+    }
+
+    /// (receive time, receive - send), by receive time.
+    fn delays(&self) -> &[(i64, i64)] {
+        self.by_receive_time.get_or_init(|| {
+            let time = |event: u32| self.events.host_ns[event as usize];
+            let delay = |&(send, receive): &(u32, u32)| (time(receive), time(receive).saturating_sub(time(send)));
+            let mut delays: Vec<(i64, i64)> = self.pairs().iter().map(delay).collect();
+            delays.sort_unstable();
+            delays
         })
     }
 }
 
-/// Transfers of a flow whose header occurs once at each end: (receive time, receive - send), by receive time.
-fn identified_transfers(events: &Events, flow: &Flow) -> Vec<(i64, i64)> {
-    let mut sends: FxHashMap<HeaderKey, Option<u32>> = FxHashMap::default();
-    for placed in &flow.sends {
-        let repeated = sends.insert(HeaderKey::of(events, placed.event), Some(placed.event));
-        if repeated.is_some() {
-            sends.insert(HeaderKey::of(events, placed.event), None);
-        }
+/// A lower bound on (receive - send) of one flow's hops, from the other flow: if a packet from B to A took `d` by their
+/// two clocks, then B's clock is ahead of A's by at least `-d`, and so a packet from A to B takes at least `-d`.
+pub(crate) struct CausalBound<'a, 'e> {
+    /// Of the flow against the one that is bounded.
+    pub other: &'a Identified<'a, 'e>,
+}
+
+impl CausalBound<'_, '_> {
+    /// Could a packet sent at `send_ns` (sender's clock) have been received at `receive_ns` (receiver's clock)?
+    pub fn allows(&self, send_ns: i64, receive_ns: i64) -> bool {
+        let delays = self.other.delays();
+        let middle = delays.partition_point(|&(at_ns, _)| at_ns < send_ns);
+        let near = &delays[middle.saturating_sub(NEIGHBOURS)..delays.len().min(middle + NEIGHBOURS)];
+        near.iter().all(|&(at_ns, delay_ns)| {
+            let apart_ns = (i128::from(at_ns) - i128::from(send_ns)).abs();
+            let drift_ns = apart_ns * i128::from(MAX_SKEW_PPM) / 1_000_000;
+            i128::from(receive_ns) - i128::from(send_ns) >= -i128::from(delay_ns) - drift_ns
+        })
     }
-    let mut receives: FxHashMap<HeaderKey, Option<u32>> = FxHashMap::default();
-    for placed in &flow.receives {
-        receives
-            .entry(HeaderKey::of(events, placed.event))
-            .and_modify(|e| *e = None)
-            .or_insert(Some(placed.event));
-    }
-    let time = |event: u32| events.host_ns[event as usize];
-    let mut transfers: Vec<(i64, i64)> = receives
-        .iter()
-        .filter_map(|(key, receive)| receive.zip(sends.get(key).copied().flatten()))
-        .map(|(receive, send)| (time(receive), time(receive).saturating_sub(time(send))))
-        .collect();
-    transfers.sort_unstable();
-    transfers
 }
 
 /// What identifies a transmission in one flow.
@@ -120,6 +134,40 @@ pub(crate) struct Evidence {
     /// Payload bytes of a full packet on the wire, to know the IP ID inside a super-segment.
     pub full_payload_len: i64,
     pub ip_id_is_kept: bool,
+}
+
+/// One transfer that needs no resolving: its carriers, and a byte that both carry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Certain {
+    pub send: Carrier,
+    pub receive: Carrier,
+    pub offset: i64,
+}
+
+impl Evidence {
+    /// Learn from transfers that need no resolving whether IP IDs are kept on the way, and differ at all.
+    pub fn weigh(
+        events: &Events,
+        flow: &Flow,
+        full_payload_len: i64,
+        certain: impl IntoIterator<Item = Certain>,
+    ) -> Self {
+        let mut evidence = Self {
+            full_payload_len,
+            ip_id_is_kept: false,
+        };
+        let (mut agreed, mut compared) = (0_u64, 0_u64);
+        for transfer in certain {
+            if let Some(same) = same_ip_id(events, &evidence, transfer.send, transfer.receive, transfer.offset) {
+                agreed += u64::from(same);
+                compared += 1;
+            }
+        }
+        let id = |placed: &Placed| events.ip_id[placed.event as usize];
+        let distinct = flow.sends.windows(2).any(|pair| id(&pair[0]) != id(&pair[1]));
+        evidence.ip_id_is_kept = compared > 0 && distinct && agreed as f64 >= IP_ID_AGREEMENT * compared as f64;
+        evidence
+    }
 }
 
 /// A send or a receive of the bytes in question: its event, and where its own bytes begin in the stream.

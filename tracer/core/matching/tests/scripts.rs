@@ -1,0 +1,467 @@
+//! Packets in, hops out: small scripts of what two hosts captured, and an oracle that goes byte by byte.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use twintap_matching::{Events, Kind, Matched, NO_EVENT, State, match_events};
+
+const CLIENT: u16 = 0;
+const SERVER: u16 = 1;
+const FIN: u16 = 0x01;
+const SYN: u16 = 0x02;
+const RST: u16 = 0x04;
+const ACK: u16 = 0x10;
+
+/// One captured packet. `to_server` says who sent it; `host` who captured it.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    host: u16,
+    to_server: bool,
+    at: i64,
+    seq: u32,
+    len: u32,
+    ack: u32,
+    flags: u16,
+    ip_id: i32,
+    tsval: Option<u32>,
+    window: u16,
+    port: u16,
+}
+
+fn packet(host: u16, to_server: bool, at: i64, seq: u32, len: u32) -> Packet {
+    Packet {
+        host,
+        to_server,
+        at,
+        seq,
+        len,
+        ack: 0,
+        flags: ACK,
+        ip_id: -1,
+        tsval: None,
+        window: 100,
+        port: 40000,
+    }
+}
+
+impl Packet {
+    fn flags(self, flags: u16) -> Self {
+        Self { flags, ..self }
+    }
+    fn ack(self, ack: u32) -> Self {
+        Self { ack, ..self }
+    }
+    fn id(self, ip_id: i32) -> Self {
+        Self { ip_id, ..self }
+    }
+    fn ts(self, tsval: u32) -> Self {
+        Self {
+            tsval: Some(tsval),
+            ..self
+        }
+    }
+}
+
+/// Sent by the client and captured there.
+fn sent(at: i64, seq: u32, len: u32) -> Packet {
+    packet(CLIENT, true, at, seq, len)
+}
+
+/// The client's packet, captured at the server.
+fn received(at: i64, seq: u32, len: u32) -> Packet {
+    packet(SERVER, true, at, seq, len)
+}
+
+fn run(packets: &[Packet]) -> Matched {
+    let column = |get: fn(&Packet) -> u32| packets.iter().map(get).collect::<Vec<u32>>();
+    let small = |get: fn(&Packet) -> u16| packets.iter().map(get).collect::<Vec<u16>>();
+    let direction: Vec<u8> = packets
+        .iter()
+        .map(|p| if (p.host == CLIENT) == p.to_server { 2 } else { 1 })
+        .collect();
+    let events = Events {
+        host: &small(|p| p.host),
+        host_ns: &packets.iter().map(|p| p.at).collect::<Vec<_>>(),
+        direction: &direction,
+        src_addr: &column(|p| u32::from(!p.to_server)),
+        dst_addr: &column(|p| u32::from(p.to_server)),
+        src_port: &small(|p| if p.to_server { p.port } else { 80 }),
+        dst_port: &small(|p| if p.to_server { 80 } else { p.port }),
+        seq: &column(|p| p.seq),
+        ack: &column(|p| p.ack),
+        flags: &small(|p| p.flags),
+        window: &small(|p| p.window),
+        payload_len: &column(|p| p.len),
+        ip_id: &packets.iter().map(|p| p.ip_id).collect::<Vec<_>>(),
+        tsval: &column(|p| p.tsval.unwrap_or(0)),
+        tsecr: &column(|_| 0),
+        options: &packets.iter().map(|p| u8::from(p.tsval.is_some())).collect::<Vec<_>>(),
+        mss: &small(|_| 0),
+        sack_hash: &column(|_| 0),
+    };
+    match_events(&events)
+}
+
+type Row = (Kind, Option<usize>, Option<usize>, i64, i64, u16, State);
+
+/// Rows as (kind, send, receive, start, end, attempt, state), sorted.
+fn rows(matched: &Matched) -> Vec<Row> {
+    let kinds = [
+        Kind::Syn,
+        Kind::SynAck,
+        Kind::Data,
+        Kind::Ack,
+        Kind::Fin,
+        Kind::Rst,
+        Kind::Keepalive,
+        Kind::WindowProbe,
+    ];
+    let states = [
+        State::Matched,
+        State::Lost,
+        State::CaptureDropped,
+        State::OutsideWindow,
+        State::Ambiguous,
+        State::Unmatched,
+    ];
+    let hops = &matched.hops;
+    let event = |e: u32| (e != NO_EVENT).then_some(e as usize);
+    let mut rows: Vec<Row> = (0..hops.kind.len())
+        .map(|i| {
+            (
+                kinds[hops.kind[i] as usize],
+                event(hops.send_event[i]),
+                event(hops.receive_event[i]),
+                hops.stream_start[i],
+                hops.stream_end[i],
+                hops.attempt[i],
+                states[hops.state[i] as usize],
+            )
+        })
+        .collect();
+    rows.sort_by_key(|row| (row.1.unwrap_or(usize::MAX), row.2, row.3));
+    rows
+}
+
+fn data(send: usize, receive: usize, start: i64, end: i64, attempt: u16) -> Row {
+    (
+        Kind::Data,
+        Some(send),
+        Some(receive),
+        start,
+        end,
+        attempt,
+        State::Matched,
+    )
+}
+
+#[test]
+fn a_super_segment_goes_to_several_receives() {
+    let matched = run(&[sent(10, 1, 4344), received(20, 1, 2896), received(21, 2897, 1448)]);
+    assert_eq!(rows(&matched), [data(0, 1, 0, 2896, 1), data(0, 2, 2896, 4344, 1)]);
+}
+
+#[test]
+fn boundaries_that_agree_nowhere() {
+    let matched = run(&[
+        sent(10, 1, 300),
+        sent(11, 301, 300),
+        received(20, 1, 200),
+        received(21, 201, 400),
+    ]);
+    assert_eq!(
+        rows(&matched),
+        [data(0, 2, 0, 200, 1), data(0, 3, 200, 300, 1), data(1, 3, 300, 600, 1)]
+    );
+}
+
+#[test]
+fn a_retransmission_is_told_by_its_timestamp() {
+    let matched = run(&[
+        sent(10, 1, 100).ts(5),
+        sent(300, 1, 100).ts(9),
+        received(310, 1, 100).ts(9),
+    ]);
+    let lost = (Kind::Data, Some(0), None, 0, 100, 1, State::Lost);
+    assert_eq!(rows(&matched), [lost, data(1, 2, 0, 100, 2)]);
+}
+
+#[test]
+fn a_retransmission_is_told_by_its_ip_id_where_the_flow_keeps_it() {
+    let matched = run(&[
+        sent(1, 1, 100).id(7),
+        sent(2, 101, 100).id(8),
+        sent(3, 101, 100).id(9),
+        received(4, 1, 100).id(7),
+        received(5, 101, 100).id(9),
+    ]);
+    let lost = (Kind::Data, Some(1), None, 100, 200, 1, State::Lost);
+    assert_eq!(rows(&matched), [data(0, 3, 0, 100, 1), lost, data(2, 4, 100, 200, 2)]);
+}
+
+#[test]
+fn what_arrived_before_the_second_copy_left_is_the_first() {
+    // The server's packet took -990 by the two clocks, so the server's clock is ahead by at least 990 ... by causality
+    // a packet of the client takes at least 990: received at 1500, it was sent at 510 at the latest.
+    let answer = |host, at| packet(host, false, at, 9000, 0).ack(1);
+    let matched = run(&[
+        answer(SERVER, 1000),
+        answer(CLIENT, 10),
+        sent(100, 1, 100),
+        sent(600, 1, 100),
+        received(1500, 1, 100),
+    ]);
+    let lost = (Kind::Data, Some(3), None, 0, 100, 2, State::Lost);
+    assert_eq!(rows(&matched)[1..], [data(2, 4, 0, 100, 1), lost]);
+}
+
+#[test]
+fn nothing_tells_the_copies_apart() {
+    let matched = run(&[sent(10, 1, 100), sent(11, 1, 100), received(30, 1, 100)]);
+    let states: Vec<State> = rows(&matched).iter().map(|row| row.6).collect();
+    assert_eq!(states, [State::Ambiguous; 3]);
+}
+
+#[test]
+fn loss_behind_the_tap_leaves_both_copies_in_order() {
+    let matched = run(&[
+        sent(10, 1, 100),
+        sent(300, 1, 100),
+        received(20, 1, 100),
+        received(310, 1, 100),
+    ]);
+    assert_eq!(rows(&matched), [data(0, 2, 0, 100, 1), data(1, 3, 0, 100, 2)]);
+}
+
+#[test]
+fn one_packet_of_a_super_segment_lost() {
+    let matched = run(&[
+        sent(10, 1, 3000).ts(1),
+        sent(20, 1001, 1000).ts(2),
+        received(15, 1, 1000).ts(1),
+        received(16, 2001, 1000).ts(1),
+        received(25, 1001, 1000).ts(2),
+    ]);
+    let lost = (Kind::Data, Some(0), None, 1000, 2000, 1, State::Lost);
+    assert_eq!(
+        rows(&matched),
+        [
+            lost,
+            data(0, 2, 0, 1000, 1),
+            data(0, 3, 2000, 3000, 1),
+            data(1, 4, 1000, 2000, 2)
+        ]
+    );
+}
+
+#[test]
+fn acknowledged_but_unseen_is_the_captures_fault() {
+    let ack = |host, at| packet(host, false, at, 9000, 0).ack(101);
+    let matched = run(&[sent(10, 1, 100), ack(SERVER, 20), ack(CLIENT, 30), received(99, 501, 1)]);
+    let dropped = (Kind::Data, Some(0), None, 0, 100, 1, State::CaptureDropped);
+    assert!(rows(&matched).contains(&dropped));
+    let late = rows(&matched)
+        .into_iter()
+        .find(|row| row.2 == Some(3))
+        .expect("the lone receive");
+    assert_eq!(late.6, State::CaptureDropped);
+}
+
+#[test]
+fn the_handshake_begins_the_stream_at_minus_one() {
+    let syn = |host, at| packet(host, true, at, 999, 0).flags(SYN);
+    let matched = run(&[syn(CLIENT, 1), syn(SERVER, 2), sent(3, 1000, 5), received(4, 1000, 5)]);
+    assert_eq!(
+        rows(&matched),
+        [
+            (Kind::Syn, Some(0), Some(1), -1, -1, 1, State::Matched),
+            data(2, 3, 0, 5, 1)
+        ]
+    );
+    assert_eq!(matched.connections.client_isn, [999]);
+}
+
+#[test]
+fn sequence_numbers_wrap() {
+    let start = u32::MAX - 99;
+    let matched = run(&[sent(1, start, 100), sent(2, 0, 100), received(3, start, 200)]);
+    assert_eq!(rows(&matched), [data(0, 2, 0, 100, 1), data(1, 2, 100, 200, 1)]);
+}
+
+#[test]
+fn a_stream_longer_than_the_sequence_space_goes_on_counting() {
+    let step = 1_u32 << 29;
+    let both: Vec<Packet> = (0..20_u32)
+        .flat_map(|n| {
+            let seq = n.wrapping_mul(step).wrapping_add(1);
+            [
+                sent(i64::from(n) * 10, seq, 10),
+                received(i64::from(n) * 10 + 5, seq, 10),
+            ]
+        })
+        .collect();
+    let last = rows(&run(&both)).last().copied().expect("twenty hops");
+    assert_eq!(last, data(38, 39, 19 << 29, (19 << 29) + 10, 1));
+}
+
+#[test]
+fn a_reused_four_tuple_is_a_new_connection() {
+    let syn = |host, at, isn| packet(host, true, at, isn, 0).flags(SYN);
+    let fin = |host, at, seq| packet(host, true, at, seq, 0).flags(FIN | ACK);
+    let mut script = Vec::new();
+    for (host, delay) in [(CLIENT, 0), (SERVER, 5)] {
+        for (begin, isn) in [(0, 100), (1000, 50_000)] {
+            script.push(syn(host, begin + delay, isn));
+            script.push(packet(host, true, begin + 10 + delay, isn + 1, 10));
+            script.push(fin(host, begin + 20 + delay, isn + 11));
+        }
+    }
+    let matched = run(&script);
+    assert_eq!(matched.connections.client_isn, [100, 50_000]);
+    assert!(rows(&matched).iter().all(|row| row.6 == State::Matched));
+    assert_eq!(matched.event_connection, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
+}
+
+#[test]
+fn a_capture_without_the_handshake_joins_by_its_sequence_numbers() {
+    let syn = packet(CLIENT, true, 0, 100, 0).flags(SYN);
+    let matched = run(&[syn, sent(10, 101, 10), received(15, 101, 10)]);
+    assert_eq!(matched.connections.client_isn, [100]);
+    assert!(rows(&matched).contains(&data(1, 2, 0, 10, 1)));
+}
+
+#[test]
+fn equal_acks_reordered_are_told_by_ip_id() {
+    let ack = |host, at, id| packet(host, true, at, 500, 0).id(id);
+    let matched = run(&[
+        sent(0, 499, 1).id(3),
+        received(1, 499, 1).id(3),
+        ack(CLIENT, 10, 7),
+        ack(CLIENT, 11, 8),
+        packet(CLIENT, true, 12, 500, 0).ack(9).id(20),
+        ack(SERVER, 20, 8),
+        ack(SERVER, 21, 7),
+        packet(SERVER, true, 22, 500, 0).ack(9).id(20),
+    ]);
+    let pairs: BTreeMap<_, _> = rows(&matched).iter().map(|row| (row.1, row.2)).collect();
+    assert_eq!((pairs[&Some(2)], pairs[&Some(3)]), (Some(6), Some(5)));
+}
+
+#[test]
+fn probes_have_their_own_kind() {
+    let probe = |host, at| packet(host, true, at, 100, 0);
+    let keepalive = run(&[
+        sent(1, 1, 100),
+        received(2, 1, 100),
+        probe(CLIENT, 50),
+        probe(SERVER, 60),
+    ]);
+    assert_eq!(rows(&keepalive)[1].0, Kind::Keepalive);
+    let shut = |host, at| Packet {
+        window: 0,
+        ..packet(host, false, at, 7, 0).ack(101)
+    };
+    let window_probe = run(&[
+        sent(1, 1, 100),
+        received(2, 1, 100),
+        shut(SERVER, 3),
+        shut(CLIENT, 4),
+        probe(CLIENT, 50),
+        probe(SERVER, 60),
+    ]);
+    assert!(
+        rows(&window_probe)
+            .iter()
+            .any(|row| row.0 == Kind::WindowProbe && row.6 == State::Matched)
+    );
+}
+
+#[test]
+fn a_reset_is_of_its_connection_whatever_its_number() {
+    let rst = |host, at| packet(host, false, at, 0, 0).flags(RST);
+    let matched = run(&[sent(1, 1, 10), rst(CLIENT, 20), received(2, 1, 10), rst(SERVER, 10)]);
+    assert_eq!(matched.connections.client_addr.len(), 1);
+    assert!(rows(&matched).contains(&(Kind::Rst, Some(3), Some(1), 0, 0, 1, State::Matched)));
+}
+
+#[test]
+fn a_host_without_a_capture() {
+    let matched = run(&[sent(1, 1, 10)]);
+    assert_eq!(
+        rows(&matched),
+        [(Kind::Data, Some(0), None, 0, 10, 1, State::OutsideWindow)]
+    );
+}
+
+/// Cut `total` bytes at `cuts` into (start, len) ranges.
+fn cut(total: u32, cuts: &[u32]) -> Vec<(u32, u32)> {
+    let mut at: Vec<u32> = cuts.iter().map(|c| c % total).chain([0, total]).collect();
+    at.sort_unstable();
+    at.dedup();
+    at.windows(2).map(|pair| (pair[0], pair[1] - pair[0])).collect()
+}
+
+proptest! {
+    /// However the two ends cut the stream, every byte is in one hop, from the event that sent it to the one that
+    /// received it.
+    #[test]
+    fn every_byte_has_its_hop(
+        isn in any::<u32>(),
+        total in 1_u32..2000,
+        send_cuts in prop::collection::vec(any::<u32>(), 0..12),
+        receive_cuts in prop::collection::vec(any::<u32>(), 0..12),
+    ) {
+        let (sends, receives) = (cut(total, &send_cuts), cut(total, &receive_cuts));
+        let script: Vec<Packet> = (0_i64..)
+            .zip(&sends)
+            .map(|(at, &(start, len))| sent(at, isn.wrapping_add(start), len))
+            .chain((1000_i64..).zip(&receives).map(|(at, &(start, len))| received(at, isn.wrapping_add(start), len)))
+            .collect();
+        let owner = |ranges: &[(u32, u32)], byte: u32| ranges.iter().position(|r| (r.0..r.0 + r.1).contains(&byte));
+        let mut covered = 0;
+        for row in rows(&run(&script)) {
+            prop_assert_eq!(row.6, State::Matched);
+            for byte in row.3..row.4 {
+                let byte = u32::try_from(byte).expect("in the stream");
+                prop_assert_eq!(row.1, owner(&sends, byte));
+                prop_assert_eq!(row.2, owner(&receives, byte).map(|index| index + sends.len()));
+                covered += 1;
+            }
+        }
+        prop_assert_eq!(covered, total);
+    }
+
+    /// Any packets at all: no panic, every event is in some row, and a byte that was received is in one row only.
+    #[test]
+    fn anything_goes_in(
+        packets in prop::collection::vec(
+            (any::<bool>(), any::<bool>(), 0_i64..50, 0_u32..60, 0_u32..30, 0_u32..60, 0_u16..32, -1_i32..4, 0_u32..3),
+            0..40,
+        )
+    ) {
+        let script: Vec<Packet> = packets
+            .iter()
+            .map(|&(server, to_server, at, seq, len, ack, flags, id, ts)| {
+                packet(u16::from(server), to_server, at, seq, len).flags(flags).ack(ack).id(id).ts(ts)
+            })
+            .collect();
+        let matched = run(&script);
+        let hops = &matched.hops;
+        let mut bytes: BTreeMap<(u32, i64), u32> = BTreeMap::new();
+        let mut seen = vec![false; script.len()];
+        for i in 0..hops.kind.len() {
+            for event in [hops.send_event[i], hops.receive_event[i]] {
+                if event != NO_EVENT {
+                    seen[event as usize] = true;
+                }
+            }
+            if hops.receive_event[i] != NO_EVENT {
+                for byte in hops.stream_start[i]..hops.stream_end[i] {
+                    *bytes.entry((hops.receive_event[i], byte)).or_default() += 1;
+                }
+            }
+        }
+        prop_assert!(seen.iter().all(|&event| event), "an event is in no row");
+        prop_assert!(bytes.values().all(|&count| count == 1), "a received byte is in two rows");
+    }
+}
