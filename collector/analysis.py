@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import pyarrow as pa
 
-from collector import clocks, findings, matching, spans
+from collector import clocks, matching, spans
 from collector.decoding import Decoded, HostSource, decode
 from collector.exchanges import build_exchanges
 from collector.schema import conform
@@ -35,7 +35,7 @@ def analyse(
     trace_url: str,
     *,
     command: CommandInfo | None = None,
-    options: AnalysisOptions = AnalysisOptions(),  # noqa: B008 - frozen
+    options: AnalysisOptions = AnalysisOptions(),
 ) -> TraceInfo:
     """Run all stages over the captures of several hosts and write the trace.
 
@@ -73,7 +73,7 @@ def build_tables(decoded: Decoded, info: TraceInfo, options: AnalysisOptions) ->
     hops = hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64()))
     messages = conform("messages", matching.messages(decoded.heads, matched.events))
     built = build_exchanges(conform("hops", hops), messages, conform("connections", matched.connections), info.services)
-    tables = {
+    return {
         "events": matched.events,
         "connections": matched.connections,
         "hops": built.hops,
@@ -82,4 +82,3 @@ def build_tables(decoded: Decoded, info: TraceInfo, options: AnalysisOptions) ->
         "exchanges": built.exchanges,
         "spans": spans.link(built.exchanges),
     }
-    return tables | {"findings": findings.find(tables, info)}

@@ -1,8 +1,8 @@
 """What the traffic between two hosts says of their clocks: a polygon of possible (offset, skew).
 
-Take host A's clock for time and write theta(t) = clock of B - clock of A. A packet sent by A at t_A and received by B at
-t_B shows theta <= t_B - t_A, for its delay was not negative; one from B to A shows theta >= t_B - t_A. Over a while in
-which neither clock was stepped, theta is a line, offset + skew * t, and each packet forbids a half plane of lines:
+Take host A's clock for time and write theta(t) = clock of B - clock of A. A packet sent by A at t_A and received by B
+at t_B shows theta <= t_B - t_A, for its delay was not negative; one from B to A shows theta >= t_B - t_A. Over a while
+in which neither clock was stepped, theta is a line, offset + skew * t, and each packet forbids a half plane of lines:
 
     theta |   upper bounds (A to B)      v     v  v v
           |  - - - - - - - - - - - - - - - - - - - - - -   any line between them is possible
@@ -34,7 +34,7 @@ MAX_HULL_POINTS = 48
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Points that theta may not be above (`upper`) and below (`lower`); each of shape (n, 2): time in s, theta in ns."""
+    """Points that theta may not be above (`upper`) and below (`lower`), each of shape (n, 2): s, ns."""
 
     upper: Floats
     lower: Floats

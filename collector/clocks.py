@@ -1,22 +1,22 @@
 """One timescale for all hosts, from the traffic alone, with an error bar.
 
-For each pair of hosts that exchanged packets, `collector.clock_bounds` gives the lines that their clocks' difference may
-follow. Here all pairs are solved together: the hosts' clocks are lines such that no packet arrives before it was sent, and
-the smallest delay of each pair, over both directions, is as large as can be (on a symmetric path that is the truth: the
-channel between upper and lower bounds is split in the middle). A slope is taken only if it pays: a clock is held to run
-true unless letting it drift widens the channel by more than a tenth of the drift.
+For each pair of hosts that exchanged packets, `collector.clock_bounds` gives the lines that their clocks' difference
+may follow. Here all pairs are solved together: the hosts' clocks are lines such that no packet arrives before it was
+sent, and the smallest delay of each pair, over both directions, is as large as can be (on a symmetric path that is the
+truth: the channel between upper and lower bounds is split in the middle). A slope is taken only if it pays: a clock is
+held to run true unless letting it drift widens the channel by more than a tenth of the drift.
 
-Worked example: A sends at 100, B receives at 1130; B answers at 1140, A receives at 150 (ns). So theta = B - A is at most
-1030 and at least 990: 1010 ± 20. The first packet took 20 ± 20, the second 20 ± 20.
+Worked example: A sends at 100, B receives at 1130; B answers at 1140, A receives at 150 (ns). So theta = B - A is at
+most 1030 and at least 990: 1010 ± 20. The first packet took 20 ± 20, the second 20 ± 20.
 
 A host with no traffic to the others, even through third hosts, cannot be aligned: its clock is taken as it is, its
 method is `none` and its uncertainty is null.
 
-Limits: steps of a clock. Where no line fits, the least wrong one is used, the method is `inconsistent` and the uncertainty
-covers the worst packet.
+Limits: steps of a clock. Where no line fits, the least wrong one is used, the method is `inconsistent` and the
+uncertainty covers the worst packet.
 
-Source: Moon et al. (INFOCOM 1999) for the hull; RFC 2330 §10 for the terms. Time: int64 ns; the solver works on residuals
-to a rough alignment, so float64 is exact to below 1 ns.
+Source: Moon et al. (INFOCOM 1999) for the hull; RFC 2330 §10 for the terms. Time: int64 ns; the solver works on
+residuals to a rough alignment, so float64 is exact to below 1 ns.
 """
 
 from collections.abc import Sequence
@@ -88,10 +88,10 @@ def solve(hops: pa.Table, windows: Sequence[tuple[str, int, int]]) -> Alignment:
 def unaligned(windows: Sequence[tuple[str, int, int]]) -> Alignment:
     """Every host's clock as it is, as if true: for traces whose correction is turned off."""
     rows = [
-        {"host": host, "from_host_ns": first, "to_host_ns": last, "offset_ns": 0, "skew_ppb": 0, "reference": index == 0,
-         "method": "raw"}
+        {"host": host, "from_host_ns": first, "to_host_ns": last, "reference": index == 0}
+        | {"offset_ns": 0, "skew_ppb": 0, "method": "raw"}
         for index, (host, first, last) in enumerate(windows)
-    ]  # fmt: skip
+    ]
     return Alignment(pa.Table.from_pylist(rows, CLOCKS), _empty_pairs())
 
 
@@ -99,7 +99,7 @@ def _network(hops: pa.Table, windows: Sequence[tuple[str, int, int]]) -> _Networ
     hosts = [host for host, _, _ in windows]
     first_ns, last_ns = [first for _, first, _ in windows], [last for _, _, last in windows]
     columns = ["send_host", "receive_host", "send_host_ns", "receive_host_ns", "state"]
-    frame = pl.from_arrow(hops.select(columns)).with_columns(
+    frame = pl.DataFrame(hops.select(columns)).with_columns(
         pl.col("send_host", "receive_host", "state").cast(pl.String)
     )
     matched = frame.filter((pl.col("state") == HopState.MATCHED) & (pl.col("send_host") != pl.col("receive_host")))
@@ -327,7 +327,7 @@ def _clock_table(
 def _pair_table(
     network: _Network, pairs: dict[tuple[int, int], _PairBound], offsets: Floats, skews: Floats
 ) -> pa.Table:
-    parts = [pl.from_arrow(_empty_pairs())]
+    parts = [pl.DataFrame(_empty_pairs())]
     for (a, b), bound in pairs.items():
         elapsed_ns = bound.knots_s * NS_PER_S
         shift = network.first_ns[network.reference[network.group[a]]] - network.rough_ns[a] - round(offsets[a])

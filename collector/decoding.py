@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from tracer.readers import CaptureReader, EventBatch, open_capture
 
-from collector.hosts import directions, own_addresses, traffic_of
+from collector.hosts import directions, is_loopback, own_addresses, traffic_of
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
+from tracer.readers import CaptureReader, EventBatch, open_capture
 from tracer.records import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_STRINGS, Columns, Direction, Severity, TcpOption
 
 DIRECTION_NAMES = pa.array(["unknown", "receive", "send"])
@@ -108,7 +108,7 @@ def _name_of(path: Path) -> str:
     """The host that the agent wrote into its capture, else the file's stem without any ending."""
     with open_capture(path) as reader:
         next(iter(reader.batches()), None)
-        return reader.host_name or path.name.split(".", 1)[0]
+        return reader.host or path.name.split(".", 1)[0]
 
 
 def _decode_host(source: HostSource, addresses: _Addresses) -> _Capture:
@@ -137,7 +137,7 @@ def _note_origin(capture: _Capture, reader: CaptureReader, addresses: _Addresses
         if name not in known:
             known.add(name)
             capture.points += (PointInfo(f"{capture.host}/{name}", name, str(interface.link_type)),)
-    named = {addresses.add(record.address) for record in reader.names if record.name == reader.host_name}
+    named = {addresses.add(record.address) for record in reader.names if record.name == reader.host}
     capture.named_addresses |= named
     for counter in reader.counters:
         if counter.count:
@@ -189,7 +189,8 @@ def _dictionary(codes: NDArray[np.generic], values: pa.Array) -> pa.DictionaryAr
 def _event_table(capture: _Capture, own: frozenset[int], addresses: _Addresses) -> pa.Table:
     events = capture.events
     n = len(events["frame"])
-    direction, inside = directions(events, own)
+    everyones = (index for index, text in enumerate(addresses.texts) if is_loopback(text))
+    direction, inside = directions(events, own.union(everyones))
     texts = pa.array(addresses.texts, pa.string())
     stamped = (events["options"] & TcpOption.TIMESTAMPS) != 0
     points = pa.array([f"{capture.host}/{name}" for name in capture.interfaces], pa.string())

@@ -1,9 +1,9 @@
 """Which addresses a capture's host has, and so which way each packet went.
 
 A capture that knows tells it: pcapng direction flags, Linux cooked captures, an agent's name records. A plain Ethernet
-capture does not. There, a host's own addresses are those that every packet of its capture has at one end; where the peer
-is always the same one both ends qualify, and the other captures decide, or at last the handshake: the gap from SYN to
-SYN-ACK holds a round trip at the host that sent the SYN, and only its own work at the one that answered.
+capture does not. There, a host's own addresses are those that every packet of its capture has at one end; where the
+peer is always the same one both ends qualify, and the other captures decide, or at last the handshake: the gap from SYN
+to SYN-ACK holds a round trip at the host that sent the SYN, and only its own work at the one that answered.
 
 Limits: the capture of a router or a switch has no own end; its packets stay without direction, and a counter says so.
 """
@@ -59,10 +59,15 @@ def common_ends(traffic: Traffic) -> set[int]:
     return set.intersection(*ends) if ends else set()
 
 
+def is_loopback(address: str) -> bool:
+    """Whether the textual address is every host's own (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3)."""
+    return address.startswith("127.") or address == "::1"
+
+
 def directions(events: Columns, own: frozenset[int]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """Direction of each event (`Direction`) and whether it stayed inside the host; shapes (n,).
 
-    Arguments: `events` with `direction`, `src_addr`, `dst_addr`; `own` the host's addresses.
+    Arguments: `events` with `direction`, `src_addr`, `dst_addr`; `own` the host's addresses, loopback ones too.
     """
     told = events["direction"].astype(np.uint8)
     own_array = np.fromiter(own, dtype=np.uint32, count=len(own))
@@ -120,7 +125,7 @@ def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None],
 
 
 def _covering(traffic: Traffic) -> frozenset[int]:
-    """Several own addresses: the fewest (greedily) that every packet has one of. Nothing if that is half of them all."""
+    """The fewest addresses (greedily) that every packet has one of; none if that is half of them all."""
     left = {pair: count for pair, count in traffic.pairs.items() if pair[0] != pair[1]}
     everyone = {end for pair in left for end in pair}
     chosen: set[int] = set()

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.hosts import is_loopback
 from collector.schema import HopKind, HopState
 from tracer import _core
 from tracer.records import Columns, Direction
@@ -83,12 +84,18 @@ class _Addresses:
 
 
 def _shared_addresses(events: pa.Table) -> _Addresses:
-    """Source and destination as indices into one list."""
+    """Source and destination as indices into one list.
+
+    A loopback address is another on each host: its index is `len(texts)` further for each host before it.
+    """
     src, dst = _dictionary(events["src_addr"]), _dictionary(events["dst_addr"])
     texts = pc.unique(pa.concat_arrays([src.dictionary, dst.dictionary]))
-    codes = [
-        pc.index_in(side.dictionary, texts).to_numpy().astype(np.uint32)[side.indices.to_numpy()] for side in (src, dst)
-    ]
+    own = np.array([is_loopback(text) for text in texts.to_pylist()])
+    host = _dictionary(events["host"]).indices.to_numpy().astype(np.uint32)
+    codes = []
+    for side in (src, dst):
+        code = pc.index_in(side.dictionary, texts).to_numpy().astype(np.uint32)[side.indices.to_numpy()]
+        codes.append(np.where(own[code], code + (host + np.uint32(1)) * np.uint32(len(texts)), code))
     return _Addresses(texts, codes[0], codes[1])
 
 
@@ -122,7 +129,7 @@ def _connection_table(
         isn = found[f"{side}_isn"]
         columns |= {
             f"{side}_host": _coded(found[f"{side}_host"], hosts.dictionary, NO_HOST),
-            f"{side}_addr": _coded(found[f"{side}_addr"], addresses.texts),
+            f"{side}_addr": _coded(found[f"{side}_addr"] % np.uint32(len(addresses.texts)), addresses.texts),
             f"{side}_port": pa.array(found[f"{side}_port"]),
             f"{side}_isn": pa.array(np.maximum(isn, 0).astype(np.uint32), mask=isn < 0),
         }

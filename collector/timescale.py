@@ -75,7 +75,7 @@ def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
 
 
 def _bound_by_pairs(matched: pl.DataFrame, pairs: pa.Table, uncertainty: NDArray[np.int64]) -> None:
-    knots = dict(pl.from_arrow(pairs).group_by("send_host", "receive_host"))
+    knots = dict(pl.DataFrame(pairs).group_by("send_host", "receive_host"))
     for (send, receive), rows in matched.group_by("send", "receive"):
         index = rows["row"].to_numpy()
         if send == receive:

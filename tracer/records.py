@@ -6,11 +6,11 @@ are known. `HEAD_COLUMNS` is one row for each HTTP message head that begins in a
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag, StrEnum
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-Columns = dict[str, NDArray[np.generic]]
+Columns = dict[str, NDArray[Any]]
 """Column name to a 1-D array; all arrays of one `Columns` have the same length."""
 
 
