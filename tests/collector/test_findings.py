@@ -1,0 +1,252 @@
+"""What is found wrong, on scripts of transfers with one fault each, and nothing on clean ones."""
+
+from dataclasses import replace
+
+import pytest
+
+from collector.exchanges import build_exchanges
+from collector.findings import find
+from collector.schema import FINDINGS
+from collector.spans import link
+from collector.store import HostInfo, TraceInfo
+from tests.helpers.exchange_lines import exchanges_of
+from tests.helpers.scripts import BASE_NS, play, table
+
+INFO = TraceInfo(created_ns=0, tool_version="", hosts=())
+
+
+def found(script: str) -> list[str]:
+    """Each finding as: severity kind host cost in µs | text."""
+    tables = play(script)
+    built = build_exchanges(tables.hops, tables.messages, tables.connections, {8080: "swift"})
+    return lines(built.exchanges, built.hops, tables.connections)
+
+
+def lines(exchanges, hops, connections, clocks=None, info=INFO) -> list[str]:
+    tables = {
+        "hops": hops,
+        "connections": connections,
+        "exchanges": exchanges,
+        "spans": link(exchanges),
+        "clocks": clocks if clocks is not None else table("clocks", []),
+    }
+    findings = find(tables, info)
+    assert findings.schema.equals(FINDINGS)
+    assert all(row["remedy"] for row in findings.to_pylist())
+    return [
+        f"{row['severity']} {row['kind']} {row['host']} {row['cost_ns'] / 1000:g} | {row['text']}"
+        for row in findings.to_pylist()
+    ]
+
+
+CASES = {
+    "a clean trace: repeats that were not needed, a FIN sent twice, a reset after the answer, a 404": (
+        """
+        client:40000 > proxy:8080
+            0 > syn
+           50 < syn_ack
+          100 > 0:100 GET /a
+          150 > 0:100 #2 GET /a
+          300 < 0:50 404
+          400 > fin
+          900 > fin #2
+          950 < rst
+        client:40001 > db:5432
+            0 > syn
+           50 < syn_ack
+          100 > 0:100
+          300 < 0:50
+          400 > 100:130
+        """,
+        [],
+    ),
+    "losses of a window that overlap are one stall": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < 0:1000 200
+          310 < 1000:2000 lost
+          320 < 2000:3000 lost
+          520 < 1000:2000 #2
+          530 < 2000:3000 #2
+          900 > 100:200 GET /b lost
+         1100 > 100:200 #2 GET /b
+         1200 < 3000:3050 200
+        """,
+        [
+            "warning packet_loss proxy 220 | 2 data packets from proxy to client lost (33.3 %); its connections waited "
+            "220.0 µs for the copies, at worst 220.0 µs at once",
+            "warning packet_loss client 200 | 1 data packet from client to proxy lost (33.3 %); its connections waited "
+            "200.0 µs for the copies, at worst 200.0 µs at once",
+        ],
+    ),
+    "a SYN that had to be sent again": (
+        """
+        client:40000 > proxy:8080
+              0 > syn lost
+        1000000 > syn #2
+        1000050 < syn_ack
+        1000100 > 0:100 GET /a
+        1000200 < 0:50 200
+        """,
+        [
+            "warning syn_retry proxy 1e+06 | 1 SYN from client to proxy went unheard and had to be sent again: 1.000 s "
+            "of connecting",
+        ],
+    ),
+    "a connection refused": (
+        """
+        client:40000 > proxy:8080
+            0 > syn
+           50 < rst
+        client:40001 > proxy:8080
+          100 > syn
+          190 < rst
+        """,
+        ["warning connection_refused proxy 140 | 2 connections from client to proxy:8080 refused"],
+    ),
+    "a connection never answered": (
+        """
+        client:40000 > -:8080
+              0 > syn
+        1000000 > syn #2
+        3000000 > syn #3
+        """,
+        ["warning connection_unanswered None 3e+06 | 1 connection from client to 10.0.0.2:8080 never answered"],
+    ),
+    "a SYN at the capture's end is not yet unanswered": (
+        """
+        client:40000 > proxy:8080
+              0 > syn
+        """,
+        [],
+    ),
+    "a request never answered": (
+        """
+        client:40000 > proxy:8080
+            100 > 0:100 GET /a
+        client:40001 > proxy:8080
+        1000100 > 0:100 GET /a
+        1500100 < 0:50 200
+        """,
+        [
+            "warning unanswered_request proxy 1.5e+06 | 1 request from client to swift on proxy never answered while "
+            "the capture ran",
+        ],
+    ),
+    "a reset before the answer": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < rst
+        """,
+        [
+            "warning connection_reset proxy 0 | 1 request from client to swift on proxy broken off by a reset before "
+            "the answer was whole",
+        ],
+    ),
+    "cut by the capture's end": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+        """,
+        [
+            "info incomplete_exchange proxy 0 | 1 request from client to swift on proxy cut off by the capture's "
+            "beginning or end, or not wholly seen",
+        ],
+    ),
+    "packets that the capture missed": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a unseen
+          150 > 100:200 unseen
+          300 < 0:50 200 unsent
+        """,
+        [
+            "notice capture_drop proxy 0 | the capture on proxy missed 3 packets that did go by (they were "
+            "acknowledged); their times there are unknown",
+        ],
+    ),
+    "a server error": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < 0:50 503
+        """,
+        ["warning server_error proxy 0 | swift on proxy answered 503 to 1 request"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "expected"), CASES.values(), ids=CASES.keys())
+def test_findings(script: str, expected: list[str]) -> None:
+    assert found(script) == expected
+
+
+def test_evidence_points_at_the_worst_stall() -> None:
+    script = """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a lost
+          200 > 0:100 #2 GET /a
+          300 < 0:50 200
+        client:40001 > proxy:8080
+          400 > 0:100 GET /b lost
+          900 > 0:100 #2 GET /b
+          950 < 0:50 200
+    """
+    tables = play(script)
+    built = build_exchanges(tables.hops, tables.messages, tables.connections, {})
+    every = {"hops": built.hops, "connections": tables.connections, "exchanges": built.exchanges}
+    row = find(every | {"spans": link(built.exchanges), "clocks": table("clocks", [])}, INFO).to_pylist()[0]
+    assert (row["connection_id"], row["span_id"]) == (2, 2)
+    assert (row["from_trace_ns"], row["to_trace_ns"]) == (BASE_NS + 400_000, BASE_NS + 900_000)
+    assert row["cost_ns"] == 600_000
+
+
+def groups(count: int, slow_us: int) -> str:
+    """`count` requests, each asking three storage hosts at once; storage3 takes `slow_us`."""
+    text = ""
+    for number in range(count):
+        at = number * 100_000
+        text += f"client > proxy {at} {at + 10} {at + 50_000} {at + 50_010} tx={number}\n"
+        for host, took in (("storage1", 1000), ("storage2", 1100), ("storage3", slow_us)):
+            text += f"proxy > {host}/object {at + 20} {at + 30} {at + 30 + took} {at + 40 + took} tx={number}\n"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("count", "slow_us", "expected"),
+    [
+        (
+            5,
+            9000,
+            [
+                "warning slow_replica storage3 39750 | object on storage3 takes 9.0 ms where the others asked at the "
+                "same time take 1.1 ms (medians of 5 requests)"
+            ],
+        ),
+        (5, 1900, []),
+        (4, 9000, []),
+    ],
+    ids=["slow", "not by much", "too few to tell"],
+)
+def test_slow_replica(count: int, slow_us: int, expected: list[str]) -> None:
+    empty = play("")
+    assert lines(exchanges_of(groups(count, slow_us)), empty.hops, empty.connections) == expected
+
+
+def test_clocks() -> None:
+    def clock(host: str, method: str) -> dict[str, object]:
+        return {"host": host, "method": method, "uncertainty_ns": None if method == "none" else 5000}
+
+    clocks = table(
+        "clocks", [clock("a", "hull"), clock("b", "none"), clock("c", "inconsistent"), clock("idle", "none")]
+    )
+    host = HostInfo("a", (), (), (), 1, 1, 0, 1)
+    hosts = (host, replace(host, host="b"), replace(host, host="c"), replace(host, host="idle", events_count=0))
+    empty = play("")
+    findings = lines(exchanges_of(""), empty.hops, empty.connections, clocks, replace(INFO, hosts=hosts))
+    assert [finding.split(" | ")[0] for finding in findings] == [
+        "warning unaligned_clock b 0",
+        "warning inconsistent_clock c 0",
+    ]
