@@ -123,8 +123,8 @@ def as_text(summary: Summary) -> str:
     """The summary for people."""
     plan = summary.plan
     lines = [
-        f"{plan.operation} {plan.count:,} objects of {plan.size_bytes:,} bytes, concurrency {plan.concurrency}:"
-        f" {summary.operations_per_s:,.1f}/s, {summary.bytes_per_s / 1e6:,.2f} MB/s in {summary.elapsed_ns / 1e9:.2f} s",
+        f"{plan.operation} {plan.count:,} objects of {plan.size_bytes:,} bytes, concurrency {plan.concurrency}",
+        f"{summary.operations_per_s:,.1f}/s, {summary.bytes_per_s / 1e6:,.2f} MB/s, {summary.elapsed_ns / 1e9:.2f} s",
         f"failed {summary.failures_count}, retries {summary.retries_count}"
         + "".join(f", {kind} {count}" for kind, count in summary.errors.items()),
     ]
