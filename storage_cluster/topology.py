@@ -78,6 +78,13 @@ class RingShape:
 
 
 @dataclasses.dataclass(frozen=True)
+class Intervals:
+    """When servers do what nobody waits for."""
+
+    account_report_delay_s: float = 5.0  # from a container's change to telling the account; changes between ride along
+
+
+@dataclasses.dataclass(frozen=True)
 class Topology:
     """The whole cluster."""
 
@@ -85,6 +92,7 @@ class Topology:
     users: tuple[User, ...]
     ring: RingShape = RingShape()
     link: Link = Link()
+    intervals: Intervals = Intervals()
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -139,6 +147,7 @@ def parse(document: dict[str, Any]) -> Topology:
             users=tuple(User(**entry) for entry in document["user"]),
             ring=RingShape(**document.get("ring", {})),
             link=Link(**document.get("network", {})),
+            intervals=Intervals(**document.get("intervals", {})),
         )
     except KeyError as error:
         raise TopologyError(f"topology: {error.args[0]!r} is missing or unknown") from None

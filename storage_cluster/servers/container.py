@@ -20,17 +20,14 @@ from storage_cluster.servers.updates import Parent
 
 PATH_SEGMENT_COUNT = 5
 METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
-REPORT_DELAY_S = 5.0
-"""How long after a change the account hears of new counts; changes in between ride along."""
 
 
 class ContainerServer:
     """Answers for the containers on this host's devices."""
 
-    def __init__(self, devices: Devices, backend: Backend, report_delay_s: float = REPORT_DELAY_S) -> None:
+    def __init__(self, devices: Devices, backend: Backend) -> None:
         self._devices = devices
         self._backend = backend
-        self._report_delay_s = report_delay_s
         self._account_ring = Ring("account", backend.topology.devices, backend.topology.ring)
         self._databases = database.Opened(ContainerDatabase, ContainerDatabase.close)
         self._reports: dict[Target, asyncio.Task[None]] = {}
@@ -122,7 +119,7 @@ class ContainerServer:
             self._reports[container] = asyncio.create_task(self._report(container))
 
     async def _report(self, target: Target) -> None:
-        await asyncio.sleep(self._report_delay_s)
+        await asyncio.sleep(self._backend.topology.intervals.account_report_delay_s)
         del self._reports[target]  # a change from here on wants a report of its own
         headers = _report_headers(self._open(target).stat())
         transaction_id = new_transaction_id()

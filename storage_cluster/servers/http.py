@@ -99,13 +99,9 @@ class Request:
 
     @property
     def content_length(self) -> int | None:
-        """The body's length if the client gave one. Raises: Refusal (400)."""
+        """The body's length if the client gave one (the parser has seen to it that it is a number)."""
         text = self.raw.headers.get("Content-Length")
-        if text is None:
-            return None
-        if not text.isascii() or not text.isdigit():
-            raise Refusal(400, "Invalid Content-Length")
-        return int(text)
+        return None if text is None else int(text)
 
 
 Handler = Callable[[Request], Awaitable[web.StreamResponse]]
@@ -176,6 +172,7 @@ class Front:
     async def shutdown(self) -> None:
         """Close the connections that are left."""
         if self._server is not None:
+            self._server.pre_shutdown()
             await self._server.shutdown(SHUTDOWN_GRACE_S)
 
     async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:

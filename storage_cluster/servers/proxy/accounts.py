@@ -6,6 +6,7 @@ from aiohttp import web
 
 from storage_cluster.servers.backend import BackendAnswer
 from storage_cluster.servers.http import Refusal, Request, answer
+from storage_cluster.servers.listings import parse_query
 from storage_cluster.servers.proxy.replicas import Replicas
 from storage_cluster.servers.storage import metadata_headers
 from storage_cluster.servers.times import TimestampMaker
@@ -42,7 +43,7 @@ class Accounts:
             raise Refusal(found.status)
 
     async def _show(self, request: Request, account: str) -> web.Response:
-        query = "?" + request.raw.query_string if request.raw.query_string else ""
+        query = listing_query(request)
         headers = {"X-Trans-Id": request.transaction_id, "Accept": request.headers.get("Accept", "*/*")}
         found = await self._replicas.first((account,), request.method, headers, query)
         if found.status == 404:  # not made yet: it looks empty
@@ -62,6 +63,13 @@ class Accounts:
     ) -> BackendAnswer:
         headers = {**metadata, "X-Timestamp": self._clock.now(), "X-Trans-Id": transaction_id}
         return await self._replicas.change((account,), method, lambda _: headers)
+
+
+def listing_query(request: Request) -> str:
+    """The query string of a listing, checked, with its question mark. Raises: Refusal (412)."""
+    parse_query(request.query, "")
+    query = request.raw.raw_path.partition("?")[2]
+    return f"?{query}" if query else ""
 
 
 def passed_on(found: BackendAnswer) -> web.Response:

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from storage_cluster.servers.backend import BackendAnswer
 from storage_cluster.servers.http import Refusal, Request
-from storage_cluster.servers.proxy.accounts import Accounts, passed_on, removals_applied
+from storage_cluster.servers.proxy.accounts import Accounts, listing_query, passed_on, removals_applied
 from storage_cluster.servers.proxy.replicas import Replicas
 from storage_cluster.servers.storage import metadata_headers
 from storage_cluster.servers.times import TimestampMaker
@@ -44,7 +44,7 @@ class Containers:
 
     async def _show(self, request: Request, names: tuple[str, str]) -> web.Response:
         await self._accounts.require(names[0], request.transaction_id)
-        query = "?" + request.raw.query_string if request.raw.query_string else ""
+        query = listing_query(request)
         headers = {"X-Trans-Id": request.transaction_id, "Accept": request.headers.get("Accept", "*/*")}
         return passed_on(await self._replicas.first(names, request.method, headers, query))
 

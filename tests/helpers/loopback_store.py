@@ -1,0 +1,150 @@
+"""All servers of a small store on loopback, in one event loop on a thread, for tests that talk to them over sockets.
+
+Ports are ephemeral and bound before the topology is made, so tests can run side by side. Clients in the test's own
+thread are ordinary blocking ones.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from storage_cluster.servers import process
+from storage_cluster.topology import Device, Host, Intervals, RingShape, Service, Topology, User
+
+T = TypeVar("T")
+STORAGE_HOSTS = ("storage1", "storage2", "storage3")
+DEVICE_NAMES = ("d1", "d2")
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A response, read whole."""
+
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+
+
+class LoopbackStore:
+    """A running store; use as a context manager."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._sockets: dict[tuple[str, str], socket.socket] = {}
+        self.topology = self._make_topology()
+        self._running: dict[tuple[str, str], contextlib.AbstractAsyncContextManager[None]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        for service in self.topology.services:
+            self._do(self._start(service))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in list(self._running):
+            self.stop(*key)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def auth_url(self) -> str:
+        """Where a token is to be had."""
+        return self.topology.auth_url
+
+    def stop(self, host: str, service: str) -> None:
+        """End one server: its port refuses connections from here on."""
+        self._do(self._stop(self._running.pop((host, service))))
+
+    def restart(self, host: str, service: str) -> None:
+        """Start it again on its old port."""
+        found = self.topology.service(service, host)
+        self._sockets[host, service] = process.bind(found)
+        self._do(self._start(found))
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the servers' loop."""
+        return self._do(work)
+
+    def log(self, service: str) -> list[dict[str, Any]]:
+        """The request lines of all servers of a kind, in order of their start."""
+        files = self.root.glob(f"logs/*/{service}.jsonl")
+        lines = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+        return sorted(lines, key=lambda line: line["start_ns"])
+
+    def token(self, user: str = "test:tester", key: str = "testing") -> str:
+        """A fresh token."""
+        answer = self.ask("GET", "/auth/v1.0", {"X-Auth-User": user, "X-Auth-Key": key}, service="auth")
+        return answer.headers["x-auth-token"]
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        service: str = "proxy",
+        host: str | None = None,
+    ) -> Answer:
+        """One request on a connection of its own."""
+        found = self.topology.service(service, host)
+        connection = http.client.HTTPConnection(found.address, found.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, dict(headers or {}))
+            response = connection.getresponse()
+            names = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, names, response.read())
+
+    def _make_topology(self) -> Topology:
+        hosts = [
+            Host("client", "127.0.0.1"),
+            Host("proxy", "127.0.0.1", (self._bind("proxy", "proxy"),)),
+        ]
+        for zone, name in enumerate(STORAGE_HOSTS, 1):
+            services = ("auth", "account", "container", "object")[name != "storage1" :]
+            hosts.append(
+                Host(
+                    name,
+                    "127.0.0.1",
+                    tuple(self._bind(service, name) for service in services),
+                    tuple(Device(name, device, zone) for device in DEVICE_NAMES),
+                )
+            )
+        users = (User("test", "tester", "testing"), User("other", "someone", "secret"))
+        ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
+        return Topology(tuple(hosts), users, ring, intervals=Intervals(account_report_delay_s=0.05))
+
+    def _bind(self, service: str, host: str) -> Service:
+        bound = process.bind(Service(service, host, "127.0.0.1", 0))
+        self._sockets[host, service] = bound
+        return Service(service, host, "127.0.0.1", bound.getsockname()[1])
+
+    async def _start(self, service: Service) -> None:
+        key = (service.host, service.name)
+        context = process.running(
+            service,
+            self.topology,
+            self._sockets.pop(key),
+            self.root / "data" / service.host,
+            self.root / "logs" / service.host / f"{service.name}.jsonl",
+        )
+        await context.__aenter__()
+        self._running[key] = context
+
+    async def _stop(self, context: contextlib.AbstractAsyncContextManager[None]) -> None:
+        await context.__aexit__(None, None, None)
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result(60)

@@ -1,0 +1,76 @@
+"""The topology file: the bundled one is what the documents say; a wrong one is refused with the entry at fault."""
+
+import copy
+import tomllib
+
+import pytest
+
+from storage_cluster import topology
+
+
+@pytest.fixture
+def document() -> dict:
+    return tomllib.loads(topology.BUNDLED_FILE.read_text("utf-8"))
+
+
+def test_the_bundled_cluster() -> None:
+    bundled = topology.load(topology.BUNDLED_FILE)
+    assert {host.name: host.address for host in bundled.hosts} == {
+        "client": "10.77.0.10",
+        "proxy": "10.77.0.20",
+        "storage1": "10.77.0.31",
+        "storage2": "10.77.0.32",
+        "storage3": "10.77.0.33",
+    }
+    ports = {service.name: service.port for service in bundled.services}
+    assert ports == {"proxy": 8080, "auth": 5000, "object": 6200, "container": 6201, "account": 6202}
+    assert bundled.client_host.name == "client"
+    assert bundled.auth_url == "http://10.77.0.31:5000/auth/v1.0"
+    assert len({device.zone for device in bundled.devices}) == bundled.ring.replicas == 3
+
+
+def _same_address(d: dict) -> None:
+    d["host"][1]["address"] = d["host"][0]["address"]
+
+
+def _two_auths(d: dict) -> None:
+    d["host"][3]["services"].append("auth")
+
+
+def _no_client(d: dict) -> None:
+    del d["host"][0]
+
+
+def _few_devices(d: dict) -> None:
+    d["ring"]["replicas"] = 7
+
+
+def _unknown_service(d: dict) -> None:
+    d["host"][1]["services"].append("cinder")
+
+
+def _unknown_key(d: dict) -> None:
+    d["ring"]["colour"] = "red"
+
+
+def _no_object_server(d: dict) -> None:
+    d["host"][4]["services"].remove("object")
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (_same_address, "same address"),
+        (_two_auths, "'auth'"),
+        (_no_client, "without services"),
+        (_few_devices, "7 replicas"),
+        (_unknown_service, "cinder"),
+        (_unknown_key, "colour"),
+        (_no_object_server, "storage3"),
+    ],
+)
+def test_what_is_no_cluster_is_refused(document: dict, damage, named: str) -> None:
+    damaged = copy.deepcopy(document)
+    damage(damaged)
+    with pytest.raises(topology.TopologyError, match=named):
+        topology.parse(damaged)
