@@ -51,21 +51,27 @@ class CaptureCounts:
 
 
 def run_capture(
-    options: CaptureOptions, folder: Path, *, on_start: Callable[[], None], on_notice: Callable[[str], None]
+    options: CaptureOptions,
+    folder: Path,
+    *,
+    on_start: Callable[[], None],
+    on_notice: Callable[[str], None],
+    stop_requested: Callable[[], bool] | None = None,
 ) -> CaptureCounts:
     """Capture into a folder until SIGINT or SIGTERM, or until an error.
 
-    Arguments: `on_start` is called when every interface is captured, `on_notice` with each line for the operator.
+    Arguments: `on_start` is called when every interface is captured, `on_notice` with each line for the operator;
+        `stop_requested` is asked about twenty times a second.
     Raises: PrivilegeError, ResourceError, InputError from opening; ResourceError when the disk fills or all interfaces
         are removed. What was written until then is kept.
     """
     for line in prepare_folder(folder, options.host):
         on_notice(line)
-    with _stop_requests() as stop_requested:
+    with _stop_signals() as signal_came:
         capture = start_capture(options, folder)
         on_start()
         while not capture.wait(WAIT_NS):
-            if stop_requested():
+            if signal_came() or (stop_requested is not None and stop_requested()):
                 capture.stop()
             for line in capture.take_notices():
                 on_notice(line)
@@ -124,7 +130,7 @@ def _drops(dropped_count: int) -> str:
 
 
 @contextmanager
-def _stop_requests() -> Iterator[Callable[[], bool]]:
+def _stop_signals() -> Iterator[Callable[[], bool]]:
     """Within it, stop signals are only noted; yields a function that says whether one came."""
     requests: list[int] = []
 

@@ -1,6 +1,9 @@
 """`tracer capture`: record this host's TCP packets, to a directory or to a collector."""
 
+import os
+import select
 import socket
+import sys
 from pathlib import Path
 
 import click
@@ -31,6 +34,9 @@ from tracer.segments import check_name
 @click.option(
     "--ring-mib", type=click.IntRange(1, 1024), default=32, show_default=True, help="Memory for bursts, by interface."
 )
+@click.option(
+    "--until-eof", is_flag=True, help="Stop also when standard input ends: for a program that starts this one."
+)
 @click.argument("expression", nargs=-1, metavar="[FILTER]")
 def command(
     *,
@@ -40,6 +46,7 @@ def command(
     payload: str,
     snaplen: int | None,
     ring_mib: int,
+    until_eof: bool,
     expression: tuple[str, ...],
 ) -> None:
     """Record the TCP packets that this host sends and receives, until Ctrl-C or SIGTERM.
@@ -58,11 +65,22 @@ def command(
         expression=" ".join(expression),
     )
     where = folder / host
-    run_capture(options, where, on_start=lambda: _say(_started(options, str(where))), on_notice=_say)
+    run_capture(
+        options,
+        where,
+        on_start=lambda: _say(_started(options, str(where))),
+        on_notice=_say,
+        stop_requested=_input_ended if until_eof else None,
+    )
 
 
 def _started(options: CaptureOptions, where: str) -> str:
     return f"capturing on {', '.join(options.interfaces)} as host {options.host} to {where}"
+
+
+def _input_ended() -> bool:
+    readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(readable) and not os.read(sys.stdin.fileno(), 4096)
 
 
 def _say(line: str) -> None:
