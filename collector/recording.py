@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,11 +156,12 @@ def capturing(hosts: Sequence[ClusterHost], folder: Path) -> Iterator[list[Agent
 
 def run_command(client: ClusterHost, argv: Sequence[str], environment: dict[str, str]) -> CommandInfo:
     """Run a command on the client host with our standard streams; Ctrl-C and SIGTERM are the command's to answer."""
-    started_ns = time.time_ns()
-    process = subprocess.Popen([*client.enter, *argv], env=environment)
-    with _passing_signals_to(process):
+    with _signals_for_command() as pass_to:
+        started_ns = time.time_ns()
+        process = subprocess.Popen([*client.enter, *argv], env=environment)
+        pass_to(process)
         status = process.wait()
-    ended_ns = time.time_ns()
+        ended_ns = time.time_ns()
     return CommandInfo(tuple(argv), client.host, started_ns, ended_ns, status if status >= 0 else 128 - status)
 
 
@@ -201,15 +202,28 @@ def _wait_until_capturing(agent: Agent) -> None:
 
 
 @contextmanager
-def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within it SIGINT is left to the command, which the terminal sends it too, and SIGTERM is passed on to it."""
+def _signals_for_command() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Within it SIGINT is left to the command, which the terminal sends it too, and SIGTERM is passed on to it.
+
+    Yields a function to name the command's process. Signals are caught from before it starts, so none is missed.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
+        if not processes:
+            early.append(number)
+        for process in processes:
+            process.send_signal(number)
+
+    def pass_to(process: subprocess.Popen[bytes]) -> None:
+        processes.append(process)
+        for number in early:
+            process.send_signal(number)
 
     earlier = signal.signal(signal.SIGINT, lambda *_: None), signal.signal(signal.SIGTERM, pass_on)
     try:
-        yield
+        yield pass_to
     finally:
         signal.signal(signal.SIGINT, earlier[0])
         signal.signal(signal.SIGTERM, earlier[1])

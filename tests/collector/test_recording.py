@@ -1,0 +1,143 @@
+"""`tracer record` with agents and a cluster that are small scripts: what starts, what stops, what is told."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from collector import recording
+from collector.recording import Cluster, ClusterHost, capturing, find_cluster, find_program, record, run_command
+from tracer.errors import InputError, ServiceError
+
+PROXY = ClusterHost("proxy", ("eth0", "lo"), ())
+CLIENT = ClusterHost("client", ("eth0",), ())
+CLUSTER = Cluster("client", {"ST_USER": "test:tester"}, (CLIENT, PROXY))
+
+GOOD_AGENT = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("tracer: 5 packets", file=sys.stderr)))
+print("tracer: capturing on eth0", *sys.argv[1:], file=sys.stderr, flush=True)
+sys.stdin.read()
+print("tracer: stopped with its parent", file=sys.stderr)
+"""
+
+FailingScript = Callable[[str], None]
+
+
+@pytest.fixture
+def tracer_is(monkeypatch: pytest.MonkeyPatch) -> FailingScript:
+    """Replace the `tracer` command by a Python script."""
+    return lambda script: monkeypatch.setattr(recording, "TRACER", (sys.executable, "-c", script))
+
+
+def shell(text: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", text)
+
+
+def test_the_cluster_is_what_its_status_says(tracer_is: FailingScript) -> None:
+    status = {
+        "client_host": "client",
+        "environment": {"ST_USER": "test:tester"},
+        "hosts": [{"host": "proxy", "interfaces": ["eth0", "lo"], "enter": ["nsenter", "-t", "1", "--"], "more": 1}],
+        "running": True,
+    }
+    tracer_is(f"print({json.dumps(status)!r})")
+    found = find_cluster()
+    assert found == Cluster(
+        "client",
+        {"ST_USER": "test:tester"},
+        (ClusterHost("proxy", ("eth0", "lo"), ("nsenter", "-t", "1", "--")),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("import sys; sys.exit('tracer: no cluster is up; run: tracer cluster up')", "no cluster is up; run"),
+        ("import sys; sys.exit(2)", "no cluster is running; run: tracer cluster up"),
+    ],
+)
+def test_no_cluster_is_one_line(tracer_is: FailingScript, script: str, message: str) -> None:
+    tracer_is(script)
+    with pytest.raises(ServiceError) as raised:
+        find_cluster()
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+def test_all_hosts_are_captured_while_the_command_runs(tracer_is: FailingScript, tmp_path: Path) -> None:
+    tracer_is(GOOD_AGENT)
+    out = tmp_path / "out"
+    done = record(CLUSTER, [], shell(f'echo "$ST_USER" > {out}; exit 7'), tmp_path)
+    assert out.read_text() == "test:tester\n"
+    assert done.command.exit_status == 7
+    assert done.command.host == "client"
+    assert done.command.started_host_ns < done.command.ended_host_ns
+    assert done.agent_lines == ("client: 5 packets", "proxy: 5 packets")
+    assert done.failures == ()
+
+
+def test_each_agent_is_told_its_interfaces_and_host(tracer_is: FailingScript, tmp_path: Path) -> None:
+    tracer_is(GOOD_AGENT)
+    with capturing([PROXY], tmp_path) as (agent,):
+        assert agent.lines[0].endswith(f"capture -i eth0 -i lo --host proxy --write {tmp_path} --until-eof")
+
+
+def test_hosts_can_be_chosen(tracer_is: FailingScript, tmp_path: Path) -> None:
+    tracer_is(GOOD_AGENT)
+    assert record(CLUSTER, ["proxy", "proxy"], shell("true"), tmp_path).agent_lines == ("proxy: 5 packets",)
+    with pytest.raises(InputError, match="no host nope in the cluster; there are: client, proxy"):
+        record(CLUSTER, ["nope"], shell("true"), tmp_path)
+
+
+def test_an_agent_that_does_not_start_stops_all_and_its_words_are_told(
+    tmp_path: Path, tracer_is: FailingScript
+) -> None:
+    tracer_is(f"import sys\nif 'proxy' in sys.argv: sys.exit('tracer: no interface eth0; there are: lo')\n{GOOD_AGENT}")
+    ran = tmp_path / "ran"
+    with pytest.raises(ServiceError) as raised:
+        record(CLUSTER, [], shell(f"touch {ran}"), tmp_path)
+    assert str(raised.value) == "the agent on proxy did not start: no interface eth0; there are: lo"
+    assert not ran.exists()
+
+
+def test_an_agent_that_ends_early_is_told_and_the_command_goes_on(tracer_is: FailingScript, tmp_path: Path) -> None:
+    tracer_is(
+        "import sys; print('tracer: capturing on eth0', file=sys.stderr, flush=True); sys.exit('tracer: no space left')"
+    )
+    done = record(CLUSTER, ["proxy"], shell("true"), tmp_path)
+    assert done.failures == ("proxy: no space left",)
+    assert done.command.exit_status == 0
+
+
+def test_an_unknown_command_is_told_before_anything_starts() -> None:
+    with pytest.raises(InputError, match="command not found: nonesuch-command"):
+        find_program(["nonesuch-command", "--option"])
+
+
+def test_programs_beside_the_interpreter_are_found() -> None:
+    environment = find_program([Path(sys.executable).name])
+    assert str(Path(sys.executable).parent) in environment["PATH"].split(os.pathsep)
+
+
+def test_interrupt_is_for_the_command_and_recording_goes_on() -> None:
+    done = run_command(CLIENT, shell("kill -INT $PPID; exit 3"), dict(os.environ))
+    assert done.exit_status == 3
+
+
+def test_terminate_is_passed_on_to_the_command() -> None:
+    done = run_command(CLIENT, shell("kill -TERM $PPID; exec sleep 60"), dict(os.environ))
+    assert done.exit_status == 128 + signal.SIGTERM
+
+
+def test_an_agent_ends_when_its_parent_is_gone() -> None:
+    agent = subprocess.Popen(
+        [sys.executable, "-c", GOOD_AGENT], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    _, said = agent.communicate()
+    assert said.splitlines()[-1] == "tracer: stopped with its parent"
