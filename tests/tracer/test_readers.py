@@ -18,13 +18,15 @@ from tracer.readers import CaptureReader, NameRecord, open_capture
 from tracer.records import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_STRINGS, Columns, Direction, Severity
 
 BASE_NS = 1_700_000_000_123_456_789
+ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+"""With addresses, or scapy would ask the network for them."""
 PACKET = bytes(
-    Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+    ETHERNET
     / IP(src="10.0.0.1", dst="10.0.0.2", id=77)
     / TCP(sport=40000, dport=8080, seq=5, ack=6, flags="PA", window=512, options=[("Timestamp", (9, 7))])
     / b"GET /v1/a HTTP/1.1\r\nHost: h\r\nX-Trans-Id: tx1\r\n\r\n"
 )
-DATAGRAM = bytes(Ether() / IP(src="10.0.0.1", dst="10.0.0.3") / UDP(sport=1, dport=2))
+DATAGRAM = bytes(ETHERNET / IP(src="10.0.0.1", dst="10.0.0.3") / UDP(sport=1, dport=2))
 
 
 def read(path: Path, packets: int = 131_072) -> tuple[Columns, Columns, CaptureReader]:
@@ -104,7 +106,7 @@ def test_a_capture_without_packets_is_a_capture(write):
 
 
 def test_addresses_grow_and_stay(write):
-    other = bytes(Ether() / IP(src="10.0.0.3", dst="10.0.0.1") / TCP())
+    other = bytes(ETHERNET / IP(src="10.0.0.3", dst="10.0.0.1") / TCP())
     with open_capture(write(files.pcap([(0, PACKET), (0, other)]))) as reader:
         stages = [list(reader.addresses) for _ in reader.batches(1)]
     assert stages == [["10.0.0.1", "10.0.0.2"], ["10.0.0.1", "10.0.0.2", "10.0.0.3"]]
