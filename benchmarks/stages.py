@@ -30,8 +30,8 @@ def decode(files: list[Path]) -> Result:
 
 def match(files: list[Path]) -> Result:
     """Events to hops: connections, incarnations, byte ranges."""
-    from collector.decoding import decode_sources
-    from collector.hosts import HostSource
+    from collector.decoding import HostSource
+    from collector.decoding import decode as decode_sources
     from collector.matching import match as match_events
 
     decoded = decode_sources([HostSource(file.stem, (file,)) for file in files])
@@ -45,7 +45,8 @@ def match(files: list[Path]) -> Result:
 
 def end_to_end(files: list[Path]) -> Result:
     """Files to a trace on disk: what `tracer replay` does."""
-    from collector.analysis import HostSource, analyse
+    from collector.analysis import analyse
+    from collector.decoding import HostSource
 
     with tempfile.TemporaryDirectory(dir=files[0].parent) as folder:
         started = time.perf_counter()
