@@ -46,6 +46,7 @@ help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## Make .venv with everything pinned and build the Rust core (quick when nothing changed)
+	@[ "$(MAKECMDGOALS)" != setup ] || echo 'setup: .venv is up to date'
 
 $(STAMP): $(SETUP_INPUTS)
 	@scripts/setup
