@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import pyarrow as pa
 
-from collector import clocks, matching, spans
+from collector import clocks, findings, matching, spans
 from collector.decoding import Decoded, HostSource, decode
 from collector.exchanges import build_exchanges
 from collector.schema import conform
@@ -73,7 +73,7 @@ def build_tables(decoded: Decoded, info: TraceInfo, options: AnalysisOptions) ->
     hops = hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64()))
     messages = conform("messages", matching.messages(decoded.heads, matched.events))
     built = build_exchanges(conform("hops", hops), messages, conform("connections", matched.connections), info.services)
-    return {
+    tables = {
         "events": matched.events,
         "connections": matched.connections,
         "hops": built.hops,
@@ -82,3 +82,4 @@ def build_tables(decoded: Decoded, info: TraceInfo, options: AnalysisOptions) ->
         "exchanges": built.exchanges,
         "spans": spans.link(built.exchanges),
     }
+    return tables | {"findings": findings.find(tables, info)}

@@ -9,7 +9,7 @@ arrive there when the child's first byte left: two stamps of one host, which no 
    service that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that
    began last. Work put off until after the answer belongs to a candidate that was already closed.
 2. `timing`: for a child without a visible id, the candidates open at its start, without those whose id is known to
-   lead elsewhere. The innermost is taken.
+   lead elsewhere; of these again those of a service that calls the child's without doubt, and the innermost.
 
 Confidence is one divided by how many candidates were equally possible. For `timing` it is also multiplied by the share
 of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run whether or
@@ -112,21 +112,34 @@ def _certain_calls(pairs: pl.DataFrame) -> pl.DataFrame:
 
 def _by_timing(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
     """Links of the exchanges that no id links, to the innermost candidate open on their host."""
-    found = []
-    for (host, shows_id), mine in (
-        children.with_columns(shows_id=pl.col("transaction_id").is_not_null())
-        .partition_by("host", "shows_id", as_dict=True)
-        .items()
-    ):
-        here = parents.filter(pl.col("host") == host)
-        found.append(_innermost(mine, here.filter(pl.col("transaction_id").is_null()) if shows_id else here))
-    if not found:
-        return pl.DataFrame(schema=LINK_COLUMNS)
+    keyed = children.with_columns(shows_id=pl.col("transaction_id").is_not_null())
+    first = _nested(keyed, parents, ["host", "shows_id"])
+    calls = _certain_calls(first.filter(pl.col("candidates") == 1).drop_nulls("parent_id"))
+    several = keyed.join(first.filter(pl.col("candidates") > 1), on="exchange_id", how="semi")
+    again = _nested(several, parents, ["host", "shows_id", "service"], calls).drop_nulls("parent_id")
+    linked = pl.concat([first.join(again, on="exchange_id", how="anti"), again])
     share = pl.col("parent_id").is_not_null().mean().over("host", "service")
-    linked = pl.concat(found).with_columns(
-        confidence=share / pl.col("candidates"), link_reason=pl.lit(LinkReason.TIMING.value)
+    linked = linked.with_columns(
+        confidence=share / pl.col("candidates"), link_reason=pl.lit(LinkReason.TIMING.value, dtype=pl.String)
     )
     return linked.drop_nulls("parent_id").filter(_possible())
+
+
+def _nested(
+    children: pl.DataFrame, parents: pl.DataFrame, keys: list[str], calls: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """`children` with their innermost candidate, group by group; with `calls`, of the services that call theirs."""
+    found = [_innermost(children.clear(), parents.clear())]
+    for key, mine in children.partition_by(keys, as_dict=True).items():
+        group = dict(zip(keys, key, strict=True))
+        here = parents.filter(pl.col("host") == group["host"])
+        if group["shows_id"]:
+            here = here.filter(pl.col("transaction_id").is_null())
+        if calls is not None:
+            callers = calls.filter(pl.col("service") == group["service"])["parent_service"]
+            here = here.filter(pl.col("parent_service").is_in(callers.implode()))
+        found.append(_innermost(mine, here))
+    return pl.concat(found)
 
 
 def _innermost(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
@@ -136,7 +149,7 @@ def _innermost(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
     begun = np.searchsorted(ordered["open_ns"].to_numpy(), at, side="left")
     candidates = begun - np.searchsorted(np.sort(close), at, side="left")
     place = last_at_least(close, begun, at)
-    chosen = ordered.select("parent_id", "open_ns", "parent_began_ns")
+    chosen = ordered.select("parent_id", "parent_service", "open_ns", "parent_began_ns")
     picked = chosen[place.clip(min=0)] if len(ordered) else chosen.clear(len(children))
     found = pl.Series(place >= 0)
     both = pl.concat([children, picked, pl.DataFrame({"candidates": candidates})], how="horizontal")
