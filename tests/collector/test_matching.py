@@ -63,7 +63,8 @@ CASES = [
     ("loss and reordering", Path_(loss=0.02, reorder=0.1), {}),
     ("loss behind the tap", CLEAN, {"behind_tap_loss": 0.02}),
     ("no timestamps", Path_(loss=0.02), {"timestamps": False}),
-    ("IP ID zero", Path_(loss=0.02), {"ip_id": "zero"}),
+    ("no timestamps, reordering", Path_(loss=0.02, reorder=0.1), {"timestamps": False}),
+    ("IP ID random", Path_(loss=0.02), {"ip_id": "random"}),
 ]
 
 
@@ -78,3 +79,20 @@ def test_hops_are_the_truth(tmp_path: Path, path: Path_, host: dict[str, object]
 def test_sequence_numbers_that_wrap(tmp_path: Path) -> None:
     score = scored(tmp_path, Path_(loss=0.01), isn=0xFFFFF000)
     assert score.right == score.found == score.truth
+
+
+@pytest.mark.parametrize("host", [{}, {"timestamps": False}], ids=["timestamps", "nothing"])
+def test_where_nothing_can_tell_it_says_so(tmp_path: Path, host: dict[str, object]) -> None:
+    score = scored(tmp_path, Path_(loss=0.02), ip_id="zero", **host)
+    assert score.right == score.found, "a wrong hop is worse than none"
+    assert score.right >= 0.9 * score.truth
+    missed = score.hops.filter(pl.col("receive_frame").is_not_null() & (pl.col("state") != "matched"))
+    assert set(missed["state"]) == {"ambiguous"}
+
+
+def test_a_capture_that_drops_is_not_a_network_that_loses(tmp_path: Path) -> None:
+    score = scored(tmp_path, CLEAN, capture_drop=0.01)
+    assert score.right >= 0.9999 * score.found
+    data = score.hops.filter((pl.col("kind") == "data") & pl.col("receive_frame").is_null())
+    assert len(data) > 10
+    assert set(data["state"]) == {"capture_dropped"}

@@ -120,7 +120,6 @@ class Network:
         self.now = 0
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
-        self._ids = {station.name: self.random.randrange(1 << 16) for station in stations}
 
     def at(self, time_ns: int, action: Callable[[], None]) -> None:
         self._order += 1
@@ -147,14 +146,6 @@ class Network:
         ]
         ends[0].peer, ends[1].peer = ends[1], ends[0]
         self.at(at_ns, ends[0].open)
-
-    def next_ip_id(self, station: Station, count: int) -> int:
-        if station.ip_id == "zero":
-            return 0
-        if station.ip_id == "random":
-            return self.random.randrange(1 << 16)
-        self._ids[station.name] += count
-        return (self._ids[station.name] - count) & 0xFFFF
 
     def send(self, end: "_End", wires: list[_Wire]) -> None:
         """Put packets on the path: each is lost, delayed, late, or doubled on its own."""
@@ -207,6 +198,7 @@ class _End:
         self.attempts: dict[int, int] = {}
         self.sent_ranges: list[tuple[int, int]] = []
         self.tsecr = 0
+        self.last_ip_id = net.random.randrange(1 << 16)
         self.closing = False
         self.pending: tuple[Record, list[_Wire]] | None = None
 
@@ -219,7 +211,7 @@ class _End:
 
     def transmit(self, start: int, length: int, flags: int, sack: tuple[int, int] | None = None) -> None:
         wires_count = max(1, -(-length // MSS))
-        ip_id = self.net.next_ip_id(self.own, wires_count)
+        ip_id = self.next_ip_id(wires_count)
         stamp = (self.net.now // 1_000_000 + self.isn) & 0xFFFFFFFF
         own, other = self.own, self.other
         record = Record(
@@ -241,6 +233,13 @@ class _End:
         if not length:
             wires[0].end = start
         self.net.send(self, wires)
+
+    def next_ip_id(self, count: int) -> int:
+        """As Linux counts: by socket, one for each packet on the wire."""
+        if self.own.ip_id == "random":
+            return self.net.random.randrange(1, 1 << 16)
+        self.last_ip_id += count
+        return 0 if self.own.ip_id == "zero" else (self.last_ip_id - count) & 0xFFFF
 
     def pump(self) -> None:
         """Send what the window (16 full packets) allows, then FIN."""
@@ -282,6 +281,7 @@ class _End:
         if merges and self.pending is not None:
             first, wires = self.pending
             same = (first.tsval, first.ack, first.flags) == (record.tsval, record.ack, record.flags)
+            same = same and wire.ip_id in (wires[-1].ip_id + 1, 0)  # as Linux's GRO asks
             if same and wires[-1].end == wire.start and len(wires) < 16:
                 wires.append(wire)
                 return
@@ -361,7 +361,7 @@ class _End:
 def _packet(station: Station, record: Record, snaplen: int) -> bytes:
     options = b""
     if record.flags & SYN:
-        options += struct.pack("!BBH", 2, 4, MSS + 12)
+        options += struct.pack("!BBH", 2, 4, MSS + 12 * station.timestamps)
     if station.timestamps:
         options += struct.pack("!BBBBII", 1, 1, 8, 10, record.tsval, record.tsecr)
     if record.sack:

@@ -97,10 +97,7 @@ impl Capture {
     /// Opens the rings and starts the thread. Every error of the operator's shows here, but a disk that fills up later.
     ///
     /// `segments`: its `interfaces` and `addresses` are filled in here.
-    pub fn start(
-        settings: &CaptureSettings,
-        mut segments: SegmentSettings,
-    ) -> Result<Self, CaptureError> {
+    pub fn start(settings: &CaptureSettings, mut segments: SegmentSettings) -> Result<Self, CaptureError> {
         let taps = settings
             .interface_names
             .iter()
@@ -184,13 +181,10 @@ impl Tap {
     fn open(name: &str, settings: &CaptureSettings) -> Result<Self, CaptureError> {
         let socket = PacketSocket::open(name)?;
         let link_type = socket.link_type()?;
-        let program =
-            settings
-                .programs
-                .for_link(link_type)
-                .ok_or_else(|| CaptureError::NoFilterForLink {
-                    name: name.to_owned(),
-                })?;
+        let program = settings
+            .programs
+            .for_link(link_type)
+            .ok_or_else(|| CaptureError::NoFilterForLink { name: name.to_owned() })?;
         socket.attach_filter(program)?;
         let loopback = socket.is_loopback();
         if loopback {
@@ -237,8 +231,7 @@ impl Run {
     fn capture(&mut self) -> Result<(), CaptureError> {
         let mut stop_seen: Option<Instant> = None;
         let mut any = true;
-        while stop_seen.is_none_or(|seen| seen.elapsed() < if any { LONGEST_DRAIN } else { DRAIN })
-        {
+        while stop_seen.is_none_or(|seen| seen.elapsed() < if any { LONGEST_DRAIN } else { DRAIN }) {
             self.sleep()?;
             any = self.read_rings()?;
             if stop_seen.is_none() && self.shared.stop.load(Ordering::Acquire) {
@@ -271,10 +264,9 @@ impl Run {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(system("poll", errno)),
         }
-        let failing = polled.iter().any(|fd| {
-            fd.revents()
-                .is_some_and(|events| events.contains(PollFlags::POLLERR))
-        });
+        let failing = polled
+            .iter()
+            .any(|fd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLERR)));
         if failing {
             self.note_errors();
         }
@@ -347,12 +339,8 @@ impl Run {
             written_count += 1;
         }
         let progress = &self.shared.progress;
-        progress
-            .packets_count
-            .fetch_add(written_count, Ordering::Relaxed);
-        progress
-            .ignored_count
-            .fetch_add(ignored_count, Ordering::Relaxed);
+        progress.packets_count.fetch_add(written_count, Ordering::Relaxed);
+        progress.ignored_count.fetch_add(ignored_count, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -383,9 +371,7 @@ impl Run {
         progress
             .segments_count
             .store(self.writer.segments_count(), Ordering::Relaxed);
-        progress
-            .bytes_count
-            .store(self.writer.bytes_count(), Ordering::Relaxed);
+        progress.bytes_count.store(self.writer.bytes_count(), Ordering::Relaxed);
     }
 }
 
@@ -444,10 +430,7 @@ mod tests {
     #[test]
     fn a_taken_out_tag_is_put_back() {
         let frame = [&[1; 12][..], &[0x08, 0x00], &[0x45]].concat();
-        let vlan = Some(VlanTag {
-            tpid: 0x88A8,
-            tci: 7,
-        });
+        let vlan = Some(VlanTag { tpid: 0x88A8, tci: 7 });
         let mut scratch = Vec::new();
         let expected = [&[1; 12][..], &[0x88, 0xA8, 0, 7], &[0x08, 0x00], &[0x45]].concat();
         assert_eq!(
@@ -455,10 +438,7 @@ mod tests {
             (&expected[..], 1504)
         );
         let mut scratch = Vec::new();
-        assert_eq!(
-            with_vlan_tag(&packet(None, &frame), &mut scratch),
-            (&frame[..], 1500)
-        );
+        assert_eq!(with_vlan_tag(&packet(None, &frame), &mut scratch), (&frame[..], 1500));
         let mut scratch = Vec::new();
         assert_eq!(
             with_vlan_tag(&packet(vlan, &frame[..11]), &mut scratch),
@@ -476,11 +456,7 @@ mod tests {
             (true, libc::PACKET_OUTGOING, None),
         ];
         for (loopback, packet_type, expected) in cases {
-            assert_eq!(
-                direction(loopback, packet_type),
-                expected,
-                "{loopback} {packet_type}"
-            );
+            assert_eq!(direction(loopback, packet_type), expected, "{loopback} {packet_type}");
         }
     }
 

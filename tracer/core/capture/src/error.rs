@@ -15,39 +15,16 @@ pub enum ErrorKind {
 /// An error that the operator can mend. `what` happened, and the `next_step`, are one clause each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaptureError {
-    UnknownPolicy {
-        text: String,
-    },
+    UnknownPolicy { text: String },
     NotPermitted,
-    NoSuchInterface {
-        name: String,
-        existing: Vec<String>,
-    },
-    InterfaceGone {
-        name: String,
-    },
-    UnsupportedLink {
-        name: String,
-        hardware_type: u16,
-    },
-    NoFilterForLink {
-        name: String,
-    },
-    RingTooLarge {
-        name: String,
-        ring_bytes: usize,
-    },
-    DiskFull {
-        folder: PathBuf,
-    },
-    NotWritable {
-        path: PathBuf,
-        message: String,
-    },
-    System {
-        operation: &'static str,
-        message: String,
-    },
+    NoSuchInterface { name: String, existing: Vec<String> },
+    InterfaceGone { name: String },
+    UnsupportedLink { name: String, hardware_type: u16 },
+    NoFilterForLink { name: String },
+    RingTooLarge { name: String, ring_bytes: usize },
+    DiskFull { folder: PathBuf },
+    NotWritable { path: PathBuf, message: String },
+    System { operation: &'static str, message: String },
 }
 
 impl CaptureError {
@@ -85,7 +62,9 @@ impl CaptureError {
             CaptureError::NoSuchInterface { existing, .. } => format!("there are: {}", existing.join(", ")),
             CaptureError::InterfaceGone { .. } => "what was captured until then is kept".into(),
             CaptureError::UnsupportedLink { .. } => "capture on the Ethernet interface below it".into(),
-            CaptureError::NoFilterForLink { .. } => "write it without Ethernet addresses, or leave that interface out".into(),
+            CaptureError::NoFilterForLink { .. } => {
+                "write it without Ethernet addresses, or leave that interface out".into()
+            }
             CaptureError::RingTooLarge { .. } => "give a smaller --ring-mib".into(),
             CaptureError::DiskFull { .. } => {
                 "free some space, or give another directory; all packets written until then are kept".into()
@@ -102,16 +81,10 @@ impl fmt::Display for CaptureError {
             CaptureError::UnknownPolicy { text } => {
                 write!(out, "no payload policy '{text}'")
             }
-            CaptureError::NotPermitted => write!(
-                out,
-                "the kernel refused a packet socket: CAP_NET_RAW is missing"
-            ),
+            CaptureError::NotPermitted => write!(out, "the kernel refused a packet socket: CAP_NET_RAW is missing"),
             CaptureError::NoSuchInterface { name, .. } => write!(out, "no interface {name}"),
             CaptureError::InterfaceGone { name } => write!(out, "interface {name} was removed"),
-            CaptureError::UnsupportedLink {
-                name,
-                hardware_type,
-            } => {
+            CaptureError::UnsupportedLink { name, hardware_type } => {
                 write!(
                     out,
                     "interface {name} is neither Ethernet nor raw IP (ARPHRD {hardware_type})"
@@ -124,11 +97,7 @@ impl fmt::Display for CaptureError {
                 )
             }
             CaptureError::RingTooLarge { name, ring_bytes } => {
-                write!(
-                    out,
-                    "no memory for a ring of {} MiB on {name}",
-                    ring_bytes >> 20
-                )
+                write!(out, "no memory for a ring of {} MiB on {name}", ring_bytes >> 20)
             }
             CaptureError::DiskFull { folder } => {
                 write!(out, "no space left on the disk of {}", folder.display())

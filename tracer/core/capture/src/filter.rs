@@ -72,11 +72,7 @@ pub fn built_in(link_type: LinkType, snaplen: u32) -> Vec<Instruction> {
     // The preamble falls through for IPv4 and jumps two instructions further for IPv6; X is the length of the tags.
     let extensions_count = EXTENSION_HEADERS.len() as u8;
     program.push(statement(LOAD_BYTE_X, ipv4_protocol));
-    program.push(jump(
-        PROTOCOL_TCP,
-        extensions_count + 2,
-        extensions_count + 3,
-    ));
+    program.push(jump(PROTOCOL_TCP, extensions_count + 2, extensions_count + 3));
     program.push(statement(LOAD_BYTE_X, ipv6_next_header));
     program.push(jump(PROTOCOL_TCP, extensions_count, 0));
     for (index, header) in EXTENSION_HEADERS.iter().enumerate() {
@@ -118,12 +114,7 @@ fn raw_ip_preamble() -> Vec<Instruction> {
 }
 
 fn statement(code: u16, k: u32) -> Instruction {
-    Instruction {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
-    }
+    Instruction { code, jt: 0, jf: 0, k }
 }
 
 fn jump(k: u32, jt: u8, jf: u8) -> Instruction {
@@ -208,13 +199,7 @@ mod tests {
         for (ethertype, ip, passes) in ip_cases {
             let expected = if passes { 300 } else { 0 };
             assert_eq!(run(&raw, &ip), expected, "raw, {ip:?}");
-            for tags in [
-                &[][..],
-                &[0x8100],
-                &[0x88A8],
-                &[0x88A8, 0x8100],
-                &[0x8100, 0x8100],
-            ] {
+            for tags in [&[][..], &[0x8100], &[0x88A8], &[0x88A8, 0x8100], &[0x8100, 0x8100]] {
                 assert_eq!(
                     run(&framed, &ethernet(tags, ethertype, &ip)),
                     expected,

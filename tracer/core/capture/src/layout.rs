@@ -89,9 +89,7 @@ fn locate_ipv6(frame: &[u8], start: usize) -> Option<Layout> {
         let header_len = match next_header {
             PROTOCOL_TCP if later_fragment => return Some(Layout::Fragment { headers_len: at }),
             PROTOCOL_TCP => return Some(locate_tcp(frame, at, end)),
-            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
-                (usize::from(*frame.get(at + 1)?) + 1) * 8
-            }
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => (usize::from(*frame.get(at + 1)?) + 1) * 8,
             AUTHENTICATION => (usize::from(*frame.get(at + 1)?) + 2) * 4,
             FRAGMENT => {
                 later_fragment = be16(frame, at + 2)? & 0xFFF8 != 0;
@@ -171,45 +169,25 @@ mod tests {
     fn payload_is_found_behind_every_kind_of_header() {
         let segment = tcp(12, b"data");
         let authentication = [&[6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &segment[..]].concat();
-        let routing = [
-            &[51, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            &authentication[..],
-        ]
-        .concat();
+        let routing = [&[51, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &authentication[..]].concat();
         let hop_by_hop = [&[43, 0, 0, 0, 0, 0, 0, 0], &routing[..]].concat();
         let packets = [
             ("ipv4", 0x0800, ipv4(None, 0, 0, &segment)),
             ("ipv4 with options", 0x0800, ipv4(None, 0, 8, &segment)),
             ("ipv4, length 0", 0x0800, ipv4(Some(0), 0, 0, &segment)),
-            (
-                "ipv4, first fragment",
-                0x0800,
-                ipv4(None, 0x2000, 0, &segment),
-            ),
+            ("ipv4, first fragment", 0x0800, ipv4(None, 0x2000, 0, &segment)),
             ("ipv6", 0x86DD, ipv6(6, None, &segment)),
             ("ipv6, length 0", 0x86DD, ipv6(6, Some(0), &segment)),
-            (
-                "ipv6, three extension headers",
-                0x86DD,
-                ipv6(0, None, &hop_by_hop),
-            ),
+            ("ipv6, three extension headers", 0x86DD, ipv6(0, None, &hop_by_hop)),
             (
                 "ipv6, destination options",
                 0x86DD,
-                ipv6(
-                    60,
-                    None,
-                    &[&[6, 0, 0, 0, 0, 0, 0, 0], &segment[..]].concat(),
-                ),
+                ipv6(60, None, &[&[6, 0, 0, 0, 0, 0, 0, 0], &segment[..]].concat()),
             ),
             (
                 "ipv6, first fragment",
                 0x86DD,
-                ipv6(
-                    44,
-                    None,
-                    &[&[6, 0, 0, 1, 0, 0, 0, 0], &segment[..]].concat(),
-                ),
+                ipv6(44, None, &[&[6, 0, 0, 1, 0, 0, 0, 0], &segment[..]].concat()),
             ),
         ];
         for (name, ethertype, packet) in packets {
@@ -233,37 +211,20 @@ mod tests {
     fn padding_is_no_payload() {
         let packet = ipv4(None, 0, 0, &tcp(0, b"d"));
         let frame = ethernet(0, 0x0800, &[&packet[..], b"leaked memory"].concat());
-        assert_eq!(
-            payload_of(LinkType::Ethernet, &frame).as_deref(),
-            Some(&b"d"[..])
-        );
+        assert_eq!(payload_of(LinkType::Ethernet, &frame).as_deref(), Some(&b"d"[..]));
     }
 
     #[test]
     fn later_fragments_have_no_tcp_header() {
         let v4 = ipv4(None, 0x0010, 0, b"piece of a segment");
-        assert_eq!(
-            locate(LinkType::RawIp, &v4),
-            Layout::Fragment { headers_len: 20 }
-        );
-        let v6 = ipv6(
-            44,
-            None,
-            &[&[6, 0, 0, 0x10, 0, 0, 0, 0], &b"piece"[..]].concat(),
-        );
-        assert_eq!(
-            locate(LinkType::RawIp, &v6),
-            Layout::Fragment { headers_len: 48 }
-        );
+        assert_eq!(locate(LinkType::RawIp, &v4), Layout::Fragment { headers_len: 20 });
+        let v6 = ipv6(44, None, &[&[6, 0, 0, 0x10, 0, 0, 0, 0], &b"piece"[..]].concat());
+        assert_eq!(locate(LinkType::RawIp, &v6), Layout::Fragment { headers_len: 48 });
     }
 
     #[test]
     fn every_prefix_is_harmless() {
-        let packet = ipv6(
-            60,
-            None,
-            &[&[6, 0, 0, 0, 0, 0, 0, 0], &tcp(12, b"data")[..]].concat(),
-        );
+        let packet = ipv6(60, None, &[&[6, 0, 0, 0, 0, 0, 0, 0], &tcp(12, b"data")[..]].concat());
         let frame = ethernet(1, 0x86DD, &packet);
         for len in 0..frame.len() {
             match locate(LinkType::Ethernet, &frame[..len]) {
@@ -284,9 +245,6 @@ mod tests {
             locate(LinkType::Ethernet, &ethernet(0, 0x0806, &[0; 40])),
             Layout::NotTcp
         );
-        assert_eq!(
-            locate(LinkType::RawIp, &ipv6(58, None, &[0; 8])),
-            Layout::NotTcp
-        );
+        assert_eq!(locate(LinkType::RawIp, &ipv6(58, None, &[0; 8])), Layout::NotTcp);
     }
 }

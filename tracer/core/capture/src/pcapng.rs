@@ -115,11 +115,7 @@ pub fn interface_description(out: &mut Vec<u8>, interface: &Interface) {
         option(out, IF_NAME, interface.name.as_bytes());
         option(out, IF_TSRESOL, &[RESOLUTION_NANOSECONDS]);
         if !interface.filter.is_empty() {
-            option(
-                out,
-                IF_FILTER,
-                &[&[0], interface.filter.as_bytes()].concat(),
-            );
+            option(out, IF_FILTER, &[&[0], interface.filter.as_bytes()].concat());
         }
         option(out, OPT_END, b"");
     });

@@ -54,9 +54,7 @@ impl PayloadPolicy {
                 payload: 0..0,
                 framed: true,
             }),
-            Layout::Tcp { payload } => {
-                Some(self.keep_payload(&frame[payload.clone()], payload.start))
-            }
+            Layout::Tcp { payload } => Some(self.keep_payload(&frame[payload.clone()], payload.start)),
         }
     }
 
@@ -87,9 +85,7 @@ impl FromStr for PayloadPolicy {
             ("none", _) => Ok(PayloadPolicy::None),
             ("http", _) => Ok(PayloadPolicy::Http),
             (_, Ok(bytes)) => Ok(PayloadPolicy::Bytes(bytes)),
-            _ => Err(CaptureError::UnknownPolicy {
-                text: text.to_owned(),
-            }),
+            _ => Err(CaptureError::UnknownPolicy { text: text.to_owned() }),
         }
     }
 }
@@ -130,8 +126,7 @@ mod tests {
     #[test]
     fn each_policy_keeps_its_part() {
         let head = b"PUT /v1/a/c/o HTTP/1.1\r\nContent-Length: 4\r\nX-Auth-Token: AUTH_tk1\r\n\r\n";
-        let redacted =
-            b"PUT /v1/a/c/o HTTP/1.1\r\nContent-Length: 4\r\nX-Auth-Token: xxxxxxxx\r\n\r\n";
+        let redacted = b"PUT /v1/a/c/o HTTP/1.1\r\nContent-Length: 4\r\nX-Auth-Token: xxxxxxxx\r\n\r\n";
         let frame = packet(&[&head[..], b"body"].concat());
         assert_eq!(kept(PayloadPolicy::None, &frame), b"");
         assert_eq!(kept(PayloadPolicy::Http, &frame), redacted);
@@ -164,9 +159,7 @@ mod tests {
     fn a_fragment_keeps_no_payload() {
         let mut frame = packet(b"X-Auth-Token: secret");
         frame[7] = 1;
-        let kept = PayloadPolicy::Bytes(9999)
-            .keep(LinkType::RawIp, &frame)
-            .expect("TCP");
+        let kept = PayloadPolicy::Bytes(9999).keep(LinkType::RawIp, &frame).expect("TCP");
         assert_eq!(kept.captured_len, 20);
     }
 

@@ -80,10 +80,7 @@ pub fn redact(bytes: &mut [u8]) {
 ///
 /// It is overwritten whole, unless it holds a control character, which no head does.
 pub fn redact_unframed(bytes: &mut [u8]) {
-    let first_line_len = bytes
-        .iter()
-        .position(|b| is_line_end(*b))
-        .unwrap_or(bytes.len());
+    let first_line_len = bytes.iter().position(|b| is_line_end(*b)).unwrap_or(bytes.len());
     let (first_line, rest) = bytes.split_at_mut(first_line_len);
     if first_line.iter().any(|b| is_control(*b)) {
         redact_lines(bytes, false);
@@ -143,8 +140,7 @@ impl BodyRule {
         let status = line.get(9..12).unwrap_or(b"");
         BodyRule {
             request,
-            bodyless_status: !request
-                && (status.starts_with(b"1") || status == b"204" || status == b"304"),
+            bodyless_status: !request && (status.starts_with(b"1") || status == b"204" || status == b"304"),
             content_length_zero: None,
             transfer_encoding: false,
         }
@@ -157,9 +153,7 @@ impl BodyRule {
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"content-length") {
             self.content_length_zero = Some(value.iter().all(|b| *b == b'0'));
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding")
-            || name.eq_ignore_ascii_case(b"upgrade")
-        {
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") || name.eq_ignore_ascii_case(b"upgrade") {
             self.transfer_encoding = true;
         }
     }
@@ -238,10 +232,7 @@ fn redact_header(line: &mut [u8]) -> bool {
         return false;
     }
     let value = &mut rest[1..];
-    let blanks = value
-        .iter()
-        .take_while(|b| matches!(b, b' ' | b'\t'))
-        .count();
+    let blanks = value.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
     value[blanks..].fill(b'x');
     true
 }
@@ -251,18 +242,12 @@ fn redact_parameters(line: &mut [u8]) {
     let mut at = 0;
     while at < line.len() {
         at += 1;
-        if !matches!(line[at - 1], b'?' | b'&' | b';')
-            && !ends_with_encoded(&line[..at], &[b"%3f", b"%26", b"%3b"])
-        {
+        if !matches!(line[at - 1], b'?' | b'&' | b';') && !ends_with_encoded(&line[..at], &[b"%3f", b"%26", b"%3b"]) {
             continue;
         }
         let ahead = &line[at..line.len().min(at + LONGEST_PARAMETER_NAME_LEN)];
-        let name_end = ahead
-            .iter()
-            .position(|b| matches!(b, b'=' | b'&' | b' ' | b'\t'));
-        let encoded_end = ahead
-            .windows(3)
-            .position(|w| w.eq_ignore_ascii_case(b"%3d"));
+        let name_end = ahead.iter().position(|b| matches!(b, b'=' | b'&' | b' ' | b'\t'));
+        let encoded_end = ahead.windows(3).position(|w| w.eq_ignore_ascii_case(b"%3d"));
         let (name_len, separator_len) = match (name_end, encoded_end) {
             (plain, Some(encoded)) if plain.is_none_or(|plain| encoded < plain) => (encoded, 3),
             (Some(plain), _) if ahead[plain] == b'=' => (plain, 1),
@@ -296,10 +281,7 @@ fn redact_userinfo(line: &mut [u8]) {
 }
 
 fn is_secret_name(name: &[u8]) -> bool {
-    let holds = |part: &&[u8]| {
-        name.windows(part.len())
-            .any(|window| window.eq_ignore_ascii_case(part))
-    };
+    let holds = |part: &&[u8]| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part));
     let words = || name.split(|b| !b.is_ascii_alphanumeric());
     SECRET_PARTS.iter().any(holds)
         || SECRET_WORDS
@@ -311,9 +293,7 @@ fn percent_decoded(name: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(name.len());
     let mut at = 0;
     while at < name.len() {
-        let digits = name
-            .get(at + 1..at + 3)
-            .and_then(|hex| std::str::from_utf8(hex).ok());
+        let digits = name.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
         match digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) if name[at] == b'%' => {
                 decoded.push(byte);
@@ -338,10 +318,7 @@ fn ends_with_encoded(bytes: &[u8], codes: &[&[u8; 3]]) -> bool {
 /// The line that begins at `at`, with its LF if that was captured.
 fn line_at(bytes: &[u8], at: usize) -> &[u8] {
     let rest = &bytes[at..];
-    let len = rest
-        .iter()
-        .position(|b| *b == b'\n')
-        .map_or(rest.len(), |lf| lf + 1);
+    let len = rest.iter().position(|b| *b == b'\n').map_or(rest.len(), |lf| lf + 1);
     &rest[..len]
 }
 

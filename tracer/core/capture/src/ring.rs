@@ -115,8 +115,7 @@ impl Ring {
         let start = unsafe { self.map.add(self.next_block * BLOCK_BYTES) };
         // SAFETY: the status word is aligned (blocks are page-aligned), lives as long as the map, and is shared with the kernel,
         // so it is only touched as an atomic.
-        let status: &AtomicU32 =
-            unsafe { AtomicU32::from_ptr(start.add(STATUS_AT).cast().as_ptr()) };
+        let status: &AtomicU32 = unsafe { AtomicU32::from_ptr(start.add(STATUS_AT).cast().as_ptr()) };
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
@@ -127,10 +126,7 @@ impl Ring {
             (
                 start.add(PACKETS_COUNT_AT).cast::<u32>().read(),
                 start.add(FIRST_PACKET_AT).cast::<u32>().read(),
-                std::slice::from_raw_parts(
-                    start.add(BLOCK_HEADER_BYTES).as_ptr(),
-                    BLOCK_BYTES - BLOCK_HEADER_BYTES,
-                ),
+                std::slice::from_raw_parts(start.add(BLOCK_HEADER_BYTES).as_ptr(), BLOCK_BYTES - BLOCK_HEADER_BYTES),
             )
         };
         Some(Block {

@@ -129,12 +129,7 @@ impl SegmentWriter {
     }
 
     /// Appends what the policy keeps of a packet, redacted. An error ends the capture: the writer takes no more.
-    pub fn write(
-        &mut self,
-        packet: &PacketRecord,
-        kept: &Kept,
-        now: Now,
-    ) -> Result<(), CaptureError> {
+    pub fn write(&mut self, packet: &PacketRecord, kept: &Kept, now: Now) -> Result<(), CaptureError> {
         if self.segment.is_none() {
             self.segment = Some(self.begin(now)?);
         }
@@ -168,9 +163,7 @@ impl SegmentWriter {
 
     /// Ends the capture: closes the open segment; a capture that saw no packet leaves one empty segment, which tells so.
     pub fn finish(&mut self, statistics: &[Statistics], now: Now) -> Result<(), CaptureError> {
-        let untold = statistics
-            .iter()
-            .any(|interface| interface.received_count > 0);
+        let untold = statistics.iter().any(|interface| interface.received_count > 0);
         if self.segment.is_none() && (self.segments_count == 0 || untold) {
             self.segment = Some(self.begin(now)?);
         }
@@ -178,22 +171,18 @@ impl SegmentWriter {
     }
 
     fn begin(&mut self, now: Now) -> Result<Segment, CaptureError> {
-        let path = self.settings.folder.join(format!(
-            "{}-{:06}.pcapng",
-            self.settings.host, self.next_number
-        ));
+        let path = self
+            .settings
+            .folder
+            .join(format!("{}-{:06}.pcapng", self.settings.host, self.next_number));
         self.next_number += 1;
         let partial = PathBuf::from(format!("{}{PARTIAL_SUFFIX}", path.display()));
-        let file = (self.open_file)(&partial)
-            .map_err(|error| CaptureError::from_file(&error, &partial))?;
+        let file = (self.open_file)(&partial).map_err(|error| CaptureError::from_file(&error, &partial))?;
         Ok(Segment::new(file, partial, path, &self.settings, now))
     }
 
     /// Runs a step on the open segment; if the disk refuses, keeps the whole blocks and says why.
-    fn flushed(
-        &mut self,
-        step: impl FnOnce(&mut Segment) -> io::Result<()>,
-    ) -> Result<(), CaptureError> {
+    fn flushed(&mut self, step: impl FnOnce(&mut Segment) -> io::Result<()>) -> Result<(), CaptureError> {
         let segment = self.segment.as_mut().expect("called with an open segment");
         let Err(error) = step(segment) else {
             return Ok(());
@@ -242,12 +231,7 @@ impl Segment {
         begun: Now,
     ) -> Self {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4);
-        pcapng::section_header(
-            &mut buffer,
-            &settings.host,
-            &settings.application,
-            &settings.os,
-        );
+        pcapng::section_header(&mut buffer, &settings.host, &settings.application, &settings.os);
         pcapng::name_resolution(&mut buffer, &settings.host, &settings.addresses);
         for interface in &settings.interfaces {
             pcapng::interface_description(&mut buffer, interface);

@@ -32,16 +32,12 @@ impl PacketSocket {
             existing: existing_interfaces(),
         })?;
         // Protocol 0: no packet comes before filter and ring are there.
-        let fd = socket(
-            AddressFamily::Packet,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        )
-        .map_err(|errno| match errno {
-            Errno::EPERM | Errno::EACCES => CaptureError::NotPermitted,
-            other => system("socket(AF_PACKET)", other),
-        })?;
+        let fd = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None).map_err(
+            |errno| match errno {
+                Errno::EPERM | Errno::EACCES => CaptureError::NotPermitted,
+                other => system("socket(AF_PACKET)", other),
+            },
+        )?;
         let mut socket = PacketSocket {
             fd,
             name: name.to_owned(),
@@ -133,14 +129,8 @@ impl PacketSocket {
                 &raw mut len,
             )
         };
-        assert_eq!(
-            status, 0,
-            "PACKET_STATISTICS is refused only for a wrong length"
-        );
-        (
-            u64::from(statistics.tp_packets),
-            u64::from(statistics.tp_drops),
-        )
+        assert_eq!(status, 0, "PACKET_STATISTICS is refused only for a wrong length");
+        (u64::from(statistics.tp_packets), u64::from(statistics.tp_drops))
     }
 
     /// The descriptor, to poll and to map.
@@ -176,23 +166,19 @@ impl PacketSocket {
                 mem::size_of_val(&address) as libc::socklen_t,
             )
         };
-        Errno::result(status)
-            .map(drop)
-            .map_err(|errno| match errno {
-                Errno::ENODEV | Errno::ENXIO => CaptureError::InterfaceGone {
-                    name: self.name.clone(),
-                },
-                other => system("bind", other),
-            })
+        Errno::result(status).map(drop).map_err(|errno| match errno {
+            Errno::ENODEV | Errno::ENXIO => CaptureError::InterfaceGone {
+                name: self.name.clone(),
+            },
+            other => system("bind", other),
+        })
     }
 
     fn bound_address(&self) -> Result<libc::sockaddr_ll, CaptureError> {
         let mut address = empty_address();
         let mut len = mem::size_of_val(&address) as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes to `address`, which is that large, and both outlive the call.
-        let status = unsafe {
-            libc::getsockname(self.fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len)
-        };
+        let status = unsafe { libc::getsockname(self.fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
         Errno::result(status)
             .map(|_| address)
             .map_err(|errno| system("getsockname", errno))

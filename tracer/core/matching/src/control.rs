@@ -106,7 +106,7 @@ fn match_equal_headers(
     let Some((_, first)) = sent.first().or(received.first()) else {
         return;
     };
-    let (of_sends, of_receives) = resolve(context.events, evidence, context.bound, &sends, &receives, first.offset);
+    let (of_sends, of_receives) = resolve(context, evidence, &sends, &receives, first.offset);
     for ((_, placed), partner) in sent.iter().zip(&of_sends) {
         let (kind, attempt) = (history.kind(context, placed), history.attempt(context, placed));
         let range = (placed.offset, placed.offset);

@@ -207,7 +207,7 @@ fn resolve_atom(
 ) {
     let carriers = |ranges: &[Range]| ranges.iter().map(Range::carrier).collect::<Vec<_>>();
     let (sends, receives) = (carriers(sent), carriers(received));
-    let (of_sends, of_receives) = resolve(context.events, evidence, context.bound, &sends, &receives, range.0);
+    let (of_sends, of_receives) = resolve(context, evidence, &sends, &receives, range.0);
     for (index, (send, partner)) in sends.iter().zip(&of_sends).enumerate() {
         let attempt = attempt_number(index);
         open.extend(match partner {

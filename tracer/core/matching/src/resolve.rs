@@ -5,14 +5,18 @@
 //! 2. *IP ID*: where this flow's lone transfers show that it is kept on the way, it must be equal. A super-segment of n
 //!    MSS takes n of them, so the ID at an offset inside it is known.
 //! 3. *Causality*: nothing arrives before it was sent. The other flow bounds the clocks' offset ([`CausalBound`]).
-//! 4. *Order*: as many receives as sends are left: paired in order of time. Fewer: ambiguous.
+//! 4. *Likelihood*, only where several candidates are left: a delay among those of the flow's certain transfers, and no
+//!    overtaking in a flow where those kept their order.
+//! 5. *Count*: as many receives as sends are left: paired in order of time, unless the flow is known to reorder.
+//!
+//! What is left with several candidates is ambiguous.
 
 use std::cell::OnceCell;
 
 use rustc_hash::FxHashMap;
 
 use crate::connections::Placed;
-use crate::flow::Flow;
+use crate::flow::{Context, Flow};
 use crate::{Events, option};
 
 /// RFC 5905 §7.2 takes 500 ppm as the tolerance of a host's oscillator.
@@ -23,6 +27,8 @@ const NEIGHBOURS: usize = 32;
 const MAX_CANDIDATES: usize = 1 << 14;
 /// Share of transfers that need no resolving that must agree on IP ID before it is evidence in a flow.
 const IP_ID_AGREEMENT: f64 = 0.98;
+/// Certain transfers that a flow must have before they tell what is likely in it.
+const ENOUGH_TO_TELL: usize = 4;
 
 /// Everything of a header that a network keeps; equal at both ends of an unsplit transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -60,6 +66,30 @@ pub(crate) struct Identified<'a, 'e> {
     flow: &'a Flow,
     pairs: OnceCell<Vec<(u32, u32)>>,
     by_receive_time: OnceCell<Vec<(i64, i64)>>,
+    usual: OnceCell<Usual>,
+}
+
+/// How a flow's certain transfers went.
+struct Usual {
+    /// (send time, receive time), by send time.
+    times: Vec<(i64, i64)>,
+    /// Least and greatest (receive - send), with a margin of half their difference.
+    delay_ns: (i64, i64),
+    keeps_order: bool,
+}
+
+impl Usual {
+    fn overtakes_nothing(&self, send_ns: i64, receive_ns: i64) -> bool {
+        let before = self.times.partition_point(|&(sent, _)| sent < send_ns);
+        let after = self.times.partition_point(|&(sent, _)| sent <= send_ns);
+        before
+            .checked_sub(1)
+            .is_none_or(|index| self.times[index].1 <= receive_ns)
+            && self
+                .times
+                .get(after)
+                .is_none_or(|&(_, received)| received >= receive_ns)
+    }
 }
 
 impl<'a, 'e> Identified<'a, 'e> {
@@ -69,6 +99,7 @@ impl<'a, 'e> Identified<'a, 'e> {
             flow,
             pairs: OnceCell::new(),
             by_receive_time: OnceCell::new(),
+            usual: OnceCell::new(),
         }
     }
 
@@ -93,6 +124,37 @@ impl<'a, 'e> Identified<'a, 'e> {
                 .or_insert(Some(placed.event));
         }
         seen
+    }
+
+    fn usual(&self) -> &Usual {
+        self.usual.get_or_init(|| {
+            let time = |event: u32| self.events.host_ns[event as usize];
+            let mut times: Vec<(i64, i64)> = self.pairs().iter().map(|&(s, r)| (time(s), time(r))).collect();
+            times.sort_unstable();
+            let delays = times.iter().map(|&(sent, received)| received.saturating_sub(sent));
+            let (least, most) = (
+                delays.clone().min().unwrap_or(i64::MIN),
+                delays.max().unwrap_or(i64::MAX),
+            );
+            let margin = most.saturating_sub(least) / 2;
+            let keeps_order = times.is_sorted_by_key(|&(_, received)| received);
+            Usual {
+                delay_ns: (least.saturating_sub(margin), most.saturating_add(margin)),
+                keeps_order,
+                times,
+            }
+        })
+    }
+
+    /// Is a transfer at these times like the flow's certain ones? True if there are too few of those to tell.
+    fn likely(&self, send_ns: i64, receive_ns: i64) -> bool {
+        let usual = self.usual();
+        if usual.times.len() < ENOUGH_TO_TELL {
+            return true;
+        }
+        let delay_ns = receive_ns.saturating_sub(send_ns);
+        (usual.delay_ns.0..=usual.delay_ns.1).contains(&delay_ns)
+            && (!usual.keeps_order || usual.overtakes_nothing(send_ns, receive_ns))
     }
 
     /// (receive time, receive - send), by receive time.
@@ -197,13 +259,8 @@ pub(crate) fn same_ip_id(
     Some(a == b)
 }
 
-fn compatible(
-    events: &Events,
-    evidence: &Evidence,
-    bound: &CausalBound,
-    pair: (Carrier, Carrier),
-    offset: i64,
-) -> bool {
+fn compatible(context: &Context, evidence: &Evidence, pair: (Carrier, Carrier), offset: i64) -> bool {
+    let events = context.events;
     let (send, receive) = pair;
     let (s, r) = (send.event as usize, receive.event as usize);
     let both_stamped = events.options[s] & events.options[r] & option::TIMESTAMPS != 0;
@@ -213,7 +270,7 @@ fn compatible(
     if evidence.ip_id_is_kept && same_ip_id(events, evidence, send, receive, offset) == Some(false) {
         return false;
     }
-    bound.allows(events.host_ns[s], events.host_ns[r])
+    context.bound.allows(events.host_ns[s], events.host_ns[r])
 }
 
 /// For each send and each receive, what it was paired with.
@@ -229,9 +286,8 @@ pub(crate) enum Partner {
 
 /// Pair `sends` with `receives` (each in time order) of the byte at `offset`. Returns a partner for each.
 pub(crate) fn resolve(
-    events: &Events,
+    context: &Context,
     evidence: &Evidence,
-    bound: &CausalBound,
     sends: &[Carrier],
     receives: &[Carrier],
     offset: i64,
@@ -247,12 +303,19 @@ pub(crate) fn resolve(
         .iter()
         .map(|&r| {
             (0..sends.len())
-                .filter(|&s| compatible(events, evidence, bound, (sends[s], r), offset))
+                .filter(|&s| compatible(context, evidence, (sends[s], r), offset))
                 .collect()
         })
         .collect();
     pair_the_certain(&mut candidates, &mut of_sends, &mut of_receives);
-    pair_by_order(&candidates, &mut of_sends, &mut of_receives);
+    keep_the_likely(context, sends, receives, &mut candidates);
+    pair_the_certain(&mut candidates, &mut of_sends, &mut of_receives);
+    pair_the_rest(
+        context.identified.usual().keeps_order,
+        &candidates,
+        &mut of_sends,
+        &mut of_receives,
+    );
     (of_sends, of_receives)
 }
 
@@ -269,14 +332,26 @@ fn pair_the_certain(candidates: &mut [Vec<usize>], of_sends: &mut [Partner], of_
     }
 }
 
-/// Receives that still have candidates: in order if all those sends arrived, else ambiguous.
-fn pair_by_order(candidates: &[Vec<usize>], of_sends: &mut [Partner], of_receives: &mut [Partner]) {
+/// Of several candidates, those that are like the flow's certain transfers; all of them if none is.
+fn keep_the_likely(context: &Context, sends: &[Carrier], receives: &[Carrier], candidates: &mut [Vec<usize>]) {
+    let time = |carrier: &Carrier| context.events.host_ns[carrier.event as usize];
+    for (receive, left) in receives.iter().zip(candidates).filter(|(_, left)| left.len() > 1) {
+        let likely = |&send: &usize| context.identified.likely(time(&sends[send]), time(receive));
+        if left.iter().any(likely) {
+            left.retain(likely);
+        }
+    }
+}
+
+/// Receives that still have candidates: in order if the flow keeps it and all those sends arrived, else ambiguous.
+fn pair_the_rest(keeps_order: bool, candidates: &[Vec<usize>], of_sends: &mut [Partner], of_receives: &mut [Partner]) {
     let receives: Vec<usize> = (0..candidates.len()).filter(|&r| !candidates[r].is_empty()).collect();
     let mut sends: Vec<usize> = candidates.iter().flatten().copied().collect();
     sends.sort_unstable();
     sends.dedup();
-    let in_order =
-        sends.len() == receives.len() && receives.iter().zip(&sends).all(|(&r, s)| candidates[r].contains(s));
+    let in_order = keeps_order
+        && sends.len() == receives.len()
+        && receives.iter().zip(&sends).all(|(&r, s)| candidates[r].contains(s));
     if in_order {
         for (&r, &s) in receives.iter().zip(&sends) {
             of_sends[s] = Partner::Of(r);

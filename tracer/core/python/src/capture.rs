@@ -47,11 +47,7 @@ fn payload_snaplen(py: Python<'_>, payload: &str) -> PyResult<u32> {
 /// The kernel filter used when none is given, for Ethernet (else for raw IP).
 #[pyfunction]
 fn built_in_filter(ethernet: bool, snaplen: u32) -> Vec<InstructionTuple> {
-    let link_type = if ethernet {
-        LinkType::Ethernet
-    } else {
-        LinkType::RawIp
-    };
+    let link_type = if ethernet { LinkType::Ethernet } else { LinkType::RawIp };
     twintap_capture::filter::built_in(link_type, snaplen)
         .into_iter()
         .map(|i| (i.code, i.jt, i.jf, i.k))

@@ -31,14 +31,10 @@ impl CaptureFile {
     /// Open the file at `path`. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let reader = py
-            .detach(|| reader::open(&path))
-            .map_err(|error| match error {
-                OpenError::Io(error) => error.into(),
-                OpenError::NotACapture(error) => {
-                    PyValueError::new_err((error.what, error.next_step))
-                }
-            })?;
+        let reader = py.detach(|| reader::open(&path)).map_err(|error| match error {
+            OpenError::Io(error) => error.into(),
+            OpenError::NotACapture(error) => PyValueError::new_err((error.what, error.next_step)),
+        })?;
         Ok(Self {
             reader: Mutex::new(reader),
         })
@@ -121,9 +117,7 @@ impl CaptureFile {
 impl CaptureFile {
     fn locked(&self) -> std::sync::MutexGuard<'_, Reader<Source>> {
         // Poisoned only by a panic of ours, which Python has already seen.
-        self.reader
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -157,12 +151,6 @@ with_head_columns!(define_head_arrays);
 
 fn set_strings(arrays: &Bound<'_, PyDict>, name: &str, strings: Strings) -> PyResult<()> {
     let py = arrays.py();
-    arrays.set_item(
-        format!("{name}_offsets"),
-        PyArray1::from_vec(py, strings.offsets),
-    )?;
-    arrays.set_item(
-        format!("{name}_bytes"),
-        PyArray1::from_vec(py, strings.bytes),
-    )
+    arrays.set_item(format!("{name}_offsets"), PyArray1::from_vec(py, strings.offsets))?;
+    arrays.set_item(format!("{name}_bytes"), PyArray1::from_vec(py, strings.bytes))
 }

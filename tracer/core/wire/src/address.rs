@@ -134,11 +134,7 @@ mod tests {
     #[test]
     fn numbers_are_stable_and_in_order_of_appearance() {
         let mut table = AddressTable::default();
-        assert_eq!(
-            table.intern_v4(0, 0),
-            (0, 0),
-            "the all-zero address is an address"
-        );
+        assert_eq!(table.intern_v4(0, 0), (0, 0), "the all-zero address is an address");
         assert_eq!(table.intern_v4(0x0a00_0001, 0x0a00_0002), (1, 2));
         assert_eq!(table.intern_v4(0x0a00_0002, 0x0a00_0001), (2, 1));
         assert_eq!(
@@ -156,10 +152,7 @@ mod tests {
             }),
             (1, 0)
         );
-        assert_eq!(
-            table.lines_from(0),
-            "0.0.0.0\n10.0.0.1\n10.0.0.2\n::1\n::ffff:10.0.0.1"
-        );
+        assert_eq!(table.lines_from(0), "0.0.0.0\n10.0.0.1\n10.0.0.2\n::1\n::ffff:10.0.0.1");
         assert_eq!(table.lines_from(3), "::1\n::ffff:10.0.0.1");
         assert_eq!(table.lines_from(5), "");
     }

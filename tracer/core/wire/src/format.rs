@@ -13,26 +13,14 @@ const PCAPNG_SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 /// Formats of which we know the name, but which are not read: (first bytes, name, what to do).
 const OTHER_FORMATS: &[(&[u8], &str, &str)] = &[
-    (
-        b"\xfd7zXZ\0",
-        "xz-compressed",
-        "decompress it first: xz -d FILE",
-    ),
-    (
-        b"BZh",
-        "bzip2-compressed",
-        "decompress it first: bzip2 -d FILE",
-    ),
+    (b"\xfd7zXZ\0", "xz-compressed", "decompress it first: xz -d FILE"),
+    (b"BZh", "bzip2-compressed", "decompress it first: bzip2 -d FILE"),
     (
         b"\x04\x22\x4d\x18",
         "lz4-compressed",
         "decompress it first: lz4 -d FILE",
     ),
-    (
-        b"PK\x03\x04",
-        "a ZIP archive",
-        "unpack it first: unzip FILE",
-    ),
+    (b"PK\x03\x04", "a ZIP archive", "unpack it first: unzip FILE"),
     (b"snoop\0\0\0", "a snoop capture", CONVERT),
     (b"GMBU", "a Microsoft Network Monitor capture", CONVERT),
     (b"RTSS", "a Network Monitor 1 capture", CONVERT),
@@ -55,8 +43,7 @@ const OTHER_PCAPS: &[(u32, &str)] = &[
 ];
 
 const CONVERT: &str = "convert it first: editcap -F pcapng FILE OUT.pcapng";
-const GIVE_CAPTURE: &str =
-    "give a pcap or pcapng file, as written by tcpdump, dumpcap, Wireshark or `tracer capture`";
+const GIVE_CAPTURE: &str = "give a pcap or pcapng file, as written by tcpdump, dumpcap, Wireshark or `tracer capture`";
 
 /// A kind of file that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,10 +76,7 @@ pub fn detect(head: &[u8]) -> Result<Format, NotACapture> {
                 });
             }
             PCAP_NANOSECONDS => {
-                return Ok(Format::Pcap {
-                    order,
-                    fraction_ns: 1,
-                });
+                return Ok(Format::Pcap { order, fraction_ns: 1 });
             }
             _ => {}
         }
@@ -123,17 +107,11 @@ fn name_other(head: &[u8], magic: &[u8; 4]) -> NotACapture {
         next_step: next_step.to_owned(),
     };
     for order in [ByteOrder::Little, ByteOrder::Big] {
-        if let Some((_, name)) = OTHER_PCAPS
-            .iter()
-            .find(|(other, _)| *other == order.u32(magic, 0))
-        {
+        if let Some((_, name)) = OTHER_PCAPS.iter().find(|(other, _)| *other == order.u32(magic, 0)) {
             return not(name, CONVERT);
         }
     }
-    if let Some((_, name, next_step)) = OTHER_FORMATS
-        .iter()
-        .find(|(start, ..)| head.starts_with(start))
-    {
+    if let Some((_, name, next_step)) = OTHER_FORMATS.iter().find(|(start, ..)| head.starts_with(start)) {
         return not(name, next_step);
     }
     if is_text(head) {
@@ -150,9 +128,7 @@ fn is_text(head: &[u8]) -> bool {
     let whole = match std::str::from_utf8(head) {
         Ok(text) => text,
         // The window may end within a character.
-        Err(error) if error.error_len().is_none() => {
-            std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or("")
-        }
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or(""),
         Err(_) => return false,
     };
     !whole.is_empty()

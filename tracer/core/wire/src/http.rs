@@ -162,8 +162,7 @@ fn empty(kind: HeadKind) -> Head<'static> {
 fn status_line(line: &[u8]) -> Option<Head<'_>> {
     let rest = line.get(8..)?;
     let (space, digits) = (rest.first()?, rest.get(1..4)?);
-    let is_number =
-        line[7].is_ascii_digit() && *space == b' ' && digits.iter().all(u8::is_ascii_digit);
+    let is_number = line[7].is_ascii_digit() && *space == b' ' && digits.iter().all(u8::is_ascii_digit);
     if !is_number || rest.get(4).is_some_and(|&next| next != b' ') {
         return None;
     }
@@ -208,10 +207,7 @@ fn take_header<'a>(head: &mut Head<'a>, line: &'a [u8], best_id: &mut usize) {
     let Some(colon) = memchr(b':', line) else {
         return;
     };
-    let (name, value) = (
-        &line[..colon],
-        limited(line[colon + 1..].trim_ascii(), VALUE_LIMIT),
-    );
+    let (name, value) = (&line[..colon], limited(line[colon + 1..].trim_ascii(), VALUE_LIMIT));
     // The length and first letter decide for most lines.
     match name.len() {
         4 if name.eq_ignore_ascii_case(b"host") => head.host = value,
@@ -224,11 +220,7 @@ fn take_header<'a>(head: &mut Head<'a>, line: &'a [u8], best_id: &mut usize) {
         }
         10 if name.eq_ignore_ascii_case(b"user-agent") => head.user_agent = value,
         10 if name.eq_ignore_ascii_case(b"connection") => {
-            set_if(
-                &mut head.flags,
-                flag::CONNECTION_CLOSE,
-                has_token(value, b"close"),
-            );
+            set_if(&mut head.flags, flag::CONNECTION_CLOSE, has_token(value, b"close"));
             set_if(
                 &mut head.flags,
                 flag::CONNECTION_KEEP_ALIVE,
@@ -245,18 +237,12 @@ fn take_header<'a>(head: &mut Head<'a>, line: &'a [u8], best_id: &mut usize) {
 }
 
 fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], best_id: &mut usize) {
-    let found = ID_HEADERS
-        .iter()
-        .position(|id| name.eq_ignore_ascii_case(id));
+    let found = ID_HEADERS.iter().position(|id| name.eq_ignore_ascii_case(id));
     let Some(rank) = found.filter(|rank| rank < best_id) else {
         return;
     };
     let is_traceparent = ID_HEADERS[rank] == b"traceparent";
-    let value = if is_traceparent {
-        trace_id(value)
-    } else {
-        value
-    };
+    let value = if is_traceparent { trace_id(value) } else { value };
     if !value.is_empty() {
         (head.transaction_id, *best_id) = (value, rank);
     }
@@ -325,9 +311,7 @@ mod tests {
 
     #[test]
     fn first_lines() {
-        let request = |method: &'static str, target: &'static str| {
-            Some((HeadKind::Request, 0, method, target))
-        };
+        let request = |method: &'static str, target: &'static str| Some((HeadKind::Request, 0, method, target));
         let response = |status| Some((HeadKind::Response, status, "", ""));
         let cases: &[(&str, &[u8], Option<(HeadKind, u16, &str, &str)>)] = &[
             ("status", b"HTTP/1.1 201 Created\r\n\r\n", response(201)),
@@ -337,29 +321,13 @@ mod tests {
             ("not a number", b"HTTP/1.1 4x4 No\r\n\r\n", None),
             ("four digits", b"HTTP/1.1 2000 No\r\n\r\n", None),
             ("HTTP/2", b"HTTP/2 200\r\n\r\n", None),
-            (
-                "preface of HTTP/2",
-                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                None,
-            ),
+            ("preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", None),
             ("bare LF", b"GET / HTTP/1.1\n\n", request("GET", "/")),
-            (
-                "unknown method",
-                b"BREW /pot HTTP/1.1\r\n\r\n",
-                request("BREW", "/pot"),
-            ),
+            ("unknown method", b"BREW /pot HTTP/1.1\r\n\r\n", request("BREW", "/pot")),
             ("lower case", b"get / HTTP/1.1\r\n\r\n", None),
-            (
-                "cut target",
-                b"GET /v1/AUTH_te",
-                request("GET", "/v1/AUTH_te"),
-            ),
+            ("cut target", b"GET /v1/AUTH_te", request("GET", "/v1/AUTH_te")),
             ("cut version", b"GET /v1 HTT", request("GET", "/v1")),
-            (
-                "cut behind the target",
-                b"BREW /v1 ",
-                request("BREW", "/v1"),
-            ),
+            ("cut behind the target", b"BREW /v1 ", request("BREW", "/v1")),
             ("cut line of an unknown method", b"BREW /v1", None),
             ("text", b"THE END of it\r\n\r\n", None),
             ("binary", b"GET \x00\x01\x02\x03", None),
@@ -369,17 +337,12 @@ mod tests {
                 b"GET http://h/x?y=1 HTTP/1.1\r\n\r\n",
                 request("GET", "http://h/x?y=1"),
             ),
-            (
-                "IPP",
-                b"OPTIONS * HTTP/1.1\r\n\r\n",
-                request("OPTIONS", "*"),
-            ),
+            ("IPP", b"OPTIONS * HTTP/1.1\r\n\r\n", request("OPTIONS", "*")),
             ("empty", b"", None),
         ];
         for (name, payload, expected) in cases {
             let text = |bytes| std::str::from_utf8(bytes).expect("ASCII");
-            let read = parse(payload)
-                .map(|head| (head.kind, head.status, text(head.method), text(head.target)));
+            let read = parse(payload).map(|head| (head.kind, head.status, text(head.method), text(head.target)));
             assert_eq!(read, *expected, "{name}");
         }
     }
@@ -390,27 +353,15 @@ mod tests {
         let cases: &[(&str, &str, (&str, i64, u8))] = &[
             ("case and space", "CONTENT-LENGTH:\t 12 ", ("", 12, 0)),
             ("not a number", "Content-Length: -1", ("", -1, 0)),
-            (
-                "overlong number",
-                "Content-Length: 99999999999999999999",
-                ("", -1, 0),
-            ),
-            (
-                "chunked",
-                "Transfer-Encoding: gzip, chunked",
-                ("", -1, flag::CHUNKED),
-            ),
+            ("overlong number", "Content-Length: 99999999999999999999", ("", -1, 0)),
+            ("chunked", "Transfer-Encoding: gzip, chunked", ("", -1, flag::CHUNKED)),
             (
                 "keep-alive",
                 "Connection: Keep-Alive, Upgrade",
                 ("", -1, flag::CONNECTION_KEEP_ALIVE),
             ),
             ("not a token", "Connection: closed", ("", -1, 0)),
-            (
-                "first of ids",
-                "X-Request-Id: r\r\nX-Trans-Id: t",
-                ("t", -1, 0),
-            ),
+            ("first of ids", "X-Request-Id: r\r\nX-Trans-Id: t", ("t", -1, 0)),
             (
                 "first of ids, other order",
                 "X-Trans-Id: t\r\nX-Request-Id: r",
@@ -418,28 +369,15 @@ mod tests {
             ),
             ("S3", "x-amz-request-id: 17A", ("17A", -1, 0)),
             ("OpenStack", "X-Openstack-Request-Id: tx2", ("tx2", -1, 0)),
-            (
-                "traceparent",
-                trace,
-                ("0af7651916cd43dd8448eb211c80319c", -1, 0),
-            ),
+            ("traceparent", trace, ("0af7651916cd43dd8448eb211c80319c", -1, 0)),
             ("not a traceparent", "traceparent: 00-xyz", ("", -1, 0)),
             ("no colon", "nonsense", ("", -1, 0)),
         ];
         for (name, lines, (id, content_length, flags)) in cases {
             let payload = format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
             let head = parse(payload.as_bytes()).expect(name);
-            let read = (
-                head.transaction_id,
-                head.content_length,
-                head.flags,
-                head.len as usize,
-            );
-            assert_eq!(
-                read,
-                (id.as_bytes(), *content_length, *flags, payload.len()),
-                "{name}"
-            );
+            let read = (head.transaction_id, head.content_length, head.flags, head.len as usize);
+            assert_eq!(read, (id.as_bytes(), *content_length, *flags, payload.len()), "{name}");
         }
     }
 
@@ -452,10 +390,7 @@ mod tests {
             };
             assert_eq!((head.flags & flag::CUT, head.len), (flag::CUT, 0));
             assert!(b"/v1/AUTH_a/c/o".starts_with(head.target));
-            for (value, whole) in [
-                (head.transaction_id, &b"tx1"[..]),
-                (head.host, b"10.77.0.20:8080"),
-            ] {
+            for (value, whole) in [(head.transaction_id, &b"tx1"[..]), (head.host, b"10.77.0.20:8080")] {
                 assert!(value.is_empty() || value == whole, "{len}");
             }
             assert!(matches!(head.content_length, -1 | 3), "{len}");
@@ -474,16 +409,8 @@ mod tests {
                 Some(46),
             ),
             ("until close", "HTTP/1.1 200 OK\r\n\r\n", None),
-            (
-                "body",
-                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
-                Some(43),
-            ),
-            (
-                "chunked",
-                "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-                None,
-            ),
+            ("body", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Some(43)),
+            ("chunked", "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", None),
         ];
         for (name, payload, expected) in cases {
             assert_eq!(
@@ -502,9 +429,6 @@ mod tests {
             "b".repeat(9_000)
         );
         let head = parse(payload.as_bytes()).expect("a head");
-        assert_eq!(
-            (head.target.len(), head.user_agent.len()),
-            (TARGET_LIMIT, VALUE_LIMIT)
-        );
+        assert_eq!((head.target.len(), head.user_agent.len()), (TARGET_LIMIT, VALUE_LIMIT));
     }
 }

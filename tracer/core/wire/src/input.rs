@@ -178,11 +178,7 @@ mod tests {
         assert!(input.require(BUFFER_LEN * 2));
         assert_eq!(input.buffer.len(), BUFFER_LEN * 2);
         assert!(!input.require(RECORD_LIMIT + 1));
-        assert_eq!(
-            input.ended(),
-            None,
-            "the limit is not the end of the source"
-        );
+        assert_eq!(input.ended(), None, "the limit is not the end of the source");
         assert!(input.require(BUFFER_LEN * 3));
     }
 

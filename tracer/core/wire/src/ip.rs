@@ -167,26 +167,14 @@ fn walk_extensions(frame: &[u8], read: &mut IpHeader) -> Result<(), DecodeError>
 fn extension_len(frame: &[u8], read: &IpHeader) -> Result<Option<usize>, DecodeError> {
     let is_extension = matches!(
         read.protocol,
-        HOP_BY_HOP
-            | ROUTING
-            | FRAGMENT
-            | AUTHENTICATION
-            | DESTINATION
-            | MOBILITY
-            | HOST_IDENTITY
-            | SHIM6
+        HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | MOBILITY | HOST_IDENTITY | SHIM6
     );
     if !is_extension {
         return Ok(None);
     }
     let available = frame.len().saturating_sub(read.offset);
     if available < 8 {
-        return Err(DecodeError::cut(
-            Layer::Ipv6Extension,
-            read.offset,
-            8,
-            available,
-        ));
+        return Err(DecodeError::cut(Layer::Ipv6Extension, read.offset, 8, available));
     }
     let told = usize::from(frame[read.offset + 1]);
     Ok(Some(match read.protocol {
@@ -250,36 +238,20 @@ mod tests {
             ("options", v4(&[(0, &[0x46])]), 100, Ok((24, 76))),
             ("padded frame", v4(&[(2, &[0, 40])]), 46, Ok((20, 20))),
             ("TSO", v4(&[(2, &[0, 0])]), 70_000, Ok((20, 69_980))),
-            (
-                "IHL below 5",
-                v4(&[(0, &[0x44])]),
-                100,
-                Err(ErrorKind::Malformed),
-            ),
-            (
-                "version 5",
-                v4(&[(0, &[0x55])]),
-                100,
-                Err(ErrorKind::Malformed),
-            ),
+            ("IHL below 5", v4(&[(0, &[0x44])]), 100, Err(ErrorKind::Malformed)),
+            ("version 5", v4(&[(0, &[0x55])]), 100, Err(ErrorKind::Malformed)),
             (
                 "total below header",
                 v4(&[(2, &[0, 19])]),
                 100,
                 Err(ErrorKind::Malformed),
             ),
-            (
-                "TSO of nothing",
-                v4(&[(2, &[0, 0])]),
-                3,
-                Err(ErrorKind::Malformed),
-            ),
+            ("TSO of nothing", v4(&[(2, &[0, 0])]), 3, Err(ErrorKind::Malformed)),
         ];
         for (name, header, original_len, expected) in cases {
             let read = ipv4(header, 0, *original_len);
             assert_eq!(
-                read.map(|read| (read.offset, read.len))
-                    .map_err(|error| error.kind),
+                read.map(|read| (read.offset, read.len)).map_err(|error| error.kind),
                 *expected,
                 "{name}"
             );
@@ -354,12 +326,7 @@ mod tests {
                 100,
                 (6, 56, 44, false),
             ),
-            (
-                "jumbo",
-                v6(0, 0, &jumbo),
-                70_048,
-                (6, 48, 70_000 - 8, false),
-            ),
+            ("jumbo", v6(0, 0, &jumbo), 70_048, (6, 48, 70_000 - 8, false)),
             (
                 "padded jumbo",
                 v6(0, 0, &padded_jumbo),
@@ -367,12 +334,7 @@ mod tests {
                 (6, 56, 70_000 - 16, false),
             ),
             ("BIG TCP", v6(0, 6, &[]), 100_040, (6, 40, 100_000, false)),
-            (
-                "ESP ends the walk",
-                v6(60, 50, &[0; 16]),
-                100,
-                (50, 40, 60, false),
-            ),
+            ("ESP ends the walk", v6(60, 50, &[0; 16]), 100, (50, 40, 60, false)),
         ];
         for (name, header, original_len, expected) in cases {
             let read = ipv6(header, 0, *original_len).expect(name);
@@ -381,10 +343,7 @@ mod tests {
                 *expected,
                 "{name}"
             );
-            assert_eq!(
-                (read.addresses, read.ip_id),
-                (Addresses::V6 { src: 1, dst: 2 }, -1)
-            );
+            assert_eq!((read.addresses, read.ip_id), (Addresses::V6 { src: 1, dst: 2 }, -1));
             for len in 0..header.len() {
                 let cut = ipv6(&header[..len], 0, *original_len);
                 let whole_enough = cut.is_ok_and(|cut| cut.protocol == expected.0);

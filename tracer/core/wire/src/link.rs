@@ -68,9 +68,7 @@ pub fn decode(link_type: LinkType, frame: &[u8]) -> Result<LinkHeader, LinkError
         LinkType::LINUX_SLL => sll(frame).map_err(LinkError::Decode),
         LinkType::LINUX_SLL2 => sll2(frame).map_err(LinkError::Decode),
         LinkType::NULL | LinkType::LOOP => loopback(frame).map_err(LinkError::Decode),
-        LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD => {
-            Ok(raw(NetworkType::IpOfEitherVersion))
-        }
+        LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD => Ok(raw(NetworkType::IpOfEitherVersion)),
         LinkType::IPV4 => Ok(raw(NetworkType::Ipv4)),
         LinkType::IPV6 => Ok(raw(NetworkType::Ipv6)),
         _ => Err(LinkError::Unknown),
@@ -98,12 +96,7 @@ impl LinkError {
 /// An Ethernet header at `start`, with its VLAN tags.
 pub(crate) fn ethernet(frame: &[u8], start: usize) -> Result<LinkHeader, DecodeError> {
     need(Layer::Ethernet, frame, start, ETHERNET_LEN)?;
-    behind_tags(
-        frame,
-        start + ETHERNET_LEN,
-        be16(frame, start + 12),
-        Direction::Unknown,
-    )
+    behind_tags(frame, start + ETHERNET_LEN, be16(frame, start + 12), Direction::Unknown)
 }
 
 /// Walk over VLAN tags from `offset`, where the type before it says what follows.
@@ -139,22 +132,12 @@ pub(crate) fn by_ethertype(ethertype: u16) -> NetworkType {
 
 fn sll(frame: &[u8]) -> Result<LinkHeader, DecodeError> {
     need(Layer::LinuxSll, frame, 0, SLL_LEN)?;
-    behind_tags(
-        frame,
-        SLL_LEN,
-        be16(frame, 14),
-        cooked_direction(be16(frame, 0)),
-    )
+    behind_tags(frame, SLL_LEN, be16(frame, 14), cooked_direction(be16(frame, 0)))
 }
 
 fn sll2(frame: &[u8]) -> Result<LinkHeader, DecodeError> {
     need(Layer::LinuxSll2, frame, 0, SLL2_LEN)?;
-    behind_tags(
-        frame,
-        SLL2_LEN,
-        be16(frame, 0),
-        cooked_direction(u16::from(frame[10])),
-    )
+    behind_tags(frame, SLL2_LEN, be16(frame, 0), cooked_direction(u16::from(frame[10])))
 }
 
 /// Packet types of `linux/if_packet.h`: host, broadcast, multicast, other host, outgoing. A frame for another host was seen
@@ -212,11 +195,7 @@ fn need(layer: Layer, frame: &[u8], offset: usize, len: usize) -> Result<(), Dec
 mod tests {
     use super::*;
 
-    fn header(
-        network: NetworkType,
-        offset: usize,
-        direction: Direction,
-    ) -> Result<LinkHeader, LinkError> {
+    fn header(network: NetworkType, offset: usize, direction: Direction) -> Result<LinkHeader, LinkError> {
         Ok(LinkHeader {
             network,
             offset,
@@ -237,24 +216,14 @@ mod tests {
         use Direction::{Receive, Send, Unknown};
         use NetworkType::{IpOfEitherVersion, Ipv4, Ipv6, Other};
         let cases = [
-            (
-                "ethernet",
-                1,
-                frame(14, &[(12, &[8, 0])]),
-                header(Ipv4, 14, Unknown),
-            ),
+            ("ethernet", 1, frame(14, &[(12, &[8, 0])]), header(Ipv4, 14, Unknown)),
             (
                 "ethernet v6",
                 1,
                 frame(14, &[(12, &[0x86, 0xdd])]),
                 header(Ipv6, 14, Unknown),
             ),
-            (
-                "arp",
-                1,
-                frame(14, &[(12, &[8, 6])]),
-                header(Other, 14, Unknown),
-            ),
+            ("arp", 1, frame(14, &[(12, &[8, 6])]), header(Other, 14, Unknown)),
             (
                 "802.1Q",
                 1,
@@ -273,12 +242,7 @@ mod tests {
                 frame(22, &[(12, &[0x91, 0, 0, 7, 0x81, 0, 0, 8, 8, 0])]),
                 header(Ipv4, 22, Unknown),
             ),
-            (
-                "SLL in",
-                113,
-                frame(16, &[(14, &[8, 0])]),
-                header(Ipv4, 16, Receive),
-            ),
+            ("SLL in", 113, frame(16, &[(14, &[8, 0])]), header(Ipv4, 16, Receive)),
             (
                 "SLL out",
                 113,
@@ -317,24 +281,9 @@ mod tests {
             ),
             ("null little", 0, vec![2, 0, 0, 0], header(Ipv4, 4, Unknown)),
             ("null big", 0, vec![0, 0, 0, 2], header(Ipv4, 4, Unknown)),
-            (
-                "null v6 macOS",
-                0,
-                vec![30, 0, 0, 0],
-                header(Ipv6, 4, Unknown),
-            ),
-            (
-                "loop v6 OpenBSD",
-                108,
-                vec![0, 0, 0, 24],
-                header(Ipv6, 4, Unknown),
-            ),
-            (
-                "null of no family",
-                0,
-                vec![0, 0, 0, 99],
-                header(Other, 4, Unknown),
-            ),
+            ("null v6 macOS", 0, vec![30, 0, 0, 0], header(Ipv6, 4, Unknown)),
+            ("loop v6 OpenBSD", 108, vec![0, 0, 0, 24], header(Ipv6, 4, Unknown)),
+            ("null of no family", 0, vec![0, 0, 0, 99], header(Other, 4, Unknown)),
             ("raw", 101, vec![], header(IpOfEitherVersion, 0, Unknown)),
             ("raw 12", 12, vec![], header(IpOfEitherVersion, 0, Unknown)),
             ("raw 14", 14, vec![], header(IpOfEitherVersion, 0, Unknown)),

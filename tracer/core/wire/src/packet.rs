@@ -112,12 +112,7 @@ impl Decoder {
     }
 
     #[inline(always)]
-    fn push_common(
-        &mut self,
-        packet: &Packet<'_>,
-        header: &[u8; common::LEN],
-        counters: &mut Counters,
-    ) {
+    fn push_common(&mut self, packet: &Packet<'_>, header: &[u8; common::LEN], counters: &mut Counters) {
         let total_len = usize::from(be16(header, common::IP_TOTAL_LEN));
         let (src_addr, dst_addr) = self
             .addresses
@@ -159,12 +154,7 @@ impl Decoder {
         }
     }
 
-    fn push_segment(
-        &mut self,
-        packet: &Packet<'_>,
-        segment: &Segment<'_>,
-        counters: &mut Counters,
-    ) {
+    fn push_segment(&mut self, packet: &Packet<'_>, segment: &Segment<'_>, counters: &mut Counters) {
         let TcpHeader {
             src_port,
             dst_port,
@@ -287,11 +277,7 @@ fn is_common(link_type: LinkType, header: &[u8; common::LEN]) -> bool {
 ///
 /// # Errors
 /// The counter that the packet belongs to.
-pub fn walk(
-    link_type: LinkType,
-    frame: &[u8],
-    original_len: u32,
-) -> Result<Segment<'_>, CounterKind> {
+pub fn walk(link_type: LinkType, frame: &[u8], original_len: u32) -> Result<Segment<'_>, CounterKind> {
     let header = link::decode(link_type, frame).map_err(|error| error.counter())?;
     let ip = network(header.network, frame, header.offset, original_len as usize)?;
     if ip.is_later_fragment {
@@ -315,12 +301,7 @@ pub fn walk(
     })
 }
 
-fn network(
-    network: NetworkType,
-    frame: &[u8],
-    offset: usize,
-    original_len: usize,
-) -> Result<IpHeader, CounterKind> {
+fn network(network: NetworkType, frame: &[u8], offset: usize, original_len: usize) -> Result<IpHeader, CounterKind> {
     let is_six = frame.get(offset).is_some_and(|byte| byte >> 4 == 6);
     let read = match network {
         NetworkType::Ipv4 => ip::ipv4(frame, offset, original_len),

@@ -40,10 +40,7 @@ impl Pcap {
         fraction_ns: u32,
     ) -> Result<(Self, Interface), NotACapture> {
         if !input.require(FILE_HEADER_LEN) {
-            let what = format!(
-                "a pcap file cut off within its header ({} bytes)",
-                input.held().len()
-            );
+            let what = format!("a pcap file cut off within its header ({} bytes)", input.held().len());
             return Err(NotACapture {
                 what,
                 next_step: "capture again".to_owned(),
@@ -85,13 +82,8 @@ impl Pcap {
             return Step::end_of(input, 0);
         }
         let header = &input.held()[..RECORD_HEADER_LEN];
-        let time = HostTime::from_seconds(
-            self.order.u32(header, 0),
-            self.order.u32(header, 4),
-            self.fraction_ns,
-        );
-        let (mut captured_len, mut original_len) =
-            (self.order.u32(header, 8), self.order.u32(header, 12));
+        let time = HostTime::from_seconds(self.order.u32(header, 0), self.order.u32(header, 4), self.fraction_ns);
+        let (mut captured_len, mut original_len) = (self.order.u32(header, 8), self.order.u32(header, 12));
         if self.minor < 4 && (self.minor < 3 || captured_len > original_len) {
             (captured_len, original_len) = (original_len, captured_len);
         }

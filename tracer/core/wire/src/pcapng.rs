@@ -204,14 +204,7 @@ impl Pcapng {
             return Step::LeftOut(CounterKind::BlocksMalformed);
         }
         let interface = self.order.u32(body, 8) as usize;
-        Self::packet(
-            self.order,
-            &self.locals,
-            &mut self.drops_between,
-            body,
-            interface,
-            0,
-        )
+        Self::packet(self.order, &self.locals, &mut self.drops_between, body, interface, 0)
     }
 
     /// A packet of a block with the fields of an Enhanced Packet Block, all but the interface at its places.
@@ -275,10 +268,7 @@ impl Pcapng {
         counters: &mut Counters,
     ) -> Option<Step> {
         let BlockHeader { kind, len } = *header;
-        let is_packet = matches!(
-            kind,
-            block::ENHANCED_PACKET | block::PACKET | block::SIMPLE_PACKET
-        );
+        let is_packet = matches!(kind, block::ENHANCED_PACKET | block::PACKET | block::SIMPLE_PACKET);
         let is_known = is_packet
             || matches!(
                 kind,
@@ -318,15 +308,8 @@ impl Pcapng {
         None
     }
 
-    fn section_header(
-        &mut self,
-        body: &[u8],
-        section: &mut Section,
-        counters: &mut Counters,
-    ) -> Option<Step> {
-        if body.len() < SECTION_FIXED_LEN + BLOCK_TRAILER_LEN
-            || self.order.u16(body, 12) != VERSION_MAJOR
-        {
+    fn section_header(&mut self, body: &[u8], section: &mut Section, counters: &mut Counters) -> Option<Step> {
+        if body.len() < SECTION_FIXED_LEN + BLOCK_TRAILER_LEN || self.order.u16(body, 12) != VERSION_MAJOR {
             return Some(Step::End(Some(CounterKind::CaptureCorrupt)));
         }
         self.section = self.section.saturating_add(1);
@@ -348,12 +331,7 @@ impl Pcapng {
         None
     }
 
-    fn interface_description(
-        &mut self,
-        body: &[u8],
-        interfaces: &mut Vec<Interface>,
-        counters: &mut Counters,
-    ) {
+    fn interface_description(&mut self, body: &[u8], interfaces: &mut Vec<Interface>, counters: &mut Counters) {
         if body.len() < INTERFACE_FIXED_LEN + BLOCK_TRAILER_LEN {
             return counters.bump(CounterKind::BlocksMalformed);
         }
@@ -362,9 +340,7 @@ impl Pcapng {
         }
         let interface = self.describe(body);
         let Interface {
-            link_type,
-            resolution,
-            ..
+            link_type, resolution, ..
         } = interface;
         let index = self.identify(body, interface, interfaces);
         if index.is_none() {
@@ -379,11 +355,7 @@ impl Pcapng {
 
     fn describe(&self, body: &[u8]) -> Interface {
         let link_type = LinkType(self.order.u16(body, 8));
-        let mut interface = Interface::new(
-            link_type,
-            self.order.u32(body, 12),
-            Resolution::MICROSECONDS,
-        );
+        let mut interface = Interface::new(link_type, self.order.u32(body, 12), Resolution::MICROSECONDS);
         let mut offset_seconds = 0;
         for (code, value) in Options::of(self.order, body, INTERFACE_FIXED_LEN) {
             match (code, value.len()) {
@@ -400,12 +372,7 @@ impl Pcapng {
     }
 
     /// The index of an interface over the whole file: that of an equal one of an earlier section, or a new one.
-    fn identify(
-        &mut self,
-        body: &[u8],
-        interface: Interface,
-        interfaces: &mut Vec<Interface>,
-    ) -> Option<u16> {
+    fn identify(&mut self, body: &[u8], interface: Interface, interfaces: &mut Vec<Interface>) -> Option<u16> {
         let mut hasher = DefaultHasher::new();
         (&self.host, self.locals.len(), self.order.u16(body, 8), body).hash(&mut hasher);
         let key = hasher.finish();
@@ -422,12 +389,7 @@ impl Pcapng {
         Some(index)
     }
 
-    fn interface_statistics(
-        &mut self,
-        body: &[u8],
-        interfaces: &mut [Interface],
-        counters: &mut Counters,
-    ) {
+    fn interface_statistics(&mut self, body: &[u8], interfaces: &mut [Interface], counters: &mut Counters) {
         if body.len() < STATISTICS_FIXED_LEN + BLOCK_TRAILER_LEN {
             return counters.bump(CounterKind::BlocksMalformed);
         }
@@ -470,10 +432,7 @@ impl Pcapng {
                 ),
                 _ => continue,
             };
-            for name in names
-                .split(|&byte| byte == 0)
-                .filter(|name| !name.is_empty())
-            {
+            for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
                 section.keep_name(
                     NameRecord {
                         address,
@@ -492,11 +451,7 @@ impl Pcapng {
         }
         let interface = usize::from(self.order.u16(body, 8));
         let drops = self.order.u16(body, 10);
-        let drops = if drops == DROPS_UNKNOWN {
-            0
-        } else {
-            u64::from(drops)
-        };
+        let drops = if drops == DROPS_UNKNOWN { 0 } else { u64::from(drops) };
         Self::packet(
             self.order,
             &self.locals,
@@ -572,10 +527,7 @@ impl<'a> Iterator for Options<'a> {
         if self.rest.len() < 4 {
             return None;
         }
-        let (code, len) = (
-            self.order.u16(self.rest, 0),
-            usize::from(self.order.u16(self.rest, 2)),
-        );
+        let (code, len) = (self.order.u16(self.rest, 0), usize::from(self.order.u16(self.rest, 2)));
         let value = self.rest.get(4..4 + len)?;
         if code == option::END {
             return None;

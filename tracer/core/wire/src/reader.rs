@@ -121,10 +121,7 @@ pub fn undo_compression(source: Source) -> Result<Source, OpenError> {
 /// The first bytes of `source`, and the source with them.
 fn look_ahead(mut source: Source) -> io::Result<(Vec<u8>, Source)> {
     let mut head = Vec::with_capacity(DETECT_LEN);
-    source
-        .by_ref()
-        .take(DETECT_LEN as u64)
-        .read_to_end(&mut head)?;
+    source.by_ref().take(DETECT_LEN as u64).read_to_end(&mut head)?;
     Ok((head.clone(), Box::new(Cursor::new(head).chain(source))))
 }
 

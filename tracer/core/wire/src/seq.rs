@@ -73,11 +73,7 @@ mod tests {
             (0, 0x7fff_ffff, true),
         ];
         for (left, right, expected) in cases {
-            assert_eq!(
-                SeqNumber(left).is_before(SeqNumber(right)),
-                expected,
-                "{left} {right}"
-            );
+            assert_eq!(SeqNumber(left).is_before(SeqNumber(right)), expected, "{left} {right}");
         }
     }
 

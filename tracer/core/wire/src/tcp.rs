@@ -148,24 +148,14 @@ fn options(header: &[u8], header_len: usize, offset: usize) -> TcpOptions {
             return read;
         }
         if at + len > captured_len {
-            read.error = Some(DecodeError::cut(
-                Layer::TcpOptions,
-                offset + at,
-                len,
-                captured_len - at,
-            ));
+            read.error = Some(DecodeError::cut(Layer::TcpOptions, offset + at, len, captured_len - at));
             return read;
         }
         take_option(&mut read, kind, &header[at + 2..at + len]);
         at += len;
     }
     if captured_len < header_len && at < header_len {
-        read.error = Some(DecodeError::cut(
-            Layer::TcpOptions,
-            offset,
-            header_len,
-            captured_len,
-        ));
+        read.error = Some(DecodeError::cut(Layer::TcpOptions, offset, header_len, captured_len));
     }
     read
 }
@@ -197,9 +187,7 @@ fn take_option(read: &mut TcpOptions, kind: u8, value: &[u8]) {
 
 /// FNV-1a over the blocks' 32-bit words; equal blocks give equal hashes on every host, and 0 stays for "none".
 fn hash_sack(blocks: &[u8]) -> u32 {
-    let mix = |hash: u64, word: &[u8]| {
-        (hash ^ u64::from(be32(word, 0))).wrapping_mul(0x0000_0100_0000_01b3)
-    };
+    let mix = |hash: u64, word: &[u8]| (hash ^ u64::from(be32(word, 0))).wrapping_mul(0x0000_0100_0000_01b3);
     let hash = blocks.chunks_exact(4).fold(0xcbf2_9ce4_8422_2325, mix);
     ((hash ^ (hash >> 32)) as u32).max(1)
 }
@@ -232,10 +220,7 @@ mod tests {
             (read.src_port, read.dst_port, read.seq, read.ack),
             (40000, 8080, 0x0102_0304, 0x0506_0708)
         );
-        assert_eq!(
-            (read.flags, read.window, read.header_len),
-            (0x118, 0x1234, 20)
-        );
+        assert_eq!((read.flags, read.window, read.header_len), (0x118, 0x1234, 20));
     }
 
     #[test]
@@ -248,10 +233,7 @@ mod tests {
             ..none
         };
         let syn = TcpOptions {
-            present: present::MSS
-                | present::SACK_PERMITTED
-                | present::TIMESTAMPS
-                | present::WINDOW_SCALE,
+            present: present::MSS | present::SACK_PERMITTED | present::TIMESTAMPS | present::WINDOW_SCALE,
             mss: 1460,
             window_scale: 7,
             tsval: 9,
@@ -262,16 +244,10 @@ mod tests {
             ("none", &[], none),
             ("end", &[0, 8, 10, 0], none),
             ("timestamps", &[1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 7], stamps),
-            (
-                "timestamps in front",
-                &[8, 10, 0, 0, 0, 9, 0, 0, 0, 7, 1, 1],
-                stamps,
-            ),
+            ("timestamps in front", &[8, 10, 0, 0, 0, 9, 0, 0, 0, 7, 1, 1], stamps),
             (
                 "a SYN of Linux",
-                &[
-                    2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7,
-                ],
+                &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7],
                 syn,
             ),
             (
@@ -304,20 +280,14 @@ mod tests {
         for bad in [[3, 1, 0, 0], [3, 0, 0, 0], [3, 200, 0, 0], [1, 1, 1, 8]] {
             let read = read(&[&[2, 4, 5, 180][..], &bad].concat());
             let kind = read.error.map(|error| (error.layer, error.kind));
-            assert_eq!(
-                kind,
-                Some((Layer::TcpOptions, ErrorKind::Malformed)),
-                "{bad:?}"
-            );
+            assert_eq!(kind, Some((Layer::TcpOptions, ErrorKind::Malformed)), "{bad:?}");
             assert_eq!(read.mss, 1460);
         }
     }
 
     #[test]
     fn every_prefix() {
-        let options = [
-            2, 4, 5, 180, 8, 10, 0, 0, 0, 9, 0, 0, 0, 7, 3, 3, 7, 1, 1, 1,
-        ];
+        let options = [2, 4, 5, 180, 8, 10, 0, 0, 0, 9, 0, 0, 0, 7, 3, 3, 7, 1, 1, 1];
         let header = segment(&options);
         for len in 0..=header.len() {
             match decode(&header[..len], 0, 5000) {
@@ -347,10 +317,7 @@ mod tests {
         let cases = [(short, 40), (segment(&[]), 19), (segment(&[1; 8]), 27)];
         for (header, segment_len) in cases {
             let error = decode(&header, 0, segment_len).expect_err("contradicts itself");
-            assert_eq!(
-                (error.layer, error.kind),
-                (Layer::Tcp, ErrorKind::Malformed)
-            );
+            assert_eq!((error.layer, error.kind), (Layer::Tcp, ErrorKind::Malformed));
         }
     }
 }

@@ -14,10 +14,7 @@ impl HostTime {
     #[inline]
     pub fn from_seconds(seconds: u32, fraction: u32, fraction_ns: u32) -> Self {
         // Below 2^32 * 1e9 + 2^32 * 1e3 < 2^63.
-        Self(
-            (u64::from(seconds) * NS_PER_SECOND + u64::from(fraction) * u64::from(fraction_ns))
-                as i64,
-        )
+        Self((u64::from(seconds) * NS_PER_SECOND + u64::from(fraction) * u64::from(fraction_ns)) as i64)
     }
 }
 
@@ -69,10 +66,7 @@ impl Resolution {
 
     /// The same ticks, counted from `offset_seconds` after 1970 (`if_tsoffset`).
     pub fn with_offset(self, offset_seconds: i64) -> Self {
-        Self {
-            offset_seconds,
-            ..self
-        }
+        Self { offset_seconds, ..self }
     }
 
     /// Length of a tick in ns, 0 if shorter than that; for display.
@@ -97,9 +91,7 @@ impl Resolution {
         let since = match self.unit {
             Unit::Nanoseconds(ns) => i128::from(ticks) * i128::from(ns),
             Unit::PerNanosecond(count) => i128::from(ticks / count),
-            Unit::Binary(power) => {
-                ((u128::from(ticks) * u128::from(NS_PER_SECOND)) >> power) as i128
-            }
+            Unit::Binary(power) => ((u128::from(ticks) * u128::from(NS_PER_SECOND)) >> power) as i128,
             Unit::Nothing => 0,
         };
         let offset = i128::from(self.offset_seconds) * i128::from(NS_PER_SECOND);
@@ -128,13 +120,7 @@ mod tests {
             ("10^-127 s", 127, 0, u64::MAX, Some(0)),
             ("2^0 s", 0x80, 0, 3, Some(3_000_000_000)),
             ("2^-10 s", 0x8a, 0, 1025, Some(1_000_976_562)),
-            (
-                "2^-32 s (NTP)",
-                0xa0,
-                0,
-                (5 << 32) + (1 << 31),
-                Some(5_500_000_000),
-            ),
+            ("2^-32 s (NTP)", 0xa0, 0, (5 << 32) + (1 << 31), Some(5_500_000_000)),
             ("2^-127 s", 0xff, 0, u64::MAX, Some(0)),
             ("offset", 9, 10, 5, Some(10_000_000_005)),
             ("negative offset", 6, -1, 0, Some(-1_000_000_000)),
@@ -160,11 +146,7 @@ mod tests {
             (0x81, 500_000_000),
             (0xff, 0),
         ] {
-            assert_eq!(
-                Resolution::from_option(option).tick_ns(),
-                expected,
-                "{option}"
-            );
+            assert_eq!(Resolution::from_option(option).tick_ns(), expected, "{option}");
         }
     }
 
@@ -174,9 +156,6 @@ mod tests {
             HostTime::from_seconds(u32::MAX, 999_999_999, 1),
             HostTime(4_294_967_295_999_999_999)
         );
-        assert_eq!(
-            HostTime::from_seconds(1, 1_500_000, 1_000),
-            HostTime(2_500_000_000)
-        );
+        assert_eq!(HostTime::from_seconds(1, 1_500_000, 1_000), HostTime(2_500_000_000));
     }
 }

@@ -13,9 +13,8 @@ fn redacted(head: &str) -> String {
 
 /// Heads with `SECRET` in each place where clients put one.
 fn heads() -> Vec<String> {
-    let header = |name: &str| {
-        format!("PUT /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{name} {SECRET}\r\nX-Trans-Id: tx1\r\n\r\n")
-    };
+    let header =
+        |name: &str| format!("PUT /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{name} {SECRET}\r\nX-Trans-Id: tx1\r\n\r\n");
     let target = |query: &str| format!("GET /c/o?{query} HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut heads: Vec<String> = [
         "Authorization:",
@@ -81,7 +80,9 @@ fn heads() -> Vec<String> {
     heads.push(format!(
         "HTTP/1.1 200 OK\r\nX-Storage-Url: http://h/v1/a\r\nX-Auth-Token: {SECRET}\r\n\r\n"
     ));
-    heads.push(format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-Auth-Token: {SECRET}\r\nContent-Length: 0\r\n\r\n"));
+    heads.push(format!(
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-Auth-Token: {SECRET}\r\nContent-Length: 0\r\n\r\n"
+    ));
     heads
 }
 
@@ -98,11 +99,7 @@ fn every_place_of_a_secret_is_overwritten_and_nothing_else_changes_length() {
         assert!(!leaks(after.as_bytes()), "{after}");
         assert_eq!(after.len(), head.len());
         assert_eq!(head_len(head.as_bytes()), head.len(), "{head}");
-        let shape = |text: &str| {
-            text.match_indices("\r\n")
-                .map(|(at, _)| at)
-                .collect::<Vec<_>>()
-        };
+        let shape = |text: &str| text.match_indices("\r\n").map(|(at, _)| at).collect::<Vec<_>>();
         assert_eq!(shape(&after), shape(&head));
     }
 }
@@ -118,8 +115,7 @@ fn a_head_split_anywhere_leaks_nothing_of_either_packet() {
 
             // Unless the split is between two heads, the second packet is not known for a head: `http` keeps nothing of it.
             let continuation_len = head_len(second);
-            let starts_a_head = at == 0
-                || (head.starts_with("HTTP/1.1 100") && second.starts_with(b"HTTP/1.1 200"));
+            let starts_a_head = at == 0 || (head.starts_with("HTTP/1.1 100") && second.starts_with(b"HTTP/1.1 200"));
             assert_eq!(
                 continuation_len > 0,
                 starts_a_head && !second.is_empty(),
@@ -141,11 +137,7 @@ fn the_first_bytes_policy_leaks_nothing_at_any_split_either() {
                     } else {
                         redact_unframed(&mut kept);
                     }
-                    assert!(
-                        !leaks(&kept),
-                        "{head:?} at {at}: {:?}",
-                        String::from_utf8_lossy(&kept)
-                    );
+                    assert!(!leaks(&kept), "{head:?} at {at}: {:?}", String::from_utf8_lossy(&kept));
                 }
             }
         }
@@ -164,21 +156,13 @@ fn what_tells_requests_apart_stays_readable() {
 #[test]
 fn a_head_ends_before_its_body() {
     let cases: [(&str, &str, &str); 13] = [
-        (
-            "body",
-            "PUT /o HTTP/1.1\r\nContent-Length: 6\r\n\r\n",
-            "secret",
-        ),
+        ("body", "PUT /o HTTP/1.1\r\nContent-Length: 6\r\n\r\n", "secret"),
         (
             "chunked",
             "PUT /o HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
             "6\r\nsecret\r\n",
         ),
-        (
-            "bare LF",
-            "PUT /o HTTP/1.1\nContent-Length: 6\n\n",
-            "secret",
-        ),
+        ("bare LF", "PUT /o HTTP/1.1\nContent-Length: 6\n\n", "secret"),
         (
             "body like a request",
             "POST /o HTTP/1.1\r\nContent-Length: 20\r\n\r\n",
@@ -194,16 +178,8 @@ fn a_head_ends_before_its_body() {
             "HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n",
             "HTTP/1.1 200 OK\r\n\r\n",
         ),
-        (
-            "json",
-            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",
-            "{\"token\":1}",
-        ),
-        (
-            "no header",
-            "HTTP/1.1 200 OK\r\nA: b\r\n",
-            "this is no header line\r\n",
-        ),
+        ("json", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "{\"token\":1}"),
+        ("no header", "HTTP/1.1 200 OK\r\nA: b\r\n", "this is no header line\r\n"),
         ("binary", "HTTP/1.1 200 OK\r\nA: b\r\n", "C: \x01\r\n"),
         (
             "upgrade",
@@ -227,11 +203,7 @@ fn a_head_ends_before_its_body() {
         ),
     ];
     for (name, head, body) in cases {
-        assert_eq!(
-            head_len(format!("{head}{body}").as_bytes()),
-            head.len(),
-            "{name}"
-        );
+        assert_eq!(head_len(format!("{head}{body}").as_bytes()), head.len(), "{name}");
     }
 }
 

@@ -23,13 +23,7 @@ impl Folder {
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(&self.0)
             .expect("readable")
-            .map(|entry| {
-                entry
-                    .expect("entry")
-                    .file_name()
-                    .into_string()
-                    .expect("UTF-8")
-            })
+            .map(|entry| entry.expect("entry").file_name().into_string().expect("UTF-8"))
             .collect();
         names.sort();
         names
@@ -48,10 +42,7 @@ fn settings(folder: &Folder) -> SegmentSettings {
         host: "proxy".into(),
         application: "twintap-agent 1".into(),
         os: "Linux".into(),
-        addresses: vec![
-            "10.77.0.20".parse().expect("IPv4"),
-            "fe80::1".parse().expect("IPv6"),
-        ],
+        addresses: vec!["10.77.0.20".parse().expect("IPv4"), "fe80::1".parse().expect("IPv6")],
         interfaces: vec![interface("eth0"), interface("lo")],
         segment_bytes: 1000,
         segment_age: Duration::from_secs(1),
@@ -87,9 +78,7 @@ fn tcp_frame() -> Vec<u8> {
 
 fn write(writer: &mut SegmentWriter, after_ms: u64) -> Result<(), CaptureError> {
     let frame = tcp_frame();
-    let kept = PayloadPolicy::None
-        .keep(LinkType::RawIp, &frame)
-        .expect("TCP");
+    let kept = PayloadPolicy::None.keep(LinkType::RawIp, &frame).expect("TCP");
     let record = PacketRecord {
         interface_index: 1,
         host_ns: now(after_ms).host_ns,
@@ -148,28 +137,15 @@ fn a_segment_is_a_whole_section() {
         blocks.iter().map(|(t, _)| *t).collect::<Vec<_>>(),
         [SHB, 4, 1, 1, 6, 5, 5]
     );
-    let holds = |index: usize, text: &[u8]| {
-        blocks[index]
-            .1
-            .windows(text.len())
-            .any(|window| window == text)
-    };
+    let holds = |index: usize, text: &[u8]| blocks[index].1.windows(text.len()).any(|window| window == text);
     assert!(holds(0, b"twintap.host=proxy") && holds(0, b"twintap-agent 1"));
     assert!(holds(1, b"\x0a\x4d\x00\x14proxy\0"), "name of an address");
     assert!(holds(3, b"lo"));
     let packet = &blocks[4].1;
     assert_eq!(packet[..4], [1, 0, 0, 0], "interface");
-    assert_eq!(
-        packet[12..20],
-        [40, 0, 0, 0, 41, 0, 0, 0],
-        "captured, original"
-    );
+    assert_eq!(packet[12..20], [40, 0, 0, 0, 41, 0, 0, 0], "captured, original");
     assert_eq!(packet[20..60], tcp_frame()[..40]);
-    assert_eq!(
-        packet[60..68],
-        [2, 0, 4, 0, 2, 0, 0, 0],
-        "epb_flags: outbound"
-    );
+    assert_eq!(packet[60..68], [2, 0, 4, 0, 2, 0, 0, 0], "epb_flags: outbound");
     let statistics = &blocks[6].1;
     assert!(
         statistics
@@ -210,10 +186,7 @@ fn segments_rotate_by_size_and_by_age() {
         "{packets_count} packets in 1000 bytes"
     );
     writer.finish(&counted(1, 0), now(1200)).expect("closed");
-    assert_eq!(
-        folder.names(),
-        ["proxy-000007.pcapng", "proxy-000008.pcapng"]
-    );
+    assert_eq!(folder.names(), ["proxy-000007.pcapng", "proxy-000008.pcapng"]);
     assert_eq!(writer.segments_count(), 2);
 }
 
@@ -222,13 +195,8 @@ fn a_capture_without_packets_leaves_one_segment_and_untold_drops_another() {
     let folder = Folder::new();
     let mut writer = SegmentWriter::new(settings(&folder));
     writer.finish(&counted(0, 0), now(0)).expect("closed");
-    assert_eq!(
-        types(&folder.0.join("proxy-000007.pcapng")),
-        [SHB, 4, 1, 1, 5, 5]
-    );
-    writer
-        .finish(&counted(0, 0), now(0))
-        .expect("nothing more to tell");
+    assert_eq!(types(&folder.0.join("proxy-000007.pcapng")), [SHB, 4, 1, 1, 5, 5]);
+    writer.finish(&counted(0, 0), now(0)).expect("nothing more to tell");
     assert_eq!(folder.names().len(), 1);
     writer.finish(&counted(9, 9), now(0)).expect("closed");
     assert_eq!(folder.names().len(), 2);
@@ -239,10 +207,7 @@ fn an_existing_file_is_never_overwritten() {
     let folder = Folder::new();
     fs::write(folder.0.join("proxy-000007.pcapng.partial"), b"another's").expect("written");
     let mut writer = SegmentWriter::new(settings(&folder));
-    assert!(matches!(
-        write(&mut writer, 0),
-        Err(CaptureError::NotWritable { .. })
-    ));
+    assert!(matches!(write(&mut writer, 0), Err(CaptureError::NotWritable { .. })));
     assert_eq!(
         fs::read(folder.0.join("proxy-000007.pcapng.partial")).expect("kept"),
         b"another's"
@@ -325,9 +290,7 @@ fn a_full_disk_keeps_the_whole_blocks_and_says_so() {
 #[test]
 fn what_never_became_durable_is_no_segment() {
     let folder = Folder::new();
-    let mut writer = SegmentWriter::with_files(settings(&folder), |path| {
-        Ok(Box::new(LateDisk(File::create(path)?)))
-    });
+    let mut writer = SegmentWriter::with_files(settings(&folder), |path| Ok(Box::new(LateDisk(File::create(path)?))));
     write(&mut writer, 0).expect("buffered");
     assert!(matches!(
         writer.finish(&counted(1, 0), now(0)),
