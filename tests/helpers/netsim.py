@@ -52,7 +52,7 @@ class Station:
 
 @dataclass(frozen=True)
 class Path_:
-    """What happens between two hosts, one way."""
+    """What happens between two hosts, one way. Packets keep their order, but for the share `reorder`."""
 
     delay_ns: int = 50_000
     jitter_ns: int = 5_000
@@ -120,6 +120,7 @@ class Network:
         self.now = 0
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
+        self._latest: dict[str, int] = {}
 
     def at(self, time_ns: int, action: Callable[[], None]) -> None:
         self._order += 1
@@ -155,10 +156,11 @@ class Network:
             if self.random.random() < self.path.loss:
                 self.lost.append(wire)
                 continue
-            delay = self.path.delay_ns + self.random.randrange(self.path.jitter_ns + 1)
+            arrival = at + self.path.delay_ns + self.random.randrange(self.path.jitter_ns + 1)
             if self.random.random() < self.path.reorder:
-                delay += self.random.randrange(200_000)
-            arrival = at + delay
+                arrival += self.random.randrange(200_000)  # others overtake it
+            else:
+                arrival = self._latest[end.own.name] = max(arrival, self._latest.get(end.own.name, 0) + 100)
             self.at(arrival, lambda wire=wire: end.peer.arrive(wire))
             if self.random.random() < self.path.duplicate:
                 self.at(arrival + 3_000, lambda wire=wire: end.peer.arrive(wire))

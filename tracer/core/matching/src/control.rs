@@ -5,10 +5,12 @@
 //! where the flow keeps it, then causality and order; if fewer arrived than were sent and nothing tells which, all of
 //! them are ambiguous.
 
+use rustc_hash::FxHashSet;
+
 use crate::connections::Placed;
-use crate::flow::{Context, Flow, carries_data, certain_headers, kind_of};
+use crate::flow::{Context, Flow, carries_data, kind_of};
 use crate::output::{Hop, Kind, State};
-use crate::resolve::{Carrier, Evidence, HeaderKey, Partner, resolve};
+use crate::resolve::{Carrier, Evidence, HeaderKey, IP_ID_AGREEMENT, Partner, resolve};
 
 /// Append the hops of all zero-length segments of `flow`.
 pub(crate) fn match_control(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
@@ -36,7 +38,7 @@ pub(crate) fn match_control(context: &Context, flow: &Flow, hops: &mut Vec<Hop>)
             return;
         }
     }
-    match_by_header(context, flow, &history, &sends, &receives, hops);
+    match_by_header(context, &history, &sends, &receives, hops);
 }
 
 /// Do two neighbours have the same header? Then order alone must not decide.
@@ -46,14 +48,7 @@ fn repeats(context: &Context, sends: &[Placed]) -> bool {
     keys.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-fn match_by_header(
-    context: &Context,
-    flow: &Flow,
-    history: &History,
-    sends: &[Placed],
-    receives: &[Placed],
-    hops: &mut Vec<Hop>,
-) {
+fn match_by_header(context: &Context, history: &History, sends: &[Placed], receives: &[Placed], hops: &mut Vec<Hop>) {
     let sorted = |list: &[Placed]| {
         let mut keyed: Vec<(HeaderKey, Placed)> = list
             .iter()
@@ -63,7 +58,7 @@ fn match_by_header(
         keyed
     };
     let (sends, receives) = (sorted(sends), sorted(receives));
-    let evidence = Evidence::weigh(context.events, flow, 1, certain_headers(context));
+    let evidence = weigh_evidence(context, &sends, &receives);
     let (mut s, mut r) = (sends.as_slice(), receives.as_slice());
     while let Some(key) = s
         .first()
@@ -230,5 +225,18 @@ impl History {
             }
             _ => Kind::Ack,
         }
+    }
+}
+
+/// IP ID is evidence if what arrived was sent with that very ID, and IDs differ: repeated headers can tell this too.
+fn weigh_evidence(context: &Context, sends: &[Keyed], receives: &[Keyed]) -> Evidence {
+    let id = |(key, placed): &Keyed| (*key, context.events.ip_id[placed.event as usize]);
+    let sent: FxHashSet<(HeaderKey, i32)> = sends.iter().map(id).collect();
+    let known = receives.iter().filter(|received| sent.contains(&id(received))).count();
+    let distinct = sends.windows(2).any(|pair| id(&pair[0]).1 != id(&pair[1]).1);
+    let ip_id_is_kept = distinct && known > 1 && known as f64 >= IP_ID_AGREEMENT * receives.len() as f64;
+    Evidence {
+        full_payload_len: 1,
+        ip_id_is_kept,
     }
 }
