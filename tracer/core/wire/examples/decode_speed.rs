@@ -16,10 +16,7 @@ fn main() -> ExitCode {
         eprintln!("usage: decode_speed FILE [ROUNDS]");
         return ExitCode::from(2);
     };
-    let rounds = arguments
-        .get(2)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(5);
+    let rounds = arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(5);
     let mut best = f64::INFINITY;
     let mut counts = (0, 0, 0);
     for _ in 0..rounds {

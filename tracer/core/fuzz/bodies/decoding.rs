@@ -1,0 +1,171 @@
+//! Bodies of the decoding targets. Each takes any bytes and panics where its invariant does not hold.
+//!
+//! Run by cargo-fuzz (`fuzz_targets/`) and, over the committed corpus and mutations of it, by `wire/tests/fuzz_bodies.rs`.
+
+use std::io::Read;
+
+use twintap_wire::counters::Counters;
+use twintap_wire::events::{Event, EventColumns};
+use twintap_wire::http;
+use twintap_wire::link::LinkType;
+use twintap_wire::packet::{Decoder, Direction, Packet, walk};
+use twintap_wire::reader::Reader;
+
+/// Packets of a batch: small, so that batches end within small files.
+const BATCH_PACKETS: usize = 3;
+
+/// Gives one byte at a time, then two, up to 64 and again.
+struct Dripping<'a> {
+    rest: &'a [u8],
+    step: usize,
+}
+
+impl Read for Dripping<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        self.step = self.step % 64 + 1;
+        let count = self.step.min(out.len()).min(self.rest.len());
+        out[..count].copy_from_slice(&self.rest[..count]);
+        self.rest = &self.rest[count..];
+        Ok(count)
+    }
+}
+
+/// Invariant: any file gives rows or says that it is no capture; the same ones however it is read; and of the file cut in
+/// half, the first of them.
+pub fn capture_file(data: &[u8]) {
+    let whole = rows(data);
+    assert_eq!(
+        rows(Dripping { rest: data, step: 0 }),
+        whole,
+        "depends on how it is read"
+    );
+    let half = rows(&data[..data.len() / 2]);
+    assert!(
+        whole.starts_with(&half),
+        "a cut file gives rows that the whole one does not"
+    );
+}
+
+/// Rows of a capture; none if it is no capture.
+pub fn rows(source: impl Read) -> Vec<Event> {
+    let Ok(mut reader) = Reader::new(source) else {
+        return Vec::new();
+    };
+    let mut rows = Vec::new();
+    while let Some(batch) = reader.next_batch(BATCH_PACKETS) {
+        assert!(batch.events.len() <= BATCH_PACKETS);
+        rows.extend((0..batch.events.len()).map(|at| batch.events.row(at)));
+        for at in 0..batch.heads.len() {
+            batch.heads.target.row(at);
+        }
+    }
+    let addresses = reader.addresses().all().len();
+    let known = |row: &Event| (row.src_addr.max(row.dst_addr) as usize) < addresses;
+    assert!(rows.iter().all(known));
+    assert!(rows.is_sorted_by_key(|row| row.frame));
+    assert!(
+        rows.iter()
+            .all(|row| usize::from(row.interface) < reader.interfaces().len())
+    );
+    rows
+}
+
+/// Invariant: the short way and the walk give the same row, or both give none. The first two bytes are the link type, the
+/// next two are added to the length on the wire.
+pub fn packet(data: &[u8]) {
+    let Some((head, frame)) = data.split_first_chunk::<4>() else {
+        return;
+    };
+    let link_type = LinkType(u16::from_be_bytes([head[0], head[1]]));
+    let original_len = frame.len() as u32 + u32::from(u16::from_be_bytes([head[2], head[3]]));
+    let direction = Direction::Unknown;
+    let packet = Packet {
+        frame: 7,
+        host_ns: -1,
+        interface: 2,
+        link_type,
+        direction,
+        original_len,
+        data: frame,
+    };
+    let (mut decoder, mut counters) = (Decoder::default(), Counters::default());
+    decoder.push(&packet, &mut counters);
+    let (events, heads) = decoder.take(0);
+    match walk(link_type, frame, original_len) {
+        Err(reason) => assert_eq!((events.len(), counters.get(reason)), (0, 1)),
+        Ok(segment) => {
+            assert_eq!(events.len(), 1);
+            assert!(segment.payload.len() <= segment.payload_len as usize);
+            assert_eq!(shown(&events), walked(&segment, &packet));
+            assert!(
+                heads
+                    .payload_offset
+                    .iter()
+                    .all(|&at| (at as usize) < segment.payload.len())
+            );
+        }
+    }
+}
+
+/// The row with what `walked` cannot know left out.
+fn shown(events: &EventColumns) -> Event {
+    Event {
+        src_addr: 0,
+        dst_addr: 0,
+        ..events.row(0)
+    }
+}
+
+fn walked(segment: &twintap_wire::packet::Segment<'_>, packet: &Packet<'_>) -> Event {
+    let (tcp, options) = (segment.tcp, segment.tcp.options);
+    Event {
+        frame: packet.frame,
+        host_ns: packet.host_ns,
+        interface: packet.interface,
+        direction: segment.direction as u8,
+        src_addr: 0,
+        dst_addr: 0,
+        src_port: tcp.src_port,
+        dst_port: tcp.dst_port,
+        seq: tcp.seq,
+        ack: tcp.ack,
+        flags: tcp.flags,
+        window: tcp.window,
+        payload_len: segment.payload_len,
+        ip_id: segment.ip_id,
+        tsval: options.tsval,
+        tsecr: options.tsecr,
+        options: options.present,
+        mss: options.mss,
+        window_scale: options.window_scale,
+        sack_hash: options.sack_hash,
+        captured_len: packet.data.len() as u32,
+        original_len: packet.original_len,
+    }
+}
+
+/// Invariant: a head's length and the end of its message are past its first line, and what a shorter payload shows is never
+/// another value than what the whole one shows.
+pub fn http_head(data: &[u8]) {
+    let Some(whole) = http::parse(data) else { return };
+    let is_cut = whole.flags & http::flag::CUT != 0;
+    assert_eq!(is_cut, whole.len == 0);
+    assert!(whole.len as usize <= data.len());
+    assert!(http::end_of_message(&whole).is_none_or(|end| end >= whole.len as usize && !is_cut));
+    if let Some(cut) = http::parse(&data[..data.len() / 2]) {
+        assert!(whole.target.starts_with(cut.target));
+        assert!(cut.status == whole.status || cut.status == 0);
+        assert!(
+            cut.user_agent.is_empty() || is_line_end(data, cut.user_agent),
+            "half a value"
+        );
+    }
+}
+
+/// Whether `value`, a part of `data`, ends where its line does (spaces aside), or at the limit of what is kept.
+fn is_line_end(data: &[u8], value: &[u8]) -> bool {
+    let end = value.as_ptr() as usize - data.as_ptr() as usize + value.len();
+    let behind = data[end..].trim_ascii_start();
+    let skipped = &data[end..data.len() - behind.len()];
+    value.len() == 512 || skipped.contains(&b'\n')
+}
