@@ -1,8 +1,8 @@
 """A seeded simulator of hosts, paths and TCP that writes what each host would have captured, and the exact truth.
 
-It is no model of TCP's performance. It makes the packet sequences that pairing must cope with: super-segments (TSO) that
-the path splits, receives that GRO merged otherwise, loss with fast retransmission and timeouts, tail loss probes,
-reordering, duplicates, loss behind the tap, capture drops, clocks with offset and skew, reused 4-tuples.
+It is no model of TCP's performance. It makes the packet sequences that pairing must cope with: super-segments (TSO)
+that the path splits, receives that GRO merged otherwise, loss with fast retransmission and timeouts, reordering,
+duplicates, loss behind the tap, capture drops, clocks with offset and skew.
 
 A *record* is one packet in one host's capture; the truth pairs records. Times are true time in ns; a host's stamps are
 its clock's reading of it.
@@ -218,7 +218,8 @@ class _End:
         own, other = self.own, self.other
         record = Record(
             own.name, self.net.now, True, own.address, other.address, self.port, self.peer_port, flags,
-            (self.isn + 1 + start) & 0xFFFFFFFF, length, (self.peer.isn + 1 + self.rcv) & 0xFFFFFFFF if flags & ACK else 0,
+            (self.isn + 1 + start) & 0xFFFFFFFF, length,
+            (self.peer.isn + 1 + self.rcv) & 0xFFFFFFFF if flags & ACK else 0,
             stamp if own.timestamps else 0, self.tsecr if own.timestamps else 0, ip_id, 500, sack,
         )  # fmt: skip
         self.net.records[own.name].append(record)
@@ -303,8 +304,8 @@ class _End:
         start, end = wires[0].start, wires[-1].end
         seq = (self.peer.isn + 1 + start) & 0xFFFFFFFF
         received = Record(
-            self.own.name, self.net.now, False, sent.src, sent.dst, sent.sport, sent.dport, sent.flags, seq, end - start,
-            sent.ack, sent.tsval, sent.tsecr, wires[0].ip_id, sent.window, sent.sack,
+            self.own.name, self.net.now, False, sent.src, sent.dst, sent.sport, sent.dport, sent.flags, seq,
+            end - start, sent.ack, sent.tsval, sent.tsecr, wires[0].ip_id, sent.window, sent.sack,
             [(wire.record, wire.start, wire.end, wire.attempt) for wire in wires],
         )  # fmt: skip
         self.net.records[self.own.name].append(received)
@@ -375,7 +376,8 @@ def _packet(station: Station, record: Record, snaplen: int) -> bytes:
         inet_aton(record.src), inet_aton(record.dst),
     )  # fmt: skip
     tcp = struct.pack(
-        "!HHIIBBHHH", record.sport, record.dport, record.seq, record.ack, header // 4 << 4, record.flags, record.window, 0, 0
+        "!HHIIBBHHH", record.sport, record.dport, record.seq, record.ack, header // 4 << 4, record.flags,
+        record.window, 0, 0,
     )  # fmt: skip
     frame = b"\x02" * 12 + b"\x08\x00" + ip + tcp + options
     captured = (frame + bytes(min(record.length, snaplen)))[:snaplen]
