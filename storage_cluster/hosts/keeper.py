@@ -33,6 +33,7 @@ from storage_cluster.topology import Service
 
 START_PATIENCE_S = 60.0
 """How long one server may take to listen; a loaded laptop imports slowly."""
+END_GRACE_S = 3
 SWITCH = "switch"
 _ERROR_TAIL_LINES = 3
 
@@ -44,17 +45,20 @@ def main() -> None:
     parser.add_argument("--report-fd", type=int, required=True)
     options = parser.parse_args()
     _on_signals(_stop)
+    failure: ClusterError | None = None
     try:
         _bring_up(options.state_dir)
-    except ClusterError as error:
-        kind = "privilege" if isinstance(error, NotPermittedError) else "resource"
-        _report(options.report_fd, {"error": error.what, "next_step": error.next_step, "kind": kind})
-        sys.exit(1)
-    try:
         if _report(options.report_fd, {"ok": True}):
             _keep()
+    except ClusterError as error:
+        failure = error
     finally:
         (options.state_dir / state.STATE_FILE).unlink(missing_ok=True)
+        _end_children()
+    if failure is not None:
+        kind = "privilege" if isinstance(failure, NotPermittedError) else "resource"
+        _report(options.report_fd, {"error": failure.what, "next_step": failure.next_step, "kind": kind})
+        sys.exit(1)
 
 
 def _bring_up(state_dir: Path) -> None:
@@ -158,6 +162,17 @@ def _keep() -> None:
         except ChildProcessError:
             return
         print(f"{time.strftime('%H:%M:%S')} process {pid} ended, status {status}", flush=True)
+
+
+def _end_children() -> None:
+    """Ask all to end, and wait; the alarm ends this process after the grace, and with it those that did not listen."""
+    _on_signals(signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    signal.alarm(END_GRACE_S)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    signal.alarm(0)
 
 
 def _report(descriptor: int, message: dict[str, object]) -> bool:
