@@ -6,7 +6,9 @@ A span is four stretches in a row, bounded by five stamps:
 
 `request network` lasts until the last byte of the request is at the server, `response network` from the first byte of
 the response until its last is at the client, so the transfer of a body counts as network. `work` is the server's time
-in between, except where it waits for a child on the critical path: there the child's own stretches count.
+in between, except where it waits for a child on the critical path: there the child's own stretches count. A server that
+is asked first whether it wants the body (`Expect: 100-continue`) also works between the head and its 100; that time
+is taken out of the request network.
 
 The path is walked backwards from `answered`. What held the answer up is the child that gave its first byte before
 then and whose response was in last; before that child began, the same question is asked at its beginning, and so on
@@ -19,7 +21,8 @@ a few µs, or a child that overlaps its parent's own network time, cannot break 
 add up to the root's duration to the nanosecond.
 
 Limits: a stamp not seen makes its stretch zero and lengthens `work` instead. A parent that streams through what its
-child still sends is on its own response network from its first byte on.
+child still sends is on its own response network from its first byte on. What children did before a server's 100 counts
+as the server's own work.
 Cost: one sort of the children, then one round for each level and each link of the longest chain; no loop over spans.
 """
 
@@ -44,6 +47,8 @@ class Nodes:
     depth: Longs  # 0 for a root
     start: Longs
     sent: Longs
+    head_arrived: Longs
+    continued: Longs  # the server asked for the body; UNSEEN if it did not
     arrived: Longs
     answered: Longs
     first_returned: Longs  # first byte of the response at the client
@@ -129,8 +134,10 @@ def _share(level: Longs, nodes: Nodes, children: _Children, windows: Longs, stre
     sent = _inside(nodes.sent[level], begin, begin, end)
     answered = _inside(nodes.answered[level], end, sent, end)
     arrived = _inside(nodes.arrived[level], sent, sent, answered)
-    stretches[0, level], stretches[1, level] = sent - begin, arrived - sent
-    stretches[2, level], stretches[3, level] = answered - arrived, end - answered
+    head_arrived = _inside(nodes.head_arrived[level], arrived, sent, arrived)
+    thought = _inside(nodes.continued[level], head_arrived, head_arrived, arrived) - head_arrived
+    stretches[0, level], stretches[1, level] = sent - begin, arrived - sent - thought
+    stretches[2, level], stretches[3, level] = answered - arrived + thought, end - answered
     parents, floor, cursor, found = level, arrived, answered, []
     while parents.size:
         child = children.last_by(parents, cursor)

@@ -118,6 +118,12 @@ def _assemble(
     rows = timed.group_by(key).agg(pl.col("uncertainty_ns").max())
     for role in (Role.REQUEST, Role.RESPONSE):
         rows = rows.join(_edges(timed.filter(pl.col("role") == role), role), on=key, how="left")
+    continued = (
+        timed.filter(pl.col("role") == Role.CONTINUE)
+        .group_by(key)
+        .agg(continue_sent_trace_ns=pl.col("first_sent_ns").min())
+    )
+    rows = rows.join(continued, on=key, how="left")
     rows = rows.join(described.with_columns(protocol=pl.lit(HTTP)), on=key, how="left")
     first = rows.group_by("connection_id").agg(ordinal=pl.col("ordinal").min()).join(syns, on="connection_id")
     rows = rows.join(ends, on="connection_id", how="left").join(first, on=key, how="left")

@@ -18,7 +18,7 @@ import polars as pl
 from collector.parts import FLOW, Role
 from tracer.records import HeadFlag, HeadKind
 
-SWITCHING_PROTOCOLS = 101
+CONTINUE, SWITCHING_PROTOCOLS = 100, 101
 BODILESS_STATUS = (204, 304)
 INSIDE_PASSES = 3
 """A body can hold a false head that covers a true one; each pass clears the cover of those found false in the last."""
@@ -64,6 +64,8 @@ def head_parts(heads: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame,
     role = (
         pl.when(is_request)
         .then(Role.REQUEST)
+        .when(is_response & (pl.col("status") == CONTINUE))
+        .then(Role.CONTINUE)
         .when(interim)
         .then(Role.INTERIM)
         .when(is_response)
@@ -71,8 +73,9 @@ def head_parts(heads: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame,
         .cast(pl.Int8)
     )
     roles = timed.with_columns(role=role).drop_nulls("role").rename({"stream_offset": "start"})
-    interims = roles.filter(pl.col("role") == Role.INTERIM)
-    numbered = _number(roles.filter(pl.col("role") != Role.INTERIM), interims, ranges)
+    final = pl.col("role").is_in([Role.REQUEST, Role.RESPONSE])
+    interims = roles.filter(~final)
+    numbered = _number(roles.filter(final), interims, ranges)
     return _with_interims(interims, numbered), _describe(numbered)
 
 

@@ -21,8 +21,9 @@ class Role(IntEnum):
     """What a part is to its exchange."""
 
     REQUEST = 1
-    INTERIM = 2
-    RESPONSE = 3
+    CONTINUE = 2
+    INTERIM = 3
+    RESPONSE = 4
 
 
 FLOW = (pl.col("connection_id") * 2 + pl.col("from_client").cast(pl.Int64)).alias("flow")

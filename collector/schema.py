@@ -162,6 +162,7 @@ EXCHANGES = _fields(
     response_last_sent_trace_ns=pa.int64(),
     response_last_received_trace_ns=pa.int64(),
     connect_start_trace_ns=pa.int64(),  # client's first SYN, for the first exchange of a connection; else null
+    continue_sent_trace_ns=pa.int64(),  # when the server asked for the body (HTTP 100); null if it did not
     uncertainty_ns=pa.int64(),
     request_bytes=pa.int64(),
     response_bytes=pa.int64(),
@@ -222,11 +223,16 @@ TABLES: dict[str, pa.Schema] = {
 
 
 def conform(name: str, table: pa.Table) -> pa.Table:
-    """`table` with the columns and types of the schema `name`, any columns beyond it after them."""
-    schema = TABLES[name]
-    columns = {column.name: _cast(table.column(column.name), column.type) for column in schema}
+    """`table` with the columns and types of the schema `name`, null where it has none; columns beyond it go last."""
+    columns = {column.name: _column(table, column) for column in TABLES[name]}
     extra = {column: table.column(column) for column in table.column_names if column not in columns}
     return pa.table(columns | extra)
+
+
+def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
+    if column.name not in table.column_names:
+        return pa.chunked_array([pa.nulls(table.num_rows, column.type)])
+    return _cast(table.column(column.name), column.type)
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -67,6 +67,8 @@ def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
         depth=depth,
         start=stamp("connect_start", "request_first_sent", "request_first_received"),
         sent=stamp("request_first_sent"),
+        head_arrived=stamp("request_first_received"),
+        continued=stamp("continue_sent"),
         arrived=stamp("request_last_received", "request_first_received"),
         answered=stamp("response_first_sent"),
         first_returned=stamp("response_first_received", "response_first_sent"),

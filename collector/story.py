@@ -135,6 +135,8 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
         depth=add(nodes.depth, 0),
         start=add(nodes.start, begin),
         sent=add(nodes.sent, begin),
+        head_arrived=add(nodes.head_arrived, begin),
+        continued=add(nodes.continued, UNSEEN),
         arrived=add(nodes.arrived, begin),
         answered=add(nodes.answered, end),
         first_returned=add(nodes.first_returned, UNSEEN),

@@ -382,5 +382,20 @@ def test_names_hosts_and_services() -> None:
     assert [row["uncertainty_ns"] for row in rows] == [1000, 7000]
 
 
+def test_the_100_is_timed_and_a_103_is_not() -> None:
+    script = """
+        client:40000 > proxy:8080
+          100 > 0:100 PUT /a
+          150 < 0:25 100
+          200 > 100:200
+          300 < 25:75 201
+          400 > 200:300 GET /b
+          500 < 75:100 103
+          600 < 100:175 200
+    """
+    times = built(script).exchanges["continue_sent_trace_ns"].to_pylist()
+    assert times == [BASE_NS + 150_000, None]
+
+
 def test_no_packets_make_no_exchanges() -> None:
     assert built("").exchanges.num_rows == 0

@@ -164,6 +164,10 @@ CASES = {
         """,
         ["1 | 0 40 28 10", "2 < 1 transaction_id 1.00 | 0 10 10 2"],
     ),
+    "asked first: the server works until its 100, then the body travels": (
+        "client > proxy 0 10 90 100 whole=60 continue=40",
+        ["1 | 0 30 60 10"],
+    ),
     "an answer streamed through: the child counts until the parent's first byte": (
         """
         client > proxy    0 10 50 300 tx=a
@@ -228,7 +232,11 @@ def forests(draw: st.DrawFn) -> str:
         for _ in range(3):
             times.append(times[-1] + draw(time))
         shown = [draw(st.sampled_from(["{}", "{}", "{}", "{}", "-"])).format(at) for at in times]
-        options = draw(st.sampled_from(["", "tx=a", "tx=b", "connect=-3", f"first={times[2]}"]))
+        options = draw(
+            st.sampled_from(
+                ["", "tx=a", "tx=b", "connect=-3", f"first={times[2]}", f"whole={times[2]} continue={times[1]}"]
+            )
+        )
         lines.append(f"{draw(hosts)} > {draw(hosts)} {' '.join(shown)} {options}")
     return "\n".join(lines)
 

@@ -1,0 +1,30 @@
+"""`tracer export`: a trace in another tool's format."""
+
+from pathlib import Path
+
+import click
+
+from collector.export import csv, perfetto
+from collector.store import read_info
+from tracer.errors import InputError, ResourceError
+
+FORMATS = {"csv": (csv.write, "{}.csv"), "perfetto": (perfetto.write, "{}.perfetto.json")}
+"""Format to its writer and the name of what it writes beside the trace, unless told."""
+
+
+@click.command("export")
+@click.option("--to", "form", required=True, metavar="FORMAT", help=f"One of: {', '.join(FORMATS)}.")
+@click.option("-o", "--output", "place", type=click.Path(path_type=Path), help="File, or folder for csv.")
+@click.argument("trace", metavar="TRACE")
+def command(*, trace: str, form: str, place: Path | None) -> None:
+    """Write TRACE in another tool's format: csv (a file for each table), perfetto (ui.perfetto.dev)."""
+    if form not in FORMATS:
+        raise InputError(f"a trace cannot be written as {form}", f"formats: {', '.join(FORMATS)}")
+    read_info(trace)
+    write, default = FORMATS[form]
+    place = place or Path(default.format(trace.rstrip("/").rsplit("/", 1)[-1]))
+    try:
+        written = write(trace, place)
+    except OSError as error:
+        raise ResourceError(f"{place}: cannot write it ({error.strerror})", "write it elsewhere with -o") from None
+    click.echo(f"{len(written)} files in {place}" if len(written) > 1 else f"wrote {written[0]}")

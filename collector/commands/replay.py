@@ -1,0 +1,30 @@
+"""`tracer replay`: captures of several hosts become a trace."""
+
+import time
+from pathlib import Path
+
+import click
+
+from collector.analysis import AnalysisOptions, analyse
+from collector.report import gather
+from collector.report_text import show
+from collector.sources import host_sources
+
+TRACES = Path("traces")
+"""Where traces go that are not told a place."""
+
+
+@click.command("replay")
+@click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
+@click.option("--no-align", is_flag=True, help="Leave every host's clock as it is.")
+@click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")
+def command(*, trace: str | None, no_align: bool, captures: tuple[str, ...]) -> None:
+    """Turn captures of several hosts (pcap, pcapng; also .gz) into a trace, and report it.
+
+    A file's host is its stem unless given as HOST=FILE; several files of a host are taken in the given order. In a
+    folder, each folder below is a host.
+    """
+    trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
+    analyse(host_sources(captures), trace, options=AnalysisOptions(align_clocks=not no_align))
+    show(gather(trace))
+    click.echo(f"trace: {trace}")

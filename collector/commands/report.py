@@ -1,0 +1,27 @@
+"""`tracer report`: what happened in a trace, where the time went, what is wrong."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from collector.report import gather
+from collector.report_html import write_html
+from collector.report_text import show
+
+
+@click.command("report")
+@click.option("--html", "html", type=click.Path(dir_okay=False, path_type=Path), help="Also write one shareable file.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead.")
+@click.argument("trace", metavar="TRACE")
+def command(*, trace: str, html: Path | None, as_json: bool) -> None:
+    """Tell in one screen what happened in TRACE and where the time went."""
+    report = gather(trace)
+    if as_json:
+        click.echo(json.dumps(asdict(report), indent=1, ensure_ascii=False))
+    else:
+        show(report)
+    if html is not None:
+        write_html(report, html)
+        click.echo(f"page: {html}", err=as_json)

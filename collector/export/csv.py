@@ -1,0 +1,25 @@
+"""Every table of a trace as a CSV file, with a header line; null is an empty field."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+from collector.schema import TABLES
+from collector.store import read_table
+
+
+def write(url: str, place: Path) -> list[Path]:
+    """Write `<table>.csv` for each table of the trace at `url` into the folder `place`; returns the files."""
+    place.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name in TABLES:
+        written.append(place / f"{name}.csv")
+        pyarrow.csv.write_csv(_plain(read_table(url, name)), written[-1])
+    return written
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Without dictionary columns, which the CSV writer does not know."""
+    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
+    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))

@@ -1,0 +1,127 @@
+"""A trace for ui.perfetto.dev and chrome://tracing: Chrome's trace-event JSON.
+
+A process for each host. In it a track for each span that the host served, or asked for as a client outside the trace's
+own servers, so that nested spans lie under each other; an arrow (flow) from parent to child; an instant for each finding
+that has a time. Times are µs from the trace's first moment, with fractions to the nanosecond.
+
+Source: "Trace Event Format" (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+Limits: packets are left out; a trace of millions of arrows is for `tracer view`.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from collector import store, story
+from collector.schema import SPANS
+
+LEDGER = [name for name in SPANS.names if name.endswith("_ns")]
+
+
+def write(url: str, place: Path) -> list[Path]:
+    """Write the trace at `url` to the file `place`; returns it."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    events = list(trace_events(url))
+    place.write_text(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}), encoding="utf-8")
+    return [place]
+
+
+def trace_events(url: str) -> Iterator[dict[str, Any]]:
+    """The events, in the shape that the format asks for."""
+    info = store.read_info(url)
+    spans = _timed(story.joined(store.read_table(url, "spans"), store.read_table(url, "exchanges")))
+    findings = _frame(url, "findings").drop_nulls("from_trace_ns")
+    names = [host.host for host in info.hosts]
+    hosts = {name: number for number, name in enumerate(sorted({*names, *spans["host"]}, key=_place(names)), 1)}
+    origin = min((at for at in (spans["start"].min(), findings["from_trace_ns"].min()) if at is not None), default=0)
+    for name, number in hosts.items():
+        yield {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": number, "tid": 0, "args": {"sort_index": number}}
+    places = {}
+    for row in spans.iter_rows(named=True):
+        places[row["exchange_id"]] = row
+        yield _slice(row, hosts, origin)
+        parent = places.get(row["parent_span_id"])
+        if parent is not None:
+            yield from _arrow(parent, row, hosts, origin)
+    for row in findings.iter_rows(named=True):
+        yield _instant(row, hosts, origin)
+
+
+def _place(names: list[str]) -> Any:
+    return lambda name: (names.index(name) if name in names else len(names), name)
+
+
+def _frame(url: str, table: str) -> pl.DataFrame:
+    frame = pl.from_arrow(store.read_table(url, table))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _timed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Spans with `host`, `start`, `end` and the `track` they lie on, parents before children."""
+    start = pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns")
+    end = pl.coalesce(
+        "response_last_received_trace_ns", "response_last_sent_trace_ns", "request_last_received_trace_ns", start
+    )
+    timed = rows.with_columns(host=pl.coalesce("server_host", "client_host", pl.lit("?")), start=start)
+    timed = timed.with_columns(end=pl.max_horizontal(end, "start")).drop_nulls("start").sort("depth", "start")
+    return timed.with_columns(track=_tracks(timed))
+
+
+def _tracks(timed: pl.DataFrame) -> pl.Series:
+    """For each span the first track of its host that is free when it starts: slices of a track may not overlap."""
+    order = timed.with_row_index("row").sort("host", "start", "end", "row")
+    tracks, free = [0] * len(timed), dict[str, list[int]]()
+    for row, host, start, end in order.select("row", "host", "start", "end").iter_rows():
+        ends = free.setdefault(host, [])
+        place = next((number for number, until in enumerate(ends) if until <= start), len(ends))
+        ends[place : place + 1] = [end]
+        tracks[row] = place + 1
+    return pl.Series(tracks, dtype=pl.Int64)
+
+
+def _us(at_ns: int, origin: int) -> float:
+    return (at_ns - origin) / 1000
+
+
+def _slice(row: dict[str, Any], hosts: dict[str, int], origin: int) -> dict[str, Any]:
+    keys = ("exchange_id", "trace_id", "parent_span_id", "connection_id", "client_host", "status", "transaction_id")
+    shown = {key: row[key] for key in (*keys, "link_reason", "confidence", *LEDGER) if row[key] is not None}
+    return {
+        "ph": "X",
+        "name": story.request_name(row["method"], row["target"], row["service"]),
+        "cat": row["service"],
+        "pid": hosts[row["host"]],
+        "tid": row["track"],
+        "ts": _us(row["start"], origin),
+        "dur": (row["end"] - row["start"]) / 1000,
+        "args": shown,
+    }
+
+
+def _arrow(
+    parent: dict[str, Any], child: dict[str, Any], hosts: dict[str, int], origin: int
+) -> Iterator[dict[str, Any]]:
+    """From the parent, at the child's start (held inside the parent), to the child."""
+    at = min(max(child["start"], parent["start"]), parent["end"])
+    for phase, row, time in (("s", parent, at), ("f", child, child["start"])):
+        event = {"ph": phase, "name": "call", "cat": "link", "id": child["exchange_id"], "ts": _us(time, origin)}
+        event |= {"pid": hosts[row["host"]], "tid": row["track"]}
+        yield event | ({"bp": "e"} if phase == "f" else {})
+
+
+def _instant(row: dict[str, Any], hosts: dict[str, int], origin: int) -> dict[str, Any]:
+    return {
+        "ph": "i",
+        "name": row["kind"],
+        "cat": "finding",
+        "s": "p" if row["host"] in hosts else "g",
+        "pid": hosts.get(row["host"], 0),
+        "tid": 0,
+        "ts": _us(row["from_trace_ns"], origin),
+        "args": {"text": row["text"], "remedy": row["remedy"], "cost_ns": row["cost_ns"]},
+    }

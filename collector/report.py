@@ -1,0 +1,232 @@
+"""What happened in a trace, on one screen: hosts and their clocks, hops, where the time went, requests, findings.
+
+Here the facts are gathered; `collector.report_text` and `collector.report_html` show them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from collector import durations, store, story
+from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
+from collector.story import Story
+
+SLOWEST = 5
+"""How many requests are named."""
+MOST_BARS = 60
+"""How many spans of the slowest request are drawn."""
+TROUBLE = ("data_loss", "error")
+"""Severities of counters that show on every view."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostLine:
+    """A host: its capture and its clock against the reference."""
+
+    host: str
+    packets_count: int
+    events_count: int
+    started_after_ns: int | None  # after the first host's first packet, by the hosts' own stamps put on one timescale
+    captured_ns: int | None
+    clock: str  # in words
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLine:
+    """A root request."""
+
+    name: str
+    service: str
+    client_host: str | None
+    status: int | None
+    transaction_id: str | None
+    duration_ns: int
+    spans_count: int
+    span_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """All root requests of a trace; the figures are null where there is none of known length."""
+
+    count: int
+    exchanges_count: int
+    incomplete_count: int
+    mean_ns: int | None
+    median_ns: int | None
+    p99_ns: int | None
+    slowest: tuple[RequestLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingLine:
+    """A finding; see `collector.findings`."""
+
+    severity: str
+    kind: str
+    host: str | None
+    cost_ns: int
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpanBar:
+    """A span of the slowest request: `bounds_ns`, from the request's start, part its four stretches.
+
+    These are connect, request network, work, response network; a stamp not seen makes its stretch empty.
+    """
+
+    label: str
+    depth: int
+    bounds_ns: tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that a report says."""
+
+    url: str
+    info: TraceInfo
+    story: Story
+    hosts: tuple[HostLine, ...]
+    hop_states: dict[str, int]
+    connections_count: int
+    requests: RequestSummary
+    slowest_spans: tuple[SpanBar, ...]
+    findings: tuple[FindingLine, ...]
+    troubles: tuple[CounterInfo, ...]
+
+    @property
+    def command(self) -> CommandInfo | None:
+        """What was recorded, if anything was."""
+        return self.info.command
+
+
+def gather(url: str) -> Report:
+    """The report of the trace at `url`.
+
+    Raises: `InputError` if it is no trace.
+    """
+    info = store.read_info(url)
+    spans, exchanges, clocks = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
+    states = _frame(url, "hops", ["state"])
+    rows = story.joined(spans, exchanges)
+    requests = _requests(rows)
+    return Report(
+        url=url,
+        info=info,
+        story=story.tell(info, spans, exchanges, clocks),
+        hosts=_hosts(info.hosts, clocks.to_pylist()),
+        hop_states=dict(states.group_by("state").len().sort("len", descending=True).iter_rows()),
+        connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,
+        requests=requests,
+        slowest_spans=_span_bars(rows, requests.slowest[0].span_id) if requests.slowest else (),
+        findings=_findings(url),
+        troubles=tuple(counter for counter in info.counters if counter.severity in TROUBLE and counter.count),
+    )
+
+
+def _frame(url: str, table: str, columns: list[str]) -> pl.DataFrame:
+    frame = pl.from_arrow(store.read_table(url, table, columns))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _hosts(hosts: tuple[HostInfo, ...], clocks: list[dict[str, Any]]) -> tuple[HostLine, ...]:
+    """Lines in the order of the trace; a host without packets has no window."""
+    offsets = {row["host"]: row["offset_ns"] for row in reversed(clocks)}
+    starts = {
+        host.host: host.first_host_ns - (offsets.get(host.host) or 0)
+        for host in hosts
+        if host.first_host_ns is not None
+    }
+    first = min(starts.values(), default=0)
+    return tuple(
+        HostLine(
+            host=host.host,
+            packets_count=host.packets_count,
+            events_count=host.events_count,
+            started_after_ns=starts[host.host] - first if host.host in starts else None,
+            captured_ns=None
+            if host.first_host_ns is None or host.last_host_ns is None
+            else host.last_host_ns - host.first_host_ns,
+            clock=_clock_words([row for row in clocks if row["host"] == host.host]),
+        )
+        for host in hosts
+    )
+
+
+def _clock_words(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return "none"
+    row = rows[0]
+    if row["reference"]:
+        return "reference"
+    if row["uncertainty_ns"] is None:
+        return "not aligned" if row["method"] == "none" else f"as it is ({row['method']})"
+    offset = durations.with_uncertainty(row["offset_ns"], row["uncertainty_ns"])
+    steps = f", {len(rows)} intervals" if len(rows) > 1 else ""
+    return f"{offset}, {int(str(row['skew_ppb'])):+,} ppb{steps}"
+
+
+def _requests(rows: pl.DataFrame) -> RequestSummary:
+    roots = story.outermost(rows)
+    took = roots["duration_ns"]
+    sizes = rows.group_by("trace_id").agg(spans=pl.len())
+    slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).head(SLOWEST)
+    slowest = slowest.join(sizes, on="trace_id", how="left", maintain_order="left")
+
+    def figure(value: float | None) -> int | None:
+        return None if value is None else round(value)
+
+    return RequestSummary(
+        count=len(roots),
+        exchanges_count=len(rows),
+        incomplete_count=int((~rows["complete"]).sum()),
+        mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
+        median_ns=figure(took.quantile(0.5, "linear")),
+        p99_ns=figure(took.quantile(0.99)),
+        slowest=tuple(
+            RequestLine(
+                name=story.request_name(row["method"], row["target"], row["service"]),
+                service=row["service"],
+                client_host=row["client_host"],
+                status=row["status"],
+                transaction_id=row["transaction_id"],
+                duration_ns=row["duration_ns"],
+                spans_count=row["spans"],
+                span_id=row["exchange_id"],
+            )
+            for row in slowest.iter_rows(named=True)
+        ),
+    )
+
+
+def _span_bars(rows: pl.DataFrame, root: int) -> tuple[SpanBar, ...]:
+    """The spans of a request in order of time."""
+    mine = rows.filter(pl.col("trace_id") == root)
+    stamps = mine.select(
+        "depth",
+        label=pl.format("{} {} @ {}", pl.col("method").fill_null(""), "service", pl.col("server_host").fill_null("?")),
+        start=pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
+        sent="request_first_sent_trace_ns",
+        arrived=pl.coalesce("request_last_received_trace_ns", "request_first_received_trace_ns"),
+        answered="response_first_sent_trace_ns",
+        ended=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns"),
+    ).sort("start")
+    first = stamps["start"].min()
+    bars = []
+    for row in stamps.drop_nulls("start").head(MOST_BARS).iter_rows(named=True):
+        bounds = [row["start"]]
+        for name in ("sent", "arrived", "answered", "ended"):
+            bounds.append(bounds[-1] if row[name] is None else max(bounds[-1], row[name]))
+        start, sent, arrived, answered, ended = (at - first for at in bounds)
+        bars.append(SpanBar(row["label"].strip(), row["depth"], (start, sent, arrived, answered, ended)))
+    return tuple(bars)
+
+
+def _findings(url: str) -> tuple[FindingLine, ...]:
+    rows = _frame(url, "findings", ["severity", "kind", "host", "cost_ns", "text", "remedy"])
+    return tuple(FindingLine(**row) for row in rows.iter_rows(named=True))

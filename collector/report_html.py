@@ -1,0 +1,122 @@
+"""A report as one self-contained HTML file: the figures are drawn by plotly's own script, which is in the file."""
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from collector.durations import in_words, share, with_uncertainty
+from collector.report import FindingLine, Report, SpanBar
+from collector.store import CounterInfo
+from collector.story import Part, Story
+from tracer.errors import MissingDependencyError, ResourceError
+
+STRETCHES = {
+    "connect": "#8d99ae",
+    "request network": "#4a8fe7",
+    "work": "#f4a261",
+    "response network": "#2a9d8f",
+}
+"""Colour of each stretch of a span."""
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }}
+h1 {{ font-size: 1.3rem; font-weight: 600; }} h2 {{ font-size: 1rem; margin-top: 2rem; }}
+table {{ border-collapse: collapse; }} td, th {{ padding: .15rem .8rem .15rem 0; text-align: left; }}
+td.number {{ text-align: right; font-variant-numeric: tabular-nums; }} .plot {{ background: #fff; }}
+.warning, .error {{ border-left: .3rem solid #e76f51; padding-left: .6rem; }}
+.notice, .info {{ border-left: .3rem solid #8d99ae; padding-left: .6rem; }}
+</style></head><body>
+{body}
+</body></html>
+"""
+
+
+def write_html(report: Report, path: Path) -> None:
+    """Write the report to `path`.
+
+    Raises: `MissingDependencyError` without plotly, `ResourceError` if the file cannot be written.
+    """
+    page = make_html(report)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ResourceError(f"{path}: cannot write the page ({error.strerror})", "write it elsewhere") from None
+
+
+def make_html(report: Report) -> str:
+    """The report as a page.
+
+    Raises: `MissingDependencyError` without plotly.
+    """
+    requests = report.requests.slowest
+    body = [
+        f"<h1>{html.escape(report.story.sentence)}</h1>",
+        *(f'<p class="error">{html.escape(_trouble(counter))}</p>' for counter in report.troubles),
+        "<h2>Where the time went</h2>",
+        _rows([_part_cells(part, report.story) for part in report.story.parts]),
+        "<h2>The slowest request, span by span</h2>",
+        _waterfall(report.slowest_spans),
+        "<h2>Hosts</h2>",
+        _rows([(line.host, f"{line.packets_count:,} packets", line.clock) for line in report.hosts]),
+        "<h2>Slowest requests</h2>",
+        _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
+        "<h2>Findings</h2>",
+        "".join(_finding(finding) for finding in report.findings) or "<p>None.</p>",
+    ]
+    return _PAGE.format(title=html.escape(report.story.subject), body="\n".join(body))
+
+
+def _trouble(counter: CounterInfo) -> str:
+    return f"{counter.host or ''} {counter.name}: {counter.count:,}; {counter.remedy}".strip()
+
+
+def _part_cells(part: Part, story: Story) -> tuple[str, ...]:
+    took = with_uncertainty(part.duration_ns, part.uncertainty_ns)
+    return part.label, took, share(part.duration_ns, story.duration_ns)
+
+
+def _rows(rows: Sequence[tuple[str, ...]]) -> str:
+    cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def _finding(finding: FindingLine) -> str:
+    cost = f" ({in_words(finding.cost_ns)})" if finding.cost_ns else ""
+    text = html.escape(f"{finding.severity}{cost}: {finding.text}")
+    return f'<p class="{finding.severity}">{text}<br><small>{html.escape(finding.remedy)}</small></p>'
+
+
+def _waterfall(bars: Sequence[SpanBar]) -> str:
+    """A row for each span, its stretches one after the other, in milliseconds from the request's start."""
+    try:
+        import plotly.graph_objects as go  # noqa: PLC0415 - only pages with figures need it
+    except ImportError:
+        raise MissingDependencyError(
+            "a page with figures needs plotly, which is not installed", "pip install 'twintap[viewer]'"
+        ) from None
+    figure = go.Figure()
+    rows = [f"{number}. {'· ' * bar.depth}{bar.label}" for number, bar in enumerate(bars, 1)]
+    for place, (stretch, colour) in enumerate(STRETCHES.items()):
+        lengths = [(bar.bounds_ns[place + 1] - bar.bounds_ns[place]) / 1e6 for bar in bars]
+        figure.add_bar(
+            name=stretch,
+            orientation="h",
+            y=rows,
+            x=lengths,
+            base=[bar.bounds_ns[place] / 1e6 for bar in bars],
+            marker_color=colour,
+            hovertemplate="%{y}<br>" + stretch + " %{x:.3f} ms<extra></extra>",
+        )
+    figure.update_layout(
+        barmode="overlay",
+        template="plotly_white",
+        height=120 + 24 * len(bars),
+        margin={"l": 10, "r": 10, "t": 10, "b": 40},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        xaxis={"title": "ms from the request's start"},
+        yaxis={"autorange": "reversed", "automargin": True},
+    )
+    return f'<div class="plot">{figure.to_html(full_html=False, include_plotlyjs=True)}</div>'

@@ -1,0 +1,131 @@
+"""A report as text: at most 50 lines of 100 columns, with colour on a terminal and plain into a pipe."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from collector.durations import in_words, share, with_uncertainty
+from collector.report import FindingLine, HostLine, Report, RequestSummary
+from collector.store import CounterInfo
+from collector.story import Story
+
+WIDTH = 100
+MOST_HOSTS, MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES = 8, 11, 3, 3
+"""Of each, how many lines; what is left is counted."""
+BAR_CELLS = 30
+COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Print the report. Arguments: `console`, where to; standard output if not given."""
+    console = console or Console(highlight=False)
+    console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
+    console.print(Text(report.story.sentence, "bold"), soft_wrap=False)
+    for counter in report.troubles[:MOST_TROUBLES]:
+        console.print(_trouble(counter))
+    _more(console, len(report.troubles), MOST_TROUBLES, "such counters")
+    _show_parts(console, report.story)
+    _show_hosts(console, report)
+    _show_requests(console, report.requests)
+    _show_findings(console, report.findings)
+
+
+def _trouble(counter: CounterInfo) -> Text:
+    where = f"{counter.host}: " if counter.host else ""
+    words = f"! {where}{counter.name.replace('_', ' ')}: {counter.count:,}; {counter.remedy}"
+    return Text(words, COLOURS[counter.severity], overflow="ellipsis", no_wrap=True)
+
+
+def _heading(console: Console, words: str, rest: str = "") -> None:
+    console.print()
+    console.print(Text.assemble((words, "bold"), f"  {rest}" if rest else ""), overflow="ellipsis", no_wrap=True)
+
+
+def _more(console: Console, count: int, shown: int, what: str) -> None:
+    if count > shown:
+        console.print(Text(f"  … and {count - shown:,} more {what}", "dim"))
+
+
+def _grid(*columns: str) -> Table:
+    """A table without lines; a column named with `>` is set to the right."""
+    grid = Table.grid(padding=(0, 2))
+    for column in columns:
+        grid.add_column(justify="right" if column == ">" else "left", overflow="ellipsis", no_wrap=True)
+    return grid
+
+
+def _print(console: Console, grid: Table) -> None:
+    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+
+
+def _show_parts(console: Console, story: Story) -> None:
+    if not story.parts:
+        return
+    _heading(console, "Where the time went", f"{in_words(story.duration_ns)} in all")
+    grid = _grid("<", ">", ">", "<")
+    for part in story.parts[:MOST_PARTS]:
+        bar = "█" * round(BAR_CELLS * part.duration_ns / story.duration_ns)
+        took = with_uncertainty(part.duration_ns, part.uncertainty_ns)
+        grid.add_row(part.label, took, share(part.duration_ns, story.duration_ns), bar or "▏")
+    _print(console, grid)
+    _more(console, len(story.parts), MOST_PARTS, "parts")
+
+
+def _show_hosts(console: Console, report: Report) -> None:
+    _heading(console, "Hosts", _hops_words(report))
+    grid = _grid("<", ">", "<", "<")
+    grid.add_row(*(Text(word, "dim") for word in ("", "packets", "captured", "clock against the reference")))
+    for line in report.hosts[:MOST_HOSTS]:
+        grid.add_row(line.host, f"{line.packets_count:,}", _window(line), line.clock)
+    _print(console, grid)
+    _more(console, len(report.hosts), MOST_HOSTS, "hosts")
+
+
+def _window(line: HostLine) -> str:
+    if line.captured_ns is None or line.started_after_ns is None:
+        return "nothing"
+    return f"{in_words(line.captured_ns)}, from +{in_words(line.started_after_ns)}"
+
+
+def _hops_words(report: Report) -> str:
+    total = sum(report.hop_states.values())
+    states = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in report.hop_states.items())
+    return f"{total:,} hops on {report.connections_count:,} connections ({states})" if total else "no hops"
+
+
+def _show_requests(console: Console, requests: RequestSummary) -> None:
+    if not requests.count:
+        return
+    assert requests.mean_ns is not None
+    assert requests.median_ns is not None
+    assert requests.p99_ns is not None
+    figures = f"{requests.count:,} in {requests.exchanges_count:,} exchanges"
+    if requests.incomplete_count:
+        figures += f", {requests.incomplete_count:,} of these incomplete"
+    if requests.count > 1:
+        figures += f"; mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
+        figures += f", p99 {in_words(requests.p99_ns)}"
+    _heading(console, "Requests", figures)
+    grid = _grid(">", "<", ">", "<", "<")
+    for line in requests.slowest:
+        status = "" if line.status is None else str(line.status)
+        where = f"{line.service}, {line.spans_count:,} span{'s' * (line.spans_count != 1)}"
+        grid.add_row(in_words(line.duration_ns), line.name, status, where, line.transaction_id or "")
+    _print(console, grid)
+    _more(console, requests.count, len(requests.slowest), "requests, all faster")
+
+
+def _show_findings(console: Console, findings: Sequence[FindingLine]) -> None:
+    if not findings:
+        _heading(console, "Findings", "none")
+        return
+    _heading(console, "Findings")
+    for finding in findings[:MOST_FINDINGS]:
+        cost = f", {in_words(finding.cost_ns)}" if finding.cost_ns else ""
+        words = Text.assemble((f"{finding.severity}{cost}: ", COLOURS[finding.severity]), finding.text)
+        console.print(Padding(words, (0, 0, 0, 2), expand=False))
+        console.print(Padding(Text(f"→ {finding.remedy}", "dim"), (0, 0, 0, 4), expand=False))
+    _more(console, len(findings), MOST_FINDINGS, "findings (--json shows all)")

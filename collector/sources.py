@@ -1,0 +1,69 @@
+"""Which captures belong to which host: what the user gave on the command line, as sources for the analysis.
+
+FILE          a capture; its host is what the agent wrote into it, else the file's stem
+HOST=FILE     the same, of that host; HOST=DIR, all captures in a folder
+DIR           every folder below is a host with its captures in order of name; a loose capture is a FILE
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from collector.decoding import HostSource
+from collector.store import INFO_FILE
+from tracer.errors import InputError
+
+CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap)\d*(\.(gz|zst))?$")
+"""What a capture in a folder is called; `tcpdump -C` puts a number behind it."""
+GIVE_CAPTURES = "give capture files (.pcap, .pcapng), HOST=FILE, or a folder of them"
+
+
+def host_sources(arguments: Sequence[str]) -> tuple[HostSource, ...]:
+    """Sources for `collector.analysis.analyse`, in the order given.
+
+    Raises: `InputError` for what does not exist, or a folder without captures.
+    """
+    found: list[HostSource] = []
+    for argument in arguments:
+        host, path = _split(argument)
+        if path.is_dir():
+            found.extend(_folder(host, path))
+        elif path.exists():
+            found.append(HostSource(host, (path,)))
+        else:
+            raise InputError(f"{path}: no such file or folder", GIVE_CAPTURES)
+    return tuple(found)
+
+
+def _split(argument: str) -> tuple[str | None, Path]:
+    """`HOST=PATH`, unless a file of that very name is there."""
+    host, sign, rest = argument.partition("=")
+    if not sign or Path(argument).exists() or "/" in host or not host:
+        return None, Path(argument)
+    return host, Path(rest)
+
+
+def _folder(host: str | None, folder: Path) -> list[HostSource]:
+    if (folder / INFO_FILE).exists():
+        raise InputError(f"{folder} is a trace already", f"look at it with: tracer report {folder}")
+    loose = _captures(folder)
+    if host is not None:
+        found = [HostSource(host, tuple(loose))] if loose else []
+    else:
+        below = sorted(path for path in folder.iterdir() if path.is_dir())
+        found = [HostSource(path.name, tuple(files)) for path in below if (files := _captures(path))]
+        found += [HostSource(None, (path,)) for path in loose]
+    if not found:
+        raise InputError(f"{folder} holds no captures", GIVE_CAPTURES)
+    return found
+
+
+def _captures(folder: Path) -> list[Path]:
+    found = [path for path in folder.iterdir() if CAPTURE_NAME.search(path.name) and path.is_file()]
+    return sorted(found, key=_counting_order)
+
+
+def _counting_order(path: Path) -> list[tuple[int, str]]:
+    """A key by which `dump.pcap2` comes before `dump.pcap10`."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]

@@ -1,0 +1,71 @@
+"""Which captures belong to which host."""
+
+from pathlib import Path
+
+import pytest
+
+from collector.decoding import HostSource
+from collector.sources import host_sources
+from tracer.errors import InputError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (
+        "a.pcap",
+        "b.pcapng.gz",
+        "x=y.pcap",
+        "notes.txt",
+        "captures/client/client-000002.pcapng",
+        "captures/client/client-000001.pcapng",
+        "captures/client/agent.log",
+        "captures/proxy/dump.pcap10",
+        "captures/proxy/dump.pcap2",
+        "captures/proxy/dump.pcap",
+        "captures/loose.cap",
+        "captures/empty/readme.md",
+        "nothing/readme.md",
+        "trace/trace.json",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def source(host: str | None, *files: str) -> HostSource:
+    return HostSource(host, tuple(Path(file) for file in files))
+
+
+CLIENT = source("client", "captures/client/client-000001.pcapng", "captures/client/client-000002.pcapng")
+PROXY = source("proxy", *(f"captures/proxy/dump.pcap{end}" for end in ("", "2", "10")))
+CASES = [
+    (["a.pcap", "b.pcapng.gz"], [source(None, "a.pcap"), source(None, "b.pcapng.gz")]),
+    (["web=a.pcap", "web=b.pcapng.gz"], [source("web", "a.pcap"), source("web", "b.pcapng.gz")]),
+    (["x=y.pcap"], [source(None, "x=y.pcap")]),
+    (["captures"], [CLIENT, PROXY, source(None, "captures/loose.cap")]),
+    (["web=captures/client"], [source("web", *(str(file) for file in CLIENT.files))]),
+]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("arguments", "expected"), CASES, ids=lambda value: " ".join(map(str, value))[:40])
+def test_host_sources(arguments: list[str], expected: list[HostSource]) -> None:
+    assert host_sources(arguments) == tuple(expected)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("missing.pcap", "missing.pcap: no such file"),
+        ("web=missing.pcap", "missing.pcap: no such file"),
+        ("nothing", "nothing holds no captures"),
+        ("web=nothing", "nothing holds no captures"),
+        ("trace", "is a trace already; look at it with: tracer report trace"),
+    ],
+)
+def test_what_is_no_source_is_named(argument: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        host_sources([argument])
