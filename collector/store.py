@@ -18,6 +18,7 @@ from typing import Any
 
 import fsspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
@@ -141,21 +142,34 @@ def write_table(url: str, name: str, table: pa.Table) -> None:
         pq.write_table(conform(name, table), file, compression="zstd", row_group_size=ROW_GROUP_ROWS)
 
 
-def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """One table of a trace, or some columns of it.
+def read_table(
+    url: str, name: str, columns: Sequence[str] | None = None, wanted: pc.Expression | None = None
+) -> pa.Table:
+    """One table of a trace, or some columns of it, or only the rows that are `wanted`.
+
+    Cost: with `wanted`, the row groups whose statistics do not exclude it.
+    Raises: `InputError` if `url` is no trace or lacks the table.
+    """
+    with _open_table(url, name) as file:
+        return pq.read_table(file, columns=None if columns is None else list(columns), filters=wanted)
+
+
+def read_rows(url: str, name: str, first: int, count: int) -> pa.Table:
+    """Rows [first, first + count) of a table of a trace, by their place in it. Cost: the row groups that hold them.
 
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
-    assert name in TABLES, name
-    fs, root = _filesystem(url)
-    try:
-        with fs.open(f"{root}/{name}.parquet", "rb") as file:
-            return pq.read_table(file, columns=None if columns is None else list(columns))
-    except (FileNotFoundError, NotADirectoryError):
-        read_info(url)
-        raise InputError(f"{url}: the trace lacks its table {name}", "make the trace again") from None
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{url}: its table {name} is damaged ({error})", "make the trace again") from None
+    with _open_table(url, name) as file:
+        parquet = pq.ParquetFile(file)
+        groups, skipped, before = [], 0, 0
+        for group in range(parquet.num_row_groups):
+            rows = parquet.metadata.row_group(group).num_rows
+            if before + rows > first and before < first + count:
+                groups.append(group)
+            elif before + rows <= first:
+                skipped = before + rows
+            before += rows
+        return parquet.read_row_groups(groups).slice(first - skipped, count)
 
 
 def read_info(url: str) -> TraceInfo:
@@ -284,6 +298,21 @@ def _parse_host(document: dict[str, Any]) -> HostInfo:
     return HostInfo(
         **document | {"addresses": tuple(document["addresses"]), "points": points, "files": tuple(document["files"])}
     )
+
+
+@contextmanager
+def _open_table(url: str, name: str) -> Iterator[Any]:
+    """A table's file, its troubles told as an operator's errors."""
+    assert name in TABLES, name
+    fs, root = _filesystem(url)
+    try:
+        with fs.open(f"{root}/{name}.parquet", "rb") as file:
+            yield file
+    except (FileNotFoundError, NotADirectoryError):
+        read_info(url)
+        raise InputError(f"{url}: the trace lacks its table {name}", "make the trace again") from None
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{url}: its table {name} is damaged ({error})", "make the trace again") from None
 
 
 @contextmanager

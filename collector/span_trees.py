@@ -1,0 +1,174 @@
+"""Requests as trees of spans, ready to be listed and drawn: the tables `spans` and `exchanges` joined.
+
+A request is a root span with all that was done for it. Its number is its rank by start time within the trace: small,
+stable for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.spans import LEDGER_COLUMNS
+
+BEGINS = ("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns")
+ENDS = ("response_last_received_trace_ns", "response_last_sent_trace_ns")
+"""The first of each that is known bounds a span, as in `collector.spans`; failing that, its first and last time."""
+
+TEXTS = ("service", "method", "target", "protocol", "transaction_id")
+AS_THEY_ARE = (
+    *("depth", "client_host", "server_host", "link_reason", "confidence"),
+    *("request_bytes", "response_bytes", "uncertainty_ns"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One exchange as part of a request. Unknown times and texts are None."""
+
+    number: int  # position among all spans of the trace
+    depth: int
+    client_host: str | None
+    server_host: str | None
+    service: str
+    method: str
+    target: str
+    status: int
+    protocol: str
+    transaction_id: str
+    complete: bool
+    link_reason: str | None
+    confidence: float | None
+    start_ns: int
+    end_ns: int
+    request_sent_ns: int | None
+    request_received_ns: int | None  # its last byte, at the server
+    response_sent_ns: int | None  # its first byte, at the server
+    request_bytes: int | None
+    response_bytes: int | None
+    uncertainty_ns: int | None
+    connect_ns: int  # this and the three below: its part of the request's ledger
+    request_network_ns: int
+    work_ns: int
+    response_network_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        """From its first packet to its last."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def title(self) -> str:
+        """What was asked, in a few words."""
+        if self.method or self.target:
+            return f"{self.method} {self.target}".strip()
+        return f"exchange with {self.service or self.server_host or 'an uncaptured host'}"
+
+
+class SpanTrees:
+    """All spans of a trace, grouped by request."""
+
+    def __init__(self, spans: pa.Table, exchanges: pa.Table, start_ns: int) -> None:
+        self._frame = _joined(spans, exchanges, start_ns)
+        self.span_ids: NDArray[np.int64] = self._frame["span_id"].to_numpy()
+        self.request_of_span: NDArray[np.int32] = self._frame["request"].to_numpy()
+        count = int(self.request_of_span[-1]) + 1 if len(self._frame) else 0
+        self._first = np.searchsorted(self.request_of_span, np.arange(count + 1))
+        self.start_ns: NDArray[np.int64] = self._per_request("root_start")
+        self.end_ns: NDArray[np.int64] = self._per_request("root_end")
+
+    def __len__(self) -> int:
+        return len(self._first) - 1
+
+    def spans(self, request: int) -> tuple[Span, ...]:
+        """The spans of a request, root first, each followed by its children in order of time."""
+        rows = self._frame.slice(int(self._first[request]), int(self._first[request + 1] - self._first[request]))
+        return tuple(_span(int(self._first[request]) + at, row) for at, row in _depth_first(rows.to_dicts()))
+
+    def root(self, request: int) -> Span:
+        """The span that holds all others of a request."""
+        first = int(self._first[request])
+        return _span(first, self._frame.row(first, named=True))
+
+    def spans_count(self, request: int) -> int:
+        """How many spans a request has."""
+        return int(self._first[request + 1] - self._first[request])
+
+    def serving_depth(self) -> dict[str, float]:
+        """Median depth at which each host serves: how far behind the client it stands."""
+        served = self._frame.filter(pl.col("server_host").is_not_null())
+        by_host = served.group_by("server_host").agg(pl.col("depth").cast(pl.Float64).median())
+        return {str(host): float(depth) for host, depth in by_host.iter_rows()}
+
+    def services(self) -> dict[str, tuple[str, ...]]:
+        """Services that each host was seen to serve, most used first."""
+        served = self._frame.filter(pl.col("server_host").is_not_null() & (pl.col("service") != ""))
+        counts = served.group_by("server_host", "service").len().sort("len", "service", descending=[True, False])
+        found: dict[str, tuple[str, ...]] = {}
+        for host, service, _ in counts.iter_rows():
+            found[str(host)] = (*found.get(str(host), ()), str(service))
+        return found
+
+    def _per_request(self, column: str) -> NDArray[np.int64]:
+        return np.asarray(self._frame[column].to_numpy()[self._first[:-1]], dtype=np.int64)
+
+
+def _joined(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame:
+    """Spans with their exchanges, times made relative, sorted by request, then root first, then start."""
+    frame = pl.DataFrame(spans).join(pl.DataFrame(exchanges), left_on="span_id", right_on="exchange_id", how="inner")
+    texts = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.String, pl.Enum)]
+    times = [name for name in frame.columns if name.endswith("_trace_ns")]
+    frame = frame.with_columns(pl.col(texts).cast(pl.String), pl.col(times) - start_ns).with_columns(
+        start=pl.coalesce(*BEGINS, pl.min_horizontal(times)), end=pl.coalesce(*ENDS, pl.max_horizontal(times))
+    )
+    is_root = pl.col("parent_span_id").is_null()
+    roots = (
+        frame.filter(is_root & pl.col("start").is_not_null())
+        .sort("start", "trace_id")
+        .unique("trace_id", keep="first", maintain_order=True)
+        .select("trace_id", root_start="start", root_end="end")
+        .with_row_index("request")
+    )
+    return (
+        frame.join(roots, on="trace_id", how="inner")
+        .with_columns(pl.col("request").cast(pl.Int32), pl.col("start").fill_null(pl.col("root_start")))
+        .with_columns(pl.col("end").fill_null(pl.col("start")))
+        .sort("request", ~is_root, "start", "span_id")
+    )
+
+
+def _depth_first(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    children: dict[int | None, list[int]] = {}
+    known = {row["span_id"] for row in rows}
+    for at, row in enumerate(rows):
+        parent = row["parent_span_id"]
+        children.setdefault(parent if parent in known or at == 0 else rows[0]["span_id"], []).append(at)
+    ordered: list[tuple[int, dict[str, Any]]] = []
+    waiting = [0] if rows else []
+    while waiting:
+        at = waiting.pop()
+        ordered.append((at, rows[at]))
+        waiting.extend(reversed([child for child in children.get(rows[at]["span_id"], []) if child != 0]))
+    return ordered
+
+
+def _span(number: int, row: dict[str, Any]) -> Span:
+    texts: dict[str, Any] = {name: row[name] or "" for name in TEXTS}
+    ledger: dict[str, Any] = {name: int(row[name] or 0) for name in LEDGER_COLUMNS}
+    same: dict[str, Any] = {name: row[name] for name in AS_THEY_ARE}
+    return Span(
+        number=number,
+        status=int(row["status"] or 0),
+        complete=bool(row["complete"]),
+        start_ns=row["start"],
+        end_ns=row["end"],
+        request_sent_ns=row["request_first_sent_trace_ns"],
+        request_received_ns=row["request_last_received_trace_ns"],
+        response_sent_ns=row["response_first_sent_trace_ns"],
+        **texts,
+        **ledger,
+        **same,
+    )

@@ -1,0 +1,30 @@
+"""The viewer in a thread, and how to start Chromium for it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from waitress.server import create_server
+
+from collector.queries import TraceView
+from viewer.access import Access
+from viewer.app import create_app
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--disable-default-apps", "--no-first-run"),
+]
+
+
+@contextmanager
+def serving(trace: TraceView, access: Access | None = None) -> Iterator[str]:
+    """The URL of a viewer of `trace` on a free port of loopback, while the context lasts."""
+    server = create_server(create_app(trace, access).server, host="127.0.0.1", port=0, threads=4)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.effective_port}/"
+    finally:
+        server.close()

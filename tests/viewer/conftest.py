@@ -1,0 +1,87 @@
+"""Traces and pages for the viewer's tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Error, Page, sync_playwright
+
+from collector.queries import TraceView, open_trace
+from collector.store import CounterInfo
+from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from tests.helpers.viewer_server import CHROMIUM, FLAGS, serving
+
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+SMALL = Recipe(lost_share=0.05, lone_share=0.01)
+COUNTER = CounterInfo("proxy", "capture_dropped", "data_loss", 12, "capture with a larger ring")
+
+
+@pytest.fixture(scope="session")
+def small_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """Three uploads on five hosts, some packets lost or seen at one end only, one counter of lost data."""
+    return _made(tmp_path_factory, "small", Recipe(lost_share=0.05, lone_share=0.01, counters=(COUNTER,)))
+
+
+@pytest.fixture(scope="session")
+def large_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """So many hops that they are counted, not drawn: over the limit of the prefix table."""
+    return _made(tmp_path_factory, "large", Recipe(2_000, 6, 4_000_000_000, lost_share=0.002, argv=None))
+
+
+@pytest.fixture(scope="session")
+def empty_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """Five hosts that sent nothing."""
+    return _made(tmp_path_factory, "empty", Recipe(uploads_count=0, argv=None))
+
+
+@pytest.fixture(scope="session")
+def hostile_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """Every text that a capture can hold is an attempt to run a script."""
+    hosts = [HOSTILE, "<b>proxy</b>", *(f"{HOSTILE}{n}" for n in range(3))]
+    recipe = Recipe(hosts=hosts, target=f"/v1/{HOSTILE}</script><script>window.hacked=1</script>", argv=(HOSTILE,))
+    return _made(tmp_path_factory, "hostile", recipe)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Headless Chromium; tests that need it are skipped, saying so, where it is missing."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser: {CHROMIUM} is missing (apt install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page that fails the test on any error in its console and on any request that leaves the machine."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+    page, faults = context.new_page(), list[str]()
+    page.on("console", lambda message: message.type in ("error", "warning") and faults.append(message.text))
+    page.on("pageerror", lambda error: faults.append(_text(error)))
+    page.on("request", lambda request: _local(request.url) or faults.append(f"left the machine: {request.url}"))
+    yield page
+    context.close()
+    assert faults == []
+
+
+@pytest.fixture(scope="session")
+def small_url(small_trace: TraceView) -> Iterator[str]:
+    """Where the small trace is served."""
+    with serving(small_trace) as url:
+        yield url
+
+
+def _made(factory: pytest.TempPathFactory, name: str, recipe: Recipe) -> TraceView:
+    folder: Path = factory.mktemp("traces") / name
+    write_synthetic_trace(folder, recipe)
+    return open_trace(str(folder))
+
+
+def _local(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:"))
+
+
+def _text(error: Error) -> str:
+    return f"{error.message}\n{error.stack}"

@@ -1,0 +1,89 @@
+"""Figures are pure: rows in, a figure out."""
+
+from dataclasses import replace
+
+import pytest
+
+from collector.queries import Span, TraceView
+from viewer.figures.ruler import ruler_figure
+from viewer.figures.waterfall import MOST_SPANS, PHASES, phases, waterfall_figure
+from viewer.ledger import ledger_rows
+from viewer.wording import duration, exact_time
+
+ROOT = Span(
+    number=0, depth=0, client_host="client", server_host="proxy", service="swift-proxy", method="PUT",
+    target="/v1/a/c/o",
+    status=201, protocol="http/1.1", transaction_id="tx1", complete=True, link_reason=None, confidence=None,
+    start_ns=1_000, end_ns=11_000, request_sent_ns=2_000, request_received_ns=3_000, response_sent_ns=10_000,
+    request_bytes=1, response_bytes=1, uncertainty_ns=10, connect_ns=1_000, request_network_ns=1_000, work_ns=2_000,
+    response_network_ns=1_000,
+)  # fmt: skip
+CHILD = replace(
+    ROOT, number=1, depth=1, client_host="proxy", server_host="storage1", service="swift-object", start_ns=4_000,
+    end_ns=9_000, request_sent_ns=None, request_received_ns=5_000, response_sent_ns=8_000, connect_ns=0,
+    request_network_ns=1_000, work_ns=3_000, response_network_ns=1_000,
+)  # fmt: skip
+
+
+def test_phases_follow_each_other_and_unknown_bounds_leave_them_out() -> None:
+    assert phases(ROOT) == ((1_000, 2_000), (2_000, 3_000), (3_000, 10_000), (10_000, 11_000))
+    assert phases(CHILD) == (None, None, (5_000, 8_000), (8_000, 9_000))
+
+
+def test_the_waterfall_has_a_bar_for_each_known_phase() -> None:
+    figure = waterfall_figure([ROOT, CHILD])
+    assert [trace.name for trace in figure.data] == [name for name, _ in PHASES]
+    assert [len(trace.x) for trace in figure.data] == [1, 1, 2, 2]
+    work = figure.data[2]
+    assert (list(work.base), list(work.x)) == ([2.0, 4.0], [7.0, 3.0])  # µs from the root's start
+    assert [list(each) for each in work.customdata] == [[1_000, 11_000], [4_000, 9_000]]
+
+
+def test_the_waterfall_shows_so_many_spans_and_no_more() -> None:
+    figure = waterfall_figure([ROOT, *[CHILD] * (MOST_SPANS + 5)])
+    assert len(figure.layout.annotations) == MOST_SPANS
+
+
+def test_texts_of_a_capture_are_escaped_for_plotly() -> None:
+    hostile = replace(ROOT, server_host="<b>x</b>", target="/<a href='javascript:1'>", client_host="<i>")
+    figure = waterfall_figure([hostile])
+    texts = [figure.layout.annotations[0].text, *(text for trace in figure.data for text in trace.hovertext)]
+    for text in texts:
+        assert "<b>x" not in text
+        assert "<a" not in text
+        assert "<i>" not in text
+        assert "&lt;" in text
+
+
+def test_the_ledger_adds_up_and_names_what_is_left() -> None:
+    rows = ledger_rows([ROOT, CHILD])
+    assert sum(row.duration_ns for row in rows) == ROOT.duration_ns
+    assert rows[0].text == "work in swift-object on storage1"
+    short = ledger_rows([replace(ROOT, work_ns=500)])
+    assert [(row.text, row.duration_ns) for row in short if not row.stage] == [("not accounted for", 6_500)]
+
+
+def test_the_ledger_of_every_request_adds_up_to_its_duration(small_trace: TraceView) -> None:
+    for request in small_trace.requests(10):
+        rows = ledger_rows(small_trace.spans(request.number))
+        assert sum(row.duration_ns for row in rows) == request.duration_ns
+        assert all(row.stage for row in rows)
+
+
+def test_the_ruler_spans_the_trace() -> None:
+    assert list(ruler_figure(123).layout.xaxis.range) == [0, 123]
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "text"),
+    [(0, "0 ns"), (640, "640 ns"), (1_500, "1.50 µs"), (73_200_000, "73.2 ms"), (-2_000_000_000, "-2.00 s")],
+)
+def test_durations_in_words(time_ns: int, text: str) -> None:
+    assert duration(time_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "text"), [(40_907_790, "0.040 907 790 s"), (-1, "-0.000 000 001 s"), (60 * 10**9, "60.000 000 000 s")]
+)
+def test_exact_times(time_ns: int, text: str) -> None:
+    assert exact_time(time_ns) == text

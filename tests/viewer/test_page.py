@@ -1,0 +1,291 @@
+"""The page in a real browser. The `page` fixture fails a test on any console error and any request to elsewhere."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from collector.queries import TraceView
+from tests.helpers.viewer_server import serving
+from viewer.wording import facts_line
+
+pytestmark = pytest.mark.browser
+
+SETTLED = "count => window.twintap.settledCount > count && !window.twintap.state.moving"
+FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def open_page(page: Page, url: str, address: str = "") -> None:
+    """Load it and wait for the first settled picture."""
+    page.goto(url + address)
+    page.wait_for_function(SETTLED.replace("count =>", "() =>").replace("> count", "> 0"))
+
+
+def settled(page: Page, act: Callable[[], object]) -> None:
+    """Do something that changes the view, and wait until the picture is at rest again."""
+    count = page.evaluate("window.twintap.settledCount")
+    act()
+    page.wait_for_function(SETTLED, arg=count)
+
+
+def view(page: Page) -> tuple[float, float]:
+    state = page.evaluate("[window.twintap.state.from, window.twintap.state.to]")
+    return state[0], state[1]
+
+
+def ink(page: Page, cls: int) -> int:
+    """Pixels of the canvas in exactly the colour of a class of arrows."""
+    page.evaluate(FRAMES)
+    return int(
+        page.evaluate(
+            """cls => {
+                const canvas = document.getElementById("arrows"), copy = canvas.cloneNode();
+                const context = copy.getContext("2d", { willReadFrequently: true });
+                context.drawImage(canvas, 0, 0);
+                const { data } = context.getImageData(0, 0, copy.width, copy.height);
+                const hex = window.twintap.palette.classes[cls];
+                const [r, g, b] = [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
+                let found = 0;
+                for (let at = 0; at < data.length; at += 4)
+                    found += data[at] === r && data[at + 1] === g && data[at + 2] === b && data[at + 3] === 255;
+                return found;
+            }""",
+            cls,
+        )
+    )
+
+
+def arrow_point(page: Page, number: int) -> tuple[float, float]:
+    """A point of the page on an arrow, a fifth along its way."""
+    x, y = page.evaluate(
+        """number => {
+            const { state, makeView, ends, meta } = window.twintap;
+            const canvas = document.getElementById("arrows"), box = canvas.getBoundingClientRect();
+            const view = makeView(state.from, state.to, box.width, box.height, meta.rulerHeight, meta.lanes.length);
+            const [x1, y1, x2, y2] = ends(view, state.data, state.data.number.indexOf(number));
+            return [box.left + x1 + (x2 - x1) * 0.2, box.top + y1 + (y2 - y1) * 0.2];
+        }""",
+        number,
+    )
+    return x, y
+
+
+def canvas_middle(page: Page) -> tuple[float, float]:
+    box = page.locator("#arrows").bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def request_row(page: Page, number: int) -> Locator:
+    return page.locator(f'#requests [data-request="{number}"]')
+
+
+def test_the_first_screen_tells_the_story_and_the_facts(page: Page, small_url: str, small_trace: TraceView) -> None:
+    open_page(page, small_url)
+    expect(page.locator("h1")).to_have_text(small_trace.story.sentence.replace("`", ""))
+    for fact in facts_line(small_trace.summary, len(small_trace.lanes)):
+        expect(page.locator("#facts")).to_contain_text(fact)
+    expect(page.locator(".warning")).to_contain_text("12 capture dropped")
+    expect(page.locator("#lanes .lane b")).to_have_text([lane.host for lane in small_trace.lanes])
+    expect(page.locator("#badge")).to_have_text(re.compile(rf"^{small_trace.summary.hops_count} arrows in "))
+    expect(page.locator("#ruler .xtick text").first).to_contain_text("ms")
+
+
+@pytest.mark.parametrize("cls", range(5))
+def test_arrows_of_every_class_are_drawn_and_the_legend_hides_them(page: Page, small_url: str, cls: int) -> None:
+    open_page(page, small_url)
+    assert ink(page, cls) > 10
+    page.locator(f'[data-class="{cls}"]').click()
+    expect(page.locator(f'[data-class="{cls}"]')).to_have_attribute("aria-pressed", "false")
+    assert ink(page, cls) == 0
+
+
+def test_the_wheel_zooms_at_the_cursor_and_a_drag_pans(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    before = view(page)
+    x, y = canvas_middle(page)
+    page.mouse.move(x, y)
+    settled(page, lambda: page.mouse.wheel(0, -400))
+    zoomed = view(page)
+    assert zoomed[1] - zoomed[0] == pytest.approx((before[1] - before[0]) * 2.71828 ** (-400 * 0.0022), rel=1e-3)
+    assert sum(zoomed) / 2 == pytest.approx(sum(before) / 2, rel=1e-3)  # what is under the cursor stays there
+
+    def drag() -> None:
+        page.mouse.down()
+        page.mouse.move(x - 100, y, steps=5)
+        page.mouse.up()
+
+    settled(page, drag)
+    width = page.locator("#arrows").bounding_box()["width"]  # type: ignore[index]
+    moved = view(page)
+    assert moved[0] - zoomed[0] == pytest.approx((zoomed[1] - zoomed[0]) * 100 / width, rel=1e-2)
+
+
+def test_zoom_reaches_nanoseconds_and_the_ruler_says_so(page: Page, small_url: str) -> None:
+    open_page(page, small_url, "#from=40000000&to=40000040")
+    assert view(page) == (40_000_000, 40_000_040)
+    expect(page.locator("#base")).to_have_text("0.040 s")
+    expect(page.locator("#ruler .xtick text").first).to_contain_text("ns")
+
+
+def test_hovering_tells_the_packets_fields_and_the_delay_with_its_uncertainty(page: Page, small_url: str) -> None:
+    open_page(page, small_url, "#from=40000000&to=40400000")
+    page.mouse.move(*arrow_point(page, 3))
+    tip = page.locator("#tip")
+    expect(tip).to_contain_text("at the sender (client)")
+    expect(tip).to_contain_text("±")
+    expect(tip).to_contain_text("10.77.0.11 port 8080")
+    expect(tip).to_contain_text("0.040 187 406 s")
+
+
+def test_clicking_an_arrow_lights_up_its_request(page: Page, small_url: str, small_trace: TraceView) -> None:
+    open_page(page, small_url, "#from=40000000&to=40400000")
+    page.mouse.click(*arrow_point(page, 3))
+    panel = page.locator("#request-details")
+    expect(panel.locator("h2")).to_have_text("Request #1")
+    expect(panel.locator(".ledger tfoot")).to_contain_text("100 %")
+    expect(panel.locator("#waterfall .barlayer .trace")).to_have_count(4)
+    page.wait_for_function("window.twintap.state.selected !== null")
+    assert page.evaluate("window.twintap.state.selected.number.length") == small_trace.request(0).hops_count
+    expect(page.locator("#packet-details")).to_contain_text("Packet")
+    expect(request_row(page, 0)).to_have_attribute("aria-current", "true")
+    page.keyboard.press("Escape")
+    expect(panel).to_be_empty()
+    expect(request_row(page, 0)).to_have_attribute("aria-current", "false")
+
+
+def test_a_row_of_the_list_zooms_to_its_request(page: Page, small_url: str, small_trace: TraceView) -> None:
+    open_page(page, small_url)
+    settled(page, lambda: request_row(page, 2).click())
+    request, (from_ns, to_ns) = small_trace.request(2), view(page)
+    assert from_ns < request.start_ns < request.end_ns < to_ns
+    assert to_ns - from_ns < 1.3 * request.duration_ns
+
+
+def test_a_bar_of_the_waterfall_zooms_to_its_exchange(page: Page, small_url: str, small_trace: TraceView) -> None:
+    open_page(page, small_url)
+    settled(page, lambda: request_row(page, 0).click())
+    bars = page.locator("#waterfall .barlayer .trace").nth(2).locator(".point")
+    expect(bars).to_have_count(4)
+    bars.nth(1).scroll_into_view_if_needed()
+    box = bars.nth(1).bounding_box()
+    assert box is not None
+    settled(page, lambda: page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+    span, (from_ns, to_ns) = small_trace.spans(0)[1], view(page)
+    assert from_ns < span.start_ns < span.end_ns < to_ns < span.end_ns + span.duration_ns
+
+
+def test_the_address_holds_the_view_and_the_selection(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    settled(page, lambda: request_row(page, 1).click())
+    page.locator('[data-class="2"]').click()
+    before, address = view(page), page.url
+    assert "request=2" in address
+    assert "hide=2" in address
+    other = page.context.new_page()
+    open_page(other, address)
+    assert view(other) == pytest.approx(before, abs=1)
+    expect(other.locator("#request-details h2")).to_have_text("Request #2")
+    expect(other.locator('[data-class="2"]')).to_have_attribute("aria-pressed", "false")
+
+
+def test_keys_move_zoom_fit_and_step_through_problems(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    whole = view(page)
+    for key, smaller in (("w", True), ("d", False), ("ArrowDown", False)):
+        before = view(page)
+        settled(page, lambda key=key: page.keyboard.press(key))  # type: ignore[misc]
+        assert view(page) != before
+        assert (view(page)[1] - view(page)[0] < before[1] - before[0]) == smaller
+    settled(page, lambda: page.keyboard.press("0"))
+    assert view(page) == pytest.approx(whole)
+    settled(page, lambda: page.keyboard.press("n"))
+    expect(page.locator("#packet-details")).to_contain_text("lost on the way")
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#help")).not_to_be_visible()
+
+
+def test_requests_are_reached_and_chosen_by_keyboard(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    request_row(page, 0).focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#request-details h2")).to_have_text("Request #2")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_light_and_dark_follow_the_system_and_the_toggle(chromium: Browser, small_url: str, theme: str) -> None:
+    context = chromium.new_context(color_scheme="dark" if theme == "dark" else "light")
+    page = context.new_page()
+    open_page(page, small_url)
+    root, other = page.locator("html"), {"light": "dark", "dark": "light"}[theme]
+    expect(root).to_have_attribute("data-theme", theme)
+    page.keyboard.press("t")
+    expect(root).to_have_attribute("data-theme", other)
+    assert ink(page, 0) > 10
+    page.reload()
+    expect(root).to_have_attribute("data-theme", other)
+    context.close()
+
+
+def test_many_packets_are_counted_and_zooming_in_shows_each(page: Page, large_trace: TraceView) -> None:
+    with serving(large_trace) as url:
+        open_page(page, url)
+        expect(page.locator("#badge")).to_contain_text(f"density of {large_trace.summary.hops_count:,} packets")
+        page.mouse.move(*canvas_middle(page))
+        expect(page.locator("#tip")).to_contain_text("packets in")
+        middle = large_trace.duration_ns // 2
+        settled(page, lambda: page.evaluate(f"location.hash = '#from={middle}&to={middle + 5_000_000}'"))
+        page.wait_for_function("window.twintap.state.data.mode === 'arrows'")
+        expect(page.locator("#badge")).to_have_text(re.compile(r"^\d+ arrows in 5"))
+
+
+def test_texts_of_a_capture_run_no_script(page: Page, hostile_trace: TraceView) -> None:
+    with serving(hostile_trace) as url:
+        open_page(page, url)
+        settled(page, lambda: request_row(page, 0).click())
+        expect(page.locator("#waterfall .annotation-text").first).to_be_visible()
+        settled(page, lambda: page.keyboard.press("w"))
+        middle = (view(page)[0] + view(page)[1]) / 2
+        number = page.evaluate("t => window.twintap.state.data.sent.findIndex(each => each > t)", middle)
+        page.mouse.click(*arrow_point(page, number))
+        expect(page.locator("#packet-details")).to_contain_text("onerror")
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("img, main script").count() == 0
+
+
+def test_an_empty_trace_says_what_to_do(page: Page, empty_trace: TraceView) -> None:
+    with serving(empty_trace) as url:
+        open_page(page, url)
+        expect(page.locator(".empty")).to_contain_text("tracer record")
+        expect(page.locator("#requests")).to_contain_text("No requests")
+
+
+def test_when_the_server_is_gone_the_page_says_so_and_keeps_its_picture(
+    chromium: Browser, large_trace: TraceView
+) -> None:
+    context = chromium.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+    page = context.new_page()
+    with serving(large_trace) as url:
+        open_page(page, url)
+        page.route("**/api/window*", lambda route: route.abort())
+        page.keyboard.press("w")
+        expect(page.locator("#banner")).to_contain_text("tracer view")
+        assert ink(page, 2) > 10
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (3840, 2160)])
+def test_it_fits_the_screen(page: Page, small_url: str, width: int, height: int) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    open_page(page, small_url)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    last = page.locator("#lanes .lane").last.bounding_box()
+    assert last is not None
+    assert last["y"] + last["height"] <= height
+    bar = page.locator("#actions").bounding_box()
+    assert bar is not None
+    assert bar["x"] + bar["width"] <= width

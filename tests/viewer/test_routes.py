@@ -1,0 +1,163 @@
+"""The routes: what they send is what is in the tables, at every zoom."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from flask.testing import FlaskClient
+
+from collector.queries import ArrowClass, TraceView
+from tests.helpers.binary_messages import Message, decode
+from viewer.access import Access
+from viewer.app import create_app
+from viewer.windows import MOST_ARROWS
+
+
+def client_of(trace: TraceView, access: Access | None = None) -> FlaskClient:
+    """Asks the application without a network."""
+    return create_app(trace, access).server.test_client()
+
+
+def window(client: FlaskClient, from_ns: int, to_ns: int) -> Message:
+    response = client.get(f"/api/window?from={from_ns}&to={to_ns}", base_url="http://localhost")
+    assert response.status_code == 200, response.text
+    assert len(response.data) <= 500_000
+    return decode(response.data)
+
+
+@pytest.fixture(scope="module")
+def small(small_trace: TraceView) -> FlaskClient:
+    return client_of(small_trace)
+
+
+@pytest.fixture(scope="module")
+def large(large_trace: TraceView) -> FlaskClient:
+    return client_of(large_trace)
+
+
+def test_the_whole_of_a_small_trace_is_sent_as_arrows(small: FlaskClient, small_trace: TraceView) -> None:
+    message = window(small, 0, small_trace.duration_ns)
+    assert message.mode == "arrows"
+    assert message.columns["number"].tolist() == list(range(small_trace.summary.hops_count))
+
+
+def test_arrow_ends_are_exact_to_the_nanosecond(small: FlaskClient, small_trace: TraceView) -> None:
+    message = window(small, 0, small_trace.duration_ns)
+    hops = pq.read_table(f"{small_trace._url}/hops.parquet")
+    for name, column in (("sent", "send_trace_ns"), ("received", "receive_trace_ns")):
+        sent = {int(time) + small_trace.start_ns for time in message.columns[name] if not np.isnan(time)}
+        assert sent == set(hops[column].drop_null().to_pylist())
+        assert np.isnan(message.columns[name]).sum() == hops[column].null_count
+
+
+def zooms(duration_ns: int) -> Iterator[tuple[int, int]]:
+    """Windows that tile the trace, from all of it to a 4096th."""
+    for depth in range(0, 13, 3):
+        edges = np.linspace(0, duration_ns + 1, 2**depth + 1).astype(int).tolist()
+        yield from pairwise(edges)
+
+
+def test_counts_are_conserved_at_every_zoom(large: FlaskClient, large_trace: TraceView) -> None:
+    anchors = pq.read_table(f"{large_trace._url}/hops.parquet")["send_trace_ns"].to_numpy() - large_trace.start_ns
+    modes = set()
+    for from_ns, to_ns in list(zooms(large_trace.duration_ns))[::7]:
+        message = window(large, from_ns, to_ns)
+        modes.add(message.mode)
+        assert message.count == ((anchors >= from_ns) & (anchors < to_ns)).sum()
+        if message.mode == "density":
+            covered = (anchors >= message.from_ns) & (anchors < message.to_ns)
+            assert message.columns["counts"].sum() == covered.sum()
+            assert message.from_ns <= from_ns < to_ns <= message.to_ns
+    assert modes == {"density", "arrows"}
+
+
+def test_every_bin_counts_its_own_rows(large: FlaskClient, large_trace: TraceView) -> None:
+    table = pq.read_table(f"{large_trace._url}/hops.parquet")
+    anchors = table["send_trace_ns"].to_numpy() - large_trace.start_ns
+    message = window(large, 0, large_trace.duration_ns)
+    bins = np.bincount((anchors - message.from_ns) // message.bin_ns, minlength=message.shape[2])
+    assert message.columns["counts"].reshape(message.shape).sum(axis=(0, 1)).tolist() == bins.tolist()
+    lost = int((np.array(table["state"].to_pylist()) == "lost").sum())
+    assert message.columns["counts"].reshape(message.shape)[:, ArrowClass.LOST].sum() == lost > 0
+
+
+def test_the_overview_counts_every_hop(large: FlaskClient, large_trace: TraceView) -> None:
+    message = decode(large.get("/api/overview", base_url="http://localhost").data)
+    assert message.columns["counts"].sum() == large_trace.summary.hops_count > MOST_ARROWS
+
+
+def test_a_window_holds_exactly_the_arrows_that_overlap_it(large: FlaskClient, large_trace: TraceView) -> None:
+    from_ns, to_ns = large_trace.duration_ns // 2, large_trace.duration_ns // 2 + 2_000_000
+    message = window(large, from_ns, to_ns)
+    table = pq.read_table(f"{large_trace._url}/hops.parquet")
+    sent = table["send_trace_ns"].to_numpy() - large_trace.start_ns
+    received = table["receive_trace_ns"].to_numpy(zero_copy_only=False) - large_trace.start_ns
+    inside = (sent <= message.to_ns) & (received >= message.from_ns)
+    both = ~np.isnan(message.columns["received"])
+    assert sorted(message.columns["sent"][both].tolist()) == sorted(sent[inside].tolist())
+
+
+def test_a_request_sends_its_own_arrows(small: FlaskClient, small_trace: TraceView) -> None:
+    message = decode(small.get("/api/requests/1/arrows", base_url="http://localhost").data)
+    assert set(message.columns["request"].tolist()) == {1}
+    assert len(message.columns["number"]) == small_trace.request(1).hops_count > 0
+
+
+def test_a_hop_tells_the_packet_at_both_ends(small: FlaskClient) -> None:
+    hop = small.get("/api/hops/10", base_url="http://localhost").json
+    assert hop is not None
+    assert [section["title"] for section in hop["sections"]] == [
+        "",
+        "at the sender (storage2)",
+        "at the receiver (proxy)",
+    ]
+    facts = dict(hop["sections"][0]["facts"])
+    assert "±" in facts["delay"]
+    assert dict(hop["sections"][1]["facts"])["flags"] == "SYN ACK"
+
+
+def test_problems_are_stepped_through_in_both_directions(small: FlaskClient, small_trace: TraceView) -> None:
+    def walk(which: str, at: int) -> list[int]:
+        found: list[int] = []
+        while (problem := small.get(f"/api/problems/{which}?at={at}", base_url="http://localhost").json) is not None:
+            at = problem["from_ns"]
+            found.append(at)
+        return found
+
+    forwards = walk("next", 0)
+    assert len(forwards) == sum(small_trace.summary.class_counts[3:5]) > 0
+    assert walk("previous", small_trace.duration_ns) == forwards[::-1]
+
+
+@pytest.mark.parametrize(
+    "query", ["", "from=1", "from=5&to=5", "from=x&to=9", "from=1&to=99999999999999999", "from=../../etc&to=1"]
+)
+def test_a_window_that_makes_no_sense_is_refused(small: FlaskClient, query: str) -> None:
+    assert small.get(f"/api/window?{query}", base_url="http://localhost").status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/api/hops/999999", "/api/requests/99/arrows", "/api/hops/..%2f..%2fetc%2fpasswd"])
+def test_what_is_not_there_is_not_found(small: FlaskClient, path: str) -> None:
+    assert small.get(path, base_url="http://localhost").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["evil.example", "127.0.0.1.evil.example:8765"])
+def test_other_names_than_loopbacks_are_refused(small: FlaskClient, name: str) -> None:
+    assert small.get("/", base_url=f"http://{name}").status_code == 403
+
+
+def test_without_the_token_nothing_is_served(small_trace: TraceView) -> None:
+    client = client_of(small_trace, Access("secret"))
+    assert client.get("/").status_code == 401
+    assert client.get("/api/overview").status_code == 401
+    assert client.get("/?token=wrong").status_code == 401
+    assert client.get("/?token=secret").status_code == 302  # and a cookie
+    assert client.get("/api/overview").status_code == 200
+
+
+def test_the_page_may_load_nothing_from_elsewhere(small: FlaskClient) -> None:
+    policy = small.get("/", base_url="http://localhost").headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "http" not in policy

@@ -1,0 +1,62 @@
+"""Who may see the page: anybody on this machine, or whoever has the token.
+
+A page of another site could make a browser ask a local server under a name that resolves to 127.0.0.1 (DNS rebinding),
+so requests for other names are refused. The token comes once in the URL and then lives in a cookie.
+"""
+
+import hmac
+from dataclasses import dataclass
+
+from flask import Flask, Response, redirect, request
+from werkzeug.wrappers import Response as AnyResponse
+
+COOKIE = "twintap_token"
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+POLICY = (
+    "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`token` None: loopback only, and only under its own names."""
+
+    token: str | None = None
+
+
+def guard(server: Flask, access: Access, script_hashes: list[str]) -> None:
+    """Check every request, and tell the browser to fetch nothing from elsewhere."""
+    policy = POLICY.format(scripts=" ".join(script_hashes))
+
+    @server.before_request
+    def check() -> AnyResponse | None:
+        return _check_name() if access.token is None else _check_token(access.token)
+
+    @server.after_request
+    def restrict(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+
+def _check_name() -> AnyResponse | None:
+    name = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
+    if name in LOCAL_NAMES:
+        return None
+    return Response(f"This viewer answers only as {' or '.join(LOCAL_NAMES)}.\n", 403, mimetype="text/plain")
+
+
+def _check_token(token: str) -> AnyResponse | None:
+    if _same(request.cookies.get(COOKIE, ""), token):
+        return None
+    if not _same(request.args.get("token", ""), token):
+        return Response("Open the URL that `tracer view` printed: it holds the token.\n", 401, mimetype="text/plain")
+    response = redirect(request.path)
+    response.set_cookie(COOKIE, token, httponly=True, samesite="Strict")
+    return response
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(), token.encode())

@@ -1,0 +1,82 @@
+// Small changes of the page outside the canvas.
+"use strict";
+window.twintap = window.twintap || {};
+
+(function (T) {
+  const byId = (id) => document.getElementById(id);
+
+  T.showBase = function (text) {
+    const box = byId("base");
+    if (box.textContent !== text) box.textContent = text;
+    box.classList.toggle("shown", Boolean(text));
+  };
+
+  T.showMoving = (moving) => byId("plot").classList.toggle("moving", moving);
+
+  T.showBadge = function (state, inView) {
+    const data = state.data;
+    if (!data) return;
+    const width = T.duration(state.to - state.from, 4);
+    const count = (number) => number.toLocaleString("en");
+    const what = inView === null ? `density of ${count(data.count)} packets` : `${count(inView)} arrow${inView === 1 ? "" : "s"}`;
+    byId("badge").textContent = `${what} in ${width}`;
+  };
+
+  T.banner = function (text) {
+    byId("banner").textContent = text;
+    byId("banner").classList.toggle("shown", Boolean(text));
+  };
+
+  let noteTimer = 0;
+  T.note = function (text) {
+    byId("badge").textContent = text;
+    byId("badge").classList.add("note");
+    clearTimeout(noteTimer);
+    noteTimer = setTimeout(() => byId("badge").classList.remove("note"), 2500);
+  };
+
+  T.showCursor = function (x, view) {
+    const box = byId("cursor");
+    box.classList.toggle("shown", x !== null);
+    if (x === null) return;
+    box.style.transform = `translateX(${x}px)`;
+    box.classList.toggle("left", x > view.width - 170);
+    box.dataset.time = T.exactTime(view.time(x));
+  };
+
+  T.placeLanes = function (view) {
+    document.querySelectorAll("#lanes .lane").forEach((box, lane) => {
+      box.style.top = `${view.y(lane)}px`;
+      box.classList.toggle("tight", view.gap < 46);
+    });
+    byId("lanes").style.height = `${view.height}px`;
+  };
+
+  T.markRequest = function (request) {
+    document.querySelectorAll("[data-request]").forEach((button) => {
+      const chosen = Number(button.dataset.request) === request;
+      button.setAttribute("aria-current", chosen ? "true" : "false");
+    });
+  };
+
+  T.markClasses = function (hidden) {
+    document.querySelectorAll("[data-class]").forEach((button) => {
+      button.setAttribute("aria-pressed", hidden.has(Number(button.dataset.class)) ? "false" : "true");
+    });
+  };
+
+  // A legend entry: an arrow as it looks in the timeline.
+  T.drawChip = function (chip, cls) {
+    const context = chip.getContext("2d");
+    const lone = cls === T.CLASS.LOST || cls === T.CLASS.ONE_SIDED;
+    const arrows = {
+      number: [0], source: [0], target: [1], cls: [cls], kind: [0], attempt: [1], size: [0],
+      sent: [0], received: [lone ? NaN : 1], begin: [0], end: [1], byClass: [[], [], [], [], [], []],
+    };
+    arrows.byClass[cls] = [0];
+    const view = { from: 0, to: 1, width: 22, height: 12, lanes: 2, gap: 8, top: 2, x: (t) => 2 + 18 * t, y: (lane) => 2 + 8 * lane };
+    context.setTransform(2, 0, 0, 2, 0, 0);
+    context.clearRect(0, 0, 22, 12);
+    T.drawArrows(context, view, arrows, { hidden: new Set(), alpha: 1, moving: true });
+  };
+})(window.twintap);

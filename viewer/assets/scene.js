@@ -1,0 +1,193 @@
+// One frame of the timeline: lanes, recorded command, counts or arrows, the selected request, problems.
+"use strict";
+window.twintap = window.twintap || {};
+
+(function (T) {
+  const PAD_TOP = 28, PAD_BOTTOM = 36, LEAST_GAP = 30, MOST_GAP = 190;
+
+  // Where times and lanes are on the canvas. `ruler` px on top belong to the axis.
+  T.makeView = function (from, to, width, height, ruler, lanes) {
+    const room = height - ruler - PAD_TOP - PAD_BOTTOM;
+    const gap = lanes > 1 ? Math.min(MOST_GAP, Math.max(LEAST_GAP, room / (lanes - 1))) : room;
+    const top = ruler + PAD_TOP + Math.max(0, (room - gap * (lanes - 1)) / 2) * (lanes > 1 ? 0.35 : 1);
+    const scale = width / (to - from);
+    return {
+      from, to, width, height, ruler, lanes, gap, top,
+      x: (time) => (time - from) * scale,
+      y: (lane) => top + lane * gap,
+      time: (x) => from + x / scale,
+    };
+  };
+
+  T.leastHeight = (lanes, ruler) => ruler + PAD_TOP + PAD_BOTTOM + LEAST_GAP * Math.max(0, lanes - 1);
+
+  // state: {data, picture, overview, overviewPicture, selected, hidden, hover, selection, moving}. Returns arrows in view.
+  T.drawScene = function (context, view, state) {
+    context.clearRect(0, 0, view.width, view.height);
+    if (state.moving) drawTicks(context, view);
+    drawLanes(context, view);
+    drawCommand(context, view);
+    context.save();
+    context.beginPath();
+    context.rect(0, view.ruler, view.width, view.height - view.ruler);
+    context.clip();
+    const inView = drawTraffic(context, view, state);
+    drawTrouble(context, view, state);
+    context.restore();
+    return inView;
+  };
+
+  function drawTraffic(context, view, state) {
+    const alpha = state.selected ? 0.13 : 1, options = { hidden: state.hidden, moving: state.moving };
+    const data = state.data;
+    let inView = null;
+    const covered = data && data.from <= Math.max(view.from, 0) && data.to >= Math.min(view.to, T.meta.duration);
+    if (!covered && state.overview) drawCounts(context, view, state.overview, state.overviewPicture, alpha);
+    if (data && data.mode === "density") drawCounts(context, view, data, state.picture, alpha);
+    if (data && data.mode === "arrows") {
+      if (!covered) clearCovered(context, view, data);
+      inView = T.drawArrows(context, view, data, { ...options, alpha });
+    }
+    if (state.selected) {
+      T.drawArrows(context, view, state.selected, { ...options, alpha: 1, grow: 1.35 });
+    }
+    drawOne(context, view, state, state.selection.hop, T.palette.accent);
+    drawOne(context, view, state, state.hover, T.palette.ink);
+    return inView;
+  }
+
+  function drawCounts(context, view, density, picture, alpha) {
+    if (!picture) return;
+    context.globalAlpha = alpha;
+    T.drawPicture(context, view, density, picture);
+    context.globalAlpha = 1;
+  }
+
+  // Where arrows are known, counts of the overview behind them are taken away.
+  function clearCovered(context, view, data) {
+    const left = Math.max(0, view.x(data.from)), right = Math.min(view.width, view.x(data.to));
+    if (right > left) {
+      context.clearRect(left, view.ruler, right - left, view.height);
+      drawLanes(context, view);
+    }
+  }
+
+  // One arrow, again, so that it stands out.
+  function drawOne(context, view, state, number, colour) {
+    if (number === null) return;
+    for (const arrows of [state.selected, state.data]) {
+      if (!arrows || arrows.mode !== "arrows") continue;
+      const at = arrows.number.indexOf(number);
+      if (at < 0) continue;
+      const cls = arrows.cls[at], own = T.palette.classes[cls];
+      T.palette.classes[cls] = colour;
+      const only = { ...arrows, byClass: arrows.byClass.map((list, each) => (each === cls ? [at] : [])) };
+      T.drawArrows(context, view, only, { hidden: new Set(), alpha: 0.5, grow: 2.4, moving: false });
+      T.palette.classes[cls] = own;
+      T.drawArrows(context, view, only, { hidden: new Set(), alpha: 0.5, grow: 1.5, moving: false });
+      return;
+    }
+  }
+
+  function drawLanes(context, view) {
+    context.save();
+    context.strokeStyle = T.palette.lane;
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let lane = 0; lane < view.lanes; lane++) {
+      const y = Math.round(view.y(lane)) + 0.5;
+      context.moveTo(0, y);
+      context.lineTo(view.width, y);
+    }
+    context.stroke();
+    context.restore();
+  }
+
+  // The ruler while it moves; at rest it is Plotly's.
+  function drawTicks(context, view) {
+    const { values, texts, base } = T.ticks(view.from, view.to, view.width);
+    T.showBase(base);
+    context.save();
+    context.font = T.font(12);
+    context.textAlign = "center";
+    context.fillStyle = T.palette.faint;
+    context.strokeStyle = T.palette.grid;
+    context.beginPath();
+    values.forEach((value, at) => {
+      const x = view.x(value);
+      context.moveTo(x, view.ruler);
+      context.lineTo(x, view.height);
+      context.fillText(texts[at], x, view.ruler - 6);
+    });
+    context.stroke();
+    context.restore();
+  }
+
+  // The recorded command: a band along its host's lane, with the time before the first packet named.
+  function drawCommand(context, view) {
+    const command = T.meta.command;
+    if (!command || command.lane === T.NO_LANE) return;
+    const y = view.y(command.lane);
+    const left = Math.max(-10, view.x(command.from)), right = Math.min(view.width + 10, view.x(command.to));
+    if (right < 0 || left > view.width) return;
+    context.save();
+    context.fillStyle = T.palette.band;
+    context.fillRect(left, y - 7, right - left, 14);
+    context.strokeStyle = T.palette.ink;
+    context.lineWidth = 2;
+    context.beginPath();
+    for (const x of [left, right]) {
+      context.moveTo(x, y - 11);
+      context.lineTo(x, y + 11);
+    }
+    context.stroke();
+    context.fillStyle = T.palette.ink;
+    bandText(context, view, left, Math.min(right, view.x(T.meta.firstHop)), y, command);
+    context.restore();
+  }
+
+  function bandText(context, view, left, firstPacket, y, command) {
+    const begin = Math.max(left, 0) + 6, room = Math.min(firstPacket, view.width) - begin - 6;
+    context.font = T.font(12, "600");
+    const before = `${T.duration(T.meta.firstHop - command.from)} before the first packet`;
+    const texts = [`${command.text}: ${before}`, before];
+    const text = texts.find((each) => context.measureText(each).width <= room);
+    if (text && view.x(command.from) > -view.width) context.fillText(text, begin, y - 12);
+  }
+
+  // Marks under the ruler where something went wrong, at every zoom.
+  function drawTrouble(context, view, state) {
+    const marks = new Map();
+    const note = (x, cls) => {
+      const at = Math.round(x / 3);
+      if (x >= -3 && x <= view.width + 3) marks.set(at, Math.max(cls, marks.get(at) || 0));
+    };
+    const classes = [T.CLASS.RETRANSMISSION, T.CLASS.LOST].filter((cls) => !state.hidden.has(cls));
+    for (const cls of classes) {
+      if (state.data && state.data.mode === "arrows") {
+        for (const at of state.data.byClass[cls]) note(view.x(state.data.begin[at]), cls);
+      } else if (state.data) {
+        troubleOfBins(state.data, cls, (time) => note(view.x(time), cls));
+      }
+    }
+    for (const [at, cls] of marks) triangle(context, at * 3, view.ruler + 2, T.palette.classes[cls]);
+  }
+
+  function troubleOfBins(density, cls, note) {
+    for (let pair = 0; pair < density.pairs; pair++) {
+      const row = (pair * density.classes + cls) * density.bins;
+      for (let bin = 0; bin < density.bins; bin++) {
+        if (density.counts[row + bin]) note(density.from + (bin + 0.5) * density.bin);
+      }
+    }
+  }
+
+  function triangle(context, x, y, colour) {
+    context.fillStyle = colour;
+    context.beginPath();
+    context.moveTo(x - 4, y);
+    context.lineTo(x + 4, y);
+    context.lineTo(x, y + 7);
+    context.fill();
+  }
+})(window.twintap);

@@ -1,0 +1,371 @@
+// The timeline's life: the view, what is loaded for it, what is selected, and when to draw. Plotly's axis follows when a
+// gesture has ended; until then the canvas draws the ticks, since a relayout takes longer than a frame.
+"use strict";
+window.twintap = window.twintap || {};
+
+(function (T) {
+  const SETTLE_MS = 90;
+  const LEAST_NS = 20;
+  const GLIDE_MS = 220;
+  const state = {
+    from: 0, to: 1, data: null, picture: null, overview: null, overviewPicture: null, selected: null,
+    hidden: new Set(), hover: null, selection: { request: null, hop: null }, moving: false,
+  };
+  T.state = state; // read by tests and benchmarks
+  T.settledCount = 0;
+  let canvas, context, minimap, tip, view, drawing = false, settleTimer = 0, fetching = null, requestTimes = new Map();
+
+  // Called by Dash with what `viewer.layout` put into the page.
+  T.start = function (meta) {
+    T.meta = meta;
+    canvas = document.getElementById("arrows");
+    context = canvas.getContext("2d");
+    tip = new T.Tip(document.getElementById("tip"));
+    requestTimes = new Map(meta.requestTimes.map(([number, from, to]) => [number, [from, to]]));
+    minimap = new T.Minimap(document.getElementById("minimap"), meta, (time) => centre(time));
+    T.readPalette();
+    T.themeChanged = onTheme;
+    const given = T.readAddress(meta);
+    [state.from, state.to] = given.view || T.wholeView(meta);
+    state.hidden = given.hidden;
+    T.markClasses(state.hidden);
+    attach();
+    new ResizeObserver(onResize).observe(document.getElementById("plot"));
+    onResize();
+    drawChips();
+    loadOverview();
+    if (given.request !== null || given.hop !== null) select(given.request, given.hop);
+    return true;
+  };
+
+  function attach() {
+    T.attachPointer(canvas, {
+      zoom: (factor, x) => zoom(factor, view.time(x)),
+      pan: (px) => pan((px / view.width) * (state.to - state.from)),
+      zoomIn: (x) => glideAround(view.time(x), 0.25),
+      point: onPoint,
+      leave: onLeave,
+      click: onClick,
+    });
+    T.attachKeys(actions);
+    document.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (!button) return;
+      if (button.dataset.action) actions[button.dataset.action]();
+      if (button.dataset.class) toggleClass(Number(button.dataset.class));
+      if (button.dataset.request) {
+        select(Number(button.dataset.request), null);
+        fitRequest();
+      }
+    });
+    window.addEventListener("hashchange", onAddress);
+  }
+
+  const actions = {
+    left: () => glide(...moved(-T.KEY_STEP)),
+    right: () => glide(...moved(T.KEY_STEP)),
+    in: () => glideAround(middle(), 0.6),
+    out: () => glideAround(middle(), 1 / 0.6),
+    fit: () => glide(...T.wholeView(T.meta)),
+    "fit-request": () => fitRequest(),
+    "next-problem": () => goToProblem("next"),
+    "previous-problem": () => goToProblem("previous"),
+    theme: () => {
+      T.setTheme(T.theme() === "dark" ? "light" : "dark", true);
+      onTheme();
+    },
+    help: () => document.getElementById("help").showModal(),
+    "close-help": () => document.getElementById("help").close(),
+    deselect: () => (document.getElementById("help").open ? actions["close-help"]() : select(null, null)),
+  };
+
+  // --- the view
+
+  const middle = () => (state.from + state.to) / 2;
+  const moved = (share) => [state.from + share * (state.to - state.from), state.to + share * (state.to - state.from)];
+
+  function setView(from, to) {
+    const whole = T.wholeView(T.meta), most = whole[1] - whole[0];
+    const width = Math.min(Math.max(to - from, LEAST_NS), most);
+    const centreAt = Math.min(Math.max((from + to) / 2, whole[0] + width / 2), whole[1] - width / 2);
+    state.from = centreAt - width / 2;
+    state.to = centreAt + width / 2;
+    state.moving = true;
+    T.showMoving(true);
+    clearTimeout(settleTimer);
+    settleTimer = setTimeout(settle, SETTLE_MS);
+    redraw();
+  }
+
+  function zoom(factor, time) {
+    stopGlide();
+    setView(time - (time - state.from) * factor, time + (state.to - time) * factor);
+  }
+
+  function pan(by) {
+    stopGlide();
+    setView(state.from + by, state.to + by);
+  }
+
+  function centre(time) {
+    const half = (state.to - state.from) / 2;
+    stopGlide();
+    setView(time - half, time + half);
+  }
+
+  let gliding = 0;
+  const stopGlide = () => (gliding += 1);
+  const glideAround = (time, factor) => glide(time - (time - state.from) * factor, time + (state.to - time) * factor);
+
+  // Move smoothly: the width changes by the same factor in each moment.
+  function glide(from, to) {
+    const mine = ++gliding, begin = performance.now();
+    const before = [state.from, state.to], ratio = (to - from) / (before[1] - before[0]);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return setView(from, to);
+    const step = (now) => {
+      if (mine !== gliding) return;
+      const share = Math.min(1, Math.max(0, (now - begin) / GLIDE_MS)), eased = 1 - Math.pow(1 - share, 3);
+      if (share === 1) return setView(from, to);
+      const grown = Math.abs(ratio - 1) < 1e-6 ? eased : (Math.pow(ratio, eased) - 1) / (ratio - 1);
+      setView(before[0] + (from - before[0]) * grown, before[1] + (to - before[1]) * grown);
+      requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+  }
+
+  function fitRequest() {
+    const times = requestTimes.get(state.selection.request);
+    if (!times) return;
+    const room = Math.max(0.06 * (times[1] - times[0]), 10);
+    glide(times[0] - room, times[1] + room);
+  }
+
+  T.zoomToBar = function (clicked) {
+    const span = clicked && clicked.points && clicked.points[0].customdata;
+    if (span) glide(span[0] - 0.06 * (span[1] - span[0]), span[1] + 0.06 * (span[1] - span[0]));
+    return null;
+  };
+
+  // --- loading
+
+  function settle() {
+    if (!load()) finish();
+  }
+
+  function finish() {
+    state.moving = false;
+    syncRuler();
+    T.writeAddress(state, state.selection, state.hidden);
+    redraw();
+    requestAnimationFrame(() => requestAnimationFrame(() => (T.settledCount += 1)));
+  }
+
+  // Ask for the window if what is loaded does not cover it, or is too coarse. False if there is nothing to ask for.
+  function load() {
+    if (!needed()) return false;
+    if (fetching) fetching.abort();
+    const mine = (fetching = new AbortController());
+    const from = Math.floor(state.from), to = Math.ceil(state.to);
+    T.fetchMessage(`api/window?from=${from}&to=${to}`, mine.signal)
+      .then((message) => {
+        if (mine !== fetching) return;
+        fetching = null;
+        message.askedWidth = to - from;
+        state.data = message.mode === "arrows" ? T.withEnds(message, T.meta) : message;
+        state.picture = message.mode === "density" ? T.densityPicture(message, view, T.meta, state.hidden) : null;
+        T.banner("");
+        finish();
+      })
+      .catch((error) => error.name === "AbortError" || onLost(mine));
+    return true;
+  }
+
+  function needed() {
+    const data = state.data, width = state.to - state.from;
+    if (!data) return true;
+    const from = Math.max(state.from, 0), to = Math.min(state.to, T.meta.duration);
+    if (to <= from) return false;
+    if (data.from > from || data.to < to) return true;
+    return data.mode === "density" && (width < 0.7 * data.askedWidth || width > 1.5 * data.askedWidth);
+  }
+
+  function onLost(mine) {
+    if (mine === fetching) fetching = null;
+    T.banner("The viewer's server does not answer. Start it again with `tracer view`, then reload; what you see is the last it sent.");
+  }
+
+  function loadOverview() {
+    T.fetchMessage("api/overview")
+      .then((density) => {
+        state.overview = density;
+        state.overviewPicture = T.densityPicture(density, view, T.meta, state.hidden);
+        minimap.setOverview(density);
+        redraw();
+      })
+      .catch(() => onLost(null));
+  }
+
+  // --- drawing
+
+  function redraw() {
+    if (drawing) return;
+    drawing = true;
+    requestAnimationFrame(() => {
+      drawing = false;
+      draw();
+    });
+  }
+
+  function draw() {
+    const box = canvas.parentElement;
+    view = T.makeView(state.from, state.to, box.clientWidth, canvas.clientHeight, T.meta.rulerHeight, T.meta.lanes.length);
+    const inView = T.drawScene(context, view, state);
+    minimap.draw(state);
+    if (!state.moving) T.showBadge(state, inView);
+  }
+
+  function onResize() {
+    const box = document.getElementById("plot");
+    const height = Math.max(document.getElementById("timeline").clientHeight, T.leastHeight(T.meta.lanes.length, T.meta.rulerHeight));
+    box.style.height = `${height}px`;
+    const scale = devicePixelRatio || 1;
+    canvas.width = Math.round(box.clientWidth * scale);
+    canvas.height = Math.round(height * scale);
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    view = T.makeView(state.from, state.to, box.clientWidth, height, T.meta.rulerHeight, T.meta.lanes.length);
+    T.placeLanes(view);
+    repaint();
+    setView(state.from, state.to);
+  }
+
+  function repaint() {
+    const paint = (density) => density && T.densityPicture(density, view, T.meta, state.hidden);
+    state.picture = state.data && state.data.mode === "density" ? paint(state.data) : null;
+    state.overviewPicture = paint(state.overview);
+    redraw();
+  }
+
+  function onTheme() {
+    drawChips();
+    repaint();
+  }
+
+  const drawChips = () => document.querySelectorAll("canvas.chip").forEach((chip, cls) => T.drawChip(chip, cls));
+
+  function syncRuler() {
+    const plot = document.querySelector("#ruler .js-plotly-plot");
+    if (!plot || !window.Plotly) return setTimeout(syncRuler, 50);
+    const { values, texts, base } = T.ticks(state.from, state.to, view.width);
+    T.showBase(base);
+    const wanted = { "xaxis.range": [state.from, state.to], "xaxis.tickvals": values, "xaxis.ticktext": texts };
+    window.Plotly.relayout(plot, wanted).then(() => state.moving || T.showMoving(false));
+  }
+
+  // --- pointing and selecting
+
+  function onPoint(x, y) {
+    T.showCursor(x, view);
+    if (state.moving) return;
+    const [arrows, at] = arrowAt(x, y);
+    const number = at < 0 ? null : arrows.number[at];
+    canvas.classList.toggle("on-arrow", at >= 0);
+    const { left, top } = canvas.getBoundingClientRect();
+    if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
+    else showBin(x, y, left, top);
+    if (number !== state.hover) {
+      state.hover = number;
+      redraw();
+    }
+  }
+
+  function showBin(x, y, left, top) {
+    const counts = state.data && state.data.mode === "density" && y > view.ruler && T.binAt(state.data, view.time(x), state.hidden);
+    if (counts) tip.showBin(counts, left + x, top + y);
+    else tip.hide();
+  }
+
+  function arrowAt(x, y) {
+    for (const arrows of [state.selected, state.data]) {
+      if (!arrows || arrows.mode !== "arrows") continue;
+      const at = T.nearest(view, arrows, state.hidden, x, y, 8);
+      if (at >= 0) return [arrows, at];
+    }
+    return [null, -1];
+  }
+
+  function onLeave() {
+    T.showCursor(null, view);
+    tip.hide();
+    if (state.hover !== null) {
+      state.hover = null;
+      redraw();
+    }
+  }
+
+  function onClick(x, y) {
+    canvas.focus();
+    const [arrows, at] = arrowAt(x, y);
+    if (at < 0) return select(null, null);
+    select(arrows.request[at] < 0 ? null : arrows.request[at], arrows.number[at]);
+  }
+
+  function select(request, hop) {
+    const before = state.selection;
+    state.selection = { request, hop };
+    T.showPacket(document.getElementById("packet-details"), hop);
+    T.markRequest(request);
+    if (request !== before.request) {
+      state.selected = null;
+      window.dash_clientside.set_props("selection", { data: { request } });
+      if (request !== null) loadRequest(request);
+    }
+    T.writeAddress(state, state.selection, state.hidden);
+    redraw();
+  }
+
+  function loadRequest(number) {
+    T.fetchMessage(`api/requests/${number}/arrows`)
+      .then((message) => {
+        if (state.selection.request !== number) return;
+        requestTimes.set(number, [message.from, message.to]);
+        state.selected = T.withEnds(message, T.meta);
+        redraw();
+      })
+      .catch(() => onLost(null));
+  }
+
+  async function goToProblem(which) {
+    const at = Math.round(T.problemAt === undefined || T.problemAt < state.from || T.problemAt > state.to ? middle() : T.problemAt);
+    const problem = await T.fetchJson(`api/problems/${which}?at=${at}`).catch(() => onLost(null));
+    if (problem === undefined) return;
+    if (problem === null) return T.note(which === "next" ? "No problem after this" : "No problem before this");
+    T.problemAt = problem.from_ns;
+    T.note(problem.text);
+    const half = Math.min(state.to - state.from, Math.max(1e6, 4 * (problem.to_ns - problem.from_ns))) / 2;
+    glide(problem.from_ns - half, problem.from_ns + half);
+    if (problem.hop !== null) {
+      const hop = await T.hop(problem.hop);
+      select(hop && hop.request !== undefined ? hop.request : null, problem.hop);
+    }
+  }
+
+  function toggleClass(cls) {
+    if (state.hidden.has(cls)) state.hidden.delete(cls);
+    else state.hidden.add(cls);
+    T.markClasses(state.hidden);
+    T.writeAddress(state, state.selection, state.hidden);
+    repaint();
+  }
+
+  function onAddress() {
+    const given = T.readAddress(T.meta);
+    state.hidden = given.hidden;
+    T.markClasses(state.hidden);
+    if (given.request !== state.selection.request || given.hop !== state.selection.hop) select(given.request, given.hop);
+    if (given.view) setView(...given.view);
+    repaint();
+  }
+})(window.twintap);
+
+// Where Dash looks for client-side callbacks.
+window.dash_clientside = Object.assign({}, window.dash_clientside, { twintap: window.twintap });

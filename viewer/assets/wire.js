@@ -1,0 +1,47 @@
+// Binary messages of the server as typed arrays, and what is derived from them. Format: viewer/binary.py.
+"use strict";
+window.twintap = window.twintap || {};
+
+(function (T) {
+  const ARRAYS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i4: Int32Array, f8: Float64Array };
+  T.NO_LANE = 0xffff;
+
+  T.decode = function (buffer) {
+    const size = new DataView(buffer).getUint32(0, true);
+    const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+    const message = { ...header };
+    for (const { name, dtype, offset, length } of header.columns) {
+      message[name] = new ARRAYS[dtype](buffer, 4 + size + offset, length);
+    }
+    return message;
+  };
+
+  // Arrows with both ends known as drawn: a missing end is as far away as is typical for the pair of lanes.
+  T.withEnds = function (arrows, meta) {
+    const typical = new Map(meta.pairs.map(([source, target], at) => [source * 65536 + target, meta.typical[at]]));
+    const count = arrows.number.length;
+    arrows.begin = new Float64Array(count);
+    arrows.end = new Float64Array(count);
+    arrows.byClass = [[], [], [], [], [], []];
+    for (let at = 0; at < count; at++) {
+      const usual = typical.get(arrows.source[at] * 65536 + arrows.target[at]) || 1;
+      const sent = arrows.sent[at], received = arrows.received[at];
+      arrows.begin[at] = Number.isNaN(sent) ? received - usual : sent;
+      arrows.end[at] = Number.isNaN(received) ? sent + usual : received;
+      arrows.byClass[arrows.cls[at]].push(at);
+    }
+    return arrows;
+  };
+
+  T.fetchMessage = async function (url, signal) {
+    const response = await fetch(url, { signal });
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    return T.decode(await response.arrayBuffer());
+  };
+
+  T.fetchJson = async function (url, signal) {
+    const response = await fetch(url, { signal });
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    return response.json();
+  };
+})(window.twintap);

@@ -1,0 +1,34 @@
+"""What happens on the server when something is selected; the rest of the page's life is in `assets/`."""
+
+from typing import TypedDict
+
+import dash
+from dash import ClientsideFunction, Input, Output
+from dash.development.base_component import Component
+
+from collector.queries import TraceView
+from viewer.details import request_details
+
+
+class Selection(TypedDict):
+    """What the browser says is selected."""
+
+    request: int | None
+
+
+def add_callbacks(app: dash.Dash, trace: TraceView) -> None:
+    """Register them on `app`."""
+    app.clientside_callback(ClientsideFunction("twintap", "start"), Output("started", "data"), Input("meta", "data"))
+    app.clientside_callback(
+        ClientsideFunction("twintap", "zoomToBar"),
+        Output("waterfall", "clickData"),
+        Input("waterfall", "clickData"),
+        prevent_initial_call=True,
+    )
+
+    @app.callback(Output("request-details", "children"), Input("selection", "data"), prevent_initial_call=True)
+    def show_request(selection: Selection | None) -> list[Component]:
+        number = selection["request"] if selection else None
+        if not isinstance(number, int) or not 0 <= number < trace.summary.requests_count:
+            return []
+        return request_details(trace.request(number), trace.spans(number))

@@ -1,0 +1,100 @@
+"""`tracer view TRACE`: open a trace in the browser, until Ctrl-C."""
+
+import errno
+import ipaddress
+import os
+import secrets
+import signal
+import socket
+import sys
+import webbrowser
+from types import FrameType
+
+import click
+from waitress.server import create_server
+
+from collector.queries import open_trace
+from tracer.errors import InputError, ResourceError
+from viewer.access import Access
+from viewer.app import create_app
+
+THREADS = 8
+MAKE_ONE = "\0"
+"""`--token` without a value."""
+
+
+@click.command(short_help="Open a trace in the web viewer.")
+@click.argument("trace")
+@click.option(
+    "--listen", default="127.0.0.1:8765", show_default=True, metavar="ADDR:PORT", help="Port 0: any free one."
+)
+@click.option(
+    "--token",
+    is_flag=False,
+    flag_value=MAKE_ONE,
+    metavar="[SECRET]",
+    help="Ask for a secret; made up if not given. Needed to listen beyond this machine.",
+)
+@click.option("--no-browser", is_flag=True, help="Print the URL, open nothing.")
+def command(trace: str, listen: str, token: str | None, no_browser: bool) -> None:
+    """Open TRACE (a directory or a URL) in the web viewer, until Ctrl-C."""
+    host, port = parse_listen(listen)
+    if token is None and not is_loopback(host):
+        raise InputError(f"--listen {listen} can be reached from other machines", "add --token, or listen on 127.0.0.1")
+    secret = secrets.token_urlsafe(16) if token == MAKE_ONE else token
+    app = create_app(open_trace(trace), Access(secret))
+    listener = _listening(host, port)
+    name = f"[{host}]" if ":" in host else host
+    url = f"http://{name}:{listener.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
+    click.echo(f"{trace}: {url}  (Ctrl-C ends)")
+    sys.stdout.flush()
+    if not no_browser and _has_display():
+        webbrowser.open(url)
+    signal.signal(signal.SIGTERM, _stop)
+    create_server(app.server, sockets=[listener], threads=THREADS, ident="twintap").run()
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """`ADDR:PORT` or `[ADDR]:PORT` in two.
+
+    Raises: `InputError` if it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"--listen {text} is not ADDR:PORT", "for example --listen 127.0.0.1:8765")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise _listen_error(error, host, port) from None
+
+
+def _listen_error(error: OSError, host: str, port: int) -> ResourceError:
+    if error.errno == errno.EADDRINUSE:
+        return ResourceError(f"port {port} of {host} is in use", f"choose another: --listen {host}:{port + 1}")
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return ResourceError(
+        f"cannot listen on {host}:{port} ({reason})", "choose an address of this machine and a free port"
+    )
+
+
+def _has_display() -> bool:
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _stop(signal_number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)

@@ -1,0 +1,28 @@
+"""Buttons that `assets/timeline.js` acts on: what to do is in their data attributes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+Children = str | Sequence[str | Component]
+
+
+def action_button(text: str, action: str, title: str = "", class_name: str = "") -> Component:
+    """A button that does one of the actions that keys do as well."""
+    return _button(text, {"data-action": action}, title, class_name)
+
+
+def class_button(children: Children, arrow_class: int, title: str) -> Component:
+    """A legend entry that hides or shows a class of arrows."""
+    return _button(children, {"data-class": str(arrow_class), "aria-pressed": "true"}, title, "legend")
+
+
+def request_button(children: Children, number: int) -> Component:
+    """A row of the list of requests, which selects and fits one."""
+    return _button(children, {"data-request": str(number)}, "", "")
+
+
+def _button(children: Children, data: dict[str, Any], title: str, class_name: str) -> Component:
+    return html.Button(children, title=title or None, className=class_name or None, **data)

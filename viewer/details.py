@@ -1,0 +1,77 @@
+"""A selected request: what it was, its ledger, its waterfall."""
+
+from collections.abc import Sequence
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from collector.queries import Request, Span
+from viewer.controls import action_button
+from viewer.figures.waterfall import MOST_SPANS, PHASES, waterfall_figure
+from viewer.ledger import STAGES, LedgerRow, ledger_rows
+from viewer.wording import duration, plural, request_title
+
+STAGE_COLOURS = dict(zip(STAGES, (colour for _, colour in PHASES), strict=True))
+
+
+def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
+    """Children of the panel for one request."""
+    trouble = plural(request.problems_count, "problem") if request.problems_count else "no problems"
+    facts = [
+        f"{duration(request.duration_ns, 4)}{_uncertainty(spans[0])}",
+        plural(request.spans_count, "exchange"),
+        plural(request.hops_count, "arrow"),
+        trouble,
+    ]
+    return [
+        html.Header(
+            [
+                html.H2(f"Request #{request.number + 1}"),
+                action_button("fit", "fit-request", "Zoom to this request (f)", "small"),
+                action_button("×", "deselect", "Deselect (Esc)", "small"),
+            ]
+        ),
+        html.P(request_title(request), className="target"),
+        html.P(" · ".join(facts), className="facts"),
+        html.H3("Where its time went"),
+        _ledger(ledger_rows(spans), request.duration_ns),
+        html.H3(f"Its exchanges{_shown(len(spans))}"),
+        _phase_legend(),
+        dcc.Graph(id="waterfall", figure=waterfall_figure(spans), config={"displayModeBar": False, "responsive": True}),
+    ]
+
+
+def _uncertainty(root: Span) -> str:
+    return "" if root.uncertainty_ns is None else f" ± {duration(root.uncertainty_ns)}"
+
+
+def _shown(count: int) -> str:
+    return f" (the first {MOST_SPANS} of {count:,})" if count > MOST_SPANS else ""
+
+
+def _ledger(rows: Sequence[LedgerRow], whole_ns: int) -> Component:
+    total = sum(row.duration_ns for row in rows)
+    assert total == whole_ns, "the ledger adds up"
+    body = [html.Tr(_ledger_cells(row), style=_bar_behind(row)) for row in rows]
+    foot = html.Tr([html.Td("all of it"), html.Td(duration(whole_ns, 4)), html.Td("100 %")])
+    return html.Table([html.Tbody(body), html.Tfoot(foot)], className="ledger")
+
+
+def _ledger_cells(row: LedgerRow) -> list[Component]:
+    return [
+        html.Td(row.text, title=row.text),
+        html.Td(duration(row.duration_ns)),
+        html.Td(f"{row.share:.0%}" if row.share >= 0.01 else "<1 %"),
+    ]
+
+
+def _bar_behind(row: LedgerRow) -> dict[str, str]:
+    """A row's share as a bar behind its text."""
+    colour = STAGE_COLOURS.get(row.stage, "#8a8f98")
+    width = f"{100 * max(0.0, row.share):.2f}%"
+    return {"background": f"linear-gradient(to right, {colour}55 {width}, transparent {width})"}
+
+
+def _phase_legend() -> Component:
+    entries = [html.Span([html.I(style={"background": colour}), name]) for name, colour in PHASES]
+    return html.P(entries, className="phases")

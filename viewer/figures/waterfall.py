@@ -1,0 +1,103 @@
+"""The spans of a request under each other, each a bar from its first packet to its last, cut into its phases."""
+
+from collections.abc import Sequence
+from html import escape
+from itertools import pairwise
+
+import plotly.graph_objects as go
+
+from collector.queries import Span
+from viewer.ledger import place
+from viewer.wording import duration
+
+MOST_SPANS = 200
+ROW_PX = 38
+PHASES = (
+    ("connecting", "#8b5cf6"),
+    ("request on its way", "#2f81f7"),
+    ("at work", "#0e9384"),
+    ("answer on its way", "#5b9bf8"),
+)
+"""Name and colour, in the order in which they follow each other."""
+Interval = tuple[int, int]
+
+
+def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
+    """The first `MOST_SPANS` spans of a request, root on top, times from the root's start.
+
+    A bar's `customdata` is where it begins and ends in the trace, ns.
+    """
+    shown = spans[:MOST_SPANS]
+    start_ns, end_ns = spans[0].start_ns, max(span.end_ns for span in spans)
+    unit_ns, unit = _unit(end_ns - start_ns)
+    figure = go.Figure([_bars(shown, phase, start_ns, unit_ns) for phase in range(len(PHASES))])
+    for row, span in enumerate(shown):
+        figure.add_annotation(_title(span, row))
+    return figure.update_layout(
+        barmode="overlay",
+        height=ROW_PX * len(shown) + 40,
+        margin={"l": 4, "r": 8, "t": 0, "b": 32},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=False,
+        dragmode=False,
+        font={"family": "system-ui, sans-serif", "size": 12},
+        hoverlabel={"align": "left"},
+        xaxis={"title": {"text": unit, "standoff": 4}, "fixedrange": True, "zeroline": False, "rangemode": "tozero"},
+        yaxis={"visible": False, "fixedrange": True, "range": [len(shown) - 0.35, -0.6]},
+    )
+
+
+def phases(span: Span) -> tuple[Interval | None, ...]:
+    """When each of `PHASES` began and ended, trace ns; None where a bound is not known."""
+    bounds = (span.start_ns, span.request_sent_ns, span.request_received_ns, span.response_sent_ns, span.end_ns)
+    return tuple(
+        None if begin is None or end is None or end <= begin else (begin, end) for begin, end in pairwise(bounds)
+    )
+
+
+def _bars(spans: Sequence[Span], phase: int, start_ns: int, unit_ns: int) -> go.Bar:
+    name, colour = PHASES[phase]
+    rows = [(row, span, interval) for row, span in enumerate(spans) if (interval := phases(span)[phase])]
+    return go.Bar(
+        orientation="h",
+        name=name,
+        marker={"color": colour, "line": {"width": 0}},
+        width=0.34,
+        y=[row + 0.1 for row, _, _ in rows],
+        base=[(begin - start_ns) / unit_ns for _, _, (begin, _) in rows],
+        x=[(end - begin) / unit_ns for _, _, (begin, end) in rows],
+        customdata=[[span.start_ns, span.end_ns] for _, span, _ in rows],
+        hovertext=[_hover(span, name, interval) for _, span, interval in rows],
+        hoverinfo="text",
+    )
+
+
+def _title(span: Span, row: int) -> go.layout.Annotation:
+    outcome = f" → {span.status}" if span.status else ""
+    room = 50 - 2 * span.depth
+    asked = span.title if len(span.title) <= room else span.title[: room - 12] + "…" + span.title[-11:]
+    text = f"<b>{escape(span.server_host or '?')}</b> {escape(asked)}{outcome}"
+    return go.layout.Annotation(
+        x=0, xref="paper", xanchor="left", xshift=10 * span.depth, y=row - 0.3, text=text, showarrow=False
+    )
+
+
+def _hover(span: Span, name: str, interval: Interval) -> str:
+    begin, end = interval
+    lines = [
+        f"{escape(span.title)}",
+        f"{escape(span.client_host or '?')} → {escape(place(span))}",
+        f"{name}: {duration(end - begin)} of {duration(span.duration_ns)}",
+    ]
+    if span.link_reason:
+        sure = "" if span.confidence is None else f", confidence {span.confidence:.0%}"
+        lines.append(f"joined by {span.link_reason.replace('_', ' ')}{sure}")
+    return "<br>".join(lines)
+
+
+def _unit(span_ns: int) -> tuple[int, str]:
+    for unit_ns, unit in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")):
+        if span_ns >= 2 * unit_ns:
+            return unit_ns, unit
+    return 1, "ns"

@@ -1,0 +1,247 @@
+"""The page, made once for a trace. Texts from captures go through Dash's components, which escape them."""
+
+import shlex
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from collector.queries import KINDS, STATES, ArrowClass, Lane, Request, Story, TraceView, in_words, with_uncertainty
+from viewer.controls import action_button, class_button, request_button
+from viewer.figures.ruler import HEIGHT_PX, ruler_figure
+from viewer.wording import KIND_NAMES, duration, exact_time, facts_line, plural, request_title
+
+REQUESTS_LISTED = 200
+PART_COLOURS = 10
+LEGEND_SHARE = 0.015
+"""Parts of the story below this are named only when pointed at."""
+LEGEND = (
+    (ArrowClass.DATA, "data", "Segments that carry bytes"),
+    (ArrowClass.HANDSHAKE, "SYN, FIN", "Opening and closing of connections"),
+    (ArrowClass.ACK, "ACK", "Acknowledgements, keepalives and window probes without bytes"),
+    (ArrowClass.RETRANSMISSION, "sent again", "Retransmissions: the same bytes sent once more (thick)"),
+    (ArrowClass.LOST, "lost, reset", "Sent but never arrived (dashed, ×), and connection resets"),
+    (
+        ArrowClass.ONE_SIDED,
+        "one end only",
+        "Seen at one end only: outside the other capture, dropped by it, or ambiguous",
+    ),
+)
+ACTIONS = (
+    ("‹ problem", "previous-problem", "Previous problem (N)"),
+    ("problem ›", "next-problem", "Next problem (n)"),
+    ("fit all", "fit", "The whole trace (0)"),
+    ("light / dark", "theme", "Theme (t)"),
+    ("? keys", "help", "Keys (?)"),
+)
+KEYS = (
+    ("wheel, W S, ↑ ↓", "zoom, at the cursor"),
+    ("drag, A D, ← →", "pan; also shift + wheel"),
+    ("double click", "zoom in there"),
+    ("0", "the whole trace"),
+    ("click", "an arrow: its packet, and its request lights up"),
+    ("f", "fit the selected request"),
+    ("n, N", "next, previous problem"),
+    ("t", "light or dark"),
+    ("Esc", "deselect, close"),
+    ("?", "this list"),
+)
+
+
+def page(trace: TraceView) -> Component:
+    """Everything on the page."""
+    return html.Div(
+        [
+            dcc.Store(id="meta", data=_meta(trace)),
+            dcc.Store(id="selection"),
+            dcc.Store(id="started"),
+            _head(trace),
+            _bar(trace),
+            html.Div(html.Canvas(id="minimap"), id="minimap-box", title="The whole trace; drag the window"),
+            html.Main([_timeline(trace), _panel(trace)]),
+            html.Div(id="tip", role="status"),
+            html.Div(id="banner", role="alert"),
+            _help(),
+        ],
+        id="page",
+    )
+
+
+def _meta(trace: TraceView) -> dict[str, object]:
+    """What the timeline in the browser needs to know from the start; times in ns since the trace's start."""
+    summary, command = trace.summary, trace.command
+    return {
+        "duration": trace.duration_ns,
+        "lanes": [lane.host for lane in trace.lanes],
+        "pairs": trace.pairs.tolist(),
+        "typical": trace.typical_delay_ns.tolist(),
+        "kinds": [KIND_NAMES[kind] for kind in KINDS],
+        "states": [str(state) for state in STATES],
+        "hops": summary.hops_count,
+        "requests": summary.requests_count,
+        "firstHop": summary.first_hop_ns,
+        "lastHop": summary.last_hop_ns,
+        "rulerHeight": HEIGHT_PX,
+        "command": command
+        and {"text": shlex.join(command.argv), "lane": command.lane, "from": command.from_ns, "to": command.to_ns},
+        "requestTimes": [[each.number, each.start_ns, each.end_ns] for each in trace.requests(REQUESTS_LISTED)],
+    }
+
+
+def _head(trace: TraceView) -> Component:
+    summary = trace.summary
+    warnings = [
+        html.P(
+            [html.B(plural(each.count, each.name.replace("_", " "))), f" on {each.host or 'the trace'}: {each.remedy}"],
+            className="warning",
+        )
+        for each in summary.warnings
+    ]
+    brand = html.Span([html.B("Twintap"), f" {summary.name}"], className="brand")
+    return html.Header(
+        [
+            html.H1(_with_code(trace.story.sentence)),
+            _story_bar(trace.story),
+            html.P([brand, " · ".join(facts_line(summary, len(trace.lanes)))], id="facts"),
+            *warnings,
+        ],
+        id="head",
+    )
+
+
+def _with_code(text: str) -> list[str | Component]:
+    """What stands between backticks as code."""
+    return [html.Code(part) if at % 2 else part for at, part in enumerate(text.split("`"))]
+
+
+def _story_bar(story: Story) -> Component:
+    """The story's parts as one bar, as long as the page, with a legend of the larger ones."""
+    whole = max(1, sum(part.duration_ns for part in story.parts))
+    parts = [(at % PART_COLOURS, part) for at, part in enumerate(story.parts) if part.duration_ns > 0]
+    texts = {part: with_uncertainty(part.duration_ns, part.uncertainty_ns) for _, part in parts}
+    bar = [
+        html.Div(
+            className=f"part part-{colour}",
+            style={"flexGrow": part.duration_ns / whole},
+            title=f"{part.label}: {texts[part]}",
+        )
+        for colour, part in parts
+    ]
+    large = [(colour, part) for colour, part in parts if part.duration_ns >= LEGEND_SHARE * whole]
+    legend = [
+        html.Span([html.I(className=f"part-{colour}"), f"{part.label} ", html.B(in_words(part.duration_ns))])
+        for colour, part in large
+    ]
+    small = [f"{part.label}: {texts[part]}" for _, part in parts if part.duration_ns < LEGEND_SHARE * whole]
+    rest = [html.Span(f"and {len(small)} smaller", title="\n".join(small), className="hint")] if small else []
+    return html.Div([html.Div(bar, className="parts"), html.P([*legend, *rest], className="parts-legend")], id="story")
+
+
+def _bar(trace: TraceView) -> Component:
+    counts = trace.summary.class_counts
+    chips = [
+        class_button(
+            [html.Canvas(className="chip", width=44, height=24), text, html.Small(f"{counts[kind]:,}")],
+            int(kind),
+            f"{what}. Click to hide or show.",
+        )
+        for kind, text, what in LEGEND
+    ]
+    actions = [action_button(text, action, title) for text, action, title in ACTIONS]
+    badge = html.Span("loading…", id="badge", role="status")
+    return html.Nav([html.Div(chips, id="legend"), badge, html.Div(actions, id="actions")], id="bar")
+
+
+def _timeline(trace: TraceView) -> Component:
+    graph = dcc.Graph(
+        id="ruler", figure=ruler_figure(trace.duration_ns), config={"staticPlot": True, "responsive": True}
+    )
+    empty = [] if trace.summary.hops_count else [_empty()]
+    return html.Section(
+        [
+            html.Div([_lane_label(lane) for lane in trace.lanes], id="lanes"),
+            html.Div(
+                [
+                    graph,
+                    html.Canvas(id="arrows", tabIndex="0", role="application", **_label(trace)),
+                    html.Div(id="cursor"),
+                    html.Div(id="base"),
+                    *empty,
+                ],
+                id="plot",
+            ),
+        ],
+        id="timeline",
+    )
+
+
+def _label(trace: TraceView) -> dict[str, Any]:
+    text = (
+        f"Timeline of {plural(trace.summary.hops_count, 'packet')} between {plural(len(trace.lanes), 'host')}. "
+        "Arrow keys move and zoom, n goes to the next problem; the list of requests beside it holds the same as text."
+    )
+    return {"aria-label": text}
+
+
+def _lane_label(lane: Lane) -> Component:
+    under = ", ".join(lane.services) or ("no service seen" if not lane.addresses else "")
+    clock = lane.clock
+    if lane.clock_uncertainty_ns is not None and lane.clock_offset_ns is not None:
+        clock += f": offset {duration(lane.clock_offset_ns)} ± {duration(lane.clock_uncertainty_ns)}"
+    addresses = ", ".join(lane.addresses) or "address unknown"
+    title = f"{lane.host} ({addresses}); {plural(lane.packets_count, 'packet')}; {clock}"
+    return html.Div(
+        [html.B(lane.host), html.Span(", ".join(lane.addresses[:2])), html.Span(under)], className="lane", title=title
+    )
+
+
+def _panel(trace: TraceView) -> Component:
+    return html.Aside(
+        [
+            html.Div(id="request-details"),
+            html.Div(id="packet-details"),
+            _request_list(trace.requests(REQUESTS_LISTED), trace.summary.requests_count),
+        ],
+        id="panel",
+    )
+
+
+def _request_list(requests: tuple[Request, ...], count: int) -> Component:
+    if not requests:
+        text = "No requests were recognised in these packets. The arrows are all there; `tracer report` says more."
+        return html.Div([html.H2("Requests"), html.P(text, className="hint")], id="requests")
+    longest = max(1, requests[0].duration_ns)
+    note = f"the {len(requests)} slowest of {count:,}" if count > len(requests) else "slowest first"
+    rows = [html.Li(_request_row(request, longest)) for request in requests]
+    return html.Div([html.H2(["Requests ", html.Small(note)]), html.Ol(rows)], id="requests")
+
+
+def _request_row(request: Request, longest_ns: int) -> Component:
+    trouble = f", {plural(request.problems_count, 'problem')}" if request.problems_count else ""
+    detail = f"{exact_time(request.start_ns)} · {request.client_host or '?'} → {request.server_host or '?'}{trouble}"
+    return request_button(
+        [
+            html.Span(request_title(request), className="what", title=request_title(request)),
+            html.Span(duration(request.duration_ns), className="how-long"),
+            html.Span(html.I(style={"width": f"{100 * request.duration_ns / longest_ns:.2f}%"}), className="bar"),
+            html.Small(detail),
+        ],
+        request.number,
+    )
+
+
+def _empty() -> Component:
+    return html.Div(
+        [
+            html.H2("No packets in this trace"),
+            html.P("Was the right interface captured, and did the traffic run while the agents did?"),
+            html.P(["Try: ", html.Code("tracer record -- COMMAND"), " or ", html.Code("tracer replay DIR")]),
+        ],
+        className="empty",
+    )
+
+
+def _help() -> Component:
+    rows = [html.Tr([html.Th(keys), html.Td(what)]) for keys, what in KEYS]
+    close = action_button("close", "close-help")
+    return html.Dialog([html.H2("Keys and gestures"), html.Table(html.Tbody(rows)), close], id="help")

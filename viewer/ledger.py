@@ -1,0 +1,45 @@
+"""Where a request's time went, as rows that add up exactly to its duration."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collector.queries import LEDGER_COLUMNS, Span
+
+STAGES = {
+    "connect_ns": "connecting to",
+    "request_network_ns": "request on its way to",
+    "work_ns": "work in",
+    "response_network_ns": "answer on its way from",
+}
+assert tuple(STAGES) == LEDGER_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One part of a request's duration."""
+
+    stage: str  # a key of STAGES, or "" for what no stage accounts for
+    text: str
+    duration_ns: int
+    share: float  # of the whole
+
+
+def ledger_rows(spans: Sequence[Span]) -> list[LedgerRow]:
+    """The ledger of a request, largest part first, same stages at the same place merged; `spans` has the root first."""
+    whole_ns = spans[0].duration_ns
+    parts: dict[tuple[str, str], int] = {}
+    for span in spans:
+        for stage, words in STAGES.items():
+            key = (stage, f"{words} {place(span)}")
+            parts[key] = parts.get(key, 0) + getattr(span, stage)
+    rest_ns = whole_ns - sum(parts.values())
+    if rest_ns:
+        parts["", "not accounted for"] = rest_ns
+    rows = [LedgerRow(stage, text, part_ns, part_ns / max(1, whole_ns)) for (stage, text), part_ns in parts.items()]
+    return sorted((row for row in rows if row.duration_ns), key=lambda row: -row.duration_ns)
+
+
+def place(span: Span) -> str:
+    """Who served a span: `swift-object on storage2`."""
+    host = span.server_host or "an uncaptured host"
+    return f"{span.service} on {host}" if span.service else host

@@ -1,0 +1,72 @@
+"""What the timeline fetches: windows, the overview, requests and problems. Numbers in, bytes or JSON out; no path of a
+URL reaches the file system."""
+
+from dataclasses import asdict
+
+from flask import Flask, Response, abort, jsonify, request
+
+from collector.queries import Hop, PacketFields, TraceView
+from viewer import windows
+from viewer.wording import Fact, hop_facts, hop_title, packet_facts
+
+WIDEST_NS = 1 << 52
+
+
+def add_routes(server: Flask, trace: TraceView) -> None:
+    """Serve the timeline's data of one trace."""
+
+    @server.get("/api/window")
+    def window() -> Response:
+        from_ns, to_ns = _time("from"), _time("to")
+        if to_ns <= from_ns:
+            abort(400, "`to` must be after `from`")
+        return _bytes(windows.window_message(trace, from_ns, to_ns))
+
+    @server.get("/api/overview")
+    def overview() -> Response:
+        return _bytes(windows.overview_message(trace))
+
+    @server.get("/api/requests/<int:number>/arrows")
+    def request_arrows(number: int) -> Response:
+        if number >= trace.summary.requests_count:
+            abort(404, "no such request")
+        return _bytes(windows.request_message(trace, number))
+
+    @server.get("/api/hops/<int:number>")
+    def hop(number: int) -> Response:
+        found = trace.hop(number)
+        if found is None:
+            abort(404, "no such hop")
+        return jsonify(title=hop_title(found), request=found.request, sections=_sections(found))
+
+    @server.get("/api/problems/<any(next, previous):which>")
+    def problem(which: str) -> Response:
+        found = trace.next_problem(_time("at"), backwards=which == "previous")
+        return jsonify(None if found is None else asdict(found))
+
+    @server.get("/api/<path:rest>")
+    def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
+        abort(404, f"nothing is served as {rest}")
+
+
+def _time(name: str) -> int:
+    """A whole number of ns from the query string."""
+    text = request.args.get(name, "")
+    if not text.removeprefix("-").isdecimal() or len(text) > 17 or abs(int(text)) > WIDEST_NS:
+        abort(400, f"`{name}` must be a whole number of ns, at most 2^52")
+    return int(text)
+
+
+def _bytes(message: bytes) -> Response:
+    return Response(message, mimetype="application/octet-stream")
+
+
+def _sections(hop: Hop) -> list[dict[str, str | list[Fact]]]:
+    ends = (("at the sender", hop.sent_packet), ("at the receiver", hop.received_packet))
+    return [{"title": "", "facts": hop_facts(hop)}, *(_section(title, packet) for title, packet in ends)]
+
+
+def _section(title: str, packet: PacketFields | None) -> dict[str, str | list[Fact]]:
+    if packet is None:
+        return {"title": f"{title}: not seen", "facts": []}
+    return {"title": f"{title} ({packet.host})", "facts": packet_facts(packet)}

@@ -1,0 +1,121 @@
+"""Times, counts and packets in words, for the page. Plain text: whoever puts it on the page escapes it."""
+
+from collector.queries import Hop, HopKind, HopState, PacketFields, Request, Summary
+
+UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+KIND_NAMES = {
+    HopKind.SYN: "SYN",
+    HopKind.SYN_ACK: "SYN ACK",
+    HopKind.DATA: "data",
+    HopKind.ACK: "ACK",
+    HopKind.FIN: "FIN",
+    HopKind.RST: "RST",
+    HopKind.KEEPALIVE: "keepalive",
+    HopKind.WINDOW_PROBE: "window probe",
+}
+STATE_NAMES = {
+    HopState.MATCHED: "seen at both ends",
+    HopState.LOST: "lost on the way: sent, never arrived, never acknowledged",
+    HopState.CAPTURE_DROPPED: "arrived (it was acknowledged), but the receiver's capture missed it",
+    HopState.OUTSIDE_WINDOW: "seen at one end; the other was not capturing then",
+    HopState.AMBIGUOUS: "several packets could be its partner, and nothing tells them apart",
+    HopState.UNMATCHED: "seen at one end; no partner found",
+}
+Fact = tuple[str, str]
+"""A label and its value."""
+
+
+def duration(time_ns: int, digits: int = 3) -> str:
+    """A duration in the unit that suits it, to `digits` significant digits: `73.2 ms`; exact below 1 µs."""
+    size = abs(time_ns)
+    for unit_ns, unit in UNITS:
+        if size >= unit_ns:
+            whole = len(str(size // unit_ns))
+            return f"{time_ns / unit_ns:,.{max(0, digits - whole) if unit_ns > 1 else 0}f} {unit}"
+    return "0 ns"
+
+
+def exact_time(time_ns: int) -> str:
+    """A time since the trace's start to the nanosecond, in groups of three: `0.040 907 790 s`."""
+    sign, size = ("-" if time_ns < 0 else ""), abs(time_ns)
+    fraction = f"{size % 1_000_000_000:09d}"
+    return f"{sign}{size // 1_000_000_000}.{fraction[:3]} {fraction[3:6]} {fraction[6:]} s"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 packet`, `2,458 packets`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def facts_line(summary: Summary, hosts_count: int) -> list[str]:
+    """The trace in a line of facts."""
+    facts = [
+        plural(summary.packets_count, "packet"),
+        plural(summary.hops_count, "arrow"),
+        plural(summary.requests_count, "request"),
+        plural(hosts_count, "host"),
+        duration(summary.duration_ns, 4),
+    ]
+    if summary.delay_p50_ns is not None and summary.delay_p99_ns is not None:
+        facts.append(f"delay p50 {duration(summary.delay_p50_ns)}, p99 {duration(summary.delay_p99_ns)}")
+    lost = summary.state_counts[list(HopState).index(HopState.LOST)]
+    return [*facts, plural(lost, "packet") + " lost" if lost else "no packet lost"]
+
+
+def request_title(request: Request) -> str:
+    """`PUT /v1/a/c/o → 201`."""
+    outcome = f" → {request.status}" if request.status else ""
+    return f"{request.title}{outcome}"
+
+
+def hop_title(hop: Hop) -> str:
+    """What it is and where it goes."""
+    again = f", attempt {hop.attempt}" if hop.attempt > 1 else ""
+    return f"{KIND_NAMES[hop.kind]}{again}: {hop.source_host or '?'} → {hop.target_host or '?'}"
+
+
+def hop_facts(hop: Hop) -> list[Fact]:
+    """A hop in full, except for its packets."""
+    facts: list[Fact] = []
+    if hop.sent_ns is not None:
+        facts.append(("sent", exact_time(hop.sent_ns)))
+    if hop.received_ns is not None:
+        facts.append(("received", exact_time(hop.received_ns)))
+    if hop.delay_ns is not None:
+        facts.append(("delay", delay(hop.delay_ns, hop.uncertainty_ns)))
+    if hop.state is not HopState.MATCHED:
+        facts.append(("state", STATE_NAMES[hop.state]))
+    if hop.stream_start is not None and hop.stream_end is not None and hop.stream_end > hop.stream_start:
+        length = hop.stream_end - hop.stream_start
+        facts.append(("bytes", f"{length:,} ({hop.stream_start:,} to {hop.stream_end:,} of the stream)"))
+    if hop.request is not None:
+        facts.append(("request", f"#{hop.request + 1}"))
+    return facts
+
+
+def delay(delay_ns: int, uncertainty_ns: int | None) -> str:
+    """A delay with its uncertainty; never one without saying so."""
+    if uncertainty_ns is None:
+        return f"{duration(delay_ns)} (uncertainty unknown)"
+    return f"{duration(delay_ns)} ± {duration(uncertainty_ns)}"
+
+
+def packet_facts(packet: PacketFields) -> list[Fact]:
+    """A packet's fields as its host saw it."""
+    facts = [
+        ("frame", f"{packet.frame:,} at {packet.point}"),
+        ("from", f"{packet.src_addr} port {packet.src_port}"),
+        ("to", f"{packet.dst_addr} port {packet.dst_port}"),
+        ("flags", packet.flag_names),
+        ("seq", f"{packet.seq}"),
+        ("ack", f"{packet.ack}"),
+        ("payload", plural(packet.payload_len, "byte")),
+        ("window", f"{packet.window} (unscaled)"),
+    ]
+    if packet.ip_id is not None:
+        facts.append(("IP ID", f"{packet.ip_id}"))
+    if packet.tsval is not None and packet.tsecr is not None:
+        facts.append(("timestamps", f"{packet.tsval}, echo {packet.tsecr}"))
+    cut = f", {packet.captured_len:,} captured" if packet.captured_len < packet.original_len else ""
+    facts.append(("frame length", f"{packet.original_len:,}{cut}"))
+    return facts
