@@ -1,0 +1,121 @@
+"""HTTP heads in packets: those that tshark finds, with the same fields; and what is told of a head that is cut."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+
+from tests.helpers import capture_files as files
+from tracer.readers import open_capture
+from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, HeadFlag, HeadKind
+
+HEADERS = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2")
+
+PUT = (
+    b"PUT /v1/AUTH_test/c/na%20me?format=json HTTP/1.1\r\nHost: 10.0.0.2:8080\r\nUser-Agent: swift/4\r\n"
+    b"X-Trans-Id: tx0001\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+)
+GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CREATED = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\nX-Trans-Id: tx0001\r\nConnection: close\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+PAYLOADS = [
+    PUT,
+    PUT + b"abc",
+    GET,
+    GET + GET,
+    CONTINUE + CREATED,
+    CREATED,
+    CHUNKED,
+    b"\x16\x03\x01 TLS",
+    b"",
+    b"GETTING",
+]
+
+
+def heads(path: Path) -> list[dict[str, object]]:
+    """Every head of a capture as a dict, its strings as text."""
+    rows = []
+    with open_capture(path) as reader:
+        for batch in reader.batches():
+            texts = {name: batch.heads[f"{name}_bytes"].tobytes() for name in HEAD_STRINGS}
+            for at in range(len(batch.heads["frame"])):
+                row: dict[str, object] = {name: batch.heads[name][at].item() for name in HEAD_COLUMNS}
+                for name, text in texts.items():
+                    start, end = batch.heads[f"{name}_offsets"][at : at + 2].tolist()
+                    row[name] = text[start:end].decode()
+                rows.append(row)
+    return rows
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write_file(payloads: list[bytes], snaplen: int = 262_144) -> Path:
+        segments = [TCP(sport=40000 + n, dport=8080, flags="PA") / payload for n, payload in enumerate(payloads)]
+        frames = [(0, bytes(HEADERS / segment)) for segment in segments]
+        path = tmp_path / "host.pcap"
+        path.write_bytes(files.pcap(frames, snaplen=snaplen))
+        return path
+
+    return write_file
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: apt install tshark")
+def test_heads_are_those_that_tshark_finds(write):
+    path = write(PAYLOADS)
+    fields = [
+        "frame.number",
+        "http.request.method",
+        "http.request.uri",
+        "http.response.code",
+        "http.host",
+        "http.user_agent",
+    ]
+    argv = ["tshark", "-n", "-r", str(path), "-T", "fields", "-Y", "http", "-o", "tcp.desegment_tcp_streams:FALSE"]
+    argv += [part for field in fields for part in ("-e", field)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    found: dict[str, list[str]] = {}
+    for head in heads(path):
+        values = [head["method"], head["target"], head["status"] or "", head["host_header"], head["user_agent"]]
+        row = found.setdefault(str(head["frame"]), [""] * 5)
+        for at, value in enumerate(values):
+            row[at] = ",".join(text for text in (row[at], str(value)) if text)
+    assert [[frame, *values] for frame, values in found.items()] == [
+        line.split("\t") for line in done.stdout.rstrip("\n").split("\n")
+    ]
+    assert len(found) == 7
+
+
+def test_fields_of_a_request(write):
+    [head] = heads(write([PUT]))
+    assert head == {
+        "frame": 1, "payload_offset": 0, "head_kind": HeadKind.REQUEST, "head_flags": HeadFlag.EXPECT_CONTINUE,
+        "status": 0, "content_length": 3, "head_len": len(PUT), "method": "PUT",
+        "target": "/v1/AUTH_test/c/na%20me?format=json", "transaction_id": "tx0001", "user_agent": "swift/4",
+        "host_header": "10.0.0.2:8080",
+    }  # fmt: skip
+
+
+def test_several_heads_in_one_packet(write):
+    found = heads(write([GET + GET, CONTINUE + CREATED]))
+    assert [(head["frame"], head["payload_offset"], head["status"]) for head in found] == [
+        (1, 0, 0), (1, len(GET), 0), (2, 0, 100), (2, len(CONTINUE), 201)
+    ]  # fmt: skip
+    assert [head["head_flags"] for head in found] == [0, 0, 0, HeadFlag.CONNECTION_CLOSE]
+
+
+def test_a_cut_head_says_so_and_gives_whole_values_only(write):
+    [head] = heads(write([PUT], snaplen=128))
+    assert (head["head_flags"], head["head_len"]) == (HeadFlag.CUT, 0)
+    assert (head["method"], head["target"]) == ("PUT", "/v1/AUTH_test/c/na%20me?format=json")
+    assert (head["host_header"], head["user_agent"], head["transaction_id"]) == ("10.0.0.2:8080", "", "")
+    [head] = heads(write([PUT], snaplen=14 + 40 + 20))
+    assert head["target"] == "/v1/AUTH_test/c/"
+
+
+def test_chunked_is_told(write):
+    [head] = heads(write([CHUNKED]))
+    assert (head["head_flags"], head["content_length"]) == (HeadFlag.CHUNKED, -1)
