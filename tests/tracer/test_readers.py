@@ -294,7 +294,7 @@ def test_more_interfaces_than_there_can_be(write):
         (b"\x34\xcd\xb2\xa1" + bytes(20), "Kuznetzov"),
         (b"\x7fELF" + bytes(60), "is a program"),
         (gzip.compress(b"just a text, and nothing else\n"), "is a text file"),
-        (gzip.compress(gzip.compress(files.pcap([]))), "gzip-compressed more than is undone"),
+        (gzip.compress(gzip.compress(files.pcap([]))), "gzip-compressed more than once"),
         (gzip.compress(b""), "is empty"),
         (struct.pack("<IHHiIII", 0xA1B2C3D4, 3, 0, 0, 0, 0, 1), "version 3.0"),
     ],

@@ -86,6 +86,8 @@ counter_kinds! {
     TooManyInterfaces, "too_many_interfaces", DataLoss, "split the capture; more than 65,535 interfaces in one file";
     /// A block or record that was left out because of its size.
     PacketsTooLarge, "packets_too_large", DataLoss, "packets over 16 MiB are left out";
+    /// Packets past what `frame` can number.
+    TooManyPackets, "too_many_packets", DataLoss, "split the capture; only the first 4,294,967,295 packets were read";
     /// Names or comments past the limit of what is kept.
     NamesLeftOut, "names_left_out", Notice, "";
     /// Blocks that are not needed (secrets, journals, custom blocks).

@@ -142,9 +142,7 @@ impl<R: Read> Reader<R> {
                 FileFormat::Pcap(pcap)
             }
             Format::Pcapng => FileFormat::Pcapng(Box::default()),
-            compressed @ (Format::Gzip | Format::Zstd) => {
-                return Err(still_compressed(compressed).into());
-            }
+            Format::Gzip => return Err(still_compressed().into()),
         };
         Ok(Self {
             input,
@@ -166,6 +164,11 @@ impl<R: Read> Reader<R> {
         self.decoder.take(packets);
         let first_frame = self.frame;
         for _ in 0..packets {
+            if self.frame == u32::MAX {
+                self.counters.bump(CounterKind::TooManyPackets);
+                self.is_done = true;
+                break;
+            }
             if !self.step() {
                 self.is_done = true;
                 break;
@@ -266,15 +269,10 @@ impl<R: Read> Reader<R> {
     }
 }
 
-fn still_compressed(format: Format) -> NotACapture {
-    let (name, tool) = if format == Format::Gzip {
-        ("gzip", "gzip -d")
-    } else {
-        ("zstd", "zstd -d")
-    };
-    let next_step = format!("decompress it first: {tool} FILE");
+fn still_compressed() -> NotACapture {
+    let (what, next_step) = ("gzip-compressed more than once", "decompress it first: gzip -d FILE");
     NotACapture {
-        what: format!("{name}-compressed more than is undone here"),
-        next_step,
+        what: what.to_owned(),
+        next_step: next_step.to_owned(),
     }
 }
