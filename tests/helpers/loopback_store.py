@@ -53,6 +53,7 @@ class LoopbackStore:
     def __exit__(self, *_: object) -> None:
         for key in list(self._running):
             self.stop(*key)
+        self._do(_settle())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -148,3 +149,9 @@ class LoopbackStore:
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return future.result(60)
+
+
+async def _settle() -> None:
+    """Let closed transports close their sockets, which they do in the loop's next turns."""
+    for _ in range(5):
+        await asyncio.sleep(0)
