@@ -112,7 +112,18 @@ def _core_columns(events: pa.Table, hosts: pa.DictionaryArray, addresses: _Addre
         columns[name] = events[name].fill_null(0).to_numpy()
     columns["host"] = hosts.indices.to_numpy().astype(np.uint16)
     columns |= {"direction": direction, "src_addr": addresses.src, "dst_addr": addresses.dst}
+    columns["host_of_address"] = _host_of_address(columns)
     return {name: np.ascontiguousarray(column) for name, column in columns.items()}
+
+
+def _host_of_address(columns: Columns) -> NDArray[np.uint16]:
+    """The host of each address: the one that sent from it or received at it; `NO_HOST` for others' addresses."""
+    size = int(max(columns["src_addr"].max(initial=0), columns["dst_addr"].max(initial=0))) + 1
+    owner = np.full(size, NO_HOST, dtype=np.uint16)
+    for direction, end in ((Direction.RECEIVE, "dst_addr"), (Direction.SEND, "src_addr")):
+        own = columns["direction"] == direction
+        owner[columns[end][own]] = columns["host"][own]
+    return owner
 
 
 def _coded(codes: NDArray[np.generic], values: pa.Array, missing: int | None = None) -> pa.DictionaryArray:

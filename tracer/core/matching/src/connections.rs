@@ -353,8 +353,13 @@ fn incarnation(events: &Events, numbers: &Numbers, fragments: &[Fragment]) -> In
             sides[side].send_host
         }
     });
-    for (side, host) in sides.iter_mut().zip(hosts) {
-        side.own_host = host;
+    for (side, seen) in sides.iter_mut().zip(hosts) {
+        let owner = events
+            .host_of_address
+            .get(side.addr as usize)
+            .copied()
+            .unwrap_or(NO_HOST);
+        side.own_host = if seen == NO_HOST { owner } else { seen };
     }
     let client = client_side(events, &sides);
     Incarnation { sides, client }

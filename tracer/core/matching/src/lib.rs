@@ -104,6 +104,8 @@ pub struct Events<'a> {
     pub options: &'a [u8],
     pub mss: &'a [u16],
     pub sack_hash: &'a [u32],
+    /// Not a column: the host that each address belongs to, `NO_HOST` or missing where it is not a captured one's.
+    pub host_of_address: &'a [u16],
 }
 
 impl Events<'_> {

@@ -98,6 +98,7 @@ fn run(packets: &[Packet]) -> Matched {
         options: &packets.iter().map(|p| u8::from(p.tsval.is_some())).collect::<Vec<_>>(),
         mss: &small(|_| 0),
         sack_hash: &column(|_| 0),
+        host_of_address: &[],
     };
     match_events(&events)
 }

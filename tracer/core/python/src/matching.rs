@@ -36,6 +36,7 @@ fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResu
     let options = column::<u8>(columns, "options")?;
     let mss = column::<u16>(columns, "mss")?;
     let sack_hash = column::<u32>(columns, "sack_hash")?;
+    let host_of_address = column::<u16>(columns, "host_of_address")?;
     let events = Events {
         host: host.as_slice()?,
         host_ns: host_ns.as_slice()?,
@@ -55,6 +56,7 @@ fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResu
         options: options.as_slice()?,
         mss: mss.as_slice()?,
         sack_hash: sack_hash.as_slice()?,
+        host_of_address: host_of_address.as_slice()?,
     };
     if events.len_checked().is_none() {
         return Err(PyValueError::new_err("event columns differ in length"));

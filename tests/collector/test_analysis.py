@@ -1,0 +1,82 @@
+"""All stages together, on captures that the simulator wrote."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from collector import store
+from collector.analysis import AnalysisOptions, HostSource, analyse
+from collector.schema import TABLES
+from tests.helpers.netsim import Clock, Network, Path_, Station
+from tracer.errors import InputError
+
+
+def captured(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[HostSource]:
+    stations = [Station("client", "10.0.0.1"), Station("server", "10.0.0.2", Clock(offset_ns))]
+    net = Network(stations, Path_(), 3)
+    for number in range(4):
+        net.connect("client", "server", 40_000 + number, 500, 40_000, at_ns=number * 50_000_000)
+    net.run()
+    if late_ns:
+        net.records["server"] = [record for record in net.records["server"] if record.at_ns >= late_ns]
+        for frame, record in enumerate(net.records["server"], 1):
+            record.frame = frame
+    return [HostSource(None, (file,)) for file in net.write(folder)]
+
+
+def table(trace: Path, name: str) -> pl.DataFrame:
+    return pl.DataFrame(store.read_table(str(trace), name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def test_a_trace_has_every_table_and_its_hosts(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    info = analyse(captured(tmp_path), str(trace))
+    assert [host.host for host in info.hosts] == ["client", "server"]
+    assert [host.addresses for host in info.hosts] == [("10.0.0.1",), ("10.0.0.2",)]
+    assert {path.stem for path in trace.glob("*.parquet")} <= set(TABLES)
+    assert len(table(trace, "events")) == sum(host.events_count for host in info.hosts)
+    assert set(table(trace, "hops")["state"]) == {"matched"}
+    assert len(table(trace, "exchanges")) == 4
+
+
+def test_captures_that_begin_apart_lose_nothing(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    analyse(captured(tmp_path, late_ns=40_000_000), str(trace))
+    hops = table(trace, "hops")
+    lone = hops.filter(pl.col("receive_frame").is_null() | pl.col("send_frame").is_null())
+    assert len(lone) > 10
+    assert set(lone["state"]) == {"outside_window"}
+    assert set(lone["send_host"]) | set(lone["receive_host"]) == {"client", "server"}
+
+
+def test_clock_correction_can_be_turned_off(tmp_path: Path) -> None:
+    sources = captured(tmp_path, offset_ns=7_000_000)
+    analyse(sources, str(tmp_path / "aligned"))
+    analyse(sources, str(tmp_path / "raw"), options=AnalysisOptions(align_clocks=False))
+    assert table(tmp_path / "aligned", "hops")["one_way_delay_ns"].min() >= 0
+    assert table(tmp_path / "raw", "hops")["one_way_delay_ns"].min() < -6_000_000
+
+
+def test_files_of_one_host_go_on_counting_frames(tmp_path: Path) -> None:
+    (client, server) = captured(tmp_path)
+    data = client.files[0].read_bytes()
+    cut = 24
+    for _ in range(5):
+        cut += 16 + int.from_bytes(data[cut + 8 : cut + 12], "little")
+    first, second = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    first.write_bytes(data[:cut])
+    second.write_bytes(data[:24] + data[cut:])
+    analyse([HostSource("client", (first, second)), server], str(tmp_path / "parts"))
+    analyse([client, server], str(tmp_path / "whole"))
+    columns = ["send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "kind"]
+    parts, whole = (table(tmp_path / name, "hops").select(columns).sort(columns) for name in ("parts", "whole"))
+    assert parts.equals(whole)
+
+
+def test_captures_without_tcp_are_refused(tmp_path: Path) -> None:
+    empty = tmp_path / "host.pcap"
+    empty.write_bytes(captured(tmp_path)[0].files[0].read_bytes()[:24])
+    with pytest.raises(InputError, match="no TCP packet"):
+        analyse([HostSource(None, (empty,))], str(tmp_path / "trace"))
+    assert not (tmp_path / "trace").exists()

@@ -1,0 +1,61 @@
+"""Which addresses are a host's own, from what captures show."""
+
+import numpy as np
+import pytest
+
+from collector.hosts import Traffic, directions, own_addresses
+from tracer.records import Direction
+
+CLIENT, PROXY, STORE_A, STORE_B, SECOND = 1, 2, 3, 4, 5
+
+
+def pairs(*ends: tuple[int, int]) -> dict[tuple[int, int], int]:
+    return {pair: 10 for one in ends for pair in (one, one[::-1])}
+
+
+def handshake(gap_ns: int) -> dict[tuple[int, int, int, int, int], int]:
+    return {(CLIENT, 40_000, PROXY, 80, 7): gap_ns}
+
+
+CASES = [
+    ("several peers", [Traffic(pairs((PROXY, CLIENT), (PROXY, STORE_A)))], [{PROXY}]),
+    (
+        "one peer: the other capture decides",
+        [Traffic(pairs((CLIENT, PROXY))), Traffic(pairs((PROXY, CLIENT), (PROXY, STORE_A)))],
+        [{CLIENT}, {PROXY}],
+    ),
+    (
+        "two hosts alone: the handshake's gap decides",
+        [
+            Traffic(pairs((CLIENT, PROXY)), gaps_ns=handshake(900)),
+            Traffic(pairs((CLIENT, PROXY)), gaps_ns=handshake(20)),
+        ],
+        [{CLIENT}, {PROXY}],
+    ),
+    ("the capture tells", [Traffic(pairs((CLIENT, PROXY)), frozenset({PROXY}))], [{PROXY}]),
+    ("loopback beside it", [Traffic({**pairs((PROXY, CLIENT), (PROXY, STORE_A)), (99, 99): 4})], [{PROXY}]),
+    (
+        "a host with two addresses",
+        [Traffic(pairs((PROXY, CLIENT), (SECOND, STORE_A), (SECOND, STORE_B), (PROXY, 8), (PROXY, 9)))],
+        [{PROXY, SECOND}],
+    ),
+    ("a switch between two pairs has no own end", [Traffic(pairs((CLIENT, PROXY), (STORE_A, STORE_B)))], [set()]),
+    ("no packet", [Traffic({})], [set()]),
+]
+
+
+@pytest.mark.parametrize(("captures", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_own_addresses(captures: list[Traffic], expected: list[set[int]]) -> None:
+    assert own_addresses(captures) == expected
+
+
+def test_directions_are_inferred_only_where_the_capture_does_not_tell() -> None:
+    events = {
+        "direction": np.array([0, 0, 0, Direction.SEND, 0], dtype=np.uint8),
+        "src_addr": np.array([1, 2, 1, 7, 8], dtype=np.uint32),
+        "dst_addr": np.array([2, 1, 1, 8, 9], dtype=np.uint32),
+    }
+    direction, inside = directions(events, frozenset({1}))
+    unknown = Direction.UNKNOWN
+    assert direction.tolist() == [Direction.SEND, Direction.RECEIVE, Direction.RECEIVE, Direction.SEND, unknown]
+    assert inside.tolist() == [False, False, True, False, False]
