@@ -15,9 +15,17 @@ from pathlib import Path
 from types import FrameType
 
 from tracer import _core
-from tracer.errors import InputError, ResourceError
+from tracer.errors import InputError, ResourceError, ServiceError
 from tracer.filters import Filter, compile_filter
 from tracer.segments import next_number, rescue_partials
+from tracer.shipping import (
+    CollectorClient,
+    CollectorDownError,
+    Destination,
+    Shipper,
+    ShippingThread,
+    open_spools,
+)
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -57,18 +65,20 @@ def run_capture(
     on_start: Callable[[], None],
     on_notice: Callable[[str], None],
     stop_requested: Callable[[], bool] | None = None,
+    first_number: int | None = None,
 ) -> CaptureCounts:
     """Capture into a folder until SIGINT or SIGTERM, or until an error.
 
     Arguments: `on_start` is called when every interface is captured, `on_notice` with each line for the operator;
-        `stop_requested` is asked about twenty times a second.
+        `stop_requested` is asked about twenty times a second; `first_number` of the segments, if it is not the one
+        after those in the folder.
     Raises: PrivilegeError, ResourceError, InputError from opening; ResourceError when the disk fills or all interfaces
         are removed. What was written until then is kept.
     """
     for line in prepare_folder(folder, options.host):
         on_notice(line)
     with _stop_signals() as signal_came:
-        capture = start_capture(options, folder)
+        capture = start_capture(options, folder, first_number or next_number(folder, options.host))
         on_start()
         while not capture.wait(WAIT_NS):
             if signal_came() or (stop_requested is not None and stop_requested()):
@@ -78,6 +88,58 @@ def run_capture(
     counts = CaptureCounts(*capture.counts())
     on_notice(summary(counts, folder))
     capture.raise_error()
+    return counts
+
+
+def run_shipped_capture(
+    options: CaptureOptions,
+    destination: Destination,
+    *,
+    on_start: Callable[[], None],
+    on_notice: Callable[[str], None],
+    stop_requested: Callable[[], bool] | None = None,
+) -> CaptureCounts:
+    """Capture, and send each segment to a collector as soon as it is whole; at the end say that this was all.
+
+    Raises: as `run_capture`; ServiceError if the collector refuses at the start, or has not everything at the end. What
+        it does not have stays in the spool and is sent by the next agent.
+    """
+    client = CollectorClient(destination.url, destination.token)
+    spools = open_spools(destination, options.host)
+    spool = spools[-1]
+    try:
+        spool.skip_to(client.last_number(destination.session, options.host))
+    except CollectorDownError as error:
+        on_notice(f"{error}; segments are kept in {spool.folder} until it does")
+    shipper = Shipper(client, spools, on_notice)
+    thread: list[ShippingThread] = []
+
+    def started() -> None:
+        thread.append(ShippingThread(shipper))
+        on_start()
+
+    delivered = True
+    try:
+        counts = run_capture(
+            options,
+            spool.folder,
+            on_start=started,
+            on_notice=on_notice,
+            stop_requested=stop_requested,
+            first_number=spool.next_number(),
+        )
+    finally:
+        for running in thread:
+            running.stop()
+            delivered = shipper.close()
+        for opened in spools:
+            opened.close()
+    if not delivered:
+        raise ServiceError(
+            f"{len(spool.waiting())} segments are not at the collector yet, they are kept in {spool.folder}",
+            "run the same command again when it answers",
+        )
+    on_notice(f"{shipper.sent_count:,} segments sent, {shipper.lost_count:,} lost")
     return counts
 
 
@@ -92,7 +154,7 @@ def prepare_folder(folder: Path, host: str) -> list[str]:
         ) from None
 
 
-def start_capture(options: CaptureOptions, folder: Path) -> _core.Capture:
+def start_capture(options: CaptureOptions, folder: Path, first_number: int) -> _core.Capture:
     """Open the interfaces and start the core's thread, which writes segments into `folder`."""
     if sys.platform != "linux":
         raise InputError(f"live capture needs Linux, this is {platform.system()}", "replay captures made with tcpdump")
@@ -109,7 +171,7 @@ def start_capture(options: CaptureOptions, folder: Path) -> _core.Capture:
         ring_bytes=options.ring_bytes,
         segment_bytes=options.segment_bytes,
         segment_age_ns=options.segment_age_ns,
-        first_number=next_number(folder, options.host),
+        first_number=first_number,
         expression=compiled.expression,
         ethernet_filter=compiled.ethernet,
         raw_ip_filter=compiled.raw_ip,

@@ -4,12 +4,14 @@ import os
 import select
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from tracer.agent import CaptureOptions, run_capture
+from tracer.agent import CaptureOptions, run_capture, run_shipped_capture
 from tracer.segments import check_name
+from tracer.shipping import Destination, default_spool
 
 
 @click.command("capture", context_settings={"max_content_width": 110})
@@ -19,6 +21,15 @@ from tracer.segments import check_name
 @click.option("--host", help="Name of this host in the trace.  [default: its host name]")
 @click.option(
     "--write", "folder", type=click.Path(path_type=Path), help="Write segments to DIR/<host>/.", metavar="DIR"
+)
+@click.option("--collector", metavar="URL", help="Send segments to a collector (`tracer collect`).")
+@click.option("--session", default="default", show_default=True, help="Name under which the collector joins hosts.")
+@click.option("--token", default="", envvar="TWINTAP_TOKEN", show_envvar=True, help="The collector's token.")
+@click.option(
+    "--spool", type=click.Path(path_type=Path), help="Keeps what is not yet sent.  [default: ~/.local/state/…]"
+)
+@click.option(
+    "--spool-mib", type=click.IntRange(1), default=1024, show_default=True, help="Longest the spool may grow."
 )
 @click.option(
     "--payload",
@@ -43,6 +54,11 @@ def command(
     interfaces: tuple[str, ...],
     host: str | None,
     folder: Path | None,
+    collector: str | None,
+    session: str,
+    token: str,
+    spool: Path | None,
+    spool_mib: int,
     payload: str,
     snaplen: int | None,
     ring_mib: int,
@@ -53,29 +69,31 @@ def command(
 
     FILTER is an expression as for tcpdump; by default all TCP over IPv4 and IPv6 is recorded.
     """
-    if folder is None:
-        raise click.UsageError("Give --write DIR.")
-    host = check_name("host", host or socket.gethostname())
     options = CaptureOptions(
         interfaces=tuple(dict.fromkeys(interfaces)),
-        host=host,
+        host=check_name("host", host or socket.gethostname()),
         payload=payload,
         snaplen=snaplen or 0,
         ring_bytes=ring_mib << 20,
         expression=" ".join(expression),
     )
-    where = folder / host
-    run_capture(
-        options,
-        where,
-        on_start=lambda: _say(_started(options, str(where))),
-        on_notice=_say,
-        stop_requested=_input_ended if until_eof else None,
-    )
+    stop_requested = _input_ended if until_eof else None
+    if folder is not None and collector is None:
+        where = folder / options.host
+        run_capture(options, where, on_start=_starter(options, where), on_notice=_say, stop_requested=stop_requested)
+    elif collector is not None and folder is None:
+        spool = spool or default_spool()
+        destination = Destination(collector, check_name("session", session), token, spool, spool_mib << 20)
+        start = _starter(options, f"{collector}, session {session}")
+        run_shipped_capture(options, destination, on_start=start, on_notice=_say, stop_requested=stop_requested)
+    else:
+        raise click.UsageError("Give either --write DIR or --collector URL.")
 
 
-def _started(options: CaptureOptions, where: str) -> str:
-    return f"capturing on {', '.join(options.interfaces)} as host {options.host} to {where}"
+def _starter(options: CaptureOptions, where: object) -> Callable[[], None]:
+    """Says that every interface is captured; `tracer record` waits for this line."""
+    line = f"capturing on {', '.join(options.interfaces)} as host {options.host} to {where}"
+    return lambda: _say(line)
 
 
 def _input_ended() -> bool:

@@ -1,0 +1,379 @@
+"""Sending segments to a collector so that none is lost and each is taken once.
+
+A segment is first whole on this host's disk, in the spool; it is deleted only when the collector has said that it is
+durable there. After any failure (no answer, full disk at the collector) it is sent again, later and later. The
+collector knows a segment by session, host, number and hash, so sending it twice is harmless. What is left when an agent
+ends, or is killed, is sent by the next one on this host.
+
+    SPOOL/<collector>/<session>/<host>/<host>-000007.pcapng    not yet acknowledged
+                                      /sent.json               the last number ever sent, for the next agent
+
+The spool is bounded: when it is full the oldest segments go, are counted, and the operator and the collector are told.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+
+from tracer.errors import InputError, ResourceError, ServiceError
+from tracer.segments import next_number, segments
+
+FIRST_RETRY_SECONDS = 0.5
+LONGEST_RETRY_SECONDS = 30.0
+IDLE_SECONDS = 0.2
+"""How often the spool is looked at; bounds, with the segment's age, how late the collector sees a packet."""
+
+REQUEST_TIMEOUT_SECONDS = 30.0
+
+_SENT_FILE = "sent.json"
+_LOCK_FILE = "lock"
+
+
+class CollectorDownError(ServiceError):
+    """The collector cannot take a segment now; it may later."""
+
+
+class CollectorRefusesError(ServiceError):
+    """The collector will not take a segment, however often it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where an agent sends to, and where it keeps what is not there yet."""
+
+    url: str
+    session: str
+    token: str
+    spool: Path
+    spool_limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolState:
+    """What must outlive the segments."""
+
+    last_number: int = 0  # the highest that was ever acknowledged or thrown away
+    lost_count: int = 0  # segments thrown away because the spool was full
+    closed: bool = False  # the collector knows that this was all
+
+
+class Spool:
+    """The segments of one host and session that the collector has not acknowledged."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self.folder = folder
+        self.host = folder.name
+        self.session = folder.parent.name
+        self._limit_bytes = limit_bytes
+        self._lock: int | None = None  # descriptor of the lock file
+
+    def open(self) -> bool:
+        """Take the spool for this process; False if another agent has it. Raises: ResourceError."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / _LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            return False
+        except OSError as error:
+            raise ResourceError(
+                f"cannot write to the spool {self.folder}: {error.strerror}", "choose another with --spool"
+            ) from None
+        return True
+
+    def close(self) -> None:
+        """Leave the spool to others."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def waiting(self) -> list[tuple[int, Path]]:
+        """Return (number, path) of the segments to send, in order."""
+        return segments(self.folder, self.host)
+
+    def state(self) -> SpoolState:
+        """Return what is remembered."""
+        try:
+            return SpoolState(**json.loads((self.folder / _SENT_FILE).read_bytes()))
+        except FileNotFoundError:
+            return SpoolState()
+
+    def next_number(self) -> int:
+        """Return the first number that no segment ever had."""
+        return max(next_number(self.folder, self.host), self.state().last_number + 1)
+
+    def skip_to(self, last_number: int) -> None:
+        """Never give a number up to this one: the collector has them."""
+        state = self.state()
+        self._remember(replace(state, last_number=max(state.last_number, last_number)))
+
+    def note_closed(self) -> None:
+        """Remember that the collector knows that this was all, until there is more."""
+        self._remember(replace(self.state(), closed=True))
+
+    def unfinished(self) -> bool:
+        """Whether the collector is still to be told something."""
+        state = self.state()
+        return bool(self.waiting()) or (state.last_number > 0 and not state.closed)
+
+    def delete(self, number: int, path: Path) -> None:
+        """Forget a segment that the collector has."""
+        state = self.state()
+        self._remember(replace(state, last_number=max(state.last_number, number), closed=False))
+        path.unlink()
+
+    def trim(self) -> int:
+        """Throw the oldest segments away until the spool is within its limit; how many."""
+        waiting = self.waiting()
+        excess_bytes = sum(path.stat().st_size for _, path in waiting) - self._limit_bytes
+        thrown_count = 0
+        for number, path in waiting[:-1]:  # the newest stays, however small the limit
+            if excess_bytes <= 0:
+                break
+            excess_bytes -= path.stat().st_size
+            state = self.state()
+            self._remember(SpoolState(max(state.last_number, number), state.lost_count + 1))
+            path.unlink()
+            thrown_count += 1
+        return thrown_count
+
+    def _remember(self, state: SpoolState) -> None:
+        temporary = self.folder / f"{_SENT_FILE}.new"
+        temporary.write_text(json.dumps(asdict(state)))
+        temporary.replace(self.folder / _SENT_FILE)
+
+
+class CollectorClient:
+    """The requests of an agent to its collector.
+
+    Every method raises CollectorDownError for what may be better later (no answer, 5xx, a damaged body) and
+    CollectorRefusesError for what will not.
+    """
+
+    def __init__(self, url: str, token: str = "", transport: httpx.BaseTransport | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.url = check_url(url)
+        self._http = httpx.Client(
+            base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_SECONDS, transport=transport, trust_env=False
+        )
+
+    def last_number(self, session: str, host: str) -> int:
+        """Return the highest number of a host's segments at the collector; 0 = none."""
+        found = self._send("GET", f"/api/sessions/{session}").json()
+        return max((known["last_number"] for known in found["hosts"] if known["host"] == host), default=0)
+
+    def put_segment(self, session: str, host: str, number: int, content: bytes) -> None:
+        """Send a segment; when this returns, it is durable at the collector."""
+        headers = {"X-Content-SHA256": hashlib.sha256(content).hexdigest(), "Content-Type": "application/x-pcapng"}
+        answer = self._send(
+            "PUT", f"/api/sessions/{session}/hosts/{host}/segments/{number}", content=content, headers=headers
+        )
+        if answer.json().get("acknowledged") is not True:
+            raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
+
+    def close_host(self, session: str, host: str, state: SpoolState) -> None:
+        """Say that no more segments come."""
+        self._send(
+            "POST",
+            f"/api/sessions/{session}/hosts/{host}/close",
+            json={"last_number": state.last_number, "lost_count": state.lost_count},
+        )
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        json: object = None,
+    ) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, content=content, headers=headers, json=json)
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise CollectorDownError(f"the collector at {self.url} does not answer ({reason})") from None
+        if answer.is_success:
+            return answer
+        detail = _detail(answer)
+        if answer.status_code >= 500 or answer.status_code in (408, 422, 429):
+            raise CollectorDownError(f"the collector at {self.url} cannot take segments now ({detail})")
+        raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status_code))
+
+
+class Shipper:
+    """Sends what is in the spools, in order, and keeps what it cannot send.
+
+    `spools[-1]` is that of the running capture; the others were left by earlier agents.
+    """
+
+    def __init__(
+        self,
+        client: CollectorClient,
+        spools: list[Spool],
+        notice: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._left = spools[:-1]
+        self._spool = spools[-1]
+        self._notice = notice
+        self._clock = clock
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._next_attempt = clock()
+        self._down = False
+        self.refusal: CollectorRefusesError | None = None
+        self.sent_count = 0
+        self.lost_count = 0
+
+    def step(self) -> None:
+        """Send what is ready, unless the collector failed a moment ago or refuses for good; keep the spool bounded."""
+        self._trim()
+        if self.refusal is not None or self._clock() < self._next_attempt:
+            return
+        try:
+            while self._left:
+                self._send_all(self._left[0])
+                self._close(self._left.pop(0))
+            self._send_all(self._spool)
+        except CollectorDownError as error:
+            self._failed(error)
+        except OSError as error:
+            self._failed(CollectorDownError(f"the spool cannot be written: {error.strerror}"))
+        except CollectorRefusesError as error:
+            self.refusal = error
+            self._notice(f"{error}; segments are kept in {self._spool.folder}")
+        else:
+            self._worked()
+
+    def close(self) -> bool:
+        """After the capture: send the rest at once and tell the collector that this was all; whether it worked."""
+        self._next_attempt = self._clock()
+        self.step()
+        if self._down or self.refusal is not None:
+            return False
+        try:
+            self._close(self._spool)
+        except ServiceError as error:
+            self._notice(str(error))
+            return False
+        return True
+
+    def waiting_count(self) -> int:
+        """Segments in the spool of the running capture."""
+        return len(self._spool.waiting())
+
+    def _trim(self) -> None:
+        thrown_count = self._spool.trim()
+        if thrown_count:
+            self.lost_count += thrown_count
+            self._notice(f"the spool is full: its {thrown_count} oldest segments are lost (raise --spool-mib)")
+
+    def _send_all(self, spool: Spool) -> None:
+        for number, path in spool.waiting():
+            self._client.put_segment(spool.session, spool.host, number, path.read_bytes())
+            spool.delete(number, path)
+            self.sent_count += 1
+
+    def _close(self, spool: Spool) -> None:
+        self._client.close_host(spool.session, spool.host, spool.state())
+        spool.note_closed()
+        spool.close()
+
+    def _failed(self, error: CollectorDownError) -> None:
+        if not self._down:
+            self._down = True
+            self._notice(f"{error}; segments are kept in {self._spool.folder} and sent again")
+        self._next_attempt = self._clock() + self._retry_seconds
+        self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
+
+    def _worked(self) -> None:
+        if self._down:
+            self._down = False
+            self._notice("the collector takes segments again")
+        self._retry_seconds = FIRST_RETRY_SECONDS
+
+
+class ShippingThread:
+    """Runs a shipper beside a capture."""
+
+    def __init__(self, shipper: Shipper) -> None:
+        self._shipper = shipper
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="shipping", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the segment that is on its way."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(IDLE_SECONDS):
+            self._shipper.step()
+
+
+def check_url(url: str) -> str:
+    """Return the collector's URL without a slash at its end. Raises: InputError if it is none."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = httpx.URL("")
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InputError(f"{url!r} is no collector's URL", "give one such as http://127.0.0.1:8710")
+    return str(parsed).rstrip("/")
+
+
+def default_spool() -> Path:
+    """Return the directory for spools if none is given."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "twintap" / "spool"
+
+
+def open_spools(destination: Destination, host: str) -> list[Spool]:
+    """Return this capture's spool, last, after those that earlier agents of this host left for the same collector.
+
+    Raises: ResourceError if another agent has this capture's spool, or it cannot be written.
+    """
+    collector = quote(check_url(destination.url).split("://", 1)[1], safe="")
+    folder = destination.spool / collector / destination.session / host
+    limit_bytes = destination.spool_limit_bytes
+    spool = Spool(folder, limit_bytes)
+    if not spool.open():
+        raise ResourceError(
+            f"another agent captures host {host} for session {destination.session}",
+            "stop it, or give another --session or --host",
+        )
+    others = (path for path in sorted(folder.parents[1].glob(f"*/{host}")) if path != folder)
+    left = [found for path in others if (found := Spool(path, limit_bytes)).unfinished() and found.open()]
+    return [*left, spool]
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        detail = answer.reason_phrase
+    return f"{answer.status_code}: {detail}"
+
+
+def _remedy(status_code: int) -> str:
+    match status_code:
+        case 401 | 403:
+            return "give the collector's --token"
+        case 404:
+            return "check the URL: no collector answers there"
+        case 409:
+            return "it has other segments of this host under the same numbers; give another --session"
+        case _:
+            return "see the collector's messages"
