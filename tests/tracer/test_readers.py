@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import socket
 import struct
 from collections import defaultdict
@@ -13,6 +14,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
 from tests.helpers import capture_files as files
+from tracer._core import decode_counters
 from tracer.errors import InputError
 from tracer.readers import CaptureReader, NameRecord, open_capture
 from tracer.records import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_STRINGS, Columns, Direction, Severity
@@ -326,3 +328,17 @@ def test_a_file_without_permission(write):
     path.chmod(0)
     with pytest.raises(InputError, match="may not be read by this user"):
         open_capture(path)
+
+
+# Documentation
+
+
+def test_every_counter_is_documented_with_its_severity():
+    page = (Path(__file__).parents[2] / "docs" / "decoding.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE))
+    assert documented == {name: severity for name, severity, _ in decode_counters()}
+
+
+def test_every_counter_that_loses_data_has_a_remedy():
+    severe = {Severity.DATA_LOSS, Severity.ERROR}
+    assert [name for name, severity, remedy in decode_counters() if severity in severe and not remedy] == []

@@ -7,12 +7,23 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use twintap_wire::counters::CounterKind;
 use twintap_wire::events::{EventColumns, HeadColumns, Strings};
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
 use twintap_wire::{with_event_columns, with_head_columns};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<CaptureFile>()
+    module.add_class::<CaptureFile>()?;
+    module.add_function(wrap_pyfunction!(decode_counters, module)?)
+}
+
+/// (name, severity, remedy) of every counter that decoding knows.
+#[pyfunction]
+fn decode_counters() -> Vec<(&'static str, &'static str, &'static str)> {
+    CounterKind::ALL
+        .iter()
+        .map(|kind| (kind.name(), kind.severity().name(), kind.remedy()))
+        .collect()
 }
 
 /// (name, link type, tick ns, snaplen, packets, received or None, dropped or None) of an interface.
