@@ -213,7 +213,7 @@ def _event_table(capture: _Capture, own: frozenset[int], addresses: _Addresses) 
 def _host_info(capture: _Capture, own: frozenset[int], addresses: _Addresses) -> HostInfo:
     stamps = capture.events["host_ns"]
     first, last = (int(stamps.min()), int(stamps.max())) if len(stamps) else (None, None)
-    texts = tuple(sorted(addresses.texts[index] for index in own))
+    texts = tuple(sorted(text for text in map(addresses.texts.__getitem__, own) if not is_loopback(text)))
     count = len(stamps)
     return HostInfo(capture.host, texts, capture.points, capture.files, capture.packets_count, count, first, last)
 
