@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from collector.heads import clients_swapped, head_parts, seen_heads
 from collector.parts import FLOW, Role, byte_ranges, locate, part_times, server_time
-from collector.schema import conform
+from collector.schema import EXCHANGES, conform
 from collector.services import service_name
 from collector.turns import turn_parts
 
@@ -52,7 +52,8 @@ def build_exchanges(hops: pa.Table, messages: pa.Table, connections: pa.Table, s
     exchanges = _assemble(parts, part_times(ranges, parts), described, ends, _connect_starts(packets))
     ids = _hop_exchanges(packets, parts, exchanges)
     place = hops.schema.get_field_index("exchange_id")
-    return Built(conform("exchanges", exchanges.to_arrow()), hops.set_column(place, "exchange_id", ids.to_arrow()))
+    named = exchanges.select(EXCHANGES.names).to_arrow()
+    return Built(conform("exchanges", named), hops.set_column(place, "exchange_id", ids.to_arrow()))
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

@@ -151,7 +151,10 @@ def read_table(
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
     with _open_table(url, name) as file:
-        return pq.read_table(file, columns=None if columns is None else list(columns), filters=wanted)
+        named = None if columns is None else list(columns)
+        if wanted is not None:
+            return pq.read_table(file, columns=named, filters=wanted)
+        return pq.ParquetFile(file, pre_buffer=False).read(columns=named)
 
 
 def read_rows(url: str, name: str, first: int, count: int) -> pa.Table:
@@ -160,7 +163,7 @@ def read_rows(url: str, name: str, first: int, count: int) -> pa.Table:
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
     with _open_table(url, name) as file:
-        parquet = pq.ParquetFile(file)
+        parquet = pq.ParquetFile(file, pre_buffer=False)
         groups, skipped, before = [], 0, 0
         for group in range(parquet.num_row_groups):
             rows = parquet.metadata.row_group(group).num_rows
@@ -204,6 +207,15 @@ def _filesystem(url: str) -> tuple[Any, str]:
     except ValueError as error:
         raise InputError(f"{url}: {error}", "give a directory or a URL such as s3://bucket/trace") from None
     return fs, root.rstrip("/")
+
+
+def _source(fs: Any, path: str) -> Any:
+    """The file, for Arrow to read. Not a Python file: Arrow's threads, still in one at exit, can abort the process
+    (apache/arrow issues 34314, 50482)."""
+    if isinstance(fs, LocalFileSystem):
+        with open(path, "rb"):  # for Python's errors: not there, no permission
+            return pa.memory_map(path)
+    return pa.BufferReader(fs.cat_file(path))
 
 
 def _staging(root: str) -> str:
@@ -306,7 +318,7 @@ def _open_table(url: str, name: str) -> Iterator[Any]:
     assert name in TABLES, name
     fs, root = _filesystem(url)
     try:
-        with fs.open(f"{root}/{name}.parquet", "rb") as file:
+        with _source(fs, f"{root}/{name}.parquet") as file:
             yield file
     except (FileNotFoundError, NotADirectoryError):
         read_info(url)

@@ -1,8 +1,8 @@
 """A trace for ui.perfetto.dev and chrome://tracing: Chrome's trace-event JSON.
 
-A process for each host. In it a track for each span that the host served, or asked for as a client outside the trace's
-own servers, so that nested spans lie under each other; an arrow (flow) from parent to child; an instant for each finding
-that has a time. Times are µs from the trace's first moment, with fractions to the nanosecond.
+A process for each host, and in it a slice for each span that the host served, on the first track that is free; an arrow
+(flow) from parent to child; an instant for each finding that has a time. Times are µs from the trace's first moment,
+with fractions to the nanosecond.
 
 Source: "Trace Event Format" (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 Limits: packets are left out; a trace of millions of arrows is for `tracer view`.
@@ -36,7 +36,7 @@ def trace_events(url: str) -> Iterator[dict[str, Any]]:
     findings = _frame(url, "findings").drop_nulls("from_trace_ns")
     names = [host.host for host in info.hosts]
     hosts = {name: number for number, name in enumerate(sorted({*names, *spans["host"]}, key=_place(names)), 1)}
-    origin = min((at for at in (spans["start"].min(), findings["from_trace_ns"].min()) if at is not None), default=0)
+    origin = min([*spans["start"], *findings["from_trace_ns"]], default=0)
     for name, number in hosts.items():
         yield {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": number, "tid": 0, "args": {"sort_index": number}}

@@ -241,7 +241,7 @@ def forests(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(forests())
 def test_the_ledger_adds_up_exactly_whatever_the_times(text: str) -> None:
     exchanges = {row["exchange_id"]: row for row in exchanges_of(text).to_pylist()}

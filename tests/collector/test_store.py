@@ -159,7 +159,7 @@ def test_what_is_no_trace_is_not_overwritten(tmp_path: Path, make, message: str)
     assert place.exists()
 
 
-@pytest.mark.parametrize("content", [None, b"PAR1 not parquet"])
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 not parquet"])
 def test_a_damaged_table_is_named(tmp_path: Path, content: bytes | None) -> None:
     url = str(tmp_path / "trace")
     save(url)
