@@ -17,7 +17,8 @@ from scapy.layers.inet6 import (
     IPv6ExtHdrRouting,
 )
 from scapy.layers.ipsec import AH
-from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
+from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Ether
+from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
 from tests.helpers import capture_files as files
@@ -200,6 +201,57 @@ def test_cut_packets_keep_what_tshark_keeps(write, snaplen):
     optional = {"tsval", "tsecr", "mss", "window_scale", "has_sack", "is_sack_permitted"}
     assert [difference for difference in found if difference[1] not in optional] == []
     assert all(difference[2] in (0, 255, False) for difference in found), "what was cut is not made up"
+
+
+OUTER = IP(src="172.16.0.1", dst="172.16.0.2", id=9)
+OUTER6 = IPv6(src="fd01::1", dst="fd01::2")
+GENEVE_OPTION = b"\x01\x02\x80\x01abcd"
+TUNNELS = {
+    "VXLAN": lambda packet: OUTER / UDP(sport=50000, dport=4789) / VXLAN(vni=7) / ETHERNET / packet,
+    "VXLAN with a tag": lambda packet: (
+        OUTER / UDP(sport=50000, dport=8472) / VXLAN(vni=7) / ETHERNET / Dot1Q(vlan=3) / packet
+    ),
+    "VXLAN over IPv6": lambda packet: OUTER6 / UDP(sport=50000, dport=4789) / VXLAN(vni=7) / ETHERNET / packet,
+    "Geneve": lambda packet: (
+        OUTER / UDP(sport=50000, dport=6081) / Raw(b"\x02\0\x65\x58\0\0\1\0" + GENEVE_OPTION) / ETHERNET / packet
+    ),
+    "GRE": lambda packet: OUTER / GRE(proto=_ethertype(packet)) / packet,
+    "GRE with everything": lambda packet: (
+        OUTER / GRE(proto=0x6558, chksum_present=1, key_present=1, key=5, seqnum_present=1) / ETHERNET / packet
+    ),
+    "IP in IP": lambda packet: OUTER / packet,
+    "GRE in VXLAN": lambda packet: (
+        OUTER / UDP(sport=50000, dport=4789) / VXLAN() / ETHERNET / OUTER / GRE(proto=_ethertype(packet)) / packet
+    ),
+}
+
+
+@needs_tshark
+@pytest.mark.parametrize("tunnel", TUNNELS)
+def test_the_connection_within_a_tunnel_is_decoded(write, tunnel):
+    packets = [packet for packet in everything() if TCP in packet][::3]
+    plain = ours(write(files.pcap(stamped([bytes(ETHERNET / packet) for packet in packets]))))
+    path = write(files.pcap(stamped([bytes(ETHERNET / TUNNELS[tunnel](packet)) for packet in packets])))
+    rows = ours(path)
+    lengths = {"captured_len", "original_len"}
+    assert [{k: row[k] for k in row.keys() - lengths} for row in rows] == [
+        {k: row[k] for k in row.keys() - lengths} for row in plain
+    ]
+    if tunnel != "VXLAN with a tag":  # a port that tshark does not know
+        of_ip = {"src_addr", "dst_addr", "ip_id"}  # of the outer header
+        oracle = [{k: row[k] for k in row.keys() - of_ip} for row in by_tshark(path)]
+        assert differences(rows, oracle) == []
+
+
+def test_tunnels_in_tunnels_without_end_are_no_connection(write):
+    packet = IP() / TCP()
+    for _ in range(6):
+        packet = OUTER / packet
+    path = write(files.pcap(stamped([bytes(ETHERNET / packet)])))
+    assert ours(path) == []
+    with open_capture(path) as reader:
+        list(reader.batches())
+        assert [counter.name for counter in reader.counters] == ["too_many_layers"]
 
 
 # What the oracles do not tell

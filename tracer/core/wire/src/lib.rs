@@ -24,5 +24,6 @@ pub mod reader;
 pub mod seq;
 pub mod tcp;
 pub mod time;
+pub mod tunnel;
 
 mod bytes;

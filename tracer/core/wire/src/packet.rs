@@ -1,4 +1,4 @@
-//! One packet to one row: the walk link → network → transport, and the short way for the common packet.
+//! One packet to one row: the walk link → network (→ tunnel → network) → transport, and the short way for the common packet.
 //!
 //! Nearly every packet of a datacentre is Ethernet, IPv4 without options, TCP with the timestamps option and nothing else. For
 //! these all fields stand at fixed offsets, and one length check covers them ([`Decoder::push`]); every other packet takes
@@ -12,6 +12,7 @@ use crate::http;
 use crate::ip::{self, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
+use crate::tunnel;
 
 /// Of a packet at the host that captured it; as `tracer.records.Direction` and pcapng's `epb_flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -58,6 +59,8 @@ pub struct Segment<'a> {
 const BLOCK_LEN: usize = 256;
 /// Text of heads in one batch; more is counted and left out.
 const TEXT_LIMIT: usize = 64 << 20;
+/// Tunnels inside each other that are followed.
+const TUNNEL_LIMIT: usize = 4;
 /// Most heads looked for in one packet.
 const PIPELINE_LIMIT: usize = 64;
 
@@ -279,13 +282,24 @@ fn is_common(link_type: LinkType, header: &[u8; common::LEN]) -> bool {
 /// The counter that the packet belongs to.
 pub fn walk(link_type: LinkType, frame: &[u8], original_len: u32) -> Result<Segment<'_>, CounterKind> {
     let header = link::decode(link_type, frame).map_err(|error| error.counter())?;
-    let ip = network(header.network, frame, header.offset, original_len as usize)?;
-    if ip.is_later_fragment {
-        return Err(CounterKind::IpFragments);
+    let (mut network_type, mut offset) = (header.network, header.offset);
+    for _ in 0..=TUNNEL_LIMIT {
+        let ip = network(network_type, frame, offset, original_len as usize)?;
+        if ip.is_later_fragment {
+            return Err(CounterKind::IpFragments);
+        }
+        if ip.protocol == PROTOCOL_TCP {
+            return transport(frame, &ip, header.direction);
+        }
+        let Some(inner) = tunnel::inner(frame, &ip).map_err(|error| error.counter())? else {
+            return Err(CounterKind::NotTcp);
+        };
+        (network_type, offset) = (inner.network, inner.offset);
     }
-    if ip.protocol != PROTOCOL_TCP {
-        return Err(CounterKind::NotTcp);
-    }
+    Err(CounterKind::TooManyLayers)
+}
+
+fn transport<'a>(frame: &'a [u8], ip: &IpHeader, direction: Direction) -> Result<Segment<'a>, CounterKind> {
     let tcp = tcp::decode(frame, ip.offset, ip.len).map_err(|error| error.counter())?;
     let start = ip.offset + tcp.header_len;
     let payload_len = ip.len - tcp.header_len;
@@ -296,7 +310,7 @@ pub fn walk(link_type: LinkType, frame: &[u8], original_len: u32) -> Result<Segm
         tcp,
         payload_len: u32::try_from(payload_len).unwrap_or(u32::MAX),
         payload: frame.get(start..captured_end).unwrap_or(&[]),
-        direction: header.direction,
+        direction,
         is_length_zero: ip.is_length_zero,
     })
 }
