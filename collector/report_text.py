@@ -16,6 +16,9 @@ WIDTH = 100
 MOST_HOSTS, MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES = 8, 11, 3, 3
 """Of each, how many lines; what is left is counted."""
 BAR_CELLS = 30
+MOST_NAME_CELLS = 36
+ERROR_STATUS = 400
+"""HTTP statuses from here on are failures (RFC 9110 §15), and shown."""
 COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
 
 
@@ -109,11 +112,14 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
         figures += f"; mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
         figures += f", p99 {in_words(requests.p99_ns)}"
     _heading(console, "Requests", figures)
-    grid = _grid(">", "<", ">", "<", "<")
+    grid = _grid(">", "<", ">", "<")
+    grid.columns[
+        1
+    ].max_width = MOST_NAME_CELLS  # so that no other column is cut: a transaction id is there to be copied
     for line in requests.slowest:
-        status = "" if line.status is None else str(line.status)
-        where = f"{line.service}, {line.spans_count:,} span{'s' * (line.spans_count != 1)}"
-        grid.add_row(in_words(line.duration_ns), line.name, status, where, line.transaction_id or "")
+        spans = f"{line.spans_count:,} span{'s' * (line.spans_count != 1)}"
+        status = f"{line.status}, " if line.status is not None and line.status >= ERROR_STATUS else ""
+        grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
     _print(console, grid)
     _more(console, requests.count, len(requests.slowest), "requests, all faster")
 

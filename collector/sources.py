@@ -3,18 +3,24 @@
 FILE          a capture; its host is what the agent wrote into it, else the file's stem
 HOST=FILE     the same, of that host; HOST=DIR, all captures in a folder
 DIR           every folder below is a host with its captures in order of name; a loose capture is a FILE
+
+A folder that `tracer record` made also holds `command.json`: the command that ran, and when. With it a replay tells the
+same story as the recording did.
 """
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from collector.decoding import HostSource
-from collector.store import INFO_FILE
+from collector.store import INFO_FILE, CommandInfo
 from tracer.errors import InputError
 
 CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap)\d*(\.(gz|zst))?$")
 """What a capture in a folder is called; `tcpdump -C` puts a number behind it."""
+COMMAND_FILE = "command.json"
 GIVE_CAPTURES = "give capture files (.pcap, .pcapng), HOST=FILE, or a folder of them"
 
 
@@ -33,6 +39,26 @@ def host_sources(arguments: Sequence[str]) -> tuple[HostSource, ...]:
         else:
             raise InputError(f"{path}: no such file or folder", GIVE_CAPTURES)
     return tuple(found)
+
+
+def write_command(folder: Path, command: CommandInfo) -> None:
+    """Note beside the captures which command ran meanwhile."""
+    (folder / COMMAND_FILE).write_text(json.dumps(asdict(command), indent=1) + "\n")
+
+
+def command_of(arguments: Sequence[str]) -> CommandInfo | None:
+    """The command that ran while these captures were made, if they are one folder and it tells.
+
+    Raises: `InputError` if what it tells cannot be understood.
+    """
+    file = Path(arguments[0]) / COMMAND_FILE
+    if len(arguments) != 1 or not file.is_file():
+        return None
+    try:
+        document = json.loads(file.read_text())
+        return CommandInfo(**document | {"argv": tuple(document["argv"])})
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file} is damaged ({error})", "remove it to replay without the command's times") from None
 
 
 def _split(argument: str) -> tuple[str | None, Path]:

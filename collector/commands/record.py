@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from collector.analysis import analyse
-from collector.decoding import HostSource
 from collector.recording import TRACER, Recording, find_cluster, record
+from collector.sources import COMMAND_FILE, host_sources, write_command
 from tracer.errors import InputError, TracerError
 
 TRACES = Path("traces")
@@ -26,16 +26,17 @@ TRACES = Path("traces")
 def command(*, hosts: tuple[str, ...], trace: str | None, argv: tuple[str, ...]) -> None:
     """Capture on all hosts of the running cluster while COMMAND runs on its client host, then analyse.
 
-    The exit status is COMMAND's. The captures are kept beside the trace, in TRACE.captures.
+    The exit status is COMMAND's. The captures are kept beside the trace, in TRACE.captures; `tracer replay`
+    makes the same trace of them again.
     """
     cluster = find_cluster()
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
     captures = _captures_folder(trace)
     recording = record(cluster, hosts, argv, captures)
     _tell(recording)
-    sources = [HostSource(folder.name, tuple(sorted(folder.glob("*.pcapng")))) for folder in sorted(captures.iterdir())]
+    write_command(captures, recording.command)
     try:
-        analyse(sources, trace, command=recording.command)
+        analyse(host_sources([str(captures)]), trace, command=recording.command)
     except TracerError:
         click.echo(f"tracer: the captures are kept; to analyse them again: tracer replay {captures}", err=True)
         raise
@@ -49,7 +50,8 @@ def _captures_folder(trace: str) -> Path:
     name = trace.rstrip("/")
     folder = Path(f"{name}.captures") if "://" not in name else TRACES / f"{name.rsplit('/', 1)[-1]}.captures"
     if folder.exists():
-        if any(path.is_file() and path.suffix != ".pcapng" for path in folder.rglob("*")):
+        ours = (path.suffix == ".pcapng" or path.name == COMMAND_FILE for path in folder.rglob("*") if path.is_file())
+        if not all(ours):
             raise InputError(f"{folder} holds other files than captures", "choose another place with -o")
         shutil.rmtree(folder)
     folder.mkdir(parents=True)

@@ -8,7 +8,7 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.report import gather
 from collector.report_text import show
-from collector.sources import host_sources
+from collector.sources import command_of, host_sources
 
 TRACES = Path("traces")
 """Where traces go that are not told a place."""
@@ -22,9 +22,10 @@ def command(*, trace: str | None, no_align: bool, captures: tuple[str, ...]) -> 
     """Turn captures of several hosts (pcap, pcapng; also .gz) into a trace, and report it.
 
     A file's host is its stem unless given as HOST=FILE; several files of a host are taken in the given order. In a
-    folder, each folder below is a host.
+    folder, each folder below is a host; a folder that `tracer record` kept also tells when the command ran.
     """
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
-    analyse(host_sources(captures), trace, options=AnalysisOptions(align_clocks=not no_align))
+    options = AnalysisOptions(align_clocks=not no_align)
+    analyse(host_sources(captures), trace, command=command_of(captures), options=options)
     show(gather(trace))
     click.echo(f"trace: {trace}")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from collector.decoding import HostSource
-from collector.sources import host_sources
+from collector.sources import command_of, host_sources, write_command
+from collector.store import CommandInfo
 from tracer.errors import InputError
 
 
@@ -69,3 +70,24 @@ def test_host_sources(arguments: list[str], expected: list[HostSource]) -> None:
 def test_what_is_no_source_is_named(argument: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         host_sources([argument])
+
+
+COMMAND = CommandInfo(("swift", "upload", "a b"), "client", 10, 20, 3)
+
+
+def test_the_command_of_a_recording_comes_back(folder: Path) -> None:
+    write_command(folder / "captures", COMMAND)
+    assert command_of(["captures"]) == COMMAND
+    assert host_sources(["captures"])[0].host == "client", "its note is not taken for a capture"
+
+
+@pytest.mark.parametrize("arguments", [["captures"], ["a.pcap"], ["captures", "a.pcap"], ["client=captures"]])
+def test_without_a_note_there_is_no_command(folder: Path, arguments: list[str]) -> None:
+    assert command_of(arguments) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"argv": [], "what": 1}'])
+def test_a_damaged_note_is_told(folder: Path, text: str) -> None:
+    (folder / "captures" / "command.json").write_text(text)
+    with pytest.raises(InputError, match=r"command\.json is damaged"):
+        command_of(["captures"])
