@@ -24,12 +24,14 @@ AddressPair = tuple[int, int]
 class Traffic:
     """What a capture shows of its host, condensed for the inference.
 
-    `pairs` counts packets by (source, destination). `told` are addresses that the capture itself calls its own.
+    `pairs` counts packets by (source, destination). `told` are addresses that the capture itself calls its own,
+    `passing` those whose packets it saw both come in and go out: of containers behind it, or of hosts it forwards for.
     `gaps_ns` holds, for each handshake (source, destination, ports, ISN), the time from SYN to SYN-ACK.
     """
 
     pairs: Mapping[AddressPair, int]
     told: frozenset[int] = frozenset()
+    passing: frozenset[int] = frozenset()
     gaps_ns: Mapping[tuple[int, int, int, int, int], int] = field(default_factory=dict)
 
 
@@ -50,7 +52,18 @@ def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
         if not progress:
             undecided = [index for index, addresses in enumerate(found) if addresses is None]
             _decide_one(captures, found, undecided)
-    return [addresses or frozenset() for addresses in found]
+    settled = [addresses or frozenset() for addresses in found]
+    return [own | _behind(traffic, own, settled) for traffic, own in zip(captures, settled, strict=True)]
+
+
+def _behind(traffic: Traffic, own: frozenset[int], settled: Sequence[frozenset[int]]) -> frozenset[int]:
+    """Addresses of containers: they pass through this host, no capture owns them, and another owns their peer."""
+    owned = frozenset().union(*settled)
+    return frozenset(
+        end
+        for end, peer in traffic.pairs
+        if end in traffic.passing and end not in owned and peer in owned and peer not in own
+    )
 
 
 def common_ends(traffic: Traffic) -> set[int]:
@@ -84,13 +97,17 @@ def traffic_of(events: Columns, named: frozenset[int]) -> Traffic:
     ends = (events["src_addr"].astype(np.uint64) << np.uint64(32)) | events["dst_addr"].astype(np.uint64)
     keys, counts = np.unique(ends, return_counts=True)
     pairs = {(int(key) >> 32, int(key) & 0xFFFFFFFF): int(count) for key, count in zip(keys, counts, strict=True)}
-    return Traffic(pairs, named or _told_by_direction(events), _handshake_gaps(events))
+    own, passing = _told_by_direction(events)
+    return Traffic(pairs, named or own, passing, _handshake_gaps(events))
 
 
-def _told_by_direction(events: Columns) -> frozenset[int]:
-    sent = events["src_addr"][events["direction"] == Direction.SEND]
-    received = events["dst_addr"][events["direction"] == Direction.RECEIVE]
-    return frozenset(np.unique(np.concatenate([sent, received])).tolist())
+def _told_by_direction(events: Columns) -> tuple[frozenset[int], frozenset[int]]:
+    """Addresses that the host sent from or received at, and those of packets that only passed through it."""
+    sent, received = (events["direction"] == way for way in (Direction.SEND, Direction.RECEIVE))
+    own = np.union1d(events["src_addr"][sent], events["dst_addr"][received])
+    passing = np.union1d(events["src_addr"][received], events["dst_addr"][sent])
+    both_ways = np.intersect1d(own, passing)
+    return frozenset(np.setdiff1d(own, passing).tolist()), frozenset(both_ways.tolist())
 
 
 def _handshake_gaps(events: Columns) -> dict[tuple[int, int, int, int, int], int]:

@@ -30,7 +30,7 @@ STATES = pa.array([str(state) for state in HopState])
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """`events` with `connection_id`, `from_client` and `stream_offset`; `hops` without trace times; `connections`."""
+    """`events` with `connection_id`, `from_client`, `stream_offset` and `duplicate`; `hops` without trace times; `connections`."""
 
     events: pa.Table
     hops: pa.Table
@@ -52,6 +52,7 @@ def match(events: pa.Table, first_connection_id: int = 1) -> Matched:
         events.append_column("connection_id", pa.array(placed["connection"].astype(np.int64) + first_connection_id))
         .append_column("from_client", pa.array(placed["from_client"]))
         .append_column("stream_offset", pa.array(placed["stream_offset"]))
+        .append_column("duplicate", pa.array(placed["duplicate"]))
     )
     hops = _hop_table(found["hops"], hosts, columns, events, first_connection_id)
     return Matched(with_connections, hops, connections)
@@ -110,6 +111,7 @@ def _core_columns(events: pa.Table, hosts: pa.DictionaryArray, addresses: _Addre
     columns["ip_id"] = events["ip_id"].fill_null(-1).to_numpy()
     for name in ("tsval", "tsecr"):
         columns[name] = events[name].fill_null(0).to_numpy()
+    columns["point"] = _dictionary(events["point"]).indices.to_numpy().astype(np.uint16)
     columns["host"] = hosts.indices.to_numpy().astype(np.uint16)
     columns |= {"direction": direction, "src_addr": addresses.src, "dst_addr": addresses.dst}
     columns["host_of_address"] = _host_of_address(columns)

@@ -40,6 +40,23 @@ CASES = [
         [{PROXY, SECOND}],
     ),
     ("a switch between two pairs has no own end", [Traffic(pairs((CLIENT, PROXY), (STORE_A, STORE_B)))], [set()]),
+    (
+        "a container behind a host",
+        [
+            Traffic(pairs((SECOND, STORE_A)), passing=frozenset({SECOND, STORE_A}), told=frozenset({PROXY})),
+            Traffic(pairs((SECOND, STORE_A)), told=frozenset({STORE_A})),
+        ],
+        [{PROXY, SECOND}, {STORE_A}],
+    ),
+    (
+        "a router between two hosts",
+        [
+            Traffic(pairs((CLIENT, STORE_A)), passing=frozenset({CLIENT, STORE_A}), told=frozenset({PROXY})),
+            Traffic(pairs((CLIENT, STORE_A)), told=frozenset({STORE_A})),
+            Traffic(pairs((CLIENT, STORE_A)), told=frozenset({CLIENT})),
+        ],
+        [{PROXY}, {STORE_A}, {CLIENT}],
+    ),
     ("no packet", [Traffic({})], [set()]),
 ]
 

@@ -380,8 +380,10 @@ fn place_side(events: &Events, numbers: &Numbers, fragments: &[Fragment], side: 
         );
     }
     let (addr, port) = side_endpoint(events, fragments, side);
-    let send_host = busiest_host(events, &placed, Direction::Send);
-    let receive_host = busiest_host(events, &placed, Direction::Receive);
+    let owner = |addr: u32| events.host_of_address.get(addr as usize).copied().unwrap_or(NO_HOST);
+    let peer_addr = side_endpoint(events, fragments, 1 - side).0;
+    let send_host = busiest_host(events, &placed, Direction::Send, owner(addr));
+    let receive_host = busiest_host(events, &placed, Direction::Receive, owner(peer_addr));
     Side {
         addr,
         port,
@@ -416,8 +418,9 @@ fn side_endpoint(events: &Events, fragments: &[Fragment], side: usize) -> (u32, 
     }
 }
 
-/// The host with most events of that direction; a loopback event counts for both.
-fn busiest_host(events: &Events, placed: &[Placed], direction: Direction) -> u16 {
+/// The host with most events of that direction, but `owner`, whose address it is, if it has any: other hosts forward.
+/// A loopback event counts for both directions.
+fn busiest_host(events: &Events, placed: &[Placed], direction: Direction, owner: u16) -> u16 {
     let mut counts: Vec<(u16, usize)> = Vec::new();
     for p in placed {
         let seen = events.direction(p.event);
@@ -431,7 +434,7 @@ fn busiest_host(events: &Events, placed: &[Placed], direction: Direction) -> u16
     }
     counts
         .iter()
-        .max_by_key(|(_, count)| *count)
+        .max_by_key(|(host, count)| (*host == owner, *count))
         .map_or(NO_HOST, |(host, _)| *host)
 }
 

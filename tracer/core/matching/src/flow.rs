@@ -2,6 +2,7 @@
 
 use crate::connections::{Incarnation, Placed, Side, distance};
 use crate::output::{Hop, Kind, Matched, State};
+use crate::points::{Nearest, keep_one_point};
 use crate::resolve::{Carrier, CausalBound, Certain, Identified};
 use crate::{Direction, Events, NO_HOST, control, data, flag, option};
 
@@ -10,6 +11,7 @@ use crate::{Direction, Events, NO_HOST, control, data, flag, option};
 pub(crate) struct Scratch {
     flows: [Flow; 2],
     hops: Vec<Hop>,
+    duplicates: Vec<u32>,
 }
 
 /// What one side sent, split by where it was seen. Each list is in time order.
@@ -22,7 +24,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    fn fill(&mut self, events: &Events, side: &Side) {
+    fn fill(&mut self, events: &Events, side: &Side, duplicates: &mut Vec<u32>) {
         for list in [&mut self.sends, &mut self.receives, &mut self.both, &mut self.others] {
             list.clear();
         }
@@ -34,6 +36,12 @@ impl Flow {
                 Direction::Loopback => self.both.push(placed),
                 _ => self.others.push(placed),
             }
+        }
+        keep_one_point(events, &mut self.sends, Nearest::Last, duplicates);
+        keep_one_point(events, &mut self.receives, Nearest::First, duplicates);
+        if !self.sends.is_empty() && !self.receives.is_empty() {
+            // Both ends speak for themselves; what forwarding hosts saw on the way is theirs.
+            duplicates.extend(self.others.drain(..).map(|placed| placed.event));
         }
     }
 }
@@ -47,7 +55,10 @@ pub(crate) fn match_connection(
     matched: &mut Matched,
 ) {
     for (flow, side) in scratch.flows.iter_mut().zip(&incarnation.sides) {
-        flow.fill(events, side);
+        flow.fill(events, side, &mut scratch.duplicates);
+    }
+    for event in scratch.duplicates.drain(..) {
+        matched.event_duplicate[event as usize] = true;
     }
     let mss = agreed_mss(events, &scratch.flows);
     let identified = [0, 1].map(|number: usize| Identified::new(events, &scratch.flows[number]));

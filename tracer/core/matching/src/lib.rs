@@ -26,8 +26,8 @@
 //! - No clock is compared across hosts except through a bound derived from causality in both directions.
 //!
 //! # Limits
-//! One sending and one receiving host for each direction of a connection: what a forwarding host saw of it stays
-//! unmatched. A capture that joins a connection more than 2 GiB after the other one did may be placed 4 GiB off.
+//! One sending and one receiving host for each direction of a connection: what a host between them saw of it is a
+//! duplicate, or unmatched if an end was not captured. A capture that joins a connection more than 2 GiB after the other one did may be placed 4 GiB off.
 //!
 //! Source: docs/architecture.md; RFC 9293 §3.4 (sequence numbers), RFC 7323 §3 (timestamps), RFC 2018 (SACK).
 #![forbid(unsafe_code)]
@@ -37,6 +37,7 @@ mod control;
 mod data;
 mod flow;
 mod output;
+mod points;
 mod resolve;
 
 pub use output::{Connections, Hops, Kind, Matched, State};
@@ -87,6 +88,8 @@ pub const NO_HOST: u16 = u16::MAX;
 #[derive(Clone, Copy, Debug)]
 pub struct Events<'a> {
     pub host: &'a [u16],
+    /// Which of the host's interfaces saw it.
+    pub point: &'a [u16],
     pub host_ns: &'a [i64],
     pub direction: &'a [u8],
     pub src_addr: &'a [u32],
@@ -113,6 +116,7 @@ impl Events<'_> {
     pub fn len_checked(&self) -> Option<usize> {
         let n = self.host.len();
         let lens = [
+            self.point.len(),
             self.host_ns.len(),
             self.direction.len(),
             self.src_addr.len(),

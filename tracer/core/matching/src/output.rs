@@ -73,6 +73,8 @@ pub struct Matched {
     pub event_from_client: Vec<bool>,
     /// For each event: stream offset of its first payload byte.
     pub event_stream_offset: Vec<i64>,
+    /// For each event: another point of its host speaks for it; it is in no hop.
+    pub event_duplicate: Vec<bool>,
 }
 
 /// A row of [`Hops`] before it is stored as columns.
@@ -122,6 +124,7 @@ impl Matched {
             event_connection: vec![0; n],
             event_from_client: vec![false; n],
             event_stream_offset: vec![0; n],
+            event_duplicate: vec![false; n],
             ..Self::default()
         }
     }

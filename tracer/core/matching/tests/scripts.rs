@@ -26,6 +26,7 @@ struct Packet {
     tsval: Option<u32>,
     window: u16,
     port: u16,
+    point: u16,
 }
 
 fn packet(host: u16, to_server: bool, at: i64, seq: u32, len: u32) -> Packet {
@@ -41,6 +42,7 @@ fn packet(host: u16, to_server: bool, at: i64, seq: u32, len: u32) -> Packet {
         tsval: None,
         window: 100,
         port: 40000,
+        point: 0,
     }
 }
 
@@ -73,6 +75,10 @@ fn received(at: i64, seq: u32, len: u32) -> Packet {
 }
 
 fn run(packets: &[Packet]) -> Matched {
+    run_with(packets, &[CLIENT, SERVER])
+}
+
+fn run_with(packets: &[Packet], host_of_address: &[u16]) -> Matched {
     let column = |get: fn(&Packet) -> u32| packets.iter().map(get).collect::<Vec<u32>>();
     let small = |get: fn(&Packet) -> u16| packets.iter().map(get).collect::<Vec<u16>>();
     let direction: Vec<u8> = packets
@@ -81,6 +87,7 @@ fn run(packets: &[Packet]) -> Matched {
         .collect();
     let events = Events {
         host: &small(|p| p.host),
+        point: &small(|p| p.point),
         host_ns: &packets.iter().map(|p| p.at).collect::<Vec<_>>(),
         direction: &direction,
         src_addr: &column(|p| u32::from(!p.to_server)),
@@ -98,7 +105,7 @@ fn run(packets: &[Packet]) -> Matched {
         options: &packets.iter().map(|p| u8::from(p.tsval.is_some())).collect::<Vec<_>>(),
         mss: &small(|_| 0),
         sack_hash: &column(|_| 0),
-        host_of_address: &[],
+        host_of_address,
     };
     match_events(&events)
 }
@@ -387,11 +394,48 @@ fn a_reset_is_of_its_connection_whatever_its_number() {
 
 #[test]
 fn a_host_without_a_capture() {
-    let matched = run(&[sent(1, 1, 10)]);
+    let matched = run_with(&[sent(1, 1, 10)], &[CLIENT]);
     assert_eq!(
         rows(&matched),
         [(Kind::Data, Some(0), None, 0, 10, 1, State::OutsideWindow)]
     );
+}
+
+#[test]
+fn a_host_that_sees_a_packet_twice_sends_it_once() {
+    let at_bridge = |packet: Packet, point| Packet { point, ..packet };
+    let matched = run(&[
+        at_bridge(sent(10, 1, 3000), 1),
+        at_bridge(sent(11, 1, 1000), 2),
+        at_bridge(sent(12, 1001, 2000), 2),
+        at_bridge(received(20, 1, 3000), 1),
+        at_bridge(received(22, 1, 3000), 2),
+    ]);
+    assert_eq!(rows(&matched), [data(1, 3, 0, 1000, 1), data(2, 3, 1000, 3000, 1)]);
+    assert_eq!(matched.event_duplicate, [true, false, false, false, true]);
+}
+
+#[test]
+fn a_host_on_the_way_makes_no_hop_of_its_own() {
+    const ROUTER: u16 = 2;
+    let on_the_way = |at| Packet {
+        host: ROUTER,
+        ..sent(at, 1, 100)
+    };
+    let matched = run(&[sent(10, 1, 100), received(20, 1, 100), on_the_way(14), on_the_way(15)]);
+    assert_eq!(rows(&matched), [data(0, 1, 0, 100, 1)]);
+    assert_eq!(matched.event_duplicate, [false, false, true, true]);
+}
+
+#[test]
+fn what_only_a_second_point_saw_stays() {
+    let elsewhere = Packet {
+        point: 2,
+        ..sent(12, 101, 100)
+    };
+    let matched = run(&[sent(10, 1, 100), sent(11, 201, 100), elsewhere, received(20, 1, 300)]);
+    assert!(rows(&matched).iter().all(|row| row.6 == State::Matched));
+    assert_eq!(matched.event_duplicate, [false; 4]);
 }
 
 /// Cut `total` bytes at `cuts` into (start, len) ranges.

@@ -24,6 +24,7 @@ fn column<'py, T: Element>(columns: &Bound<'py, PyDict>, name: &str) -> PyResult
 #[pyfunction(name = "match_events")]
 fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let host = column::<u16>(columns, "host")?;
+    let point = column::<u16>(columns, "point")?;
     let host_ns = column::<i64>(columns, "host_ns")?;
     let direction = column::<u8>(columns, "direction")?;
     let (src_addr, dst_addr) = (column::<u32>(columns, "src_addr")?, column::<u32>(columns, "dst_addr")?);
@@ -39,6 +40,7 @@ fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResu
     let host_of_address = column::<u16>(columns, "host_of_address")?;
     let events = Events {
         host: host.as_slice()?,
+        point: point.as_slice()?,
         host_ns: host_ns.as_slice()?,
         direction: direction.as_slice()?,
         src_addr: src_addr.as_slice()?,
@@ -71,6 +73,7 @@ fn as_columns(py: Python<'_>, matched: Matched) -> PyResult<Bound<'_, PyDict>> {
     events.set_item("connection", matched.event_connection.into_pyarray(py))?;
     events.set_item("from_client", matched.event_from_client.into_pyarray(py))?;
     events.set_item("stream_offset", matched.event_stream_offset.into_pyarray(py))?;
+    events.set_item("duplicate", matched.event_duplicate.into_pyarray(py))?;
     columns.set_item("events", events)?;
     columns.set_item("hops", hop_columns(py, matched.hops)?)?;
     columns.set_item("connections", connection_columns(py, matched.connections)?)?;
