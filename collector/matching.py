@@ -30,7 +30,8 @@ STATES = pa.array([str(state) for state in HopState])
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """`events` with `connection_id`, `from_client`, `stream_offset` and `duplicate`; `hops` without trace times; `connections`."""
+    """`hops` without trace times, `connections`, and `events` with `connection_id`, `from_client`, `stream_offset` and
+    `duplicate` (another point of its host speaks for it, so it is in no hop)."""
 
     events: pa.Table
     hops: pa.Table
