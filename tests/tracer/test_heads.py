@@ -119,3 +119,12 @@ def test_a_cut_head_says_so_and_gives_whole_values_only(write):
 def test_chunked_is_told(write):
     [head] = heads(write([CHUNKED]))
     assert (head["head_flags"], head["content_length"]) == (HeadFlag.CHUNKED, -1)
+
+
+def test_padding_behind_the_ip_packet_is_no_payload(tmp_path):
+    stamps = [("NOP", None), ("NOP", None), ("Timestamp", (1, 2))]
+    for options in ([], stamps):
+        frame = bytes(HEADERS / TCP(dport=8080, flags="A", options=options)) + GET
+        path = tmp_path / "host.pcap"
+        path.write_bytes(files.pcap([(0, frame)]))
+        assert heads(path) == []

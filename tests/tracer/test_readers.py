@@ -181,6 +181,22 @@ def test_segments_of_our_agent_one_behind_the_other(write):
     assert len(two_hosts.interfaces) == 2, "eth0 of another host is another interface"
 
 
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [((1, 1), (9, 2)), ((1, 2), (14, 3)), ((None, None), (14, 3))],
+    ids=["from the same start", "from another start", "start not told"],
+)
+def test_statistics_of_sections_add_up_unless_they_count_from_the_same_start(write, starts, expected):
+    def part(start: int | None, *counts: tuple[int, int]) -> bytes:
+        begun = [] if start is None else [(2, struct.pack("<II", 0, start))]
+        pairs = [[*begun, (4, struct.pack("<Q", got)), (5, struct.pack("<Q", lost))] for got, lost in counts]
+        blocks = [files.statistics(0, of_block) for of_block in pairs]
+        return files.section() + files.interface() + b"".join(blocks)
+
+    _, _, reader = read(write(part(starts[0], (2, 0), (5, 1)) + part(starts[1], (9, 2))))
+    assert [(i.received_count, i.dropped_count) for i in reader.interfaces] == [expected]
+
+
 def test_names_of_both_families_once_each(write):
     six = socket.inet_pton(socket.AF_INET6, "fd00::1")
     block = files.names([(socket.inet_aton("10.0.0.1"), ["a", "b"]), (six, ["c"]), (six, ["c"])])
@@ -261,6 +277,7 @@ def test_a_record_that_claims_too_much(write, tail, counter):
         (files.enhanced(1, PACKET, interface_id=0xFFFFFFFF), "interface_unknown"),
         (files.enhanced(1 << 63, PACKET), "time_out_of_range"),
         (files.block(6, struct.pack("<IIIII", 0, 0, 0, 5000, 5000)), "blocks_malformed"),
+        (files.block(6, struct.pack("<IIIII", 0, 0, 0, 5, 5) + b"abcd"), "blocks_malformed"),
         (files.block(1, b""), "blocks_malformed"),
         (files.block(5, b""), "blocks_malformed"),
         (files.block(files.SECTION, b"\x00" * 16), "capture_corrupt"),
