@@ -13,6 +13,16 @@ from viewer_session import browser, served, wait_settled
 SIZES = ((1280, 720), (1920, 1080))
 LARGE = (3840, 2160)
 THEMES = ("light", "dark")
+PACKETS = 14
+CLOSEST = """() => {
+    const times = [...window.twintap.state.selected.begin].sort((a, b) => a - b);
+    let best = 0;
+    for (let at = 0; at + PACKETS < times.length; at++)
+        if (times[at + PACKETS] - times[at] < times[best + PACKETS] - times[best]) best = at;
+    const from = times[best], to = times[Math.min(best + PACKETS, times.length - 1)];
+    return [Math.round(from - 0.1 * (to - from)), Math.round(to + 0.3 * (to - from))];
+}"""
+"""Where so many packets of the selected request follow each other most closely."""
 
 
 @click.command()
@@ -51,14 +61,10 @@ def _shoot_request(page: Page, folder: Path, name: str, count: int) -> None:
     page.wait_for_selector("#waterfall .barlayer")
     page.wait_for_function("window.twintap.state.selected !== null")
     _shoot(page, folder / f"request-{name}.png")
+    times = page.evaluate(CLOSEST.replace("PACKETS", str(PACKETS)))
     page.keyboard.press("Escape")
-    box = page.locator("#arrows").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 0.19 * box["width"], box["y"] + 0.3 * box["height"])
-    for _ in range(4):
-        page.mouse.wheel(0, -200)
+    page.evaluate(f"location.hash = '#from={times[0]}&to={times[1]}'")
     wait_settled(page, count)
-    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 0.02 * box["height"])
     _shoot(page, folder / f"packets-{name}.png")
 
 

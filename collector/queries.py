@@ -449,12 +449,14 @@ def _command(
     return Command(info.argv, lane, span[0] - start_ns, span[1] - start_ns, info.exit_status)
 
 
-def _lane_order(info: TraceInfo, hops: pa.Table, depth: dict[str, float]) -> list[str]:
-    """Hosts from the client inwards: by how deep in requests they serve; those that serve nothing come first."""
-    named = {host.host for host in info.hosts}
-    for column in ("send_host", "receive_host"):
-        named |= {host for host in pc.unique(hops[column]).to_pylist() if host is not None}
-    return sorted(named, key=lambda host: (depth.get(host, -1.0), _natural(host)))
+def _lane_order(info: TraceInfo, hops: pa.Table, depth: dict[str, int]) -> list[str]:
+    """Hosts from the client inwards: those that serve nothing, then by how deep in requests they serve, then those
+    without a packet."""
+    busy = {
+        host for name in ("send_host", "receive_host") for host in pc.unique(hops[name]).to_pylist() if host is not None
+    }
+    known = busy | {host.host for host in info.hosts}
+    return sorted(known, key=lambda host: (host not in busy, depth.get(host, -1), _natural(host)))
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -97,18 +97,17 @@ class SpanTrees:
         """How many spans a request has."""
         return int(self._first[request + 1] - self._first[request])
 
-    def serving_depth(self) -> dict[str, float]:
-        """Median depth at which each host serves: how far behind the client it stands."""
+    def serving_depth(self) -> dict[str, int]:
+        """The depth at which each host serves most: how far behind the client it stands."""
         served = self._frame.filter(pl.col("server_host").is_not_null())
-        by_host = served.group_by("server_host").agg(pl.col("depth").cast(pl.Float64).median())
-        return {str(host): float(depth) for host, depth in by_host.iter_rows()}
+        counts = served.group_by("server_host", "depth").len().sort("len", "depth", descending=[False, True])
+        return {str(host): int(depth) for host, depth, _ in counts.iter_rows()}  # the most frequent comes last
 
     def services(self) -> dict[str, tuple[str, ...]]:
-        """Services that each host was seen to serve, most used first."""
+        """Services that each host was seen to serve, by name."""
         served = self._frame.filter(pl.col("server_host").is_not_null() & (pl.col("service") != ""))
-        counts = served.group_by("server_host", "service").len().sort("len", "service", descending=[True, False])
         found: dict[str, tuple[str, ...]] = {}
-        for host, service, _ in counts.iter_rows():
+        for host, service in served.select("server_host", "service").unique().sort("service").iter_rows():
             found[str(host)] = (*found.get(str(host), ()), str(service))
         return found
 

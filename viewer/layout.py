@@ -156,10 +156,11 @@ def _timeline(trace: TraceView) -> Component:
     graph = dcc.Graph(
         id="ruler", figure=ruler_figure(trace.duration_ns), config={"staticPlot": True, "responsive": True}
     )
+    prefix = common_prefix([service for lane in trace.lanes for service in lane.services])
     empty = [] if trace.summary.hops_count else [_empty()]
     return html.Section(
         [
-            html.Div([_lane_label(lane) for lane in trace.lanes], id="lanes"),
+            html.Div([_lane_label(lane, prefix) for lane in trace.lanes], id="lanes"),
             html.Div(
                 [
                     graph,
@@ -183,15 +184,26 @@ def _label(trace: TraceView) -> dict[str, Any]:
     return {"aria-label": text}
 
 
-def _lane_label(lane: Lane) -> Component:
-    under = ", ".join(lane.services) or ("no service seen" if not lane.addresses else "")
+def common_prefix(services: list[str]) -> str:
+    """The first word that the names of all services share, with its hyphen: `swift-`; nothing for a single name."""
+    prefixes = {"".join(service.partition("-")[:2]) for service in services}
+    shared = prefixes.pop() if len(prefixes) == 1 < len(set(services)) else ""
+    return shared if shared.endswith("-") else ""
+
+
+def _lane_label(lane: Lane, prefix: str) -> Component:
+    under = ", ".join(service.removeprefix(prefix) for service in lane.services)
+    under = under if lane.packets_count else "no packets"
     clock = lane.clock
     if lane.clock_uncertainty_ns is not None and lane.clock_offset_ns is not None:
         clock += f": offset {duration(lane.clock_offset_ns)} ± {duration(lane.clock_uncertainty_ns)}"
     addresses = ", ".join(lane.addresses) or "address unknown"
-    title = f"{lane.host} ({addresses}); {plural(lane.packets_count, 'packet')}; {clock}"
+    services = ", ".join(lane.services) or "serves nothing seen"
+    title = f"{lane.host} ({addresses}): {services}; {plural(lane.packets_count, 'packet')}; {clock}"
     return html.Div(
-        [html.B(lane.host), html.Span(", ".join(lane.addresses[:2])), html.Span(under)], className="lane", title=title
+        [html.B(lane.host), html.Span(", ".join(lane.addresses[:2])), html.Span(under, className="services")],
+        className="lane",
+        title=title,
     )
 
 
@@ -213,7 +225,8 @@ def _request_list(requests: tuple[Request, ...], count: int) -> Component:
     longest = max(1, requests[0].duration_ns)
     note = f"the {len(requests)} slowest of {count:,}" if count > len(requests) else "slowest first"
     rows = [html.Li(_request_row(request, longest)) for request in requests]
-    return html.Div([html.H2(["Requests ", html.Small(note)]), html.Ol(rows)], id="requests")
+    hint = html.P("Click a request, or an arrow, to see where its time went.", className="hint")
+    return html.Div([html.H2(["Requests ", html.Small(note)]), hint, html.Ol(rows)], id="requests")
 
 
 def _request_row(request: Request, longest_ns: int) -> Component:

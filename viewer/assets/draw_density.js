@@ -66,7 +66,7 @@ window.twintap = window.twintap || {};
           context.fillRect(bin, top, 1, height);
         }
         if (trouble[gap][bin]) {
-          context.globalAlpha = 0.75;
+          context.globalAlpha = 0.35;
           context.fillStyle = colours[T.CLASS.LOST];
           context.fillRect(bin, top, 1, height);
         }
