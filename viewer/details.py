@@ -11,6 +11,8 @@ from viewer.figures.waterfall import MOST_SPANS, PHASES, waterfall_figure
 from viewer.ledger import STAGES, LedgerRow, ledger_rows
 from viewer.wording import duration, plural, request_title
 
+SMALL_SHARE = 0.01
+"""Parts below this are folded away."""
 STAGE_COLOURS = dict(zip(STAGES, (colour for _, colour in PHASES), strict=True))
 
 
@@ -52,9 +54,19 @@ def _shown(count: int) -> str:
 def _ledger(rows: Sequence[LedgerRow], whole_ns: int) -> Component:
     total = sum(row.duration_ns for row in rows)
     assert total == whole_ns, "the ledger adds up"
-    body = [html.Tr(_ledger_cells(row), style=_bar_behind(row)) for row in rows]
+    large = [row for row in rows if row.share >= SMALL_SHARE]
+    small = [row for row in rows if row.share < SMALL_SHARE]
     foot = html.Tr([html.Td("all of it"), html.Td(duration(whole_ns, 4)), html.Td("100 %")])
-    return html.Table([html.Tbody(body), html.Tfoot(foot)], className="ledger")
+    parts = [html.Table([html.Tbody(_ledger_rows(large)), html.Tfoot(foot)], className="ledger")]
+    if small:
+        words = f"of it in {plural(len(small), 'smaller part')}: {duration(sum(row.duration_ns for row in small))}"
+        table = html.Table(html.Tbody(_ledger_rows(small)), className="ledger")
+        parts.append(html.Details([html.Summary(words), table]))
+    return html.Div(parts)
+
+
+def _ledger_rows(rows: Sequence[LedgerRow]) -> list[Component]:
+    return [html.Tr(_ledger_cells(row), style=_bar_behind(row)) for row in rows]
 
 
 def _ledger_cells(row: LedgerRow) -> list[Component]:

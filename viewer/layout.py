@@ -198,10 +198,11 @@ def _lane_label(lane: Lane, prefix: str) -> Component:
     if lane.clock_uncertainty_ns is not None and lane.clock_offset_ns is not None:
         clock += f": offset {duration(lane.clock_offset_ns)} ± {duration(lane.clock_uncertainty_ns)}"
     addresses = ", ".join(lane.addresses) or "address unknown"
+    outward = [each for each in lane.addresses if not each.startswith("127.") and each != "::1"]
     services = ", ".join(lane.services) or "serves nothing seen"
     title = f"{lane.host} ({addresses}): {services}; {plural(lane.packets_count, 'packet')}; {clock}"
     return html.Div(
-        [html.B(lane.host), html.Span(", ".join(lane.addresses[:2])), html.Span(under, className="services")],
+        [html.B(lane.host), html.Span(", ".join(outward[:2])), html.Span(under, className="services")],
         className="lane",
         title=title,
     )

@@ -26,7 +26,7 @@ window.twintap = window.twintap || {};
   // Draw `arrows`; options: {hidden: Set, alpha, grow, moving, keep(at)}. Returns how many were in view.
   T.drawArrows = function (context, view, arrows, options) {
     let inView = 0;
-    const order = [T.CLASS.ACK, T.CLASS.DATA, T.CLASS.HANDSHAKE, T.CLASS.ONE_SIDED, T.CLASS.RETRANSMISSION, T.CLASS.LOST];
+    const order = [T.CLASS.ACK, T.CLASS.HANDSHAKE, T.CLASS.DATA, T.CLASS.ONE_SIDED, T.CLASS.RETRANSMISSION, T.CLASS.LOST];
     const shown = order.filter((cls) => !options.hidden.has(cls)).map((cls) => [cls, visible(view, arrows, cls, options)]);
     for (const [, list] of shown) inView += list.length;
     const heads = inView <= (options.moving ? 1500 : MOST_HEADS);
