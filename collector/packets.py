@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
-
 from collector import store
 from tracer.records import TcpFlag
 
@@ -46,6 +44,5 @@ def read_packet(url: str, host: str | None, frame: int | None) -> PacketFields |
     """The packet of a frame of a host, or None if there is none. Cost: one row group of `events`."""
     if host is None or frame is None:
         return None
-    wanted = (pc.field("host") == host) & (pc.field("frame") == frame)
-    rows = store.read_table(url, "events", COLUMNS, wanted).to_pylist()
+    rows = store.read_matching(url, "events", COLUMNS, {"host": host, "frame": frame}).to_pylist()
     return PacketFields(**rows[0]) if rows else None

@@ -10,9 +10,10 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -142,22 +143,30 @@ def write_table(url: str, name: str, table: pa.Table) -> None:
         pq.write_table(conform(name, table), file, compression="zstd", row_group_size=ROW_GROUP_ROWS)
 
 
-def read_table(
-    url: str, name: str, columns: Sequence[str] | None = None, wanted: pc.Expression | None = None
-) -> pa.Table:
-    """One table of a trace, or some columns of it, or only the rows that are `wanted`.
+def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """One table of a trace, or some columns of it.
 
-    Cost: with `wanted`, the row groups whose statistics do not exclude it.
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
     with _open_table(url, name) as file:
-        named = None if columns is None else list(columns)
-        if wanted is not None:
-            return pq.read_table(file, columns=named, filters=wanted)
-        return pq.ParquetFile(file, pre_buffer=False).read(columns=named)
+        return pq.ParquetFile(file, pre_buffer=False).read(columns=None if columns is None else list(columns))
 
 
-def read_rows(url: str, name: str, first: int, count: int) -> pa.Table:
+def read_matching(url: str, name: str, columns: Sequence[str], equal: Mapping[str, str | int]) -> pa.Table:
+    """The rows of a table of a trace that have these values, which must be among `columns`.
+
+    Cost: the row groups whose statistics do not exclude them; one, where the table is sorted by these columns.
+    Raises: `InputError` if `url` is no trace or lacks the table.
+    """
+    with _open_table(url, name) as file:
+        parquet = pq.ParquetFile(file, pre_buffer=False)
+        groups = [group for group in range(parquet.num_row_groups) if _may_hold(parquet, group, equal)]
+        table = parquet.read_row_groups(groups, columns=list(columns))
+    matches = [pc.equal(table[column], value) for column, value in equal.items()]
+    return table.filter(reduce(pc.and_, matches))
+
+
+def read_rows(url: str, name: str, columns: Sequence[str], first: int, count: int) -> pa.Table:
     """Rows [first, first + count) of a table of a trace, by their place in it. Cost: the row groups that hold them.
 
     Raises: `InputError` if `url` is no trace or lacks the table.
@@ -172,7 +181,7 @@ def read_rows(url: str, name: str, first: int, count: int) -> pa.Table:
             elif before + rows <= first:
                 skipped = before + rows
             before += rows
-        return parquet.read_row_groups(groups).slice(first - skipped, count)
+        return parquet.read_row_groups(groups, columns=list(columns)).slice(first - skipped, count)
 
 
 def read_info(url: str) -> TraceInfo:
@@ -325,6 +334,16 @@ def _open_table(url: str, name: str) -> Iterator[Any]:
         raise InputError(f"{url}: the trace lacks its table {name}", "make the trace again") from None
     except pa.ArrowInvalid as error:
         raise InputError(f"{url}: its table {name} is damaged ({error})", "make the trace again") from None
+
+
+def _may_hold(parquet: pq.ParquetFile, group: int, equal: Mapping[str, str | int]) -> bool:
+    row_group = parquet.metadata.row_group(group)
+    columns = [row_group.column(place) for place in range(row_group.num_columns)]
+    for column in columns:
+        value, known = equal.get(column.path_in_schema), column.statistics
+        if value is not None and known is not None and known.has_min_max and not known.min <= value <= known.max:
+            return False
+    return True
 
 
 @contextmanager

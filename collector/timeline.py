@@ -78,24 +78,26 @@ class HopColumns:
         anchor = np.where(sent == MISSING_NS, received, sent)
         assert not (anchor == MISSING_NS).any(), "a hop was seen at one end at least"
         order = _sorted_order(anchor)
-        kind, state = _codes(hops["kind"], KINDS, 0), _codes(hops["state"], STATES, 0)
-        attempt = np.minimum(_numbers(hops["attempt"], 1), 255)
+        kind, state = (
+            _codes(hops[name], names, 0).astype(np.uint8) for name, names in (("kind", KINDS), ("state", STATES))
+        )
+        attempt = np.minimum(_numbers(hops["attempt"], 1), 255).astype(np.uint8)
         stream_start = _numbers(hops["stream_start"], 0)
-        size = np.clip(_numbers(hops["stream_end"], 0) - stream_start, 0, 0xFFFFFFFF)
+        size = np.maximum(_numbers(hops["stream_end"], 0) - stream_start, 0).astype(np.uint32)
         return cls(
             anchor_ns=anchor[order],
             sent_ns=sent[order],
             received_ns=received[order],
             source=_codes(hops["send_host"], hosts, NO_LANE)[order],
             target=_codes(hops["receive_host"], hosts, NO_LANE)[order],
-            kind=kind[order].astype(np.uint8),
-            state=state[order].astype(np.uint8),
-            attempt=attempt[order].astype(np.uint8),
+            kind=kind[order],
+            state=state[order],
+            attempt=attempt[order],
             arrow_class=_classes(kind, state, attempt)[order],
-            size_bytes=size[order].astype(np.uint32),
+            size_bytes=size[order],
             stream_start=stream_start[order],
             span=_positions(_numbers(hops["exchange_id"], -1), span_ids)[order],
-            row=order.astype(np.uint32),
+            row=np.arange(len(anchor), dtype=np.uint32)[order],
         )
 
     def __len__(self) -> int:
@@ -184,20 +186,15 @@ class HopIndex:
 
 
 def _times(column: pa.ChunkedArray, start_ns: int) -> NDArray[np.int64]:
-    nulls = _nulls(column)
-    values = _numbers(column, 0) - start_ns
-    if nulls is not None:
-        values[nulls] = MISSING_NS
-    return values
-
-
-def _nulls(column: pa.ChunkedArray) -> NDArray[np.bool_] | None:
-    return column.is_null().to_numpy() if column.null_count else None
+    times = np.asarray(_numbers(column, MISSING_NS) - np.int64(start_ns))
+    if column.null_count:
+        times[column.is_null().to_numpy()] = MISSING_NS
+    return times
 
 
 def _numbers(column: pa.ChunkedArray, missing: int) -> NDArray[np.int64]:
     filled = column.fill_null(missing) if column.null_count else column
-    return np.asarray(filled.to_numpy()).astype(np.int64)
+    return np.asarray(filled.to_numpy())
 
 
 def _codes(column: pa.ChunkedArray, names: Sequence[str], missing: int) -> NDArray[np.uint16]:
@@ -211,38 +208,43 @@ def _codes(column: pa.ChunkedArray, names: Sequence[str], missing: int) -> NDArr
 
 
 def _positions(values: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Position of each value in `ids`, -1 if it is not there."""
+    """Position of each value in `ids`, -1 if it is not there; values are ≥ -1."""
     if len(ids) == 0:
         return np.full(len(values), -1, dtype=np.int32)
+    if ids.min() >= 0 and max(ids.max(), values.max(initial=0)) < 8 * len(ids):  # dense: look them up
+        lookup = np.full(int(max(ids.max(), values.max(initial=0))) + 2, -1, dtype=np.int32)  # the last is for -1
+        lookup[ids] = np.arange(len(ids))
+        return np.asarray(lookup[values])
     order = np.argsort(ids)
     found = np.minimum(np.searchsorted(ids[order], values), len(ids) - 1)
     return np.where(ids[order][found] == values, order[found], -1).astype(np.int32)
 
 
-def _sorted_order(anchor: NDArray[np.int64]) -> NDArray[np.intp]:
+def _sorted_order(anchor: NDArray[np.int64]) -> NDArray[np.intp] | slice:
+    """What to index rows with so that they are sorted: nothing is copied if they are already."""
     if bool((anchor[1:] >= anchor[:-1]).all()):
-        return np.arange(len(anchor))
+        return slice(None)
     return np.argsort(anchor, kind="stable")
 
 
-def _classes(kind: NDArray[np.uint16], state: NDArray[np.uint16], attempt: NDArray[np.int64]) -> NDArray[np.uint8]:
+def _classes(kind: NDArray[np.uint8], state: NDArray[np.uint8], attempt: NDArray[np.uint8]) -> NDArray[np.uint8]:
     by_kind = {HopKind.DATA: ArrowClass.DATA, HopKind.RST: ArrowClass.LOST}
     handshake = {HopKind.SYN, HopKind.SYN_ACK, HopKind.FIN}
     plain = [by_kind.get(each, ArrowClass.HANDSHAKE if each in handshake else ArrowClass.ACK) for each in KINDS]
     classes = np.array(plain, dtype=np.uint8)[kind]
     again = (attempt > 1) & (classes != ArrowClass.LOST) & (classes != ArrowClass.ACK)
     classes[again] = ArrowClass.RETRANSMISSION
-    state_of = {each: index for index, each in enumerate(STATES)}
-    classes[(state != state_of[HopState.MATCHED]) & (state != state_of[HopState.LOST])] = ArrowClass.ONE_SIDED
-    classes[state == state_of[HopState.LOST]] = ArrowClass.LOST
+    lost, matched = STATES.index(HopState.LOST), STATES.index(HopState.MATCHED)
+    classes[(state != matched) & (state != lost)] = ArrowClass.ONE_SIDED
+    classes[state == lost] = ArrowClass.LOST
     return classes
 
 
 def _pairs(columns: HopColumns, lanes_count: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     """Directed lane pairs in use, shape (n, 2), and each row's pair; NO_LANE is a lane like any other here."""
     width = lanes_count + 1
-    source, target = (np.minimum(lane, lanes_count).astype(np.int64) for lane in (columns.source, columns.target))
-    dense = source * width + target
+    source, target = (np.minimum(lane, lanes_count).astype(np.uint32) for lane in (columns.source, columns.target))
+    dense = source * np.uint32(width) + target
     used = np.flatnonzero(np.bincount(dense, minlength=width * width))
     compact = np.zeros(width * width, dtype=np.uint16)
     compact[used] = np.arange(len(used))

@@ -57,7 +57,7 @@ def _ledger(rows: Sequence[LedgerRow], whole_ns: int) -> Component:
     large = [row for row in rows if row.share >= SMALL_SHARE]
     small = [row for row in rows if row.share < SMALL_SHARE]
     foot = html.Tr([html.Td("all of it"), html.Td(duration(whole_ns, 4)), html.Td("100 %")])
-    parts = [html.Table([html.Tbody(_ledger_rows(large)), html.Tfoot(foot)], className="ledger")]
+    parts: list[Component] = [html.Table([html.Tbody(_ledger_rows(large)), html.Tfoot(foot)], className="ledger")]
     if small:
         words = f"of it in {plural(len(small), 'smaller part')}: {duration(sum(row.duration_ns for row in small))}"
         table = html.Table(html.Tbody(_ledger_rows(small)), className="ledger")

@@ -190,3 +190,23 @@ def test_memory_urls_are_left_clean() -> None:
     fs = fsspec.filesystem("memory")
     save("memory://store-test/clean")
     assert not [name for name in fs.find("/store-test") if "partial" in name]
+
+
+def test_rows_are_read_by_place_and_by_value_across_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "ROW_GROUP_ROWS", 10)
+    hosts = ["a"] * 25 + ["b"] * 25
+    samples = pa.table(
+        {
+            "host": pa.array(hosts).dictionary_encode(),
+            "host_ns": pa.array([*range(25), *range(25)], pa.int64()),
+            "metric": pa.array(["cpu"] * 50).dictionary_encode(),
+            "value": [float(row) for row in range(50)],
+        }
+    )
+    store.write_table(str(tmp_path), "samples", samples)
+    columns = ("host", "host_ns", "value")
+    assert store.read_rows(str(tmp_path), "samples", ["value"], 18, 4)["value"].to_pylist() == [18, 19, 20, 21]
+    cases = [("a", 24, [24.0]), ("b", 0, [25.0]), ("b", 24, [49.0]), ("c", 1, []), ("a", 99, [])]
+    for host, host_ns, expected in cases:
+        found = store.read_matching(str(tmp_path), "samples", columns, {"host": host, "host_ns": host_ns})
+        assert found["value"].to_pylist() == expected
