@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from tracer import _core
-from tracer.errors import InputError, ResourceError, ServiceError
+from tracer.errors import InputError, ResourceError, ServiceError, TracerError
 from tracer.filters import Filter, compile_filter
 from tracer.segments import next_number, rescue_partials
 from tracer.shipping import (
@@ -75,10 +75,16 @@ def run_capture(
     Raises: PrivilegeError, ResourceError, InputError from opening; ResourceError when the disk fills or all interfaces
         are removed. What was written until then is kept.
     """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     for line in prepare_folder(folder, options.host):
         on_notice(line)
     with _stop_signals() as signal_came:
-        capture = start_capture(options, folder, first_number or next_number(folder, options.host))
+        try:
+            capture = start_capture(options, folder, first_number or next_number(folder, options.host))
+        except TracerError:
+            for path in made:
+                path.rmdir()
+            raise
         on_start()
         while not capture.wait(WAIT_NS):
             if signal_came() or (stop_requested is not None and stop_requested()):

@@ -174,6 +174,8 @@ struct Tap {
     ring: Ring,
     link_type: LinkType,
     loopback: bool,
+    /// It was taken down once; of its removal the kernel then says nothing, so it is looked for.
+    was_down: bool,
     gone: bool,
 }
 
@@ -194,6 +196,7 @@ impl Tap {
             ring: Ring::map(socket, settings.ring_bytes)?,
             link_type,
             loopback,
+            was_down: false,
             gone: false,
         })
     }
@@ -270,6 +273,7 @@ impl Run {
         if failing {
             self.note_errors();
         }
+        self.note_removals();
         Ok(())
     }
 
@@ -278,15 +282,24 @@ impl Run {
             let Some(errno) = tap.ring.socket.take_error() else {
                 continue;
             };
+            tap.was_down = true;
             let name = &tap.ring.socket.name;
-            tap.gone = !tap.ring.socket.exists();
-            self.shared.notice(match (tap.gone, errno) {
-                (true, _) => format!("interface {name} was removed; the others are still captured"),
-                (false, Errno::ENETDOWN) => {
+            self.shared.notice(match errno {
+                Errno::ENETDOWN => {
                     format!("interface {name} is down; it is captured again as soon as it is up")
                 }
-                (false, other) => format!("interface {name}: {}", other.desc()),
+                other => format!("interface {name}: {}", other.desc()),
             });
+        }
+    }
+
+    fn note_removals(&mut self) {
+        for tap in self.taps.iter_mut().filter(|tap| tap.was_down && !tap.gone) {
+            tap.gone = !tap.ring.socket.exists();
+            if tap.gone {
+                let name = &tap.ring.socket.name;
+                self.shared.notice(format!("interface {name} was removed"));
+            }
         }
     }
 

@@ -1,0 +1,278 @@
+"""The agent on real interfaces: every packet once, in the right direction, with nothing secret on disk.
+
+Each test makes its own namespaces; it skips, aloud, where that is not allowed.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import dpkt
+import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Dot1Q, Ether
+
+from collector.recording import Cluster, ClusterHost, record
+from tests.helpers.live_hosts import TRACER, Host, Pair, pair
+from tracer.readers import open_capture
+from tracer.records import Direction
+
+pytestmark = pytest.mark.live
+
+SECRETS = (b"SECRET-TOKEN", b"SECRET-SIG", b"SECRET-COOKIE", b"SECRET-BODY")
+SEND_FRAME = """
+import socket, sys
+tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+tap.bind((sys.argv[1], 0))
+tap.send(bytes.fromhex(sys.argv[2]))
+"""
+MIB = 1 << 20
+MSS = 1448
+
+needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="NOT TESTED: tcpdump is not installed")
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Pair]:
+    with pair() as made:
+        yield made
+
+
+def packets(folder: Path) -> list[dict[str, int]]:
+    """All events of a host's segments, in order, as rows."""
+    rows: list[dict[str, int]] = []
+    for path in sorted(folder.glob("*.pcapng")):
+        with open_capture(path) as reader:
+            for batch in reader.batches():
+                names = list(batch.events)
+                rows += [dict(zip(names, row, strict=True)) for row in zip(*batch.events.values(), strict=True)]
+    return rows
+
+
+def tcpdump(host: Host, path: Path, interface: str):
+    return host.running(
+        *("tcpdump", "-p", "-n", "-U", "-i", interface, "-B", "16384", "--immediate-mode"),
+        *("--time-stamp-precision=nano", "-w", str(path), "tcp"),
+        ready="listening on",
+    )
+
+
+def tcpdump_keys(path: Path) -> Counter[tuple[int, int, int, int, int, int]]:
+    """What tells a packet: ports, seq, ack, flags, original length."""
+    found: Counter[tuple[int, int, int, int, int, int]] = Counter()
+    with path.open("rb") as file:
+        for _, frame in dpkt.pcap.Reader(file):
+            tcp = dpkt.ethernet.Ethernet(frame).data.data
+            found[tcp.sport, tcp.dport, tcp.seq, tcp.ack, tcp.flags, len(frame)] += 1
+    return found
+
+
+def agent_keys(rows: list[dict[str, int]]) -> Counter[tuple[int, int, int, int, int, int]]:
+    return Counter(
+        (row["src_port"], row["dst_port"], row["seq"], row["ack"], row["flags"], row["original_len"]) for row in rows
+    )
+
+
+@needs_tcpdump
+def test_every_packet_that_tcpdump_saw_beside_it_in_the_right_direction(hosts: Pair, tmp_path: Path) -> None:
+    seen = {host.name: tmp_path / f"{host.name}.pcap" for host in (hosts.a, hosts.b)}
+    with (
+        hosts.a.capture(tmp_path) as agent_a,
+        hosts.b.capture(tmp_path) as agent_b,
+        tcpdump(hosts.a, seen["a"], "va"),
+        tcpdump(hosts.b, seen["b"], "vb"),
+    ):
+        hosts.exchange(1, 100_000, 4 * MIB)
+        said = agent_a.stop() + agent_b.stop()
+    assert said.count("none dropped") == 2, said
+    for name, own_port_is in (("a", "dst_port"), ("b", "src_port")):
+        rows = packets(tmp_path / name)
+        assert agent_keys(rows) == tcpdump_keys(seen[name])
+        assert max(row["payload_len"] for row in rows) > 10 * MSS, "TSO's super-packets go over the veth whole"
+        for row in rows:
+            assert row["direction"] == (Direction.SEND if row[own_port_is] == 8080 else Direction.RECEIVE)
+            assert row["captured_len"] <= min(row["original_len"], 2304)
+
+
+def test_no_secret_and_no_body_reaches_the_disk(hosts: Pair, tmp_path: Path) -> None:
+    with hosts.a.capture(tmp_path) as agent:
+        hosts.exchange(1, 50_000)
+        agent.stop()
+    (path,) = (tmp_path / "a").iterdir()
+    content = path.read_bytes()
+    for visible in (
+        b"PUT /o?temp_url_sig=xxxxxxxxxx&size=1 HTTP/1.1",
+        b"X-Auth-Token: xxxxxxxxxxxx\r\n",
+        b"tx-visible",
+    ):
+        assert visible in content
+    assert [secret for secret in SECRETS if secret in content] == []
+
+
+@pytest.mark.parametrize(("payload", "longest"), [("none", 0), ("100", 100)])
+def test_other_payload_policies(hosts: Pair, tmp_path: Path, payload: str, longest: int) -> None:
+    with hosts.a.capture(tmp_path, "--payload", payload) as agent:
+        hosts.exchange(50_000)
+        agent.stop()
+    rows = packets(tmp_path / "a")
+    kept = [row["payload_len"] - (row["original_len"] - row["captured_len"]) for row in rows]
+    assert max(kept) == longest
+    content = b"".join(path.read_bytes() for path in (tmp_path / "a").iterdir())
+    assert [secret for secret in SECRETS[:3] if secret in content] == []
+
+
+def test_statistics_of_a_segment_agree_with_its_packets(hosts: Pair, tmp_path: Path) -> None:
+    with hosts.a.capture(tmp_path) as agent:
+        hosts.exchange(MIB)
+        agent.stop()
+    for path in (tmp_path / "a").iterdir():
+        with open_capture(path) as reader:
+            count = sum(len(batch.events["frame"]) for batch in reader.batches())
+            (interface,) = reader.interfaces
+            assert (interface.packets_count, interface.received_count, interface.dropped_count) == (count, count, 0)
+            assert reader.host == "a"
+            assert "10.9.0.1" in {record.address for record in reader.names}
+
+
+@needs_tcpdump
+def test_loopback_shows_each_packet_once(hosts: Pair, tmp_path: Path) -> None:
+    seen = tmp_path / "lo.pcap"
+    local = Host("a", "127.0.0.1", "lo", hosts.a.enter)
+    with local.capture(tmp_path) as agent, tcpdump(local, seen, "lo"):
+        Pair(local, local).exchange(1, MIB)
+        agent.stop()
+    assert agent_keys(packets(tmp_path / "a")) == tcpdump_keys(seen)
+
+
+def test_several_interfaces_in_one_file(hosts: Pair, tmp_path: Path) -> None:
+    local = Host("a", "127.0.0.1", "lo", hosts.a.enter)
+    with hosts.a.capture(tmp_path, "-i", "va", "-i", "lo") as agent:
+        hosts.exchange(1)
+        Pair(local, local).exchange(1)
+        agent.stop()
+    (path,) = (tmp_path / "a").iterdir()
+    with open_capture(path) as reader:
+        interfaces = {int(index) for batch in reader.batches() for index in batch.events["interface"]}
+        assert [interface.name for interface in reader.interfaces] == ["va", "lo"]
+        assert interfaces == {0, 1}
+
+
+@pytest.mark.parametrize("expression", [(), ("tcp", "port", "8080")])
+def test_tagged_packets_keep_their_tag(hosts: Pair, tmp_path: Path, expression: tuple[str, ...]) -> None:
+    """The sender's kernel leaves the tag in the frame, the receiver's takes it out: the capture shows the same."""
+    tagged = Ether(dst="ff:ff:ff:ff:ff:ff") / Dot1Q(vlan=5) / IP(src="10.9.5.1", dst="10.9.5.2") / TCP(sport=8080)
+    with hosts.a.capture(tmp_path, *expression) as agent_a, hosts.b.capture(tmp_path, *expression) as agent_b:
+        for frame in (bytes(tagged), bytes(tagged / "no message head")):
+            hosts.a.run(sys.executable, "-c", SEND_FRAME, "va", frame.hex())
+        said = agent_a.stop() + agent_b.stop()
+    assert said.count("2 packets") == 2, said
+    for name, direction in (("a", Direction.SEND), ("b", Direction.RECEIVE)):
+        rows = packets(tmp_path / name)
+        assert [(row["direction"], row["captured_len"]) for row in rows] == [(direction, 58), (direction, 58)]
+        assert [row["original_len"] for row in rows] == [len(tagged), len(tagged) + 15]
+        content = (tmp_path / name / f"{name}-000001.pcapng").read_bytes()
+        assert content.count(bytes(tagged)[:20]) == 2
+
+
+def test_a_filter_keeps_what_it_says(hosts: Pair, tmp_path: Path) -> None:
+    with hosts.a.capture(tmp_path, "src", "port", "8080") as agent:
+        hosts.exchange(1)
+        agent.stop()
+    rows = packets(tmp_path / "a")
+    assert {row["src_port"] for row in rows} == {8080}
+
+
+def test_segments_rotate_while_traffic_goes_on(hosts: Pair, tmp_path: Path) -> None:
+    with hosts.a.capture(tmp_path) as agent:
+        first = tmp_path / "a" / "a-000001.pcapng"
+        while not first.exists():  # traffic, until the first segment is a second old and closed
+            hosts.exchange(1)
+        hosts.exchange(1)
+        agent.stop()
+    names = [path.name for path in sorted((tmp_path / "a").iterdir())]
+    assert names[:2] == ["a-000001.pcapng", "a-000002.pcapng"]
+    assert len(packets(tmp_path / "a")) > 20
+
+
+def test_a_killed_agent_leaves_nothing_that_trips_the_next(hosts: Pair, tmp_path: Path) -> None:
+    with hosts.a.capture(tmp_path, "--payload", "1000") as agent:
+        hosts.exchange(1)
+        while not list((tmp_path / "a").glob("*.partial")):
+            hosts.exchange(1)
+        agent.process.kill()
+    with hosts.a.capture(tmp_path) as agent:
+        hosts.exchange(1)
+        agent.stop()
+    left = [path.name for path in sorted((tmp_path / "a").iterdir())]
+    assert left
+    assert all(name.endswith(".pcapng") for name in left)
+    assert packets(tmp_path / "a")
+
+
+def test_an_interface_that_goes_down_is_told_and_captured_again(hosts: Pair, tmp_path: Path) -> None:
+    with hosts.a.capture(tmp_path) as agent:
+        hosts.a.run("ip", "link", "set", "va", "down")
+        assert "interface va is down" in agent.line()
+        hosts.a.run("ip", "link", "set", "va", "up")
+        hosts.exchange(1)
+        assert "none dropped" in agent.stop()
+        assert agent.process.returncode == 0
+    assert len(packets(tmp_path / "a")) > 5
+
+
+def test_an_interface_that_is_removed_ends_the_capture_and_keeps_what_came(hosts: Pair, tmp_path: Path) -> None:
+    hosts.a.run("ip", "link", "add", "gone", "type", "veth", "peer", "name", "gone2")
+    with hosts.a.capture(tmp_path, "-i", "gone") as agent:
+        hosts.a.run("ip", "link", "del", "gone")
+        said = agent.rest()
+        assert agent.process.returncode == 2
+    assert said.splitlines()[-1] == "tracer: interface gone was removed; what was captured until then is kept"
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["a-000001.pcapng"]
+
+
+def test_a_full_disk_stops_the_capture_and_keeps_what_was_whole(hosts: Pair, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    script = (
+        f'mount -t tmpfs -o size=2m small {small} && {{ "$@"; status=$?; cp -r {small}/a {tmp_path}/; exit $status; }}'
+    )
+    mounted = Host("a", hosts.a.address, "va", (*hosts.a.enter, "unshare", "--mount", "sh", "-c", script, "sh"))
+    with mounted.capture(small, "--payload", "60000") as agent:
+        hosts.exchange(4 * MIB, 4 * MIB)
+        said = agent.rest()
+        assert agent.process.returncode == 2
+    assert said.splitlines()[-1].startswith(f"tracer: no space left on the disk of {small}/a; free some space")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["a-000001.pcapng"]
+    rows = packets(tmp_path / "a")
+    assert sum(row["captured_len"] for row in rows) > MIB
+    with open_capture(tmp_path / "a" / "a-000001.pcapng") as reader:
+        list(reader.batches())
+        assert [counter for counter in reader.counters if counter.severity != "info"] == []
+
+
+def test_missing_privilege_and_interface_are_one_line(hosts: Pair, tmp_path: Path) -> None:
+    argv = [*TRACER, "capture", "-i", "lo", "--write", str(tmp_path)]
+    plain = ["setpriv", "--bounding-set=-net_raw", *argv] if os.geteuid() == 0 else argv
+    refused = subprocess.run(plain, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("tracer: the kernel refused a packet socket: CAP_NET_RAW is missing; run as root")
+    missing = hosts.a.run(*TRACER, "capture", "-i", "eth7", "--write", str(tmp_path), check=False)
+    assert missing.returncode == 2
+    assert missing.stderr == "tracer: no interface eth7; there are: lo, va\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recording_two_hosts_while_a_command_runs(hosts: Pair, tmp_path: Path) -> None:
+    a, b = (ClusterHost(host.name, (host.interface, "lo"), host.enter) for host in (hosts.a, hosts.b))
+    cluster = Cluster("a", {"NUMBER": "5"}, (a, b))
+    done = record(
+        cluster, [], ["sh", "-c", f"ip address show va > {tmp_path}/shown; exit $NUMBER"], tmp_path / "captures"
+    )
+    assert done.command.exit_status == 5
+    assert "10.9.0.1" in (tmp_path / "shown").read_text()
+    assert done.failures == ()
+    assert [path.name for path in sorted((tmp_path / "captures").glob("*/*"))] == ["a-000001.pcapng", "b-000001.pcapng"]
