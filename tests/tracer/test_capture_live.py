@@ -55,7 +55,7 @@ def packets(folder: Path) -> list[dict[str, int]]:
 
 def tcpdump(host: Host, path: Path, interface: str):
     return host.running(
-        *("tcpdump", "-p", "-n", "-U", "-i", interface, "-B", "16384", "--immediate-mode"),
+        *("tcpdump", "-Z", "root", "-p", "-n", "-U", "-i", interface, "-B", "16384", "--immediate-mode"),
         *("--time-stamp-precision=nano", "-w", str(path), "tcp"),
         ready="listening on",
     )
