@@ -1,5 +1,7 @@
 """A report as text: at most 50 lines of 100 columns, with colour on a terminal and plain into a pipe."""
 
+import re
+import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -13,12 +15,14 @@ from collector.store import CounterInfo
 from collector.story import Story
 
 WIDTH = 100
-MOST_HOSTS, MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES = 8, 11, 3, 3
+MOST_HOSTS, MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES = 7, 10, 3, 3
 """Of each, how many lines; what is left is counted."""
 BAR_CELLS = 30
 MOST_NAME_CELLS = 36
 ERROR_STATUS = 400
 """HTTP statuses from here on are failures (RFC 9110 §15), and shown."""
+_UNITS = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s)\b|%)|(?<=±) | (?=±)")
+"""Spaces at which a line may not break."""
 COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
 
 
@@ -26,9 +30,9 @@ def show(report: Report, console: Console | None = None) -> None:
     """Print the report. Arguments: `console`, where to; standard output if not given."""
     console = console or Console(highlight=False)
     console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
-    console.print(Text(report.story.sentence, "bold"), soft_wrap=False)
+    _paragraph(console, report.story.sentence, "bold")
     for counter in report.troubles[:MOST_TROUBLES]:
-        console.print(_trouble(counter))
+        console.print(_trouble(counter), overflow="ellipsis", no_wrap=True)
     _more(console, len(report.troubles), MOST_TROUBLES, "such counters")
     _show_parts(console, report.story)
     _show_hosts(console, report)
@@ -39,7 +43,13 @@ def show(report: Report, console: Console | None = None) -> None:
 def _trouble(counter: CounterInfo) -> Text:
     where = f"{counter.host}: " if counter.host else ""
     words = f"! {where}{counter.name.replace('_', ' ')}: {counter.count:,}; {counter.remedy}"
-    return Text(words, COLOURS[counter.severity], overflow="ellipsis", no_wrap=True)
+    return Text(words, COLOURS[counter.severity])
+
+
+def _paragraph(console: Console, words: str, style: str = "", indent: int = 0) -> None:
+    """Wrapped at words; a number keeps its unit."""
+    for line in textwrap.wrap(_UNITS.sub("\u00a0", words), console.width - indent):
+        console.print(Text(" " * indent + line.replace("\u00a0", " "), style), overflow="ellipsis", no_wrap=True)
 
 
 def _heading(console: Console, words: str, rest: str = "") -> None:
@@ -113,9 +123,8 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
         figures += f", p99 {in_words(requests.p99_ns)}"
     _heading(console, "Requests", figures)
     grid = _grid(">", "<", ">", "<")
-    grid.columns[
-        1
-    ].max_width = MOST_NAME_CELLS  # so that no other column is cut: a transaction id is there to be copied
+    # So that no other column is cut: a transaction id is there to be copied.
+    grid.columns[1].max_width = MOST_NAME_CELLS
     for line in requests.slowest:
         spans = f"{line.spans_count:,} span{'s' * (line.spans_count != 1)}"
         status = f"{line.status}, " if line.status is not None and line.status >= ERROR_STATUS else ""
@@ -131,7 +140,6 @@ def _show_findings(console: Console, findings: Sequence[FindingLine]) -> None:
     _heading(console, "Findings")
     for finding in findings[:MOST_FINDINGS]:
         cost = f", {in_words(finding.cost_ns)}" if finding.cost_ns else ""
-        words = Text.assemble((f"{finding.severity}{cost}: ", COLOURS[finding.severity]), finding.text)
-        console.print(Padding(words, (0, 0, 0, 2), expand=False))
-        console.print(Padding(Text(f"→ {finding.remedy}", "dim"), (0, 0, 0, 4), expand=False))
+        _paragraph(console, f"{finding.severity}{cost}: {finding.text}", COLOURS[finding.severity], 2)
+        _paragraph(console, f"→ {finding.remedy}", "dim", 4)
     _more(console, len(findings), MOST_FINDINGS, "findings (--json shows all)")

@@ -156,13 +156,13 @@ def _client_parts(ledger: Ledger, top: NDArray[np.bool_], begin: int, end: int, 
     on_path = np.flatnonzero(top & (ledger.window_end[:-1] > ledger.window_start[:-1]))
     own = int(ledger.work_ns[-1])
     if not on_path.size:
-        return Part("client, no request seen", own, 0), Part("", 0, 0), Part("", 0, 0)
+        return Part("in the client (no request of it was seen)", own, 0), Part("", 0, 0), Part("", 0, 0)
     before = min(first, int(ledger.window_start[on_path].min())) - begin
     after = end - int(ledger.window_end[on_path].max())
     return (
-        Part("client, before its first packet (start-up)", before, 0),
-        Part("client, between requests", own - before - after, 0),
-        Part("client, after the last answer", after, 0),
+        Part("before its first packet (client start-up)", before, 0),
+        Part("in the client between requests", own - before - after, 0),
+        Part("in the client after the last answer", after, 0),
     )
 
 
@@ -172,16 +172,16 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
     front = " and ".join(roots["service"].unique(maintain_order=True).to_list())
     work = path.group_by("service", maintain_order=True).agg(pl.col("work_ns").sum(), pl.col("depth").min())
-    services = [Part(f"{name} work", spent, 0) for name, spent, _ in work.sort("depth", maintain_order=True).rows()]
+    services = [Part(f"in {name}", spent, 0) for name, spent, _ in work.sort("depth", maintain_order=True).rows()]
     both = pl.col("request_network_ns") + pl.col("response_network_ns")
     one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
     return _nonzero(
         (
             Part("opening connections", int(path["connect_ns"].sum()), 0),
-            _network(f"uplink to {front}", roots, pl.col("request_network_ns")),
+            _network(f"on the way to {front} (uplink)", roots, pl.col("request_network_ns")),
             *services,
-            _network(f"network behind {front}", behind, both, one_way),
-            _network(f"downlink from {front}", roots, pl.col("response_network_ns")),
+            _network(f"on the network behind {front}", behind, both, one_way),
+            _network(f"on the way back from {front} (downlink)", roots, pl.col("response_network_ns")),
         )
     )
 

@@ -58,17 +58,17 @@ PUT = """
 def test_one_request() -> None:
     story = story_of(PUT)
     assert story.sentence == (
-        "PUT /v1/a/c/o (t1) took 905.0 µs: 480.0 µs (53 %) swift-object work, 370.0 µs swift-proxy work, "
-        "20.0 µs network behind swift-proxy, 15.0 µs opening connections, and 20.0 µs elsewhere."
+        "PUT /v1/a/c/o (t1) took 905.0 µs: 480.0 µs (53 %) in swift-object, 370.0 µs in swift-proxy, "
+        "20.0 µs on the network behind swift-proxy, 15.0 µs opening connections, and 20.0 µs elsewhere."
     )
     assert story.duration_ns == 905_000
     assert parts(story) == [
         "opening connections 15 ± 0",
-        "uplink to swift-proxy 10 ± 1",
-        "swift-proxy work 370 ± 0",
-        "swift-object work 480 ± 0",
-        "network behind swift-proxy 20 ± 0",
-        "downlink from swift-proxy 10 ± 1",
+        "on the way to swift-proxy (uplink) 10 ± 1",
+        "in swift-proxy 370 ± 0",
+        "in swift-object 480 ± 0",
+        "on the network behind swift-proxy 20 ± 0",
+        "on the way back from swift-proxy (downlink) 10 ± 1",
     ]
 
 
@@ -81,8 +81,8 @@ def test_many_requests_tell_of_the_slowest() -> None:
         """
     )
     assert story.sentence.startswith(
-        "2 requests took 200.0 µs on average; the slowest, GET /b (t2), took 300.0 µs: 280.0 µs (93 %) proxy work, "
-        "10.0 µs ± 1.0 µs uplink to proxy,"
+        "2 requests took 200.0 µs on average; the slowest, GET /b (t2), took 300.0 µs: 280.0 µs (93 %) in proxy, "
+        "10.0 µs ± 1.0 µs on the way to proxy (uplink),"
     )
     assert story.duration_ns == 300_000
 
@@ -108,16 +108,16 @@ def test_a_command() -> None:
         client=250,
     )
     assert parts(story) == [
-        "client, before its first packet (start-up) 990 ± 0",
+        "before its first packet (client start-up) 990 ± 0",
         "opening connections 10 ± 0",
-        "uplink to auth and swift 20 ± 2",
-        "auth work 80 ± 0",
-        "swift work 380 ± 0",
-        "downlink from auth and swift 20 ± 2",
-        "client, between requests 900 ± 0",
-        "client, after the last answer 600 ± 0",
+        "on the way to auth and swift (uplink) 20 ± 2",
+        "in auth 80 ± 0",
+        "in swift 380 ± 0",
+        "on the way back from auth and swift (downlink) 20 ± 2",
+        "in the client between requests 900 ± 0",
+        "in the client after the last answer 600 ± 0",
     ]
-    assert story.sentence.startswith("`swift upload c 'a b'` took 3.0 ms: 990.0 µs (33 %) client, before its first")
+    assert story.sentence.startswith("`swift upload c 'a b'` took 3.0 ms: 990.0 µs (33 %) before its first")
     assert story.duration_ns == 3_000_000
 
 
@@ -131,18 +131,18 @@ def test_a_command_whose_requests_overlap_counts_time_once() -> None:
         command=(0, 1000),
     )
     assert parts(story) == [
-        "client, before its first packet (start-up) 100 ± 0",
-        "uplink to proxy 10 ± 1",
-        "proxy work 580 ± 0",
-        "downlink from proxy 10 ± 1",
-        "client, between requests 100 ± 0",
-        "client, after the last answer 200 ± 0",
+        "before its first packet (client start-up) 100 ± 0",
+        "on the way to proxy (uplink) 10 ± 1",
+        "in proxy 580 ± 0",
+        "on the way back from proxy (downlink) 10 ± 1",
+        "in the client between requests 100 ± 0",
+        "in the client after the last answer 200 ± 0",
     ]
 
 
 def test_requests_of_other_hosts_are_not_the_commands() -> None:
     story = story_of("storage1 > storage2 100 110 490 500", command=(0, 1000))
-    assert parts(story) == ["client, no request seen 1000 ± 0"]
+    assert parts(story) == ["in the client (no request of it was seen) 1000 ± 0"]
 
 
 def test_no_whole_request() -> None:

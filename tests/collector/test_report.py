@@ -1,0 +1,141 @@
+"""What the report says, as it is printed, as JSON and as a page."""
+
+import io
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from collector.commands.report import command
+from collector.report import gather
+from collector.report_html import make_html
+from collector.report_text import WIDTH, show
+from collector.store import CommandInfo, CounterInfo
+from tests.helpers.script_traces import write_script_trace
+from tests.helpers.scripts import BASE_NS
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "report"
+UPLOAD = """
+    client:40000 > proxy:8080
+      100000 > syn
+      100050 < syn_ack
+      100100 > ack
+      100200 > 0:200 PUT /v1/AUTH_test/c/o tx=tx1
+      104000 < 0:100 201 tx=tx1
+      104100 > fin
+    proxy:50000 > storage1:6200
+      101000 > syn
+      101050 < syn_ack
+      101100 > 0:200 PUT /d1/7/AUTH_test/c/o tx=tx1
+      103000 < 0:100 201 tx=tx1
+    proxy:50001 > storage2:6200
+      101000 > syn
+      101050 < syn_ack
+      101100 > 0:200 PUT /d1/7/AUTH_test/c/o tx=tx1 lost
+      101400 > 0:200 #2 PUT /d1/7/AUTH_test/c/o tx=tx1
+      103200 < 0:100 201 tx=tx1
+    proxy:50002 > storage3:6200
+      101000 > syn
+      101050 < rst
+    client:40001 > proxy:8080
+      120000 > 0:200 HEAD /v1/AUTH_test/c/o tx=tx2
+      121000 < 0:100 200 tx=tx2
+"""
+RAN = CommandInfo(("swift", "upload", "c", "o"), "client", BASE_NS, BASE_NS + 130_000_000, 0)
+DROPPED = CounterInfo("proxy", "capture_drops", "data_loss", 12, "capture with a larger buffer")
+NOTED = CounterInfo("proxy", "packets_not_tcp", "info", 4, "")
+
+CASES = {
+    "command": (UPLOAD, RAN, (DROPPED, NOTED)),
+    "requests": (UPLOAD, None, ()),
+    "silence": ("client:40000 > proxy:8080\n 0 > syn", None, ()),
+}
+
+
+def text_of(url: str) -> str:
+    printed = io.StringIO()
+    show(gather(url), Console(width=WIDTH, highlight=False, file=printed))
+    return "".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text_is_the_golden_one(name: str, tmp_path: Path, regenerate: bool) -> None:
+    script, ran, counters = CASES[name]
+    write_script_trace(str(tmp_path / "trace"), script, ran, counters)
+    text = text_of(str(tmp_path / "trace"))
+    golden = GOLDEN / f"{name}.txt"
+    if regenerate:
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def many(hosts: int, requests: int) -> str:
+    """Requests to many hosts, each with a loss, and a failed connection for each: a long report."""
+    text = ""
+    for number in range(requests):
+        at = number * 5_000_000
+        text += f"""
+            client:{10000 + number} > host-with-a-rather-long-name-{number % hosts}:8080
+              {at} > 0:100 GET /v1/{"long" * 40}/{number} lost tx={"t" * 34}
+              {at + 200} > 0:100 #2 GET /v1/{"long" * 40}/{number} tx={"t" * 34}
+              {at + 900} < 0:100 503
+            client:{30000 + number} > host-with-a-rather-long-name-{number % hosts}:8080
+              {at} > syn
+              {at + 100} < rst
+        """
+    return text
+
+
+def test_a_long_report_fits_one_screen(tmp_path: Path) -> None:
+    counters = tuple(CounterInfo(f"h{n}", "capture_drops", "data_loss", n + 1, "x" * 200) for n in range(20))
+    write_script_trace(str(tmp_path / "trace"), many(hosts=30, requests=60), None, counters)
+    lines = text_of(str(tmp_path / "trace")).splitlines()
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_the_command_prints_plainly_into_a_pipe(tmp_path: Path) -> None:
+    write_script_trace(str(tmp_path / "trace"), UPLOAD, RAN, (DROPPED,))
+    result = CliRunner().invoke(command, [str(tmp_path / "trace")])
+    assert result.exit_code == 0
+    assert result.output.startswith("`swift upload c o` took 130.0 ms: ")
+    assert "\x1b" not in result.output
+    assert "! proxy: capture drops: 12; capture with a larger buffer" in result.output
+
+
+def test_json_holds_everything(tmp_path: Path) -> None:
+    write_script_trace(str(tmp_path / "trace"), UPLOAD, RAN, (DROPPED,))
+    result = CliRunner().invoke(command, [str(tmp_path / "trace"), "--json"])
+    document = json.loads(result.output)
+    assert document == json.loads(json.dumps(asdict(gather(str(tmp_path / "trace")))))
+    assert sum(part["duration_ns"] for part in document["story"]["parts"]) == 130_000_000
+    assert document["hop_states"] == {"matched": 18, "lost": 1}
+    assert document["requests"]["count"] == 2
+    assert [bar["depth"] for bar in document["slowest_spans"]] == [0, 1, 1]
+
+
+def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
+    write_script_trace(str(tmp_path / "trace"), UPLOAD.replace("/c/o", "/c/<b>"), RAN, (DROPPED,))
+    result = CliRunner().invoke(command, [str(tmp_path / "trace"), "--html", str(tmp_path / "page.html")])
+    assert result.exit_code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", page)
+    assert "&lt;b&gt;" in page
+    assert "swift-object @ storage2" in page
+    assert "capture_drops: 12" in page
+
+
+def test_a_page_for_a_trace_without_requests(tmp_path: Path) -> None:
+    write_script_trace(str(tmp_path / "trace"), "client:40000 > proxy:8080\n 0 > syn")
+    assert "No whole request was seen" in make_html(gather(str(tmp_path / "trace")))
+
+
+def test_a_page_that_cannot_be_written_is_the_operators(tmp_path: Path) -> None:
+    write_script_trace(str(tmp_path / "trace"), UPLOAD)
+    result = CliRunner().invoke(command, [str(tmp_path / "trace"), "--html", str(tmp_path / "no" / "page.html")])
+    assert "cannot write the page (No such file or directory)" in str(result.exception)
