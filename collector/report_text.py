@@ -15,9 +15,12 @@ from collector.store import CounterInfo
 from collector.story import Story
 
 WIDTH = 100
-MOST_HOSTS, MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES = 7, 10, 3, 3
-"""Of each, how many lines; what is left is counted."""
-BAR_CELLS = 30
+LINES = 50
+MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 12, 3, 3, 3
+"""Of each, how many lines; what is left is counted. Hosts take what the rest leaves of the screen."""
+HOSTS_FRAME = 4
+"""Lines of the section of hosts besides the hosts."""
+BAR_CELLS = 24
 MOST_NAME_CELLS = 36
 ERROR_STATUS = 400
 """HTTP statuses from here on are failures (RFC 9110 §15), and shown."""
@@ -30,14 +33,24 @@ def show(report: Report, console: Console | None = None) -> None:
     """Print the report. Arguments: `console`, where to; standard output if not given."""
     console = console or Console(highlight=False)
     console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
-    _paragraph(console, report.story.sentence, "bold")
-    for counter in report.troubles[:MOST_TROUBLES]:
+    with console.capture() as above:
+        _paragraph(console, report.story.sentence, "bold")
+        _show_troubles(console, report.troubles)
+        _show_parts(console, report.story)
+    with console.capture() as below:
+        _show_requests(console, report.requests)
+        _show_findings(console, report.findings)
+    free = LINES - above.get().count("\n") - below.get().count("\n")
+    with console.capture() as between:
+        _show_hosts(console, report, max(FEWEST_HOSTS, free - HOSTS_FRAME))
+    for text in (above, between, below):
+        console.file.write(text.get())
+
+
+def _show_troubles(console: Console, troubles: Sequence[CounterInfo]) -> None:
+    for counter in troubles[:MOST_TROUBLES]:
         console.print(_trouble(counter), overflow="ellipsis", no_wrap=True)
-    _more(console, len(report.troubles), MOST_TROUBLES, "such counters")
-    _show_parts(console, report.story)
-    _show_hosts(console, report)
-    _show_requests(console, report.requests)
-    _show_findings(console, report.findings)
+    _more(console, len(troubles), MOST_TROUBLES, "such counters")
 
 
 def _trouble(counter: CounterInfo) -> Text:
@@ -87,14 +100,14 @@ def _show_parts(console: Console, story: Story) -> None:
     _more(console, len(story.parts), MOST_PARTS, "parts")
 
 
-def _show_hosts(console: Console, report: Report) -> None:
+def _show_hosts(console: Console, report: Report, most: int) -> None:
     _heading(console, "Hosts", _hops_words(report))
     grid = _grid("<", ">", "<", "<")
     grid.add_row(*(Text(word, "dim") for word in ("", "packets", "captured", "clock against the reference")))
-    for line in report.hosts[:MOST_HOSTS]:
+    for line in report.hosts[:most]:
         grid.add_row(line.host, f"{line.packets_count:,}", _window(line), line.clock)
     _print(console, grid)
-    _more(console, len(report.hosts), MOST_HOSTS, "hosts")
+    _more(console, len(report.hosts), most, "hosts")
 
 
 def _window(line: HostLine) -> str:

@@ -5,9 +5,10 @@ command is treated as a span above its root requests, so requests that overlap a
 inside a request (`collector.critical_path`). What is left is the client's own: before its first packet, between
 requests, after the last. Without a command the story is that of the only root request, or of the slowest.
 
-Uplink and downlink are each a difference of two hosts' stamps, so they carry the uncertainty of the clocks. Both
-directions of one span together are its round trip less the server's time, in which clock offsets cancel; so the
-network behind the first server is given as one part, uncertain only where one of its directions is off the path.
+Uplink and downlink (from the first byte sent to the last received) are each a difference of two hosts' stamps, so they
+carry the uncertainty of the clocks. Both directions of one span together are its round trip less the server's time, in
+which clock offsets cancel; so the network behind the first server is given as one part, uncertain only where one of its
+directions is off the path.
 
 Limits: a request that was never answered is not a span of any length; its wait shows as time between requests.
 """
@@ -25,8 +26,8 @@ from collector.durations import in_words, share, with_uncertainty
 from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
 from collector.store import CommandInfo, TraceInfo
 
-SENTENCE_PARTS = 4
-"""How many parts the sentence names; the rest is summed up."""
+SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
+"""The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
 COMMAND_CHARACTERS = 60
 """How much of a command line or a request's path the sentence shows."""
 
@@ -178,10 +179,10 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     return _nonzero(
         (
             Part("opening connections", int(path["connect_ns"].sum()), 0),
-            _network(f"on the way to {front} (uplink)", roots, pl.col("request_network_ns")),
+            _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns")),
             *services,
             _network(f"on the network behind {front}", behind, both, one_way),
-            _network(f"on the way back from {front} (downlink)", roots, pl.col("response_network_ns")),
+            _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns")),
         )
     )
 
@@ -199,7 +200,9 @@ def _nonzero(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 def _spent(parts: tuple[Part, ...], duration_ns: int) -> str:
     """`301.2 ms (73 %) client start-up, 61.0 ms …, and 3.0 ms elsewhere`, largest first."""
     largest = sorted(parts, key=lambda part: -part.duration_ns)
-    named = largest[:SENTENCE_PARTS]
+    covered = np.cumsum([part.duration_ns for part in largest])
+    enough = int(np.searchsorted(covered, SENTENCE_SHARE * duration_ns)) + 1
+    named = largest[: min(enough, SENTENCE_PARTS)]
     words = [f"{with_uncertainty(part.duration_ns, part.uncertainty_ns)} {part.label}" for part in named]
     if words:
         head = with_uncertainty(named[0].duration_ns, named[0].uncertainty_ns)

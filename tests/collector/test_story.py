@@ -59,16 +59,16 @@ def test_one_request() -> None:
     story = story_of(PUT)
     assert story.sentence == (
         "PUT /v1/a/c/o (t1) took 905.0 µs: 480.0 µs (53 %) in swift-object, 370.0 µs in swift-proxy, "
-        "20.0 µs on the network behind swift-proxy, 15.0 µs opening connections, and 20.0 µs elsewhere."
+        "20.0 µs on the network behind swift-proxy, and 35.0 µs elsewhere."
     )
     assert story.duration_ns == 905_000
     assert parts(story) == [
         "opening connections 15 ± 0",
-        "on the way to swift-proxy (uplink) 10 ± 1",
+        "sending to swift-proxy (uplink) 10 ± 1",
         "in swift-proxy 370 ± 0",
         "in swift-object 480 ± 0",
         "on the network behind swift-proxy 20 ± 0",
-        "on the way back from swift-proxy (downlink) 10 ± 1",
+        "receiving from swift-proxy (downlink) 10 ± 1",
     ]
 
 
@@ -82,7 +82,7 @@ def test_many_requests_tell_of_the_slowest() -> None:
     )
     assert story.sentence.startswith(
         "2 requests took 200.0 µs on average; the slowest, GET /b (t2), took 300.0 µs: 280.0 µs (93 %) in proxy, "
-        "10.0 µs ± 1.0 µs on the way to proxy (uplink),"
+        "10.0 µs ± 1.0 µs sending to proxy (uplink),"
     )
     assert story.duration_ns == 300_000
 
@@ -110,10 +110,10 @@ def test_a_command() -> None:
     assert parts(story) == [
         "before its first packet (client start-up) 990 ± 0",
         "opening connections 10 ± 0",
-        "on the way to auth and swift (uplink) 20 ± 2",
+        "sending to auth and swift (uplink) 20 ± 2",
         "in auth 80 ± 0",
         "in swift 380 ± 0",
-        "on the way back from auth and swift (downlink) 20 ± 2",
+        "receiving from auth and swift (downlink) 20 ± 2",
         "in the client between requests 900 ± 0",
         "in the client after the last answer 600 ± 0",
     ]
@@ -132,9 +132,9 @@ def test_a_command_whose_requests_overlap_counts_time_once() -> None:
     )
     assert parts(story) == [
         "before its first packet (client start-up) 100 ± 0",
-        "on the way to proxy (uplink) 10 ± 1",
+        "sending to proxy (uplink) 10 ± 1",
         "in proxy 580 ± 0",
-        "on the way back from proxy (downlink) 10 ± 1",
+        "receiving from proxy (downlink) 10 ± 1",
         "in the client between requests 100 ± 0",
         "in the client after the last answer 200 ± 0",
     ]
