@@ -148,7 +148,23 @@ def _connection_table(
             f"{side}_isn": pa.array(np.maximum(isn, 0).astype(np.uint32), mask=isn < 0),
         }
     plain = ("first_host_ns", "last_host_ns", "events_count")
-    return pa.table(columns | {name: pa.array(found[name]) for name in plain})
+    columns |= {name: pa.array(found[name]) for name in plain}
+    return pa.table(columns | _translations(found, n, addresses))
+
+
+def _translations(found: Columns, n: int, addresses: _Addresses) -> dict[str, pa.Array]:
+    """How the server's host knows the connections that a NAT or balancer rewrote; null for all others."""
+    columns, rows = {}, found["translated_row"]
+    untouched = np.ones(n, dtype=bool)
+    untouched[rows] = False
+    for side in ("client", "server"):
+        codes, ports = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.uint16)
+        codes[rows] = found[f"translated_{side}_addr"] % np.uint32(len(addresses.texts))
+        ports[rows] = found[f"translated_{side}_port"]
+        translated = pa.array(codes, mask=untouched)
+        columns[f"translated_{side}_addr"] = pa.DictionaryArray.from_arrays(translated, addresses.texts)
+        columns[f"translated_{side}_port"] = pa.array(ports, mask=untouched)
+    return columns
 
 
 def _hop_table(

@@ -89,6 +89,11 @@ CONNECTIONS = _fields(
     first_host_ns=pa.int64(),
     last_host_ns=pa.int64(),
     events_count=pa.uint32(),
+    # Where a NAT or a balancer rewrote it on the way: how the server's host knows its two ends; else null.
+    translated_client_addr=_text(),
+    translated_client_port=pa.uint16(),
+    translated_server_addr=_text(),
+    translated_server_port=pa.uint16(),
 )
 """One row for each connection incarnation (4-tuple and both ISNs)."""
 

@@ -12,6 +12,8 @@
 //!    timestamps option and IP ID, by causality, by order, in that spirit; where nothing does, they are ambiguous.
 //! 3. [`control`] pairs zero-length segments on their whole header (seq, ack, flags, window, timestamps, SACK).
 //!
+//! Before all that, [`translation`] finds connections that a NAT or balancer rewrote on the way, and undoes it.
+//!
 //! # Worked example
 //! The sender's capture shows one send of bytes 0..4344; the link splits it into 3 × 1448; GRO merges the first two:
 //! ```text
@@ -39,8 +41,10 @@ mod flow;
 mod output;
 mod points;
 mod resolve;
+mod translation;
 
 pub use output::{Connections, Hops, Kind, Matched, State};
+pub use translation::{FourTuple, Translation};
 
 /// TCP flags that matter here (RFC 9293 §3.1).
 pub(crate) mod flag {
@@ -154,6 +158,17 @@ impl Events<'_> {
 pub fn match_events(events: &Events) -> Matched {
     let n = events.len_checked().expect("event columns differ in length");
     assert!(n < NO_EVENT as usize, "too many events for one partition");
+    let translations = translation::find(events);
+    if translations.is_empty() {
+        return match_untranslated(events, n);
+    }
+    let rewritten = translation::undo(events, &translations);
+    let mut matched = match_untranslated(&rewritten.over(events), n);
+    matched.note_translations(translations);
+    matched
+}
+
+fn match_untranslated(events: &Events, n: usize) -> Matched {
     let mut matched = Matched::with_events(n);
     let groups = connections::group_by_four_tuple(events);
     let mut scratch = flow::Scratch::default();

@@ -1,6 +1,9 @@
 //! What matching produces: columns, one row a hop and one row a connection.
 
+use rustc_hash::FxHashMap;
+
 use crate::connections::{Incarnation, Side};
+use crate::translation::{FourTuple, Translation};
 use crate::{Events, NO_EVENT};
 
 /// What a transfer carried. The codes are the order of `collector.schema.HopKind`.
@@ -60,6 +63,8 @@ pub struct Connections {
     pub first_host_ns: Vec<i64>,
     pub last_host_ns: Vec<i64>,
     pub events_count: Vec<u32>,
+    /// For connections that were rewritten on the way: (row, how the server's host knows it).
+    pub translated: Vec<(u32, FourTuple)>,
 }
 
 /// Hops and connections, and for each event its connection and place in the stream.
@@ -167,6 +172,26 @@ impl Matched {
             self.event_connection[event] = connection;
             self.event_from_client[event] = from_client;
             self.event_stream_offset[event] = placed.offset;
+        }
+    }
+
+    /// Put each translation beside the connection that it is of.
+    pub(crate) fn note_translations(&mut self, translations: Vec<Translation>) {
+        let rows = &mut self.connections;
+        let known: FxHashMap<(FourTuple, i64), FourTuple> = translations
+            .iter()
+            .map(|t| ((t.outer, i64::from(t.outer_client_isn)), t.inner))
+            .collect();
+        for row in 0..rows.client_addr.len() {
+            let tuple = FourTuple {
+                client_addr: rows.client_addr[row],
+                client_port: rows.client_port[row],
+                server_addr: rows.server_addr[row],
+                server_port: rows.server_port[row],
+            };
+            if let Some(&inner) = known.get(&(tuple, rows.client_isn[row])) {
+                rows.translated.push((row as u32, inner));
+            }
         }
     }
 

@@ -25,8 +25,9 @@ struct Packet {
     ip_id: i32,
     tsval: Option<u32>,
     window: u16,
-    port: u16,
     point: u16,
+    /// (client address, client port, server address, server port) as this host knows them.
+    tuple: (u32, u16, u32, u16),
 }
 
 fn packet(host: u16, to_server: bool, at: i64, seq: u32, len: u32) -> Packet {
@@ -41,8 +42,8 @@ fn packet(host: u16, to_server: bool, at: i64, seq: u32, len: u32) -> Packet {
         ip_id: -1,
         tsval: None,
         window: 100,
-        port: 40000,
         point: 0,
+        tuple: (0, 40000, 1, 80),
     }
 }
 
@@ -90,10 +91,10 @@ fn run_with(packets: &[Packet], host_of_address: &[u16]) -> Matched {
         point: &small(|p| p.point),
         host_ns: &packets.iter().map(|p| p.at).collect::<Vec<_>>(),
         direction: &direction,
-        src_addr: &column(|p| u32::from(!p.to_server)),
-        dst_addr: &column(|p| u32::from(p.to_server)),
-        src_port: &small(|p| if p.to_server { p.port } else { 80 }),
-        dst_port: &small(|p| if p.to_server { 80 } else { p.port }),
+        src_addr: &column(|p| if p.to_server { p.tuple.0 } else { p.tuple.2 }),
+        dst_addr: &column(|p| if p.to_server { p.tuple.2 } else { p.tuple.0 }),
+        src_port: &small(|p| if p.to_server { p.tuple.1 } else { p.tuple.3 }),
+        dst_port: &small(|p| if p.to_server { p.tuple.3 } else { p.tuple.1 }),
         seq: &column(|p| p.seq),
         ack: &column(|p| p.ack),
         flags: &small(|p| p.flags),
@@ -427,6 +428,51 @@ fn a_host_on_the_way_makes_no_hop_of_its_own() {
     assert_eq!(matched.event_duplicate, [false, false, true, true]);
 }
 
+/// A connection through a balancer: the server knows another 4-tuple, and sequence numbers less `shift`.
+fn balanced(shift: u32, tsval: Option<u32>) -> Matched {
+    let stamp = |p: Packet| Packet { tsval, ..p };
+    let (client_isn, server_isn) = (5_000_u32, 9_000_u32);
+    let mut script = Vec::new();
+    for (host, delay, off, tuple) in [
+        (CLIENT, 0, 0, (0, 40000, 7, 443)),
+        (SERVER, 5, shift, (8, 1024, 1, 8080)),
+    ] {
+        let here = |p: Packet| stamp(Packet { tuple, ..p });
+        let (c, s) = (client_isn.wrapping_sub(off), server_isn.wrapping_sub(off));
+        script.push(here(packet(host, true, delay, c, 0).flags(SYN)));
+        script.push(here(
+            packet(host, false, 20 - delay, s, 0)
+                .ack(c.wrapping_add(1))
+                .flags(SYN | ACK),
+        ));
+        script.push(here(
+            packet(host, true, 30 + delay, c.wrapping_add(1), 700).ack(s.wrapping_add(1)),
+        ));
+    }
+    run_with(&script, &[CLIENT, SERVER])
+}
+
+#[test]
+fn a_connection_through_a_balancer_is_one() {
+    for matched in [balanced(0, None), balanced(0, Some(4)), balanced(123_456, Some(4))] {
+        assert_eq!(matched.connections.client_addr, [0]);
+        assert_eq!(matched.connections.server_addr, [7], "as the client knows it");
+        let (row, inner) = matched.connections.translated[0];
+        assert_eq!(
+            (row, inner.client_addr, inner.server_addr, inner.server_port),
+            (0, 8, 1, 8080)
+        );
+        let states: Vec<(Kind, State)> = rows(&matched).iter().map(|row| (row.0, row.6)).collect();
+        let all = [Kind::Syn, Kind::Data, Kind::SynAck].map(|kind| (kind, State::Matched));
+        assert_eq!(states, all);
+    }
+}
+
+#[test]
+fn shifted_numbers_without_timestamps_are_two_connections() {
+    assert_eq!(balanced(123_456, None).connections.client_addr.len(), 2);
+}
+
 #[test]
 fn what_only_a_second_point_saw_stays() {
     let elsewhere = Packet {
@@ -476,7 +522,7 @@ proptest! {
         prop_assert_eq!(covered, total);
     }
 
-    /// Any packets at all: no panic, every event is in some row, and a byte that was received is in one row only.
+    /// Any packets at all: no panic, every event is in some row or a duplicate, and a byte that was received is in one row only.
     #[test]
     fn anything_goes_in(
         packets in prop::collection::vec(
@@ -493,7 +539,7 @@ proptest! {
         let matched = run(&script);
         let hops = &matched.hops;
         let mut bytes: BTreeMap<(u32, i64), u32> = BTreeMap::new();
-        let mut seen = vec![false; script.len()];
+        let mut seen = matched.event_duplicate.clone();
         for i in 0..hops.kind.len() {
             for event in [hops.send_event[i], hops.receive_event[i]] {
                 if event != NO_EVENT {
@@ -506,7 +552,7 @@ proptest! {
                 }
             }
         }
-        prop_assert!(seen.iter().all(|&event| event), "an event is in no row");
+        prop_assert!(seen.iter().all(|&event| event), "an event is in no row and no duplicate");
         prop_assert!(bytes.values().all(|&count| count == 1), "a received byte is in two rows");
     }
 }

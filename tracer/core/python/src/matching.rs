@@ -4,7 +4,7 @@ use numpy::{Element, IntoPyArray, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_matching::{Connections, Events, Hops, Matched, match_events};
+use twintap_matching::{Connections, Events, FourTuple, Hops, Matched, match_events};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(match_events_py, module)?)
@@ -109,5 +109,15 @@ fn connection_columns(py: Python<'_>, connections: Connections) -> PyResult<Boun
     columns.set_item("first_host_ns", connections.first_host_ns.into_pyarray(py))?;
     columns.set_item("last_host_ns", connections.last_host_ns.into_pyarray(py))?;
     columns.set_item("events_count", connections.events_count.into_pyarray(py))?;
+    let translated = || connections.translated.iter();
+    let column = |get: fn(&FourTuple) -> u32| translated().map(|(_, t)| get(t)).collect::<Vec<u32>>().into_pyarray(py);
+    columns.set_item(
+        "translated_row",
+        translated().map(|(row, _)| *row).collect::<Vec<u32>>().into_pyarray(py),
+    )?;
+    columns.set_item("translated_client_addr", column(|t| t.client_addr))?;
+    columns.set_item("translated_client_port", column(|t| t.client_port.into()))?;
+    columns.set_item("translated_server_addr", column(|t| t.server_addr))?;
+    columns.set_item("translated_server_port", column(|t| t.server_port.into()))?;
     Ok(columns)
 }

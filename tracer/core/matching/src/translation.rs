@@ -1,0 +1,259 @@
+//! Address translation between hosts: a NAT or a layer-4 balancer rewrites addresses and ports, and may shift sequence
+//! numbers by a constant, so the two ends of one connection know it by two 4-tuples.
+//!
+//! A SYN-ACK carries both ISNs (one as `ack` - 1) and both timestamps: a fingerprint of 64 bits each way. A SYN-ACK that
+//! was only ever received under one 4-tuple and one that was only ever sent under another are the same packet if both
+//! ISNs are equal or, failing that, if both timestamps are and no third one shares them. The events on the server's side
+//! are then rewritten to what the client saw, and pairing goes on as if nothing had been translated.
+//!
+//! Limits: connections whose handshake was not captured at both ends; translators that end the TCP connection
+//! themselves (a proxy: two connections, and rightly shown so); shifted SACK blocks are not compared.
+
+use rustc_hash::FxHashMap;
+
+use crate::{Direction, Events, flag};
+
+/// Client and server of a connection, as one host knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FourTuple {
+    pub client_addr: u32,
+    pub client_port: u16,
+    pub server_addr: u32,
+    pub server_port: u16,
+}
+
+/// One connection known by two 4-tuples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// As the client's host knows it, and as the server's does.
+    pub outer: FourTuple,
+    pub inner: FourTuple,
+    pub outer_client_isn: u32,
+    /// What is added to sequence numbers on the server's side to have the client's: of the client, of the server.
+    pub shifts: [u32; 2],
+    server_host: u16,
+    /// When the server's host first saw it, on its own clock.
+    from_ns: i64,
+}
+
+/// Columns that replace those of the events where an address was translated.
+pub(crate) struct Rewritten {
+    pub src_addr: Vec<u32>,
+    pub dst_addr: Vec<u32>,
+    pub src_port: Vec<u16>,
+    pub dst_port: Vec<u16>,
+    pub seq: Vec<u32>,
+    pub ack: Vec<u32>,
+    pub sack_hash: Vec<u32>,
+}
+
+impl Rewritten {
+    /// `events` with the rewritten columns in place.
+    pub fn over<'a>(&'a self, events: &Events<'a>) -> Events<'a> {
+        Events {
+            src_addr: &self.src_addr,
+            dst_addr: &self.dst_addr,
+            src_port: &self.src_port,
+            dst_port: &self.dst_port,
+            seq: &self.seq,
+            ack: &self.ack,
+            sack_hash: &self.sack_hash,
+            ..*events
+        }
+    }
+}
+
+/// What is known of one SYN-ACK, wherever it was captured.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    tuple: FourTuple,
+    client_isn: u32,
+    server_isn: u32,
+    stamps: Option<(u32, u32)>,
+    sent_at: Option<u16>,
+    received: bool,
+}
+
+/// Connections known by two 4-tuples. Cost: one look at each event's flags; the rest only for lone SYN-ACKs.
+pub(crate) fn find(events: &Events) -> Vec<Translation> {
+    let lone: Vec<Answer> = answers(events)
+        .into_values()
+        .filter(|a| a.sent_at.is_some() != a.received)
+        .collect();
+    let by_isns = joined(&lone, |answer| Some((answer.client_isn, answer.server_isn)));
+    let rest: Vec<Answer> = lone
+        .iter()
+        .filter(|a| {
+            !by_isns
+                .iter()
+                .any(|(outer, inner)| a.tuple == outer.tuple || a.tuple == inner.tuple)
+        })
+        .copied()
+        .collect();
+    let by_stamps = joined(&rest, |answer| answer.stamps);
+    let pairs = by_isns.iter().chain(&by_stamps);
+    let mut found: Vec<Translation> = pairs.map(|(outer, inner)| translation(events, outer, inner)).collect();
+    found.sort_by_key(|t| (t.server_host, t.from_ns));
+    found
+}
+
+fn is_answer(events: &Events, event: u32) -> bool {
+    events.has(event, flag::SYN) && events.has(event, flag::ACK)
+}
+
+fn answers(events: &Events) -> FxHashMap<(FourTuple, u32, u32), Answer> {
+    let mut found: FxHashMap<(FourTuple, u32, u32), Answer> = FxHashMap::default();
+    for event in (0..).take(events.flags.len()).filter(|&event| is_answer(events, event)) {
+        let i = event as usize;
+        let (client_isn, server_isn) = (events.ack[i].wrapping_sub(1), events.seq[i]);
+        let tuple = tuple_of(events, event, true);
+        let stamped = events.options[i] & crate::option::TIMESTAMPS != 0;
+        let answer = found.entry((tuple, client_isn, server_isn)).or_insert(Answer {
+            tuple,
+            client_isn,
+            server_isn,
+            stamps: stamped.then_some((events.tsval[i], events.tsecr[i])),
+            sent_at: None,
+            received: false,
+        });
+        match events.direction(event) {
+            Direction::Send => answer.sent_at = Some(events.host[i]),
+            Direction::Receive => answer.received = true,
+            Direction::Loopback | Direction::Unknown => {
+                (answer.sent_at, answer.received) = (Some(events.host[i]), true)
+            }
+        }
+    }
+    found
+}
+
+fn tuple_of(events: &Events, event: u32, from_server: bool) -> FourTuple {
+    let i = event as usize;
+    let (src, dst) = (
+        (events.src_addr[i], events.src_port[i]),
+        (events.dst_addr[i], events.dst_port[i]),
+    );
+    let (client, server) = if from_server { (dst, src) } else { (src, dst) };
+    FourTuple {
+        client_addr: client.0,
+        client_port: client.1,
+        server_addr: server.0,
+        server_port: server.1,
+    }
+}
+
+/// (received, sent) answers that alone share a fingerprint.
+fn joined(lone: &[Answer], fingerprint: impl Fn(&Answer) -> Option<(u32, u32)>) -> Vec<(Answer, Answer)> {
+    let mut groups: FxHashMap<(u32, u32), Vec<Answer>> = FxHashMap::default();
+    for answer in lone {
+        if let Some(key) = fingerprint(answer) {
+            groups.entry(key).or_default().push(*answer);
+        }
+    }
+    let pair = |group: Vec<Answer>| match group.as_slice() {
+        [a, b] if a.received && b.sent_at.is_some() => Some((*a, *b)),
+        [a, b] if b.received && a.sent_at.is_some() => Some((*b, *a)),
+        _ => None,
+    };
+    groups.into_values().filter_map(pair).collect()
+}
+
+fn translation(events: &Events, outer: &Answer, inner: &Answer) -> Translation {
+    let server_host = inner.sent_at.unwrap_or(crate::NO_HOST);
+    let begins = |&event: &u32| {
+        let i = event as usize;
+        let from_client = events.has(event, flag::SYN) && !events.has(event, flag::ACK);
+        from_client
+            && events.host[i] == server_host
+            && events.seq[i] == inner.client_isn
+            && tuple_of(events, event, false) == inner.tuple
+    };
+    let answered = |&event: &u32| {
+        events.host[event as usize] == server_host
+            && is_answer(events, event)
+            && tuple_of(events, event, true) == inner.tuple
+    };
+    let all = || {
+        (0..)
+            .take(events.flags.len())
+            .filter(|&event: &u32| events.has(event, flag::SYN))
+    };
+    let times = all()
+        .filter(|e| begins(e) || answered(e))
+        .map(|e| events.host_ns[e as usize]);
+    Translation {
+        outer: outer.tuple,
+        inner: inner.tuple,
+        outer_client_isn: outer.client_isn,
+        shifts: [
+            outer.client_isn.wrapping_sub(inner.client_isn),
+            outer.server_isn.wrapping_sub(inner.server_isn),
+        ],
+        server_host,
+        from_ns: times.min().unwrap_or(i64::MIN),
+    }
+}
+
+/// The columns of `events` with the server's side of each translated connection as the client's side knows it.
+pub(crate) fn undo(events: &Events, translations: &[Translation]) -> Rewritten {
+    let mut rewritten = Rewritten {
+        src_addr: events.src_addr.to_vec(),
+        dst_addr: events.dst_addr.to_vec(),
+        src_port: events.src_port.to_vec(),
+        dst_port: events.dst_port.to_vec(),
+        seq: events.seq.to_vec(),
+        ack: events.ack.to_vec(),
+        sack_hash: events.sack_hash.to_vec(),
+    };
+    let mut inner: FxHashMap<(u16, FourTuple), Vec<&Translation>> = FxHashMap::default();
+    let mut shifted_outer: FxHashMap<FourTuple, ()> = FxHashMap::default();
+    for translation in translations {
+        inner
+            .entry((translation.server_host, translation.inner))
+            .or_default()
+            .push(translation);
+        if translation.shifts != [0, 0] {
+            shifted_outer.insert(translation.outer, ());
+        }
+    }
+    for event in (0..).take(events.host.len()) {
+        let host = events.host[event as usize];
+        for from_server in [false, true] {
+            let tuple = tuple_of(events, event, from_server);
+            if let Some(known) = inner.get(&(host, tuple)) {
+                let begun = known.partition_point(|t| t.from_ns <= events.host_ns[event as usize]);
+                let acknowledges = events.has(event, flag::ACK);
+                rewritten.rewrite(event, known[begun.saturating_sub(1)], from_server, acknowledges);
+            } else if shifted_outer.contains_key(&tuple) {
+                rewritten.sack_hash[event as usize] = 0;
+            }
+        }
+    }
+    rewritten
+}
+
+impl Rewritten {
+    fn rewrite(&mut self, event: u32, translation: &Translation, from_server: bool, acknowledges: bool) {
+        let i = event as usize;
+        let outer = &translation.outer;
+        let (client, server) = (
+            (outer.client_addr, outer.client_port),
+            (outer.server_addr, outer.server_port),
+        );
+        let [client_shift, server_shift] = translation.shifts;
+        let (src, dst, of_seq, of_ack) = if from_server {
+            (server, client, server_shift, client_shift)
+        } else {
+            (client, server, client_shift, server_shift)
+        };
+        (self.src_addr[i], self.src_port[i]) = src;
+        (self.dst_addr[i], self.dst_port[i]) = dst;
+        self.seq[i] = self.seq[i].wrapping_add(of_seq);
+        if acknowledges {
+            self.ack[i] = self.ack[i].wrapping_add(of_ack);
+        }
+        if translation.shifts != [0, 0] {
+            self.sack_hash[i] = 0;
+        }
+    }
+}
