@@ -23,6 +23,8 @@ Row = dict[str, Any]
 # Field of tshark, our name of it, how its text is read.
 TSHARK_FIELDS = (
     ("frame.number", "frame", int),
+    ("frame.interface_id", "interface", int),
+    ("frame.packet_flags_direction", "direction", lambda text: int(text, 0)),
     ("frame.time_epoch", "host_ns", lambda text: int(text.replace(".", ""))),
     ("ip.src", "src_addr", str),
     ("ip.dst", "dst_addr", str),

@@ -320,7 +320,20 @@ def test_packets_without_a_row_say_why(write):
     }  # fmt: skip
 
 
-# On captures that are not ours
+# On whole captures
+
+BUNDLED = sorted((Path(__file__).parents[2] / "captures").rglob("*.pcapng"))
+
+
+@needs_tshark
+@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_bundled_captures_are_as_tshark_and_scapy_read_them(path):
+    rows = ours(path)
+    assert differences(rows, by_tshark(path)) == []
+    assert differences(rows, by_scapy(path)) == []
+    assert {row["direction"] for row in rows} <= {Direction.RECEIVE, Direction.SEND}
+    assert len(rows) > 30
+
 
 REFERENCE = os.environ.get("TWINTAP_REFERENCE_CAPTURES")
 
