@@ -104,7 +104,7 @@ def _network(hops: pa.Table, windows: Sequence[tuple[str, int, int]]) -> _Networ
     )
     matched = frame.filter((pl.col("state") == HopState.MATCHED) & (pl.col("send_host") != pl.col("receive_host")))
     directions = {}
-    for (send, receive), rows in matched.group_by("send_host", "receive_host"):
+    for (send, receive), rows in matched.group_by("send_host", "receive_host", maintain_order=True):
         a, b = hosts.index(str(send)), hosts.index(str(receive))
         stamps = rows["send_host_ns"].to_numpy() - first_ns[a], rows["receive_host_ns"].to_numpy() - first_ns[b]
         directions[(a, b)] = _Direction(*stamps)

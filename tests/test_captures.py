@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from collector import store
+from collector.schema import TABLES
 from tests.helpers.trace_summary import summarise
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,11 +27,14 @@ def capture(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def trace(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("captures") / capture.name
-    command = [sys.executable, "-m", "tracer", "replay", "-o", str(path), str(capture)]
+    return _replay(capture, tmp_path_factory.mktemp("captures") / capture.name)
+
+
+def _replay(capture: Path, trace: Path) -> Path:
+    command = [sys.executable, "-m", "tracer", "replay", "-o", str(trace), str(capture)]
     done = subprocess.run(command, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    return path
+    return trace
 
 
 def test_replay_gives_what_is_expected(capture: Path, trace: Path, regenerate: bool) -> None:
@@ -39,6 +44,14 @@ def test_replay_gives_what_is_expected(capture: Path, trace: Path, regenerate: b
         expected.parent.mkdir(exist_ok=True)
         expected.write_text(found)
     assert found == expected.read_text()
+
+
+def test_a_second_replay_gives_the_same_to_the_byte(capture: Path, trace: Path, tmp_path: Path) -> None:
+    again = _replay(capture, tmp_path / "again")
+    for name in TABLES:
+        table = store.read_table(str(trace), name)
+        assert table.num_rows or name in ("findings", "samples"), name
+        assert table.equals(store.read_table(str(again), name)), name
 
 
 def test_files_are_those_of_the_manifest(capture: Path) -> None:
