@@ -41,7 +41,7 @@ def summarise(url: str) -> str:
 def _story(url: str) -> dict[str, Any]:
     tables = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
     story = tell(store.read_info(url), *tables)
-    return {"sentence": story.sentence, "parts_ns": {part.label: part.duration_ns for part in story.parts}}
+    return {"duration_ns": story.duration_ns, "parts_ns": {part.label: part.duration_ns for part in story.parts}}
 
 
 def _hops(url: str) -> dict[str, dict[str, int]]:
