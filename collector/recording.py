@@ -92,6 +92,10 @@ class Agent:
             self.told_to_stop = True
             self.process.send_signal(signal.SIGTERM)
 
+    def notices(self) -> list[str]:
+        """What it said between its first line and its last."""
+        return [line.removeprefix("tracer: ") for line in self.lines[:-1] if not line.startswith(READY)]
+
     def last_line(self) -> str:
         """What it said last, without our own name before it."""
         return self.lines[-1].removeprefix("tracer: ") if self.lines else "it printed nothing"
@@ -121,10 +125,12 @@ def find_program(argv: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What ran, and what each agent said last; `failures` are agents that ended by themselves."""
+    """What ran, and what the agents said: `summaries` at their end, `notices` on the way, `failures` of those that
+    ended by themselves. Each line begins with the host."""
 
     command: CommandInfo
-    agent_lines: tuple[str, ...]
+    summaries: tuple[str, ...]
+    notices: tuple[str, ...]
     failures: tuple[str, ...]
 
 
@@ -138,8 +144,13 @@ def record(cluster: Cluster, host_names: Sequence[str], argv: Sequence[str], fol
     hosts = [cluster.host(name) for name in dict.fromkeys(host_names)] or list(cluster.hosts)
     with capturing(hosts, folder) as agents:
         command = run_command(client, argv, environment)
-    lines = [(agent.process.returncode, f"{agent.host}: {agent.last_line()}") for agent in agents]
-    return Recording(command, tuple(line for _, line in lines), tuple(line for status, line in lines if status != 0))
+    last = [(agent.process.returncode, f"{agent.host}: {agent.last_line()}") for agent in agents]
+    return Recording(
+        command,
+        summaries=tuple(line for status, line in last if status == 0),
+        notices=tuple(f"{agent.host}: {line}" for agent in agents for line in agent.notices()),
+        failures=tuple(line for status, line in last if status != 0),
+    )
 
 
 @contextmanager

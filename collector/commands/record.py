@@ -1,15 +1,18 @@
 """`tracer record`: capture on all hosts of the cluster while a command runs, then analyse."""
 
+import os
 import shutil
-import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from collector.analysis import analyse
-from collector.recording import TRACER, Recording, find_cluster, record
+from collector.recording import Recording, find_cluster, record
+from collector.report import gather
+from collector.report_text import show
 from collector.sources import COMMAND_FILE, host_sources, write_command
 from tracer.errors import InputError, TracerError
 
@@ -32,7 +35,13 @@ def command(*, hosts: tuple[str, ...], trace: str | None, argv: tuple[str, ...])
     cluster = find_cluster()
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
     captures = _captures_folder(trace)
-    recording = record(cluster, hosts, argv, captures)
+    staging = captures.with_name(f".{captures.name}.{os.getpid()}")
+    with ExitStack() as stack:
+        staging.mkdir(parents=True)
+        stack.callback(shutil.rmtree, staging, ignore_errors=True)
+        recording = record(cluster, hosts, argv, staging)
+        shutil.rmtree(captures, ignore_errors=True)
+        staging.rename(captures)
     _tell(recording)
     write_command(captures, recording.command)
     try:
@@ -40,26 +49,24 @@ def command(*, hosts: tuple[str, ...], trace: str | None, argv: tuple[str, ...])
     except TracerError:
         click.echo(f"tracer: the captures are kept; to analyse them again: tracer replay {captures}", err=True)
         raise
-    subprocess.run([*TRACER, "report", trace], check=False)
+    show(gather(trace))
     click.echo(f"trace: {trace}")
     sys.exit(recording.command.exit_status)
 
 
 def _captures_folder(trace: str) -> Path:
-    """An empty folder beside the trace, or below `traces` if that is elsewhere than on this disk."""
+    """A place beside the trace, or below `traces` if that is elsewhere than on this disk. Holds captures or nothing."""
     name = trace.rstrip("/")
     folder = Path(f"{name}.captures") if "://" not in name else TRACES / f"{name.rsplit('/', 1)[-1]}.captures"
-    if folder.exists():
-        ours = (path.suffix == ".pcapng" or path.name == COMMAND_FILE for path in folder.rglob("*") if path.is_file())
-        if not all(ours):
-            raise InputError(f"{folder} holds other files than captures", "choose another place with -o")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    present = (path for path in folder.rglob("*") if path.is_file())
+    if folder.is_file() or not all(path.suffix == ".pcapng" or path.name == COMMAND_FILE for path in present):
+        raise InputError(f"{folder} holds other files than captures", "choose another place with -o")
     return folder
 
 
 def _tell(recording: Recording) -> None:
-    for line in recording.agent_lines:
+    """What the operator must know of the agents; drops are counted in the trace, and its report shows them."""
+    for line in recording.notices:
         click.echo(f"tracer: {line}", err=True)
     for line in recording.failures:
         click.echo(f"tracer: the agent on {line}", err=True)

@@ -22,6 +22,7 @@ GOOD_AGENT = """
 import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("tracer: 5 packets", file=sys.stderr)))
 print("tracer: capturing on eth0", *sys.argv[1:], file=sys.stderr, flush=True)
+print("tracer: interface lo is down", file=sys.stderr, flush=True)
 sys.stdin.read()
 print("tracer: stopped with its parent", file=sys.stderr)
 """
@@ -78,7 +79,8 @@ def test_all_hosts_are_captured_while_the_command_runs(tracer_is: FailingScript,
     assert done.command.exit_status == 7
     assert done.command.host == "client"
     assert done.command.started_host_ns < done.command.ended_host_ns
-    assert done.agent_lines == ("client: 5 packets", "proxy: 5 packets")
+    assert done.summaries == ("client: 5 packets", "proxy: 5 packets")
+    assert done.notices == ("client: interface lo is down", "proxy: interface lo is down")
     assert done.failures == ()
 
 
@@ -90,7 +92,7 @@ def test_each_agent_is_told_its_interfaces_and_host(tracer_is: FailingScript, tm
 
 def test_hosts_can_be_chosen(tracer_is: FailingScript, tmp_path: Path) -> None:
     tracer_is(GOOD_AGENT)
-    assert record(CLUSTER, ["proxy", "proxy"], shell("true"), tmp_path).agent_lines == ("proxy: 5 packets",)
+    assert record(CLUSTER, ["proxy", "proxy"], shell("true"), tmp_path).summaries == ("proxy: 5 packets",)
     with pytest.raises(InputError, match="no host nope in the cluster; there are: client, proxy"):
         record(CLUSTER, ["nope"], shell("true"), tmp_path)
 

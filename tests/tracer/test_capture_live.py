@@ -35,7 +35,7 @@ MSS = 1448
 
 needs_tcpdump = pytest.mark.skipif(
     shutil.which("tcpdump") is None or os.geteuid() != 0,
-    reason="NOT TESTED: tcpdump is not installed, or not run by root (in a user namespace it cannot drop its privileges)",
+    reason="NOT TESTED: tcpdump is not installed, or we are not root (in a user namespace it cannot drop privileges)",
 )
 
 
