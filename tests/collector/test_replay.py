@@ -1,0 +1,51 @@
+"""`tracer replay`, from the command line to the printed report."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from collector import store
+from collector.commands.replay import command
+from tracer.errors import InputError
+
+CAPTURES = Path(__file__).resolve().parent.parent.parent / "captures" / "swift-upload-1B"
+
+
+def test_a_folder_of_captures_becomes_a_trace_and_a_report(tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace")
+    result = CliRunner().invoke(command, ["-o", trace, str(CAPTURES)])
+    assert result.exit_code == 0
+    assert result.output.startswith("`swift upload ")
+    assert result.output.endswith(f"trace: {trace}\n")
+    assert [host.host for host in store.read_info(trace).hosts] == [
+        "client",
+        "proxy",
+        "storage1",
+        "storage2",
+        "storage3",
+    ]
+
+
+def test_clocks_are_left_alone_if_asked(tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace")
+    CliRunner().invoke(command, ["-o", trace, "--no-align", str(CAPTURES)])
+    assert set(store.read_table(trace, "clocks")["method"].to_pylist()) == {"raw"}
+
+
+def test_hosts_are_named_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(CAPTURES / "client.pcapng", tmp_path / "a.pcapng")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(command, ["one=a.pcapng", f"two={CAPTURES / 'proxy.pcapng'}"])
+    assert result.exit_code == 0
+    trace = result.output.rsplit("trace: ", 1)[1].strip()
+    assert trace.startswith("traces/")
+    assert [host.host for host in store.read_info(trace).hosts] == ["one", "two"]
+
+
+def test_a_capture_that_is_none_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").write_text("not a capture")
+    result = CliRunner().invoke(command, ["-o", str(tmp_path / "trace"), str(tmp_path / "a.pcap")])
+    assert isinstance(result.exception, InputError)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pcap"]
