@@ -39,6 +39,10 @@ class Interface:
     """Packets that the interface received, by the capture's own statistics."""
     dropped_count: int | None
     """Packets that the capture lost, by its own statistics."""
+    description: str
+    """Empty if not told."""
+    speed_bps: int
+    """0 if not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class CaptureReader:
 
     def batches(self, packets: int = BATCH_PACKETS) -> Iterator[EventBatch]:
         """The file's packets in file order, up to `packets` of them (TCP or not) a batch."""
+        assert packets > 0
         while (batch := self._open().next_batch(packets)) is not None:
             events, heads = batch
             yield EventBatch(events, heads)

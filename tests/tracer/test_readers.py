@@ -141,11 +141,11 @@ def test_pcapng_in_both_orders(write, order):
 
 def test_sections_of_different_order_and_interfaces_of_different_clocks(write):
     binary = files.interface(pairs=[(9, b"\x8a"), (14, struct.pack("<q", 5))])
+    named = files.interface(101, ">", 96, [(9, b"\x00"), (2, b"tun0"), (3, b"A"), (8, struct.pack(">Q", 5))])
     parts = [
         files.section("<"), files.interface(pairs=[]), binary,
         files.enhanced(1_500_000, PACKET), files.enhanced(1024, PACKET, interface_id=1),
-        files.section(">"), files.interface(101, ">", pairs=[(9, b"\x00"), (2, b"tun0")]),
-        files.enhanced(7, PACKET[14:], order=">"),
+        files.section(">"), named, files.enhanced(7, PACKET[14:], order=">"),
     ]  # fmt: skip
     events, _, reader = read(write(b"".join(parts)))
     assert events["host_ns"].tolist() == [1_500_000_000, 6_000_000_000, 7_000_000_000]
@@ -153,6 +153,9 @@ def test_sections_of_different_order_and_interfaces_of_different_clocks(write):
     assert [(i.index, i.name, i.link_type, i.packets_count) for i in reader.interfaces] == [
         (0, "", 1, 1), (1, "", 1, 1), (2, "tun0", 101, 1)
     ]  # fmt: skip
+    assert [i.resolution_ns for i in reader.interfaces] == [1_000, 976_562, 1_000_000_000]
+    last = reader.interfaces[2]
+    assert (last.snaplen, last.description, last.speed_bps, last.received_count) == (96, "A", 5, None)
 
 
 def test_segments_of_our_agent_one_behind_the_other(write):

@@ -26,8 +26,8 @@ fn decode_counters() -> Vec<(&'static str, &'static str, &'static str)> {
         .collect()
 }
 
-/// (name, link type, tick ns, snaplen, packets, received or None, dropped or None) of an interface.
-type InterfaceFields = (String, u16, u64, u32, u64, Option<u64>, Option<u64>);
+/// (name, link type, tick ns, snaplen, packets, received or None, dropped or None, description, speed) of an interface.
+type InterfaceFields = (String, u16, u64, u32, u64, Option<u64>, Option<u64>, String, u64);
 /// (name, severity, count, remedy) of a counter.
 type CounterFields = (&'static str, &'static str, u64, &'static str);
 
@@ -75,6 +75,8 @@ impl CaptureFile {
                 interface.packets_count,
                 interface.statistics.received_count,
                 interface.statistics.dropped_count,
+                interface.description.clone(),
+                interface.speed_bps,
             )
         };
         locked.interfaces().iter().map(fields).collect()
