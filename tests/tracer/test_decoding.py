@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -85,10 +86,11 @@ def others() -> list[Packet]:
     ]
 
 
-def everything() -> list[Packet]:
+@cache
+def everything() -> tuple[Packet, ...]:
     """All of the above."""
     with_tcp = [packet for number, segment in enumerate(segments()) for packet in networks(segment, number)]
-    return with_tcp[:50] + others() + with_tcp[50:]
+    return (*with_tcp[:50], *others(), *with_tcp[50:])
 
 
 def _ethertype(packet: Packet) -> int:
