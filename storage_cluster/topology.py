@@ -82,6 +82,7 @@ class Intervals:
     """When servers do what nobody waits for."""
 
     account_report_delay_s: float = 5.0  # from a container's change to telling the account; changes between ride along
+    update_retry_s: float = 5.0  # between attempts to deliver what a container server did not take
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from storage_cluster.servers.container_db import ContainerDatabase, ContainerSta
 from storage_cluster.servers.http import Refusal, Request, answer
 from storage_cluster.servers.storage import Devices, Target, metadata_headers, present, timestamp_of
 from storage_cluster.servers.times import new_transaction_id
-from storage_cluster.servers.updates import Parent
+from storage_cluster.servers.updates import Parent, Update
 
 PATH_SEGMENT_COUNT = 5
 METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
@@ -55,11 +55,15 @@ class ContainerServer:
         raise Refusal(405)
 
     def _open(self, target: Target, *, create: bool = False) -> ContainerDatabase:
-        directory = database.hash_dir(target.device_dir, "containers", target.partition, target.hash)
-        found = self._databases.get(directory / f"{target.hash}.db", create=create)
+        found = self._database(target, create=create)
         if found is None or not (create or found.stat().exists):
             raise Refusal(404)
         return found
+
+    def _database(self, target: Target, *, create: bool = False) -> ContainerDatabase | None:
+        """The container's database, even of a deleted one."""
+        directory = database.hash_dir(target.device_dir, "containers", target.partition, target.hash)
+        return self._databases.get(directory / f"{target.hash}.db", create=create)
 
     async def _put(self, request: Request, target: Target) -> web.Response:
         container = self._open(target, create=True)
@@ -110,8 +114,9 @@ class ContainerServer:
 
     async def _tell_account(self, request: Request, target: Target, stat: ContainerStat) -> None:
         parent = Parent.named_in(request.headers, "Account")
-        if parent is not None:
-            await parent.tell(self._backend, "PUT", target.names, _report_headers(stat), request.transaction_id)
+        report = Update("PUT", target.names, _report_headers(stat))
+        if parent is not None and not await parent.tell(self._backend, report, request.transaction_id):
+            self._report_later(target)
 
     def _report_later(self, target: Target) -> None:
         container = Target(target.device_dir, target.partition, target.names[:2], target.hash)
@@ -121,12 +126,15 @@ class ContainerServer:
     async def _report(self, target: Target) -> None:
         await asyncio.sleep(self._backend.topology.intervals.account_report_delay_s)
         del self._reports[target]  # a change from here on wants a report of its own
-        headers = _report_headers(self._open(target).stat())
+        container = self._database(target)
+        assert container is not None, "only containers that are there report"
+        report = Update("PUT", target.names, _report_headers(container.stat()))
         transaction_id = new_transaction_id()
         partition = self._account_ring.partition(target.names[0])
         for device in self._account_ring.primaries(partition):
             parent = Parent.on_device("Account", self._backend, device, partition)
-            await parent.tell(self._backend, "PUT", target.names, headers, transaction_id)
+            if not await parent.tell(self._backend, report, transaction_id):
+                self._report_later(target)
 
 
 def _report_headers(stat: ContainerStat) -> dict[str, str]:

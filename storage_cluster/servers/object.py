@@ -18,18 +18,11 @@ from storage_cluster.servers.diskfile import DamagedFileError, NewFile, ObjectDi
 from storage_cluster.servers.http import READ_CHUNK_BYTES, Refusal, Request, answer
 from storage_cluster.servers.storage import Devices, Target, metadata_headers, timestamp_of
 from storage_cluster.servers.times import http_date
-from storage_cluster.servers.updates import Parent
+from storage_cluster.servers.updates import Parent, PendingUpdates, Update
 
 PATH_SEGMENT_COUNT = 5
 DISK_THREADS = 8
-METADATA_PREFIXES = (
-    "x-object-meta-",
-    "x-object-sysmeta-",
-    "content-encoding",
-    "content-disposition",
-    "x-delete-at",
-    "x-object-manifest",
-)
+METADATA_PREFIXES = ("x-object-meta-", "x-object-sysmeta-", "content-encoding", "content-disposition")
 
 T = TypeVar("T")
 
@@ -41,9 +34,12 @@ class ObjectServer:
         self._devices = devices
         self._backend = backend
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
+        self._retrying = asyncio.create_task(self._retry_updates())
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Wait for what the disk is doing."""
+        self._retrying.cancel()
+        await asyncio.gather(self._retrying, return_exceptions=True)
         self._disk.shutdown()
 
     async def handle(self, request: Request) -> web.StreamResponse:
@@ -65,9 +61,11 @@ class ObjectServer:
 
     async def _put(self, request: Request, target: Target, stored: ObjectDir) -> web.StreamResponse:
         timestamp = timestamp_of(request)
-        newest = stored.versions().newest
-        if newest >= timestamp:
-            raise Refusal(409, headers={"X-Backend-Timestamp": newest})
+        versions = stored.versions()
+        if versions.newest >= timestamp:
+            raise Refusal(409, headers={"X-Backend-Timestamp": versions.newest})
+        if request.headers.get("If-None-Match") == "*" and versions.data > versions.tombstone:
+            raise Refusal(412)
         content_type = request.headers.get("Content-Type", "application/octet-stream")
         new = stored.new_file()
         try:
@@ -142,9 +140,15 @@ class ObjectServer:
         self, request: Request, method: str, target: Target, timestamp: str, update: dict[str, str]
     ) -> None:
         parent = Parent.named_in(request.headers, "Container")
-        if parent is not None:
-            headers = update | {"X-Timestamp": timestamp}
-            await parent.tell(self._backend, method, target.names, headers, request.transaction_id)
+        word = Update(method, target.names, update | {"X-Timestamp": timestamp})
+        if parent is not None and not await parent.tell(self._backend, word, request.transaction_id):
+            await self._on_disk(functools.partial(PendingUpdates(target.device_dir).add, parent, word))
+
+    async def _retry_updates(self) -> None:
+        while True:
+            await asyncio.sleep(self._backend.topology.intervals.update_retry_s)
+            for device_dir in self._devices.dirs.values():
+                await PendingUpdates(device_dir).retry(self._backend)
 
     async def _on_disk(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)

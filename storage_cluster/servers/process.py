@@ -71,4 +71,4 @@ async def _front(service: Service, backend: Backend, data_dir: Path, log: Access
         assert service.name == "object", service.name
         stored = objects.ObjectServer(devices, backend)
         yield Front(stored.handle, log, objects.PATH_SEGMENT_COUNT, http.given_transaction_id)
-        stored.close()
+        await stored.close()

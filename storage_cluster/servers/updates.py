@@ -1,15 +1,22 @@
 """Word from one server to the next one up: objects to their container, containers to their account.
 
 The proxy tells each storage server which replica of the parent it shall inform, in three headers (`X-Container-Host`,
-`-Partition`, `-Device`, and the same with `Account`), so that three servers inform three replicas.
+`-Partition`, `-Device`, and the same with `Account`), so that three servers inform three replicas. What cannot be said
+is kept and said later, so a listing that missed something while its server was down catches up.
 
-Source: Swift, object server's `container_update` and container server's `account_update`.
+Source: Swift, object server's `container_update` and `async_update`, container server's `account_update`.
 """
 
 import dataclasses
+import json
+import os
+import uuid
 from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
 
 from storage_cluster.servers.backend import Backend, device_path
+from storage_cluster.servers.times import new_transaction_id
 from storage_cluster.topology import Device, Service
 
 
@@ -47,11 +54,45 @@ class Parent:
             f"X-{self.kind}-Device": self.device,
         }
 
-    async def tell(
-        self, backend: Backend, method: str, names: tuple[str, ...], headers: Mapping[str, str], transaction_id: str
-    ) -> bool:
+    async def tell(self, backend: Backend, update: "Update", transaction_id: str) -> bool:
         """Send the word; whether it was taken."""
         service = Service(self.kind.lower(), "", self.address, self.port)
-        path = device_path(Device("", self.device, 0), self.partition, *names)
-        answer = await backend.request(service, method, path, {**headers, "X-Trans-Id": transaction_id})
-        return answer.succeeded
+        path = device_path(Device("", self.device, 0), self.partition, *update.names)
+        answer = await backend.request(service, update.method, path, {**update.headers, "X-Trans-Id": transaction_id})
+        return answer.succeeded or answer.status == HTTPStatus.NOT_FOUND  # its container is gone: nothing to tell
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """What there is to say."""
+
+    method: str
+    names: tuple[str, ...]
+    headers: Mapping[str, str]
+
+
+class PendingUpdates:
+    """Words that did not arrive, kept on the device until they do: one JSON file each in `async_pending`."""
+
+    def __init__(self, device_dir: Path) -> None:
+        self._dir = device_dir / "async_pending"
+
+    def add(self, parent: Parent, update: Update) -> None:
+        """Keep one."""
+        self._dir.mkdir(exist_ok=True)
+        kept = self._dir / f"{uuid.uuid4().hex}.json"
+        draft = kept.with_suffix(".tmp")
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump({"parent": dataclasses.asdict(parent), "update": dataclasses.asdict(update)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(kept)
+
+    async def retry(self, backend: Backend) -> None:
+        """Send what is kept, and forget what was taken."""
+        for kept in sorted(self._dir.glob("*.json")):
+            found = json.loads(kept.read_text("utf-8"))
+            parent = Parent(**found["parent"])
+            update = Update(**(found["update"] | {"names": tuple(found["update"]["names"])}))
+            if await parent.tell(backend, update, new_transaction_id()):
+                kept.unlink()

@@ -124,7 +124,9 @@ class LoopbackStore:
             )
         users = (User("test", "tester", "testing"), User("other", "someone", "secret"))
         ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
-        return Topology(tuple(hosts), users, ring, intervals=Intervals(account_report_delay_s=0.05))
+        return Topology(
+            tuple(hosts), users, ring, intervals=Intervals(account_report_delay_s=0.05, update_retry_s=0.05)
+        )
 
     def _bind(self, service: str, host: str) -> Service:
         bound = process.bind(Service(service, host, "127.0.0.1", 0))

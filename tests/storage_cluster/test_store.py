@@ -131,6 +131,9 @@ def test_counts_reach_container_and_account(client: Client) -> None:
         ("PUT /c/%ff", {}, b"x", 412),
         ("GET /c?limit=10001", {}, None, 412),
         ("PATCH /c/o", {}, None, 405),
+        ("PUT /c/o", {"X-Object-Manifest": "c/parts"}, b"", 501),
+        ("PUT /c/o?multipart-manifest=put", {}, b"[]", 501),
+        ("PUT /c/o", {"X-Delete-After": "60"}, b"", 501),
     ],
 )
 def test_errors_have_swifts_status(
@@ -297,6 +300,41 @@ def test_containers_survive_a_dead_server(client: Client, store: LoopbackStore) 
     assert client("HEAD", "/later").status == 204
     assert client("PUT", "/later/o", body=b"x").status == 201
     assert client("GET", "/later").status == 200
+
+
+def test_if_none_match_keeps_what_is_there(client: Client) -> None:
+    assert client("PUT", "/c/o", {"If-None-Match": "*"}, b"first").status == 201
+    assert client("PUT", "/c/o", {"If-None-Match": "*"}, b"second").status == 412
+    assert client("GET", "/c/o").body == b"first"
+
+
+def names_on(store: LoopbackStore, host: str) -> list[str]:
+    """The objects that a host's own replica of AUTH_test/c lists."""
+    ring = Ring("container", store.topology.devices, store.topology.ring)
+    partition = ring.partition("AUTH_test", "c")
+    (device,) = (device for device in ring.primaries(partition) if device.host == host)
+    path = f"/{device.name}/{partition}/AUTH_test/c"
+    return store.ask("GET", path, service="container", host=host).body.decode().split()
+
+
+def test_a_container_that_was_down_hears_what_it_missed(client: Client, store: LoopbackStore) -> None:
+    client("PUT", "/c/early", body=b"x")
+    store.stop("storage2", "container")
+    assert client("PUT", "/c/o", body=b"x").status == 201
+    assert client("DELETE", "/c/early").status == 204
+    wait_for(lambda: len(list(store.root.glob("data/*/*/async_pending/*.json"))) == 2, "two words kept")
+    store.restart("storage2", "container")
+    wait_for(lambda: not list(store.root.glob("data/*/*/async_pending/*.json")), "the words to be delivered")
+    assert names_on(store, "storage1") == names_on(store, "storage2") == names_on(store, "storage3") == ["o"]
+
+
+def test_an_account_that_was_down_hears_of_containers(client: Client, store: LoopbackStore) -> None:
+    store.stop("storage3", "account")
+    assert client("PUT", "/later").status == 201
+    store.restart("storage3", "account")
+    for host in ("storage1", "storage2"):
+        store.stop(host, "account")
+    wait_for(lambda: client("GET", "").body == b"c\nlater\n", "the third replica to list the container")
 
 
 def test_an_older_write_does_not_undo_a_newer_one(client: Client, store: LoopbackStore) -> None:

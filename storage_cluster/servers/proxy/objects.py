@@ -22,9 +22,9 @@ from storage_cluster.servers.updates import Parent
 
 NAME_MAX_BYTES = 1024
 MAX_OBJECT_BYTES = 5_368_709_122
-METADATA_PREFIXES = (
-    "x-object-meta-", "content-encoding", "content-disposition", "x-delete-at", "x-object-manifest",
-)  # fmt: skip
+_NOT_OFFERED = ("X-Object-Manifest", "X-Copy-From", "X-Symlink-Target", "X-Delete-At", "X-Delete-After")
+"""Headers that ask for what this store does not do; better refused than silently dropped."""
+METADATA_PREFIXES = ("x-object-meta-", "content-encoding", "content-disposition")
 _SHOWN = (*METADATA_PREFIXES, "content-type", "content-length", "etag", "last-modified", "x-timestamp")
 
 
@@ -41,6 +41,8 @@ class Objects:
         """One request to an object."""
         if request.method not in ("PUT", "GET", "HEAD", "POST", "DELETE"):
             raise Refusal(405)
+        if request.method in ("PUT", "POST"):
+            _check_offered(request)
         await self._accounts.require(names[0], request.transaction_id)
         await self._containers.require(names[:2], request.transaction_id)
         if request.method == "PUT":
@@ -54,7 +56,7 @@ class Objects:
         timestamp = self._clock.now()
         headers = metadata_headers(request.headers, METADATA_PREFIXES)
         headers["Content-Type"] = request.headers.get("Content-Type") or _guessed_type(names[2])
-        for name in ("Content-Length", "Etag"):
+        for name in ("Content-Length", "Etag", "If-None-Match"):
             if name in request.headers:
                 headers[name] = request.headers[name]
         upload = Upload(self._replicas, names, self._for_replicas(request, names, timestamp, headers))
@@ -118,6 +120,13 @@ class Objects:
 def _abort(request: Request) -> None:
     if request.raw.transport is not None:
         request.raw.transport.abort()
+
+
+def _check_offered(request: Request) -> None:
+    asked = [name for name in _NOT_OFFERED if name in request.headers]
+    asked += [name for name in request.query if name == "multipart-manifest"]
+    if asked:
+        raise Refusal(501, f"{asked[0]} is not supported")
 
 
 def _check_put(request: Request, name: str) -> None:
