@@ -22,6 +22,8 @@ from storage_cluster.topology import Device, Host, Intervals, RingShape, Service
 T = TypeVar("T")
 STORAGE_HOSTS = ("storage1", "storage2", "storage3")
 DEVICE_NAMES = ("d1", "d2")
+STOP_ORDER = ("proxy", "object", "container", "account", "auth")
+"""Who asks others ends before them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,7 @@ class LoopbackStore:
         self._sockets: dict[tuple[str, str], socket.socket] = {}
         self.topology = self._make_topology()
         self._running: dict[tuple[str, str], contextlib.AbstractAsyncContextManager[None]] = {}
-        self._loop = asyncio.new_event_loop()
+        self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._loop.run_forever)
 
     def __enter__(self) -> Self:
@@ -51,7 +53,7 @@ class LoopbackStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for key in list(self._running):
+        for key in sorted(self._running, key=lambda key: STOP_ORDER.index(key[1])):
             self.stop(*key)
         self._do(_settle())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -154,6 +156,7 @@ class LoopbackStore:
 
 
 async def _settle() -> None:
-    """Let closed transports close their sockets, which they do in the loop's next turns."""
-    for _ in range(5):
+    """Wait until every connection is closed: the last ones close in the loop's own time after their servers ended."""
+    watched = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
+    while len(watched) > 1:  # the loop's own wake-up pipe stays
         await asyncio.sleep(0)
