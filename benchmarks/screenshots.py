@@ -48,7 +48,7 @@ def _take(chromium: Browser, url: str, folder: Path, theme: str, size: tuple[int
     page = context.new_page()
     page.goto(url)
     count = wait_settled(page)
-    page.wait_for_function("window.twintap.state.overview !== null")
+    page.wait_for_function("() => window.twintap.state.overview !== null")
     _shoot(page, folder / f"overview-{theme}-{width}x{height}.png")
     if page.locator("#requests button").count():
         _shoot_request(page, folder, f"{theme}-{width}x{height}", count)
@@ -59,7 +59,7 @@ def _shoot_request(page: Page, folder: Path, name: str, count: int) -> None:
     page.locator("#requests button").first.click()
     count = wait_settled(page, count)
     page.wait_for_selector("#waterfall .barlayer")
-    page.wait_for_function("window.twintap.state.selected !== null")
+    page.wait_for_function("() => window.twintap.state.selected !== null")
     _shoot(page, folder / f"request-{name}.png")
     times = page.evaluate(CLOSEST.replace("PACKETS", str(PACKETS)))
     page.keyboard.press("Escape")

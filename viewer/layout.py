@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 from collector.queries import KINDS, STATES, ArrowClass, Lane, Request, Story, TraceView, in_words, with_uncertainty
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
-from viewer.wording import KIND_NAMES, duration, exact_time, facts_line, plural, request_title
+from viewer.wording import KIND_NAMES, compact, duration, exact_time, facts_line, plural, request_title
 
 REQUESTS_LISTED = 200
 PART_COLOURS = 10
@@ -141,9 +141,9 @@ def _bar(trace: TraceView) -> Component:
     counts = trace.summary.class_counts
     chips = [
         class_button(
-            [html.Canvas(className="chip", width=44, height=24), text, html.Small(f"{counts[kind]:,}")],
+            [html.Canvas(className="chip", width=44, height=24), text, html.Small(compact(counts[kind]))],
             int(kind),
-            f"{what}. Click to hide or show.",
+            f"{what}: {counts[kind]:,}. Click to hide or show.",
         )
         for kind, text, what in LEGEND
     ]

@@ -2,14 +2,22 @@
 URL reaches the file system."""
 
 from dataclasses import asdict
+from typing import TypedDict
 
 from flask import Flask, Response, abort, jsonify, request
 
-from collector.queries import Hop, PacketFields, TraceView
+from collector.queries import Hop, TraceView
 from viewer import windows
-from viewer.wording import Fact, hop_facts, hop_title, packet_facts
+from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
 WIDEST_NS = 1 << 52
+
+
+class Section(TypedDict):
+    """Some facts under a title."""
+
+    title: str
+    facts: list[Fact]
 
 
 def add_routes(server: Flask, trace: TraceView) -> None:
@@ -61,12 +69,13 @@ def _bytes(message: bytes) -> Response:
     return Response(message, mimetype="application/octet-stream")
 
 
-def _sections(hop: Hop) -> list[dict[str, str | list[Fact]]]:
-    ends = (("at the sender", hop.sent_packet), ("at the receiver", hop.received_packet))
-    return [{"title": "", "facts": hop_facts(hop)}, *(_section(title, packet) for title, packet in ends)]
-
-
-def _section(title: str, packet: PacketFields | None) -> dict[str, str | list[Fact]]:
-    if packet is None:
-        return {"title": f"{title}: not seen", "facts": []}
-    return {"title": f"{title} ({packet.host})", "facts": packet_facts(packet)}
+def _sections(hop: Hop) -> list[Section]:
+    sent, received = hop.sent_packet, hop.received_packet
+    sections: list[Section] = [{"title": "", "facts": hop_facts(hop)}]
+    if sent is not None and received is not None:
+        sections.append({"title": "Packet, as sent → as received", "facts": both_facts(sent, received)})
+    elif sent is not None:
+        sections.append({"title": "Packet at the sender", "facts": packet_facts(sent)})
+    elif received is not None:
+        sections.append({"title": "Packet at the receiver", "facts": packet_facts(received)})
+    return sections

@@ -119,3 +119,22 @@ def packet_facts(packet: PacketFields) -> list[Fact]:
     cut = f", {packet.captured_len:,} captured" if packet.captured_len < packet.original_len else ""
     facts.append(("frame length", f"{packet.original_len:,}{cut}"))
     return facts
+
+
+def both_facts(sent: PacketFields, received: PacketFields) -> list[Fact]:
+    """The fields of a packet that was seen at both ends; both values where they differ."""
+    at_sender, at_receiver = dict(packet_facts(sent)), dict(packet_facts(received))
+    labels = [*at_sender, *(label for label in at_receiver if label not in at_sender)]
+    return [(label, _either(at_sender.get(label, "none"), at_receiver.get(label, "none"))) for label in labels]
+
+
+def compact(count: int) -> str:
+    """A count in at most five characters: `950`, `12.3k`, `3.08M`."""
+    for size, suffix in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= size and count >= 10_000:
+            return f"{count / size:.3g}{suffix}" if count / size < 999.5 else f"{count // size}{suffix}"
+    return f"{count:,}"
+
+
+def _either(sent: str, received: str) -> str:
+    return sent if sent == received else f"{sent} → {received}"

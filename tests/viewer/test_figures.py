@@ -8,7 +8,7 @@ from collector.queries import Span, TraceView
 from viewer.figures.ruler import ruler_figure
 from viewer.figures.waterfall import MOST_SPANS, PHASES, phases, waterfall_figure
 from viewer.ledger import ledger_rows
-from viewer.wording import duration, exact_time
+from viewer.wording import compact, duration, exact_time
 
 ROOT = Span(
     number=0, depth=0, client_host="client", server_host="proxy", service="swift-proxy", method="PUT",
@@ -87,3 +87,10 @@ def test_durations_in_words(time_ns: int, text: str) -> None:
 )
 def test_exact_times(time_ns: int, text: str) -> None:
     assert exact_time(time_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0"), (9_999, "9,999"), (12_345, "12.3k"), (999_900, "999k"), (3_076_800, "3.08M")]
+)
+def test_counts_that_fit_a_button(count: int, text: str) -> None:
+    assert compact(count) == text

@@ -133,7 +133,7 @@ def test_hovering_tells_the_packets_fields_and_the_delay_with_its_uncertainty(pa
     open_page(page, small_url, "#from=40000000&to=40400000")
     page.mouse.move(*arrow_point(page, 3))
     tip = page.locator("#tip")
-    expect(tip).to_contain_text("at the sender (client)")
+    expect(tip).to_contain_text("client/eth0 → ")
     expect(tip).to_contain_text("±")
     expect(tip).to_contain_text("10.77.0.11 port 8080")
     expect(tip).to_contain_text("0.040 187 406 s")
@@ -146,7 +146,7 @@ def test_clicking_an_arrow_lights_up_its_request(page: Page, small_url: str, sma
     expect(panel.locator("h2")).to_have_text("Request #1")
     expect(panel.locator(".ledger tfoot")).to_contain_text("100 %")
     expect(panel.locator("#waterfall .barlayer .trace")).to_have_count(4)
-    page.wait_for_function("window.twintap.state.selected !== null")
+    page.wait_for_function("() => window.twintap.state.selected !== null")
     assert page.evaluate("window.twintap.state.selected.number.length") == small_trace.request(0).hops_count
     expect(page.locator("#packet-details")).to_contain_text("Packet")
     expect(request_row(page, 0)).to_have_attribute("aria-current", "true")
@@ -208,6 +208,24 @@ def test_keys_move_zoom_fit_and_step_through_problems(page: Page, small_url: str
     expect(page.locator("#help")).not_to_be_visible()
 
 
+def test_the_minimap_moves_the_window(page: Page, small_url: str) -> None:
+    open_page(page, small_url, "#from=40000000&to=45000000")
+    box = page.locator("#minimap").bounding_box()
+    assert box is not None
+    settled(page, lambda: page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+    from_ns, to_ns = view(page)
+    assert to_ns - from_ns == pytest.approx(5_000_000)
+    assert (from_ns + to_ns) / 2 == pytest.approx(page.evaluate("window.twintap.meta.duration") / 2, rel=0.01)
+
+
+def test_the_tip_goes_when_the_view_moves(page: Page, small_url: str) -> None:
+    open_page(page, small_url, "#from=40000000&to=40400000")
+    page.mouse.move(*arrow_point(page, 3))
+    expect(page.locator("#tip")).to_be_visible()
+    settled(page, lambda: page.keyboard.press("d"))
+    expect(page.locator("#tip")).not_to_be_visible()
+
+
 def test_requests_are_reached_and_chosen_by_keyboard(page: Page, small_url: str) -> None:
     open_page(page, small_url)
     request_row(page, 0).focus()
@@ -239,7 +257,7 @@ def test_many_packets_are_counted_and_zooming_in_shows_each(page: Page, large_tr
         expect(page.locator("#tip")).to_contain_text("packets in")
         middle = large_trace.duration_ns // 2
         settled(page, lambda: page.evaluate(f"location.hash = '#from={middle}&to={middle + 5_000_000}'"))
-        page.wait_for_function("window.twintap.state.data.mode === 'arrows'")
+        page.wait_for_function("() => window.twintap.state.data.mode === 'arrows'")
         expect(page.locator("#badge")).to_have_text(re.compile(r"^\d+ arrows in 5"))
 
 

@@ -108,14 +108,12 @@ def test_a_request_sends_its_own_arrows(small: FlaskClient, small_trace: TraceVi
 def test_a_hop_tells_the_packet_at_both_ends(small: FlaskClient) -> None:
     hop = small.get("/api/hops/10", base_url="http://localhost").json
     assert hop is not None
-    assert [section["title"] for section in hop["sections"]] == [
-        "",
-        "at the sender (storage2)",
-        "at the receiver (proxy)",
-    ]
+    assert [section["title"] for section in hop["sections"]] == ["", "Packet, as sent → as received"]
     facts = dict(hop["sections"][0]["facts"])
     assert "±" in facts["delay"]
-    assert dict(hop["sections"][1]["facts"])["flags"] == "SYN ACK"
+    packet = dict(hop["sections"][1]["facts"])
+    assert packet["flags"] == "SYN ACK"  # the same at both ends
+    assert packet["frame"] == "2 at storage2/eth0 → 12 at proxy/eth0"
 
 
 def test_problems_are_stepped_through_in_both_directions(small: FlaskClient, small_trace: TraceView) -> None:

@@ -1,4 +1,4 @@
-// Arrows, one path for each few dozen of a class: one giant path is superlinear in Chromium (see docs), and changing the
+// Arrows, one path for each few dozen of a class: one giant path is superlinear in Chromium, and changing the
 // style for each arrow is slow.
 "use strict";
 window.twintap = window.twintap || {};
@@ -49,7 +49,7 @@ window.twintap = window.twintap || {};
   }
 
   function drawClass(context, view, arrows, cls, list, options, heads, inView) {
-    const crowded = inView > 4 * view.width ? 0.45 : inView > view.width ? 0.7 : 1;
+    const crowded = Math.max(0.18, Math.min(1, (1.6 * view.width) / inView));
     context.globalAlpha = options.alpha * (cls === T.CLASS.RETRANSMISSION || cls === T.CLASS.LOST ? 1 : crowded);
     context.strokeStyle = context.fillStyle = T.palette.classes[cls];
     context.lineWidth = T.LINE_WIDTHS[cls] * (options.grow || 1);

@@ -6,7 +6,10 @@ window.twintap = window.twintap || {};
 (function (T) {
   const STACK = [4, 3, 5, 1, 0, 2]; // classes from the lane outwards: problems first, so that they stay visible
   const LANE_SHARE = 0.4; // of the gap between lanes: a full bar
-  const LEAST_TROUBLE_PX = 3;
+  const LEAST_TROUBLE_PX = 1.5;
+
+  // How loudly trouble is shown, from its share of the packets: 1 from a fifth of them on.
+  T.troubleStrength = (trouble, others) => Math.min(1, Math.sqrt((5 * trouble) / (trouble + others)));
 
   // Sums of a density message: per gap between lanes, and per lane, direction and class.
   function sums(density, meta, hidden) {
@@ -66,7 +69,7 @@ window.twintap = window.twintap || {};
           context.fillRect(bin, top, 1, height);
         }
         if (trouble[gap][bin]) {
-          context.globalAlpha = 0.35;
+          context.globalAlpha = 0.6 * T.troubleStrength(trouble[gap][bin], row[bin]);
           context.fillStyle = colours[T.CLASS.LOST];
           context.fillRect(bin, top, 1, height);
         }
@@ -120,15 +123,20 @@ window.twintap = window.twintap || {};
     context.drawImage(picture, first, 0, last - first, picture.height, left, 0, right - left, view.height);
   };
 
+  // Counts of a bin by class, over all pairs.
+  T.binCounts = function (density, bin) {
+    const byClass = new Array(density.classes).fill(0);
+    for (let row = 0; row < density.pairs * density.classes; row++) {
+      byClass[row % density.classes] += density.counts[row * density.bins + bin];
+    }
+    return byClass;
+  };
+
   // Counts of a bin by class, and where it lies: what to tell under the cursor.
   T.binAt = function (density, time, hidden) {
     const bin = Math.floor((time - density.from) / density.bin);
     if (bin < 0 || bin >= density.bins) return null;
-    const byClass = new Array(density.classes).fill(0);
-    for (let row = 0; row < density.pairs * density.classes; row++) {
-      const cls = row % density.classes;
-      if (!hidden.has(cls)) byClass[cls] += density.counts[row * density.bins + bin];
-    }
+    const byClass = T.binCounts(density, bin).map((count, cls) => (hidden.has(cls) ? 0 : count));
     return { from: density.from + bin * density.bin, width: density.bin, byClass };
   };
 })(window.twintap);

@@ -107,8 +107,11 @@ window.twintap = window.twintap || {};
       }
       const worst = TROUBLE.filter((cls) => column[cls]).pop();
       if (worst === undefined) return;
+      const trouble = TROUBLE.reduce((sum, cls) => sum + column[cls], 0);
+      context.globalAlpha = 0.3 + 0.7 * T.troubleStrength(trouble, total);
       context.fillStyle = T.palette.classes[worst];
       context.fillRect(at - 0.5, 1, 2, strip);
+      context.globalAlpha = 1;
     }
   };
 

@@ -46,7 +46,8 @@ window.twintap = window.twintap || {};
     if (data && data.mode === "density") drawCounts(context, view, data, state.picture, alpha);
     if (data && data.mode === "arrows") {
       if (!covered) clearCovered(context, view, data);
-      inView = T.drawArrows(context, view, data, { ...options, alpha });
+      if (state.moving && state.still) drawCounts(context, view, state.still, state.still.picture, alpha);
+      else inView = T.drawArrows(context, view, data, { ...options, alpha });
     }
     if (state.selected) {
       T.drawArrows(context, view, state.selected, { ...options, alpha: 1, grow: 1.35 });
@@ -62,6 +63,16 @@ window.twintap = window.twintap || {};
     T.drawPicture(context, view, density, picture);
     context.globalAlpha = 1;
   }
+
+  // Many arrows as a picture of twice the view, for a gesture to stretch: drawing them takes longer than a frame.
+  T.stillPicture = function (view, data, hidden) {
+    const margin = (view.to - view.from) / 2, picture = document.createElement("canvas");
+    const wide = T.makeView(view.from - margin, view.to + margin, 2 * view.width, view.height, view.ruler, view.lanes);
+    picture.width = wide.width;
+    picture.height = Math.ceil(view.height);
+    T.drawArrows(picture.getContext("2d"), wide, data, { hidden, alpha: 1, moving: true });
+    return { from: wide.from, to: wide.to, bins: wide.width, picture };
+  };
 
   // Where arrows are known, counts of the overview behind them are taken away.
   function clearCovered(context, view, data) {
@@ -155,30 +166,36 @@ window.twintap = window.twintap || {};
     if (text && view.x(command.from) > -view.width) context.fillText(text, begin, y - 12);
   }
 
-  // Marks under the ruler where something went wrong, at every zoom.
+  // Marks under the ruler where something went wrong, at every zoom; faint where it is little of much.
   function drawTrouble(context, view, state) {
     const marks = new Map();
-    const note = (x, cls) => {
-      const at = Math.round(x / 3);
-      if (x >= -3 && x <= view.width + 3) marks.set(at, Math.max(cls, marks.get(at) || 0));
+    const note = (x, cls, strength) => {
+      const at = Math.round(x / 3), before = marks.get(at) || [0, 0];
+      if (x >= -3 && x <= view.width + 3) marks.set(at, [Math.max(cls, before[0]), Math.max(strength, before[1])]);
     };
     const classes = [T.CLASS.RETRANSMISSION, T.CLASS.LOST].filter((cls) => !state.hidden.has(cls));
-    for (const cls of classes) {
-      if (state.data && state.data.mode === "arrows") {
-        for (const at of state.data.byClass[cls]) note(view.x(state.data.begin[at]), cls);
-      } else if (state.data) {
-        troubleOfBins(state.data, cls, (time) => note(view.x(time), cls));
-      }
+    if (state.data && state.data.mode === "arrows") {
+      for (const cls of classes) for (const at of state.data.byClass[cls]) note(view.x(state.data.begin[at]), cls, 1);
+    } else if (state.data) {
+      troubleOfBins(view, state.data, classes, note);
     }
-    for (const [at, cls] of marks) triangle(context, at * 3, view.ruler + 2, T.palette.classes[cls]);
+    for (const [at, [cls, strength]] of marks) {
+      context.globalAlpha = 0.3 + 0.7 * strength;
+      triangle(context, at * 3, view.ruler + 2, T.palette.classes[cls]);
+    }
+    context.globalAlpha = 1;
   }
 
-  function troubleOfBins(density, cls, note) {
-    for (let pair = 0; pair < density.pairs; pair++) {
-      const row = (pair * density.classes + cls) * density.bins;
-      for (let bin = 0; bin < density.bins; bin++) {
-        if (density.counts[row + bin]) note(density.from + (bin + 0.5) * density.bin);
-      }
+  function troubleOfBins(view, density, classes, note) {
+    const width = (density.to - density.from) / density.bins;
+    for (let bin = 0; bin < density.bins; bin++) {
+      const x = view.x(density.from + (bin + 0.5) * width);
+      if (x < -3 || x > view.width + 3) continue;
+      const byClass = T.binCounts(density, bin);
+      const trouble = classes.reduce((sum, cls) => sum + byClass[cls], 0);
+      if (!trouble) continue;
+      const total = byClass.reduce((sum, count) => sum + count, 0);
+      for (const cls of classes) if (byClass[cls]) note(x, cls, T.troubleStrength(trouble, total - trouble));
     }
   }
 

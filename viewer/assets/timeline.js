@@ -7,13 +7,15 @@ window.twintap = window.twintap || {};
   const SETTLE_MS = 90;
   const LEAST_NS = 20;
   const GLIDE_MS = 220;
+  const MANY_ARROWS = 1500; // in view: a gesture stretches a picture of them
   const state = {
-    from: 0, to: 1, data: null, picture: null, overview: null, overviewPicture: null, selected: null,
+    from: 0, to: 1, data: null, picture: null, still: null, overview: null, overviewPicture: null, selected: null,
     hidden: new Set(), hover: null, selection: { request: null, hop: null }, moving: false,
   };
   T.state = state; // read by tests and benchmarks
   T.settledCount = 0;
-  let canvas, context, minimap, tip, view, drawing = false, settleTimer = 0, fetching = null, requestTimes = new Map();
+  let canvas, context, minimap, tip, view, requestTimes;
+  let drawing = false, settleTimer = 0, fetching = null, arrowsInView = 0;
 
   // Called by Dash with what `viewer.layout` put into the page.
   T.start = function (meta) {
@@ -91,6 +93,8 @@ window.twintap = window.twintap || {};
     state.from = centreAt - width / 2;
     state.to = centreAt + width / 2;
     state.moving = true;
+    state.hover = null;
+    tip.hide();
     T.showMoving(true);
     clearTimeout(settleTimer);
     settleTimer = setTimeout(settle, SETTLE_MS);
@@ -157,7 +161,16 @@ window.twintap = window.twintap || {};
     syncRuler();
     T.writeAddress(state, state.selection, state.hidden);
     redraw();
-    requestAnimationFrame(() => requestAnimationFrame(() => (T.settledCount += 1)));
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      T.settledCount += 1;
+      prepareStill();
+    }));
+  }
+
+  function prepareStill() {
+    state.still = null;
+    if (state.moving || !state.data || state.data.mode !== "arrows" || arrowsInView < MANY_ARROWS) return;
+    state.still = T.stillPicture(view, state.data, state.hidden);
   }
 
   // Ask for the window if what is loaded does not cover it, or is too coarse. False if there is nothing to ask for.
@@ -171,6 +184,7 @@ window.twintap = window.twintap || {};
         if (mine !== fetching) return;
         fetching = null;
         message.askedWidth = to - from;
+        state.still = null;
         state.data = message.mode === "arrows" ? T.withEnds(message, T.meta) : message;
         state.picture = message.mode === "density" ? T.densityPicture(message, view, T.meta, state.hidden) : null;
         T.banner("");
@@ -221,7 +235,9 @@ window.twintap = window.twintap || {};
     view = T.makeView(state.from, state.to, box.clientWidth, canvas.clientHeight, T.meta.rulerHeight, T.meta.lanes.length);
     const inView = T.drawScene(context, view, state);
     minimap.draw(state);
-    if (!state.moving) T.showBadge(state, inView);
+    if (state.moving) return;
+    arrowsInView = inView || 0;
+    T.showBadge(state, inView);
   }
 
   function onResize() {
@@ -242,6 +258,7 @@ window.twintap = window.twintap || {};
     const paint = (density) => density && T.densityPicture(density, view, T.meta, state.hidden);
     state.picture = state.data && state.data.mode === "density" ? paint(state.data) : null;
     state.overviewPicture = paint(state.overview);
+    state.still = null;
     redraw();
   }
 
