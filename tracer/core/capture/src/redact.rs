@@ -11,22 +11,27 @@
 //!
 //! Source: RFC 9112 §2-6 (messages, bodies), RFC 3986 §3 (query, userinfo).
 
-/// A name holding one of these is secret.
-const SECRET_PARTS: [&[u8]; 10] = [
-    b"authorization",
-    b"token",
-    b"secret",
-    b"password",
-    b"passwd",
-    b"cookie",
-    b"credential",
-    b"signature",
-    b"accesskey",
-    b"apikey",
-];
+/// A name holding one of these is secret; by their first letter, in lower case.
+fn secret_parts(first: u8) -> &'static [&'static [u8]] {
+    match first {
+        b'a' => &[b"authorization", b"accesskey", b"apikey"],
+        b'c' => &[b"cookie", b"credential"],
+        b'p' => &[b"password", b"passwd"],
+        b's' => &[b"secret", b"signature"],
+        b't' => &[b"token"],
+        _ => &[],
+    }
+}
 
 /// A name with one of these as a word of its own is secret (`X-Auth-Key`, `temp_url_sig`).
-const SECRET_WORDS: [&[u8]; 3] = [b"key", b"sig", b"auth"];
+fn secret_word(first: u8) -> Option<&'static [u8]> {
+    match first {
+        b'a' => Some(b"auth"),
+        b'k' => Some(b"key"),
+        b's' => Some(b"sig"),
+        _ => None,
+    }
+}
 
 /// Of HTTP, WebDAV and Swift's backend. Only these: the tail of a split method must not pass for one.
 const METHODS: [&[u8]; 22] = [
@@ -240,35 +245,49 @@ fn redact_header(line: &mut [u8]) -> bool {
 /// Overwrites the values of secret query parameters, also in a URL that is itself percent-encoded.
 fn redact_parameters(line: &mut [u8]) {
     let mut at = 0;
-    while at < line.len() {
-        at += 1;
-        if !matches!(line[at - 1], b'?' | b'&' | b';') && !ends_with_encoded(&line[..at], &[b"%3f", b"%26", b"%3b"]) {
-            continue;
+    while let Some(found) = line[at..].iter().position(|b| matches!(b, b'?' | b'&' | b';' | b'%')) {
+        at += found + 1;
+        if line[at - 1] == b'%' {
+            if !starts_with_any(&line[at..], &[b"3f", b"26", b"3b"]) {
+                continue;
+            }
+            at += 2;
         }
-        let ahead = &line[at..line.len().min(at + LONGEST_PARAMETER_NAME_LEN)];
-        let name_end = ahead.iter().position(|b| matches!(b, b'=' | b'&' | b' ' | b'\t'));
-        let encoded_end = ahead.windows(3).position(|w| w.eq_ignore_ascii_case(b"%3d"));
-        let (name_len, separator_len) = match (name_end, encoded_end) {
-            (plain, Some(encoded)) if plain.is_none_or(|plain| encoded < plain) => (encoded, 3),
-            (Some(plain), _) if ahead[plain] == b'=' => (plain, 1),
-            _ => continue,
-        };
-        if is_secret_name(&percent_decoded(&line[at..at + name_len])) {
-            let value = &mut line[at + name_len + separator_len..];
-            let value_len = value
-                .iter()
-                .position(|b| matches!(b, b'&' | b' ' | b'\t'))
-                .unwrap_or(value.len());
-            value[..value_len].fill(b'x');
-        }
+        redact_parameter(&mut line[at..]);
+    }
+}
+
+/// Overwrites the value of one parameter, whose name begins here, if the name is secret.
+fn redact_parameter(from_name: &mut [u8]) {
+    let ahead = &from_name[..from_name.len().min(LONGEST_PARAMETER_NAME_LEN)];
+    let plain = ahead.iter().position(|b| matches!(b, b'=' | b'&' | b' ' | b'\t'));
+    let encoded = ahead[..plain.unwrap_or(ahead.len())]
+        .windows(3)
+        .position(|w| w.eq_ignore_ascii_case(b"%3d"));
+    let (name_len, separator_len) = match (plain, encoded) {
+        (_, Some(encoded)) => (encoded, 3),
+        (Some(plain), None) if ahead[plain] == b'=' => (plain, 1),
+        _ => return,
+    };
+    if is_secret_name(&percent_decoded(&ahead[..name_len])) {
+        let value = &mut from_name[name_len + separator_len..];
+        let value_len = value
+            .iter()
+            .position(|b| matches!(b, b'&' | b' ' | b'\t'))
+            .unwrap_or(value.len());
+        value[..value_len].fill(b'x');
     }
 }
 
 /// Overwrites `user:password` in `scheme://user:password@host`, and an authority that ends with the line, which may be cut in it.
 fn redact_userinfo(line: &mut [u8]) {
     let mut from = 0;
-    while let Some(found) = line[from..].windows(3).position(|w| w == b"://") {
-        from += found + 3;
+    while let Some(colon) = line[from..].iter().position(|b| *b == b':') {
+        from += colon + 1;
+        if !line[from..].starts_with(b"//") {
+            continue;
+        }
+        from += 2;
         let rest = &mut line[from..];
         let authority_end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b' '));
         let authority = &rest[..authority_end.unwrap_or(rest.len())];
@@ -281,12 +300,27 @@ fn redact_userinfo(line: &mut [u8]) {
 }
 
 fn is_secret_name(name: &[u8]) -> bool {
-    let holds = |part: &&[u8]| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part));
-    let words = || name.split(|b| !b.is_ascii_alphanumeric());
-    SECRET_PARTS.iter().any(holds)
-        || SECRET_WORDS
-            .iter()
-            .any(|secret| words().any(|word| word.eq_ignore_ascii_case(secret)))
+    (0..name.len()).any(|at| {
+        let rest = &name[at..];
+        let first = rest[0].to_ascii_lowercase();
+        starts_with_any(rest, secret_parts(first))
+            || (secret_word(first).is_some_and(|word| is_word(rest, word))
+                && (at == 0 || !name[at - 1].is_ascii_alphanumeric()))
+    })
+}
+
+fn is_word(bytes: &[u8], word: &[u8]) -> bool {
+    starts_with_any(bytes, &[word]) && !bytes.get(word.len()).is_some_and(u8::is_ascii_alphanumeric)
+}
+
+/// Whether the bytes begin with one of these, whatever the case.
+fn starts_with_any(bytes: &[u8], beginnings: &[&[u8]]) -> bool {
+    let begins = |with: &&[u8]| {
+        bytes
+            .get(..with.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+    };
+    beginnings.iter().any(begins)
 }
 
 fn percent_decoded(name: &[u8]) -> Vec<u8> {
@@ -306,13 +340,6 @@ fn percent_decoded(name: &[u8]) -> Vec<u8> {
         }
     }
     decoded
-}
-
-fn ends_with_encoded(bytes: &[u8], codes: &[&[u8; 3]]) -> bool {
-    let Some(tail) = bytes.last_chunk::<3>() else {
-        return false;
-    };
-    codes.iter().any(|code| tail.eq_ignore_ascii_case(*code))
 }
 
 /// The line that begins at `at`, with its LF if that was captured.
