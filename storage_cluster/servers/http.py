@@ -89,7 +89,7 @@ class Request:
             self.raw.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def body_chunks(self) -> AsyncIterator[bytes]:
-        """The body, as it arrives. Raises: ClientGone."""
+        """The body, as it arrives. Raises: ClientGone, also where the body ends before its announced length."""
         try:
             async for chunk in self.raw.content.iter_any():
                 self.bytes_in += len(chunk)
@@ -206,7 +206,7 @@ class Front:
             response = await self.handler(request)
         except Refusal as refusal:
             response = refusal_response(refusal)
-        except ClientGone:
+        except (ClientGone, ConnectionError):
             response = refusal_response(Refusal(499))
         if not response.prepared:
             response.headers["X-Trans-Id"] = request.transaction_id

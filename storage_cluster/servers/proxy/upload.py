@@ -117,8 +117,6 @@ class Upload:
     async def _transfer(self, request: Request, conduits: list[Conduit]) -> None:
         async for chunk in request.body_chunks():
             await self._pass_on(chunk, conduits)
-        if request.content_length not in (None, request.bytes_in):
-            raise ClientGone
         await self._pass_on(None, conduits)
 
     async def _pass_on(self, chunk: bytes | None, conduits: list[Conduit]) -> None:
