@@ -1,8 +1,11 @@
 """Where a root request's time went: its critical path, and a ledger that adds up exactly.
 
-A span is four stretches in a row, bounded by five stamps:
+A span is four stretches in a row, bounded by stamps:
 
-    start ── connect ── sent ── request network ── arrived ── work ── answered ── response network ── ended
+    start ── connect ── connected ┄┄ sent ── request network ── arrived ── work ── answered ── response network ── ended
+
+Between a connection's readiness and its first request, and between the server's 100 and the body, the time is the
+asking host's own, so it counts as the parent's work (a root has no parent: there it stays with connect and network).
 
 `request network` lasts until the last byte of the request is at the server, `response network` from the first byte of
 the response until its last is at the client, so the transfer of a body counts as network. `work` is the server's time
@@ -46,9 +49,12 @@ class Nodes:
     parent: Longs  # place of the parent, NONE for a root
     depth: Longs  # 0 for a root
     start: Longs
+    connected: Longs
     sent: Longs
     head_arrived: Longs
     continued: Longs  # the server asked for the body; UNSEEN if it did not
+    asked_for: Longs  # the client heard that
+    body_sent: Longs  # and first sent something then
     arrived: Longs
     answered: Longs
     first_returned: Longs  # first byte of the response at the client
@@ -135,9 +141,16 @@ def _share(level: Longs, nodes: Nodes, children: _Children, windows: Longs, stre
     answered = _inside(nodes.answered[level], end, sent, end)
     arrived = _inside(nodes.arrived[level], sent, sent, answered)
     head_arrived = _inside(nodes.head_arrived[level], arrived, sent, arrived)
-    thought = _inside(nodes.continued[level], head_arrived, head_arrived, arrived) - head_arrived
-    stretches[0, level], stretches[1, level] = sent - begin, arrived - sent - thought
-    stretches[2, level], stretches[3, level] = answered - arrived + thought, end - answered
+    continued = _inside(nodes.continued[level], head_arrived, head_arrived, arrived)
+    asked_for = _inside(nodes.asked_for[level], arrived, continued, arrived)
+    body_sent = _inside(nodes.body_sent[level], asked_for, asked_for, arrived)
+    waited = sent - _inside(nodes.connected[level], sent, begin, sent), body_sent - asked_for
+    idle = [np.where(nodes.parent[level] == NONE, 0, wait) for wait in waited]
+    stretches[0, level] = sent - begin - idle[0]
+    stretches[1, level] = arrived - sent - (continued - head_arrived) - idle[1]
+    stretches[2, level], stretches[3, level] = answered - arrived + continued - head_arrived, end - answered
+    asking = nodes.parent[level] != NONE
+    np.add.at(stretches[2], nodes.parent[level][asking], (idle[0] + idle[1])[asking])
     parents, floor, cursor, found = level, arrived, answered, []
     while parents.size:
         child = children.last_by(parents, cursor)

@@ -49,7 +49,7 @@ def build_exchanges(hops: pa.Table, messages: pa.Table, connections: pa.Table, s
     parts, described = _parts(heads, ranges)
     ends = _ends(_frame(connections), swapped, services)
     parts = _drop_greetings(parts, ends)
-    exchanges = _assemble(parts, part_times(ranges, parts), described, ends, _connect_starts(packets))
+    exchanges = _assemble(parts, ranges, described, ends, _handshakes(packets))
     ids = _hop_exchanges(packets, parts, exchanges)
     place = hops.schema.get_field_index("exchange_id")
     named = exchanges.select(EXCHANGES.names).to_arrow()
@@ -105,28 +105,28 @@ def _drop_greetings(parts: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     return known.filter((pl.col("ordinal") > 0) | ~pl.col("handshake")).drop("handshake")
 
 
-def _connect_starts(packets: pl.DataFrame) -> pl.DataFrame:
-    syns = packets.filter((pl.col("kind") == "syn") & pl.col("from_client"))
-    return syns.group_by("connection_id").agg(connect_start_trace_ns=pl.col("send_trace_ns").min())
+def _handshakes(packets: pl.DataFrame) -> pl.DataFrame:
+    """By connection, when the client first sent its SYN, and when it first had the answer."""
+    shakes = packets.filter(pl.col("kind").is_in(["syn", "syn_ack"]))
+    asks, answers = pl.col("kind") == "syn", pl.col("kind") == "syn_ack"
+    return shakes.group_by("connection_id").agg(
+        connect_start_trace_ns=pl.when(asks & pl.col("from_client")).then("send_trace_ns").min(),
+        connected_trace_ns=pl.when(answers & ~pl.col("from_client")).then("receive_trace_ns").min(),
+    )
 
 
 def _assemble(
-    parts: pl.DataFrame, times: pl.DataFrame, described: pl.DataFrame, ends: pl.DataFrame, syns: pl.DataFrame
+    parts: pl.DataFrame, ranges: pl.DataFrame, described: pl.DataFrame, ends: pl.DataFrame, shakes: pl.DataFrame
 ) -> pl.DataFrame:
     """One row for each exchange, numbered in order of time."""
     key = ["connection_id", "ordinal"]
-    timed = parts.join(times, on="part", how="left")
+    timed = parts.join(part_times(ranges, parts), on="part", how="left")
     rows = timed.group_by(key).agg(pl.col("uncertainty_ns").max())
     for role in (Role.REQUEST, Role.RESPONSE):
         rows = rows.join(_edges(timed.filter(pl.col("role") == role), role), on=key, how="left")
-    continued = (
-        timed.filter(pl.col("role") == Role.CONTINUE)
-        .group_by(key)
-        .agg(continue_sent_trace_ns=pl.col("first_sent_ns").min())
-    )
-    rows = rows.join(continued, on=key, how="left")
+    rows = rows.join(_continued(timed, ranges), on=key, how="left")
     rows = rows.join(described.with_columns(protocol=pl.lit(HTTP)), on=key, how="left")
-    first = rows.group_by("connection_id").agg(ordinal=pl.col("ordinal").min()).join(syns, on="connection_id")
+    first = rows.group_by("connection_id").agg(ordinal=pl.col("ordinal").min()).join(shakes, on="connection_id")
     rows = rows.join(ends, on="connection_id", how="left").join(first, on=key, how="left")
     rows = rows.with_columns(pl.col("protocol").fill_null(UNKNOWN), complete=_complete())
     started = pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$"))
@@ -139,6 +139,26 @@ def _edges(parts: pl.DataFrame, role: Role) -> pl.DataFrame:
     name = role.name.lower()
     times = [pl.col(f"{edge}_ns").alias(f"{name}_{edge}_trace_ns") for edge in EDGES]
     return parts.select("connection_id", "ordinal", *times, (pl.col("end") - pl.col("start")).alias(f"{name}_bytes"))
+
+
+def _continued(timed: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Of exchanges whose server asked for the body: when it did, when that arrived, and what the client sent next."""
+    key = ["connection_id", "ordinal"]
+    asked = (
+        timed.filter(pl.col("role") == Role.CONTINUE)
+        .group_by(key)
+        .agg(
+            continue_sent_trace_ns=pl.col("first_sent_ns").min(),
+            continue_received_trace_ns=pl.col("first_received_ns").min(),
+        )
+    )
+    requests = timed.filter(pl.col("role") == Role.REQUEST).join(asked, on=key)
+    theirs = ranges.join(requests.select("flow"), on="flow", how="semi")
+    sent = locate(theirs, requests, "start").join(requests.select("part", "continue_received_trace_ns"), on="part")
+    later = sent.filter(pl.col("sent_ns") >= pl.col("continue_received_trace_ns"))
+    bodies = later.group_by("part").agg(body_sent_trace_ns=pl.col("sent_ns").min())
+    resumed = requests.select(*key, "part").join(bodies, on="part").drop("part")
+    return asked.join(resumed, on=key, how="left")
 
 
 def _complete() -> pl.Expr:

@@ -7,7 +7,7 @@ requests, after the last. Without a command the story is that of the only root r
 
 Uplink and downlink (from the first byte sent to the last received) are each a difference of two hosts' stamps, so they
 carry the uncertainty of the clocks. Both directions of one span together are its round trip less the server's time, in
-which clock offsets cancel; so the network behind the first server is given as one part, uncertain only where one of its
+which clock offsets cancel; so transfers between servers are given as one part, uncertain only where one of its
 directions is off the path.
 
 Limits: a request that was never answered is not a span of any length; its wait shows as time between requests.
@@ -135,9 +135,12 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
         parent=add(nodes.parent, NONE),
         depth=add(nodes.depth, 0),
         start=add(nodes.start, begin),
+        connected=add(nodes.connected, UNSEEN),
         sent=add(nodes.sent, begin),
         head_arrived=add(nodes.head_arrived, begin),
         continued=add(nodes.continued, UNSEEN),
+        asked_for=add(nodes.asked_for, UNSEEN),
+        body_sent=add(nodes.body_sent, UNSEEN),
         arrived=add(nodes.arrived, begin),
         answered=add(nodes.answered, end),
         first_returned=add(nodes.first_returned, UNSEEN),
@@ -181,7 +184,7 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
             Part("opening connections", int(path["connect_ns"].sum()), 0),
             _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns")),
             *services,
-            _network(f"on the network behind {front}", behind, both, one_way),
+            _network("in transfers between servers", behind, both, one_way),
             _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns")),
         )
     )

@@ -39,6 +39,13 @@ CASES = {
         """,
         ["1 | 0 10 33 10", "2 < 1 transaction_id 1.00 | 5 2 38 2"],
     ),
+    "between connected and asking, the time is the asker's": (
+        """
+        client > proxy    0 10 90 100 tx=a connect=-20 connected=-15
+        proxy > storage1 30 32 60  62 tx=a connect=15 connected=18
+        """,
+        ["1 | 20 10 45 10", "2 < 1 transaction_id 1.00 | 3 2 28 2"],
+    ),
     "a quorum: the third answer came after the proxy had answered, and did not matter": (
         """
         client > proxy    0 10 50  60 tx=a
@@ -168,6 +175,13 @@ CASES = {
         "client > proxy 0 10 90 100 whole=60 continue=40",
         ["1 | 0 30 60 10"],
     ),
+    "between the 100 and the body, the time is the asker's": (
+        """
+        client > proxy    0 10 90 100 tx=a
+        proxy > storage1 20 22 80  82 tx=a continue=30 continued=33 body=50 whole=54
+        """,
+        ["1 | 0 10 35 10", "2 < 1 transaction_id 1.00 | 0 9 34 2"],
+    ),
     "an answer streamed through: the child counts until the parent's first byte": (
         """
         client > proxy    0 10 50 300 tx=a
@@ -234,7 +248,16 @@ def forests(draw: st.DrawFn) -> str:
         shown = [draw(st.sampled_from(["{}", "{}", "{}", "{}", "-"])).format(at) for at in times]
         options = draw(
             st.sampled_from(
-                ["", "tx=a", "tx=b", "connect=-3", f"first={times[2]}", f"whole={times[2]} continue={times[1]}"]
+                [
+                    "",
+                    "tx=a",
+                    "tx=b",
+                    "connect=-3",
+                    "connect=-3 connected=5",
+                    f"first={times[2]}",
+                    f"whole={times[2]} continue={times[1]}",
+                    f"continued={times[1]} body={times[2]}",
+                ]
             )
         )
         lines.append(f"{draw(hosts)} > {draw(hosts)} {' '.join(shown)} {options}")

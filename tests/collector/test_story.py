@@ -59,7 +59,7 @@ def test_one_request() -> None:
     story = story_of(PUT)
     assert story.sentence == (
         "PUT /v1/a/c/o (t1) took 905.0 µs: 480.0 µs (53 %) in swift-object, 370.0 µs in swift-proxy, "
-        "20.0 µs on the network behind swift-proxy, and 35.0 µs elsewhere."
+        "20.0 µs in transfers between servers, and 35.0 µs elsewhere."
     )
     assert story.duration_ns == 905_000
     assert parts(story) == [
@@ -67,7 +67,7 @@ def test_one_request() -> None:
         "sending to swift-proxy (uplink) 10 ± 1",
         "in swift-proxy 370 ± 0",
         "in swift-object 480 ± 0",
-        "on the network behind swift-proxy 20 ± 0",
+        "in transfers between servers 20 ± 0",
         "receiving from swift-proxy (downlink) 10 ± 1",
     ]
 

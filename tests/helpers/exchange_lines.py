@@ -3,9 +3,11 @@
     client > proxy/swift-proxy     0 10 90 100 tx=a connect=-5
     proxy > storage1/swift-object 20 22 60  62 tx=a first=50
 
-The four times: request sent, arrived, answer sent, answer ended. `connect=` the SYN's time, `first=` when the first
+The four times: request sent, arrived, answer sent, answer ended. `connect=` the SYN's time, `connected=` its
+answer's, `first=` when the first
 byte of the response arrived (else when it ended), `whole=` when the last byte of the request arrived (else as the
-first), `continue=` when the server sent its 100, `method=`, `target=`, `status=`; `-` for a time not seen or a host
+first), `continue=` when the server sent its 100, `continued=`
+when the client had it, `body=` when it sent on, `method=`, `target=`, `status=`; `-` for a time not seen or a host
 not captured; `cut` for an incomplete one.
 """
 
@@ -39,7 +41,10 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "response_last_sent_trace_ns": answered,
         "response_first_received_trace_ns": at_us(options["first"]) if "first" in options else ended,
         "response_last_received_trace_ns": ended,
+        "connected_trace_ns": at_us(options.get("connected", "-")),
         "continue_sent_trace_ns": at_us(options.get("continue", "-")),
+        "continue_received_trace_ns": at_us(options.get("continued", "-")),
+        "body_sent_trace_ns": at_us(options.get("body", "-")),
         "connect_start_trace_ns": at_us(options.get("connect", "-")),
         "uncertainty_ns": int(options.get("uncertainty", 1000)),
         "request_bytes": 100,
