@@ -28,8 +28,10 @@ MAX_SKEW_PPB = 500_000.0
 """Of one clock against true time: RFC 5905 §7.2 takes 500 ppm as the tolerance."""
 BINS = 512
 """Points kept of a direction before its hull is taken: the lowest of each of this many spans of time."""
-MAX_HULL_POINTS = 48
+MAX_HULL_POINTS = 32
 """Hull vertices kept: the polygon is found by crossing all pairs of them."""
+SEARCH_STEPS = 64
+"""Of a golden-section search: 2e6 ppb narrowed to below 1e-6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,28 @@ def possible_lines(bounds: Bounds, max_skew_ppb: float = 2 * MAX_SKEW_PPB) -> Po
     slope = (a[first, 0] * b[second] - a[second, 0] * b[first]) / determinant
     corners = np.column_stack([offset, slope])
     slack = b - corners @ a.T
-    tolerance = 1e-6 * (1 + np.abs(b)) + 1e-3  # rounding of the crossing itself: far below 1 ns
+    tolerance = 1e-10 * np.abs(b) + 1e-3  # rounding of the crossing itself: far below 1 ns
     return Polygon(corners[(slack >= -tolerance).all(axis=1)])
 
 
 def _line(points: Floats) -> Floats:
     return np.column_stack([np.ones(len(points)), points[:, 0]])
+
+
+def fits_line(bounds: Bounds, max_skew_ppb: float = 2 * MAX_SKEW_PPB) -> bool:
+    """Whether any line is possible: true without points on both sides.
+
+    The room between upper and lower points is a concave function of the skew; its peak is searched for. Cost: linear.
+    """
+    if not len(bounds.upper) or not len(bounds.lower):
+        return True
+    (upper_s, upper_ns), (lower_s, lower_ns) = bounds.upper.T, bounds.lower.T
+    low, high = -max_skew_ppb, max_skew_ppb
+    ratio = (np.sqrt(5.0) - 1) / 2
+    for _ in range(SEARCH_STEPS):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        rooms = [(upper_ns - skew * upper_s).min() - (lower_ns - skew * lower_s).max() for skew in (left, right)]
+        if max(rooms) >= 0:
+            return True
+        low, high = (low, right) if rooms[0] > rooms[1] else (left, high)
+    return max(rooms) >= -1.0

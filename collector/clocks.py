@@ -12,8 +12,9 @@ most 1030 and at least 990: 1010 ± 20. The first packet took 20 ± 20, the seco
 A host with no traffic to the others, even through third hosts, cannot be aligned: its clock is taken as it is, its
 method is `none` and its uncertainty is null.
 
-Limits: steps of a clock. Where no line fits, the least wrong one is used, the method is `inconsistent` and the
-uncertainty covers the worst packet.
+A stepped clock follows one line up to the step and another from there (`collector.clock_steps` finds where), so each
+line is solved for as if it were a host of its own. Where no lines fit all the same, the least wrong ones are used, the
+method is `inconsistent` and the uncertainty covers the worst packet.
 
 Source: Moon et al. (INFOCOM 1999) for the hull; RFC 2330 §10 for the terms. Time: int64 ns; the solver works on
 residuals to a rough alignment, so float64 is exact to below 1 ns.
@@ -31,11 +32,14 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from collector.clock_bounds import MAX_SKEW_PPB, Bounds, Floats, Polygon, lowest_points, possible_lines
+from collector.clock_steps import Cuts, Way, Ways, find_steps, line_of
 from collector.schema import CLOCKS, HopState
 from collector.timescale import NS_PER_S, Alignment
 
 SKEW_PRICE = 0.1
 """Share of a drift over the trace that it must widen the channels by, or the clock is held to run true."""
+NO_FRAME = 0xFFFFFFFF
+"""After the last frame."""
 ROUNDS = 20
 """Of adding packets that thinning dropped and that the solution puts before their sending."""
 
@@ -44,43 +48,53 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """Hops from one host to another: their stamps in ns, rebased to each host's first."""
+    """Hops from one host to another: their stamps in ns, rebased to each line's first."""
 
     send_ns: Ints
     receive_ns: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A host's clock from one step to the next: first and last stamp (ns), first and last frame."""
+
+    host: str
+    first_ns: int
+    last_ns: int
+    first_frame: int
+    last_frame: int
+
+
 @dataclass(slots=True)
 class _Network:
-    """Hosts, their hops, and a rough alignment: `rough_ns` of host h is its clock less the reference's, near enough."""
+    """Lines, the hops between them, and a rough alignment: `rough_ns` of a line is its clock less its reference's."""
 
-    hosts: list[str]
-    first_ns: list[int]
-    last_ns: list[int]
+    lines: list[_Line]
     directions: dict[tuple[int, int], _Direction]
     rough_ns: list[int]
     group: list[int]
-    """For each host the number of its group: the hosts that traffic joins."""
+    """For each line the number of its group: the lines that traffic joins."""
     reference: list[int]
-    """For each group its reference host."""
+    """For each group its reference line."""
 
     @property
     def main_reference(self) -> int:
         """The reference of the largest group, whose clock is the trace's."""
-        return max(self.reference, key=lambda host: self.group.count(self.group[host]))
+        return max(self.reference, key=lambda line: self.group.count(self.group[line]))
 
 
 def solve(hops: pa.Table, windows: Sequence[tuple[str, int, int]]) -> Alignment:
     """Put all hosts on the clock of one of them.
 
-    Arguments: `hops` with `send_host, receive_host, send_host_ns, receive_host_ns, state`; `windows`, for each host its
-    name and its first and last stamp (ns). Cost: linear in hops, then a small linear programme.
+    Arguments: `hops` with host, frame and `host_ns` of both ends and `state`; `windows`, for each host its name and its
+    first and last stamp (ns). Cost: linear in hops, then a small linear programme.
     """
-    network = _network(hops, windows)
+    ways = _ways(hops)
+    network = _network(ways, windows, find_steps(ways))
     skews_ppb, offsets_ns, consistent = _solve_lines(network)
     polygons = {pair: _polygon(network, pair) for pair in network.directions if pair[0] < pair[1]}
     pairs = _pair_uncertainties(network, polygons, offsets_ns, skews_ppb)
-    uncertainty = _host_uncertainties(network, pairs)
+    uncertainty = _line_uncertainties(network, pairs)
     clocks = _clock_table(network, skews_ppb, offsets_ns, uncertainty, consistent)
     return Alignment(clocks, _pair_table(network, pairs, offsets_ns, skews_ppb))
 
@@ -88,36 +102,69 @@ def solve(hops: pa.Table, windows: Sequence[tuple[str, int, int]]) -> Alignment:
 def unaligned(windows: Sequence[tuple[str, int, int]]) -> Alignment:
     """Every host's clock as it is, as if true: for traces whose correction is turned off."""
     rows = [
-        {"host": host, "from_host_ns": first, "to_host_ns": last, "reference": index == 0}
+        {"host": host, "from_host_ns": first, "to_host_ns": last, "from_frame": 1, "to_frame": NO_FRAME}
+        | {"reference": index == 0}
         | {"offset_ns": 0, "skew_ppb": 0, "method": "raw"}
         for index, (host, first, last) in enumerate(windows)
     ]
     return Alignment(pa.Table.from_pylist(rows, CLOCKS), _empty_pairs())
 
 
-def _network(hops: pa.Table, windows: Sequence[tuple[str, int, int]]) -> _Network:
-    hosts = [host for host, _, _ in windows]
-    first_ns, last_ns = [first for _, first, _ in windows], [last for _, _, last in windows]
-    columns = ["send_host", "receive_host", "send_host_ns", "receive_host_ns", "state"]
-    frame = pl.DataFrame(hops.select(columns)).with_columns(
-        pl.col("send_host", "receive_host", "state").cast(pl.String)
-    )
+def _ways(hops: pa.Table) -> dict[tuple[str, str], Way]:
+    """Matched hops between two hosts, by direction, of pairs that have both."""
+    ends = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "host_ns", "frame")]
+    frame = pl.DataFrame(hops.select([*ends, "state"])).with_columns(pl.col("^.*(host|state)$").cast(pl.String))
     matched = frame.filter((pl.col("state") == HopState.MATCHED) & (pl.col("send_host") != pl.col("receive_host")))
+    columns = ("send_host_ns", "receive_host_ns", "send_frame", "receive_frame")
+    ways = {
+        (str(send), str(receive)): Way(*(rows[name].cast(pl.Int64).to_numpy() for name in columns))
+        for (send, receive), rows in matched.group_by("send_host", "receive_host", maintain_order=True)
+    }
+    return {pair: way for pair, way in ways.items() if pair[::-1] in ways}
+
+
+def _network(ways: Ways, windows: Sequence[tuple[str, int, int]], cuts: Cuts) -> _Network:
+    lines = [line for window in windows for line in _lines(ways, window, cuts.get(window[0], []))]
+    first_line: dict[str, int] = {}
+    for index, line in enumerate(lines):
+        first_line.setdefault(line.host, index)
     directions = {}
-    for (send, receive), rows in matched.group_by("send_host", "receive_host", maintain_order=True):
-        a, b = hosts.index(str(send)), hosts.index(str(receive))
-        stamps = rows["send_host_ns"].to_numpy() - first_ns[a], rows["receive_host_ns"].to_numpy() - first_ns[b]
-        directions[(a, b)] = _Direction(*stamps)
+    for (send, receive), way in ways.items():
+        a = first_line[send] + line_of(way.send_frame, cuts.get(send, []))
+        b = first_line[receive] + line_of(way.receive_frame, cuts.get(receive, []))
+        for of_a, of_b in sorted(set(zip(a.tolist(), b.tolist(), strict=True))):
+            part = (a == of_a) & (b == of_b)
+            stamps = way.send_ns[part] - lines[of_a].first_ns, way.receive_ns[part] - lines[of_b].first_ns
+            directions[(of_a, of_b)] = _Direction(*stamps)
     both_ways = {pair: way for pair, way in directions.items() if pair[::-1] in directions}
-    network = _Network(hosts, first_ns, last_ns, both_ways, [0] * len(hosts), list(range(len(hosts))), [])
+    network = _Network(lines, both_ways, [0] * len(lines), list(range(len(lines))), [])
     _align_roughly(network)
     return network
+
+
+def _lines(ways: Ways, window: tuple[str, int, int], cuts: list[int]) -> list[_Line]:
+    """The host's window cut at its steps: the first line has its first stamp, the last line its last."""
+    host, first_ns, last_ns = window
+    if not cuts:
+        return [_Line(host, first_ns, last_ns, 1, NO_FRAME)]
+    sent = [(way.send_frame, way.send_ns) for (send, _), way in ways.items() if send == host]
+    received = [(way.receive_frame, way.receive_ns) for (_, receive), way in ways.items() if receive == host]
+    frames, stamps = (np.concatenate(column) for column in zip(*sent, *received, strict=True))
+    number = line_of(frames, cuts)
+    edges = [1, *cuts, NO_FRAME]
+    lines = []
+    for index in range(len(cuts) + 1):
+        own = stamps[number == index]
+        first = first_ns if index == 0 else int(own.min())
+        last = last_ns if index == len(cuts) else int(own.max())
+        lines.append(_Line(host, min(first, last), max(first, last), edges[index], edges[index + 1] - 1))
+    return lines
 
 
 def _align_roughly(network: _Network) -> None:
     """Choose a reference for each group of hosts that share traffic, and add up offsets along the way to each host."""
     graph = nx.Graph()
-    graph.add_nodes_from(range(len(network.hosts)))
+    graph.add_nodes_from(range(len(network.lines)))
     graph.add_edges_from(pair for pair in network.directions if pair[0] < pair[1])
     packets = dict.fromkeys(graph, 0)
     for (a, b), way in network.directions.items():
@@ -173,9 +220,9 @@ def _constraining(network: _Network) -> list[_Packets]:
 
 
 def _solve_lines(network: _Network) -> tuple[Floats, Floats, bool]:
-    """Skew (ppb, whole) and residual offset (ns, at each host's first stamp) of each host; whether all packets fit."""
+    """Skew (ppb, whole) and residual offset (ns, at each line's first stamp) of each line; whether all packets fit."""
     packets = _constraining(network)
-    count = len(network.hosts)
+    count = len(network.lines)
     if not packets:
         return np.zeros(count), np.zeros(count), True
     for _ in range(ROUNDS):
@@ -191,12 +238,12 @@ def _solve_lines(network: _Network) -> tuple[Floats, Floats, bool]:
 
 def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None) -> tuple[Floats, bool]:
     """Offsets and skews with the widest margins; if no line fits all packets, those with the least violation."""
-    count = len(network.hosts)
+    count = len(network.lines)
     edges = sorted({(min(p.a, p.b), max(p.a, p.b)) for p in packets})
     margin_of = {edge: 2 * count + index for index, edge in enumerate(edges)}
     size = 3 * count + len(edges)  # offsets, skews, margins, absolute skews
     matrix, limits = _constraints(packets, margin_of, size, count)
-    span = np.array(network.last_ns, dtype=np.float64) - np.array(network.first_ns, dtype=np.float64)
+    span = np.array([line.last_ns - line.first_ns for line in network.lines], dtype=np.float64)
     cost = np.zeros(size)
     cost[2 * count : 2 * count + len(edges)] = -1.0
     cost[2 * count + len(edges) :] = SKEW_PRICE * np.maximum(span, 1.0) / NS_PER_S
@@ -271,7 +318,7 @@ def _pair_uncertainties(
     bounds = {}
     for (a, b), polygon in polygons.items():
         way = network.directions[(a, b)]
-        knots = np.linspace(0.0, (network.last_ns[a] - network.first_ns[a]) / NS_PER_S, 33)
+        knots = np.linspace(0.0, (network.lines[a].last_ns - network.lines[a].first_ns) / NS_PER_S, 33)
         shift_s = (network.rough_ns[b] - network.rough_ns[a]) / NS_PER_S
         solved = offsets[b] + skews[b] * (knots + shift_s) - offsets[a] - skews[a] * knots
         if polygon.empty:
@@ -289,10 +336,10 @@ def _spread(network: _Network, a: int, b: int) -> float:
     return float(max(upper.max(), lower.max()) - min(upper.min(), lower.min()))
 
 
-def _host_uncertainties(network: _Network, pairs: dict[tuple[int, int], _PairBound]) -> dict[int, float]:
-    """Of each host against the trace's clock: its pair's bound, or the sum along the surest way through other hosts.
+def _line_uncertainties(network: _Network, pairs: dict[tuple[int, int], _PairBound]) -> dict[int, float]:
+    """Of each line against the trace's clock: its pair's bound, or the sum along the surest way through other hosts.
 
-    Hosts that no traffic joins to the reference are left out.
+    Lines that no traffic joins to the reference are left out.
     """
     graph = nx.Graph()
     graph.add_node(network.main_reference)
@@ -306,14 +353,15 @@ def _clock_table(
 ) -> pa.Table:
     method = "hull" if consistent else "inconsistent"
     rows = []
-    for index, host in enumerate(network.hosts):
-        reference = network.reference[network.group[index]]
-        base = network.first_ns[index] - network.first_ns[reference]
+    for index, line in enumerate(network.lines):
+        base = line.first_ns - network.lines[network.reference[network.group[index]]].first_ns
         rows.append(
             {
-                "host": host,
-                "from_host_ns": network.first_ns[index],
-                "to_host_ns": network.last_ns[index],
+                "host": line.host,
+                "from_host_ns": line.first_ns,
+                "to_host_ns": line.last_ns,
+                "from_frame": line.first_frame,
+                "to_frame": line.last_frame,
                 "offset_ns": base + network.rough_ns[index] + round(offsets[index]),
                 "skew_ppb": int(skews[index]),
                 "uncertainty_ns": int(np.ceil(uncertainty[index])) if index in uncertainty else None,
@@ -330,10 +378,11 @@ def _pair_table(
     parts = [pl.DataFrame(_empty_pairs())]
     for (a, b), bound in pairs.items():
         elapsed_ns = bound.knots_s * NS_PER_S
-        shift = network.first_ns[network.reference[network.group[a]]] - network.rough_ns[a] - round(offsets[a])
+        reference = network.lines[network.reference[network.group[a]]]
+        shift = reference.first_ns - network.rough_ns[a] - round(offsets[a])
         at = np.rint(elapsed_ns - skews[a] * bound.knots_s).astype(np.int64) + shift
         for send, receive in ((a, b), (b, a)):
-            ends = {"send_host": network.hosts[send], "receive_host": network.hosts[receive]}
+            ends = {"send_host": network.lines[send].host, "receive_host": network.lines[receive].host}
             part = pl.DataFrame({"at_trace_ns": at, "uncertainty_ns": bound.uncertainty_ns})
             parts.append(part.select(*(pl.lit(name).alias(end) for end, name in ends.items()), pl.all()))
     return pl.concat(parts).to_arrow()

@@ -4,6 +4,7 @@ Only here is a `host_ns` converted to a `trace_ns`. Source of the clocks: `colle
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,23 +25,41 @@ class Alignment:
     pairs: pa.Table
 
 
-def to_trace_ns(hosts: pa.Array, host_ns: pa.Array, clocks: pa.Table) -> NDArray[np.int64]:
+def to_trace_ns(
+    hosts: pa.Array, host_ns: pa.Array, clocks: pa.Table, frames: pa.Array | None = None
+) -> NDArray[np.int64]:
     """Stamps of hosts on the trace's timescale; shape as `host_ns`. Null stamps come out as 0.
 
-    A stamp outside its host's interval is extrapolated.
+    Arguments: `frames` tells on which side of a step a stamp is; without it the interval that holds it does, or the
+    nearest. A stamp outside its host's intervals is extrapolated.
     """
     stamps = host_ns.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    at_frame = None if frames is None else frames.fill_null(0).to_numpy(zero_copy_only=False)
     names = hosts if isinstance(hosts, pa.DictionaryArray) else hosts.dictionary_encode()
     codes = names.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     known = names.dictionary.to_pylist()
     result = stamps.copy()
-    for row in clocks.to_pylist():
-        if row["host"] in known:
-            of_host = codes == known.index(row["host"])
-            elapsed = stamps[of_host] - row["from_host_ns"]
+    rows_of = {host: [row for row in clocks.to_pylist() if row["host"] == host] for host in known}
+    for code, host in enumerate(known):
+        rows = rows_of[host]
+        for number, row in enumerate(rows):
+            of_row = codes == code
+            if len(rows) > 1:
+                of_row &= _interval(rows, stamps, at_frame) == number
+            elapsed = stamps[of_row] - row["from_host_ns"]
             drift = np.rint(row["skew_ppb"] * (elapsed / NS_PER_S)).astype(np.int64)
-            result[of_host] = stamps[of_host] - row["offset_ns"] - drift
+            result[of_row] = stamps[of_row] - row["offset_ns"] - drift
     return result
+
+
+def _interval(
+    rows: list[dict[str, Any]], stamps: NDArray[np.int64], frames: NDArray[np.uint32] | None
+) -> NDArray[np.int64]:
+    """Number of the row that each stamp belongs to, were it this host's."""
+    if frames is not None:
+        return np.searchsorted(np.array([row["from_frame"] for row in rows]), frames, side="right") - 1
+    away = [np.maximum(row["from_host_ns"] - stamps, stamps - row["to_host_ns"]).clip(min=0) for row in rows]
+    return np.argmin(away, axis=0)
 
 
 def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
@@ -52,7 +71,8 @@ def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
     missing: dict[str, NDArray[np.bool_]] = {}
     for end in ("send", "receive"):
         stamps = hops[f"{end}_host_ns"].combine_chunks()
-        ends[end] = to_trace_ns(hops[f"{end}_host"].combine_chunks(), stamps, alignment.clocks)
+        host, frames = (hops[f"{end}_{what}"].combine_chunks() for what in ("host", "frame"))
+        ends[end] = to_trace_ns(host, stamps, alignment.clocks, frames)
         missing[end] = stamps.is_null().to_numpy(zero_copy_only=False)
     lone = missing["send"] | missing["receive"]
     columns = {f"{end}_trace_ns": pa.array(ends[end], mask=missing[end]) for end in ends}
@@ -89,7 +109,7 @@ def _bound_by_pairs(matched: pl.DataFrame, pairs: pa.Table, uncertainty: NDArray
 
 
 def _bound_by_clocks(lone: pl.DataFrame, clocks: pa.Table, uncertainty: NDArray[np.int64]) -> None:
-    bounds = {row["host"]: row["uncertainty_ns"] for row in clocks.to_pylist()}
+    bounds = {row["host"]: row["uncertainty_ns"] for row in clocks.sort_by("uncertainty_ns").to_pylist()}
     for (host,), rows in lone.group_by("host"):
         bound = bounds.get(host)
         uncertainty[rows["row"].to_numpy()] = -1 if bound is None else bound

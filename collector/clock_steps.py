@@ -1,0 +1,211 @@
+"""Where a clock was stepped (or its rate changed): the frame of a host from which on its clock follows another line.
+
+While no clock is stepped, some line fits all packets between two hosts (`collector.clock_bounds`). Packets are taken in
+the order that a host captured them, not by its stamps, which a step puts out of order. The longest beginning that a
+line fits ends soon after the step, at the first packet whose direction is the tight one; from there back, as far as one
+line fits, the step must lie. In between, each packet fits the line before and the line after, and the place is taken
+that makes delays least.
+
+Which of two hosts it was, the other pairs tell: a stepped host breaks all of its own at that place.
+
+Limits: a step smaller than the channel (about the least round trip) cannot be seen, and is inside the error bar. Two
+hosts alone: the differences are right, but which one stepped is by lot.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collector.clock_bounds import Bounds, Floats, fits_line, lowest_points, possible_lines
+
+Ints = NDArray[np.int64]
+Cuts = dict[str, list[int]]
+"""Host to the frames at which a new line begins, ascending."""
+
+MOST_STEPS = 256
+"""Of all hosts together; a clock that steps more often has no line to speak of."""
+LOOK_AHEAD = 256
+"""Packets after a break that tell where the new line begins, and before it where the old one ends."""
+ARRIVED_TOO_SOON = 1e15
+"""Cost (ns) of a packet that a line would have arrive before it was sent: more than any sum of delays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Hops from one host to another: stamps (ns) and frames at both ends, each of shape (n,)."""
+
+    send_ns: Ints
+    receive_ns: Ints
+    send_frame: Ints
+    receive_frame: Ints
+
+
+Ways = Mapping[tuple[str, str], Way]
+"""By (sending host, receiving host); both ways of a pair are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """What the packets of one pair say, in the order that host `a` captured them: theta(t) <= or >= value."""
+
+    a: str
+    b: str
+    frame_a: Ints
+    frame_b: Ints
+    time_s: Floats
+    theta_ns: Floats
+    upper: NDArray[np.bool_]
+
+    def bounds(self, start: int, end: int) -> Bounds:
+        """The packets `start..end` as bounds on a line."""
+        part = slice(start, end)
+        points = np.column_stack([self.time_s[part], self.theta_ns[part]])
+        upper = self.upper[part]
+        return Bounds(points[upper], points[~upper])
+
+    def fits(self, start: int, end: int) -> bool:
+        """Whether one line fits the packets `start..end`."""
+        return fits_line(self.bounds(start, end))
+
+    def delays(self, line: Floats, start: int, end: int) -> Floats:
+        """Delays of the packets `start..end` were `line` (offset ns, skew ppb) the truth."""
+        theta = line[0] + line[1] * self.time_s[start:end]
+        delay = np.where(self.upper[start:end], 1, -1) * (self.theta_ns[start:end] - theta)
+        return np.where(delay < 0, ARRIVED_TOO_SOON, delay)
+
+    def frames(self, host: str) -> Ints:
+        """Frames of the packets at one of the two hosts."""
+        return self.frame_a if host == self.a else self.frame_b
+
+
+@dataclass(frozen=True, slots=True)
+class _Break:
+    """Packets `start..low` are on the line before a step, `high..end` on the one after it, between them on either."""
+
+    course: _Course
+    start: int
+    low: int
+    high: int
+    end: int
+
+    def span(self, host: str) -> tuple[int, int]:
+        """Frames of `host` that the step lies between."""
+        frames = self.course.frames(host)
+        return int(frames[self.low - 1]), int(frames[self.high])
+
+    def costs(self, host: str) -> tuple[Ints, Floats, Floats]:
+        """Frames of `host` near the step, and what each packet costs if it is before, and if it is after it."""
+        begin, end = max(self.start, self.low - LOOK_AHEAD), min(self.end, self.high + LOOK_AHEAD)
+        old, new = (_middle_line(self.course.bounds(*part)) for part in ((begin, self.low), (self.high, end)))
+        before, after = (self.course.delays(line, begin, end) for line in (old, new))
+        return self.course.frames(host)[begin:end], before, after
+
+
+def find_steps(ways: Ways) -> Cuts:
+    """Frames of each host from which on its clock follows another line.
+
+    Cost: for each step, a few tens of line fits for each pair.
+    """
+    courses = [_course(ways, pair) for pair in ways if pair[0] < pair[1]]
+    peers = Counter(host for course in courses for host in (course.a, course.b))
+    cuts: Cuts = {host: [] for host in peers}
+    for _ in range(MOST_STEPS):
+        breaks = [found for course in courses if (found := _first_break(course, cuts)) is not None]
+        if not breaks:
+            break
+        stepped, evidence = _culprit(breaks, peers)
+        cuts[stepped] = sorted({*cuts[stepped], _best_frame(evidence, stepped)})
+    return {host: frames for host, frames in cuts.items() if frames}
+
+
+def line_of(frames: Ints, cuts: Sequence[int]) -> Ints:
+    """Which line of its host each frame is on, from 0."""
+    return np.searchsorted(np.array(cuts, dtype=np.int64), frames, side="right")
+
+
+def _course(ways: Ways, pair: tuple[str, str]) -> _Course:
+    there, back = ways[pair], ways[pair[::-1]]
+    frame_a = np.concatenate([there.send_frame, back.receive_frame])
+    order = np.argsort(frame_a, kind="stable")
+    time_ns = np.concatenate([there.send_ns, back.receive_ns])
+    theta = np.concatenate([there.receive_ns - there.send_ns, back.send_ns - back.receive_ns])
+    return _Course(
+        *pair,
+        frame_a[order],
+        np.concatenate([there.receive_frame, back.send_frame])[order],
+        ((time_ns - time_ns.min()) / 1e9)[order],
+        (theta - np.median(theta).astype(np.int64)).astype(np.float64)[order],
+        np.repeat([True, False], [len(there.send_ns), len(back.send_ns)])[order],
+    )
+
+
+def _first_break(course: _Course, cuts: Cuts) -> _Break | None:
+    """The first step in the course that the cuts do not explain."""
+    lines = line_of(course.frame_a, cuts[course.a]) * (MOST_STEPS + 1) + line_of(course.frame_b, cuts[course.b])
+    edges = [0, *(np.flatnonzero(np.diff(lines)) + 1).tolist(), len(lines)]
+    for start, end in pairwise(edges):
+        if not course.fits(start, end):
+            return _locate(course, start, end)
+    return None
+
+
+def _locate(course: _Course, start: int, end: int) -> _Break:
+    """The packets `start..end` fit no line: where the first part ends that does, and the next one begins."""
+    good, bad = start, end
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if course.fits(start, middle) else (good, middle)
+    high = bad - 1
+    until = min(end, high + LOOK_AHEAD)
+    while not course.fits(high, until):
+        until = high + max(1, (until - high) // 2)
+    least, low = start, high
+    while least < low:
+        middle = (least + low) // 2
+        least, low = (least, middle) if course.fits(middle, until) else (middle + 1, low)
+    return _Break(course, start, max(low, start + 1), high, until)
+
+
+def _culprit(breaks: list[_Break], peers: Counter[str]) -> tuple[str, list[_Break]]:
+    """Which host of the first break stepped, and the breaks that show it: as many of its own pairs as can be."""
+    first = breaks[0]
+
+    def evidence(host: str) -> list[_Break]:
+        low, high = first.span(host)
+        own = [each for each in breaks if host in (each.course.a, each.course.b)]
+        return [each for each in own if each.span(host)[0] < high and each.span(host)[1] > low]
+
+    def score(host: str) -> tuple[bool, int, int, str]:
+        count = len(evidence(host))
+        return count == peers[host], count, -peers[host], host
+
+    stepped = max((first.course.a, first.course.b), key=score)
+    return stepped, evidence(stepped)
+
+
+def _best_frame(evidence: list[_Break], host: str) -> int:
+    """The frame of `host` to begin the new line at, so that delays are least over all pairs that show the step."""
+    parts = [each.costs(host) for each in evidence]
+    frames, before, after = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(frames, kind="stable")
+    before_all = np.concatenate([[0.0], np.cumsum(before[order])])
+    after_all = np.concatenate([np.cumsum(after[order][::-1])[::-1], [0.0]])
+    low = max(each.span(host)[0] for each in evidence)
+    places = np.append(frames[order], frames.max() + 1)
+    cost = np.where((places > low) | (places == places.max()), before_all + after_all, np.inf)
+    return int(places[int(np.argmin(cost))])
+
+
+def _middle_line(bounds: Bounds) -> Floats:
+    """A line (offset ns, skew ppb) well inside the bounds; level if they are on one side only."""
+    if not len(bounds.upper) or not len(bounds.lower):
+        of_side = bounds.upper if len(bounds.upper) else bounds.lower
+        return np.array([of_side[:, 1].min() if len(bounds.upper) else of_side[:, 1].max(), 0.0])
+    lower = lowest_points(bounds.lower[:, 0], -bounds.lower[:, 1])
+    lower[:, 1] *= -1
+    vertices = possible_lines(Bounds(lowest_points(*bounds.upper.T), lower)).vertices
+    return vertices.mean(axis=0) if len(vertices) else np.array([bounds.upper[:, 1].min(), 0.0])
