@@ -30,6 +30,8 @@ CLOCK_ROW = {
     "host": "client",
     "from_host_ns": 10,
     "to_host_ns": 20,
+    "from_frame": 1,
+    "to_frame": 9,
     "offset_ns": 0,
     "skew_ppb": 0,
     "uncertainty_ns": 0,
