@@ -15,7 +15,9 @@ LARGE = (3840, 2160)
 THEMES = ("light", "dark")
 PACKETS = 14
 CLOSEST = """() => {
-    const times = [...window.twintap.state.selected.begin].sort((a, b) => a - b);
+    const { selected } = window.twintap.state;
+    if (selected.mode === "density") return [selected.from, selected.from + (selected.to - selected.from) / 50];
+    const times = [...selected.begin].sort((a, b) => a - b);
     let best = 0;
     for (let at = 0; at + PACKETS < times.length; at++)
         if (times[at + PACKETS] - times[at] < times[best + PACKETS] - times[best]) best = at;

@@ -234,9 +234,14 @@ class TraceView:
         """Hops counted by pair, class and time bin, in at most `most_bins` bins that cover [from_ns, to_ns)."""
         return self._index.density(from_ns, to_ns, most_bins)
 
-    def request_arrows(self, number: int, limit: int) -> Arrows:
-        """The arrows of one request, the first `limit` of them."""
-        return self._arrows_of(self._request_rows(number)[:limit])
+    def request_arrows(self, number: int, limit: int) -> Arrows | None:
+        """The arrows of one request; None if there are more than `limit`."""
+        rows = self._request_rows(number)
+        return None if len(rows) > limit else self._arrows_of(rows)
+
+    def request_density(self, number: int, most_bins: int) -> DensityCounts:
+        """The hops of one request (which has some) counted by pair, class and time bin."""
+        return self._index.density_of(self._request_rows(number), most_bins)
 
     def hop(self, number: int) -> Hop | None:
         """One hop in full; None if there is none of this number."""

@@ -142,11 +142,16 @@ class HopIndex:
         """Hops whose anchor is in [from_ns, to_ns)."""
         return int(np.diff(np.searchsorted(self.columns.anchor_ns, (from_ns, to_ns), side="left"))[0])
 
+    def density_of(self, rows: NDArray[np.intp], most_bins: int) -> DensityCounts:
+        """Counts of some rows (≥ 1, in order) in at most `most_bins` (≥ 2) bins."""
+        anchor = self.columns.anchor_ns[rows]
+        shift, first, last = _bins(int(anchor[0]), int(anchor[-1]) + 1, most_bins)
+        counts = self._bincount(self._cells(rows), (anchor >> shift) - first, last - first)
+        return DensityCounts(first << shift, 1 << shift, counts.astype(np.uint32))
+
     def density(self, from_ns: int, to_ns: int, most_bins: int) -> DensityCounts:
         """Counts in at most `most_bins` (≥ 2) bins that cover [from_ns, to_ns)."""
-        assert most_bins >= 2 and to_ns > from_ns
-        shift = max(0, ((to_ns - from_ns - 1) // (most_bins - 1)).bit_length())
-        first, last = from_ns >> shift, -(-to_ns >> shift)
+        shift, first, last = _bins(from_ns, to_ns, most_bins)
         if self._table is not None and shift >= self._shift:
             edges = np.clip(np.arange(first, last + 1) << (shift - self._shift), 0, self._table.shape[2] - 1)
             counts = np.diff(self._table[:, :, edges], axis=2)
@@ -162,15 +167,17 @@ class HopIndex:
         received_or = np.where(received == MISSING_NS, sent + typical, received)
         return np.minimum(sent_or, received_or), np.maximum(sent_or, received_or)
 
-    def _cells(self, rows: slice) -> NDArray[np.int64]:
+    def _cells(self, rows: NDArray[np.intp] | slice) -> NDArray[np.int64]:
         return self._pair[rows].astype(np.int64) * len(ArrowClass) + self.columns.arrow_class[rows]
 
     def _count_rows(self, first: int, last: int, shift: int) -> NDArray[np.int64]:
         low, high = np.searchsorted(self.columns.anchor_ns, (first << shift, last << shift), side="left")
-        rows, bins = slice(int(low), int(high)), last - first
-        flat = self._cells(rows) * bins + ((self.columns.anchor_ns[rows] >> shift) - first)
-        cells = len(self.pairs) * len(ArrowClass)
-        return np.bincount(flat, minlength=cells * bins).reshape(len(self.pairs), len(ArrowClass), bins)
+        rows = slice(int(low), int(high))
+        return self._bincount(self._cells(rows), (self.columns.anchor_ns[rows] >> shift) - first, last - first)
+
+    def _bincount(self, cells: NDArray[np.int64], bins: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+        shape = (len(self.pairs), len(ArrowClass), count)
+        return np.bincount(cells * count + bins, minlength=int(np.prod(shape))).reshape(shape)
 
     def _prefix_table(self) -> tuple[int, NDArray[np.uint32] | None]:
         if len(self.columns) < TABLE_MIN_ROWS:
@@ -183,6 +190,13 @@ class HopIndex:
         table = np.zeros((len(self.pairs), len(ArrowClass), bins + 1), dtype=np.uint32)
         np.cumsum(counts, axis=2, dtype=np.uint32, out=table[:, :, 1:])
         return shift, table
+
+
+def _bins(from_ns: int, to_ns: int, most_bins: int) -> tuple[int, int, int]:
+    """Width (as a shift), first and past-the-last of the bins that cover [from_ns, to_ns)."""
+    assert most_bins >= 2 and to_ns > from_ns
+    shift = max(0, ((to_ns - from_ns - 1) // (most_bins - 1)).bit_length())
+    return shift, from_ns >> shift, -(-to_ns >> shift)
 
 
 def _times(column: pa.ChunkedArray, start_ns: int) -> NDArray[np.int64]:

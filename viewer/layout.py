@@ -148,8 +148,7 @@ def _bar(trace: TraceView) -> Component:
         for kind, text, what in LEGEND
     ]
     actions = [action_button(text, action, title) for text, action, title in ACTIONS]
-    badge = html.Span("loading…", id="badge", role="status")
-    return html.Nav([html.Div(chips, id="legend"), badge, html.Div(actions, id="actions")], id="bar")
+    return html.Nav([html.Div(chips, id="legend"), html.Div(actions, id="actions")], id="bar")
 
 
 def _timeline(trace: TraceView) -> Component:
@@ -167,6 +166,7 @@ def _timeline(trace: TraceView) -> Component:
                     html.Canvas(id="arrows", tabIndex="0", role="application", **_label(trace)),
                     html.Div(id="cursor"),
                     html.Div(id="base"),
+                    html.Span("loading…", id="badge", role="status"),
                     *empty,
                 ],
                 id="plot",

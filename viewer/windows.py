@@ -31,10 +31,12 @@ def overview_message(trace: TraceView) -> bytes:
 
 
 def request_message(trace: TraceView, number: int) -> bytes:
-    """The arrows of one request."""
-    arrows = trace.request_arrows(number, MOST_ARROWS)
+    """The arrows of one request, or their counts if they are too many."""
     request = trace.request(number)
-    return encode_arrows(arrows, request.start_ns, request.end_ns, len(arrows.number))
+    arrows = trace.request_arrows(number, MOST_ARROWS)
+    if arrows is not None:
+        return encode_arrows(arrows, request.start_ns, request.end_ns, request.hops_count)
+    return encode_density(trace.request_density(number, most_bins(trace)), request.hops_count)
 
 
 def most_bins(trace: TraceView) -> int:

@@ -159,3 +159,12 @@ def test_the_page_may_load_nothing_from_elsewhere(small: FlaskClient) -> None:
     policy = small.get("/", base_url="http://localhost").headers["Content-Security-Policy"]
     assert "default-src 'self'" in policy
     assert "http" not in policy
+
+
+def test_a_request_of_too_many_arrows_is_counted_whole(
+    small: FlaskClient, small_trace: TraceView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("viewer.windows.MOST_ARROWS", 20)
+    message = decode(small.get("/api/requests/1/arrows", base_url="http://localhost").data)
+    assert message.mode == "density"
+    assert message.columns["counts"].sum() == message.count == small_trace.request(1).hops_count > 20

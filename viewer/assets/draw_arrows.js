@@ -85,8 +85,8 @@ window.twintap = window.twintap || {};
   }
 
   // The part of a line that is near the canvas: far beyond it, canvas coordinates (float32) are not exact.
-  function cut(x1, y1, x2, y2, width) {
-    const inside = (x) => Math.min(Math.max(x, -EDGE), width + EDGE);
+  function cut(x1, y1, x2, y2, width, edge = EDGE) {
+    const inside = (x) => Math.min(Math.max(x, -edge), width + edge);
     const slope = x2 === x1 ? 0 : (y2 - y1) / (x2 - x1);
     const a = inside(x1), b = inside(x2);
     return [a, a === x1 ? y1 : y1 + (a - x1) * slope, b, b === x2 ? y2 : y1 + (b - x1) * slope];
@@ -154,7 +154,7 @@ window.twintap = window.twintap || {};
   }
 
   function label(context, view, arrows, at, long, taken) {
-    const [x1, y1, x2, y2] = T.ends(view, arrows, at);
+    const [x1, y1, x2, y2] = cut(...T.ends(view, arrows, at), view.width, 0); // beside the part that is in view
     const text = labelText(arrows, at, long);
     const width = context.measureText(text).width;
     for (const share of [0.5, 0.35, 0.65, 0.22]) {

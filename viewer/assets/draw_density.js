@@ -4,7 +4,7 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
-  const STACK = [4, 3, 5, 1, 0, 2]; // classes from the lane outwards: problems first, so that they stay visible
+  const STACK = [0, 1, 2, 5, 3, 4]; // classes from the lane outwards, problems last, as a cap
   const LANE_SHARE = 0.4; // of the gap between lanes: a full bar
   const LEAST_TROUBLE_PX = 1.5;
 

@@ -49,12 +49,23 @@ window.twintap = window.twintap || {};
       if (state.moving && state.still) drawCounts(context, view, state.still, state.still.picture, alpha);
       else inView = T.drawArrows(context, view, data, { ...options, alpha });
     }
-    if (state.selected) {
-      T.drawArrows(context, view, state.selected, { ...options, alpha: 1, grow: 1.35 });
-    }
+    if (state.selected) drawSelected(context, view, state, options, covered);
     drawOne(context, view, state, state.selection.hop, T.palette.accent);
     drawOne(context, view, state, state.hover, T.palette.ink);
     return inView;
+  }
+
+  // The selected request; one of many packets is counted too, until its arrows are there.
+  function drawSelected(context, view, state, options, covered) {
+    const { selected, data, selection } = state;
+    if (selected.mode === "arrows") {
+      T.drawArrows(context, view, selected, { ...options, alpha: 1, grow: 1.35 });
+    } else if (covered && data.mode === "arrows") {
+      const keep = (at) => data.request[at] === selection.request;
+      T.drawArrows(context, view, data, { ...options, alpha: 1, grow: 1.2, keep });
+    } else {
+      drawCounts(context, view, selected, selected.picture, 1);
+    }
   }
 
   function drawCounts(context, view, density, picture, alpha) {

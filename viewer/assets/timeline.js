@@ -258,6 +258,7 @@ window.twintap = window.twintap || {};
     const paint = (density) => density && T.densityPicture(density, view, T.meta, state.hidden);
     state.picture = state.data && state.data.mode === "density" ? paint(state.data) : null;
     state.overviewPicture = paint(state.overview);
+    if (state.selected && state.selected.mode === "density") state.selected.picture = paint(state.selected);
     state.still = null;
     redraw();
   }
@@ -344,9 +345,9 @@ window.twintap = window.twintap || {};
     T.fetchMessage(`api/requests/${number}/arrows`)
       .then((message) => {
         if (state.selection.request !== number) return;
-        requestTimes.set(number, [message.from, message.to]);
-        state.selected = T.withEnds(message, T.meta);
-        redraw();
+        requestTimes.set(number, requestTimes.get(number) || [message.from, message.to]);
+        state.selected = message.mode === "arrows" ? T.withEnds(message, T.meta) : message;
+        repaint();
       })
       .catch(() => onLost(null));
   }
