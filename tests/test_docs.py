@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.helpers import commands_page
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "benchmarks").glob("*.md"))]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -66,6 +68,14 @@ def test_commands_in_shell_blocks_exist(page: Path) -> None:
             _check_tracer(words[1:])
         elif "/" in words[0] and not words[0].startswith(("/", "~", "$")):
             assert (ROOT / words[0]).exists() or words[0].startswith(".venv/"), f"{words[0]}: no such file"
+
+
+def test_commands_page_says_what_the_commands_say(regenerate: bool) -> None:
+    page = ROOT / "docs" / "commands.md"
+    if regenerate:
+        page.write_text(commands_page.render())
+    same = page.read_text() == commands_page.render()
+    assert same, "a command changed: make test-python PYTEST_ARGS='tests/test_docs.py --regenerate', and read the diff"
 
 
 def test_every_make_target_is_in_help() -> None:

@@ -1,0 +1,68 @@
+"""What the package offers to the outside is there and says what it does: commands, extras, the core's stub."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from importlib.metadata import entry_points, requires
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tracer import _core, cli
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = sorted(entry_points(group="tracer.commands"), key=lambda point: point.name)
+
+
+def _stub_names() -> set[str]:
+    tree = ast.parse((ROOT / "tracer" / "_core.pyi").read_text())
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names |= {
+        node.target.id for node in tree.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    return {name for name in names if not name.startswith("_")}
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from _commands(child, f"{path} {name}")
+
+
+def test_every_command_has_a_summary_and_every_summary_a_command() -> None:
+    assert {point.name for point in COMMANDS} == set(cli.SUMMARIES)
+
+
+@pytest.mark.parametrize("point", COMMANDS, ids=lambda point: point.name)
+def test_a_command_loads_and_tells_about_itself(point) -> None:
+    for path, command in _commands(point.load(), f"tracer {point.name}"):
+        assert command.help, f"`{path}` has no help text"
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and not parameter.hidden:
+                assert parameter.help, f"`{path} {parameter.opts[0]}` has no help text"
+
+
+def test_help_lists_every_command_without_importing_any() -> None:
+    shown = CliRunner().invoke(cli.tracer, ["--help"], terminal_width=120)
+    assert shown.exit_code == 0
+    for name, summary in cli.SUMMARIES.items():
+        assert name in shown.output
+        assert summary in shown.output
+
+
+def test_extras_that_a_missing_import_names_exist() -> None:
+    declared = {part.split("extra ==")[1].strip(" '\"") for part in requires("twintap") or [] if "extra ==" in part}
+    assert set(cli.EXTRAS.values()) <= declared
+
+
+def test_stub_names_what_the_core_exports() -> None:
+    exported = {name for name in dir(_core) if not name.startswith("_")}
+    assert _stub_names() == exported
+
+
+def test_everything_in_the_core_is_documented() -> None:
+    bare = [name for name in dir(_core) if not name.startswith("_") and not inspect.getdoc(getattr(_core, name))]
+    assert bare == []
