@@ -18,14 +18,8 @@ from tracer import _core
 from tracer.errors import InputError, ResourceError, ServiceError, TracerError
 from tracer.filters import Filter, compile_filter
 from tracer.segments import next_number, rescue_partials
-from tracer.shipping import (
-    CollectorClient,
-    CollectorDownError,
-    Destination,
-    Shipper,
-    ShippingThread,
-    open_spools,
-)
+from tracer.shipping import CollectorClient, CollectorDownError, Shipper, ShippingThread
+from tracer.spool import Destination, open_spools
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -52,7 +46,8 @@ class CaptureCounts:
     """Of a capture so far."""
 
     packets_count: int  # written
-    ignored_count: int  # seen, but of another host or not TCP
+    foreign_count: int  # seen and not kept: for another host, flooded by a switch
+    other_count: int  # seen and not kept: not TCP
     dropped_count: int  # lost because the ring was full
     segments_count: int
     bytes_count: int  # in whole segments
@@ -187,8 +182,10 @@ def start_capture(options: CaptureOptions, folder: Path, first_number: int) -> _
 def summary(counts: CaptureCounts, folder: Path) -> str:
     """Return a capture in one line."""
     parts = [f"{counts.packets_count:,} packets", _drops(counts.dropped_count)]
-    if counts.ignored_count:
-        parts.append(f"{counts.ignored_count:,} not TCP or not for this host")
+    if counts.foreign_count:
+        parts.append(f"{counts.foreign_count:,} for other hosts not kept")
+    if counts.other_count:
+        parts.append(f"{counts.other_count:,} not TCP not kept")
     parts.append(f"{counts.bytes_count:,} bytes in {counts.segments_count:,} segments in {folder}")
     return ", ".join(parts)
 

@@ -4,28 +4,18 @@ A segment is first whole on this host's disk, in the spool; it is deleted only w
 durable there. After any failure (no answer, full disk at the collector) it is sent again, later and later. The
 collector knows a segment by session, host, number and hash, so sending it twice is harmless. What is left when an agent
 ends, or is killed, is sent by the next one on this host.
-
-    SPOOL/<collector>/<session>/<host>/<host>-000007.pcapng    not yet acknowledged
-                                      /sent.json               the last number ever sent, for the next agent
-
-The spool is bounded: when it is full the oldest segments go, are counted, and the operator and the collector are told.
 """
 
-import fcntl
 import hashlib
-import json
-import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from urllib.parse import quote
+from typing import Any
 
 import httpx
 
-from tracer.errors import InputError, ResourceError, ServiceError
-from tracer.segments import next_number, segments
+from tracer.errors import InputError, ServiceError
+from tracer.spool import Spool, SpoolState
 
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
@@ -34,9 +24,6 @@ IDLE_SECONDS = 0.2
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 
-_SENT_FILE = "sent.json"
-_LOCK_FILE = "lock"
-
 
 class CollectorDownError(ServiceError):
     """The collector cannot take a segment now; it may later."""
@@ -44,113 +31,6 @@ class CollectorDownError(ServiceError):
 
 class CollectorRefusesError(ServiceError):
     """The collector will not take a segment, however often it is sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where an agent sends to, and where it keeps what is not there yet."""
-
-    url: str
-    session: str
-    token: str
-    spool: Path
-    spool_limit_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolState:
-    """What must outlive the segments."""
-
-    last_number: int = 0  # the highest that was ever acknowledged or thrown away
-    lost_count: int = 0  # segments thrown away because the spool was full
-    closed: bool = False  # the collector knows that this was all
-
-
-class Spool:
-    """The segments of one host and session that the collector has not acknowledged."""
-
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
-        self.folder = folder
-        self.host = folder.name
-        self.session = folder.parent.name
-        self._limit_bytes = limit_bytes
-        self._lock: int | None = None  # descriptor of the lock file
-
-    def open(self) -> bool:
-        """Take the spool for this process; False if another agent has it. Raises: ResourceError."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.folder / _LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            return False
-        except OSError as error:
-            raise ResourceError(
-                f"cannot write to the spool {self.folder}: {error.strerror}", "choose another with --spool"
-            ) from None
-        return True
-
-    def close(self) -> None:
-        """Leave the spool to others."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def waiting(self) -> list[tuple[int, Path]]:
-        """Return (number, path) of the segments to send, in order."""
-        return segments(self.folder, self.host)
-
-    def state(self) -> SpoolState:
-        """Return what is remembered."""
-        try:
-            return SpoolState(**json.loads((self.folder / _SENT_FILE).read_bytes()))
-        except FileNotFoundError:
-            return SpoolState()
-
-    def next_number(self) -> int:
-        """Return the first number that no segment ever had."""
-        return max(next_number(self.folder, self.host), self.state().last_number + 1)
-
-    def skip_to(self, last_number: int) -> None:
-        """Never give a number up to this one: the collector has them."""
-        state = self.state()
-        self._remember(replace(state, last_number=max(state.last_number, last_number)))
-
-    def note_closed(self) -> None:
-        """Remember that the collector knows that this was all, until there is more."""
-        self._remember(replace(self.state(), closed=True))
-
-    def unfinished(self) -> bool:
-        """Whether the collector is still to be told something."""
-        state = self.state()
-        return bool(self.waiting()) or (state.last_number > 0 and not state.closed)
-
-    def delete(self, number: int, path: Path) -> None:
-        """Forget a segment that the collector has."""
-        state = self.state()
-        self._remember(replace(state, last_number=max(state.last_number, number), closed=False))
-        path.unlink()
-
-    def trim(self) -> int:
-        """Throw the oldest segments away until the spool is within its limit; how many."""
-        waiting = self.waiting()
-        excess_bytes = sum(path.stat().st_size for _, path in waiting) - self._limit_bytes
-        thrown_count = 0
-        for number, path in waiting[:-1]:  # the newest stays, however small the limit
-            if excess_bytes <= 0:
-                break
-            excess_bytes -= path.stat().st_size
-            state = self.state()
-            self._remember(SpoolState(max(state.last_number, number), state.lost_count + 1))
-            path.unlink()
-            thrown_count += 1
-        return thrown_count
-
-    def _remember(self, state: SpoolState) -> None:
-        temporary = self.folder / f"{_SENT_FILE}.new"
-        temporary.write_text(json.dumps(asdict(state)))
-        temporary.replace(self.folder / _SENT_FILE)
 
 
 class CollectorClient:
@@ -169,8 +49,8 @@ class CollectorClient:
 
     def last_number(self, session: str, host: str) -> int:
         """Return the highest number of a host's segments at the collector; 0 = none."""
-        found = self._send("GET", f"/api/sessions/{session}").json()
-        return max((known["last_number"] for known in found["hosts"] if known["host"] == host), default=0)
+        found = self._said(self._send("GET", f"/api/sessions/{session}"), "hosts")
+        return max((known["last_number"] for known in found if known["host"] == host), default=0)
 
     def put_segment(self, session: str, host: str, number: int, content: bytes) -> None:
         """Send a segment; when this returns, it is durable at the collector."""
@@ -178,7 +58,7 @@ class CollectorClient:
         answer = self._send(
             "PUT", f"/api/sessions/{session}/hosts/{host}/segments/{number}", content=content, headers=headers
         )
-        if answer.json().get("acknowledged") is not True:
+        if self._said(answer, "acknowledged") is not True:
             raise CollectorDownError(f"the collector at {self.url} did not acknowledge segment {number}")
 
     def close_host(self, session: str, host: str, state: SpoolState) -> None:
@@ -188,6 +68,12 @@ class CollectorClient:
             f"/api/sessions/{session}/hosts/{host}/close",
             json={"last_number": state.last_number, "lost_count": state.lost_count},
         )
+
+    def _said(self, answer: httpx.Response, key: str) -> Any:
+        try:
+            return answer.json()[key]
+        except (ValueError, KeyError, TypeError):
+            raise CollectorRefusesError(f"what answers at {self.url} is no collector", "check the URL") from None
 
     def _send(
         self,
@@ -332,31 +218,6 @@ def check_url(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InputError(f"{url!r} is no collector's URL", "give one such as http://127.0.0.1:8710")
     return str(parsed).rstrip("/")
-
-
-def default_spool() -> Path:
-    """Return the directory for spools if none is given."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "twintap" / "spool"
-
-
-def open_spools(destination: Destination, host: str) -> list[Spool]:
-    """Return this capture's spool, last, after those that earlier agents of this host left for the same collector.
-
-    Raises: ResourceError if another agent has this capture's spool, or it cannot be written.
-    """
-    collector = quote(check_url(destination.url).split("://", 1)[1], safe="")
-    folder = destination.spool / collector / destination.session / host
-    limit_bytes = destination.spool_limit_bytes
-    spool = Spool(folder, limit_bytes)
-    if not spool.open():
-        raise ResourceError(
-            f"another agent captures host {host} for session {destination.session}",
-            "stop it, or give another --session or --host",
-        )
-    others = (path for path in sorted(folder.parents[1].glob(f"*/{host}")) if path != folder)
-    left = [found for path in others if (found := Spool(path, limit_bytes)).unfinished() and found.open()]
-    return [*left, spool]
 
 
 def _detail(answer: httpx.Response) -> str:

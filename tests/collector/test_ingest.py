@@ -16,7 +16,8 @@ from collector.decoding import HostSource
 from collector.settings import CollectorSettings
 from collector.store import HostInfo, TraceInfo
 from tests.helpers.app_client import AppClient
-from tracer.shipping import CollectorClient, Destination, Shipper, open_spools
+from tracer.shipping import CollectorClient, Shipper
+from tracer.spool import Destination, open_spools
 
 SEGMENT = b"\n\r\r\n" + b"a segment" * 100
 

@@ -17,12 +17,10 @@ from tracer.shipping import (
     CollectorClient,
     CollectorDownError,
     CollectorRefusesError,
-    Destination,
     Shipper,
-    Spool,
     check_url,
-    open_spools,
 )
+from tracer.spool import Destination, Spool, open_spools
 
 URL = "http://collector:8710"
 
@@ -292,6 +290,14 @@ def test_errors_are_sorted_by_whether_trying_again_helps() -> None:
     collector.fault = lambda _: httpx.Response(409, text="no JSON")
     with pytest.raises(CollectorRefusesError, match="409: Conflict"):
         collector.client().put_segment("s1", "proxy", 1, b"x")
+
+
+@pytest.mark.parametrize("content", [b"<html>another service</html>", b"[]", b"{}", b"null"])
+def test_another_service_at_the_url_is_told(content: bytes) -> None:
+    client = CollectorClient(URL, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=content)))
+    for ask in (lambda: client.last_number("s1", "proxy"), lambda: client.put_segment("s1", "proxy", 1, b"x")):
+        with pytest.raises(CollectorRefusesError, match="is no collector; check the URL"):
+            ask()
 
 
 @pytest.mark.parametrize("url", ["", "collector", "collector:8710", "ftp://collector", "http://", "file:///etc/passwd"])

@@ -11,7 +11,7 @@ import click
 
 from tracer.agent import CaptureOptions, run_capture, run_shipped_capture
 from tracer.segments import check_name
-from tracer.shipping import Destination, default_spool
+from tracer.spool import Destination, default_spool
 
 
 @click.command("capture", context_settings={"max_content_width": 110})

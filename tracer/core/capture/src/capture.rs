@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::error::CaptureError;
 use crate::filter::Programs;
+use crate::finisher::Totals;
 use crate::pcapng::{Direction, Interface, LinkType, Statistics};
 use crate::policy::PayloadPolicy;
 use crate::ring::{self, RETIRE_AFTER, Ring, RingPacket, VlanTag};
@@ -47,13 +48,14 @@ pub struct CaptureSettings {
 pub struct Progress {
     /// Packets written.
     pub packets_count: AtomicU64,
-    /// Packets that passed the filter but are not for this host (flooded to it) or not TCP.
-    pub ignored_count: AtomicU64,
+    /// Packets that passed the filter but are for other hosts: a switch floods what it has no port for yet.
+    pub foreign_count: AtomicU64,
+    /// Packets that passed the filter but are not TCP.
+    pub other_count: AtomicU64,
     /// Packets lost because the ring was full.
     pub dropped_count: AtomicU64,
-    pub segments_count: AtomicU64,
-    /// Bytes in closed segments.
-    pub bytes_count: AtomicU64,
+    /// Segments that are durable.
+    pub totals: Arc<Totals>,
 }
 
 /// A capture that runs until `stop`, or until an error ends it.
@@ -109,12 +111,13 @@ impl Capture {
             tap.ring.socket.receive()?;
         }
         let shared = Arc::new(Shared::default());
+        let totals = Arc::clone(&shared.progress.totals);
         let mut run = Run {
             shared: Arc::clone(&shared),
             totals: vec![Statistics::default(); taps.len()],
             taps,
             policy: settings.policy,
-            writer: SegmentWriter::new(segments),
+            writer: SegmentWriter::new(segments, totals),
         };
         let thread = thread::Builder::new()
             .name("capture".into())
@@ -224,6 +227,9 @@ struct Run {
 impl Run {
     fn drive(&mut self) {
         let outcome = self.capture();
+        if outcome.is_err() {
+            let _ = self.writer.finish(&[], Now::read()); // what is whole is kept; the first failure is told
+        }
         let mut state = self.shared.state();
         state.error = outcome.err();
         state.finished = true;
@@ -250,9 +256,7 @@ impl Run {
 
     fn finish(&mut self) -> Result<(), CaptureError> {
         self.read_statistics();
-        self.writer.finish(&self.totals, Now::read())?;
-        self.publish_counts();
-        Ok(())
+        self.writer.finish(&self.totals, Now::read())
     }
 
     /// Sleeps until a block is ready or an interface changes.
@@ -330,15 +334,15 @@ impl Run {
         };
         let now = Now::read();
         let mut tagged = Vec::new();
-        let (mut written_count, mut ignored_count) = (0, 0);
+        let (mut written_count, mut foreign_count, mut other_count) = (0, 0, 0);
         while let Some(packet) = block.next_packet() {
             let Some(direction) = direction(loopback, packet.packet_type) else {
-                ignored_count += u64::from(!loopback);
+                foreign_count += u64::from(!loopback);
                 continue;
             };
             let (frame, original_len) = with_vlan_tag(&packet, &mut tagged);
             let Some(kept) = self.policy.keep(link_type, frame) else {
-                ignored_count += 1;
+                other_count += 1;
                 continue;
             };
             let record = PacketRecord {
@@ -353,7 +357,8 @@ impl Run {
         }
         let progress = &self.shared.progress;
         progress.packets_count.fetch_add(written_count, Ordering::Relaxed);
-        progress.ignored_count.fetch_add(ignored_count, Ordering::Relaxed);
+        progress.foreign_count.fetch_add(foreign_count, Ordering::Relaxed);
+        progress.other_count.fetch_add(other_count, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -362,7 +367,6 @@ impl Run {
             self.read_statistics();
             self.writer.close(&self.totals, now)?;
             self.totals.fill(Statistics::default());
-            self.publish_counts();
         }
         Ok(())
     }
@@ -377,14 +381,6 @@ impl Run {
                 .dropped_count
                 .fetch_add(dropped_count, Ordering::Relaxed);
         }
-    }
-
-    fn publish_counts(&self) {
-        let progress = &self.shared.progress;
-        progress
-            .segments_count
-            .store(self.writer.segments_count(), Ordering::Relaxed);
-        progress.bytes_count.store(self.writer.bytes_count(), Ordering::Relaxed);
     }
 }
 

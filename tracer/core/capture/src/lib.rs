@@ -12,6 +12,7 @@
 
 pub mod error;
 pub mod filter;
+pub mod finisher;
 pub mod layout;
 pub mod pcapng;
 pub mod policy;

@@ -7,9 +7,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::CaptureError;
+use crate::finisher::{Finisher, Totals};
 use crate::pcapng::{self, Direction, Interface, Statistics};
 use crate::policy::Kept;
 
@@ -94,38 +96,26 @@ pub struct SegmentWriter {
     open_file: OpenFile,
     next_number: u32,
     segment: Option<Segment>,
-    segments_count: u64,
-    bytes_count: u64,
+    finisher: Finisher,
 }
 
 impl SegmentWriter {
-    /// A writer that has written nothing yet.
-    pub fn new(settings: SegmentSettings) -> Self {
-        Self::with_files(settings, |path| {
+    /// A writer that has written nothing yet. `totals` counts the segments that have become durable.
+    pub fn new(settings: SegmentSettings, totals: Arc<Totals>) -> Self {
+        Self::with_files(settings, totals, |path| {
             let file = OpenOptions::new().write(true).create_new(true).open(path)?;
             Ok(Box::new(file))
         })
     }
 
-    fn with_files(settings: SegmentSettings, open_file: OpenFile) -> Self {
+    fn with_files(settings: SegmentSettings, totals: Arc<Totals>, open_file: OpenFile) -> Self {
         SegmentWriter {
             next_number: settings.first_number,
             settings,
             open_file,
             segment: None,
-            segments_count: 0,
-            bytes_count: 0,
+            finisher: Finisher::start(totals),
         }
-    }
-
-    /// Segments closed so far.
-    pub fn segments_count(&self) -> u64 {
-        self.segments_count
-    }
-
-    /// Bytes in closed segments.
-    pub fn bytes_count(&self) -> u64 {
-        self.bytes_count
     }
 
     /// Appends what the policy keeps of a packet, redacted. An error ends the capture: the writer takes no more.
@@ -136,7 +126,7 @@ impl SegmentWriter {
         let segment = self.segment.as_mut().expect("a segment was begun above");
         segment.append(packet, kept);
         if segment.buffer.len() >= BUFFER_BYTES {
-            self.flushed(Segment::flush)?;
+            self.flush()?;
         }
         Ok(())
     }
@@ -149,25 +139,29 @@ impl SegmentWriter {
         })
     }
 
-    /// Closes the open segment, if any. `statistics`: of each interface, since the last segment was closed.
+    /// Closes the open segment, if any; it becomes durable in the background. `statistics`: of each interface, since the
+    /// last segment was closed. An error may be that of an earlier segment.
     pub fn close(&mut self, statistics: &[Statistics], now: Now) -> Result<(), CaptureError> {
         let Some(segment) = self.segment.as_mut() else {
             return Ok(());
         };
         segment.append_statistics(statistics, now);
-        self.flushed(Segment::flush)?;
-        self.flushed(|segment| segment.file.sync())?;
-        let segment = self.segment.take().expect("checked above");
-        self.publish(&segment)
+        self.flush()?;
+        match self.segment.take() {
+            Some(segment) => self.finisher.take(segment),
+            None => Ok(()),
+        }
     }
 
-    /// Ends the capture: closes the open segment; a capture that saw no packet leaves one empty segment, which tells so.
+    /// Ends the capture: closes the open segment and waits until all are durable. A capture that saw no packet leaves one
+    /// empty segment, which tells so.
     pub fn finish(&mut self, statistics: &[Statistics], now: Now) -> Result<(), CaptureError> {
         let untold = statistics.iter().any(|interface| interface.received_count > 0);
-        if self.segment.is_none() && (self.segments_count == 0 || untold) {
+        if self.segment.is_none() && (self.next_number == self.settings.first_number || untold) {
             self.segment = Some(self.begin(now)?);
         }
-        self.close(statistics, now)
+        let closed = self.close(statistics, now);
+        closed.and(self.finisher.finish())
     }
 
     fn begin(&mut self, now: Now) -> Result<Segment, CaptureError> {
@@ -181,35 +175,22 @@ impl SegmentWriter {
         Ok(Segment::new(file, partial, path, &self.settings, now))
     }
 
-    /// Runs a step on the open segment; if the disk refuses, keeps the whole blocks and says why.
-    fn flushed(&mut self, step: impl FnOnce(&mut Segment) -> io::Result<()>) -> Result<(), CaptureError> {
+    /// Hands the open segment's buffer to the kernel; if the disk refuses, keeps the whole blocks and says why.
+    fn flush(&mut self) -> Result<(), CaptureError> {
         let segment = self.segment.as_mut().expect("called with an open segment");
-        let Err(error) = step(segment) else {
+        let Err(error) = segment.flush() else {
             return Ok(());
         };
         let failure = CaptureError::from_file(&error, &segment.path);
-        let segment = self.segment.take().expect("checked above");
-        match segment.salvage() {
-            Ok(true) => self.publish(&segment)?,
-            _ => {
-                let _ = fs::remove_file(&segment.partial); // the disk is already known to fail, and that is reported
-            }
+        if let Some(segment) = self.segment.take() {
+            let _ = self.finisher.take(segment); // of two failures this one is told
         }
         Err(failure)
-    }
-
-    fn publish(&mut self, segment: &Segment) -> Result<(), CaptureError> {
-        fs::rename(&segment.partial, &segment.path)
-            .and_then(|()| File::open(&self.settings.folder)?.sync_all())
-            .map_err(|error| CaptureError::from_file(&error, &segment.path))?;
-        self.segments_count += 1;
-        self.bytes_count += segment.flushed_len;
-        Ok(())
     }
 }
 
 /// One segment being written.
-struct Segment {
+pub(crate) struct Segment {
     file: Box<dyn SegmentFile>,
     partial: PathBuf,
     path: PathBuf,
@@ -220,6 +201,8 @@ struct Segment {
     /// Of the blocks before the first packet.
     prelude_len: u64,
     written_counts: Vec<u64>,
+    /// The disk refused a part of it.
+    cut_short: bool,
 }
 
 impl Segment {
@@ -245,6 +228,7 @@ impl Segment {
             buffer,
             flushed_len: 0,
             written_counts: vec![0; settings.interfaces.len()],
+            cut_short: false,
         }
     }
 
@@ -286,10 +270,10 @@ impl Segment {
         let mut done = 0;
         while done < self.buffer.len() {
             match self.file.write(&self.buffer[done..]) {
-                Ok(0) => return self.cut_short(done, io::ErrorKind::WriteZero.into()),
+                Ok(0) => return self.fail(done, io::ErrorKind::WriteZero.into()),
                 Ok(len) => done += len,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.cut_short(done, error),
+                Err(error) => return self.fail(done, error),
             }
         }
         self.flushed_len += self.buffer.len() as u64;
@@ -297,17 +281,39 @@ impl Segment {
         Ok(())
     }
 
-    fn cut_short(&mut self, written_len: usize, error: io::Error) -> io::Result<()> {
+    fn fail(&mut self, written_len: usize, error: io::Error) -> io::Result<()> {
+        self.cut_short = true;
         self.flushed_len += pcapng::whole_blocks_len(&self.buffer, written_len) as u64;
         self.buffer.clear();
         Err(error)
     }
 
-    /// Cuts the file after its last whole block; whether any packet is left in it.
-    fn salvage(&self) -> io::Result<bool> {
-        self.file.set_len(self.flushed_len)?;
-        self.file.sync()?;
-        Ok(self.flushed_len > self.prelude_len)
+    /// Cuts off what is no whole block, syncs the file and gives it its name; without a packet after a failure it is removed.
+    ///
+    /// Returns its length.
+    pub(crate) fn make_durable(&self) -> Result<u64, CaptureError> {
+        let done = self.sync().and_then(|()| {
+            fs::rename(&self.partial, &self.path)?;
+            let folder = self.path.parent().unwrap_or(Path::new("."));
+            File::open(folder)?.sync_all()
+        });
+        match done {
+            Ok(()) => Ok(self.flushed_len),
+            Err(error) => {
+                let _ = fs::remove_file(&self.partial); // what is not durable is no segment; the failure is reported
+                Err(CaptureError::from_file(&error, &self.path))
+            }
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.cut_short {
+            self.file.set_len(self.flushed_len)?;
+            if self.flushed_len <= self.prelude_len {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        self.file.sync()
     }
 }
 

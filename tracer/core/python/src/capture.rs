@@ -150,15 +150,16 @@ mod live {
             self.capture.take_notices()
         }
 
-        /// (packets, ignored, dropped, segments, bytes) so far.
-        fn counts(&self) -> (u64, u64, u64, u64, u64) {
+        /// (packets, foreign, other, dropped, segments, bytes) so far.
+        fn counts(&self) -> (u64, u64, u64, u64, u64, u64) {
             let progress = self.capture.progress();
             (
                 progress.packets_count.load(Ordering::Relaxed),
-                progress.ignored_count.load(Ordering::Relaxed),
+                progress.foreign_count.load(Ordering::Relaxed),
+                progress.other_count.load(Ordering::Relaxed),
                 progress.dropped_count.load(Ordering::Relaxed),
-                progress.segments_count.load(Ordering::Relaxed),
-                progress.bytes_count.load(Ordering::Relaxed),
+                progress.totals.segments_count.load(Ordering::Relaxed),
+                progress.totals.bytes_count.load(Ordering::Relaxed),
             )
         }
     }

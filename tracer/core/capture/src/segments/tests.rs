@@ -124,14 +124,16 @@ const SHB: u32 = 0x0A0D_0D0A;
 #[test]
 fn a_segment_is_a_whole_section() {
     let folder = Folder::new();
-    let mut writer = SegmentWriter::new(settings(&folder));
+    let totals = Arc::new(Totals::default());
+    let mut writer = SegmentWriter::new(settings(&folder), Arc::clone(&totals));
     write(&mut writer, 0).expect("written");
     assert_eq!(folder.names(), ["proxy-000007.pcapng.partial"]);
     writer.finish(&counted(5, 2), now(10)).expect("closed");
     assert_eq!(folder.names(), ["proxy-000007.pcapng"]);
 
     let bytes = fs::read(folder.0.join("proxy-000007.pcapng")).expect("segment");
-    assert_eq!(writer.bytes_count(), bytes.len() as u64);
+    assert_eq!(totals.bytes_count.load(Ordering::Relaxed), bytes.len() as u64);
+    assert_eq!(totals.segments_count.load(Ordering::Relaxed), 1);
     let blocks = blocks(&bytes);
     assert_eq!(
         blocks.iter().map(|(t, _)| *t).collect::<Vec<_>>(),
@@ -170,7 +172,7 @@ fn a_segment_is_a_whole_section() {
 #[test]
 fn segments_rotate_by_size_and_by_age() {
     let folder = Folder::new();
-    let mut writer = SegmentWriter::new(settings(&folder));
+    let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
     assert!(!writer.is_due(now(5000).instant), "nothing is open");
     write(&mut writer, 100).expect("written");
     assert!(!writer.is_due(now(1099).instant));
@@ -187,26 +189,51 @@ fn segments_rotate_by_size_and_by_age() {
     );
     writer.finish(&counted(1, 0), now(1200)).expect("closed");
     assert_eq!(folder.names(), ["proxy-000007.pcapng", "proxy-000008.pcapng"]);
-    assert_eq!(writer.segments_count(), 2);
 }
 
 #[test]
-fn a_capture_without_packets_leaves_one_segment_and_untold_drops_another() {
+fn a_capture_without_packets_leaves_one_segment() {
     let folder = Folder::new();
-    let mut writer = SegmentWriter::new(settings(&folder));
+    let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
     writer.finish(&counted(0, 0), now(0)).expect("closed");
     assert_eq!(types(&folder.0.join("proxy-000007.pcapng")), [SHB, 4, 1, 1, 5, 5]);
-    writer.finish(&counted(0, 0), now(0)).expect("nothing more to tell");
-    assert_eq!(folder.names().len(), 1);
-    writer.finish(&counted(9, 9), now(0)).expect("closed");
-    assert_eq!(folder.names().len(), 2);
+}
+
+#[test]
+fn drops_after_the_last_packet_are_told_in_a_segment_of_their_own() {
+    for (dropped_count, segments_count) in [(0, 1), (9, 2)] {
+        let folder = Folder::new();
+        let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
+        write(&mut writer, 0).expect("written");
+        writer.close(&counted(1, 0), now(0)).expect("closed");
+        writer
+            .finish(&counted(dropped_count, dropped_count), now(0))
+            .expect("closed");
+        assert_eq!(folder.names().len(), segments_count);
+    }
+}
+
+#[test]
+fn a_failure_in_the_background_ends_the_capture() {
+    let folder = Folder::new();
+    let mut writer = SegmentWriter::with_files(settings(&folder), Arc::default(), |path| {
+        Ok(Box::new(LateDisk(File::create(path)?)))
+    });
+    let mut failures_count = 0;
+    while failures_count == 0 {
+        write(&mut writer, 0).expect("buffered");
+        failures_count += u32::from(writer.close(&counted(1, 0), now(0)).is_err());
+    }
+    write(&mut writer, 0).expect("buffered");
+    assert!(matches!(writer.finish(&[], now(0)), Err(CaptureError::DiskFull { .. })));
+    assert_eq!(folder.names(), [""; 0]);
 }
 
 #[test]
 fn an_existing_file_is_never_overwritten() {
     let folder = Folder::new();
     fs::write(folder.0.join("proxy-000007.pcapng.partial"), b"another's").expect("written");
-    let mut writer = SegmentWriter::new(settings(&folder));
+    let mut writer = SegmentWriter::new(settings(&folder), Arc::default());
     assert!(matches!(write(&mut writer, 0), Err(CaptureError::NotWritable { .. })));
     assert_eq!(
         fs::read(folder.0.join("proxy-000007.pcapng.partial")).expect("kept"),
@@ -268,7 +295,7 @@ impl SegmentFile for LateDisk {
 fn a_full_disk_keeps_the_whole_blocks_and_says_so() {
     for packets_count in [0, 1, 8, 50] {
         let folder = Folder::new();
-        let mut writer = SegmentWriter::with_files(settings(&folder), |path| {
+        let mut writer = SegmentWriter::with_files(settings(&folder), Arc::default(), |path| {
             Ok(Box::new(SmallDisk(File::create(path)?, 0)))
         });
         for _ in 0..packets_count {
@@ -290,7 +317,9 @@ fn a_full_disk_keeps_the_whole_blocks_and_says_so() {
 #[test]
 fn what_never_became_durable_is_no_segment() {
     let folder = Folder::new();
-    let mut writer = SegmentWriter::with_files(settings(&folder), |path| Ok(Box::new(LateDisk(File::create(path)?))));
+    let mut writer = SegmentWriter::with_files(settings(&folder), Arc::default(), |path| {
+        Ok(Box::new(LateDisk(File::create(path)?)))
+    });
     write(&mut writer, 0).expect("buffered");
     assert!(matches!(
         writer.finish(&counted(1, 0), now(0)),

@@ -1,0 +1,88 @@
+//! Making closed segments durable, in a thread of its own: `fsync` takes as long as the disk likes, and the rings must not
+//! wait for it. Segments get their names in the order in which they were closed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::error::CaptureError;
+use crate::segments::Segment;
+
+/// Segments that may wait for the disk before the capture does.
+const QUEUE_LEN: usize = 8;
+
+/// What has become durable so far.
+#[derive(Debug, Default)]
+pub struct Totals {
+    pub segments_count: AtomicU64,
+    pub bytes_count: AtomicU64,
+    failure: Mutex<Option<CaptureError>>,
+}
+
+impl Totals {
+    fn fail(&self, error: CaptureError) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error);
+    }
+
+    /// The first failure, if there was any.
+    fn outcome(&self) -> Result<(), CaptureError> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// Takes closed segments, until `finish`.
+pub(crate) struct Finisher {
+    totals: Arc<Totals>,
+    queue: Option<SyncSender<Segment>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Finisher {
+    /// Starts the thread.
+    pub fn start(totals: Arc<Totals>) -> Self {
+        let (queue, closed) = sync_channel(QUEUE_LEN);
+        let counted = Arc::clone(&totals);
+        Finisher {
+            totals,
+            queue: Some(queue),
+            thread: Some(thread::spawn(move || make_all_durable(&closed, &counted))),
+        }
+    }
+
+    /// Takes a segment, and says whether an earlier one failed.
+    pub fn take(&mut self, segment: Segment) -> Result<(), CaptureError> {
+        let queue = self.queue.as_ref().expect("nothing is written after the end");
+        queue.send(segment).expect("the thread ends only after the queue");
+        self.totals.outcome()
+    }
+
+    /// Waits until all are durable, and says whether any failed.
+    pub fn finish(&mut self) -> Result<(), CaptureError> {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the thread does not panic");
+        }
+        self.totals.outcome()
+    }
+}
+
+impl Drop for Finisher {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+fn make_all_durable(closed: &Receiver<Segment>, totals: &Totals) {
+    for segment in closed {
+        match segment.make_durable() {
+            Ok(len) => {
+                totals.segments_count.fetch_add(1, Ordering::Relaxed);
+                totals.bytes_count.fetch_add(len, Ordering::Relaxed);
+            }
+            Err(error) => totals.fail(error),
+        }
+    }
+}
