@@ -16,7 +16,8 @@ THEMES = ("light", "dark")
 PACKETS = 14
 CLOSEST = """() => {
     const { selected } = window.twintap.state;
-    if (selected.mode === "density") return [selected.from, selected.from + Math.round((selected.to - selected.from) / 50)];
+    const width = selected.to - selected.from;
+    if (selected.mode === "density") return [selected.from, selected.from + Math.round(width / 50)];
     const times = [...selected.begin].sort((a, b) => a - b);
     let best = 0;
     for (let at = 0; at + PACKETS < times.length; at++)
