@@ -4,6 +4,7 @@ Each test makes its own namespaces; it skips, aloud, where that is not allowed.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,9 @@ import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Dot1Q, Ether
 
+from collector.ingest import session_status
 from collector.recording import Cluster, ClusterHost, record
-from tests.helpers.live_hosts import TRACER, Host, NoNamespacesError, Pair, pair
+from tests.helpers.live_hosts import TRACER, Capturing, Host, NoNamespacesError, Pair, pair
 from tracer.readers import open_capture
 from tracer.records import Direction
 
@@ -284,3 +286,49 @@ def test_recording_two_hosts_while_a_command_runs(hosts: Pair, tmp_path: Path) -
     assert "10.9.0.1" in (tmp_path / "shown").read_text()
     assert done.failures == ()
     assert [path.name for path in sorted((tmp_path / "captures").glob("*/*"))] == ["a-000001.pcapng", "b-000001.pcapng"]
+
+
+def test_a_collector_that_is_killed_gets_every_segment_once(hosts: Pair, tmp_path: Path) -> None:
+    data, spool = tmp_path / "data", tmp_path / "spool"
+    collect = (*TRACER, "collect", "--data", str(data), "--listen", "127.0.0.1:8710", "--token", "t")
+    send = ("--collector", "http://127.0.0.1:8710", "--session", "s1", "--token", "t", "--spool", str(spool))
+    agent = Capturing(hosts.a, (*TRACER, "capture", "-i", "va", "--host", "a", *send))
+    with hosts.a.running(*collect, ready="collecting at") as collector, agent:
+        while not list(data.rglob("*.pcapng")):
+            hosts.exchange(1)
+        collector.kill()
+        collector.wait()
+        while len(list(spool.rglob("*.pcapng"))) < 2:
+            hosts.exchange(1)
+        with hosts.a.running(*collect, ready="collecting at"):
+            said = agent.stop()
+    assert agent.process.returncode == 0, said
+    captured = re.search(r"([\d,]+) packets, none dropped", said)
+    assert captured is not None
+    assert len(packets(data / "sessions" / "s1" / "a")) == int(captured[1].replace(",", ""))
+    (status,) = session_status(data, "s1").hosts
+    assert status.closed
+    assert status.missing_count == 0
+    assert list(spool.rglob("*.pcapng")) == []
+    content = b"".join(path.read_bytes() for path in data.rglob("*.pcapng"))
+    assert [secret for secret in SECRETS if secret in content] == []
+
+
+def test_without_a_collector_segments_stay_in_the_spool_and_the_next_agent_sends_them(
+    hosts: Pair, tmp_path: Path
+) -> None:
+    data, spool = tmp_path / "data", tmp_path / "spool"
+    send = ("--collector", "http://127.0.0.1:8710", "--session", "s1", "--spool", str(spool))
+    argv = (*TRACER, "capture", "-i", "va", "--host", "a", *send)
+    with Capturing(hosts.a, argv) as agent:
+        hosts.exchange(1)
+        said = agent.stop()
+    assert agent.process.returncode == 2
+    assert re.search(r"tracer: \d+ segments are not at the collector yet, they are kept in .*; run the same", said)
+    collect = (*TRACER, "collect", "--data", str(data), "--listen", "127.0.0.1:8710")
+    with hosts.a.running(*collect, ready="collecting at"), Capturing(hosts.a, argv) as agent:
+        assert agent.stop().endswith("segments sent, 0 lost\n")
+    (status,) = session_status(data, "s1").hosts
+    assert status.closed
+    assert status.segments_count == 2
+    assert len(packets(data / "sessions" / "s1" / "a")) > 5

@@ -1,0 +1,107 @@
+"""`tracer collect` as it is started: where it listens, who may send, and what is told when it cannot."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from collector.commands.collect import is_loopback, open_listener, parse_listen
+from tracer.errors import InputError, ResourceError
+
+COLLECT = (sys.executable, "-P", "-m", "tracer", "collect")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:8710", ("127.0.0.1", 8710)),
+        ("[::1]:0", ("::1", 0)),
+        ("localhost:80", ("localhost", 80)),
+        ("0.0.0.0:65535", ("0.0.0.0", 65535)),
+    ],
+)
+def test_addresses_to_listen_at(text: str, expected: tuple[str, int]) -> None:
+    assert parse_listen(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8710", ":8710", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "h:-1"]
+)
+def test_what_is_no_address_is_told(text: str) -> None:
+    with pytest.raises(InputError, match="is no address to listen at"):
+        parse_listen(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False),
+     ("10.0.0.1", False), ("example.org", False)],
+)  # fmt: skip
+def test_only_loopback_is_open_to_all(address: str, expected: bool) -> None:
+    assert is_loopback(address) is expected
+
+
+def test_a_port_in_use_is_told() -> None:
+    with open_listener("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ResourceError, match=f"cannot listen at 127.0.0.1:{port}: Address already in use"):
+            open_listener("127.0.0.1", port)
+
+
+def test_another_machines_address_is_told() -> None:
+    with pytest.raises(ResourceError, match="Cannot assign requested address"):
+        open_listener("192.0.2.1", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--listen", "0.0.0.0:0"), "tracer: 0.0.0.0:0 can be reached from other machines; give --token"),
+        (("--listen", "nowhere"), "tracer: 'nowhere' is no address to listen at"),
+    ],
+)
+def test_what_cannot_start_is_one_line_and_status_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = subprocess.run(
+        [*COLLECT, "--data", str(tmp_path / "d"), *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "d").exists()
+
+
+@contextmanager
+def collector(data: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """(URL, process) of a collector that listens."""
+    argv = [*COLLECT, "--data", str(data), "--listen", "127.0.0.1:0", *options]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        yield process.stderr.readline().split()[3], process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_answers_and_stops_in_order(tmp_path: Path) -> None:
+    with collector(tmp_path, "--token", "abc") as (url, process):
+        assert httpx.get(f"{url}/api/health").status_code == 401
+        assert httpx.get(f"{url}/api/health", headers={"Authorization": "Bearer abc"}).json() == {"status": "ok"}
+        assert "openapi.json" in httpx.get(f"{url}/docs").text
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as cut:  # an agent that goes away in the middle of a segment
+            cut.sendall(
+                b"PUT /api/sessions/s/hosts/h/segments/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n"
+                b"Authorization: Bearer abc\r\nX-Content-SHA256: " + b"0" * 64 + b"\r\n\r\n\n\r\r\n"
+            )
+        assert httpx.get(f"{url}/api/sessions", headers={"Authorization": "Bearer abc"}).is_success
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    assert process.returncode in (0, -15)
+    assert "Traceback" not in said
+    assert not list(tmp_path.rglob("*.incoming"))

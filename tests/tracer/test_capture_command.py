@@ -1,0 +1,59 @@
+"""`tracer capture` on the command line: what it refuses before it captures, each in one line."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tracer.commands import capture
+from tracer.commands.capture import command
+from tracer.errors import InputError, TracerError
+
+
+def run(*arguments: str) -> BaseException | None:
+    """What it raises; for a click error, its message as a `TracerError`."""
+    done = CliRunner().invoke(command, arguments)
+    return TracerError(done.output) if isinstance(done.exception, SystemExit) else done.exception
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Missing option '-i'"),
+        (("-i", "lo"), "Give either --write DIR or --collector URL"),
+        (("-i", "lo", "--write", "d", "--collector", "http://h:1"), "Give either --write DIR or --collector URL"),
+        (("-i", "lo", "--write", "d", "--host", "../up"), "is no name for a host"),
+        (("-i", "lo", "--collector", "http://h:1", "--session", "a/b"), "is no name for a session"),
+        (("-i", "lo", "--collector", "h:1"), "is no collector's URL"),
+        (("-i", "lo", "--write", "d", "--payload", "most"), "give none, http or a number of bytes"),
+        (("-i", "lo", "--write", "d", "--snaplen", "1"), "64<=x<=500000"),
+        (("-i", "lo", "--write", "/proc/nowhere"), "cannot write to /proc/nowhere"),
+        (("-i", "lo", "--write", "d", "tcp", "prt"), "the filter 'tcp prt' does not compile"),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    raised = run(*arguments)
+    assert isinstance(raised, TracerError)
+    assert message in str(raised)
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_other_systems_than_linux_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tracer.agent.sys.platform", "darwin")
+    raised = run("-i", "lo0", "--write", str(tmp_path))
+    assert isinstance(raised, InputError)
+    assert "live capture needs Linux" in str(raised)
+
+
+def test_the_end_of_standard_input_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.touch()
+    with path.open() as ended:
+        monkeypatch.setattr(capture.sys, "stdin", ended)
+        assert capture._input_ended()
+    path.write_text("x")
+    with path.open() as more:
+        monkeypatch.setattr(capture.sys, "stdin", more)
+        assert not capture._input_ended()
