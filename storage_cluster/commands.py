@@ -80,8 +80,9 @@ def ring(path: str | None) -> None:
     running = default_state_dir() / "topology.toml"
     with operator_errors():
         shown = topologies.load(running) if running.exists() else shown
-    if path:
-        _print_placement(shown, path.strip("/").split("/", 2))
+    names = (path or "").strip("/")
+    if names:
+        _print_placement(shown, names.split("/", 2))
     else:
         _print_shares(shown)
 

@@ -71,7 +71,7 @@ async def authenticate(credentials: Credentials) -> Access:
             return Access(response.headers["X-Storage-Url"], response.headers["X-Auth-Token"])
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise NotRunningError(
-            f"{credentials.auth_url} does not answer ({error or 'timeout'})",
+            f"{credentials.auth_url} does not answer ({error_kind(error)})",
             "is the store up and within reach?",
         ) from None
     except KeyError as error:
@@ -106,7 +106,7 @@ class Worker:
                 return response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NotRunningError(
-                f"{self._access.storage_url} does not answer ({error or 'timeout'})", "see: tracer cluster status"
+                f"{self._access.storage_url} does not answer ({error_kind(error)})", "see: tracer cluster status"
             ) from None
 
     async def attempt(self, order: Order, attempt: int) -> RequestRow:

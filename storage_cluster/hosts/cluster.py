@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from storage_cluster import topology as topologies
-from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
+from storage_cluster.errors import ClusterError, MissingResourceError, NotPermittedError, NotRunningError
 from storage_cluster.hosts import namespaces, network, state
 from storage_cluster.topology import Topology
 
@@ -74,8 +74,12 @@ def up(state_dir: Path, topology_file: Path | None = None) -> bool:
         if found is not None and found.running:
             return False
         _clean(state_dir, found)
-        _write_topology(state_dir, topology_file)
-        _start_keeper(state_dir)
+        try:
+            _write_topology(state_dir, topology_file)
+            _start_keeper(state_dir)
+        except ClusterError:
+            _remove_files(state_dir)
+            raise
     return True
 
 
@@ -90,10 +94,7 @@ def down(state_dir: Path, *, keep_data: bool = False, keep_logs: bool = False) -
         for name, keep in (("data", keep_data), ("logs", keep_logs)):
             if not keep:
                 shutil.rmtree(state_dir / name, ignore_errors=True)
-        for name in ("topology.toml", "keeper.log", "lock"):
-            (state_dir / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # data or logs are kept
-        state_dir.rmdir()
+        _remove_files(state_dir)
     return was_running
 
 
@@ -182,20 +183,32 @@ def _clean(state_dir: Path, found: state.ClusterState | None) -> None:
     (state_dir / state.STATE_FILE).unlink(missing_ok=True)
 
 
+def _remove_files(state_dir: Path) -> None:
+    """Remove all but data and logs; and the directory, if neither is there."""
+    for name in ("topology.toml", "keeper.log", "lock"):
+        (state_dir / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        state_dir.rmdir()
+
+
 @contextlib.contextmanager
 def _locked(state_dir: Path) -> Iterator[None]:
     """Hold the state directory, so that two commands do not start or stop at once."""
-    try:
-        state_dir.mkdir(parents=True, exist_ok=True)
-        lock = open(state_dir / "lock", "w", encoding="ascii")  # noqa: SIM115  closed below
-    except OSError as error:
-        raise MissingResourceError(
-            f"the state directory {state_dir} cannot be used ({error.strerror})",
-            f"set {state.STATE_DIR_VARIABLE} to a directory of yours",
-        ) from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    file = state_dir / "lock"
+    while True:
+        try:
+            state_dir.mkdir(parents=True, exist_ok=True)
+            lock = open(file, "w", encoding="ascii")  # noqa: SIM115  closed below
+        except OSError as error:
+            raise MissingResourceError(
+                f"the state directory {state_dir} cannot be used ({error.strerror})",
+                f"set {state.STATE_DIR_VARIABLE} to a directory of yours",
+            ) from None
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if file.exists() and file.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                yield
+                return  # else a `down` removed it while we waited
 
 
 def _write_topology(state_dir: Path, topology_file: Path | None) -> None:
@@ -227,7 +240,8 @@ def _start_keeper(state_dir: Path) -> None:
         raise
     if not answer:
         keeper.wait()
-        raise MissingResourceError("the cluster's keeper ended before it said why", f"see {log.name}")
+        tail = " / ".join(Path(log.name).read_text("utf-8", "replace").splitlines()[-1:])
+        raise MissingResourceError(f"the cluster's keeper ended at once ({tail or 'killed'})", "try again")
     _check_report(json.loads(answer), keeper)
 
 

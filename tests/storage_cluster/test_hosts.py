@@ -207,6 +207,30 @@ def test_a_start_that_fails_half_way_says_why_and_leaves_nothing(tmp_path: Path)
         cluster.status(state_dir)
 
 
+@pytest.mark.parametrize(
+    ("limit", "rights"),
+    [
+        ("user/max_net_namespaces", []),
+        ("user/max_user_namespaces", ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]),
+    ],
+)
+def test_where_the_kernel_refuses_it_says_what_forbids_it(tmp_path: Path, limit: str, rights: list[str]) -> None:
+    state_dir = tmp_path / "cluster"
+    start = f"import pathlib; from storage_cluster.hosts import cluster; cluster.up(pathlib.Path({str(state_dir)!r}))"
+    script = f'echo 0 > /proc/sys/{limit} || exit 77; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh", *rights, sys.executable, "-c", start],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode == 77 or done.stderr.startswith("unshare"):
+        pytest.skip(f"NOT TESTED, no user namespace to forbid this in: {done.stderr.strip()}")
+    assert f"NotPermittedError: the kernel refuses network namespaces ({limit.replace('/', '.')} = 0" in done.stderr
+    assert not state_dir.exists()
+
+
 def test_offload_reads_what_the_kernel_has() -> None:
     assert get_offload("lo").keys() == {"tso", "gso", "gro"}
     with pytest.raises(OSError, match="No such device"):
