@@ -7,7 +7,8 @@ arrive there when the child's first byte left: two stamps of one host, which no 
 1. `transaction_id`: candidates that show the child's transaction id. One: certain. Several (auth, proxy and storage
    servers share hosts, and servers call each other): of those still open at the child's start, the ones of the
    service that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that
-   began last. Work put off until after the answer belongs to a candidate that was already closed.
+   began last. Work put off until after the answer belongs to a candidate that was already closed, unless that was a
+   request of the host to itself: then a daemon of that host made both, one after the other.
 2. `timing`: for a child without a visible id, the candidates open at its start, without those whose id is known to
    lead elsewhere; of these again those of a service that calls the child's without doubt, and the innermost.
 
@@ -67,12 +68,13 @@ def _children(exchanges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _parents(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """`parent_id, host, open_ns, close_ns, parent_began_ns, parent_service, transaction_id`."""
+    """`parent_id, host, parent_client, open_ns, close_ns, parent_began_ns, parent_service, transaction_id`."""
     return exchanges.select(
         "transaction_id",
         parent_id="exchange_id",
         parent_service="service",
         host="server_host",
+        parent_client="client_host",
         open_ns=pl.coalesce("request_first_received_trace_ns", "request_first_sent_trace_ns"),
         close_ns=pl.coalesce("response_last_sent_trace_ns", "response_last_received_trace_ns", pl.lit(FOREVER)),
         parent_began_ns=_began(),
@@ -92,6 +94,8 @@ def _by_transaction(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFra
     visible = pl.col("transaction_id").is_not_null()
     pairs = children.filter(visible).join(parents.filter(visible), on=["transaction_id", "host"]).filter(_possible())
     open_ = pl.col("close_ns") >= pl.col("at_ns")
+    sibling = ~open_ & (pl.col("parent_client") == pl.col("host")).fill_null(value=False)
+    pairs = pairs.filter(~sibling)
     pairs = pairs.with_columns(open=open_).filter(open_ | ~open_.any().over("exchange_id"))
     pairs = pairs.join(_certain_calls(pairs), on=["parent_service", "service"], how="left")
     called = pl.col("calls").is_not_null()

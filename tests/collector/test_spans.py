@@ -110,6 +110,13 @@ CASES = {
             "6 < 5 transaction_id 1.00 | 0 2 33 2",
         ],
     ),
+    "a daemon's requests one after the other, the first to its own host, are no parent and child": (
+        """
+        s2 > s2/account  0  0 10 10 tx=a
+        s2 > s3/account 20 22 30 32 tx=a
+        """,
+        ["1 | 0 0 10 0", "2 | 0 2 8 2"],
+    ),
     "the same id, and two parents equally possible: half sure": (
         """
         client > proxy    0 10 90 100 tx=a
