@@ -1,35 +1,37 @@
 """Where a root request's time went: its critical path, and a ledger that adds up exactly.
 
-A span is four stretches in a row, bounded by stamps:
+A span is a row of stretches, bounded by stamps:
 
-    start ── connect ── connected ┄┄ sent ── request network ── arrived ── work ── answered ── response network ── ended
-
-Between a connection's readiness and its first request, and between the server's 100 and the body, the time is the
-asking host's own, so it counts as the parent's work (a root has no parent: there it stays with connect and network).
+    start ─ connect ─ connected ┄ sent ─ request network ─ arrived ─ work ─ answered ─ response network ─ ended
 
 `request network` lasts until the last byte of the request is at the server, `response network` from the first byte of
 the response until its last is at the client, so the transfer of a body counts as network. `work` is the server's time
-in between, except where it waits for a child on the critical path: there the child's own stretches count. A server that
-is asked first whether it wants the body (`Expect: 100-continue`) also works between the head and its 100; that time
-is taken out of the request network.
+in between. A server that is asked first whether it wants the body (`Expect: 100-continue`) works between the head and
+its 100 as well. While a connection is ready but nothing is asked, and between the 100 and the body, the span waits for
+its own client, so that time is the parent's (a root has no parent: there it stays with connect and request network).
+A span is therefore taken apart into up to three visits to its server, which are followed one by one:
 
-The path is walked backwards from `answered`. What held the answer up is the child that gave its first byte before
-then and whose response was in last; before that child began, the same question is asked at its beginning, and so on
-to `arrived`. A child whose answer came after its parent had answered held nothing up (a quorum had been reached; work
-put off until later): it has no part in the ledger. Both stamps compared are of one host (the parent's server is the
-child's client), so clocks play no part in the choice.
+    connect: start … connected        ask: sent … 100 received        main: sent, or the body … ended
 
-Each span on the path gets a window of the root's time, and its stretches are clipped to it. So clocks that are off by
+The path is walked backwards from `answered`. What held the answer up is the visit of a child that gave its first byte
+before then and ended last; before that visit began, the same question is asked at its beginning, and so on to
+`arrived`. Where no child's visit runs, the parent itself works. A child whose answer came after its parent had answered
+held nothing up (a quorum had been reached; work put off until later): it has no part in the ledger. Both stamps
+compared are of one host (the parent's server is the child's client), so clocks play no part in the choice.
+
+Each visit on the path gets a window of the root's time, and its stretches are clipped to it. So clocks that are off by
 a few µs, or a child that overlaps its parent's own network time, cannot break the sum: over a trace, the stretches
 add up to the root's duration to the nanosecond.
 
-Limits: a stamp not seen makes its stretch zero and lengthens `work` instead. A parent that streams through what its
-child still sends is on its own response network from its first byte on. What children did before a server's 100 counts
-as the server's own work.
-Cost: one sort of the children, then one round for each level and each link of the longest chain; no loop over spans.
+Limits: a stamp not seen makes its stretch zero and lengthens `work` instead; so does a request that was given up
+unanswered. A parent that streams through what its child still sends is on its own response network from its first byte
+on.
+Cost: one sort of the visits, then one round for each level and each link of the longest chain; no loop over spans.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +42,7 @@ NONE = -1
 """No node."""
 UNSEEN = np.iinfo(np.int64).min
 """A time that was not seen."""
+NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Nodes:
     """Spans as a forest; arrays of one length, times in ns (`UNSEEN` where not seen)."""
 
     parent: Longs  # place of the parent, NONE for a root
-    depth: Longs  # 0 for a root
+    depth: Longs  # 0 for a root whose time is to be shared out
     start: Longs
     connected: Longs
     sent: Longs
@@ -63,7 +66,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Stretches of each span on its root's critical path, and its window there; a span off the path has zeros."""
+    """Stretches of each span on its root's critical path, and its first and last time there; off the path all zero."""
 
     connect_ns: Longs
     request_network_ns: Longs
@@ -84,32 +87,111 @@ def make_ledger(nodes: Nodes) -> Ledger:
     A root without a beginning or an end has no duration: it and all below it get zeros.
     """
     count = len(nodes.parent)
-    windows = np.zeros((2, count), dtype=np.int64)
+    visits = _all_visits(nodes)
     stretches = np.zeros((4, count), dtype=np.int64)
+    first, last = np.full(count, NEVER), np.full(count, UNSEEN)
+    children = _Children(visits, nodes.parent)
+    level = _root_windows(visits, nodes)
+    while level.visit.size:
+        span = visits.span[level.visit]
+        np.minimum.at(first, span, level.begin)
+        np.maximum.at(last, span, level.end)
+        level = _share(level, visits, children, stretches)
+    off_path = last == UNSEEN
+    first[off_path] = last[off_path] = 0
+    connect, request, work, response = stretches
+    return Ledger(connect, request, work, response, first, last)
+
+
+class _Kind(IntEnum):
+    CONNECT = 0
+    ASK = 1
+    MAIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Visits:
+    """Visits of spans to their servers; `begin` … `ended` by the client, the rest as in `Nodes`."""
+
+    span: Longs
+    kind: Longs
+    begin: Longs
+    sent: Longs
+    arrived: Longs
+    answered: Longs
+    returned: Longs
+    ended: Longs
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """Visits on the path with their windows of the root's time; a visit may have several."""
+
+    visit: Longs
+    begin: Longs
+    end: Longs
+
+
+def _all_visits(nodes: Nodes) -> _Visits:
+    count = len(nodes.parent)
+    connects = _rising(nodes.start, nodes.connected, nodes.sent)
+    asked_for = np.where(nodes.asked_for == UNSEEN, nodes.continued, nodes.asked_for)
+    body_sent = np.where(nodes.body_sent == UNSEEN, asked_for, nodes.body_sent)
+    asks = _rising(nodes.sent, nodes.head_arrived, nodes.continued, asked_for, body_sent, nodes.arrived)
+    asked_from = np.where(connects, nodes.sent, nodes.start)
+    main_from = np.where(asks, body_sent, asked_from)
+    spans, never = np.arange(count), np.full(count, NEVER)
+
+    def visits(kind: _Kind, begin: Longs, *times: Longs) -> _Visits:
+        return _Visits(spans, np.full(count, kind), begin, *times)
+
+    connect = visits(_Kind.CONNECT, nodes.start, never, never, never, nodes.connected, nodes.connected)
+    ask = visits(_Kind.ASK, asked_from, nodes.sent, nodes.head_arrived, nodes.continued, asked_for, asked_for)
+    returned = np.where(nodes.first_returned == UNSEEN, nodes.ended, nodes.first_returned)
+    main = visits(_Kind.MAIN, main_from, nodes.sent, nodes.arrived, nodes.answered, returned, nodes.ended)
+    return _joined([(connect, connects), (ask, asks), (main, np.ones(count, dtype=np.bool_))])
+
+
+def _rising(*times: Longs) -> NDArray[np.bool_]:
+    """Where all of the times were seen, in this order."""
+    rising = times[0] != UNSEEN
+    for before, after in pairwise(times):
+        rising &= (after != UNSEEN) & (after >= before)
+    return rising
+
+
+def _joined(groups: list[tuple[_Visits, NDArray[np.bool_]]]) -> _Visits:
+    return _Visits(
+        *(np.concatenate([getattr(visits, field.name)[kept] for visits, kept in groups]) for field in fields(_Visits))
+    )
+
+
+def _root_windows(visits: _Visits, nodes: Nodes) -> _Windows:
+    """The roots' own visits: they tile each root's time, so one lasts until the next begins."""
     whole = (nodes.depth == 0) & (nodes.start != UNSEEN) & (nodes.ended != UNSEEN) & (nodes.ended > nodes.start)
-    windows[0, whole], windows[1, whole] = nodes.start[whole], nodes.ended[whole]
-    children = _Children(nodes)
-    level = np.flatnonzero(whole)
-    while level.size:
-        level = _share(level, nodes, children, windows, stretches)
-    return Ledger(*stretches, *windows)
+    mine = np.flatnonzero(whole[visits.span])
+    mine = mine[np.lexsort((visits.kind[mine], visits.span[mine]))]
+    span = visits.span[mine]
+    begin = np.minimum(visits.begin[mine], nodes.ended[span])
+    ends_with_next = np.r_[span[1:] == span[:-1], False] if mine.size else np.zeros(0, dtype=np.bool_)
+    return _Windows(mine, begin, np.where(ends_with_next, np.r_[begin[1:], 0][: mine.size], nodes.ended[span]))
 
 
 class _Children:
-    """Answers: of a parent's children that had returned a first byte by a time, which ended last."""
+    """Answers: of the visits of a span's children that had returned a first byte by a time, which ended last."""
 
-    def __init__(self, nodes: Nodes) -> None:
-        returned = np.where(nodes.first_returned == UNSEEN, nodes.ended, nodes.first_returned)
-        known = (nodes.parent != NONE) & (nodes.start != UNSEEN) & (nodes.ended != UNSEEN)
-        usable = np.flatnonzero(known & (returned > nodes.start) & (nodes.ended >= returned))
+    def __init__(self, visits: _Visits, parent: Longs) -> None:
+        returned, parents = visits.returned, parent[visits.span]
+        known = (parents != NONE) & (visits.begin != UNSEEN) & (visits.ended != UNSEEN)
+        usable = np.flatnonzero(known & (returned > visits.begin) & (visits.ended >= returned))
         self.times = np.unique(returned[usable])
-        order = usable[np.lexsort((returned[usable], nodes.parent[usable]))]
-        self.parents = nodes.parent[order]
+        order = usable[np.lexsort((returned[usable], parents[usable]))]
+        self.parents = parents[order]
         self.keys = self._key(self.parents, np.searchsorted(self.times, returned[order]))
-        self.latest = _running_argmax(nodes.ended[order], self.parents, order)
+        self.latest = _running_argmax(visits.ended[order], self.parents, order)
 
     def last_by(self, parents: Longs, by: Longs) -> Longs:
-        """For each of `parents`, the child that ended last among those that had returned a byte by `by`, or NONE."""
+        """For each of `parents`, the visit that ended last among those that had returned a byte by `by`, or NONE."""
         if not len(self.keys):
             return np.full(len(parents), NONE)
         rank = np.searchsorted(self.times, by, side="right") - 1
@@ -134,34 +216,37 @@ def _running_argmax(values: Longs, groups: Longs, labels: Longs) -> Longs:
     return by_rank[largest]
 
 
-def _share(level: Longs, nodes: Nodes, children: _Children, windows: Longs, stretches: Longs) -> Longs:
-    """Fill the stretches of the spans in `level` and the windows of their critical children; returns these."""
-    begin, end = windows[0, level], windows[1, level]
-    sent = _inside(nodes.sent[level], begin, begin, end)
-    answered = _inside(nodes.answered[level], end, sent, end)
-    arrived = _inside(nodes.arrived[level], sent, sent, answered)
-    head_arrived = _inside(nodes.head_arrived[level], arrived, sent, arrived)
-    continued = _inside(nodes.continued[level], head_arrived, head_arrived, arrived)
-    asked_for = _inside(nodes.asked_for[level], arrived, continued, arrived)
-    body_sent = _inside(nodes.body_sent[level], asked_for, asked_for, arrived)
-    waited = sent - _inside(nodes.connected[level], sent, begin, sent), body_sent - asked_for
-    idle = [np.where(nodes.parent[level] == NONE, 0, wait) for wait in waited]
-    stretches[0, level] = sent - begin - idle[0]
-    stretches[1, level] = arrived - sent - (continued - head_arrived) - idle[1]
-    stretches[2, level], stretches[3, level] = answered - arrived + continued - head_arrived, end - answered
-    asking = nodes.parent[level] != NONE
-    np.add.at(stretches[2], nodes.parent[level][asking], (idle[0] + idle[1])[asking])
-    parents, floor, cursor, found = level, arrived, answered, []
-    while parents.size:
-        child = children.last_by(parents, cursor)
-        upto = np.minimum(nodes.ended[child], cursor)
+def _share(level: _Windows, visits: _Visits, children: _Children, stretches: Longs) -> _Windows:
+    """Fill in the stretches of the visits in `level`; returns their critical children's visits with their windows."""
+    begin, end, span = level.begin, level.end, visits.span[level.visit]
+    sent = _inside(visits.sent[level.visit], begin, begin, end)
+    answered = _inside(visits.answered[level.visit], end, sent, end)
+    arrived = _inside(visits.arrived[level.visit], sent, sent, answered)
+    asking = visits.kind[level.visit] == _Kind.ASK
+    np.add.at(stretches[0], span, sent - begin)
+    np.add.at(stretches[1], span, arrived - sent + np.where(asking, end - answered, 0))
+    np.add.at(stretches[2], span, answered - arrived)
+    np.add.at(stretches[3], span, np.where(asking, 0, end - answered))
+    return _follow(span, arrived, answered, visits, children, stretches)
+
+
+def _follow(
+    span: Longs, floor: Longs, cursor: Longs, visits: _Visits, children: _Children, stretches: Longs
+) -> _Windows:
+    """The children's visits that fill the time from `cursor` back to `floor`; taken out of the parents' work."""
+    found: list[_Windows] = []
+    while span.size:
+        child = children.last_by(span, cursor)
+        upto = np.minimum(visits.ended[child], cursor)
         going = (child != NONE) & (upto > floor)
-        parents, floor, child, upto = parents[going], floor[going], child[going], upto[going]
-        cursor = np.maximum(nodes.start[child], floor)
-        windows[0, child], windows[1, child] = cursor, upto
-        stretches[2, parents] -= upto - cursor
-        found.append(child)
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        span, floor, child, upto = span[going], floor[going], child[going], upto[going]
+        cursor = np.maximum(visits.begin[child], floor)
+        np.subtract.at(stretches[2], span, upto - cursor)
+        found.append(_Windows(child, cursor, upto))
+    none = np.empty(0, dtype=np.int64)
+    return _Windows(
+        *(np.concatenate([none, *(getattr(one, field.name) for one in found)]) for field in fields(_Windows))
+    )
 
 
 def _inside(times: Longs, unseen: Longs, low: Longs, high: Longs) -> Longs:

@@ -106,12 +106,14 @@ def _drop_greetings(parts: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
 
 
 def _handshakes(packets: pl.DataFrame) -> pl.DataFrame:
-    """By connection, when the client first sent its SYN, and when it first had the answer."""
-    shakes = packets.filter(pl.col("kind").is_in(["syn", "syn_ack"]))
+    """By connection: when the client first sent its SYN, when it first had the answer, when it first closed."""
+    shakes = packets.filter(pl.col("kind").is_in(["syn", "syn_ack", "fin", "rst"]))
     asks, answers = pl.col("kind") == "syn", pl.col("kind") == "syn_ack"
+    closes = pl.col("kind").is_in(["fin", "rst"]) & pl.col("from_client")
     return shakes.group_by("connection_id").agg(
         connect_start_trace_ns=pl.when(asks & pl.col("from_client")).then("send_trace_ns").min(),
         connected_trace_ns=pl.when(answers & ~pl.col("from_client")).then("receive_trace_ns").min(),
+        closed_ns=pl.when(closes).then("send_trace_ns").min(),
     )
 
 
@@ -126,12 +128,20 @@ def _assemble(
         rows = rows.join(_edges(timed.filter(pl.col("role") == role), role), on=key, how="left")
     rows = rows.join(_continued(timed, ranges), on=key, how="left")
     rows = rows.join(described.with_columns(protocol=pl.lit(HTTP)), on=key, how="left")
-    first = rows.group_by("connection_id").agg(ordinal=pl.col("ordinal").min()).join(shakes, on="connection_id")
-    rows = rows.join(ends, on="connection_id", how="left").join(first, on=key, how="left")
-    rows = rows.with_columns(pl.col("protocol").fill_null(UNKNOWN), complete=_complete())
+    rows = rows.join(ends, on="connection_id", how="left").join(shakes, on="connection_id", how="left")
+    rows = rows.with_columns(pl.col("protocol").fill_null(UNKNOWN), *_of_connection(), complete=_complete())
     started = pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$"))
     rows = rows.with_columns(started=started).sort("started", "connection_id", "ordinal")
     return rows.with_row_index("exchange_id", offset=1).with_columns(pl.col("exchange_id").cast(pl.Int64))
+
+
+def _of_connection() -> list[pl.Expr]:
+    """What a connection's handshake and end say of its exchanges: only of the first, only of an unanswered one."""
+    first = pl.col("ordinal") == pl.col("ordinal").min().over("connection_id")
+    names = ("connect_start_trace_ns", "connected_trace_ns")
+    unanswered = pl.col("response_bytes").is_null() & (pl.col("closed_ns") >= pl.col("request_first_sent_trace_ns"))
+    given_up = pl.when(unanswered).then("closed_ns").alias("given_up_trace_ns")
+    return [*(pl.when(first).then(name).alias(name) for name in names), given_up]
 
 
 def _edges(parts: pl.DataFrame, role: Role) -> pl.DataFrame:

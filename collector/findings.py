@@ -188,17 +188,21 @@ def _incomplete(exchanges: pl.DataFrame, hops: pl.DataFrame) -> Iterable[Finding
     """
     at = pl.coalesce("send_trace_ns", "receive_trace_ns")
     end_ns = pl.lit(hops.select(at.max()).item(), dtype=pl.Int64)
-    resets = hops.filter(pl.col("kind") == "rst").group_by("connection_id").agg(reset_ns=at.min())
+    resets = (
+        hops.filter((pl.col("kind") == "rst") & ~pl.col("from_client")).group_by("connection_id").agg(reset_ns=at.min())
+    )
     asked = pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
     answered = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns")
     cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN)).join(
         resets, on="connection_id", how="left"
     )
     cut = cut.with_columns(spoke=pl.max_horizontal(asked, answered))
-    silent = pl.col("response_bytes").is_null() & (end_ns - pl.col("spoke") >= LATE_NS)
+    given_up = pl.col("given_up_trace_ns")
+    late = given_up.is_not_null() | (end_ns - pl.col("spoke") >= LATE_NS)
+    silent = pl.col("response_bytes").is_null() & late
     reset = pl.when(pl.col("reset_ns") >= pl.col("spoke")).then(pl.lit("reset"))
     fate = reset.when(silent).then(pl.lit("unanswered")).otherwise(pl.lit("cut"))
-    cut = cut.with_columns(fate=fate, until=pl.coalesce("reset_ns", end_ns))
+    cut = cut.with_columns(fate=fate, until=pl.coalesce(given_up, "reset_ns", end_ns))
     for (name,), rows in cut.group_by("fate", maintain_order=True):
         yield from _cut_exchanges(str(name), rows)
 
@@ -213,7 +217,7 @@ _FATES = {
     "unanswered": (
         "warning",
         "unanswered_request",
-        "never answered while the capture ran",
+        "never answered",
         "read the server's log at that time; see that the process still runs (a kernel accepts for a dead one)",
     ),
     "cut": (
@@ -234,8 +238,10 @@ def _cut_exchanges(fate: str, rows: pl.DataFrame) -> Iterable[Finding]:
         pl.len().alias("count"),
         pl.col("connection_id", "exchange_id", "spoke", "until").first(),
         pl.col("waited").sum(),
+        longest=pl.col("waited").max(),
     )
     for row in groups.iter_rows(named=True):
+        wait = f", the longest wait {in_words(row['longest'])}" if row["longest"] else ""
         yield Finding(
             severity=severity,
             kind=kind,
@@ -246,7 +252,7 @@ def _cut_exchanges(fate: str, rows: pl.DataFrame) -> Iterable[Finding]:
             to_trace_ns=row["until"] if severity == "warning" else row["spoke"],
             cost_ns=row["waited"],
             text=f"{_times(row['count'], 'request')} from {row['client_host']} to {row['service']} on "
-            f"{row['server_host']} {text}",
+            f"{row['server_host']} {text}{wait}",
             remedy=remedy,
         )
 

@@ -76,7 +76,9 @@ def _parents(exchanges: pl.DataFrame) -> pl.DataFrame:
         host="server_host",
         parent_client="client_host",
         open_ns=pl.coalesce("request_first_received_trace_ns", "request_first_sent_trace_ns"),
-        close_ns=pl.coalesce("response_last_sent_trace_ns", "response_last_received_trace_ns", pl.lit(FOREVER)),
+        close_ns=pl.coalesce(
+            "response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", pl.lit(FOREVER)
+        ),
         parent_began_ns=_began(),
     ).drop_nulls(["host", "open_ns"])
 

@@ -20,7 +20,7 @@ MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 12, 3, 3, 3
 """Of each, how many lines; what is left is counted. Hosts take what the rest leaves of the screen."""
 HOSTS_FRAME = 4
 """Lines of the section of hosts besides the hosts."""
-BAR_CELLS = 24
+BAR_CELLS = 10
 MOST_NAME_CELLS = 36
 ERROR_STATUS = 400
 """HTTP statuses from here on are failures (RFC 9110 §15), and shown."""
@@ -92,8 +92,9 @@ def _show_parts(console: Console, story: Story) -> None:
         return
     _heading(console, "Where the time went", f"{in_words(story.duration_ns)} in all")
     grid = _grid("<", ">", ">", "<")
+    largest = max(part.duration_ns for part in story.parts)
     for part in story.parts[:MOST_PARTS]:
-        bar = "█" * round(BAR_CELLS * part.duration_ns / story.duration_ns)
+        bar = "█" * round(BAR_CELLS * part.duration_ns / largest)
         took = with_uncertainty(part.duration_ns, part.uncertainty_ns)
         grid.add_row(part.label, took, share(part.duration_ns, story.duration_ns), bar or "▏")
     _print(console, grid)

@@ -173,6 +173,7 @@ EXCHANGES = _fields(
     continue_sent_trace_ns=pa.int64(),  # when the server asked for the body (HTTP 100); null if it did not
     continue_received_trace_ns=pa.int64(),
     body_sent_trace_ns=pa.int64(),  # when the client first sent something after that
+    given_up_trace_ns=pa.int64(),  # when the client closed the connection on a request without any answer; else null
     uncertainty_ns=pa.int64(),
     request_bytes=pa.int64(),
     response_bytes=pa.int64(),

@@ -55,7 +55,7 @@ def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
     """The stamps of `exchanges` that bound their stretches.
 
     A client that was not captured leaves the server's stamps: such a root begins when its request arrived and ends
-    when its response had left.
+    when its response had left. A request that was never answered lasts until its client gave it up.
     """
 
     def stamp(*names: str) -> Longs:
@@ -74,8 +74,8 @@ def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
         body_sent=stamp("body_sent"),
         arrived=stamp("request_last_received", "request_first_received"),
         answered=stamp("response_first_sent"),
-        first_returned=stamp("response_first_received", "response_first_sent"),
-        ended=stamp("response_last_received", "response_last_sent"),
+        first_returned=stamp("response_first_received", "response_first_sent", "given_up"),
+        ended=stamp("response_last_received", "response_last_sent", "given_up"),
     )
 
 

@@ -10,7 +10,7 @@ carry the uncertainty of the clocks. Both directions of one span together are it
 which clock offsets cancel; so transfers between servers are given as one part, uncertain only where one of its
 directions is off the path.
 
-Limits: a request that was never answered is not a span of any length; its wait shows as time between requests.
+Limits: a request that was neither answered nor given up has no length; its wait shows as time between requests.
 """
 
 import shlex

@@ -397,6 +397,22 @@ def test_a_handshake_is_timed_at_the_client() -> None:
     assert [tuple(map(microseconds, row.values())) for row in rows] == [("0", "270"), ("-", "-")]
 
 
+def test_a_request_is_given_up_when_its_client_closes_without_an_answer() -> None:
+    script = """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          200 < 0:50 200
+          300 > 100:200 GET /b
+          900 > fin
+          950 < fin
+        client:40001 > proxy:8080
+         1000 > 0:100 GET /c
+         1100 < 0:50 200
+         1200 > fin
+    """
+    assert [microseconds(at) for at in built(script).exchanges["given_up_trace_ns"].to_pylist()] == ["-", "900", "-"]
+
+
 def test_the_100_is_timed_and_a_103_is_not() -> None:
     script = """
         client:40000 > proxy:8080

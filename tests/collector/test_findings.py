@@ -130,8 +130,22 @@ CASES = {
         1500100 < 0:50 200
         """,
         [
-            "warning unanswered_request proxy 1.5e+06 | 1 request from client to swift on proxy never answered while "
-            "the capture ran",
+            "warning unanswered_request proxy 1.5e+06 | 1 request from client to swift on proxy never answered, the "
+            "longest wait 1.500 s",
+        ],
+    ),
+    "a request given up": (
+        """
+        client:40000 > proxy:8080
+            100 > 0:100 GET /a
+         500100 > fin
+        client:40001 > proxy:8080
+            100 > 0:100 GET /a
+         200100 > rst
+        """,
+        [
+            "warning unanswered_request proxy 700000 | 2 requests from client to swift on proxy never answered, the "
+            "longest wait 500.0 ms",
         ],
     ),
     "a reset before the answer": (

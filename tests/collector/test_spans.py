@@ -189,6 +189,21 @@ CASES = {
         """,
         ["1 | 0 10 35 10", "2 < 1 transaction_id 1.00 | 0 9 34 2"],
     ),
+    "a client that asks first: what the proxy's children did before its 100 is theirs": (
+        """
+        client > proxy    0 10 190 200 tx=a continue=60 continued=70 body=75 whole=90
+        proxy > storage1 20 22 170 172 tx=a continue=50 continued=52 body=95 whole=100
+        """,
+        ["1 | 0 40 41 10", "2 < 1 transaction_id 1.00 | 0 9 98 2"],
+    ),
+    "while one child waits to go on, another is what is waited for": (
+        """
+        client > proxy    0 10 190 200 tx=a
+        proxy > storage1 20 22 170 172 tx=a continue=30 continued=32 body=120 whole=130
+        proxy > storage3 20 22  -   -  tx=a up=110 cut
+        """,
+        ["1 | 0 10 38 10", "2 < 1 transaction_id 1.00 | 0 10 40 2", "3 < 1 transaction_id 1.00 | 0 2 88 0"],
+    ),
     "an answer streamed through: the child counts until the parent's first byte": (
         """
         client > proxy    0 10 50 300 tx=a
@@ -202,6 +217,20 @@ CASES = {
         proxy > storage1 20 22 60  62 tx=a
         """,
         ["1 | 0 0 0 0", "2 < 1 transaction_id 1.00 | 0 0 0 0"],
+    ),
+    "given up unanswered: the wait is the silent server's": (
+        """
+        client > proxy    0 10 90 100 tx=a
+        proxy > storage1 20 22  -  -  tx=a up=60 cut
+        proxy > storage2 20 22 28 30  tx=a
+        proxy > storage3 62 64 70 72  tx=a
+        """,
+        [
+            "1 | 0 10 30 10",
+            "2 < 1 transaction_id 1.00 | 0 2 38 0",
+            "3 < 1 transaction_id 1.00 | 0 0 0 0",
+            "4 < 1 transaction_id 1.00 | 0 2 6 2",
+        ],
     ),
     "the client was not captured: from arrival to answer": (
         """
@@ -263,7 +292,7 @@ def forests(draw: st.DrawFn) -> str:
                     "connect=-3 connected=5",
                     f"first={times[2]}",
                     f"whole={times[2]} continue={times[1]}",
-                    f"continued={times[1]} body={times[2]}",
+                    f"continue={sent} continued={times[1]} body={times[2]}",
                 ]
             )
         )
@@ -290,5 +319,6 @@ def duration(row: dict) -> int:
     for name in ("request_first_sent_trace_ns", "request_first_received_trace_ns"):
         start = row[name] if start is None else start
     end = row["response_last_received_trace_ns"]
-    end = row["response_last_sent_trace_ns"] if end is None else end
+    for name in ("response_last_sent_trace_ns", "given_up_trace_ns"):
+        end = row[name] if end is None else end
     return max(end - start, 0) if start is not None and end is not None else 0

@@ -7,7 +7,7 @@ The four times: request sent, arrived, answer sent, answer ended. `connect=` the
 answer's, `first=` when the first
 byte of the response arrived (else when it ended), `whole=` when the last byte of the request arrived (else as the
 first), `continue=` when the server sent its 100, `continued=`
-when the client had it, `body=` when it sent on, `method=`, `target=`, `status=`; `-` for a time not seen or a host
+when the client had it, `body=` when it sent on, `up=` when it gave up, `method=`, `target=`, `status=`; `-` for a time not seen or a host
 not captured; `cut` for an incomplete one.
 """
 
@@ -45,6 +45,7 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "continue_sent_trace_ns": at_us(options.get("continue", "-")),
         "continue_received_trace_ns": at_us(options.get("continued", "-")),
         "body_sent_trace_ns": at_us(options.get("body", "-")),
+        "given_up_trace_ns": at_us(options.get("up", "-")),
         "connect_start_trace_ns": at_us(options.get("connect", "-")),
         "uncertainty_ns": int(options.get("uncertainty", 1000)),
         "request_bytes": 100,
