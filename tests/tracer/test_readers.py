@@ -303,6 +303,26 @@ def test_more_interfaces_than_there_can_be(write):
     assert counts(reader)["interface_unknown"] == 1
 
 
+def test_interfaces_of_a_cooked_capture_are_told_apart_in_every_section(write):
+    def cooked(number: int) -> bytes:
+        return b"\x08\0\0\0" + struct.pack(">I", number) + b"\0\1\0\6" + bytes(8) + PACKET[14:]
+
+    def segment(*numbers: int) -> bytes:
+        described = files.interface(276, pairs=[(2, b"any"), (9, b"\x09")]) + files.interface(
+            pairs=[(2, b"eth9"), (9, b"\x09")]
+        )
+        packets = b"".join(files.enhanced(BASE_NS, cooked(number)) for number in numbers)
+        losses = files.statistics(0, [(5, struct.pack("<Q", 3))])
+        return files.section() + described + packets + files.enhanced(BASE_NS, PACKET, interface_id=1) + losses
+
+    late = files.section() + files.interface(pairs=[(2, b"late"), (9, b"\x09")]) + files.enhanced(BASE_NS, PACKET)
+    events, _, reader = read(write(segment(7, 3, 7) + segment(3, 9) + late))
+    assert events["interface"].tolist() == [0, 2, 0, 1, 2, 3, 1, 4]
+    assert [(i.name, i.packets_count, i.dropped_count) for i in reader.interfaces] == [
+        ("any:7", 2, 6), ("eth9", 2, None), ("any:3", 2, None), ("any:9", 1, None), ("late", 1, None)
+    ]  # fmt: skip
+
+
 # What is no capture
 
 

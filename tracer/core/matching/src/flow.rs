@@ -39,6 +39,7 @@ impl Flow {
         }
         keep_one_point(events, &mut self.sends, Nearest::Last, duplicates);
         keep_one_point(events, &mut self.receives, Nearest::First, duplicates);
+        keep_one_point(events, &mut self.both, Nearest::First, duplicates);
         if !self.sends.is_empty() && !self.receives.is_empty() {
             // Both ends speak for themselves; what forwarding hosts saw on the way is theirs.
             duplicates.extend(self.others.drain(..).map(|placed| placed.event));

@@ -44,4 +44,13 @@ impl Interface {
             statistics: Statistics::default(),
         }
     }
+
+    /// An equal one that has seen nothing yet.
+    pub(crate) fn without_counts(&self) -> Self {
+        Self {
+            packets_count: 0,
+            statistics: Statistics::default(),
+            ..self.clone()
+        }
+    }
 }

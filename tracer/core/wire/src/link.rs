@@ -55,7 +55,7 @@ const VLAN_LIMIT: usize = 8;
 const ETHERNET_LEN: usize = 14;
 const VLAN_LEN: usize = 4;
 const SLL_LEN: usize = 16;
-const SLL2_LEN: usize = 20;
+pub(crate) const SLL2_LEN: usize = 20;
 const LOOPBACK_LEN: usize = 4;
 
 /// Read the link header of `frame`.

@@ -384,7 +384,8 @@ impl Pcapng {
         }
         let index = interfaces.len() as u16;
         interfaces.push(interface);
-        self.tallies.push(Tally::default());
+        // Interfaces of cooked captures stand among these and have no tally.
+        self.tallies.resize(interfaces.len(), Tally::default());
         self.known.insert(key, index);
         Some(index)
     }

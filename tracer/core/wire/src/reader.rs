@@ -6,6 +6,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
+use crate::cooked::CookedInterfaces;
 use crate::counters::{CounterKind, Counters};
 use crate::events::{EventColumns, HeadColumns};
 use crate::format::{DETECT_LEN, Format, NotACapture, detect};
@@ -70,6 +71,7 @@ pub struct Reader<R> {
     format: FileFormat,
     decoder: Decoder,
     interfaces: Vec<Interface>,
+    cooked: CookedInterfaces,
     counters: Counters,
     section: Section,
     frame: u32,
@@ -149,6 +151,7 @@ impl<R: Read> Reader<R> {
             format,
             decoder: Decoder::default(),
             interfaces,
+            cooked: CookedInterfaces::default(),
             counters: Counters::default(),
             section: Section::default(),
             frame: 0,
@@ -200,15 +203,22 @@ impl<R: Read> Reader<R> {
     #[inline(always)]
     fn take_packet(&mut self, record: &Record) {
         self.frame += 1;
-        self.interfaces[usize::from(record.interface)].packets_count += 1;
+        let data = self.input.consumed(record.captured_len, record.tail_len);
+        let mut interface = record.interface;
+        if record.link_type == LinkType::LINUX_SLL2 {
+            interface = self
+                .cooked
+                .resolve(interface, data, &mut self.interfaces, &mut self.counters);
+        }
+        self.interfaces[usize::from(interface)].packets_count += 1;
         let packet = Packet {
             frame: self.frame,
             host_ns: record.host_ns,
-            interface: record.interface,
+            interface,
             link_type: record.link_type,
             direction: record.direction,
             original_len: record.original_len,
-            data: self.input.consumed(record.captured_len, record.tail_len),
+            data,
         };
         self.decoder.push(&packet, &mut self.counters);
     }

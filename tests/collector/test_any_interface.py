@@ -1,0 +1,149 @@
+"""A host that captures on all its interfaces at once (`-i any`) sees each packet of its containers several times.
+
+The pattern of the copies is the kernel's, as seen on a bridge with a container (veth) behind a routed card: what the
+container sends comes in at its veth (4), comes in at the bridge (2), goes out at the card (6); what it gets comes in at
+the card, goes out at the bridge, goes out at the veth.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+from collector.decoding import Decoded, HostSource, decode
+from collector.matching import Matched, match
+from tests.helpers import capture_files as files
+
+BASE_NS = 1_700_000_000_000_000_000
+COPY_NS = 1_000
+PACKET_NS = 100_000
+NETWORK_NS = 30_000
+CONTAINER, NEIGHBOUR, SERVER = "172.17.0.2", "172.17.0.3", "10.0.0.9"
+CARD, BRIDGE, VETH, OTHER_VETH, LOOPBACK = 6, 2, 4, 8, 1
+CAME_IN, FOR_ANOTHER, WENT_OUT = 0, 3, 4
+ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+
+
+class Copy(NamedTuple):
+    """Where the kernel shows a packet, and as what."""
+
+    interface: int
+    packet_type: int
+
+
+FROM_CONTAINER = (Copy(VETH, CAME_IN), Copy(BRIDGE, CAME_IN), Copy(CARD, WENT_OUT))
+TO_CONTAINER = (Copy(CARD, CAME_IN), Copy(BRIDGE, WENT_OUT), Copy(VETH, WENT_OUT))
+
+
+def conversation(client: str, server: str) -> list[Packet]:
+    """A request of 100 bytes and a response of 3,000."""
+
+    def packet(from_client: bool, flags: str, seq: int, ack: int, payload_len: int = 0) -> Packet:
+        src, dst = (client, server) if from_client else (server, client)
+        ports = {"sport": 40_000, "dport": 8_080} if from_client else {"sport": 8_080, "dport": 40_000}
+        segment = TCP(**ports, flags=flags, seq=seq, ack=ack, options=[("Timestamp", (seq, ack))])
+        return IP(src=src, dst=dst) / segment / Raw(b"x" * payload_len)
+
+    return [
+        packet(True, "S", 99, 0), packet(False, "SA", 499, 100), packet(True, "A", 100, 500),
+        packet(True, "PA", 100, 500, 100), packet(False, "A", 500, 200), packet(False, "PA", 500, 200, 3_000),
+        packet(True, "A", 200, 3_500), packet(False, "FA", 3_500, 200), packet(True, "FA", 200, 3_501),
+        packet(False, "A", 3_501, 201),
+    ]  # fmt: skip
+
+
+def cooked(packet: Packet, copy: Copy) -> bytes:
+    """With the header of a Linux cooked capture, version 2."""
+    header = b"\x08\0\0\0" + copy.interface.to_bytes(4) + b"\0\1" + bytes([copy.packet_type, 6]) + bytes(8)
+    return header + bytes(packet)
+
+
+def on_all_interfaces(packets: list[Packet], client: str, out: tuple[Copy, ...], back: tuple[Copy, ...]) -> bytes:
+    """The host's capture: each packet as often as the kernel shows it."""
+
+    def copies() -> Iterator[tuple[int, bytes]]:
+        for number, packet in enumerate(packets):
+            for place, copy in enumerate(out if packet.src == client else back):
+                yield BASE_NS + number * PACKET_NS + place * COPY_NS, cooked(packet, copy)
+
+    return files.pcap(copies(), link_type=276)
+
+
+def at_the_server(packets: list[Packet]) -> list[tuple[int, bytes]]:
+    """The server's own plain capture of the same packets."""
+    late = [NETWORK_NS if packet.dst == SERVER else -NETWORK_NS for packet in packets]
+    return [
+        (BASE_NS + number * PACKET_NS + late[number], bytes(ETHERNET / packet)) for number, packet in enumerate(packets)
+    ]
+
+
+def analysed(folder: Path, **captures: bytes) -> tuple[Decoded, Matched]:
+    sources = []
+    for host, data in captures.items():
+        path = folder / f"{host}.pcap"
+        path.write_bytes(data)
+        sources.append(HostSource(host, (path,)))
+    decoded = decode(sources)
+    return decoded, match(decoded.events)
+
+
+def plain(table: object) -> pl.DataFrame:
+    return pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def of_container(folder: Path) -> tuple[Decoded, Matched]:
+    """Everything at the container's host, and the server's own plain capture."""
+    packets = conversation(CONTAINER, SERVER)
+    seen = on_all_interfaces(packets, CONTAINER, FROM_CONTAINER, TO_CONTAINER)
+    return analysed(folder, docker=seen, server=files.pcap(at_the_server(packets)))
+
+
+def test_each_packet_of_a_container_is_sent_once_and_received_once(tmp_path: Path) -> None:
+    _, matched = of_container(tmp_path)
+    hops = plain(matched.hops)
+    assert len(hops) == len(conversation(CONTAINER, SERVER))
+    assert set(hops["state"]) == {"matched"}
+    ways = hops.select("from_client", "send_host", "receive_host").unique().sort("from_client")
+    assert ways.rows() == [(False, "server", "docker"), (True, "docker", "server")]
+    events = plain(matched.events).filter(pl.col("host") == "docker")
+    assert events.filter(~pl.col("duplicate"))["point"].unique().to_list() == ["docker/any:6"], "the card speaks"
+    assert events["duplicate"].sum() == 2 * len(hops)
+
+
+def test_the_host_has_its_container_and_a_point_for_each_interface(tmp_path: Path) -> None:
+    decoded, _ = of_container(tmp_path)
+    docker = decoded.hosts[0]
+    assert docker.addresses == (CONTAINER,)
+    assert [point.interface for point in docker.points] == ["any:4", "any:2", "any:6"]
+    assert {counter.name for counter in decoded.counters} == set()
+
+
+@pytest.mark.parametrize(
+    ("server", "copies"),
+    [
+        (NEIGHBOUR, (Copy(VETH, FOR_ANOTHER), Copy(OTHER_VETH, WENT_OUT))),
+        ("127.0.0.1", (Copy(LOOPBACK, CAME_IN),)),
+    ],
+    ids=["two containers of one host", "loopback"],
+)
+def test_within_a_host_each_packet_is_one_arrow(tmp_path: Path, server: str, copies: tuple[Copy, ...]) -> None:
+    client = CONTAINER if server == NEIGHBOUR else server
+    packets = conversation(client, server)
+    back = tuple(Copy(b.interface, a.packet_type) for a, b in zip(copies, copies[::-1], strict=True))
+    inside = on_all_interfaces(packets, client, copies, back)
+    outside = on_all_interfaces(conversation(CONTAINER, SERVER), CONTAINER, FROM_CONTAINER, TO_CONTAINER)
+    more = on_all_interfaces(conversation(NEIGHBOUR, SERVER), NEIGHBOUR, FROM_CONTAINER, TO_CONTAINER)
+    header_len = len(files.pcap([]))
+    at_server = [seen for end in (CONTAINER, NEIGHBOUR) for seen in at_the_server(conversation(end, SERVER))]
+    everything = inside + outside[header_len:] + more[header_len:]
+    _, matched = analysed(tmp_path, docker=everything, server=files.pcap(at_server))
+    hops = plain(matched.hops)
+    within = hops.filter((pl.col("send_host") == "docker") & (pl.col("receive_host") == "docker"))
+    assert len(within) == len(packets)
+    assert set(hops["state"]) == {"matched"}
+    assert len(hops) == 3 * len(packets)
