@@ -3,12 +3,11 @@
     client > proxy/swift-proxy     0 10 90 100 tx=a connect=-5
     proxy > storage1/swift-object 20 22 60  62 tx=a first=50
 
-The four times: request sent, arrived, answer sent, answer ended. `connect=` the SYN's time, `connected=` its
-answer's, `first=` when the first
-byte of the response arrived (else when it ended), `whole=` when the last byte of the request arrived (else as the
-first), `continue=` when the server sent its 100, `continued=`
-when the client had it, `body=` when it sent on, `up=` when it gave up, `method=`, `target=`, `status=`; `-` for a time not seen or a host
-not captured; `cut` for an incomplete one.
+The four times: request sent, arrived, answer sent, answer ended; `-` for a time not seen or a host not captured.
+Other times: `connect=` the SYN, `connected=` its answer, `whole=` the last byte of the request arrived (else as the
+first), `continue=` the server's 100, `continued=` at the client, `body=` the client sent on, `first=` the first byte of
+the response arrived (else when it ended), `up=` the client gave up. Besides: `tx=`, `method=`, `target=`, `status=`,
+`uncertainty=` in ns; `cut` for an incomplete one.
 """
 
 import pyarrow as pa
