@@ -33,6 +33,43 @@ fn secret_word(first: u8) -> Option<&'static [u8]> {
     }
 }
 
+/// No head holds such a byte.
+const CONTROL: u8 = 1;
+const LINE_FEED: u8 = 2;
+/// CR or LF.
+const LINE_END: u8 = 4;
+const COLON: u8 = 8;
+const SLASH: u8 = 16;
+/// A parameter may begin behind it.
+const BEFORE_PARAMETER: u8 = 32;
+/// A character of a header's name (RFC 9110 §5.6.2).
+const TOKEN: u8 = 64;
+
+/// Every byte's classes: one look at a byte answers all questions of a line.
+static CLASSES: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b'\n' => LINE_FEED | LINE_END,
+            b'\r' => LINE_END,
+            b'\t' => 0,
+            0..=0x1F | 0x7F => CONTROL,
+            b':' => COLON,
+            b'/' => SLASH,
+            b'?' | b';' => BEFORE_PARAMETER,
+            b'&' | b'%' => BEFORE_PARAMETER | TOKEN,
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => TOKEN,
+            b'!' | b'#' | b'$' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~' => TOKEN,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    classes
+}
+
 /// Of HTTP, WebDAV and Swift's backend. Only these: the tail of a split method must not pass for one.
 const METHODS: [&[u8]; 22] = [
     b"GET",
@@ -85,9 +122,9 @@ pub fn redact(bytes: &mut [u8]) {
 ///
 /// It is overwritten whole, unless it holds a control character, which no head does.
 pub fn redact_unframed(bytes: &mut [u8]) {
-    let first_line_len = bytes.iter().position(|b| is_line_end(*b)).unwrap_or(bytes.len());
+    let (first_line_len, seen) = scan(bytes, LINE_END);
     let (first_line, rest) = bytes.split_at_mut(first_line_len);
-    if first_line.iter().any(|b| is_control(*b)) {
+    if seen & CONTROL != 0 {
         redact_lines(bytes, false);
     } else {
         first_line.fill(b'x');
@@ -105,21 +142,21 @@ fn first_head(bytes: &[u8]) -> Option<Head> {
     if !bytes.first()?.is_ascii_uppercase() {
         return None; // most packets are the middle of a body: out at once
     }
-    let start_line = line_at(bytes, 0);
-    if !is_request_line(bytes, start_line) && !is_status_line(start_line) {
+    let (start_line, seen) = line_at(bytes, 0);
+    if seen & CONTROL != 0 || !(is_request_line(bytes, start_line) || is_status_line(start_line)) {
         return None;
     }
     let mut body = BodyRule::from_start_line(start_line);
     let mut at = start_line.len();
     while at < bytes.len() {
-        let line = line_at(bytes, at);
+        let (line, seen) = line_at(bytes, at);
         if trimmed(line).is_empty() {
             return Some(Head {
                 len: at + line.len(),
                 nothing_follows: line.ends_with(b"\n") && body.is_none(),
             });
         }
-        if !is_header_line(line) {
+        if seen & CONTROL != 0 || !is_header_line(line) {
             break;
         }
         body.note(trimmed(line));
@@ -177,9 +214,6 @@ fn is_request_line(bytes: &[u8], line: &[u8]) -> bool {
     let Some((b' ', target)) = line[method.len()..].split_first() else {
         return false;
     };
-    if target.iter().any(|b| is_control(*b)) {
-        return false;
-    }
     if line.ends_with(b"\n") {
         let text = trimmed(target);
         return text.len() > 9 && text[text.len() - 9..text.len() - 1] == *b" HTTP/1.";
@@ -189,18 +223,11 @@ fn is_request_line(bytes: &[u8], line: &[u8]) -> bool {
 
 /// `HTTP/1.x NNN`.
 fn is_status_line(line: &[u8]) -> bool {
-    line.len() >= 12
-        && line.starts_with(b"HTTP/1.")
-        && line[8] == b' '
-        && line[9..12].iter().all(u8::is_ascii_digit)
-        && !line.iter().any(|b| is_control(*b))
+    line.len() >= 12 && line.starts_with(b"HTTP/1.") && line[8] == b' ' && line[9..12].iter().all(u8::is_ascii_digit)
 }
 
 /// `name: value`, a folded line, or what the packet's end leaves of one.
 fn is_header_line(line: &[u8]) -> bool {
-    if line.iter().any(|b| is_control(*b)) {
-        return false;
-    }
     if matches!(line[0], b' ' | b'\t') {
         return true;
     }
@@ -212,7 +239,11 @@ fn is_header_line(line: &[u8]) -> bool {
 
 /// Walks the lines; `in_secret`: the line before, not seen here, may have been a secret that is folded into these.
 fn redact_lines(bytes: &mut [u8], mut in_secret: bool) {
-    for line in bytes.split_mut(|b| is_line_end(*b)) {
+    let mut start = 0;
+    while start < bytes.len() {
+        let (len, seen) = scan(&bytes[start..], LINE_END);
+        let line = &mut bytes[start..start + len];
+        start += len + 1;
         match line.first() {
             None => continue, // the gap within CR LF, or the empty line
             Some(b' ' | b'\t') if in_secret => {
@@ -222,8 +253,12 @@ fn redact_lines(bytes: &mut [u8], mut in_secret: bool) {
             Some(b' ' | b'\t') => {}
             Some(_) => in_secret = redact_header(line),
         }
-        redact_parameters(line);
-        redact_userinfo(line);
+        if seen & BEFORE_PARAMETER != 0 {
+            redact_parameters(line);
+        }
+        if seen & (COLON | SLASH) == COLON | SLASH {
+            redact_userinfo(line);
+        }
     }
 }
 
@@ -342,11 +377,24 @@ fn percent_decoded(name: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// The line that begins at `at`, with its LF if that was captured.
-fn line_at(bytes: &[u8], at: usize) -> &[u8] {
+/// The line that begins at `at`, with its LF if that was captured, and the classes of the bytes in it.
+fn line_at(bytes: &[u8], at: usize) -> (&[u8], u8) {
     let rest = &bytes[at..];
-    let len = rest.iter().position(|b| *b == b'\n').map_or(rest.len(), |lf| lf + 1);
-    &rest[..len]
+    let (len, seen) = scan(rest, LINE_FEED);
+    (&rest[..rest.len().min(len + 1)], seen)
+}
+
+/// Number of bytes before the first one of class `end`, and all classes among them.
+fn scan(bytes: &[u8], end: u8) -> (usize, u8) {
+    let mut seen = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        let class = CLASSES[usize::from(*byte)];
+        if class & end != 0 {
+            return (at, seen);
+        }
+        seen |= class;
+    }
+    (bytes.len(), seen)
 }
 
 fn trimmed(line: &[u8]) -> &[u8] {
@@ -354,18 +402,8 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-fn is_line_end(byte: u8) -> bool {
-    matches!(byte, b'\r' | b'\n')
-}
-
-/// No head holds such a byte.
-fn is_control(byte: u8) -> bool {
-    (byte < b' ' && !matches!(byte, b'\t' | b'\r' | b'\n')) || byte == 0x7F
-}
-
-/// A character of a header's name (RFC 9110 §5.6.2).
 fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    CLASSES[usize::from(byte)] & TOKEN != 0
 }
 
 #[cfg(test)]
