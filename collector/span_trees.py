@@ -44,6 +44,7 @@ class Span:
     confidence: float | None
     start_ns: int
     end_ns: int
+    connected_ns: int | None  # when the client had the SYN-ACK, if this exchange opened its connection
     request_sent_ns: int | None
     request_received_ns: int | None  # its last byte, at the server
     response_sent_ns: int | None  # its first byte, at the server
@@ -164,6 +165,7 @@ def _span(number: int, row: dict[str, Any]) -> Span:
         complete=bool(row["complete"]),
         start_ns=row["start"],
         end_ns=row["end"],
+        connected_ns=row["connected_trace_ns"],
         request_sent_ns=row["request_first_sent_trace_ns"],
         request_received_ns=row["request_last_received_trace_ns"],
         response_sent_ns=row["response_first_sent_trace_ns"],

@@ -13,7 +13,7 @@ from viewer.wording import duration, plural, request_title
 
 SMALL_SHARE = 0.01
 """Parts below this are folded away."""
-STAGE_COLOURS = dict(zip(STAGES, (colour for _, colour in PHASES), strict=True))
+STAGE_COLOURS = dict(zip(STAGES, (colour for name, colour in PHASES if name != "not yet asked"), strict=True))
 
 
 def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:

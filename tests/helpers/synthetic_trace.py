@@ -356,6 +356,7 @@ def _phases() -> dict[str, NDArray[np.int64]]:
         "response_last_sent_trace_ns": last - 260_000,
         "response_last_received_trace_ns": last - 260_000 + delay,
         "connect_start_trace_ns": first,
+        "connected_trace_ns": first + 115_000,
     }
 
 

@@ -14,27 +14,30 @@ ROOT = Span(
     number=0, depth=0, client_host="client", server_host="proxy", service="swift-proxy", method="PUT",
     target="/v1/a/c/o",
     status=201, protocol="http/1.1", transaction_id="tx1", complete=True, link_reason=None, confidence=None,
-    start_ns=1_000, end_ns=11_000, request_sent_ns=2_000, request_received_ns=3_000, response_sent_ns=10_000,
+    start_ns=1_000, end_ns=11_000, connected_ns=1_800, request_sent_ns=2_000,
+    request_received_ns=3_000, response_sent_ns=10_000,
     request_bytes=1, response_bytes=1, uncertainty_ns=10, connect_ns=1_000, request_network_ns=1_000, work_ns=2_000,
     response_network_ns=1_000,
 )  # fmt: skip
 CHILD = replace(
     ROOT, number=1, depth=1, client_host="proxy", server_host="storage1", service="swift-object", start_ns=4_000,
+    connected_ns=None,
     end_ns=9_000, request_sent_ns=None, request_received_ns=5_000, response_sent_ns=8_000, connect_ns=0,
     request_network_ns=1_000, work_ns=3_000, response_network_ns=1_000,
 )  # fmt: skip
 
 
 def test_phases_follow_each_other_and_unknown_bounds_leave_them_out() -> None:
-    assert phases(ROOT) == ((1_000, 2_000), (2_000, 3_000), (3_000, 10_000), (10_000, 11_000))
-    assert phases(CHILD) == (None, None, (5_000, 8_000), (8_000, 9_000))
+    assert phases(ROOT) == ((1_000, 1_800), (1_800, 2_000), (2_000, 3_000), (3_000, 10_000), (10_000, 11_000))
+    assert phases(CHILD) == (None, None, None, (5_000, 8_000), (8_000, 9_000))
+    assert phases(replace(ROOT, connected_ns=None))[:2] == ((1_000, 2_000), None)
 
 
 def test_the_waterfall_has_a_bar_for_each_known_phase() -> None:
     figure = waterfall_figure([ROOT, CHILD])
     assert [trace.name for trace in figure.data] == [name for name, _ in PHASES]
-    assert [len(trace.x) for trace in figure.data] == [1, 1, 2, 2]
-    work = figure.data[2]
+    assert [len(trace.x) for trace in figure.data] == [1, 1, 1, 2, 2]
+    work = figure.data[3]
     assert (list(work.base), list(work.x)) == ([2.0, 4.0], [7.0, 3.0])  # µs from the root's start
     assert [list(each) for each in work.customdata] == [[1_000, 11_000], [4_000, 9_000]]
 

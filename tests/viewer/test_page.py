@@ -145,7 +145,7 @@ def test_clicking_an_arrow_lights_up_its_request(page: Page, small_url: str, sma
     panel = page.locator("#request-details")
     expect(panel.locator("h2")).to_have_text("Request #1")
     expect(panel.locator(".ledger tfoot")).to_contain_text("100 %")
-    expect(panel.locator("#waterfall .barlayer .trace")).to_have_count(4)
+    expect(panel.locator("#waterfall .barlayer .trace")).to_have_count(5)
     page.wait_for_function("() => window.twintap.state.selected !== null")
     assert page.evaluate("window.twintap.state.selected.number.length") == small_trace.request(0).hops_count
     expect(page.locator("#packet-details")).to_contain_text("Packet")
@@ -166,7 +166,7 @@ def test_a_row_of_the_list_zooms_to_its_request(page: Page, small_url: str, smal
 def test_a_bar_of_the_waterfall_zooms_to_its_exchange(page: Page, small_url: str, small_trace: TraceView) -> None:
     open_page(page, small_url)
     settled(page, lambda: request_row(page, 0).click())
-    bars = page.locator("#waterfall .barlayer .trace").nth(2).locator(".point")
+    bars = page.locator("#waterfall .barlayer .trace").nth(3).locator(".point")
     expect(bars).to_have_count(4)
     bars.nth(1).scroll_into_view_if_needed()
     box = bars.nth(1).bounding_box()

@@ -14,11 +14,12 @@ MOST_SPANS = 200
 ROW_PX = 38
 PHASES = (
     ("connecting", "#8b5cf6"),
+    ("not yet asked", "#9aa1ac"),
     ("request on its way", "#2f81f7"),
     ("at work", "#0e9384"),
     ("answer on its way", "#5b9bf8"),
 )
-"""Name and colour, in the order in which they follow each other."""
+"""Name and colour, in the order in which they follow each other; until it asks, the time is the client's own."""
 Interval = tuple[int, int]
 
 
@@ -50,7 +51,9 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
 
 def phases(span: Span) -> tuple[Interval | None, ...]:
     """When each of `PHASES` began and ended, trace ns; None where a bound is not known."""
-    bounds = (span.start_ns, span.request_sent_ns, span.request_received_ns, span.response_sent_ns, span.end_ns)
+    connected_ns = span.request_sent_ns if span.connected_ns is None else span.connected_ns
+    asked = (span.request_sent_ns, span.request_received_ns, span.response_sent_ns)
+    bounds = (span.start_ns, connected_ns, *asked, span.end_ns)
     return tuple(
         None if begin is None or end is None or end <= begin else (begin, end) for begin, end in pairwise(bounds)
     )
