@@ -3,7 +3,7 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
-  const PAD_TOP = 28, PAD_BOTTOM = 58, LEAST_GAP = 30, MOST_GAP = 190;
+  const PAD_TOP = 28, PAD_BOTTOM = 58, LEAST_GAP = 30, MOST_GAP = 420;
 
   // Where times and lanes are on the canvas. `ruler` px on top belong to the axis.
   T.makeView = function (from, to, width, height, ruler, lanes) {
