@@ -1,25 +1,45 @@
 """From captures to a trace: decode, match, clocks, exchanges, spans, findings, each a pure stage over tables.
 
 Live capture and offline replay both end here. The trace is written as a whole or not at all.
+
+Connections are independent, so all but clocks and spans runs a partition at a time, on all cores: first every partition
+is matched, which tells the clocks; then hops are aligned and requests rebuilt. Tables are written as partitions are
+done, in their order, so a trace is the same in every run. Memory is bounded by a few partitions, the exchanges and the
+connections.
 """
 
+import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
 
+import polars as pl
 import pyarrow as pa
 
-from collector import clocks, findings, matching, spans
-from collector.decoding import Decoded, HostSource, decode
+from collector import clock_evidence, clocks, findings, matching, spans
+from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
+from collector.held import Held
+from collector.quality import quality_of, telling_hops
 from collector.schema import conform
 from collector.services import known_services
-from collector.store import CommandInfo, TraceInfo, write_trace
-from collector.timescale import align
+from collector.store import CommandInfo, TraceInfo, TraceWriter, write_trace
+from collector.timescale import Alignment, align
 from collector.windows import settle_windows
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
+
+ID_STRIDE = 1 << 32
+"""Ids of connections and exchanges begin a partition this far after those of the one before."""
+Result = TypeVar("Result")
+
+AHEAD = 1
+"""Partitions worked on beyond one for each core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +48,31 @@ class AnalysisOptions:
 
     align_clocks: bool = True
     """False leaves every host's clock as it is; then delays may be negative."""
+    workers: int | None = None
+    """Partitions worked on at a time; None takes one for each core."""
+    partition_bits: int | None = None
+    """2^n partitions; None takes as many as the captures' sizes make worth while."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One partition after matching: what is written, what waits for the clocks, and what tells them."""
+
+    events: pa.Table
+    connections: pa.Table
+    messages: pa.Table
+    hops: pa.Table
+    ways: clock_evidence.Ways
+
+
+@dataclass(frozen=True, slots=True)
+class _Requests:
+    """One partition after its requests are rebuilt."""
+
+    hops: pa.Table
+    exchanges: pa.Table
+    quality: pa.Table
+    telling: pa.Table
 
 
 def analyse(
@@ -43,43 +88,100 @@ def analyse(
     Raises: `InputError` for a file that is no capture, or captures without a TCP packet; `ResourceError` if the trace
     cannot be written.
     """
-    decoded = decode(sources)
-    info = TraceInfo(
-        created_ns=time.time_ns(),
-        tool_version=version("twintap"),
-        hosts=decoded.hosts,
-        counters=decoded.counters,
-        command=command,
-        services=dict(known_services()),
-    )
-    tables = build_tables(decoded, info, options)
-    with write_trace(trace_url) as writer:
-        for name, table in tables.items():
-            writer.write_table(name, table)
-        writer.write_info(info)
+    spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
+    with scan(sources, spill, options.partition_bits) as captures, Held(spill) as held:
+        info = TraceInfo(
+            created_ns=time.time_ns(),
+            tool_version=version("twintap"),
+            hosts=captures.hosts,
+            counters=captures.counters,
+            command=command,
+            services=dict(known_services()),
+        )
+        with write_trace(trace_url) as writer:
+            run_stages(captures, info, options, writer, held)
+            writer.write_info(info)
     return info
 
 
-def build_tables(decoded: Decoded, info: TraceInfo, options: AnalysisOptions) -> dict[str, pa.Table]:
-    """All tables of a trace, by name: the stages in their order."""
-    matched = matching.match(decoded.events)
+def run_stages(captures: Scan, info: TraceInfo, options: AnalysisOptions, writer: TraceWriter, held: Held) -> None:
+    """All stages in their order, writing tables as they are done. `held` keeps hops while the clocks are not known."""
     windows = [
         (host.host, host.first_host_ns, host.last_host_ns)
-        for host in decoded.hosts
+        for host in info.hosts
         if host.first_host_ns is not None and host.last_host_ns is not None
     ]
-    alignment = clocks.solve(matched.hops, windows) if options.align_clocks else clocks.unaligned(windows)
-    hops = settle_windows(align(matched.hops, alignment), decoded.hosts, alignment.clocks)
-    hops = hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64()))
-    messages = conform("messages", matching.messages(decoded.heads, matched.events))
-    built = build_exchanges(conform("hops", hops), messages, conform("connections", matched.connections), info.services)
+    frames = {host.host: host.packets_count for host in info.hosts}
+    workers = options.workers or os.cpu_count() or 1
+    connections, ways = [], []
+    with ThreadPoolExecutor(workers) as pool:
+        matched = _in_order(pool, workers, lambda number: _match(captures, number, frames), range(len(captures)))
+        for number, part in enumerate(matched):
+            if part is not None:
+                writer.append("events", part.events)
+                writer.append("messages", part.messages)
+                held.put(number, part.hops, part.messages, part.connections)
+                connections.append(part.connections)
+                ways.append(part.ways)
+        alignment = clocks.unaligned(windows)
+        if options.align_clocks:
+            alignment = clocks.solve(clock_evidence.joined(ways), windows)
+        built = list(_rebuild(pool, workers, info, alignment, writer, held))
     tables = {
-        "events": matched.events,
-        "connections": matched.connections,
-        "hops": built.hops,
+        "connections": pa.concat_tables(connections),
         "clocks": alignment.clocks,
-        "messages": messages,
-        "exchanges": built.exchanges,
-        "spans": spans.link(built.exchanges),
+        "exchanges": _by_time(pa.concat_tables([requests.exchanges for requests in built])),
+        "quality": pa.concat_tables([requests.quality for requests in built]),
     }
-    return tables | {"findings": findings.find(tables, info)}
+    tables["spans"] = spans.link(tables["exchanges"])
+    telling = pa.concat_tables([requests.telling for requests in built])
+    tables["findings"] = findings.find(tables | {"hops": telling}, info)
+    for name, table in tables.items():
+        writer.write_table(name, table)
+
+
+def _by_time(exchanges: pa.Table) -> pa.Table:
+    started = pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$"))
+    order = pl.DataFrame(exchanges).select(started.arg_sort()).to_series()
+    return exchanges.take(order.to_arrow())
+
+
+def _match(captures: Scan, number: int, frames: dict[str, int]) -> _Part | None:
+    decoded = captures.load(number)
+    if decoded is None:
+        return None
+    matched = matching.match(decoded.events, number * ID_STRIDE + 1)
+    ways = clock_evidence.thinned(clock_evidence.ways_of(matched.hops), frames)
+    messages = conform("messages", matching.messages(decoded.heads, matched.events))
+    return _Part(matched.events, conform("connections", matched.connections), messages, matched.hops, ways)
+
+
+def _rebuild(
+    pool: ThreadPoolExecutor, workers: int, info: TraceInfo, alignment: Alignment, writer: TraceWriter, held: Held
+) -> Iterator[_Requests]:
+    """Align and rebuild each partition; its hops are written here, the rest is handed on."""
+
+    def rebuild(number: int) -> _Requests:
+        hops, messages, connections = held.take(number)
+        hops = settle_windows(align(hops, alignment), info.hosts, alignment.clocks)
+        hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
+        first_id = number * ID_STRIDE + 1
+        built = build_exchanges(hops, messages, connections, info.services, first_id)
+        return _Requests(built.hops, built.exchanges, quality_of(built.hops), telling_hops(built.hops))
+
+    for requests in _in_order(pool, workers, rebuild, held.numbers()):
+        writer.append("hops", requests.hops)
+        yield replace(requests, hops=requests.telling)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, workers: int, work: Callable[[int], Result], numbers: Iterable[int]
+) -> Iterator[Result]:
+    """Results in the order of `numbers`, a few being worked on at a time."""
+    waiting: deque[Future[Result]] = deque()
+    for number in numbers:
+        waiting.append(pool.submit(work, number))
+        if len(waiting) > workers + AHEAD:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -60,36 +60,55 @@ class Polygon:
 
 
 def lowest_points(times_s: Floats, values: Floats) -> Floats:
-    """The lower hull of points in time, thinned; shape (k, 2), k <= `MAX_HULL_POINTS`, by time.
+    """The lower hull of points in time, at most `MAX_HULL_POINTS` of it; shape (k, 2), by time.
 
-    A line below the hull is below all points, but for those that thinning dropped. Cost: linear, then BINS log BINS.
+    A line below the hull is below all points.
     """
-    points = np.column_stack([times_s, values])
-    if len(points) > BINS:
-        spans = np.linspace(times_s.min(), times_s.max(), BINS + 1)[1:-1]
-        order = np.lexsort((values, np.searchsorted(spans, times_s)))
-        bins = np.searchsorted(spans, times_s)[order]
-        points = points[order[np.flatnonzero(np.diff(bins, prepend=-1))]]
-    hull = _lower_hull(points[np.lexsort((points[:, 1], points[:, 0]))])
+    hull = np.column_stack([times_s, values])[lower_hull_places(times_s, values)]
     if len(hull) > MAX_HULL_POINTS:
         kept = np.argsort(hull[:, 1])[: MAX_HULL_POINTS - 2]
         hull = hull[np.unique(np.concatenate([kept, [0, len(hull) - 1]]))]
     return hull
 
 
-def _lower_hull(points: Floats) -> Floats:
-    """Andrew's monotone chain, lower half; `points` sorted by time, then value."""
-    hull: list[tuple[float, float]] = []
-    for time, value in points.tolist():
-        if hull and hull[-1][0] == time:
+def lower_hull_places(times_s: Floats, values: Floats) -> NDArray[np.int64]:
+    """Which points are on the lower hull, by time; shape (k,). Exact.
+
+    The hull of the lowest point of each of `BINS` spans of time is nearly it; points below that are few, and join in.
+    Cost: linear, then BINS log BINS.
+    """
+    places = np.arange(len(times_s))
+    if len(places) > 2 * BINS:
+        spans = np.linspace(times_s.min(), times_s.max(), BINS + 1)[1:-1]
+        bins = np.searchsorted(spans, times_s)
+        order = np.lexsort((values, bins))
+        lowest = order[np.flatnonzero(np.diff(bins[order], prepend=-1))]
+        places = np.unique(np.concatenate([lowest, [times_s.argmin(), times_s.argmax()]]))
+    while True:
+        hull = places[_lower_hull(times_s[places], values[places])]
+        below = np.flatnonzero(values < np.interp(times_s, times_s[hull], values[hull]) - 1e-9)
+        new = np.setdiff1d(below, places)
+        if not len(new):
+            return hull
+        places = np.union1d(places, new)
+
+
+def _lower_hull(times_s: Floats, values: Floats) -> list[int]:
+    """Andrew's monotone chain, lower half: places of its points, by time."""
+    hull: list[int] = []
+    order = np.lexsort((values, times_s)).tolist()
+    times, heights = times_s.tolist(), values.tolist()
+    for place in order:
+        if hull and times[hull[-1]] == times[place]:
             continue
         while len(hull) >= 2:
-            (t0, v0), (t1, v1) = hull[-2], hull[-1]
-            if (t1 - t0) * (value - v0) - (v1 - v0) * (time - t0) > 0:
+            first, last = hull[-2], hull[-1]
+            run, rise = times[last] - times[first], heights[last] - heights[first]
+            if run * (heights[place] - heights[first]) - rise * (times[place] - times[first]) > 0:
                 break
             hull.pop()
-        hull.append((time, value))
-    return np.array(hull, dtype=np.float64).reshape(-1, 2)
+        hull.append(place)
+    return hull
 
 
 def possible_lines(bounds: Bounds, max_skew_ppb: float = 2 * MAX_SKEW_PPB) -> Polygon:

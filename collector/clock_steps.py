@@ -13,7 +13,7 @@ hosts alone: the differences are right, but which one stepped is by lot.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.clock_bounds import Bounds, Floats, fits_line, lowest_points, possible_lines
+from collector.clock_evidence import Ints, Ways
 
-Ints = NDArray[np.int64]
 Cuts = dict[str, list[int]]
 """Host to the frames at which a new line begins, ascending."""
 
@@ -32,20 +32,6 @@ LOOK_AHEAD = 256
 """Packets after a break that tell where the new line begins, and before it where the old one ends."""
 ARRIVED_TOO_SOON = 1e15
 """Cost (ns) of a packet that a line would have arrive before it was sent: more than any sum of delays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """Hops from one host to another: stamps (ns) and frames at both ends, each of shape (n,)."""
-
-    send_ns: Ints
-    receive_ns: Ints
-    send_frame: Ints
-    receive_frame: Ints
-
-
-Ways = Mapping[tuple[str, str], Way]
-"""By (sending host, receiving host); both ways of a pair are there."""
 
 
 @dataclass(frozen=True, slots=True)

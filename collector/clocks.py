@@ -32,8 +32,9 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from collector.clock_bounds import MAX_SKEW_PPB, Bounds, Floats, Polygon, lowest_points, possible_lines
-from collector.clock_steps import Cuts, Way, Ways, find_steps, line_of
-from collector.schema import CLOCKS, HopState
+from collector.clock_evidence import Ways
+from collector.clock_steps import Cuts, find_steps, line_of
+from collector.schema import CLOCKS
 from collector.timescale import NS_PER_S, Alignment
 
 SKEW_PRICE = 0.1
@@ -83,13 +84,13 @@ class _Network:
         return max(self.reference, key=lambda line: self.group.count(self.group[line]))
 
 
-def solve(hops: pa.Table, windows: Sequence[tuple[str, int, int]]) -> Alignment:
+def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]]) -> Alignment:
     """Put all hosts on the clock of one of them.
 
-    Arguments: `hops` with host, frame and `host_ns` of both ends and `state`; `windows`, for each host its name and its
-    first and last stamp (ns). Cost: linear in hops, then a small linear programme.
+    Arguments: `evidence` as `clock_evidence.ways_of` finds it in hops; `windows`, for each host its name and its first
+    and last stamp (ns). Cost: linear in hops, then a small linear programme.
     """
-    ways = _ways(hops)
+    ways = {pair: way for pair, way in evidence.items() if pair[::-1] in evidence}
     network = _network(ways, windows, find_steps(ways))
     skews_ppb, offsets_ns, consistent = _solve_lines(network)
     polygons = {pair: _polygon(network, pair) for pair in network.directions if pair[0] < pair[1]}
@@ -108,19 +109,6 @@ def unaligned(windows: Sequence[tuple[str, int, int]]) -> Alignment:
         for index, (host, first, last) in enumerate(windows)
     ]
     return Alignment(pa.Table.from_pylist(rows, CLOCKS), _empty_pairs())
-
-
-def _ways(hops: pa.Table) -> dict[tuple[str, str], Way]:
-    """Matched hops between two hosts, by direction, of pairs that have both."""
-    ends = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "host_ns", "frame")]
-    frame = pl.DataFrame(hops.select([*ends, "state"])).with_columns(pl.col("^.*(host|state)$").cast(pl.String))
-    matched = frame.filter((pl.col("state") == HopState.MATCHED) & (pl.col("send_host") != pl.col("receive_host")))
-    columns = ("send_host_ns", "receive_host_ns", "send_frame", "receive_frame")
-    ways = {
-        (str(send), str(receive)): Way(*(rows[name].cast(pl.Int64).to_numpy() for name in columns))
-        for (send, receive), rows in matched.group_by("send_host", "receive_host", maintain_order=True)
-    }
-    return {pair: way for pair, way in ways.items() if pair[::-1] in ways}
 
 
 def _network(ways: Ways, windows: Sequence[tuple[str, int, int]], cuts: Cuts) -> _Network:

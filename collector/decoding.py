@@ -1,25 +1,38 @@
-"""Captures of several hosts, decoded: the tables `events` and `messages` (not yet by connection), hosts and counters.
+"""Captures of several hosts, decoded: events by partition, hosts, counters.
 
-The first stage. The core decodes a batch at a time; here the batches become one table, with one address table for all
-hosts and a direction for each packet.
+The first stage. The core decodes a batch at a time; here the batches of all hosts get one address table, are spread
+over partitions (`collector.partitions`) and, when one is loaded, get a direction for each packet. Hosts are read side
+by side.
 """
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from collector.hosts import directions, is_loopback, own_addresses, traffic_of
+from collector.event_tables import HostColumns, event_table, head_batch, heads_with_rows
+from collector.hosts import HandshakeGaps, Traffic, is_loopback, own_addresses, told_by_direction
+from collector.partitions import Keys, Partitions, address_key, connection_keys
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
 from tracer.readers import CaptureReader, EventBatch, open_capture
-from tracer.records import EVENT_COLUMNS, HEAD_COLUMNS, HEAD_STRINGS, Columns, Direction, Severity, TcpOption
+from tracer.records import Columns, Direction, Severity
 
-DIRECTION_NAMES = pa.array(["unknown", "receive", "send"])
-"""Dictionary of the column `direction`, in the order of `tracer.records.Direction`."""
+BYTES_PER_PACKET = 90
+"""Of a capture file with headers and message heads; only to guess how many partitions are worth while."""
+GZIP_RATIO = 6
+EVENTS_PER_PARTITION = 1_000_000
+"""Bounds memory: about 400 bytes an event while a partition's stages run."""
+MOST_PARTITION_BITS = 10
+READERS = 2
+"""Hosts read side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,61 +50,151 @@ class Decoded:
 
     events: pa.Table
     heads: pa.Table
-    hosts: tuple[HostInfo, ...]
-    counters: tuple[CounterInfo, ...]
-
-
-@dataclass(slots=True)
-class _Capture:
-    """One host's files, decoded: columns with addresses in the table shared by all hosts."""
-
-    host: str
-    events: Columns
-    heads: pa.Table
-    interfaces: list[str]
-    points: tuple[PointInfo, ...]
-    files: tuple[str, ...]
-    packets_count: int
-    named_addresses: frozenset[int]
-    counters: list[CounterInfo]
 
 
 @dataclass(slots=True)
 class _Addresses:
-    """One table of addresses for all captures."""
+    """One table of addresses for all captures; safe to use from several threads."""
 
     texts: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
 
     def add(self, text: str) -> int:
         """The address's index, new or known."""
-        if text not in self.index:
-            self.index[text] = len(self.texts)
-            self.texts.append(text)
-        return self.index[text]
+        with self.lock:
+            if text not in self.index:
+                self.index[text] = len(self.texts)
+                self.texts.append(text)
+            return self.index[text]
+
+    def keys(self) -> Keys:
+        """Of all addresses so far, as `partitions.address_key`."""
+        return np.array([address_key(text) for text in list(self.texts)], dtype=np.uint64)
+
+
+@dataclass(slots=True)
+class _Capture:
+    """One host while its files are read."""
+
+    host: str
+    files: tuple[str, ...]
+    interfaces: list[str] = field(default_factory=list)
+    points: tuple[PointInfo, ...] = ()
+    packets_count: int = 0
+    events_count: int = 0
+    unknown_count: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    named_addresses: frozenset[int] = frozenset()
+    pairs: Tally[tuple[int, int]] = field(default_factory=Tally)
+    own: frozenset[int] = frozenset()
+    passing: frozenset[int] = frozenset()
+    gaps: HandshakeGaps = field(default_factory=HandshakeGaps)
+    counters: list[CounterInfo] = field(default_factory=list)
+
+    def traffic(self) -> Traffic:
+        """What it shows of its host."""
+        own = self.named_addresses or self.own - self.passing
+        return Traffic(self.pairs, own, self.own & self.passing, self.gaps.by_handshake)
+
+
+class Scan:
+    """All captures, read once; a context manager, for what is on disk goes with it.
+
+    `hosts` and `counters` are whole; events come by partition.
+    """
+
+    def __init__(self, captures: list[_Capture], partitions: Partitions, addresses: _Addresses) -> None:
+        own = own_addresses([capture.traffic() for capture in captures])
+        self._partitions = partitions
+        texts, rank = tuple(sorted(addresses.texts)), np.argsort(np.argsort(addresses.texts)).astype(np.uint32)
+        self._columns = [
+            HostColumns(capture.host, tuple(capture.interfaces), mine, texts, rank)
+            for capture, mine in zip(captures, own, strict=True)
+        ]
+        self.hosts = tuple(
+            _host_info(capture, mine, addresses.texts) for capture, mine in zip(captures, own, strict=True)
+        )
+        undirected = (_undirected(capture) for capture, mine in zip(captures, own, strict=True) if not mine)
+        counters = [counter for capture in captures for counter in capture.counters]
+        self.counters = (*counters, *(counter for counter in undirected if counter is not None))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._partitions.close()
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def load(self, number: int) -> Decoded | None:
+        """The events and heads of one partition, host by host in the order of its frames; None if it is empty."""
+        batches = self._partitions.load(number)
+        if not batches:
+            return None
+        events, heads, rows = [], [], 0
+        for host, columns in enumerate(self._columns):
+            own = [batch for batch in batches if batch.host == host]
+            if own:
+                raw = pa.Table.from_batches([batch.events for batch in own]).combine_chunks()
+                events.append(event_table(raw, columns))
+                heads.append(heads_with_rows(pa.Table.from_batches([batch.heads for batch in own]), raw, rows))
+                rows += raw.num_rows
+        together = pa.concat_tables(events).unify_dictionaries().combine_chunks()
+        return Decoded(together, pa.concat_tables(heads).combine_chunks())
 
 
 def decode(sources: Sequence[HostSource]) -> Decoded:
-    """Decode the captures of all hosts.
+    """All events and heads of the captures of all hosts, in memory at once.
 
-    Raises: `InputError` for a file that is no capture, or if no host's capture holds a TCP packet.
+    Raises: as `scan`.
     """
-    addresses = _Addresses()
-    captures = [_decode_host(source, addresses) for source in _merged_by_name(sources)]
-    if not any(len(capture.events["frame"]) for capture in captures):
-        files = ", ".join(file for capture in captures for file in capture.files)
-        raise InputError(f"no TCP packet in {files or 'the given captures'}", "capture with a filter that includes tcp")
-    own = own_addresses([traffic_of(capture.events, capture.named_addresses) for capture in captures])
-    events = pa.concat_tables(
-        [_event_table(capture, mine, addresses) for capture, mine in zip(captures, own, strict=True)]
-    ).unify_dictionaries()
-    starts = np.cumsum([0] + [len(capture.events["frame"]) for capture in captures]).tolist()
-    heads = [_heads_with_rows(capture, start) for capture, start in zip(captures, starts[:-1], strict=True)]
-    infos = tuple(_host_info(capture, mine, addresses) for capture, mine in zip(captures, own, strict=True))
-    counters = tuple(counter for capture in captures for counter in capture.counters)
-    return Decoded(
-        events.combine_chunks(), pa.concat_tables(heads).combine_chunks(), infos, counters + _unknown(events)
-    )
+    with scan(sources, partition_bits=0) as captures:
+        decoded = captures.load(0)
+        assert decoded is not None, "scan refuses captures without a packet"
+        return decoded
+
+
+def scan(sources: Sequence[HostSource], spill: Path | None = None, partition_bits: int | None = None) -> Scan:
+    """Read the captures of all hosts.
+
+    Arguments: `sources`, one for each host; `spill`, where intermediate data goes if it does not fit in memory; the
+    number of partitions is 2^`partition_bits`, by the files' sizes if it is not given.
+    Raises: `InputError` for a file that is no capture, or if no host's capture holds a TCP packet; `ResourceError` if
+    intermediate data finds no room.
+    """
+    named = _merged_by_name(sources)
+    bits = _partition_bits(named) if partition_bits is None else partition_bits
+    addresses, partitions = _Addresses(), Partitions(bits, spill)
+    try:
+        with ThreadPoolExecutor(READERS) as pool:
+            jobs = [pool.submit(_read_host, *job, addresses, partitions) for job in enumerate(named)]
+            captures = [job.result() for job in jobs]
+        if not any(capture.events_count for capture in captures):
+            files = ", ".join(file for capture in captures for file in capture.files)
+            what = f"no TCP packet in {files or 'the given captures'}"
+            raise InputError(what, "capture with a filter that includes tcp")
+        partitions = partitions.regrouped(partitions.handshakes.joined(), addresses.keys())
+    except BaseException:
+        partitions.close()
+        raise
+    return Scan(captures, partitions, addresses)
+
+
+def _partition_bits(sources: Iterable[HostSource]) -> int:
+    """Enough partitions that each holds about `EVENTS_PER_PARTITION`, judged by the files' sizes."""
+    sizes = [
+        path.stat().st_size * (GZIP_RATIO if path.suffix == ".gz" else 1)
+        for source in sources
+        for path in source.files
+        if path.is_file()
+    ]
+    wanted = sum(sizes) / BYTES_PER_PACKET / EVENTS_PER_PARTITION
+    return min(MOST_PARTITION_BITS, max(0, int(np.ceil(np.log2(max(wanted, 1))))))
 
 
 def _merged_by_name(sources: Iterable[HostSource]) -> list[HostSource]:
@@ -111,22 +214,54 @@ def _name_of(path: Path) -> str:
         return reader.host or path.name.split(".", 1)[0]
 
 
-def _decode_host(source: HostSource, addresses: _Addresses) -> _Capture:
+def _read_host(number: int, source: HostSource, addresses: _Addresses, partitions: Partitions) -> _Capture:
     assert source.host is not None
-    batches: list[EventBatch] = []
-    capture = _Capture(source.host, {}, _no_heads(), [], (), tuple(map(str, source.files)), 0, frozenset(), [])
+    capture = _Capture(source.host, tuple(map(str, source.files)))
     for path in source.files:
         with open_capture(path) as reader:
-            of_file = [_shifted(batch, capture.packets_count, len(capture.interfaces)) for batch in reader.batches()]
-            batches += [_readdressed(batch, reader.addresses, addresses) for batch in of_file]
+            frames, interfaces = capture.packets_count, len(capture.interfaces)
+            keys: Keys = np.empty(0, dtype=np.uint64)
+            for batch in reader.batches():
+                events = _placed(batch, reader.addresses, addresses, frames, interfaces)
+                if len(keys) < len(addresses.texts):
+                    keys = addresses.keys()
+                _note_events(capture, events)
+                partitions.add(number, events, head_batch(batch.heads), connection_keys(events, keys))
             capture.packets_count += reader.packets_count
             _note_origin(capture, reader, addresses)
-    capture.events = {
-        name: np.concatenate([batch.events[name] for batch in batches] or [np.empty(0, dtype)])
-        for name, dtype in EVENT_COLUMNS.items()
-    }
-    capture.heads = pa.concat_tables([_head_table(batch.heads) for batch in batches] or [_no_heads()])
     return capture
+
+
+def _placed(batch: EventBatch, texts: Sequence[str], addresses: _Addresses, frames: int, interfaces: int) -> Columns:
+    """Events with addresses in the shared table; frames and interfaces of a host's later files go on counting."""
+    events = batch.events
+    shared = np.array([addresses.add(text) for text in texts], dtype=np.uint32)
+    if len(shared):
+        events["src_addr"], events["dst_addr"] = shared[events["src_addr"]], shared[events["dst_addr"]]
+    if frames or interfaces:
+        events["frame"] += np.uint32(frames)
+        events["interface"] += np.uint16(interfaces)
+        batch.heads["frame"] += np.uint32(frames)
+    return events
+
+
+def _note_events(capture: _Capture, events: Columns) -> None:
+    """Add to what the capture shows of its host."""
+    stamps = events["host_ns"]
+    if not len(stamps):
+        return
+    capture.events_count += len(stamps)
+    first, last = int(stamps.min()), int(stamps.max())
+    capture.first_ns = first if capture.first_ns is None else min(first, capture.first_ns)
+    capture.last_ns = last if capture.last_ns is None else max(last, capture.last_ns)
+    capture.unknown_count += int((events["direction"] == Direction.UNKNOWN).sum())
+    ends = (events["src_addr"].astype(np.uint64) << np.uint64(32)) | events["dst_addr"].astype(np.uint64)
+    for key, count in zip(*np.unique(ends, return_counts=True), strict=True):
+        capture.pairs[(int(key) >> 32, int(key) & 0xFFFFFFFF)] += int(count)
+    own, passing = told_by_direction(events)
+    capture.own |= own
+    capture.passing |= passing
+    capture.gaps.add(events)
 
 
 def _note_origin(capture: _Capture, reader: CaptureReader, addresses: _Addresses) -> None:
@@ -145,86 +280,14 @@ def _note_origin(capture: _Capture, reader: CaptureReader, addresses: _Addresses
             capture.counters.append(info)
 
 
-def _shifted(batch: EventBatch, frames: int, interfaces: int) -> EventBatch:
-    """Frames and interfaces of a host's later files go on counting."""
-    if frames or interfaces:
-        batch.events["frame"] += np.uint32(frames)
-        batch.events["interface"] += np.uint16(interfaces)
-        batch.heads["frame"] += np.uint32(frames)
-    return batch
+def _host_info(capture: _Capture, own: frozenset[int], texts: Sequence[str]) -> HostInfo:
+    addresses = tuple(sorted(text for text in (texts[index] for index in own) if not is_loopback(text)))
+    counts = (capture.packets_count, capture.events_count)
+    return HostInfo(capture.host, addresses, capture.points, capture.files, *counts, capture.first_ns, capture.last_ns)
 
 
-def _readdressed(batch: EventBatch, texts: Sequence[str], addresses: _Addresses) -> EventBatch:
-    shared = np.array([addresses.add(text) for text in texts], dtype=np.uint32)
-    for name in ("src_addr", "dst_addr"):
-        batch.events[name] = shared[batch.events[name]] if len(shared) else batch.events[name]
-    return batch
-
-
-def _strings(columns: Columns, name: str) -> pa.Array:
-    offsets, data = columns[f"{name}_offsets"], columns[f"{name}_bytes"]
-    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
-
-
-def _head_table(heads: Columns) -> pa.Table:
-    numbers = {name: pa.array(heads[name]) for name in HEAD_COLUMNS}
-    return pa.table(numbers | {name: _strings(heads, name) for name in HEAD_STRINGS})
-
-
-def _no_heads() -> pa.Table:
-    numbers = {name: pa.array(np.empty(0, dtype)) for name, dtype in HEAD_COLUMNS.items()}
-    return pa.table(numbers | {name: pa.array([], pa.large_string()) for name in HEAD_STRINGS})
-
-
-def _heads_with_rows(capture: _Capture, start: int) -> pa.Table:
-    frames = capture.heads["frame"].to_numpy()
-    rows = np.searchsorted(capture.events["frame"], frames) + start
-    return capture.heads.drop_columns(["frame"]).append_column("event_row", pa.array(rows.astype(np.int64)))
-
-
-def _dictionary(codes: NDArray[np.generic], values: pa.Array) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), values)
-
-
-def _event_table(capture: _Capture, own: frozenset[int], addresses: _Addresses) -> pa.Table:
-    events = capture.events
-    n = len(events["frame"])
-    everyones = (index for index, text in enumerate(addresses.texts) if is_loopback(text))
-    direction, inside = directions(events, own.union(everyones))
-    texts = pa.array(addresses.texts, pa.string())
-    stamped = (events["options"] & TcpOption.TIMESTAMPS) != 0
-    points = pa.array([f"{capture.host}/{name}" for name in capture.interfaces], pa.string())
-    plain = ("frame", "host_ns", "src_port", "dst_port", "seq", "ack", "flags", "payload_len", "window")
-    besides = ("captured_len", "original_len", "options", "mss", "window_scale", "sack_hash")
-    columns = {
-        "host": _dictionary(np.zeros(n), pa.array([capture.host])),
-        "point": _dictionary(events["interface"], points),
-        "direction": _dictionary(direction, DIRECTION_NAMES),
-        "src_addr": _dictionary(events["src_addr"], texts),
-        "dst_addr": _dictionary(events["dst_addr"], texts),
-        "ip_id": pa.array(events["ip_id"], mask=events["ip_id"] < 0),
-        "tsval": pa.array(events["tsval"], mask=~stamped),
-        "tsecr": pa.array(events["tsecr"], mask=~stamped),
-        "loopback": pa.array(inside),
-    }
-    return pa.table(columns | {name: pa.array(events[name]) for name in plain + besides})
-
-
-def _host_info(capture: _Capture, own: frozenset[int], addresses: _Addresses) -> HostInfo:
-    stamps = capture.events["host_ns"]
-    first, last = (int(stamps.min()), int(stamps.max())) if len(stamps) else (None, None)
-    texts = tuple(sorted(text for text in map(addresses.texts.__getitem__, own) if not is_loopback(text)))
-    count = len(stamps)
-    return HostInfo(capture.host, texts, capture.points, capture.files, capture.packets_count, count, first, last)
-
-
-def _unknown(events: pa.Table) -> tuple[CounterInfo, ...]:
-    """Hosts of whose packets nothing tells which way they went."""
-    codes = events["direction"].combine_chunks().indices.to_numpy()
-    hosts = events["host"].combine_chunks()
-    unknown, names = hosts.indices.to_numpy()[codes == Direction.UNKNOWN], hosts.dictionary.to_pylist()
+def _undirected(capture: _Capture) -> CounterInfo | None:
+    """For a host of whose packets nothing tells which way they went."""
     remedy = "capture at the host itself, or name its interface's direction with `tcpdump -i any`"
-    return tuple(
-        CounterInfo(names[code], "direction_unknown", Severity.DATA_LOSS, int(count), remedy)
-        for code, count in zip(*np.unique(unknown, return_counts=True), strict=True)
-    )
+    count = capture.unknown_count
+    return CounterInfo(capture.host, "direction_unknown", Severity.DATA_LOSS, count, remedy) if count else None

@@ -35,11 +35,14 @@ class Built(NamedTuple):
     hops: pa.Table
 
 
-def build_exchanges(hops: pa.Table, messages: pa.Table, connections: pa.Table, services: Mapping[int, str]) -> Built:
+def build_exchanges(
+    hops: pa.Table, messages: pa.Table, connections: pa.Table, services: Mapping[int, str], first_id: int = 1
+) -> Built:
     """Cut every connection into exchanges.
 
     Arguments: tables of `collector.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); `services`, port to name.
-    Returns: the table `exchanges`, numbered from 1 in order of time, and `hops` in its own row order with
+    `first_id` numbers the exchanges from there, so that partitions can be built alone.
+    Returns: the table `exchanges`, numbered in order of time, and `hops` in its own row order with
     `exchange_id`.
     """
     heads = seen_heads(_frame(messages))
@@ -49,7 +52,9 @@ def build_exchanges(hops: pa.Table, messages: pa.Table, connections: pa.Table, s
     parts, described = _parts(heads, ranges)
     ends = _ends(_frame(connections), swapped, services)
     parts = _drop_greetings(parts, ends)
-    exchanges = _assemble(parts, ranges, described, ends, _handshakes(packets))
+    exchanges = _assemble(parts, ranges, described, ends, _handshakes(packets)).with_columns(
+        exchange_id=pl.int_range(first_id, first_id + pl.len())
+    )
     ids = _hop_exchanges(packets, parts, exchanges)
     place = hops.schema.get_field_index("exchange_id")
     named = exchanges.select(EXCHANGES.names).to_arrow()
@@ -132,7 +137,7 @@ def _assemble(
     rows = rows.with_columns(pl.col("protocol").fill_null(UNKNOWN), *_of_connection(), complete=_complete())
     started = pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$"))
     rows = rows.with_columns(started=started).sort("started", "connection_id", "ordinal")
-    return rows.with_row_index("exchange_id", offset=1).with_columns(pl.col("exchange_id").cast(pl.Int64))
+    return rows
 
 
 def _of_connection() -> list[pl.Expr]:

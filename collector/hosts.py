@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 
 from tracer.records import Columns, Direction, TcpFlag
 
+Handshake = tuple[int, int]
+"""Both ISNs, the client's first: the same at both ends, even where addresses are translated between them."""
+ENOUGH_HANDSHAKES = 1000
+
 AddressPair = tuple[int, int]
 """Source and destination, as indices into one address table."""
 
@@ -26,13 +30,13 @@ class Traffic:
 
     `pairs` counts packets by (source, destination). `told` are addresses that the capture itself calls its own,
     `passing` those whose packets it saw both come in and go out: of containers behind it, or of hosts it forwards for.
-    `gaps_ns` holds, for each handshake (source, destination, ports, ISN), the time from SYN to SYN-ACK.
+    `gaps_ns` holds, for each handshake, client, server, and the time from SYN to SYN-ACK.
     """
 
     pairs: Mapping[AddressPair, int]
     told: frozenset[int] = frozenset()
     passing: frozenset[int] = frozenset()
-    gaps_ns: Mapping[tuple[int, int, int, int, int], int] = field(default_factory=dict)
+    gaps_ns: Mapping[Handshake, tuple[int, int, int]] = field(default_factory=dict)
 
 
 def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
@@ -92,53 +96,63 @@ def directions(events: Columns, own: frozenset[int]) -> tuple[NDArray[np.uint8],
     return known, inside
 
 
-def traffic_of(events: Columns, named: frozenset[int]) -> Traffic:
-    """Condense one capture's events. `named` are addresses that an agent wrote beside them, as its host's own."""
-    ends = (events["src_addr"].astype(np.uint64) << np.uint64(32)) | events["dst_addr"].astype(np.uint64)
-    keys, counts = np.unique(ends, return_counts=True)
-    pairs = {(int(key) >> 32, int(key) & 0xFFFFFFFF): int(count) for key, count in zip(keys, counts, strict=True)}
-    own, passing = _told_by_direction(events)
-    return Traffic(pairs, named or own, passing, _handshake_gaps(events))
+def told_by_direction(events: Columns) -> tuple[frozenset[int], frozenset[int]]:
+    """Addresses that the host sent from or received at, and those that it received from or sent to.
 
-
-def _told_by_direction(events: Columns) -> tuple[frozenset[int], frozenset[int]]:
-    """Addresses that the host sent from or received at, and those of packets that only passed through it."""
+    One that is in both belongs to packets that only passed through.
+    """
     sent, received = (events["direction"] == way for way in (Direction.SEND, Direction.RECEIVE))
+    if not sent.any() and not received.any():
+        return frozenset(), frozenset()
     own = np.union1d(events["src_addr"][sent], events["dst_addr"][received])
-    passing = np.union1d(events["src_addr"][received], events["dst_addr"][sent])
-    both_ways = np.intersect1d(own, passing)
-    return frozenset(np.setdiff1d(own, passing).tolist()), frozenset(both_ways.tolist())
+    others = np.union1d(events["src_addr"][received], events["dst_addr"][sent])
+    return frozenset(own.tolist()), frozenset(others.tolist())
 
 
-def _handshake_gaps(events: Columns) -> dict[tuple[int, int, int, int, int], int]:
-    flags = events["flags"] & np.uint16(TcpFlag.SYN | TcpFlag.ACK)
-    ends = ("src_addr", "src_port", "dst_addr", "dst_port", "seq", "ack", "host_ns")
-    syns, answers = (
-        np.stack([events[name][flags == wanted].astype(np.int64) for name in ends], axis=1)
-        for wanted in (int(TcpFlag.SYN), int(TcpFlag.SYN | TcpFlag.ACK))
-    )
-    answered = {(da, dp, sa, sp, (ack - 1) & 0xFFFFFFFF): ns for sa, sp, da, dp, _, ack, ns in answers[::-1].tolist()}
-    gaps = {}
-    for sa, sp, da, dp, seq, _, ns in syns[::-1].tolist():
-        answer_ns = answered.get((sa, sp, da, dp, seq))
-        if answer_ns is not None:
-            gaps[(sa, sp, da, dp, seq)] = answer_ns - ns
-    return gaps
+@dataclass(slots=True)
+class HandshakeGaps:
+    """Of the first handshakes that a capture holds: client, server, time from SYN to SYN-ACK."""
+
+    by_handshake: dict[Handshake, tuple[int, int, int]] = field(default_factory=dict)
+    _asked: dict[tuple[int, int, int, int, int], int] = field(default_factory=dict)
+
+    def add(self, events: Columns) -> None:
+        """Note the handshakes of a batch, while there are few."""
+        if len(self.by_handshake) >= ENOUGH_HANDSHAKES:
+            return
+        flags = events["flags"] & np.uint16(TcpFlag.SYN | TcpFlag.ACK)
+        rows = np.flatnonzero(flags & np.uint16(TcpFlag.SYN))[: 4 * ENOUGH_HANDSHAKES]
+        names = ("src_addr", "src_port", "dst_addr", "dst_port", "seq", "ack", "flags", "host_ns")
+        columns = np.stack([events[name][rows].astype(np.int64) for name in names])
+        for sa, sp, da, dp, seq, ack, flag, ns in columns.T.tolist():
+            if not flag & TcpFlag.ACK:
+                self._asked.setdefault((sa, sp, da, dp, seq), ns)
+                continue
+            isn = (ack - 1) & 0xFFFFFFFF
+            asked_ns = self._asked.get((da, dp, sa, sp, isn))
+            if asked_ns is not None:
+                self.by_handshake.setdefault((isn, seq), (da, sa, ns - asked_ns))
 
 
 def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None], undecided: Sequence[int]) -> None:
     """Settle one capture that the pairs leave open, by the handshake's gap; give up on one if none can be settled."""
     for index in undecided:
-        for other in undecided:
-            shared = captures[index].gaps_ns.keys() & captures[other].gaps_ns.keys()
-            if index == other or not shared:
-                continue
-            longer = sum(captures[index].gaps_ns[key] > captures[other].gaps_ns[key] for key in shared)
-            clients = {key[0] for key in shared}
-            if len(clients) == 1 and 2 * longer != len(shared):
-                found[index if 2 * longer > len(shared) else other] = frozenset(clients)
+        for other in range(len(captures)):
+            side = _side_of(captures[index], captures[other]) if other != index else None
+            if side is not None:
+                found[index] = side
                 return
     found[undecided[0]] = _covering(captures[undecided[0]])
+
+
+def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
+    """Addresses of the first capture's host: the clients', if its gaps are longer, else the servers'."""
+    shared = one.gaps_ns.keys() & other.gaps_ns.keys()
+    longer = sum(one.gaps_ns[key][2] > other.gaps_ns[key][2] for key in shared)
+    if 2 * longer == len(shared):
+        return None
+    ends = {one.gaps_ns[key][0 if 2 * longer > len(shared) else 1] for key in shared}
+    return frozenset(ends) if len(ends) == 1 else None
 
 
 def _covering(traffic: Traffic) -> frozenset[int]:

@@ -120,6 +120,19 @@ HOPS = _fields(
 """One row for each transfer of bytes (or of a zero-length segment) from a send event to a receive event. A lone event
 has nulls on its missing side and a state that says why; the missing side's host is given where it is known."""
 
+QUALITY = _fields(
+    connection_id=pa.int64(),
+    send_host=_text(),
+    receive_host=_text(),
+    **{f"{state}_count": pa.int64() for state in HopState},  # hops in each state
+    split_count=pa.int64(),  # matched data hops that share their send or their receive with another
+    retransmitted_count=pa.int64(),  # hops of a second or later attempt
+    early_count=pa.int64(),  # received before they were sent, on the trace's timescale
+    bytes=pa.int64(),  # sent and not lost, while both hosts were capturing
+    matched_bytes=pa.int64(),
+)
+"""How well one direction of one connection was paired: one row for each."""
+
 CLOCKS = _fields(
     host=_text(),
     from_host_ns=pa.int64(),
@@ -223,6 +236,7 @@ TABLES: dict[str, pa.Schema] = {
     "events": EVENTS,
     "connections": CONNECTIONS,
     "hops": HOPS,
+    "quality": QUALITY,
     "clocks": CLOCKS,
     "messages": MESSAGES,
     "exchanges": EXCHANGES,

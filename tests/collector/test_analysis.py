@@ -1,12 +1,15 @@
 """All stages together, on captures that the simulator wrote."""
 
 from pathlib import Path
+from socket import inet_aton
 
 import polars as pl
 import pytest
 
-from collector import store
+from collector import partitions, store
 from collector.analysis import AnalysisOptions, HostSource, analyse
+from collector.held import Held
+from collector.partitions import Partitions
 from collector.schema import TABLES
 from tests.helpers.netsim import Clock, Network, Path_, Station
 from tracer.errors import InputError
@@ -72,6 +75,36 @@ def test_files_of_one_host_go_on_counting_frames(tmp_path: Path) -> None:
     columns = ["send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "kind"]
     parts, whole = (table(tmp_path / name, "hops").select(columns).sort(columns) for name in ("parts", "whole"))
     assert parts.equals(whole)
+
+
+@pytest.mark.parametrize("in_memory_bytes", [1 << 30, 1], ids=["in memory", "on disk"])
+def test_partitions_change_nothing_but_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory_bytes: int
+) -> None:
+    sources = captured(tmp_path, offset_ns=3_000_000)
+    analyse(sources, str(tmp_path / "whole"), options=AnalysisOptions(partition_bits=0))
+    monkeypatch.setattr(partitions, "MOST_IN_MEMORY_BYTES", in_memory_bytes)
+    monkeypatch.setattr(Partitions.__init__, "__defaults__", (in_memory_bytes,))
+    monkeypatch.setattr(Held.__init__, "__defaults__", (None, in_memory_bytes))
+    analyse(sources, str(tmp_path / "parts"), options=AnalysisOptions(partition_bits=3, workers=2))
+    for name, ids in (("hops", ["connection_id", "exchange_id"]), ("exchanges", ["connection_id", "exchange_id"])):
+        whole, parts = (table(tmp_path / trace, name).drop(ids) for trace in ("whole", "parts"))
+        assert parts.sort(parts.columns).equals(whole.sort(whole.columns))
+    assert table(tmp_path / "parts", "hops")["connection_id"].max() > 1 << 32, "it was in parts"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("twintap-")] == []
+
+
+def test_a_translated_connection_is_one_in_any_partition(tmp_path: Path) -> None:
+    client, server = captured(tmp_path)
+    rewritten = server.files[0].read_bytes()
+    for address, inner in (("10.0.0.1", "10.9.9.9"),):
+        rewritten = rewritten.replace(inet_aton(address), inet_aton(inner))
+    server.files[0].write_bytes(rewritten)
+    analyse([client, server], str(tmp_path / "trace"), options=AnalysisOptions(partition_bits=4))
+    assert set(table(tmp_path / "trace", "hops")["state"]) == {"matched"}
+    connections = table(tmp_path / "trace", "connections")
+    assert len(connections) == 4
+    assert set(connections["translated_client_addr"]) == {"10.9.9.9"}
 
 
 def test_captures_without_tcp_are_refused(tmp_path: Path) -> None:

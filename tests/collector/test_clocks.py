@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.clock_bounds import Bounds, lowest_points, possible_lines
+from collector.clock_evidence import joined, thinned, ways_of
 from collector.clocks import solve, unaligned
 from collector.timescale import align
 
@@ -81,7 +82,7 @@ CASES = [
 def test_offsets_on_symmetric_paths(wrong: dict[str, Wrong], span_s: float) -> None:
     clocks = {host: wrong.get(host, Wrong()) for host in ("proxy", "client", "storage1", "storage2")}
     given_ = traffic(clocks, STAR, span_s=span_s, there_ns=20_000, back_ns=20_000)
-    aligned = align(given_.hops, solve(given_.hops, given_.windows))
+    aligned = align(given_.hops, solve(ways_of(given_.hops), given_.windows))
     for end, true_ns in (("send", given_.sent_ns), ("receive", given_.received_ns)):
         error = np.abs(aligned[f"{end}_trace_ns"].to_numpy() - (true_ns + START_NS))
         assert error.max() <= 2_000, f"{error.max()} ns; 5 % of the least round trip is 2000 ns"
@@ -102,7 +103,7 @@ def test_the_error_bar_holds_however_asymmetric_the_path(
 ) -> None:
     clocks = {"a": Wrong(), "b": Wrong(offset_ns, skew_ppb, (2_500_000_000, step_ns))}
     given_ = traffic(clocks, [("a", "b")], span_s=5.0, there_ns=there_ns, back_ns=back_ns, seed=seed)
-    aligned = align(given_.hops, solve(given_.hops, given_.windows))
+    aligned = align(given_.hops, solve(ways_of(given_.hops), given_.windows))
     delay, bound = aligned["one_way_delay_ns"].to_numpy(), aligned["uncertainty_ns"].to_numpy()
     error = np.abs(delay - (given_.received_ns - given_.sent_ns))
     assert (error <= bound + 5).all(), f"{(error - bound).max()} ns outside"
@@ -112,7 +113,7 @@ def test_the_error_bar_holds_however_asymmetric_the_path(
 def test_a_host_reached_only_through_others_is_aligned_through_them() -> None:
     clocks = {"client": Wrong(3_000_000), "proxy": Wrong(), "storage1": Wrong(-9_000_000)}
     given_ = traffic(clocks, [("client", "proxy"), ("proxy", "storage1")], span_s=1.0, there_ns=9000, back_ns=9000)
-    rows = {row["host"]: row for row in solve(given_.hops, given_.windows).clocks.to_pylist()}
+    rows = {row["host"]: row for row in solve(ways_of(given_.hops), given_.windows).clocks.to_pylist()}
     assert rows["proxy"]["reference"]
     assert abs(rows["client"]["offset_ns"] - 3_000_000) < 1_000
     assert abs(rows["storage1"]["offset_ns"] + 9_000_000) < 1_000
@@ -122,7 +123,7 @@ def test_a_host_reached_only_through_others_is_aligned_through_them() -> None:
 def test_hosts_that_share_no_traffic_are_said_to_be_unaligned() -> None:
     clocks = {"a": Wrong(), "b": Wrong(), "c": Wrong(), "far": Wrong(5)}
     given_ = traffic(clocks, [("a", "b"), ("a", "c")], span_s=1.0, there_ns=9000, back_ns=9000)
-    far = next(row for row in solve(given_.hops, given_.windows).clocks.to_pylist() if row["host"] == "far")
+    far = next(row for row in solve(ways_of(given_.hops), given_.windows).clocks.to_pylist() if row["host"] == "far")
     assert (far["method"], far["offset_ns"], far["uncertainty_ns"]) == ("none", 0, None)
 
 
@@ -151,7 +152,7 @@ STEPS = [
 def test_a_step_begins_a_new_line_on_the_host_that_stepped(wrong: dict[str, Wrong], stepped: set[str]) -> None:
     clocks = {host: wrong.get(host, Wrong()) for host in ("proxy", "client", "storage1", "storage2")}
     given_ = traffic(clocks, STAR, span_s=10.0, there_ns=20_000, back_ns=20_000)
-    alignment = solve(given_.hops, given_.windows)
+    alignment = solve(ways_of(given_.hops), given_.windows)
     rows = alignment.clocks.to_pylist()
     assert {row["host"] for row in rows if row["from_frame"] > 1} == stepped
     assert len(rows) == len(clocks) + len(stepped)
@@ -167,7 +168,20 @@ def test_no_step_is_seen_where_there_is_none() -> None:
     given_ = traffic(
         dict.fromkeys(("proxy", "client"), Wrong(0, 150_000)), STAR[:1], span_s=60, there_ns=900, back_ns=90
     )
-    assert len(solve(given_.hops, given_.windows).clocks) == 2
+    assert len(solve(ways_of(given_.hops), given_.windows).clocks) == 2
+
+
+def test_thinned_evidence_of_many_parts_tells_the_same() -> None:
+    clocks = {"proxy": Wrong(), "client": Wrong(5_000_000, 70_000), "storage1": Wrong(-3), "storage2": Wrong()}
+    given_ = traffic(clocks, STAR, span_s=20.0, there_ns=20_000, back_ns=20_000)
+    frames = dict.fromkeys(clocks, 1800)
+    halves = [given_.hops.filter(np.arange(given_.hops.num_rows) % 2 == half) for half in (0, 1)]
+    parts = [thinned(ways_of(half), frames, most_hops=10) for half in halves]
+    together = joined(parts)
+    assert sum(len(way.send_ns) for way in together.values()) < given_.hops.num_rows
+    aligned = align(given_.hops, solve(together, given_.windows))
+    assert (aligned["one_way_delay_ns"].to_numpy() >= 0).all()
+    assert np.abs(aligned["send_trace_ns"].to_numpy() - (given_.sent_ns + START_NS)).max() <= 2_000
 
 
 def test_lowest_points_are_below_all_points() -> None:

@@ -13,8 +13,8 @@ def pairs(*ends: tuple[int, int]) -> dict[tuple[int, int], int]:
     return {pair: 10 for one in ends for pair in (one, one[::-1])}
 
 
-def handshake(gap_ns: int) -> dict[tuple[int, int, int, int, int], int]:
-    return {(CLIENT, 40_000, PROXY, 80, 7): gap_ns}
+def handshake(gap_ns: int) -> dict[tuple[int, int], tuple[int, int, int]]:
+    return {(7, 9): (CLIENT, PROXY, gap_ns)}
 
 
 CASES = [

@@ -1,0 +1,95 @@
+"""What hops tell of clocks: for each pair of hosts and direction, the stamps at both ends.
+
+Few of many hops matter: those with the least delay for their time. A hop above the lower hull of (time, delay) bounds
+no line that the hull does not bound, so evidence from many partitions is thinned to hulls, one for each of
+`SPANS` stretches of the sender's capture (a step ends a line, so hulls must not reach across the whole).
+
+Limits: from thinned evidence, the place of a step is known to such a stretch.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.clock_bounds import Floats, lower_hull_places
+from collector.schema import HopState
+
+Ints = NDArray[np.int64]
+
+MOST_HOPS = 1_000_000
+"""Of one direction of one pair, before they are thinned."""
+SPANS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Hops from one host to another: stamps (ns) and frames at both ends, each of shape (n,)."""
+
+    send_ns: Ints
+    receive_ns: Ints
+    send_frame: Ints
+    receive_frame: Ints
+
+    def take(self, places: NDArray[np.int64]) -> "Way":
+        """Some of the hops."""
+        columns = (self.send_ns, self.receive_ns, self.send_frame, self.receive_frame)
+        return Way(*(column[places] for column in columns))
+
+
+Ways = Mapping[tuple[str, str], Way]
+"""By (sending host, receiving host)."""
+
+
+def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
+    """Matched hops between two hosts, by direction.
+
+    Arguments: `hops` with host, frame and `host_ns` of both ends, and `state`.
+    """
+    ends = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "host_ns", "frame")]
+    frame = pl.DataFrame(hops.select([*ends, "state"]))
+    matched = frame.filter((pl.col("state") == HopState.MATCHED) & (pl.col("send_host") != pl.col("receive_host")))
+    columns = ("send_host_ns", "receive_host_ns", "send_frame", "receive_frame")
+    return {
+        (str(send), str(receive)): Way(*(rows[name].cast(pl.Int64).to_numpy() for name in columns))
+        for (send, receive), rows in matched.group_by("send_host", "receive_host", maintain_order=True)
+    }
+
+
+def joined(parts: Iterable[Ways]) -> dict[tuple[str, str], Way]:
+    """The hops of all parts together."""
+    found: dict[tuple[str, str], list[Way]] = {}
+    for part in parts:
+        for pair, way in part.items():
+            found.setdefault(pair, []).append(way)
+    names = ("send_ns", "receive_ns", "send_frame", "receive_frame")
+    return {
+        pair: Way(*(np.concatenate([getattr(way, name) for way in ways]) for name in names))
+        for pair, ways in sorted(found.items())
+    }
+
+
+def thinned(ways: Ways, frames: Mapping[str, int], most_hops: int = MOST_HOPS) -> dict[tuple[str, str], Way]:
+    """Each direction with more than `most_hops` reduced to what bounds a line.
+
+    Arguments: `frames`, how many each host's capture has, so that all partitions cut it at the same places.
+    """
+    return {pair: way if len(way.send_ns) <= most_hops else _hulls(way, frames[pair[0]]) for pair, way in ways.items()}
+
+
+def _hulls(way: Way, frames_count: int) -> Way:
+    order = np.argsort(way.send_frame, kind="stable")
+    span = way.send_frame[order] * SPANS // (frames_count + 1)
+    edges = np.searchsorted(span, np.arange(SPANS + 1))
+    kept = [_of_hull(way, order[start:end]) for start, end in pairwise(edges) if end > start]
+    return way.take(np.concatenate(kept))
+
+
+def _of_hull(way: Way, places: Ints) -> Ints:
+    times: Floats = (way.send_ns[places] - way.send_ns[places].min()) / 1e9
+    delays = way.receive_ns[places] - way.send_ns[places]
+    return places[lower_hull_places(times, (delays - delays.min()).astype(np.float64))]

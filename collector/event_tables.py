@@ -1,0 +1,77 @@
+"""One host's decoded columns as rows of the tables `events` and `messages`."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.hosts import directions, is_loopback
+from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns, TcpOption
+
+DIRECTION_NAMES = pa.array(["unknown", "receive", "send"])
+"""Dictionary of the column `direction`, in the order of `tracer.records.Direction`."""
+
+PLAIN = ("frame", "host_ns", "src_port", "dst_port", "seq", "ack", "flags", "payload_len", "window")
+BESIDES = ("captured_len", "original_len", "options", "mss", "window_scale", "sack_hash")
+"""Columns that go into `events` as they are: of its schema, and what matching needs besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostColumns:
+    """What gives a host's columns their meaning: its interfaces, its own addresses (indices), all addresses' texts.
+
+    `addresses` is sorted and `rank` gives the place there of each index in the columns: threads number addresses in the
+    order they come by, and a table must be the same in every run.
+    """
+
+    host: str
+    interfaces: tuple[str, ...]
+    own_addresses: frozenset[int]
+    addresses: tuple[str, ...]
+    rank: NDArray[np.uint32]
+
+
+def event_table(raw: pa.Table, host: HostColumns) -> pa.Table:
+    """Rows of `events`, without connection. `raw` has the columns of `tracer.records.EVENT_COLUMNS`, in one chunk."""
+    events = {name: raw[name].to_numpy() for name in raw.column_names}
+    events |= {f"{end}_addr": host.rank[events[f"{end}_addr"]] for end in ("src", "dst")}
+    everyones = (place for place, text in enumerate(host.addresses) if is_loopback(text))
+    own = frozenset(int(host.rank[index]) for index in host.own_addresses)
+    direction, inside = directions(events, own.union(everyones))
+    texts = pa.array(host.addresses, pa.string())
+    stamped = (events["options"] & TcpOption.TIMESTAMPS) != 0
+    points = pa.array([f"{host.host}/{name}" for name in host.interfaces], pa.string())
+    columns = {
+        "host": _dictionary(np.zeros(raw.num_rows, np.int32), pa.array([host.host])),
+        "point": _dictionary(events["interface"], points),
+        "direction": _dictionary(direction, DIRECTION_NAMES),
+        "src_addr": _dictionary(events["src_addr"], texts),
+        "dst_addr": _dictionary(events["dst_addr"], texts),
+        "ip_id": pa.array(events["ip_id"], mask=events["ip_id"] < 0),
+        "tsval": pa.array(events["tsval"], mask=~stamped),
+        "tsecr": pa.array(events["tsecr"], mask=~stamped),
+        "loopback": pa.array(inside),
+    }
+    return pa.table(columns | {name: raw[name] for name in PLAIN + BESIDES})
+
+
+def head_batch(heads: Columns) -> pa.RecordBatch:
+    """HTTP heads as the core gives them (`HEAD_COLUMNS`, strings as offsets and bytes), as one batch."""
+    numbers = {name: pa.array(heads[name]) for name in HEAD_COLUMNS}
+    return pa.record_batch(numbers | {name: _strings(heads, name) for name in HEAD_STRINGS})
+
+
+def heads_with_rows(heads: pa.Table, events: pa.Table, start: int) -> pa.Table:
+    """Heads with `event_row` in place of `frame`: the row in `events` (frames ascending), counted from `start`."""
+    rows = np.searchsorted(events["frame"].to_numpy(), heads["frame"].to_numpy()) + start
+    return heads.drop_columns(["frame"]).append_column("event_row", pa.array(rows.astype(np.int64)))
+
+
+def _strings(columns: Columns, name: str) -> pa.Array:
+    offsets, data = columns[f"{name}_offsets"], columns[f"{name}_bytes"]
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _dictionary(codes: NDArray[np.generic], values: pa.Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), values)

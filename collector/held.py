@@ -1,0 +1,80 @@
+"""Tables that wait between two passes over the partitions: in memory while they fit, else in a temporary folder."""
+
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from collector.partitions import MOST_IN_MEMORY_BYTES
+from tracer.errors import ResourceError
+
+
+class Held:
+    """Some tables for each partition, put once and taken once. A context manager: what is on disk goes with it."""
+
+    def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
+        self._spill, self._room = spill, most_in_memory_bytes
+        self._held: dict[int, tuple[pa.Table, ...] | int] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def put(self, number: int, *tables: pa.Table) -> None:
+        """Keep the tables of a partition.
+
+        Raises: `ResourceError` if they fit neither in memory nor on disk.
+        """
+        size = sum(table.nbytes for table in tables)
+        if size <= self._room:
+            self._room -= size
+            self._held[number] = tables
+            return
+        try:
+            for place, table in enumerate(tables):
+                with (
+                    pa.OSFile(str(self._path(number, place)), "wb") as file,
+                    pa.ipc.new_file(file, table.schema) as out,
+                ):
+                    out.write_table(table)
+        except OSError as error:
+            where = self._spill or tempfile.gettempdir()
+            raise ResourceError(
+                f"no room for intermediate data in {where} ({error.strerror})",
+                "free some space there, or set TMPDIR to a larger disk",
+            ) from None
+        self._held[number] = len(tables)
+
+    def take(self, number: int) -> tuple[pa.Table, ...]:
+        """The tables of a partition, in the order they were put; they are kept no longer."""
+        kept = self._held[number]
+        if isinstance(kept, tuple):
+            self._held[number] = ()
+            return kept
+        paths = [self._path(number, place) for place in range(kept)]
+        tables = tuple(_read(path) for path in paths)
+        for path in paths:
+            path.unlink()
+        return tables
+
+    def numbers(self) -> list[int]:
+        """The partitions that have tables, ascending."""
+        return sorted(self._held)
+
+    def _path(self, number: int, place: int) -> Path:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="twintap-", dir=self._spill)
+        return Path(self._folder.name) / f"{number:05}-{place}.arrow"
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
