@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from collector.spans import LEDGER_COLUMNS
 
 BEGINS = ("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns")
-ENDS = ("response_last_received_trace_ns", "response_last_sent_trace_ns")
+ENDS = ("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns")
 """The first of each that is known bounds a span, as in `collector.spans`; failing that, its first and last time."""
 
 TEXTS = ("service", "method", "target", "protocol", "transaction_id")

@@ -183,10 +183,12 @@ def _parquet_writer(file: IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
 def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
     """One table of a trace, or some columns of it.
 
-    Raises: `InputError` if `url` is no trace or lacks the table.
+    Raises: `InputError` if `url` is no trace, or lacks the table or a column of it.
     """
     with _open_table(url, name) as file:
-        return pq.ParquetFile(file, pre_buffer=False).read(columns=None if columns is None else list(columns))
+        parquet = pq.ParquetFile(file, pre_buffer=False)
+        _check_columns(url, name, parquet, TABLES[name].names if columns is None else columns)
+        return parquet.read(columns=None if columns is None else list(columns))
 
 
 def read_matching(url: str, name: str, columns: Sequence[str], equal: Mapping[str, str | int]) -> pa.Table:
@@ -371,6 +373,15 @@ def _open_table(url: str, name: str) -> Iterator[Any]:
         raise InputError(f"{url}: the trace lacks its table {name}", "make the trace again") from None
     except pa.ArrowInvalid as error:
         raise InputError(f"{url}: its table {name} is damaged ({error})", "make the trace again") from None
+
+
+def _check_columns(url: str, name: str, parquet: pq.ParquetFile, wanted: Sequence[str]) -> None:
+    missing = [column for column in wanted if column not in parquet.schema_arrow.names]
+    if missing:
+        raise InputError(
+            f"{url}: its table {name} has no column {', '.join(missing)}, so another version wrote it",
+            "make the trace again from its captures: tracer replay -o TRACE CAPTURE…",
+        )
 
 
 def _may_hold(parquet: pq.ParquetFile, group: int, equal: Mapping[str, str | int]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import fsspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from collector import store
@@ -212,3 +213,10 @@ def test_rows_are_read_by_place_and_by_value_across_row_groups(tmp_path: Path, m
     for host, host_ns, expected in cases:
         found = store.read_matching(str(tmp_path), "samples", columns, {"host": host, "host_ns": host_ns})
         assert found["value"].to_pylist() == expected
+
+
+def test_a_table_of_another_version_is_said_in_one_line(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"host": ["a"], "host_ns": [1]}), tmp_path / "samples.parquet")
+    with pytest.raises(InputError, match="samples has no column metric, value, so another version wrote it"):
+        store.read_table(str(tmp_path), "samples")
+    assert store.read_table(str(tmp_path), "samples", ["host_ns"])["host_ns"].to_pylist() == [1]
