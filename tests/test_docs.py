@@ -1,5 +1,6 @@
 """What the documents say is so: links lead somewhere, commands and options exist, targets are listed."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -76,6 +77,21 @@ def test_commands_page_says_what_the_commands_say(regenerate: bool) -> None:
         page.write_text(commands_page.render())
     same = page.read_text() == commands_page.render()
     assert same, "a command changed: make test-python PYTEST_ARGS='tests/test_docs.py --regenerate', and read the diff"
+
+
+def test_every_counter_that_the_collector_adds_is_documented() -> None:
+    """Those of the core are held against the table by `tests/tracer/test_decoding.py` and its neighbours."""
+    pages = "".join(page.read_text() for page in PAGES)
+    names = {name for path in (ROOT / "collector").rglob("*.py") for name in _counter_names(path)}
+    assert "direction_unknown" in names
+    assert {name for name in names if f"`{name}`" not in pages} == set()
+
+
+def _counter_names(path: Path) -> Iterator[str]:
+    """Second arguments of `CounterInfo(host, name, …)` that are written out."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "CounterInfo":
+            yield from (part.value for part in node.args[1:2] if isinstance(part, ast.Constant))
 
 
 def test_every_make_target_is_in_help() -> None:
