@@ -251,7 +251,7 @@ def _filesystem(url: str) -> tuple[Any, str]:
     try:
         fs, root = fsspec.core.url_to_fs(url)
     except ImportError as error:
-        raise MissingDependencyError(f"{url}: {error}", "install that package") from None
+        raise MissingDependencyError(f"{url} cannot be opened: {error}") from None
     except ValueError as error:
         raise InputError(f"{url}: {error}", "give a directory or a URL such as s3://bucket/trace") from None
     return fs, root.rstrip("/")

@@ -25,6 +25,7 @@ from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_led
 from collector.durations import in_words, share, with_uncertainty
 from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
 from collector.store import CommandInfo, TraceInfo
+from collector.timescale import to_trace_ns
 
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
@@ -112,7 +113,8 @@ def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
 
 def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> Story:
     """The command as a span above the root requests of its host."""
-    begin, end = (_trace_time(clocks, command.host, at) for at in (command.started_host_ns, command.ended_host_ns))
+    stamps = pa.array([command.started_host_ns, command.ended_host_ns])
+    begin, end = (int(at) for at in to_trace_ns(pa.array([command.host] * 2), stamps, clocks))
     mine = (pl.col("depth") == 0) & (pl.col("client_host") == command.host)
     top = rows.select(mine.fill_null(value=False)).to_series().to_numpy()
     ledger = make_ledger(_under_command(rows, top, begin, end))
@@ -216,13 +218,3 @@ def _spent(parts: tuple[Part, ...], duration_ns: int) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= COMMAND_CHARACTERS else text[: COMMAND_CHARACTERS - 1] + "…"
-
-
-def _trace_time(clocks: pa.Table, host: str, host_ns: int) -> int:
-    """A stamp of `host` on the trace's timescale; unchanged if the host has no clock of its own in the table."""
-    rows = [row for row in clocks.to_pylist() if row["host"] == host]
-    if not rows:
-        return host_ns
-    begun = [row for row in rows if row["from_host_ns"] <= host_ns]
-    row = max(begun, key=lambda row: row["from_host_ns"]) if begun else min(rows, key=lambda row: row["from_host_ns"])
-    return host_ns - row["offset_ns"] - row["skew_ppb"] * (host_ns - row["from_host_ns"]) // 1_000_000_000
