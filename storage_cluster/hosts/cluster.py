@@ -11,14 +11,13 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from storage_cluster import topology as topologies
-from storage_cluster.errors import ClusterError, MissingResourceError, NotPermittedError, NotRunningError
+from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
 from storage_cluster.hosts import namespaces, network, state
 from storage_cluster.topology import Topology
 
@@ -74,12 +73,14 @@ def up(state_dir: Path, topology_file: Path | None = None) -> bool:
         if found is not None and found.running:
             return False
         _clean(state_dir, found)
+        started = False
         try:
             _write_topology(state_dir, topology_file)
             _start_keeper(state_dir)
-        except ClusterError:
-            _remove_files(state_dir)
-            raise
+            started = True
+        finally:  # interrupted, too
+            if not started:
+                _remove_files(state_dir)
     return True
 
 
@@ -225,19 +226,14 @@ def _write_topology(state_dir: Path, topology_file: Path | None) -> None:
 def _start_keeper(state_dir: Path) -> None:
     reading, writing = os.pipe()
     argv = [sys.executable, "-m", "storage_cluster.hosts.keeper"]
-    argv += ["--state-dir", str(state_dir), "--report-fd", str(writing)]
+    argv += ["--state-dir", str(state_dir), "--report-fd", str(writing), "--starter-pid", str(os.getpid())]
     with open(state_dir / "keeper.log", "wb") as log:
         keeper = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writing,), start_new_session=True
         )
     os.close(writing)
-    try:
-        with open(reading, encoding="utf-8") as pipe:
-            answer = pipe.readline()
-    except BaseException:  # interrupted: leave nothing half started
-        keeper.send_signal(signal.SIGTERM)
-        keeper.wait()
-        raise
+    with open(reading, encoding="utf-8") as pipe:
+        answer = pipe.readline()
     if not answer:
         keeper.wait()
         tail = " / ".join(Path(log.name).read_text("utf-8", "replace").splitlines()[-1:])

@@ -4,7 +4,8 @@
                       ◀─one line── keeper ──▶ server processes, each inside its host
 
 Whatever ends the keeper, SIGKILL included, ends them all: each child asks the kernel to be killed with its parent, and
-namespaces go with their last process. So a start that fails half way needs no clean-up code to be clean.
+namespaces go with their last process. Until all is up, the same holds between `up` and the keeper. So a start that
+fails half way, or is interrupted, needs no clean-up code to be clean.
 
 It says how the start went in one JSON line on the descriptor it was given: {"ok": true}, or {"error", "next_step",
 "kind"}.
@@ -43,28 +44,29 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--state-dir", type=Path, required=True)
     parser.add_argument("--report-fd", type=int, required=True)
+    parser.add_argument("--starter-pid", type=int, required=True)
     options = parser.parse_args()
+    namespaces.die_with_parent(options.starter_pid)
     _on_signals(_stop)
-    failure: ClusterError | None = None
     try:
-        _bring_up(options.state_dir)
+        _bring_up(options.state_dir, options.starter_pid)
+        namespaces.outlive_parent()
         if _report(options.report_fd, {"ok": True}):
             _keep()
     except ClusterError as error:
-        failure = error
+        kind = "privilege" if isinstance(error, NotPermittedError) else "resource"
+        _report(options.report_fd, {"error": error.what, "next_step": error.next_step, "kind": kind})
+        sys.exit(1)
     finally:
         (options.state_dir / state.STATE_FILE).unlink(missing_ok=True)
         _end_children()
-    if failure is not None:
-        kind = "privilege" if isinstance(failure, NotPermittedError) else "resource"
-        _report(options.report_fd, {"error": failure.what, "next_step": failure.next_step, "kind": kind})
-        sys.exit(1)
 
 
-def _bring_up(state_dir: Path) -> None:
+def _bring_up(state_dir: Path, starter_pid: int) -> None:
     topology = topologies.load(state_dir / "topology.toml")
     own_net = namespaces.inode("self", "net")
     in_user_namespace = namespaces.become_root()
+    namespaces.die_with_parent(starter_pid)
     switch = _hold(SWITCH, own_net)
     hosts = {host.name: _hold(host.name, own_net) for host in topology.hosts}
     try:

@@ -56,10 +56,15 @@ def inode(pid: int | str, kind: str) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends, however it ends."""
+    """Have the kernel kill this process when its parent ends, however it ends; to be repeated after `become_root`."""
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent_pid:  # it ended before the call
         os._exit(1)
+
+
+def outlive_parent() -> None:
+    """Undo `die_with_parent`."""
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0), "prctl")
 
 
 def has_namespace_rights() -> bool:

@@ -30,13 +30,14 @@ class ContainerServer:
         self._backend = backend
         self._account_ring = Ring("account", backend.topology.devices, backend.topology.ring)
         self._databases = database.Opened(ContainerDatabase, ContainerDatabase.close)
-        self._reports: dict[Target, asyncio.Task[None]] = {}
+        self._due: set[Target] = set()  # containers whose account shall hear of a change, and has not begun to
+        self._reports: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Stop reporting and close the databases."""
-        for task in self._reports.values():
+        for task in self._reports:
             task.cancel()
-        await asyncio.gather(*self._reports.values(), return_exceptions=True)
+        await asyncio.gather(*self._reports, return_exceptions=True)
         self._databases.close()
 
     async def handle(self, request: Request) -> web.StreamResponse:
@@ -120,12 +121,15 @@ class ContainerServer:
 
     def _report_later(self, target: Target) -> None:
         container = Target(target.device_dir, target.partition, target.names[:2], target.hash)
-        if container not in self._reports:
-            self._reports[container] = asyncio.create_task(self._report(container))
+        if container not in self._due:
+            self._due.add(container)
+            task = asyncio.create_task(self._report(container))
+            self._reports.add(task)
+            task.add_done_callback(self._reports.discard)
 
     async def _report(self, target: Target) -> None:
         await asyncio.sleep(self._backend.topology.intervals.account_report_delay_s)
-        del self._reports[target]  # a change from here on wants a report of its own
+        self._due.remove(target)  # a change from here on wants a report of its own
         container = self._database(target)
         assert container is not None, "only containers that are there report"
         report = Update("PUT", target.names, _report_headers(container.stat()))

@@ -30,7 +30,7 @@ def connect(path: Path, schema: str) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, isolation_level=None)
     connection.row_factory = sqlite3.Row
-    connection.executescript(_PRAGMAS + schema)
+    connection.executescript(f"{_PRAGMAS} BEGIN; {schema} COMMIT;")  # one commit, not one for each statement
     return connection
 
 

@@ -87,6 +87,13 @@ def processes_of(state_dir: Path) -> list[str]:
     return [line for line in lines if str(state_dir) in line]
 
 
+def await_no_process_of(state_dir: Path) -> None:
+    deadline = time.monotonic() + 20
+    while left := processes_of(state_dir):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
 def test_the_swift_command_goes_there_and_back(live: cluster.ClusterStatus, tmp_path: Path) -> None:
     (tmp_path / "picture.jpg").write_bytes(os.urandom(300_000))
     (tmp_path / "note é.txt").write_text("hello")
@@ -202,9 +209,24 @@ def test_a_start_that_fails_half_way_says_why_and_leaves_nothing(tmp_path: Path)
             cluster.up(state_dir, file)
     except NotPermittedError as error:
         pytest.skip(f"NOT TESTED, no cluster can be made here: {error}")
-    assert processes_of(state_dir) == []
+    await_no_process_of(state_dir)
     with pytest.raises(NotRunningError):
         cluster.status(state_dir)
+
+
+def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
+    state_dir = tmp_path / "cluster"
+    start = f"import pathlib; from storage_cluster.hosts import cluster; cluster.up(pathlib.Path({str(state_dir)!r}))"
+    starting = subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.PIPE, text=True)
+    while not (state_dir / "keeper.log").exists() and starting.poll() is None:
+        time.sleep(0.01)
+    starting.send_signal(signal.SIGINT)
+    _, said = starting.communicate(timeout=60)
+    if "NotPermittedError" in said:
+        pytest.skip(f"NOT TESTED, no cluster can be made here: {said.splitlines()[-1]}")
+    assert "KeyboardInterrupt" in said
+    await_no_process_of(state_dir)
+    assert not (state_dir / "topology.toml").exists()
 
 
 @pytest.mark.parametrize(
