@@ -82,7 +82,10 @@ class CaptureReader:
         self._core = None
 
     def batches(self, packets: int = BATCH_PACKETS) -> Iterator[EventBatch]:
-        """The file's packets in file order, up to `packets` of them (TCP or not) a batch."""
+        """The file's packets in file order, up to `packets` of them (TCP or not) a batch.
+
+        Rows behind a datagram that was split on the way and is not whole yet come with the next batch.
+        """
         assert packets > 0
         while (batch := self._open().next_batch(packets)) is not None:
             events, heads = batch

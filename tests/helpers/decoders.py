@@ -6,7 +6,7 @@ A row is a dict of the fields that a decoder gives for a TCP packet; the oracles
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +77,11 @@ def ours(path: Path) -> list[Row]:
     return rows
 
 
-def by_tshark(path: Path) -> list[Row]:
+def by_tshark(path: Path, preferences: Iterable[str] = TSHARK_PREFERENCES) -> list[Row]:
     """Rows by tshark: TCP that no ICMP error quotes."""
     argv = [shutil.which("tshark") or "tshark", "-n", "-r", str(path), "-T", "fields", "-E", "occurrence=f"]
     argv += ["-Y", "tcp and not icmp and not icmpv6"]
-    for preference in TSHARK_PREFERENCES:
+    for preference in preferences:
         argv += ["-o", preference]
     for field, _, _ in TSHARK_FIELDS:
         argv += ["-e", field]

@@ -4,11 +4,11 @@ import gzip
 import os
 import shutil
 from functools import cache
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 
 import pytest
-from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, TCPerror
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, TCPerror, fragment
 from scapy.layers.inet6 import (
     HBHOptUnknown,
     IPv6,
@@ -16,6 +16,7 @@ from scapy.layers.inet6 import (
     IPv6ExtHdrFragment,
     IPv6ExtHdrHopByHop,
     IPv6ExtHdrRouting,
+    fragment6,
 )
 from scapy.layers.ipsec import AH
 from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Ether
@@ -23,7 +24,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
 from tests.helpers import capture_files as files
-from tests.helpers.decoders import by_dpkt, by_scapy, by_tshark, differences, ours
+from tests.helpers.decoders import TSHARK_PREFERENCES, by_dpkt, by_scapy, by_tshark, differences, ours
 from tracer.readers import open_capture
 from tracer.records import Direction
 
@@ -254,6 +255,100 @@ def test_tunnels_in_tunnels_without_end_are_no_connection(write):
     with open_capture(path) as reader:
         list(reader.batches())
         assert [counter.name for counter in reader.counters] == ["too_many_layers"]
+
+
+# Datagrams that were split on the way
+
+REASSEMBLE = [preference.replace("defragment:FALSE", "defragment:TRUE") for preference in TSHARK_PREFERENCES]
+BEHIND = IPv6ExtHdrDestOpt(options=[HBHOptUnknown(otype=0x1E, optdata=b"12")])
+DATAGRAMS = {
+    "IPv4": lambda number: fragment(IP(src="10.0.0.1", dst="10.0.0.2", id=number) / segment_of(number), 1_400),
+    "IPv4 with options": lambda number: fragment(
+        IP(src="10.0.0.1", dst="10.0.0.2", id=number, options=[b"\x94\x04\0\0"]) / segment_of(number), 576
+    ),
+    "IPv6": lambda number: fragment6(
+        IPv6(src="fd00::1", dst="fd00::2") / IPv6ExtHdrFragment(id=number) / segment_of(number), 1_280
+    ),
+    "IPv6 with an extension in it": lambda number: fragment6(
+        IPv6(src="fd00::1", dst="fd00::2") / IPv6ExtHdrFragment(id=number) / BEHIND / segment_of(number), 1_280
+    ),
+}
+ORDERS = {
+    "in order": lambda pieces: pieces,
+    "backwards": lambda pieces: pieces[::-1],
+    "last piece first": lambda pieces: pieces[-1:] + pieces[:-1],
+    "one twice": lambda pieces: pieces[:2] + pieces[1:],
+}
+
+
+def segment_of(number: int) -> Packet:
+    options = [("NOP", None), ("NOP", None), ("Timestamp", (number, 1))]
+    return TCP(sport=number, dport=80, seq=number, flags="A", options=options) / Raw(b"y" * (2_000 + 777 * number))
+
+
+def interleaved(datagrams: list[list[Packet]]) -> list[Packet]:
+    """A piece of each in turn."""
+    return [piece for pieces in zip_longest(*datagrams) for piece in pieces if piece is not None]
+
+
+@needs_tshark
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kind", DATAGRAMS)
+def test_the_row_of_a_split_datagram_is_as_long_as_tshark_puts_it_together(write, kind, order):
+    datagrams = [ORDERS[order](list(DATAGRAMS[kind](number))) for number in range(1, 6)]
+    path = write(files.pcap(stamped([bytes(ETHERNET / piece) for piece in interleaved(datagrams)])))
+    rows, oracle = ours(path), by_tshark(path, REASSEMBLE)
+    assert [row["payload_len"] for row in sorted(rows, key=lambda row: row["seq"])] == [2777, 3554, 4331, 5108, 5885]
+    # tshark shows it at the piece that came last; we at the one that holds the TCP header.
+    of_piece = {"frame", "host_ns", "captured_len", "original_len"}
+    by_seq = {row["seq"]: {name: row[name] for name in row.keys() - of_piece} for row in oracle}
+    assert len(by_seq) == len(rows)
+    assert (
+        differences(
+            [row | {"frame": row["seq"]} for row in rows], [row | {"frame": seq} for seq, row in by_seq.items()]
+        )
+        == []
+    )
+    firsts = {row["frame"]: row for row in by_tshark(path)}
+    assert {row["frame"] for row in rows} == firsts.keys()
+
+
+@pytest.mark.parametrize("kind", DATAGRAMS)
+@pytest.mark.parametrize("missing", [1, -1], ids=["a middle piece", "the last piece"])
+def test_a_datagram_with_a_missing_piece_stands_with_its_first(write, kind, missing):
+    pieces = list(DATAGRAMS[kind](5))
+    del pieces[missing]
+    path = write(files.pcap(stamped([bytes(ETHERNET / piece) for piece in pieces])))
+    with open_capture(path) as reader:
+        lens = [batch.events["payload_len"].tolist() for batch in reader.batches()]
+        found = {counter.name: counter.count for counter in reader.counters}
+    first = bytes(pieces[0])
+    assert lens == [[len(first) - first.index(b"yyyy")]]
+    assert found == {"ip_fragments": len(pieces) - 1, "ip_datagrams_incomplete": 1}
+
+
+def test_rows_do_not_depend_on_where_a_batch_ends(write):
+    whole = [bytes(ETHERNET / IP(src="10.0.0.3", dst="10.0.0.2") / segment_of(number)) for number in range(6, 12)]
+    pieces = [bytes(ETHERNET / piece) for number in (1, 2) for piece in DATAGRAMS["IPv4"](number)]
+    alone = [bytes(ETHERNET / next(iter(DATAGRAMS["IPv4"](3))))]
+    frames = whole[:2] + pieces[:1] + whole[2:4] + pieces[1:] + alone + whole[4:]
+    path = write(files.pcap(stamped(frames)))
+
+    def read(packets: int) -> tuple[list[list[int]], list[int]]:
+        with open_capture(path) as reader:
+            batches = [batch.events for batch in reader.batches(packets)]
+        names = ("frame", "payload_len")
+        return [[value for events in batches for value in events[name].tolist()] for name in names], [
+            len(events["frame"]) for events in batches
+        ]
+
+    rows, counts = read(1_000)
+    assert counts == [len(rows[0])]
+    assert rows[0] == sorted(rows[0])
+    for packets in (1, 2, 3, 5):
+        again, counts = read(packets)
+        assert again == rows
+    assert counts == [2, 4, 3], "held back behind the first datagram, until it is whole"
 
 
 # What the oracles do not tell

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use foldhash::fast::RandomState;
 
 /// Both addresses of an IP header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Addresses {
     V4 { src: u32, dst: u32 },
     V6 { src: u128, dst: u128 },

@@ -56,9 +56,15 @@ macro_rules! counter_kinds {
 counter_kinds! {
     /// UDP, ARP, ICMP and the like: counted in `frame`, no row.
     NotTcp, "packets_not_tcp", Info, "";
-    /// Fragments after the first carry no TCP header.
+    /// Fragments after the first carry no TCP header: they lengthen the row of the first.
     IpFragments, "ip_fragments", Notice,
-        "fragments after the first are not reassembled; the MTU on the path is smaller than the sender believes";
+        "packets are split on the way, which costs time: the MTU of a link is smaller than the sender believes";
+    /// Rows of first fragments of which not all others were seen: `payload_len` is what the first carried.
+    IpDatagramsIncomplete, "ip_datagrams_incomplete", DataLoss,
+        "fragments were lost, or the capture's filter left them out (they have no ports): add `or (ip[6:2] & 0x1fff != 0)`";
+    /// The same, given up because too many datagrams were incomplete at one time.
+    IpDatagramsEvicted, "ip_datagrams_evicted", DataLoss,
+        "more than 4,096 split datagrams wait for fragments at one time; the longest waiting were taken as they were";
     /// Length 0 in the IP header (TSO, BIG TCP): taken from the frame's own length.
     IpLengthZero, "ip_length_zero", Info, "";
     /// The captured bytes end before the TCP header does.

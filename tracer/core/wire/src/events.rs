@@ -39,14 +39,19 @@ macro_rules! define_event {
         pub struct EventColumns { $(pub $name: Vec<$kind>,)* }
 
         impl EventColumns {
-            /// Empty, with room for `rows`.
-            pub fn with_capacity(rows: usize) -> Self {
-                Self { $($name: Vec::with_capacity(rows),)* }
-            }
-
             /// Add `rows` at the end.
             pub fn extend(&mut self, rows: &[Event]) {
                 $(self.$name.extend(rows.iter().map(|row| row.$name));)*
+            }
+
+            /// Make room for `rows` more.
+            pub fn reserve(&mut self, rows: usize) {
+                $(self.$name.reserve(rows);)*
+            }
+
+            /// Keep the rows before `at`; the others are returned.
+            pub fn split_off(&mut self, at: usize) -> Self {
+                Self { $($name: self.$name.split_off(at),)* }
             }
 
             /// Row `at`, put together again.
@@ -68,6 +73,20 @@ macro_rules! define_heads {
             pub transaction_id: Strings,
             pub user_agent: Strings,
             pub host_header: Strings,
+        }
+
+        impl HeadColumns {
+            /// Keep the rows before `at`; the others are returned.
+            pub fn split_off(&mut self, at: usize) -> Self {
+                Self {
+                    $($name: self.$name.split_off(at),)*
+                    method: self.method.split_off(at),
+                    target: self.target.split_off(at),
+                    transaction_id: self.transaction_id.split_off(at),
+                    user_agent: self.user_agent.split_off(at),
+                    host_header: self.host_header.split_off(at),
+                }
+            }
         }
     };
 }
@@ -108,6 +127,15 @@ impl Strings {
     pub fn push(&mut self, value: &[u8]) {
         self.bytes.extend_from_slice(value);
         self.offsets.push(self.bytes.len() as i64);
+    }
+
+    /// Keep the rows before `at`; the others are returned.
+    pub fn split_off(&mut self, at: usize) -> Self {
+        let start = self.offsets[at];
+        let bytes = self.bytes.split_off(start as usize);
+        let offsets = self.offsets[at..].iter().map(|offset| offset - start).collect();
+        self.offsets.truncate(at + 1);
+        Self { offsets, bytes }
     }
 
     /// Row `at`.

@@ -2,7 +2,8 @@
 //!
 //! Source: RFC 791 §3.1, RFC 8200 §4, RFC 2675 (jumbo payload), RFC 4302 (AH). Lengths come from the IP header, never from
 //! what was captured. A length of 0 is what Linux writes for a segment that the card is to split (TSO) and for BIG TCP:
-//! there the frame's own length is all there is. Not handled: reassembly; a first fragment is decoded for what it holds.
+//! there the frame's own length is all there is. A fragment says which piece of which datagram it is; [`crate::fragments`]
+//! puts them together.
 
 use crate::address::Addresses;
 use crate::bytes::{be16, be32, be128};
@@ -17,6 +18,7 @@ const EXTENSION_LIMIT: usize = 16;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
+const FRAGMENT_LEN: usize = 8;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 const MOBILITY: u8 = 135;
@@ -35,10 +37,44 @@ pub struct IpHeader {
     pub offset: usize,
     /// Bytes of the transport layer on the wire.
     pub len: usize,
-    /// Not the first fragment: what is at `offset` is no transport header.
-    pub is_later_fragment: bool,
+    /// Nothing if the packet is a datagram as a whole.
+    pub fragment: Option<Fragment>,
     /// The header gave no length; `len` is from the frame's.
     pub is_length_zero: bool,
+}
+
+/// Which piece of a datagram a packet holds (RFC 791 §3.2, RFC 8200 §4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Names the datagram between its two addresses.
+    pub id: u32,
+    /// Of the first header in the datagram.
+    pub protocol: u8,
+    /// Where the piece stands in the datagram, and its length, bytes.
+    pub offset: u32,
+    pub len: u32,
+    pub is_last: bool,
+    /// Where the piece begins in the frame.
+    pub start: usize,
+}
+
+impl IpHeader {
+    /// Not the first fragment: what is at `offset` is no transport header.
+    pub fn is_later_fragment(&self) -> bool {
+        self.fragment.is_some_and(|fragment| fragment.offset > 0)
+    }
+}
+
+/// The piece at `offset` (in units of 8 bytes), if `more` follow or some went before; nothing if it is the whole datagram.
+fn piece(id: u32, protocol: u8, offset: u16, more: bool, start: usize, len: usize) -> Option<Fragment> {
+    (offset > 0 || more).then(|| Fragment {
+        id,
+        protocol,
+        offset: u32::from(offset) * 8,
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        is_last: !more,
+        start,
+    })
 }
 
 /// Read the IPv4 header at `offset` of `frame`, a packet of `original_len` bytes on the wire.
@@ -86,7 +122,14 @@ pub fn ipv4(frame: &[u8], offset: usize, original_len: usize) -> Result<IpHeader
         protocol: header[9],
         offset: offset + header_len,
         len,
-        is_later_fragment: be16(header, 6) & 0x1fff != 0,
+        fragment: piece(
+            u32::from(be16(header, 4)),
+            header[9],
+            be16(header, 6) & 0x1fff,
+            be16(header, 6) & 0x2000 != 0,
+            offset + header_len,
+            len,
+        ),
         is_length_zero,
     })
 }
@@ -120,7 +163,7 @@ pub fn ipv6(frame: &[u8], offset: usize, original_len: usize) -> Result<IpHeader
         protocol: header[6],
         offset: offset + IPV6_LEN,
         len: payload_len,
-        is_later_fragment: false,
+        fragment: None,
         is_length_zero: payload_len == 0,
     };
     if read.is_length_zero {
@@ -138,7 +181,7 @@ fn walk_extensions(frame: &[u8], read: &mut IpHeader) -> Result<(), DecodeError>
         };
         match read.protocol {
             HOP_BY_HOP => take_jumbo_len(&frame[read.offset..], len, read),
-            FRAGMENT => read.is_later_fragment |= be16(frame, read.offset + 2) & 0xfff8 != 0,
+            FRAGMENT if read.fragment.is_none() => read.fragment = six_piece(frame, read),
             _ => {}
         }
         read.protocol = frame[read.offset];
@@ -154,13 +197,30 @@ fn walk_extensions(frame: &[u8], read: &mut IpHeader) -> Result<(), DecodeError>
         };
         read.len = rest;
         read.offset += len;
-        if read.is_later_fragment {
+        if read.is_later_fragment() {
             return Ok(());
         }
     }
     let mut error = DecodeError::cut(Layer::Ipv6Extension, read.offset, 0, 0);
     error.kind = ErrorKind::TooDeep;
     Err(error)
+}
+
+/// The piece that the fragment header at `read.offset` tells of.
+fn six_piece(frame: &[u8], read: &IpHeader) -> Option<Fragment> {
+    let header = &frame[read.offset..];
+    let place = be16(header, 2);
+    let len = read.len.saturating_sub(FRAGMENT_LEN);
+    let start = read.offset + FRAGMENT_LEN;
+    piece(be32(header, 4), header[0], place >> 3, place & 1 != 0, start, len)
+}
+
+/// Whether a datagram that begins with a header of `protocol` may be one of TCP: itself, or an IPv6 extension before it.
+pub(crate) fn may_hold_tcp(protocol: u8) -> bool {
+    matches!(
+        protocol,
+        PROTOCOL_TCP | ROUTING | AUTHENTICATION | DESTINATION | MOBILITY | HOST_IDENTITY | SHIM6
+    )
 }
 
 /// Bytes of the extension header at `read.offset`, or nothing if what begins there is none.
@@ -178,7 +238,7 @@ fn extension_len(frame: &[u8], read: &IpHeader) -> Result<Option<usize>, DecodeE
     }
     let told = usize::from(frame[read.offset + 1]);
     Ok(Some(match read.protocol {
-        FRAGMENT => 8,
+        FRAGMENT => FRAGMENT_LEN,
         AUTHENTICATION => (told + 2) * 4,
         _ => (told + 1) * 8,
     }))
@@ -269,7 +329,7 @@ mod tests {
             }
         );
         assert_eq!(
-            (read.ip_id, read.protocol, read.is_later_fragment),
+            (read.ip_id, read.protocol, read.is_later_fragment()),
             (0xabcd, PROTOCOL_TCP, false)
         );
         for (flags, expected) in [
@@ -279,7 +339,7 @@ mod tests {
             ([0, 185], true),
         ] {
             let read = ipv4(&v4(&[(6, &flags)]), 0, 100).expect("whole");
-            assert_eq!(read.is_later_fragment, expected, "{flags:x?}");
+            assert_eq!(read.is_later_fragment(), expected, "{flags:x?}");
         }
     }
 
@@ -339,7 +399,7 @@ mod tests {
         for (name, header, original_len, expected) in cases {
             let read = ipv6(header, 0, *original_len).expect(name);
             assert_eq!(
-                (read.protocol, read.offset, read.len, read.is_later_fragment),
+                (read.protocol, read.offset, read.len, read.is_later_fragment()),
                 *expected,
                 "{name}"
             );

@@ -13,6 +13,7 @@ pub mod counters;
 pub mod error;
 pub mod events;
 pub mod format;
+pub mod fragments;
 pub mod http;
 pub mod input;
 pub mod interface;

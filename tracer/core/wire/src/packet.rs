@@ -8,8 +8,9 @@ use crate::address::{AddressTable, Addresses};
 use crate::bytes::{be16, be32};
 use crate::counters::{CounterKind, Counters};
 use crate::events::{Event, EventColumns, HeadColumns};
+use crate::fragments::{Datagram, Fragments, Moment, Row};
 use crate::http;
-use crate::ip::{self, IpHeader, PROTOCOL_TCP};
+use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
 use crate::tunnel;
@@ -53,6 +54,34 @@ pub struct Segment<'a> {
     /// Told by cooked link headers.
     pub direction: Direction,
     pub is_length_zero: bool,
+    /// The first piece of a datagram of which `payload_len` is not all.
+    pub fragment: Option<Fragment>,
+    /// Bytes of the datagram before the payload.
+    pub headers_len: u32,
+}
+
+/// Why a packet has no row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRow {
+    Counted(CounterKind),
+    /// A later piece of a datagram between these addresses.
+    Fragment(Addresses, Fragment),
+}
+
+impl NoRow {
+    /// The name under which it is counted.
+    pub fn counter(&self) -> CounterKind {
+        match self {
+            Self::Counted(kind) => *kind,
+            Self::Fragment(..) => CounterKind::IpFragments,
+        }
+    }
+}
+
+impl From<CounterKind> for NoRow {
+    fn from(kind: CounterKind) -> Self {
+        Self::Counted(kind)
+    }
 }
 
 /// Rows that are turned into columns at once: 256 × 88 bytes stay in the level-1 cache.
@@ -91,6 +120,7 @@ pub struct Decoder {
     block: Vec<Event>,
     events: EventColumns,
     heads: HeadColumns,
+    fragments: Fragments,
 }
 
 impl Decoder {
@@ -105,12 +135,36 @@ impl Decoder {
         self.push_slow(packet, counters);
     }
 
-    /// Take what was decoded, and leave room for `rows` more.
-    pub fn take(&mut self, rows: usize) -> (EventColumns, HeadColumns) {
+    /// Make room for `rows` more.
+    pub fn reserve(&mut self, rows: usize) {
+        self.events.reserve(rows);
+    }
+
+    /// Take what was decoded up to packet `frame`, but not from the first row on whose datagram may still be completed.
+    pub fn take(&mut self, frame: u32, counters: &mut Counters) -> (EventColumns, HeadColumns) {
+        match self.fragments.oldest_row(frame, counters) {
+            Some(oldest) => self.take_before(oldest),
+            None => self.take_before(u32::MAX),
+        }
+    }
+
+    /// Take all of it: there are no more packets.
+    pub fn take_last(&mut self, counters: &mut Counters) -> (EventColumns, HeadColumns) {
+        self.fragments.close(counters);
+        self.take_before(u32::MAX)
+    }
+
+    fn take_before(&mut self, frame: u32) -> (EventColumns, HeadColumns) {
         self.flush();
+        let is_before = |&row: &u32| row < frame || frame == u32::MAX;
+        let (rows, heads) = (
+            self.events.frame.partition_point(is_before),
+            self.heads.frame.partition_point(is_before),
+        );
+        let held = (self.events.split_off(rows), self.heads.split_off(heads));
         (
-            std::mem::replace(&mut self.events, EventColumns::with_capacity(rows)),
-            std::mem::take(&mut self.heads),
+            std::mem::replace(&mut self.events, held.0),
+            std::mem::replace(&mut self.heads, held.1),
         )
     }
 
@@ -153,7 +207,46 @@ impl Decoder {
     fn push_slow(&mut self, packet: &Packet<'_>, counters: &mut Counters) {
         match walk(packet.link_type, packet.data, packet.original_len) {
             Ok(segment) => self.push_segment(packet, &segment, counters),
-            Err(reason) => counters.bump(reason),
+            Err(reason) => {
+                counters.bump(reason.counter());
+                if let NoRow::Fragment(addresses, piece) = reason {
+                    self.join(packet, addresses, &piece, None, counters);
+                }
+            }
+        }
+    }
+
+    /// Join a piece of a datagram to the others. The first gives the length of its headers, and is a row.
+    #[cold]
+    fn join(
+        &mut self,
+        packet: &Packet<'_>,
+        addresses: Addresses,
+        piece: &Fragment,
+        headers_len: Option<u32>,
+        counters: &mut Counters,
+    ) {
+        let datagram = Datagram {
+            interface: packet.interface,
+            addresses,
+            id: piece.id,
+            protocol: piece.protocol,
+        };
+        let (frame, host_ns) = (packet.frame, packet.host_ns);
+        let row = headers_len.map(|headers_len| Row { frame, headers_len });
+        let now = Moment { frame, host_ns };
+        if let Some(whole) = self.fragments.take(datagram, piece, row, now, counters) {
+            for row in whole.rows {
+                self.set_payload_len(row.frame, whole.len.saturating_sub(row.headers_len));
+            }
+        }
+    }
+
+    fn set_payload_len(&mut self, frame: u32, payload_len: u32) {
+        if let Ok(at) = self.block.binary_search_by_key(&frame, |event| event.frame) {
+            self.block[at].payload_len = payload_len;
+        } else if let Ok(at) = self.events.frame.binary_search(&frame) {
+            self.events.payload_len[at] = payload_len;
         }
     }
 
@@ -213,6 +306,9 @@ impl Decoder {
             original_len: packet.original_len,
         });
         self.push_heads(packet.frame, segment.payload, counters);
+        if let Some(piece) = &segment.fragment {
+            self.join(packet, segment.addresses, piece, Some(segment.headers_len), counters);
+        }
     }
 
     #[inline(always)]
@@ -269,7 +365,7 @@ fn is_common(link_type: LinkType, header: &[u8; common::LEN]) -> bool {
     link_type == LinkType::ETHERNET
         && be16(header, common::ETHERTYPE) == ETHERTYPE_IPV4
         && header[common::IP] == 0x45
-        && be16(header, common::IP_FRAGMENT) & 0x1fff == 0
+        && be16(header, common::IP_FRAGMENT) & 0x3fff == 0
         && header[common::IP_PROTOCOL] == PROTOCOL_TCP
         && header[common::TCP_OFFSET_AND_FLAGS] >> 4 == 8
         && be32(header, common::OPTIONS) == common::OPTIONS_LAYOUT
@@ -279,24 +375,28 @@ fn is_common(link_type: LinkType, header: &[u8; common::LEN]) -> bool {
 /// Find the TCP segment in a frame of `original_len` bytes on the wire, or say why there is none.
 ///
 /// # Errors
-/// The counter that the packet belongs to.
-pub fn walk(link_type: LinkType, frame: &[u8], original_len: u32) -> Result<Segment<'_>, CounterKind> {
+/// Why there is none.
+pub fn walk(link_type: LinkType, frame: &[u8], original_len: u32) -> Result<Segment<'_>, NoRow> {
     let header = link::decode(link_type, frame).map_err(|error| error.counter())?;
     let (mut network_type, mut offset) = (header.network, header.offset);
     for _ in 0..=TUNNEL_LIMIT {
         let ip = network(network_type, frame, offset, original_len as usize)?;
-        if ip.is_later_fragment {
-            return Err(CounterKind::IpFragments);
+        if let Some(piece) = ip.fragment.filter(|_| ip.is_later_fragment()) {
+            return Err(if ip::may_hold_tcp(piece.protocol) {
+                NoRow::Fragment(ip.addresses, piece)
+            } else {
+                CounterKind::IpFragments.into()
+            });
         }
         if ip.protocol == PROTOCOL_TCP {
-            return transport(frame, &ip, header.direction);
+            return Ok(transport(frame, &ip, header.direction)?);
         }
         let Some(inner) = tunnel::inner(frame, &ip).map_err(|error| error.counter())? else {
-            return Err(CounterKind::NotTcp);
+            return Err(CounterKind::NotTcp.into());
         };
         (network_type, offset) = (inner.network, inner.offset);
     }
-    Err(CounterKind::TooManyLayers)
+    Err(CounterKind::TooManyLayers.into())
 }
 
 fn transport<'a>(frame: &'a [u8], ip: &IpHeader, direction: Direction) -> Result<Segment<'a>, CounterKind> {
@@ -312,6 +412,8 @@ fn transport<'a>(frame: &'a [u8], ip: &IpHeader, direction: Direction) -> Result
         payload: frame.get(start..captured_end).unwrap_or(&[]),
         direction,
         is_length_zero: ip.is_length_zero,
+        fragment: ip.fragment,
+        headers_len: ip.fragment.map_or(0, |piece| (start - piece.start) as u32),
     })
 }
 

@@ -159,12 +159,13 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// The columns of the next up to `packets` packets; nothing at the end.
+    /// The columns of the next up to `packets` packets, and of those held back before; nothing at the end. Rows behind an
+    /// incomplete datagram are held back for the next batch (see [`crate::fragments`]).
     pub fn next_batch(&mut self, packets: usize) -> Option<Batch> {
         if self.is_done {
             return None;
         }
-        self.decoder.take(packets);
+        self.decoder.reserve(packets);
         let first_frame = self.frame;
         for _ in 0..packets {
             if self.frame == u32::MAX {
@@ -177,8 +178,13 @@ impl<R: Read> Reader<R> {
                 break;
             }
         }
-        let (events, heads) = self.decoder.take(0);
-        (self.frame > first_frame).then_some(Batch { events, heads })
+        let (events, heads) = if self.is_done {
+            self.decoder.take_last(&mut self.counters)
+        } else {
+            self.decoder.take(self.frame, &mut self.counters)
+        };
+        let is_any = self.frame > first_frame || !events.is_empty();
+        is_any.then_some(Batch { events, heads })
     }
 
     /// Take one packet; false at the end.

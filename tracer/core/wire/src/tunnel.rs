@@ -134,7 +134,7 @@ mod tests {
             protocol,
             offset: 2,
             len: 1000,
-            is_later_fragment: false,
+            fragment: None,
             is_length_zero: false,
         }
     }

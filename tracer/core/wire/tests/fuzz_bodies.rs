@@ -92,5 +92,5 @@ fn the_corpus_holds_what_the_targets_are_to_see() {
         .iter()
         .map(|file| decoding::rows(file.as_slice()).len())
         .sum();
-    assert_eq!(rows, 16);
+    assert_eq!(rows, 19);
 }
