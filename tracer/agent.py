@@ -202,7 +202,9 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
     def note(number: int, _frame: FrameType | None) -> None:
         requests.append(number)
 
-    earlier = {number: signal.signal(number, note) for number in STOP_SIGNALS}
+    hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by nohup
+    wanted = [number for number in STOP_SIGNALS if not (hangup_ignored and number == signal.SIGHUP)]
+    earlier = {number: signal.signal(number, note) for number in wanted}
     try:
         yield lambda: bool(requests)
     finally:

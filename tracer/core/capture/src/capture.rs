@@ -214,6 +214,24 @@ impl Tap {
     }
 }
 
+/// Says that the thread has ended when it is dropped, so that nobody waits for one that panicked.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if thread::panicking() {
+            state.error = Some(CaptureError::System {
+                operation: "the capture",
+                message: "an error in the program, shown above".into(),
+            });
+        }
+        state.finished = true;
+        drop(state);
+        self.0.finished.notify_all();
+    }
+}
+
 /// What the thread owns.
 struct Run {
     shared: Arc<Shared>,
@@ -226,15 +244,12 @@ struct Run {
 
 impl Run {
     fn drive(&mut self) {
+        let _ended = Ended(Arc::clone(&self.shared));
         let outcome = self.capture();
         if outcome.is_err() {
             let _ = self.writer.finish(&[], Now::read()); // what is whole is kept; the first failure is told
         }
-        let mut state = self.shared.state();
-        state.error = outcome.err();
-        state.finished = true;
-        drop(state);
-        self.shared.finished.notify_all();
+        self.shared.state().error = outcome.err();
     }
 
     fn capture(&mut self) -> Result<(), CaptureError> {
@@ -467,6 +482,20 @@ mod tests {
         for (loopback, packet_type, expected) in cases {
             assert_eq!(direction(loopback, packet_type), expected, "{loopback} {packet_type}");
         }
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_not_waited_for() {
+        let shared = Arc::new(Shared::default());
+        let ended = Ended(Arc::clone(&shared));
+        let thread = thread::spawn(move || {
+            let _ended = ended;
+            panic!("as the test wants");
+        });
+        assert!(thread.join().is_err());
+        let capture = Capture { shared, thread: None };
+        assert!(capture.wait(Duration::ZERO));
+        assert!(matches!(capture.error(), Some(CaptureError::System { .. })));
     }
 
     #[test]
