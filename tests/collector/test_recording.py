@@ -19,13 +19,13 @@ CLIENT = ClusterHost("client", ("eth0",), ())
 CLUSTER = Cluster("client", {"ST_USER": "test:tester"}, (CLIENT, PROXY))
 
 GOOD_AGENT = """
-import signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("tracer: 5 packets", file=sys.stderr)))
-print("tracer: capturing on eth0", *sys.argv[1:], file=sys.stderr, flush=True)
-print("tracer: interface lo is down", file=sys.stderr, flush=True)
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: (os.write(2, b"tracer: 5 packets\\n"), os._exit(0)))
+os.write(2, f"tracer: capturing on eth0 {' '.join(sys.argv[1:])}\\ntracer: interface lo is down\\n".encode())
 sys.stdin.read()
 print("tracer: stopped with its parent", file=sys.stderr)
 """
+"""Its lines are single writes: a signal between two of them, or within a print, would change what it says."""
 
 FailingScript = Callable[[str], None]
 
