@@ -1,4 +1,4 @@
-"""How quick the viewer is in a browser: `python benchmarks/viewer.py [TRACE] [--hops 10000000]`.
+"""How quick the viewer is in a browser: `PYTHONPATH=. python benchmarks/viewer.py [TRACE] [--hops 10000000]`.
 
 Headless Chromium with software rendering looks at a trace (a made-up one unless given) through `tracer view`:
 
