@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 MAX_SKEW_PPB = 500_000.0
 """Of one clock against true time: RFC 5905 §7.2 takes 500 ppm as the tolerance."""
 BINS = 512
-"""Points kept of a direction before its hull is taken: the lowest of each of this many spans of time."""
+"""Points kept of a direction before its hull is taken: the lowest of each of this many runs of points."""
 MAX_HULL_POINTS = 32
 """Hull vertices kept: the polygon is found by crossing all pairs of them."""
 SEARCH_STEPS = 64
@@ -74,16 +74,15 @@ def lowest_points(times_s: Floats, values: Floats) -> Floats:
 def lower_hull_places(times_s: Floats, values: Floats) -> NDArray[np.int64]:
     """Which points are on the lower hull, by time; shape (k,). Exact.
 
-    The hull of the lowest point of each of `BINS` spans of time is nearly it; points below that are few, and join in.
+    The hull of the lowest point of each of `BINS` runs of points is nearly it; points below that are few, and join in.
     Cost: linear, then BINS log BINS.
     """
     places = np.arange(len(times_s))
     if len(places) > 2 * BINS:
-        spans = np.linspace(times_s.min(), times_s.max(), BINS + 1)[1:-1]
-        bins = np.searchsorted(spans, times_s)
-        order = np.lexsort((values, bins))
-        lowest = order[np.flatnonzero(np.diff(bins[order], prepend=-1))]
-        places = np.unique(np.concatenate([lowest, [times_s.argmin(), times_s.argmax()]]))
+        length = len(places) // BINS
+        whole = length * BINS
+        lowest = values[:whole].reshape(BINS, length).argmin(axis=1) + np.arange(0, whole, length)
+        places = np.unique(np.concatenate([lowest, places[whole:], [times_s.argmin(), times_s.argmax()]]))
     while True:
         hull = places[_lower_hull(times_s[places], values[places])]
         below = np.flatnonzero(values < np.interp(times_s, times_s[hull], values[hull]) - 1e-9)

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.clock_bounds import Bounds, Floats, fits_line, lowest_points, possible_lines
+from collector.clock_bounds import Bounds, Floats, fits_line, lower_hull_places, lowest_points, possible_lines
 from collector.clock_evidence import Ints, Ways
 
 Cuts = dict[str, list[int]]
@@ -30,6 +30,8 @@ MOST_STEPS = 256
 """Of all hosts together; a clock that steps more often has no line to speak of."""
 LOOK_AHEAD = 256
 """Packets after a break that tell where the new line begins, and before it where the old one ends."""
+MANY = 4096
+"""Points from which on taking their hull first is cheaper."""
 ARRIVED_TOO_SOON = 1e15
 """Cost (ns) of a packet that a line would have arrive before it was sent: more than any sum of delays."""
 
@@ -47,11 +49,15 @@ class _Course:
     upper: NDArray[np.bool_]
 
     def bounds(self, start: int, end: int) -> Bounds:
-        """The packets `start..end` as bounds on a line."""
+        """The packets `start..end` as bounds on a line; of many, the hull."""
         part = slice(start, end)
-        points = np.column_stack([self.time_s[part], self.theta_ns[part]])
-        upper = self.upper[part]
-        return Bounds(points[upper], points[~upper])
+        points, upper = np.column_stack([self.time_s[part], self.theta_ns[part]]), self.upper[part]
+        above, below = points[upper], points[~upper]
+        if len(above) > MANY:
+            above = above[lower_hull_places(*above.T)]
+        if len(below) > MANY:
+            below = below[lower_hull_places(below[:, 0], -below[:, 1])]
+        return Bounds(above, below)
 
     def fits(self, start: int, end: int) -> bool:
         """Whether one line fits the packets `start..end`."""

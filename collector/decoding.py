@@ -17,8 +17,8 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from collector.event_tables import HostColumns, event_table, head_batch, heads_with_rows
-from collector.hosts import HandshakeGaps, Traffic, is_loopback, own_addresses, told_by_direction
+from collector.event_tables import HostColumns, HostRun, event_table, head_batch, heads_with_rows
+from collector.hosts import HandshakeGaps, Traffic, address_pairs, is_loopback, own_addresses, told_by_direction
 from collector.partitions import Keys, Partitions, address_key, connection_keys
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
@@ -136,16 +136,18 @@ class Scan:
         batches = self._partitions.load(number)
         if not batches:
             return None
-        events, heads, rows = [], [], 0
+        raw = pa.Table.from_batches([batch.events for batch in batches]).combine_chunks()
+        runs, rows = [], 0
+        heads = []
         for host, columns in enumerate(self._columns):
             own = [batch for batch in batches if batch.host == host]
+            count = sum(batch.events.num_rows for batch in own)
             if own:
-                raw = pa.Table.from_batches([batch.events for batch in own]).combine_chunks()
-                events.append(event_table(raw, columns))
-                heads.append(heads_with_rows(pa.Table.from_batches([batch.heads for batch in own]), raw, rows))
-                rows += raw.num_rows
-        together = pa.concat_tables(events).unify_dictionaries().combine_chunks()
-        return Decoded(together, pa.concat_tables(heads).combine_chunks())
+                of_host = pa.Table.from_batches([batch.heads for batch in own])
+                heads.append(heads_with_rows(of_host, raw["frame"].to_numpy()[rows : rows + count], rows))
+            runs.append(HostRun(columns, rows, rows + count))
+            rows += count
+        return Decoded(event_table(raw, runs), pa.concat_tables(heads).combine_chunks())
 
 
 def decode(sources: Sequence[HostSource]) -> Decoded:
@@ -255,9 +257,7 @@ def _note_events(capture: _Capture, events: Columns) -> None:
     capture.first_ns = first if capture.first_ns is None else min(first, capture.first_ns)
     capture.last_ns = last if capture.last_ns is None else max(last, capture.last_ns)
     capture.unknown_count += int((events["direction"] == Direction.UNKNOWN).sum())
-    ends = (events["src_addr"].astype(np.uint64) << np.uint64(32)) | events["dst_addr"].astype(np.uint64)
-    for key, count in zip(*np.unique(ends, return_counts=True), strict=True):
-        capture.pairs[(int(key) >> 32, int(key) & 0xFFFFFFFF)] += int(count)
+    capture.pairs.update(address_pairs(events))
     own, passing = told_by_direction(events)
     capture.own |= own
     capture.passing |= passing

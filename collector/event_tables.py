@@ -1,5 +1,6 @@
-"""One host's decoded columns as rows of the tables `events` and `messages`."""
+"""Decoded columns of hosts as rows of the tables `events` and `messages`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,19 +33,31 @@ class HostColumns:
     rank: NDArray[np.uint32]
 
 
-def event_table(raw: pa.Table, host: HostColumns) -> pa.Table:
-    """Rows of `events`, without connection. `raw` has the columns of `tracer.records.EVENT_COLUMNS`, in one chunk."""
+@dataclass(frozen=True, slots=True)
+class HostRun:
+    """Rows `start..end` of the events of several hosts are this host's."""
+
+    columns: HostColumns
+    start: int
+    end: int
+
+
+def event_table(raw: pa.Table, runs: Sequence[HostRun]) -> pa.Table:
+    """Rows of `events`, without connection.
+
+    Arguments: `raw` has the columns of `tracer.records.EVENT_COLUMNS`, in one chunk; `runs` are its hosts, in order.
+    """
     events = {name: raw[name].to_numpy() for name in raw.column_names}
-    events |= {f"{end}_addr": host.rank[events[f"{end}_addr"]] for end in ("src", "dst")}
-    everyones = (place for place, text in enumerate(host.addresses) if is_loopback(text))
-    own = frozenset(int(host.rank[index]) for index in host.own_addresses)
-    direction, inside = directions(events, own.union(everyones))
-    texts = pa.array(host.addresses, pa.string())
+    rank, addresses = runs[0].columns.rank, runs[0].columns.addresses
+    events |= {f"{end}_addr": rank[events[f"{end}_addr"]] for end in ("src", "dst")}
+    found = [_directions(events, run) for run in runs]
+    direction, inside = (np.concatenate(column) for column in zip(*found, strict=True))
+    texts = pa.array(addresses, pa.string())
     stamped = (events["options"] & TcpOption.TIMESTAMPS) != 0
-    points = pa.array([f"{host.host}/{name}" for name in host.interfaces], pa.string())
+    host, point = _places(events["interface"], runs)
     columns = {
-        "host": _dictionary(np.zeros(raw.num_rows, np.int32), pa.array([host.host])),
-        "point": _dictionary(events["interface"], points),
+        "host": host,
+        "point": point,
         "direction": _dictionary(direction, DIRECTION_NAMES),
         "src_addr": _dictionary(events["src_addr"], texts),
         "dst_addr": _dictionary(events["dst_addr"], texts),
@@ -62,9 +75,26 @@ def head_batch(heads: Columns) -> pa.RecordBatch:
     return pa.record_batch(numbers | {name: _strings(heads, name) for name in HEAD_STRINGS})
 
 
-def heads_with_rows(heads: pa.Table, events: pa.Table, start: int) -> pa.Table:
-    """Heads with `event_row` in place of `frame`: the row in `events` (frames ascending), counted from `start`."""
-    rows = np.searchsorted(events["frame"].to_numpy(), heads["frame"].to_numpy()) + start
+def _directions(events: Columns, run: HostRun) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    everyones = (place for place, text in enumerate(run.columns.addresses) if is_loopback(text))
+    own = frozenset(int(run.columns.rank[index]) for index in run.columns.own_addresses)
+    needed = ("direction", "src_addr", "dst_addr")
+    return directions({name: events[name][run.start : run.end] for name in needed}, own.union(everyones))
+
+
+def _places(interface: NDArray[np.uint16], runs: Sequence[HostRun]) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:
+    """The columns `host` and `point`."""
+    counts = [run.end - run.start for run in runs]
+    first_point = np.cumsum([0] + [len(run.columns.interfaces) for run in runs])[:-1]
+    points = [f"{run.columns.host}/{name}" for run in runs for name in run.columns.interfaces]
+    hosts = pa.array([run.columns.host for run in runs])
+    host = _dictionary(np.repeat(np.arange(len(runs), dtype=np.int32), counts), hosts)
+    return host, _dictionary(interface + np.repeat(first_point, counts), pa.array(points, pa.string()))
+
+
+def heads_with_rows(heads: pa.Table, frames: NDArray[np.uint32], start: int) -> pa.Table:
+    """Heads with `event_row` in place of `frame`: the place in `frames` (ascending), counted from `start`."""
+    rows = np.searchsorted(frames, heads["frame"].to_numpy()) + start
     return heads.drop_columns(["frame"]).append_column("event_row", pa.array(rows.astype(np.int64)))
 
 

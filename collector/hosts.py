@@ -19,6 +19,7 @@ from tracer.records import Columns, Direction, TcpFlag
 Handshake = tuple[int, int]
 """Both ISNs, the client's first: the same at both ends, even where addresses are translated between them."""
 ENOUGH_HANDSHAKES = 1000
+MOST_COUNTERS = 1 << 20
 
 AddressPair = tuple[int, int]
 """Source and destination, as indices into one address table."""
@@ -94,6 +95,18 @@ def directions(events: Columns, own: frozenset[int]) -> tuple[NDArray[np.uint8],
     known = np.where(told == Direction.UNKNOWN, inferred, told).astype(np.uint8)
     known[inside] = Direction.RECEIVE
     return known, inside
+
+
+def address_pairs(events: Columns) -> dict[AddressPair, int]:
+    """Packets of each (source, destination). Cost: linear where there are few addresses."""
+    src, dst = events["src_addr"].astype(np.int64), events["dst_addr"].astype(np.int64)
+    size = int(max(src.max(initial=0), dst.max(initial=0))) + 1
+    if size * size <= MOST_COUNTERS:
+        counts = np.bincount(src * size + dst, minlength=1)
+        keys = np.flatnonzero(counts)
+        return {(int(key) // size, int(key) % size): int(counts[key]) for key in keys}
+    keys, numbers = np.unique(src * size + dst, return_counts=True)
+    return {divmod(int(key), size): int(number) for key, number in zip(keys, numbers, strict=True)}
 
 
 def told_by_direction(events: Columns) -> tuple[frozenset[int], frozenset[int]]:

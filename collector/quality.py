@@ -3,10 +3,12 @@
 A trace without these counts asks to be believed. Every packet that was captured is in one of them.
 """
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from collector.schema import HopKind, HopState, conform
+from collector.schema import QUALITY, HopKind, HopState, conform
 
 COUNTS = (
     *(f"{state}_count" for state in HopState),
@@ -20,24 +22,36 @@ COUNTS = (
 
 
 def quality_of(hops: pa.Table) -> pa.Table:
-    """The table `quality` of these hops (whole connections, in the order that matching gives them).
+    """The table `quality` of these hops (whole connections, in the order that matching gives them: a connection's
+    direction is one run of rows).
 
     Source: `schema.QUALITY` says what each count is. Cost: one pass.
     """
-    frame = pl.DataFrame(hops.select(_NEEDED))
-    state, kind = pl.col("state"), pl.col("kind")
-    matched = state == HopState.MATCHED
-    length = pl.col("stream_end") - pl.col("stream_start")
-    counts = {f"{name}_count": (state == name).sum() for name in HopState}
-    rows = frame.group_by("connection_id", "send_host", "receive_host", maintain_order=True).agg(
-        **counts,
-        split_count=(matched & (kind == HopKind.DATA) & _shares_an_end()).sum(),
-        retransmitted_count=(pl.col("attempt") > 1).sum(),
-        early_count=(pl.col("one_way_delay_ns") < 0).sum(),
-        bytes=length.filter(_in_window()).sum(),
-        matched_bytes=length.filter(matched).sum(),
-    )
-    return conform("quality", rows.to_arrow())
+    if not hops.num_rows:
+        return conform("quality", QUALITY.empty_table())
+    connection, from_client = hops["connection_id"].to_numpy(), hops["from_client"].to_numpy()
+    new_run = (np.diff(connection) != 0) | (np.diff(from_client.astype(np.int8)) != 0)
+    starts = np.concatenate([[0], np.flatnonzero(new_run) + 1])
+
+    def total(values: NDArray[np.generic]) -> pa.Array:
+        return pa.array(np.add.reduceat(values.astype(np.int64), starts))
+
+    state, states = _codes(hops["state"])
+    kind, kinds = _codes(hops["kind"])
+    is_state = {name: state == states.get(name, -1) for name in HopState}
+    matched = is_state[HopState.MATCHED]
+    length = hops["stream_end"].to_numpy() - hops["stream_start"].to_numpy()
+    in_window = ~is_state[HopState.OUTSIDE_WINDOW] & ~is_state[HopState.LOST]
+    delay = hops["one_way_delay_ns"].fill_null(0).to_numpy()
+    columns = {f"{name}_count": total(chosen) for name, chosen in is_state.items()} | {
+        "split_count": total(matched & (kind == kinds.get(HopKind.DATA, -1)) & _shares_an_end(hops, connection)),
+        "retransmitted_count": total(hops["attempt"].to_numpy() > 1),
+        "early_count": total(delay < 0),
+        "bytes": total(np.where(in_window, length, 0)),
+        "matched_bytes": total(np.where(matched, length, 0)),
+    }
+    ends = hops.select(["connection_id", "send_host", "receive_host"]).take(pa.array(starts))
+    return conform("quality", pa.table({name: ends[name] for name in ends.column_names} | columns))
 
 
 def telling_hops(hops: pa.Table) -> pa.Table:
@@ -51,33 +65,18 @@ def telling_hops(hops: pa.Table) -> pa.Table:
     return hops.filter(keep.to_arrow())
 
 
-_NEEDED = [
-    "connection_id",
-    "send_host",
-    "receive_host",
-    "state",
-    "kind",
-    "attempt",
-    "one_way_delay_ns",
-    "stream_start",
-    "stream_end",
-    "send_frame",
-    "receive_frame",
-]
+def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.generic], dict[str, int]]:
+    """A text column as numbers, and which number each text has."""
+    encoded = column.combine_chunks()
+    return encoded.indices.to_numpy(), {text: code for code, text in enumerate(encoded.dictionary.to_pylist())}
 
 
-def _in_window() -> pl.Expr:
-    """Bytes that could have been seen at both ends, each counted once however often it was sent."""
-    return (pl.col("state") != HopState.OUTSIDE_WINDOW) & (pl.col("state") != HopState.LOST)
-
-
-def _shares_an_end() -> pl.Expr:
-    """The hop before or after it in its flow is of the same send or of the same receive."""
-
-    def same(column: str, by: int) -> pl.Expr:
-        return (pl.col(column) == pl.col(column).shift(by)) & (
-            pl.col("connection_id") == pl.col("connection_id").shift(by)
-        )
-
-    neighbours = [same(column, by) for column in ("send_frame", "receive_frame") for by in (1, -1)]
-    return pl.any_horizontal(neighbours).fill_null(value=False)
+def _shares_an_end(hops: pa.Table, connection: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Hops whose neighbour in their flow is of the same send or of the same receive."""
+    shares = np.zeros(len(connection), dtype=bool)
+    for end in ("send", "receive"):
+        frames = hops[f"{end}_frame"].fill_null(0).to_numpy()
+        same = (frames[1:] == frames[:-1]) & (frames[1:] != 0) & (connection[1:] == connection[:-1])
+        shares[1:] |= same
+        shares[:-1] |= same
+    return shares
