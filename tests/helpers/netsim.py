@@ -12,7 +12,7 @@ import heapq
 import random
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from socket import inet_aton
 
@@ -105,6 +105,8 @@ class _Wire:
     end: int
     attempt: int
     ip_id: int
+    again: bool = False
+    """A copy that the network made: it arrives, and is no transfer of its own."""
 
 
 class Network:
@@ -163,7 +165,8 @@ class Network:
                 arrival = self._latest[end.own.name] = max(arrival, self._latest.get(end.own.name, 0) + 100)
             self.at(arrival, lambda wire=wire: end.peer.arrive(wire))
             if self.random.random() < self.path.duplicate:
-                self.at(arrival + 3_000, lambda wire=wire: end.peer.arrive(wire))
+                again = replace(wire, again=True)
+                self.at(arrival + 3_000, lambda wire=again: end.peer.arrive(wire))
 
     def truth(self) -> Iterator[Transfer]:
         """Every transfer, and every loss. Both ends missing is left out."""
@@ -306,7 +309,7 @@ class _End:
         received = Record(
             self.own.name, self.net.now, False, sent.src, sent.dst, sent.sport, sent.dport, sent.flags, seq,
             end - start, sent.ack, sent.tsval, sent.tsecr, wires[0].ip_id, sent.window, sent.sack,
-            [(wire.record, wire.start, wire.end, wire.attempt) for wire in wires],
+            [(wire.record, wire.start, wire.end, wire.attempt) for wire in wires if not wire.again],
         )  # fmt: skip
         self.net.records[self.own.name].append(received)
         if self.net.random.random() >= self.own.behind_tap_loss:
