@@ -15,6 +15,9 @@ const IMPLAUSIBLE_DISTANCE: u32 = 1 << 30;
 /// A late packet is looked for in at most this many earlier fragments.
 const FRAGMENTS_TRIED: usize = 3;
 
+/// A fragment is compared with at most this many incarnations of its 4-tuple one by one, or that share its ISN.
+const INCARNATIONS_COMPARED: usize = 256;
+
 /// One event of a side, with the stream offset of its `seq`: 0 is the first byte after the SYN, so a SYN is at -1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
@@ -273,18 +276,16 @@ impl Fragment {
 
 /// Split one 4-tuple's events (input order) into incarnations, in order of their first fragment.
 pub(crate) fn split_incarnations(events: &Events, group: &[u32]) -> Vec<Incarnation> {
-    let mut merged: Vec<(Numbers, Vec<Fragment>)> = Vec::new();
+    let mut merged: Vec<Merged> = Vec::new();
     for host_events in
         by_host_and_time(events, group).chunk_by(|&a, &b| events.host[a as usize] == events.host[b as usize])
     {
-        let known = merged.len();
+        // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
+        let earlier = Candidates::of(&merged);
         for fragment in fragments_of_host(events, host_events) {
-            // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
-            match merged[..known]
-                .iter_mut()
-                .find(|(numbers, _)| numbers.same_incarnation(&fragment.numbers))
-            {
-                Some((numbers, fragments)) => {
+            match earlier.find(&merged, &fragment.numbers) {
+                Some(index) => {
+                    let (numbers, fragments) = &mut merged[index];
                     numbers.merge(&fragment.numbers);
                     fragments.push(fragment);
                 }
@@ -296,6 +297,53 @@ pub(crate) fn split_incarnations(events: &Events, group: &[u32]) -> Vec<Incarnat
         .into_iter()
         .map(|(numbers, fragments)| incarnation(events, &numbers, &fragments))
         .collect()
+}
+
+/// An incarnation so far: what is known of its numbers, and its fragments.
+type Merged = (Numbers, Vec<Fragment>);
+
+/// Incarnations that earlier hosts saw, to find a fragment's among: one by one while they are few, else by ISN.
+struct Candidates {
+    count: usize,
+    by_isn: FxHashMap<(usize, u32), Vec<usize>>,
+    /// Those that miss an ISN, so that only their ranges of sequence numbers may tell.
+    without_isn: Vec<usize>,
+}
+
+impl Candidates {
+    fn of(merged: &[Merged]) -> Self {
+        let mut found = Self {
+            count: merged.len(),
+            by_isn: FxHashMap::default(),
+            without_isn: Vec::new(),
+        };
+        if merged.len() <= INCARNATIONS_COMPARED {
+            return found;
+        }
+        for (index, (numbers, _)) in merged.iter().enumerate() {
+            for (side, isn) in numbers.isn.iter().enumerate() {
+                if let Some(isn) = isn {
+                    found.by_isn.entry((side, *isn)).or_default().push(index);
+                }
+            }
+            if numbers.isn.contains(&None) {
+                found.without_isn.push(index);
+            }
+        }
+        found
+    }
+
+    /// The first that `numbers` belong to.
+    fn find(&self, merged: &[Merged], numbers: &Numbers) -> Option<usize> {
+        let is_same = |index: &usize| merged[*index].0.same_incarnation(numbers);
+        if self.count <= INCARNATIONS_COMPARED {
+            return (0..self.count).find(is_same);
+        }
+        let first = |list: &[usize]| list.iter().copied().take(INCARNATIONS_COMPARED).find(is_same);
+        let of_side = |side: usize| numbers.isn[side].and_then(|isn| self.by_isn.get(&(side, isn)));
+        let by_isn = (0..2).filter_map(of_side).filter_map(|list| first(list));
+        by_isn.chain(first(&self.without_isn)).min()
+    }
 }
 
 fn by_host_and_time(events: &Events, group: &[u32]) -> Vec<u32> {

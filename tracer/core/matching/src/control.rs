@@ -157,8 +157,9 @@ fn unseen_send(context: &Context, history: &History, placed: &Placed, kind: Kind
 struct History {
     syn_count: usize,
     fin_count: usize,
-    syns: Vec<u32>,
-    fins: Vec<u32>,
+    /// (event, how many went before), by event.
+    syns: Vec<(u32, u16)>,
+    fins: Vec<(u32, u16)>,
     /// Sends in time order: (event index order is not time order across files, so by position) running end of the stream.
     running_end: Vec<(i64, i64)>,
 }
@@ -175,9 +176,12 @@ impl History {
             list.iter()
                 .filter(|p| wanted.contains(&kind(p)))
                 .map(|p| p.event)
+                .zip((0..u16::MAX).chain(std::iter::repeat(u16::MAX - 1)))
                 .collect::<Vec<_>>()
         };
-        let (syns, fins) = (of_kind(&[Kind::Syn, Kind::SynAck]), of_kind(&[Kind::Fin]));
+        let (mut syns, mut fins) = (of_kind(&[Kind::Syn, Kind::SynAck]), of_kind(&[Kind::Fin]));
+        syns.sort_unstable();
+        fins.sort_unstable();
         let mut end = i64::MIN;
         let running_end = list
             .iter()
@@ -202,8 +206,8 @@ impl History {
             Kind::Fin => &self.fins,
             _ => return 1,
         };
-        let position = earlier.iter().position(|&event| event == placed.event).unwrap_or(0);
-        u16::try_from(position + 1).unwrap_or(u16::MAX)
+        let found = earlier.binary_search_by_key(&placed.event, |&(event, _)| event);
+        found.map_or(1, |at| earlier[at].1 + 1)
     }
 
     /// As `kind_of`, and a bare ACK one byte before the stream's end is a probe: of the window if the other's is zero

@@ -6,10 +6,13 @@
 use crate::connections::Placed;
 use crate::flow::{Context, Flow, carries_data, certain_headers, data_range};
 use crate::output::{Hop, Kind, State};
-use crate::resolve::{Carrier, Certain, Evidence, Partner, resolve};
+use crate::resolve::{Carrier, Certain, Evidence, MAX_CANDIDATES, Partner, resolve};
 
 /// Payload bytes of a full packet where no MSS was captured: Ethernet's 1500 less IP, TCP and the timestamps option.
 const USUAL_FULL_PAYLOAD_LEN: i64 = 1448;
+/// Steps of a sweep (carriers of an atom, and pairs of them) that are taken for each range, and besides.
+const STEPS_FOR_EACH: usize = 64;
+const STEPS_FOR_ALL: usize = 1 << 16;
 /// Length of the timestamps option with its padding (RFC 7323 appendix A).
 const TIMESTAMPS_LEN: i64 = 12;
 
@@ -36,6 +39,8 @@ pub(crate) fn match_data(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
     let receives = ranges(context, &flow.receives);
     if in_order(&sends) && in_order(&receives) {
         merge(context, &sends, &receives, hops);
+    } else if is_too_much(&sends, &receives) {
+        leave_ambiguous(&sends, &receives, hops);
     } else {
         sweep(context, flow, &sends, &receives, hops);
     }
@@ -57,6 +62,42 @@ fn ranges(context: &Context, placed: &[Placed]) -> Vec<Range> {
 
 fn in_order(ranges: &[Range]) -> bool {
     ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
+}
+
+/// Would a sweep cost more than so many steps for each range? Of TCP, a byte has a few carriers, whatever the loss; input
+/// made to have thousands of carriers for thousands of atoms is not looked into.
+fn is_too_much(sends: &[Range], receives: &[Range]) -> bool {
+    let limit = STEPS_FOR_EACH * (sends.len() + receives.len()) + STEPS_FOR_ALL;
+    // (position, change of the sends, change of the receives that cover it)
+    let mut changes: Vec<(i64, i32, i32)> = Vec::with_capacity(2 * (sends.len() + receives.len()));
+    changes.extend(sends.iter().flat_map(|range| [(range.start, 1, 0), (range.end, -1, 0)]));
+    changes.extend(
+        receives
+            .iter()
+            .flat_map(|range| [(range.start, 0, 1), (range.end, 0, -1)]),
+    );
+    changes.sort_unstable_by_key(|&(position, _, _)| position);
+    let (mut sent, mut received, mut steps) = (0, 0, 0_usize);
+    for at_one_place in changes.chunk_by(|a, b| a.0 == b.0) {
+        sent += at_one_place.iter().map(|change| change.1).sum::<i32>();
+        received += at_one_place.iter().map(|change| change.2).sum::<i32>();
+        steps = steps.saturating_add(steps_of_atom(sent as usize, received as usize));
+    }
+    steps > limit
+}
+
+fn steps_of_atom(sent: usize, received: usize) -> usize {
+    let candidates = sent * received;
+    sent + received + if candidates > MAX_CANDIDATES { 0 } else { candidates }
+}
+
+/// Every carrier by itself.
+fn leave_ambiguous(sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
+    let whole = |range: &Range| (range.start, range.end);
+    let lone_send = |range: &Range| Hop::lone_send(Kind::Data, range.event, whole(range), 1, State::Ambiguous);
+    hops.extend(sends.iter().map(lone_send));
+    let lone_receive = |range: &Range| Hop::lone_receive(Kind::Data, range.event, whole(range), 1, State::Ambiguous);
+    hops.extend(receives.iter().map(lone_receive));
 }
 
 /// State of sent bytes that no receive carries: they arrived all the same if the receiver acknowledged them.

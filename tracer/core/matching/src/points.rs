@@ -4,7 +4,7 @@
 //! wire (the last to see what is sent, the first to see what is received). What another point saw of the same bytes, or
 //! the same header, is a duplicate: it stays in `events` and takes part in no hop. What only another point saw stays.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Events;
 use crate::connections::Placed;
@@ -38,12 +38,14 @@ pub(crate) fn keep_one_point(events: &Events, list: &mut Vec<Placed>, nearest: N
 
 fn main_point(events: &Events, list: &[Placed], nearest: Nearest) -> u16 {
     let mut points: Vec<(u16, usize, i64)> = Vec::new();
+    let mut places: FxHashMap<u16, usize> = FxHashMap::default();
     for placed in list {
         let point = events.point[placed.event as usize];
-        match points.iter_mut().find(|(known, _, _)| *known == point) {
-            Some((_, count, _)) => *count += 1,
-            None => points.push((point, 1, events.host_ns[placed.event as usize])),
+        let place = *places.entry(point).or_insert(points.len());
+        if place == points.len() {
+            points.push((point, 0, events.host_ns[placed.event as usize]));
         }
+        points[place].1 += 1;
     }
     let by_count_then_place = |&&(_, count, first_ns): &&(u16, usize, i64)| match nearest {
         Nearest::Last => (count, first_ns),

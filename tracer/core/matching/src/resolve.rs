@@ -24,7 +24,7 @@ const MAX_SKEW_PPM: i64 = 500;
 /// Transfers of the other flow that are looked at on each side of a moment.
 const NEIGHBOURS: usize = 32;
 /// Above this many (send, receive) candidates the bytes are left ambiguous: hostile input, not TCP.
-const MAX_CANDIDATES: usize = 1 << 14;
+pub(crate) const MAX_CANDIDATES: usize = 1 << 14;
 /// Share of transfers that need no resolving that must agree on IP ID before it is evidence in a flow.
 pub(crate) const IP_ID_AGREEMENT: f64 = 0.98;
 /// Certain transfers that a flow must have before they tell what is likely in it.

@@ -9,7 +9,7 @@
 //! Limits: connections whose handshake was not captured at both ends; translators that end the TCP connection
 //! themselves (a proxy: two connections, and rightly shown so); shifted SACK blocks are not compared.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{Direction, Events, flag};
 
@@ -81,18 +81,19 @@ pub(crate) fn find(events: &Events) -> Vec<Translation> {
         .filter(|a| a.sent_at.is_some() != a.received)
         .collect();
     let by_isns = joined(&lone, |answer| Some((answer.client_isn, answer.server_isn)));
-    let rest: Vec<Answer> = lone
+    let settled: FxHashSet<FourTuple> = by_isns
         .iter()
-        .filter(|a| {
-            !by_isns
-                .iter()
-                .any(|(outer, inner)| a.tuple == outer.tuple || a.tuple == inner.tuple)
-        })
-        .copied()
+        .flat_map(|(outer, inner)| [outer.tuple, inner.tuple])
         .collect();
+    let rest: Vec<Answer> = lone.iter().filter(|a| !settled.contains(&a.tuple)).copied().collect();
     let by_stamps = joined(&rest, |answer| answer.stamps);
     let pairs = by_isns.iter().chain(&by_stamps);
-    let mut found: Vec<Translation> = pairs.map(|(outer, inner)| translation(events, outer, inner)).collect();
+    let mut found: Vec<Translation> = pairs.map(|(outer, inner)| translation(outer, inner)).collect();
+    note_beginnings(
+        events,
+        &mut found,
+        by_isns.iter().chain(&by_stamps).map(|(_, inner)| inner),
+    );
     found.sort_by_key(|t| (t.server_host, t.from_ns));
     found
 }
@@ -158,29 +159,7 @@ fn joined(lone: &[Answer], fingerprint: impl Fn(&Answer) -> Option<(u32, u32)>) 
     groups.into_values().filter_map(pair).collect()
 }
 
-fn translation(events: &Events, outer: &Answer, inner: &Answer) -> Translation {
-    let server_host = inner.sent_at.unwrap_or(crate::NO_HOST);
-    let begins = |&event: &u32| {
-        let i = event as usize;
-        let from_client = events.has(event, flag::SYN) && !events.has(event, flag::ACK);
-        from_client
-            && events.host[i] == server_host
-            && events.seq[i] == inner.client_isn
-            && tuple_of(events, event, false) == inner.tuple
-    };
-    let answered = |&event: &u32| {
-        events.host[event as usize] == server_host
-            && is_answer(events, event)
-            && tuple_of(events, event, true) == inner.tuple
-    };
-    let all = || {
-        (0..)
-            .take(events.flags.len())
-            .filter(|&event: &u32| events.has(event, flag::SYN))
-    };
-    let times = all()
-        .filter(|e| begins(e) || answered(e))
-        .map(|e| events.host_ns[e as usize]);
+fn translation(outer: &Answer, inner: &Answer) -> Translation {
     Translation {
         outer: outer.tuple,
         inner: inner.tuple,
@@ -189,8 +168,39 @@ fn translation(events: &Events, outer: &Answer, inner: &Answer) -> Translation {
             outer.client_isn.wrapping_sub(inner.client_isn),
             outer.server_isn.wrapping_sub(inner.server_isn),
         ],
-        server_host,
-        from_ns: times.min().unwrap_or(i64::MIN),
+        server_host: inner.sent_at.unwrap_or(crate::NO_HOST),
+        from_ns: i64::MIN,
+    }
+}
+
+/// Set when the server's host first saw each translation: its handshake's first packet there. `inner` are the
+/// translations' answers, in their order.
+fn note_beginnings<'a>(events: &Events, translations: &mut [Translation], inner: impl Iterator<Item = &'a Answer>) {
+    let mut first_ns: FxHashMap<(u16, FourTuple, u32), Option<i64>> = FxHashMap::default();
+    let keys: Vec<_> = translations
+        .iter()
+        .zip(inner)
+        .map(|(translation, answer)| (translation.server_host, translation.inner, answer.client_isn))
+        .collect();
+    first_ns.extend(keys.iter().map(|&key| (key, None)));
+    for event in (0..)
+        .take(events.flags.len())
+        .filter(|&event| events.has(event, flag::SYN))
+    {
+        let i = event as usize;
+        let from_server = is_answer(events, event);
+        let client_isn = if from_server {
+            events.ack[i].wrapping_sub(1)
+        } else {
+            events.seq[i]
+        };
+        let key = (events.host[i], tuple_of(events, event, from_server), client_isn);
+        if let Some(known) = first_ns.get_mut(&key) {
+            *known = Some(known.map_or(events.host_ns[i], |ns| ns.min(events.host_ns[i])));
+        }
+    }
+    for (translation, key) in translations.iter_mut().zip(&keys) {
+        translation.from_ns = first_ns[key].unwrap_or(i64::MIN);
     }
 }
 
