@@ -15,8 +15,8 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from collector.decoding import Decoded, HostSource, decode
-from collector.matching import Matched, match
+from collector.decoding import HostSource, decode, scan
+from collector.matching import match
 from tests.helpers import capture_files as files
 
 BASE_NS = 1_700_000_000_000_000_000
@@ -82,29 +82,28 @@ def at_the_server(packets: list[Packet]) -> list[tuple[int, bytes]]:
     ]
 
 
-def analysed(folder: Path, **captures: bytes) -> tuple[Decoded, Matched]:
-    sources = []
+def sources(folder: Path, **captures: bytes) -> list[HostSource]:
+    given = []
     for host, data in captures.items():
         path = folder / f"{host}.pcap"
         path.write_bytes(data)
-        sources.append(HostSource(host, (path,)))
-    decoded = decode(sources)
-    return decoded, match(decoded.events)
+        given.append(HostSource(host, (path,)))
+    return given
 
 
 def plain(table: object) -> pl.DataFrame:
     return pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def of_container(folder: Path) -> tuple[Decoded, Matched]:
+def of_container(folder: Path) -> list[HostSource]:
     """Everything at the container's host, and the server's own plain capture."""
     packets = conversation(CONTAINER, SERVER)
     seen = on_all_interfaces(packets, CONTAINER, FROM_CONTAINER, TO_CONTAINER)
-    return analysed(folder, docker=seen, server=files.pcap(at_the_server(packets)))
+    return sources(folder, docker=seen, server=files.pcap(at_the_server(packets)))
 
 
 def test_each_packet_of_a_container_is_sent_once_and_received_once(tmp_path: Path) -> None:
-    _, matched = of_container(tmp_path)
+    matched = match(decode(of_container(tmp_path)).events)
     hops = plain(matched.hops)
     assert len(hops) == len(conversation(CONTAINER, SERVER))
     assert set(hops["state"]) == {"matched"}
@@ -116,11 +115,11 @@ def test_each_packet_of_a_container_is_sent_once_and_received_once(tmp_path: Pat
 
 
 def test_the_host_has_its_container_and_a_point_for_each_interface(tmp_path: Path) -> None:
-    decoded, _ = of_container(tmp_path)
-    docker = decoded.hosts[0]
+    with scan(of_container(tmp_path)) as captures:
+        docker = captures.hosts[0]
+        assert captures.counters == ()
     assert docker.addresses == (CONTAINER,)
     assert [point.interface for point in docker.points] == ["any:4", "any:2", "any:6"]
-    assert {counter.name for counter in decoded.counters} == set()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ def test_within_a_host_each_packet_is_one_arrow(tmp_path: Path, server: str, cop
     header_len = len(files.pcap([]))
     at_server = [seen for end in (CONTAINER, NEIGHBOUR) for seen in at_the_server(conversation(end, SERVER))]
     everything = inside + outside[header_len:] + more[header_len:]
-    _, matched = analysed(tmp_path, docker=everything, server=files.pcap(at_server))
+    matched = match(decode(sources(tmp_path, docker=everything, server=files.pcap(at_server))).events)
     hops = plain(matched.hops)
     within = hops.filter((pl.col("send_host") == "docker") & (pl.col("receive_host") == "docker"))
     assert len(within) == len(packets)
