@@ -178,7 +178,9 @@ impl Pcapng {
         if !input.require(MINIMUM_BLOCK_LEN) {
             return Err(Step::end_of(input, 0));
         }
-        let held = &input.held()[..MINIMUM_BLOCK_LEN];
+        let Some(held) = input.held().first_chunk::<MINIMUM_BLOCK_LEN>() else {
+            return Err(Step::end_of(input, 0));
+        };
         if ByteOrder::Little.u32(held, 0) == block::SECTION_HEADER {
             self.order = match held[8..12] {
                 [0x4d, 0x3c, 0x2b, 0x1a] => ByteOrder::Little,
@@ -217,8 +219,12 @@ impl Pcapng {
         interface: usize,
         drops: u64,
     ) -> Step {
-        let ticks = u64::from(order.u32(body, 12)) << 32 | u64::from(order.u32(body, 16));
-        let (captured_len, original_len) = (order.u32(body, 20) as usize, order.u32(body, 24));
+        // One length check for all fields.
+        let Some(fixed) = body.first_chunk::<PACKET_FIXED_LEN>() else {
+            return Step::LeftOut(CounterKind::BlocksMalformed);
+        };
+        let ticks = u64::from(order.u32(fixed, 12)) << 32 | u64::from(order.u32(fixed, 16));
+        let (captured_len, original_len) = (order.u32(fixed, 20) as usize, order.u32(fixed, 24));
         let room = body.len() - PACKET_FIXED_LEN - BLOCK_TRAILER_LEN;
         if captured_len > room {
             return Step::LeftOut(CounterKind::BlocksMalformed);
