@@ -38,7 +38,7 @@ ID_STRIDE = 1 << 32
 """Ids of connections and exchanges begin a partition this far after those of the one before."""
 Result = TypeVar("Result")
 
-AHEAD = 1
+AHEAD = 0
 """Partitions worked on beyond one for each core."""
 
 
@@ -147,7 +147,7 @@ def _by_time(exchanges: pa.Table) -> pa.Table:
 
 
 def _match(captures: Scan, number: int, frames: dict[str, int]) -> _Part | None:
-    decoded = captures.load(number)
+    decoded = captures.take(number)
     if decoded is None:
         return None
     matched = matching.match(decoded.events, number * ID_STRIDE + 1)

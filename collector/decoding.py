@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from collector.event_tables import HostColumns, HostRun, event_table, head_batch, heads_with_rows
 from collector.hosts import HandshakeGaps, Traffic, address_pairs, is_loopback, own_addresses, told_by_direction
-from collector.partitions import Keys, Partitions, address_key, connection_keys
+from collector.partitions import Batch, Keys, Partitions, address_key, connection_keys
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
 from tracer.readers import CaptureReader, EventBatch, open_capture
@@ -28,7 +28,7 @@ from tracer.records import Columns, Direction, Severity
 BYTES_PER_PACKET = 90
 """Of a capture file with headers and message heads; only to guess how many partitions are worth while."""
 GZIP_RATIO = 6
-EVENTS_PER_PARTITION = 1_000_000
+EVENTS_PER_PARTITION = 500_000
 """Bounds memory: about 400 bytes an event while a partition's stages run."""
 MOST_PARTITION_BITS = 10
 READERS = 2
@@ -131,12 +131,15 @@ class Scan:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def load(self, number: int) -> Decoded | None:
-        """The events and heads of one partition, host by host in the order of its frames; None if it is empty."""
-        batches = self._partitions.load(number)
+    def take(self, number: int) -> Decoded | None:
+        """The events and heads of one partition, host by host in the order of its frames; None if it is empty.
+
+        A partition can be taken once.
+        """
+        batches = self._partitions.take(number)
         if not batches:
             return None
-        raw = pa.Table.from_batches([batch.events for batch in batches]).combine_chunks()
+        raw = _by_frame(pa.Table.from_batches([batch.events for batch in batches]), batches).combine_chunks()
         runs, rows = [], 0
         heads = []
         for host, columns in enumerate(self._columns):
@@ -156,7 +159,7 @@ def decode(sources: Sequence[HostSource]) -> Decoded:
     Raises: as `scan`.
     """
     with scan(sources, partition_bits=0) as captures:
-        decoded = captures.load(0)
+        decoded = captures.take(0)
         assert decoded is not None, "scan refuses captures without a packet"
         return decoded
 
@@ -185,6 +188,14 @@ def scan(sources: Sequence[HostSource], spill: Path | None = None, partition_bit
         partitions.close()
         raise
     return Scan(captures, partitions, addresses)
+
+
+def _by_frame(events: pa.Table, batches: Sequence[Batch]) -> pa.Table:
+    """Each host's events in the order of its frames; they may have come from several partitions."""
+    frames = events["frame"].to_numpy()
+    hosts = np.repeat([batch.host for batch in batches], [batch.events.num_rows for batch in batches])
+    in_order = (np.diff(frames.astype(np.int64)) > 0) | (np.diff(hosts) != 0)
+    return events if in_order.all() else events.take(pa.array(np.lexsort((frames, hosts))))
 
 
 def _partition_bits(sources: Iterable[HostSource]) -> int:

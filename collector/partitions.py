@@ -1,8 +1,8 @@
 """Partitions: events spread by connection, so that stages run on a part at a time, in memory or on disk.
 
 All packets of a 4-tuple, either way and of all hosts, are in one partition. So are 4-tuples that may be one connection
-through a NAT or balancer: those whose SYN-ACKs share both ISNs or both timestamps (`tracer/core/matching`); too many
-together do no harm. Batches of one host stay in their order within a partition.
+through a NAT or balancer: two whose SYN-ACKs, each seen at one host only, share both ISNs or both timestamps
+(`tracer/core/matching`).
 
 Cost: ~30 ns an event to scatter, and its columns once to disk and back where they do not fit in memory.
 """
@@ -25,7 +25,7 @@ Keys = NDArray[np.uint64]
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: multiplying by it spreads keys over the high bits (Knuth, TAOCP 3, §6.4)."""
-MOST_IN_MEMORY_BYTES = 1 << 29
+MOST_IN_MEMORY_BYTES = 1 << 28
 """Columns kept in memory before batches go to disk."""
 
 
@@ -53,9 +53,10 @@ class Handshakes:
 
     keys: list[Keys] = field(default_factory=list)
     fingerprints: list[Keys] = field(default_factory=list)
+    hosts: list[Keys] = field(default_factory=list)
 
-    def add(self, events: Columns, keys: Keys) -> None:
-        """Note the SYN-ACKs of a batch."""
+    def add(self, host: int, events: Columns, keys: Keys) -> None:
+        """Note the SYN-ACKs of a batch of one host."""
         both = TcpFlag.SYN | TcpFlag.ACK
         answers = np.flatnonzero((events["flags"] & both) == both)
         stamped = answers[(events["options"][answers] & TcpOption.TIMESTAMPS) != 0]
@@ -63,14 +64,18 @@ class Handshakes:
             pairs = (events[first][rows].astype(np.uint64) << np.uint64(32)) | events[second][rows]
             self.keys.append(keys[rows])
             self.fingerprints.append(pairs)
+            self.hosts.append(np.full(len(rows), host, dtype=np.uint64))
 
     def joined(self) -> dict[int, int]:
         """Keys to be replaced by another key, so that what may be one connection has one key."""
         if not self.keys:
             return {}
-        keys, fingerprints = np.concatenate(self.keys), np.concatenate(self.fingerprints)
-        pairs = np.unique(np.column_stack([fingerprints, keys]), axis=0)
-        shared = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0])
+        columns = [np.concatenate(column) for column in (self.fingerprints, self.keys, self.hosts)]
+        seen = np.unique(np.column_stack(columns), axis=0)
+        pairs, hosts_count = np.unique(seen[:, :2], axis=0, return_counts=True)
+        lone = pairs[hosts_count == 1]
+        _, places, count = np.unique(lone[:, 0], return_index=True, return_counts=True)
+        shared = places[count == 2]
         leader: dict[int, int] = {}
 
         def lead(key: int) -> int:
@@ -78,7 +83,7 @@ class Handshakes:
                 key = leader[key]
             return key
 
-        for one, other in pairs[np.stack([shared, shared + 1])][:, :, 1].T.tolist() if len(shared) else []:
+        for one, other in zip(lone[shared, 1].tolist(), lone[shared + 1, 1].tolist(), strict=True):
             first, second = sorted((lead(one), lead(other)))
             if first != second:
                 leader[second] = first
@@ -118,7 +123,7 @@ class Partitions:
         """Take in a batch of one host; its batches must come in order. Safe to call from several threads."""
         with self._lock:
             if self.bits:
-                self.handshakes.add(events, keys)
+                self.handshakes.add(host, events, keys)
         for number, batch in self._scattered(host, events, heads, keys):
             with self._lock:
                 self._held[number].append(batch)
@@ -127,10 +132,10 @@ class Partitions:
             with self._lock:
                 self._to_disk()
 
-    def load(self, number: int) -> list[Batch]:
-        """The batches of a partition: by host, and in order within one."""
-        on_disk = list(self._from_disk(number))
-        return sorted(on_disk + self._held[number], key=lambda batch: batch.host)
+    def take(self, number: int) -> list[Batch]:
+        """The batches of a partition, by host; in order within one, unless regrouped. They are kept no longer."""
+        held, self._held[number] = self._held[number], []
+        return sorted([*self._from_disk(number), *held], key=lambda batch: batch.host)
 
     def regrouped(self, joined: dict[int, int], address_keys: Keys) -> "Partitions":
         """The same batches, with 4-tuples that may be one connection brought together."""
@@ -140,7 +145,7 @@ class Partitions:
         order = np.argsort(moved)
         regrouped = Partitions(self.bits, self._spill, MOST_IN_MEMORY_BYTES)
         for number in range(len(self)):
-            for batch in self.load(number):
+            for batch in self.take(number):
                 events = {name: batch.events[name].to_numpy() for name in batch.events.schema.names}
                 keys = connection_keys(events, address_keys)
                 place = np.searchsorted(moved[order], keys).clip(max=len(moved) - 1)
