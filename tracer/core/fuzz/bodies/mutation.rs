@@ -6,18 +6,24 @@ use std::path::Path;
 /// Mutations of each corpus file; enough to change each byte of a small file several times.
 const MUTATIONS: u64 = 500;
 
-/// The committed corpus of `target`, by file name.
+/// The committed corpus of `target`, written by hand, by file name.
 pub fn corpus(target: &str) -> Vec<Vec<u8>> {
+    files_in(target)
+}
+
+/// Files of a folder of the corpus, by name.
+fn files_in(folder: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../fuzz/corpus")
-        .join(target);
+        .join(folder);
     let mut files: Vec<_> = folder
         .read_dir()
         .expect("the corpus is committed")
         .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.is_file())
         .collect();
     files.sort();
-    assert!(!files.is_empty(), "no corpus of {target}");
+    assert!(!files.is_empty(), "no corpus in {}", folder.display());
     files
         .iter()
         .map(|path| std::fs::read(path).expect("readable"))
@@ -57,8 +63,9 @@ fn mutate(data: &[u8], random: &mut Random) -> Vec<u8> {
     data
 }
 
-/// Run `body` over the corpus of `target`, its prefixes and its mutations.
+/// Run `body` over the corpus of `target`, its prefixes and its mutations; and over what the fuzzer found besides.
 pub fn run(target: &str, body: fn(&[u8])) {
+    files_in(&format!("{target}/found")).iter().for_each(|data| body(data));
     for (number, whole) in corpus(target).iter().enumerate() {
         for len in 0..=whole.len() {
             body(&whole[..len]);
