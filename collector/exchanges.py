@@ -11,7 +11,7 @@ end, there is no response, or fewer bytes went by than a head declares.
 Cost: a few sorts and joins over the hops that carry payload; no loop over packets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -19,12 +19,22 @@ import pyarrow as pa
 
 from collector.heads import clients_swapped, head_parts, seen_heads
 from collector.parts import FLOW, Role, byte_ranges, locate, part_times, server_time
+from collector.runs import stretches
 from collector.schema import EXCHANGES, conform
 from collector.services import service_name
 from collector.turns import turn_parts
 
 HTTP = "http/1.1"
 UNKNOWN = "unknown"
+HOP_COLUMNS = (
+    *("connection_id", "kind", "from_client", "stream_start", "stream_end"),
+    *("send_trace_ns", "receive_trace_ns", "uncertainty_ns"),
+)
+HEAD_COLUMNS = (
+    *("connection_id", "from_client", "stream_offset", "head_kind", "head_flags", "head_len"),
+    *("content_length", "method", "target", "status", "transaction_id"),
+)
+END_COLUMNS = ("connection_id", "client_host", "server_host", "client_port", "server_port", "client_isn")
 EDGES = ("first_sent", "first_received", "last_sent", "last_received")
 
 
@@ -45,12 +55,12 @@ def build_exchanges(
     Returns: the table `exchanges`, numbered in order of time, and `hops` in its own row order with
     `exchange_id`.
     """
-    heads = seen_heads(_frame(messages))
+    heads = seen_heads(_frame(messages, HEAD_COLUMNS))
     swapped = clients_swapped(heads)
-    packets, heads = _true_roles(_frame(hops), swapped), _true_roles(heads, swapped)
+    packets, heads = _true_roles(_frame(hops, HOP_COLUMNS), swapped), _true_roles(heads, swapped)
     ranges = byte_ranges(packets)
     parts, described = _parts(heads, ranges)
-    ends = _ends(_frame(connections), swapped, services)
+    ends = _ends(_frame(connections, END_COLUMNS), swapped, services)
     parts = _drop_greetings(parts, ends)
     exchanges = _assemble(parts, ranges, described, ends, _handshakes(packets)).with_columns(
         exchange_id=pl.int_range(first_id, first_id + pl.len())
@@ -61,10 +71,10 @@ def build_exchanges(
     return Built(conform("exchanges", named), hops.set_column(place, "exchange_id", ids.to_arrow()))
 
 
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
+def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
+    frame = pl.from_arrow(table.select(names))
     assert isinstance(frame, pl.DataFrame)
-    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return frame
 
 
 def _true_roles(rows: pl.DataFrame, swapped: pl.Series) -> pl.DataFrame:
@@ -79,7 +89,7 @@ def _parts(heads: pl.DataFrame, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.
     silent = ranges.filter(~pl.col("connection_id").is_in(readable.implode()))
     columns = ["flow", "connection_id", "from_client", "start", "ordinal", "role"]
     both = pl.concat([parts.select(columns), turn_parts(silent).select(columns)])
-    return both.with_row_index("part"), described
+    return both.sort("flow", "start").with_row_index("part"), described
 
 
 def _ends(connections: pl.DataFrame, swapped: pl.Series, services: Mapping[int, str]) -> pl.DataFrame:
@@ -91,8 +101,8 @@ def _ends(connections: pl.DataFrame, swapped: pl.Series, services: Mapping[int, 
 
     ends = connections.select(
         "connection_id",
-        client_host=end("client_host", "server_host"),
-        server_host=end("server_host", "client_host"),
+        client_host=end("client_host", "server_host").cast(pl.String),
+        server_host=end("server_host", "client_host").cast(pl.String),
         port=end("server_port", "client_port"),
         handshake=pl.col("client_isn").is_not_null(),
     )
@@ -106,7 +116,7 @@ def _ends(connections: pl.DataFrame, swapped: pl.Series, services: Mapping[int, 
 
 def _drop_greetings(parts: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """Without what a server says first on a fresh connection: it answers nothing."""
-    known = parts.join(ends.select("connection_id", "handshake"), on="connection_id", how="left")
+    known = parts.join(ends.select("connection_id", "handshake"), on="connection_id", how="left", maintain_order="left")
     return known.filter((pl.col("ordinal") > 0) | ~pl.col("handshake")).drop("handshake")
 
 
@@ -169,7 +179,10 @@ def _continued(timed: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     )
     requests = timed.filter(pl.col("role") == Role.REQUEST).join(asked, on=key)
     theirs = ranges.join(requests.select("flow"), on="flow", how="semi")
-    sent = locate(theirs, requests, "start").join(requests.select("part", "continue_received_trace_ns"), on="part")
+    requests = requests.sort("flow", "start")
+    place = locate(theirs, requests, "start")
+    held = requests.select("part", "continue_received_trace_ns")
+    sent = theirs.with_columns(held[name].gather(place) for name in held.columns).drop_nulls("part")
     later = sent.filter(pl.col("sent_ns") >= pl.col("continue_received_trace_ns"))
     bodies = later.group_by("part").agg(body_sent_trace_ns=pl.col("sent_ns").min())
     resumed = requests.select(*key, "part").join(bodies, on="part").drop("part")
@@ -190,25 +203,26 @@ def _complete() -> pl.Expr:
 
 def _hop_exchanges(packets: pl.DataFrame, parts: pl.DataFrame, exchanges: pl.DataFrame) -> pl.Series:
     """`exchange_id` for each row of `packets`, in order."""
-    rows = packets.with_row_index("row").with_columns(server_ns=server_time("send_trace_ns", "receive_trace_ns"))
     ids = exchanges.select("connection_id", "ordinal", "exchange_id")
-    owners = parts.select("part", "connection_id", "ordinal").join(ids, on=["connection_id", "ordinal"])
-    payload = pl.col("stream_end") > pl.col("stream_start")
-    by_place = locate(rows.filter(payload).select("row", "flow", "stream_start"), parts, "stream_start")
-    by_place = by_place.join(owners.select("part", "exchange_id"), on="part").select("row", "exchange_id")
-    by_time = _by_time(rows.filter(~payload), exchanges)
-    found = pl.concat([by_place, by_time])
-    return rows.select("row").join(found, on="row", how="left", maintain_order="left")["exchange_id"]
+    owners = parts.join(ids, on=["connection_id", "ordinal"], how="left", maintain_order="left")["exchange_id"]
+    payload = packets.select(pl.col("stream_end") > pl.col("stream_start")).to_series()
+    placed = packets.select("flow", "stream_start").filter(payload)
+    timed = packets.select("connection_id", server_ns=server_time("send_trace_ns", "receive_trace_ns")).filter(~payload)
+    by_place = owners.gather(locate(placed, parts, "stream_start"))
+    found = pl.Series("exchange_id", [None], dtype=pl.Int64).new_from_index(0, len(packets))
+    return found.scatter(payload.arg_true(), by_place).scatter((~payload).arg_true(), _by_time(timed, exchanges))
 
 
-def _by_time(rows: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
+def _by_time(rows: pl.DataFrame, exchanges: pl.DataFrame) -> pl.Series:
     """Zero-length segments: the last exchange whose request had reached the server, or the connection's first."""
     began = pl.coalesce(
         "request_first_received_trace_ns", "request_first_sent_trace_ns", "response_first_sent_trace_ns"
     )
-    starts = exchanges.select("connection_id", "exchange_id", server_ns=pl.coalesce(began, "started")).sort("server_ns")
-    timed = rows.select("row", "connection_id", "server_ns").sort("server_ns")
-    after = timed.join_asof(starts, on="server_ns", by="connection_id", check_sortedness=False)
-    first = starts.group_by("connection_id", maintain_order=True).agg(first=pl.col("exchange_id").first())
-    owned = after.join(first, on="connection_id", how="left")
-    return owned.select("row", exchange_id=pl.coalesce("exchange_id", "first"))
+    starts = exchanges.select("connection_id", "exchange_id", server_ns=pl.coalesce(began, "started"))
+    starts = starts.sort("connection_id", "server_ns", "exchange_id")
+    known = starts.drop_nulls("server_ns")
+    after = locate(rows, known, at="server_ns", start="server_ns", by="connection_id")
+    low, high = stretches(starts["connection_id"].to_numpy(), rows["connection_id"].to_numpy())
+    first = pl.Series(low).set(pl.Series(low == high), None)
+    either = pl.coalesce(known["exchange_id"].gather(after), starts["exchange_id"].gather(first))
+    return pl.select(either).to_series()

@@ -15,7 +15,8 @@ Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 sh
 
 import polars as pl
 
-from collector.parts import FLOW, Role
+from collector.parts import FLOW, Role, locate
+from collector.runs import begins, carried, carried_back, following, largest, place, previous
 from tracer.records import HeadFlag, HeadKind
 
 CONTINUE, SWITCHING_PROTOCOLS = 100, 101
@@ -83,12 +84,16 @@ def _without_inside(heads: pl.DataFrame) -> pl.DataFrame:
     """Heads that do not lie in the declared body of another."""
     declared = pl.col("stream_offset") + pl.col("head_len") + pl.col("content_length")
     head_end = pl.col("stream_offset") + pl.col("head_len")
-    followed = (pl.col("stream_offset").shift(-1).over("flow") == head_end).fill_null(value=False)
+    begin = begins("flow")
+    followed = (following(pl.col("stream_offset"), begin) == head_end).fill_null(value=False)
     known = (pl.col("head_len") > 0) & (pl.col("content_length") > 0) & ~_bodiless(followed)
     covered = heads.with_columns(covers=pl.when(known).then(declared).otherwise(0), inside=pl.lit(value=False))
     for _ in range(INSIDE_PASSES):
-        reach = pl.when("inside").then(0).otherwise("covers").cum_max().shift().over("flow").fill_null(0)
-        covered = covered.with_columns(inside=pl.col("stream_offset") < reach)
+        reach = largest(pl.when("inside").then(0).otherwise("covers"), begin)
+        found = covered.with_columns(inside=pl.col("stream_offset") < previous(reach, begin).fill_null(0))
+        if found["inside"].equals(covered["inside"]):
+            break
+        covered = found
     return covered.filter(~pl.col("inside")).drop("covers", "inside")
 
 
@@ -100,35 +105,43 @@ def _bodiless(followed: pl.Expr) -> pl.Expr:
 
 def _head_times(heads: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """Heads with `server_ns`, from the range that carries their first byte."""
-    at = ranges.select("flow", "end", "server_ns", stream_offset="start").sort("stream_offset")
-    timed = heads.sort("stream_offset").join_asof(at, on="stream_offset", by="flow", check_sortedness=False)
-    known = pl.col("server_ns").forward_fill().backward_fill().over("connection_id")
+    timed = heads.with_columns(server_ns=ranges["server_ns"].gather(locate(heads, ranges, at="stream_offset")))
+    seen, begin = pl.col("server_ns"), begins("flow")
+    timed = timed.with_columns(server_ns=carried_back(carried(seen, begin), begin))
     # Bytes of a stream are read in order, whatever order they were seen in.
-    return timed.sort("flow", "stream_offset").with_columns(server_ns=known.cum_max().over("flow"))
+    return timed.with_columns(server_ns=largest(seen, begin))
 
 
 def _number(events: pl.DataFrame, interims: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """Requests and final responses with the `ordinal` of their exchange, by order, or by order within turns."""
-    order = events.with_columns(rank=pl.int_range(pl.len()).over("flow", "role"))
-    turned = _turned(order.join(_in_order(order), on="connection_id"), ranges)
-    headless = _headless_answers(turned, ranges).join(interims, on=["flow", "start"], how="anti")
+    order = events.with_columns(rank=place(begins("flow")))
+    order = order.join(_in_order(order), on="connection_id", maintain_order="left")
+    plain = order.filter("in_order").with_columns(ordinal=pl.col("rank") + 1)
+    return pl.concat([plain, _number_by_turns(order.filter(~pl.col("in_order")), interims, ranges)], how="diagonal")
+
+
+def _number_by_turns(order: pl.DataFrame, interims: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Requests and responses of connections where plain order fails, with what headless answers they had."""
+    theirs = ranges.join(order, on="connection_id", how="semi", maintain_order="left")
+    turned = _turned(order, theirs)
+    headless = _headless_answers(turned, theirs).join(interims, on=["flow", "start"], how="anti")
     turned = pl.concat([turned, headless], how="diagonal")
     turned = turned.sort("connection_id", "turn", "role", "start")
-    turned = turned.with_columns(rank=pl.int_range(pl.len()).over("connection_id", "turn", "role"))
+    turned = turned.with_columns(rank=place(begins("connection_id", "turn", "role")))
     ordinal = pl.struct("turn", "rank").rank("dense").over("connection_id").cast(pl.Int64)
     return turned.with_columns(ordinal=ordinal)
 
 
 def _turned(order: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """`order` with its `turn`; all is one turn where the plain order holds."""
+    """`order` with its `turn`."""
     spoke = ranges.filter(~pl.col("from_client")).select("connection_id", "server_ns", spoke_ns="server_ns")
     asked = order.filter(pl.col("role") == Role.REQUEST).sort("server_ns")
     heard = asked.join_asof(spoke.sort("server_ns"), on="server_ns", by="connection_id", check_sortedness=False)
     last_asked = pl.col("server_ns").shift().over("connection_id")
-    begins = heard.sort("flow", "start").with_columns(
-        begins=(last_asked.is_null() | (pl.col("spoke_ns") > last_asked).fill_null(value=False)) & ~pl.col("in_order")
+    heard = heard.sort("flow", "start").with_columns(
+        begins=last_asked.is_null() | (pl.col("spoke_ns") > last_asked).fill_null(value=False)
     )
-    marked = order.join(begins.select("flow", "start", "begins"), on=["flow", "start"], how="left")
+    marked = order.join(heard.select("flow", "start", "begins"), on=["flow", "start"], how="left")
     marked = marked.sort("connection_id", "server_ns", "role", "start")
     return marked.with_columns(
         turn=pl.col("begins").fill_null(value=False).cast(pl.Int64).cum_sum().over("connection_id")
@@ -171,8 +184,8 @@ def _with_interims(interims: pl.DataFrame, numbered: pl.DataFrame) -> pl.DataFra
     parts = pl.concat([numbered.select(*columns, "ordinal"), interims.select(columns)], how="diagonal")
     last = numbered.group_by("connection_id").agg(last=pl.col("ordinal").max())
     parts = parts.sort("flow", "start").join(last, on="connection_id", how="left", maintain_order="left")
-    following = pl.col("ordinal").backward_fill().over("flow")
-    return parts.with_columns(ordinal=pl.coalesce(following, "last")).drop("last").drop_nulls("ordinal")
+    final = carried_back(pl.col("ordinal"), begins("flow"))
+    return parts.with_columns(ordinal=pl.coalesce(final, "last")).drop("last").drop_nulls("ordinal")
 
 
 def _describe(numbered: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,8 @@ from enum import IntEnum
 
 import polars as pl
 
+from collector.runs import begins, following, last_at_most, stretches
+
 
 class Role(IntEnum):
     """What a part is to its exchange."""
@@ -26,6 +28,7 @@ class Role(IntEnum):
     RESPONSE = 4
 
 
+BEFORE_ALL = -(1 << 63)
 FLOW = (pl.col("connection_id") * 2 + pl.col("from_client").cast(pl.Int64)).alias("flow")
 """One direction of a connection, as a number."""
 
@@ -38,16 +41,26 @@ def byte_ranges(hops: pl.DataFrame) -> pl.DataFrame:
     flow and start; `server_ns` is the server's stamp, or the client's where the server has none.
     """
     carries = (pl.col("stream_end") > pl.col("stream_start")) & ~pl.col("kind").is_in(["keepalive", "window_probe"])
-    ranges = (
-        hops.filter(carries)
-        .group_by("connection_id", "from_client", start="stream_start", end="stream_end")
-        .agg(
-            sent_ns=pl.col("send_trace_ns").min(),
-            received_ns=pl.col("receive_trace_ns").min(),
-            uncertainty_ns=pl.col("uncertainty_ns").max(),
-        )
+    columns = {"sent_ns": "send_trace_ns", "received_ns": "receive_trace_ns", "uncertainty_ns": "uncertainty_ns"}
+    places = {"start": "stream_start", "end": "stream_end"}
+    transfers = hops.filter(carries).select("connection_id", "from_client", FLOW, **places, **columns)
+    ranges = _distinct(transfers.sort("flow", "start", "end"))
+    return ranges.with_columns(server_ns=server_time("sent_ns", "received_ns"))
+
+
+def _distinct(transfers: pl.DataFrame) -> pl.DataFrame:
+    """One row for each byte range of `transfers`, in their order: by flow, start and end."""
+    keys = ("connection_id", "from_client", "flow", "start", "end")
+    first = begins("flow", "start", "end")
+    again = transfers.select(again=~first | ~first.shift(-1, fill_value=True))["again"]
+    if not again.any():
+        return transfers
+    merged = (
+        transfers.filter(again)
+        .group_by(keys)
+        .agg(pl.col("sent_ns", "received_ns").min(), pl.col("uncertainty_ns").max())
     )
-    return ranges.with_columns(FLOW, server_ns=server_time("sent_ns", "received_ns")).sort("flow", "start")
+    return pl.concat([transfers.filter(~again), merged]).sort("flow", "start", "end")
 
 
 def server_time(sent: str, received: str) -> pl.Expr:
@@ -56,19 +69,22 @@ def server_time(sent: str, received: str) -> pl.Expr:
     return pl.when("from_client").then(from_client).otherwise(pl.coalesce(sent, received))
 
 
-def locate(positions: pl.DataFrame, parts: pl.DataFrame, at: str) -> pl.DataFrame:
-    """`positions` with the `part` that holds the byte at `at`; null before the flow's first part.
+def locate(
+    positions: pl.DataFrame, starts: pl.DataFrame, at: str, *, start: str = "start", by: str = "flow"
+) -> pl.Series:
+    """The row of `starts` that holds `at` of each of `positions`: the last that starts no later; null if none does.
 
-    Arguments: `positions` with `flow` and `at`; `parts` with `part, flow, start`. Row order is not kept.
+    Arguments: `positions` with `by` and `at`, null before all; `starts` with `by` and `start`, sorted by both.
     """
-    keys = parts.select("flow", "part", pl.col("start").alias(at)).sort(at)
-    return positions.sort(at).join_asof(keys, on=at, by="flow", strategy="backward", check_sortedness=False)
+    low, high = stretches(starts[by].to_numpy(), positions[by].to_numpy())
+    row = last_at_most(starts[start].to_numpy(), low, high, positions[at].fill_null(BEFORE_ALL).to_numpy())
+    return pl.Series("row", row).set(pl.Series(row < low), None)
 
 
 def part_times(ranges: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     """When each part's first and last bytes left and arrived.
 
-    Arguments: `ranges` from `byte_ranges`; `parts` with `part, flow, start`.
+    Arguments: `ranges` from `byte_ranges`; `parts` with `part, flow, start`, sorted by flow and start.
     Returns: `part, end, first_sent_ns, first_received_ns, last_sent_ns, last_received_ns, uncertainty_ns`, one row for
     each part of which a byte was seen.
     """
@@ -88,29 +104,31 @@ def part_times(ranges: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bounds(ranges: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-    """Parts in stream order with their ends; the flow's last part ends with the last byte seen."""
+    """`part, flow, start, part_start, part_end` of parts; the flow's last part ends with the last byte seen."""
     ends = ranges.group_by("flow").agg(flow_end=pl.col("end").max())
-    ordered = parts.select("part", "flow", "start").sort("flow", "start").join(ends, on="flow", how="left")
-    ordered = ordered.with_columns(part_end=pl.coalesce(pl.col("start").shift(-1).over("flow"), "flow_end"))
-    return ordered.drop("flow_end").with_row_index("place")
+    ordered = parts.select("part", "flow", "start").join(ends, on="flow", how="left", maintain_order="left")
+    next_start = following(pl.col("start"), begins("flow"))
+    return ordered.select("part", "flow", "start", part_start="start", part_end=pl.coalesce(next_start, "flow_end"))
 
 
 def _pieces(ranges: pl.DataFrame, bounds: pl.DataFrame) -> pl.DataFrame:
     """Ranges split at the bounds of parts: `part, part_start, part_end, start, end`, and the columns of times."""
-    keys = bounds.rename({"start": "part_start"})
-    held = locate(ranges, bounds, "start").drop_nulls("part").join(keys.drop("flow"), on="part")
+    held = ranges.with_columns(place=locate(ranges, bounds, "start")).drop_nulls("place")
+    held = _with_bounds(held, bounds)
     whole = held.filter(pl.col("end") <= pl.col("part_end"))
-    return pl.concat([whole, _split(held.filter(pl.col("end") > pl.col("part_end")), bounds)], how="diagonal")
+    return pl.concat([whole, _split(held.filter(pl.col("end") > pl.col("part_end")), bounds)])
 
 
 def _split(spanning: pl.DataFrame, bounds: pl.DataFrame) -> pl.DataFrame:
     """One row for each part that a range touches, clipped to it."""
-    last = spanning.with_columns(last=pl.col("end") - 1)
-    last = locate(last.drop("part"), bounds, "last").drop("last").rename({"part": "last_part"})
-    last = last.join(bounds.select(last_part="part", last_place="place"), on="last_part")
-    each = last.with_columns(place=pl.int_ranges("place", pl.col("last_place").cast(pl.Int64) + 1)).explode("place")
-    each = each.drop("part_start", "part_end", "last_part", "last_place").with_columns(pl.col("place").cast(pl.UInt32))
-    places = bounds.select("place", "part", part_start="start", part_end="part_end")
-    return each.join(places, on="place").with_columns(
+    last = locate(spanning.with_columns(last=pl.col("end") - 1), bounds, "last")
+    places = pl.int_ranges("place", last + 1)
+    each = spanning.with_columns(place=places).explode("place")
+    return _with_bounds(each, bounds).with_columns(
         start=pl.max_horizontal("start", "part_start"), end=pl.min_horizontal("end", "part_end")
     )
+
+
+def _with_bounds(ranges: pl.DataFrame, bounds: pl.DataFrame) -> pl.DataFrame:
+    """`ranges` with `part, part_start, part_end` of the part at their `place`."""
+    return ranges.with_columns(bounds[name].gather(ranges["place"]) for name in ("part", "part_start", "part_end"))
