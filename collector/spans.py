@@ -80,9 +80,9 @@ def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
 
 
 def _roots(parent: Longs) -> tuple[Longs, Longs]:
-    """Each node's root and its depth below it."""
-    root, depth = np.arange(len(parent)), np.zeros(len(parent), dtype=np.int64)
-    while (climbing := np.flatnonzero(parent[root] != NONE)).size:
-        root[climbing] = parent[root[climbing]]
-        depth[climbing] += 1
+    """Each node's root and its depth below it. Steps double, so chains of requests cost their length's logarithm."""
+    linked = parent != NONE
+    root, depth = np.where(linked, parent, np.arange(len(parent))), linked.astype(np.int64)
+    while not np.array_equal(further := root[root], root):
+        depth, root = depth + depth[root], further
     return root, depth
