@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Path, Request, Response, status
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response, status
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
@@ -19,6 +19,7 @@ from collector import ingest
 from collector.analysis import analyse
 from collector.decoding import HostSource
 from collector.ingest import Closing, HostStatus, Outcome, SessionStatus
+from collector.pairing import WORST, Pairing, read_pairing
 from collector.settings import CollectorSettings
 from collector.store import TraceInfo
 from tracer.errors import InputError, ResourceError, TracerError
@@ -37,6 +38,7 @@ _STATUS = {
 
 Session = Annotated[str, Path(description="Name of a capture that goes over several hosts")]
 Host = Annotated[str, Path(description="Name of a captured host")]
+Connections = Annotated[int, Query(ge=0, le=1_000, description="How many of the worst connections are named")]
 
 
 class Received(BaseModel):
@@ -168,6 +170,14 @@ def analyse_session(session: Session, request: Request, settings: Settings) -> A
         hosts=[host.host for host in info.hosts],
         events_count=sum(host.events_count for host in info.hosts),
     )
+
+
+@_guarded.get("/sessions/{session}/quality")
+def get_quality(session: Session, settings: Settings, connections: Connections = WORST) -> Pairing:
+    """Say how well the packets of an analysed session were paired, by pair of hosts and for the worst connections."""
+    if not ingest.session_status(settings.data, session).analysed:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no trace of it; POST /api/sessions/{session}/analyse")
+    return read_pairing(str(ingest.trace_folder(settings.data, session)), connections)
 
 
 @_guarded.get("/health")

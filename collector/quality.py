@@ -1,7 +1,10 @@
 """How well packets were paired: counts for each connection and direction, to be summed by hosts or over all.
 
-A trace without these counts asks to be believed. Every packet that was captured is in one of them.
+A trace without these counts asks to be believed. Every packet that was captured is in one of them. What each count is
+and how far to trust it: docs/pairing.md.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -19,6 +22,72 @@ COUNTS = (
     "matched_bytes",
 )
 """Columns of `schema.QUALITY` that add up."""
+
+
+_FAILED = ("capture_dropped_count", "ambiguous_count", "unmatched_count", "early_count")
+"""What could have been paired and was not, or was paired wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Sums over some rows of the table `quality`; `schema.QUALITY` says what each is."""
+
+    hops_count: int  # of all states
+    matched_count: int
+    lost_count: int
+    capture_dropped_count: int
+    outside_window_count: int
+    ambiguous_count: int
+    unmatched_count: int
+    split_count: int
+    retransmitted_count: int
+    early_count: int
+    bytes: int
+    matched_bytes: int
+
+    @property
+    def pairable_count(self) -> int:
+        """Hops that two captures saw or should have seen: all but those lost and those outside a capture."""
+        return self.hops_count - self.lost_count - self.outside_window_count
+
+    @property
+    def failed_count(self) -> int:
+        """Hops that should have been paired and were not, and pairs that cannot be right."""
+        return self.pairable_count - self.matched_count + self.early_count
+
+    @property
+    def matched_share(self) -> str:
+        """Of the hops that could be paired, how many are."""
+        return percent(self.matched_count, self.pairable_count)
+
+    @property
+    def bytes_share(self) -> str:
+        """Of the bytes that could be paired, how many are."""
+        return percent(self.matched_bytes, self.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPair:
+    """All that one host sent to another; a host is null where it was not captured."""
+
+    send_host: str | None
+    receive_host: str | None
+    connections_count: int
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionQuality:
+    """Both directions of one connection; a host is null where it was not captured."""
+
+    connection_id: int
+    client_host: str | None
+    client_addr: str | None
+    client_port: int | None
+    server_host: str | None
+    server_addr: str | None
+    server_port: int | None
+    counts: Counts
 
 
 def quality_of(hops: pa.Table) -> pa.Table:
@@ -40,11 +109,12 @@ def quality_of(hops: pa.Table) -> pa.Table:
     kind, kinds = _codes(hops["kind"])
     is_state = {name: state == states.get(name, -1) for name in HopState}
     matched = is_state[HopState.MATCHED]
+    data = kind == kinds.get(HopKind.DATA, -1)
     length = hops["stream_end"].to_numpy() - hops["stream_start"].to_numpy()
     in_window = ~is_state[HopState.OUTSIDE_WINDOW] & ~is_state[HopState.LOST]
     delay = hops["one_way_delay_ns"].fill_null(0).to_numpy()
     columns = {f"{name}_count": total(chosen) for name, chosen in is_state.items()} | {
-        "split_count": total(matched & (kind == kinds.get(HopKind.DATA, -1)) & _shares_an_end(hops, connection)),
+        "split_count": total(matched & data & _shares_an_end(hops, new_run)),
         "retransmitted_count": total(hops["attempt"].to_numpy() > 1),
         "early_count": total(delay < 0),
         "bytes": total(np.where(in_window, length, 0)),
@@ -52,6 +122,56 @@ def quality_of(hops: pa.Table) -> pa.Table:
     }
     ends = hops.select(["connection_id", "send_host", "receive_host"]).take(pa.array(starts))
     return conform("quality", pa.table({name: ends[name] for name in ends.column_names} | columns))
+
+
+def total_of(quality: pa.Table) -> Counts:
+    """The counts over all of the table `quality`."""
+    return _counts(_frame(quality).select(*_sums()).row(0, named=True))
+
+
+def by_host_pair(quality: pa.Table) -> tuple[HostPair, ...]:
+    """The counts for each pair of hosts and direction, worst first: by what failed, then by what was lost, then by
+    size."""
+    rows = (
+        _frame(quality)
+        .group_by("send_host", "receive_host")
+        .agg(*_sums(), connections_count=pl.col("connection_id").n_unique())
+    )
+    order = [True, True, True, False, False]
+    rows = rows.sort(_failed(), "lost_count", "hops_count", "send_host", "receive_host", descending=order)
+    return tuple(
+        HostPair(row["send_host"], row["receive_host"], row["connections_count"], _counts(row))
+        for row in rows.iter_rows(named=True)
+    )
+
+
+def worst_connections(quality: pa.Table, connections: pa.Table, most: int) -> tuple[ConnectionQuality, ...]:
+    """The connections in which pairing failed or packets were lost, worst first, at most so many.
+
+    A connection that was only partly captured is none of them: nothing could be done better.
+    """
+    rows = _imperfect(quality).sort(_failed(), "lost_count", "connection_id", descending=[True, True, False]).head(most)
+    ends = [f"{side}_{what}" for side in ("client", "server") for what in ("host", "addr", "port")]
+    names = _frame(connections.select(["connection_id", *ends]))
+    rows = rows.join(names, on="connection_id", how="left", maintain_order="left")
+    return tuple(
+        ConnectionQuality(row["connection_id"], **{end: row[end] for end in ends}, counts=_counts(row))
+        for row in rows.iter_rows(named=True)
+    )
+
+
+def imperfect_count(quality: pa.Table) -> int:
+    """How many connections `worst_connections` would list without a limit."""
+    return len(_imperfect(quality))
+
+
+def percent(part: int, whole: int) -> str:
+    """`99.98 %`, rounded down: `100 %` is all of it. `–` of nothing."""
+    if not whole:
+        return "–"
+    hundredths = part * 10_000 // whole
+    exact = part in (0, whole)
+    return f"{hundredths // 100} %" if exact else f"{hundredths // 100}.{hundredths % 100:02} %"
 
 
 def telling_hops(hops: pa.Table) -> pa.Table:
@@ -71,12 +191,41 @@ def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.generic], dict[str, int]
     return encoded.indices.to_numpy(), {text: code for code, text in enumerate(encoded.dictionary.to_pylist())}
 
 
-def _shares_an_end(hops: pa.Table, connection: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Hops whose neighbour in their flow is of the same send or of the same receive."""
-    shares = np.zeros(len(connection), dtype=bool)
+def _shares_an_end(hops: pa.Table, new_run: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Hops of which the next hop in their flow, or the next but one, is of the same send or of the same receive.
+
+    Two apart, since a part that was sent again stands between those of the first attempt. A part sent more than twice
+    hides its neighbours from each other.
+    """
+    run = np.concatenate([[0], np.cumsum(new_run, dtype=np.int32)])
+    shares = np.zeros(hops.num_rows, dtype=bool)
     for end in ("send", "receive"):
         frames = hops[f"{end}_frame"].fill_null(0).to_numpy()
-        same = (frames[1:] == frames[:-1]) & (frames[1:] != 0) & (connection[1:] == connection[:-1])
-        shares[1:] |= same
-        shares[:-1] |= same
+        for apart in (1, 2):
+            same = (frames[apart:] == frames[:-apart]) & (frames[apart:] != 0) & (run[apart:] == run[:-apart])
+            shares[apart:] |= same
+            shares[:-apart] |= same
     return shares
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    return pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _sums() -> list[pl.Expr]:
+    hops = pl.sum_horizontal(pl.col(f"{state}_count").sum() for state in HopState)
+    return [*(pl.col(name).sum() for name in COUNTS), hops.alias("hops_count")]
+
+
+def _failed() -> pl.Expr:
+    return pl.sum_horizontal(_FAILED)
+
+
+def _imperfect(quality: pa.Table) -> pl.DataFrame:
+    """The counts of each connection in which something failed or was lost."""
+    rows = _frame(quality).group_by("connection_id").agg(*_sums())
+    return rows.filter((_failed() > 0) | (pl.col("lost_count") > 0))
+
+
+def _counts(row: dict[str, int]) -> Counts:
+    return Counts(row["hops_count"], **{name: row[name] for name in COUNTS})

@@ -1,4 +1,5 @@
-"""What happened in a trace, on one screen: hosts and their clocks, hops, where the time went, requests, findings.
+"""What happened in a trace, on one screen: where the time went, hosts and their clocks, how well packets were paired,
+requests, findings.
 
 Here the facts are gathered; `collector.report_text` and `collector.report_html` show them.
 """
@@ -9,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from collector import durations, store, story
+from collector.pairing import Pairing, read_pairing
 from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.story import Story
 
@@ -93,6 +95,7 @@ class Report:
     hosts: tuple[HostLine, ...]
     hop_states: dict[str, int]
     connections_count: int
+    pairing: Pairing
     requests: RequestSummary
     slowest_spans: tuple[SpanBar, ...]
     findings: tuple[FindingLine, ...]
@@ -119,8 +122,9 @@ def gather(url: str) -> Report:
         info=info,
         story=story.tell(info, spans, exchanges, clocks),
         hosts=_hosts(info.hosts, clocks.to_pylist()),
-        hop_states=dict(states.group_by("state").len().sort("len", descending=True).iter_rows()),
+        hop_states=dict(states.group_by("state").len().sort("len", "state", descending=[True, False]).iter_rows()),
         connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,
+        pairing=read_pairing(url),
         requests=requests,
         slowest_spans=_span_bars(rows, requests.slowest[0].span_id) if requests.slowest else (),
         findings=_findings(url),

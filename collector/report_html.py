@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collector.durations import in_words, share, with_uncertainty
+from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.report import FindingLine, Report, SpanBar
 from collector.store import CounterInfo
 from collector.story import Part, Story
@@ -25,7 +26,7 @@ _PAGE = """<!doctype html>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }}
 h1 {{ font-size: 1.3rem; font-weight: 600; }} h2 {{ font-size: 1rem; margin-top: 2rem; }}
 table {{ border-collapse: collapse; }} td, th {{ padding: .15rem .8rem .15rem 0; text-align: left; }}
-td.number {{ text-align: right; font-variant-numeric: tabular-nums; }} .plot {{ background: #fff; }}
+.figures td + td {{ text-align: right; font-variant-numeric: tabular-nums; }} .plot {{ background: #fff; }}
 .warning, .error {{ border-left: .3rem solid #e76f51; padding-left: .6rem; }}
 .notice, .info {{ border-left: .3rem solid #8d99ae; padding-left: .6rem; }}
 </style></head><body>
@@ -61,6 +62,8 @@ def make_html(report: Report) -> str:
         _waterfall(report.slowest_spans),
         "<h2>Hosts</h2>",
         _rows([(line.host, f"{line.packets_count:,} packets", line.clock) for line in report.hosts]),
+        "<h2>Pairing</h2>",
+        _pairing(report.pairing),
         "<h2>Slowest requests</h2>",
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         "<h2>Findings</h2>",
@@ -78,9 +81,32 @@ def _part_cells(part: Part, story: Story) -> tuple[str, ...]:
     return part.label, took, share(part.duration_ns, story.duration_ns)
 
 
-def _rows(rows: Sequence[tuple[str, ...]]) -> str:
+def _rows(rows: Sequence[tuple[str, ...]], kind: str = "") -> str:
     cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+    return f"<table{f' class={kind}' if kind else ''}>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def _pairing(pairing: Pairing) -> str:
+    """Sums, what to know of clocks and addresses, a table of the pairs of hosts, and the worst connections."""
+    shown = [name for name in NAMES if getattr(pairing.total, name)]
+    header = ("", "hops", "matched", *(NAMES[name] for name in shown))
+    rows = [
+        (
+            pair_name(pair),
+            f"{pair.counts.hops_count:,}",
+            pair.counts.matched_share,
+            *(f"{getattr(pair.counts, name):,}" for name in shown),
+        )
+        for pair in pairing.host_pairs
+    ]
+    worst = [(connection_name(each), trouble_words(each.counts)) for each in pairing.worst_connections]
+    words = f"{pairing.words}; {pairing.hops_words}."
+    parts = [f"<p>{html.escape(line)}</p>" for line in (words, *pairing.notes)]
+    parts.append(_rows([header, *rows], "figures"))
+    if worst:
+        count = f"{len(worst):,} of {pairing.imperfect_connections_count:,}"
+        parts += [f"<p>The worst connections ({count}):</p>", _rows(worst)]
+    return "\n".join(parts)
 
 
 def _finding(finding: FindingLine) -> str:

@@ -4,12 +4,15 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from collector.durations import in_words, share, with_uncertainty
+from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
+from collector.quality import HostPair
 from collector.report import FindingLine, HostLine, Report, RequestSummary
 from collector.store import CounterInfo
 from collector.story import Story
@@ -20,6 +23,10 @@ MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 12, 3, 3, 3
 """Of each, how many lines; what is left is counted. Hosts take what the rest leaves of the screen."""
 HOSTS_FRAME = 4
 """Lines of the section of hosts besides the hosts."""
+MOST_NOTES, MOST_WORST, MOST_PAIRS = 2, 3, 5
+"""Of pairing, how many lines of each kind: of clock steps and of translations, of connections, of pairs of hosts."""
+PAIRS_FRAME = 2
+"""Lines of the table of pairs besides the pairs."""
 BAR_CELLS = 10
 MOST_NAME_CELLS = 36
 ERROR_STATUS = 400
@@ -41,9 +48,12 @@ def show(report: Report, console: Console | None = None) -> None:
         _show_requests(console, report.requests)
         _show_findings(console, report.findings)
     free = LINES - above.get().count("\n") - below.get().count("\n")
-    with console.capture() as between:
+    with console.capture() as pairing:
+        _show_pairing(console, report.pairing, free - HOSTS_FRAME - FEWEST_HOSTS)
+    free -= pairing.get().count("\n")
+    with console.capture() as hosts:
         _show_hosts(console, report, max(FEWEST_HOSTS, free - HOSTS_FRAME))
-    for text in (above, between, below):
+    for text in (above, hosts, pairing, below):
         console.file.write(text.get())
 
 
@@ -83,7 +93,12 @@ def _grid(*columns: str) -> Table:
     return grid
 
 
-def _print(console: Console, grid: Table) -> None:
+def _print(console: Console, grid: Table, names: int | None = None) -> None:
+    """Indented. Column `names` gets the room that the others leave, so that names are cut and figures are not."""
+    if names is not None:
+        others = [column for place, column in enumerate(grid.columns) if place != names]
+        taken = sum(2 + max(cell_len(str(cell)) for cell in column.cells) for column in others)
+        grid.columns[names].max_width = max(1, console.width - 2 - taken)
     console.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
 
@@ -107,7 +122,7 @@ def _show_hosts(console: Console, report: Report, most: int) -> None:
     grid.add_row(*(Text(word, "dim") for word in ("", "packets", "captured", "clock against the reference")))
     for line in report.hosts[:most]:
         grid.add_row(line.host, f"{line.packets_count:,}", _window(line), line.clock)
-    _print(console, grid)
+    _print(console, grid, names=0)
     _more(console, len(report.hosts), most, "hosts")
 
 
@@ -121,6 +136,52 @@ def _hops_words(report: Report) -> str:
     total = sum(report.hop_states.values())
     states = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in report.hop_states.items())
     return f"{total:,} hops on {report.connections_count:,} connections ({states})" if total else "no hops"
+
+
+def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
+    """Its heading, then in `room` lines: what to know first, the worst connections, the pairs of hosts."""
+    if not pairing.total.hops_count:
+        return
+    _heading(console, "Pairing", f"{pairing.words}; {pairing.hops_words}")
+    room -= 2
+    notes = _notes([step.words for step in pairing.clock_steps], "steps")
+    notes += _notes([translation.words for translation in pairing.translations], "translations")
+    for note in notes[: max(0, room)]:
+        console.print(Text(f"  {note}"), overflow="ellipsis", no_wrap=True)
+    room -= len(notes)
+    worst = pairing.worst_connections[: max(0, min(MOST_WORST, room - 1))]
+    if worst:
+        grid = _grid("<", "<")
+        for each in worst:
+            grid.add_row(trouble_words(each.counts), connection_name(each))
+        _print(console, grid, names=1)
+        _more(console, pairing.imperfect_connections_count, len(worst), "connections, none worse")
+        room -= len(worst) + (pairing.imperfect_connections_count > len(worst))
+    pairs = pairing.host_pairs[: max(0, min(MOST_PAIRS, room - PAIRS_FRAME))]
+    if pairs:
+        _print(console, _pairs_grid(pairs), names=0)
+        _more(console, len(pairing.host_pairs), len(pairs), "pairs of hosts, none worse")
+
+
+def _notes(words: Sequence[str], what: str) -> list[str]:
+    """The first few; the last of them counts the rest."""
+    shown = list(words[:MOST_NOTES])
+    if len(words) > MOST_NOTES:
+        shown[-1] += f", and {len(words) - MOST_NOTES:,} more {what}"
+    return shown
+
+
+def _pairs_grid(pairs: Sequence[HostPair]) -> Table:
+    """The pairs of hosts; a kind of trouble that none of them has is left out."""
+    columns = [name for name in NAMES if any(getattr(pair.counts, name) for pair in pairs)]
+    grid = _grid("<", ">", ">", *(">" for _ in columns))
+    rows = [["", "hops", "matched", *(NAMES[name] for name in columns)]]
+    for pair in pairs:
+        figures = (f"{count:,}" if (count := getattr(pair.counts, name)) else "" for name in columns)
+        rows.append([pair_name(pair), f"{pair.counts.hops_count:,}", pair.counts.matched_share, *figures])
+    for number, row in enumerate(rows):
+        grid.add_row(*(Text(word, "dim" if number == 0 else "") for word in row))
+    return grid
 
 
 def _show_requests(console: Console, requests: RequestSummary) -> None:

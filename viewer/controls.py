@@ -24,5 +24,11 @@ def request_button(children: Children, number: int) -> Component:
     return _button(children, {"data-request": str(number)}, "", "")
 
 
+def connection_button(children: Children, connection_id: int) -> Component:
+    """A connection, which shows the first hop of it that is in trouble."""
+    title = "Zoom to the first packet of it that was lost, sent again or not paired"
+    return _button(children, {"data-connection": str(connection_id)}, title, "link")
+
+
 def _button(children: Children, data: dict[str, Any], title: str, class_name: str) -> Component:
     return html.Button(children, title=title or None, className=class_name or None, **data)

@@ -9,6 +9,7 @@ from dash.development.base_component import Component
 from collector.queries import KINDS, STATES, ArrowClass, Lane, Request, Story, TraceView, in_words, with_uncertainty
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
+from viewer.pairing import pairing_dialog, pairing_line, warning_line
 from viewer.wording import KIND_NAMES, compact, duration, exact_time, facts_line, plural, request_title
 
 REQUESTS_LISTED = 200
@@ -42,6 +43,7 @@ KEYS = (
     ("click", "an arrow: its packet, and its request lights up"),
     ("f", "fit the selected request"),
     ("n, N", "next, previous problem"),
+    ("p", "how well packets were paired"),
     ("t", "light or dark"),
     ("Esc", "deselect, close"),
     ("?", "this list"),
@@ -62,6 +64,7 @@ def page(trace: TraceView) -> Component:
             html.Div(id="tip", role="status"),
             html.Div(id="banner", role="alert"),
             _help(),
+            pairing_dialog(trace.pairing, trace.summary.warnings),
         ],
         id="page",
     )
@@ -90,20 +93,14 @@ def _meta(trace: TraceView) -> dict[str, object]:
 
 def _head(trace: TraceView) -> Component:
     summary = trace.summary
-    warnings = [
-        html.P(
-            [html.B(plural(each.count, each.name.replace("_", " "))), f" on {each.host or 'the trace'}: {each.remedy}"],
-            className="warning",
-        )
-        for each in summary.warnings
-    ]
     brand = html.Span([html.B("Twintap"), f" {summary.name}"], className="brand")
+    facts = " · ".join([*facts_line(summary, len(trace.lanes)), ""])
     return html.Header(
         [
             html.H1(_with_code(trace.story.sentence)),
             _story_bar(trace.story),
-            html.P([brand, " · ".join(facts_line(summary, len(trace.lanes)))], id="facts"),
-            *warnings,
+            html.P([brand, facts, pairing_line(trace.pairing)], id="facts"),
+            *(warning_line(each) for each in summary.warnings),
         ],
         id="head",
     )
@@ -257,5 +254,5 @@ def _empty() -> Component:
 
 def _help() -> Component:
     rows = [html.Tr([html.Th(keys), html.Td(what)]) for keys, what in KEYS]
-    close = action_button("close", "close-help")
+    close = action_button("close", "close")
     return html.Dialog([html.H2("Keys and gestures"), html.Table(html.Tbody(rows)), close], id="help")

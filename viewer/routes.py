@@ -11,6 +11,7 @@ from viewer import windows
 from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
 WIDEST_NS = 1 << 52
+LARGEST_ID = (1 << 63) - 1
 
 
 class Section(TypedDict):
@@ -50,6 +51,13 @@ def add_routes(server: Flask, trace: TraceView) -> None:
     @server.get("/api/problems/<any(next, previous):which>")
     def problem(which: str) -> Response:
         found = trace.next_problem(_time("at"), backwards=which == "previous")
+        return jsonify(None if found is None else asdict(found))
+
+    @server.get("/api/connections/<int:number>/trouble")
+    def trouble(number: int) -> Response:
+        if number > LARGEST_ID:
+            abort(404, "no such connection")
+        found = trace.first_trouble(number)
         return jsonify(None if found is None else asdict(found))
 
     @server.get("/api/<path:rest>")

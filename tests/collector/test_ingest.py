@@ -16,6 +16,7 @@ from collector.decoding import HostSource
 from collector.settings import CollectorSettings
 from collector.store import HostInfo, TraceInfo
 from tests.helpers.app_client import AppClient
+from tests.helpers.script_traces import write_script_trace
 from tracer.shipping import CollectorClient, Shipper
 from tracer.spool import Destination, open_spools
 
@@ -182,6 +183,7 @@ def test_nothing_is_done_without_the_token(tmp_path: Path) -> None:
         assert client.get("/api/sessions").status_code == 401
         assert client.post("/api/sessions/s1/analyse").status_code == 401
     assert files(tmp_path) == []
+    assert client.get("/api/sessions/s1/quality").status_code == 401
     client.headers = {"Authorization": "Bearer right"}
     assert client.get("/api/health").json() == {"status": "ok"}
     assert put(client, 1).status_code == 201
@@ -221,6 +223,38 @@ def test_analysis_of_what_is_no_capture_is_told(client: AppClient, tmp_path: Pat
     answer = client.post("/api/sessions/s1/analyse")
     assert answer.status_code == 400
     assert not (tmp_path / "traces" / "s1").exists()
+
+
+def test_quality_of_an_analysed_session(client: AppClient, tmp_path: Path) -> None:
+    script = """
+        client:40000 > proxy:8080
+          0 > 0:100 lost
+        200 > 0:100 #2
+        client:40001 > proxy:8080
+          0 > 0:100 unseen
+    """
+    assert client.get("/api/sessions/s1/quality").status_code == 404
+    assert "POST /api/sessions/s1/analyse" in client.get("/api/sessions/s1/quality").json()["detail"]
+    write_script_trace(str(tmp_path / "traces" / "s1"), script)
+    answer = client.get("/api/sessions/s1/quality").json()
+    assert answer["total"]["hops_count"] == 3
+    (pair,) = answer["host_pairs"]
+    assert (pair["send_host"], pair["receive_host"], pair["connections_count"]) == ("client", "proxy", 2)
+    assert (pair["counts"]["lost_count"], pair["counts"]["capture_dropped_count"]) == (1, 1)
+    assert [each["client_port"] for each in answer["worst_connections"]] == [40001, 40000]
+    least = client.get("/api/sessions/s1/quality?connections=1").json()
+    assert [each["client_port"] for each in least["worst_connections"]] == [40001]
+    assert least["imperfect_connections_count"] == 2
+    assert client.get("/api/sessions/s1/quality?connections=1001").status_code == 422
+    assert client.get("/api/sessions/..%2fs1/quality").status_code in (400, 404)
+
+
+def test_quality_is_described(client: AppClient) -> None:
+    document = client.get("/openapi.json").json()
+    described = document["paths"]["/api/sessions/{session}/quality"]["get"]["responses"]["200"]["content"]
+    assert described["application/json"]["schema"]["$ref"].endswith("/Pairing")
+    counts = document["components"]["schemas"]["Counts"]["properties"]
+    assert {"matched_count", "split_count", "retransmitted_count", "early_count", "ambiguous_count"} <= counts.keys()
 
 
 def test_an_agent_and_a_collector_lose_nothing_while_the_collectors_disk_is_full(

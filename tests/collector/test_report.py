@@ -97,6 +97,26 @@ def test_a_long_report_fits_one_screen(tmp_path: Path) -> None:
     lines = text_of(str(tmp_path / "trace")).splitlines()
     assert len(lines) <= 50
     assert max(map(len, lines)) <= WIDTH
+    pairing = next(at for at, line in enumerate(lines) if line.startswith("Pairing  100 % of "))
+    assert "of 3 hops  client 10.0.0.1:10000 → host-with-a-rather-long-name-0" in lines[pairing + 1]
+    assert "… and 57 more connections, none worse" in lines[pairing + 4]
+
+
+def test_figures_of_pairing_are_never_cut(tmp_path: Path) -> None:
+    script = """
+        client-host-with-a-very-long-name-for-a-host:1 > another-host-with-a-name-at-least-as-long-as-this:8080
+          0 > 0:100 lost
+        200 > 0:100 #2 late=-9
+        300 < 0:50 unseen
+    """
+    write_script_trace(str(tmp_path / "trace"), script)
+    text = text_of(str(tmp_path / "trace"))
+    assert "Pairing  66.66 % of 150 bytes paired; 3 hops, 1 of them received before sent" in text
+    header, there, back = text.split("Pairing", 1)[1].splitlines()[2:5]
+    assert header.split() == ["hops", "matched", "sent", "again", "lost", "dropped", "early"]
+    assert there.startswith("  client-host-with-a-very-long-name-for-a-host → ")
+    assert there.split("…")[1].split() == ["2", "100", "%", "1", "1", "1"]
+    assert back.split("…")[1].split() == ["1", "0", "%", "1"]
 
 
 def test_the_command_prints_plainly_into_a_pipe(tmp_path: Path) -> None:
@@ -117,6 +137,9 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     assert document["hop_states"] == {"matched": 18, "lost": 1}
     assert document["requests"]["count"] == 2
     assert [bar["depth"] for bar in document["slowest_spans"]] == [0, 1, 1]
+    assert document["pairing"]["total"]["lost_count"] == 1
+    assert len(document["pairing"]["host_pairs"]) == 8
+    assert [each["client_port"] for each in document["pairing"]["worst_connections"]] == [50001]
 
 
 def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
@@ -128,6 +151,9 @@ def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     assert "&lt;b&gt;" in page
     assert "swift-object @ storage2" in page
     assert "capture_drops: 12" in page
+    assert "100 % of 1,200 bytes paired; 19 hops, none received before it was sent." in page
+    assert "<td>proxy → storage2</td><td>3</td><td>100 %</td><td>1</td><td>1</td>" in page
+    assert "proxy 10.0.0.1:50001 → storage2 10.0.0.2:6200" in page
 
 
 def test_a_page_for_a_trace_without_requests(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@ after matching."""
 
 from collector.exchanges import build_exchanges
 from collector.findings import find
+from collector.quality import quality_of
 from collector.spans import link
 from collector.store import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo, write_trace
+from tests.helpers.flows import by_flow
 from tests.helpers.scripts import BASE_NS, play, table
 
 SERVICES = {8080: "swift-proxy", 6200: "swift-object"}
@@ -32,6 +34,7 @@ def write_script_trace(
         "connections": played.connections,
         "exchanges": built.exchanges,
         "spans": link(built.exchanges),
+        "quality": quality_of(by_flow(built.hops)),
         "clocks": table("clocks", [_clock(name, number) for number, name in enumerate(hosts)]),
     }
     with write_trace(url) as writer:

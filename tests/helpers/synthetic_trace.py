@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import schema
+from collector.quality import quality_of
 from collector.store import (
     CommandInfo,
     CounterInfo,
@@ -25,6 +26,7 @@ from collector.store import (
     TraceWriter,
     write_trace,
 )
+from tests.helpers.flows import by_flow
 
 EPOCH_NS = 1_790_000_000_000_000_000
 REPLICAS = 3
@@ -82,7 +84,9 @@ def write_synthetic_trace(path: Path, recipe: Recipe) -> None:
     """Write a trace of uploads to the directory `path`."""
     made = _Made(recipe)
     with write_trace(str(path)) as writer:
-        writer.write_table("hops", made.hops())
+        hops = made.hops()
+        writer.write_table("hops", hops)
+        writer.write_table("quality", quality_of(by_flow(hops)))
         _write_events(writer, made)
         writer.write_table("connections", made.connections())
         writer.write_table("exchanges", made.exchanges())

@@ -86,7 +86,7 @@ def test_the_first_screen_tells_the_story_and_the_facts(page: Page, small_url: s
     expect(page.locator("h1")).to_have_text(small_trace.story.sentence.replace("`", ""))
     for fact in facts_line(small_trace.summary, len(small_trace.lanes)):
         expect(page.locator("#facts")).to_contain_text(fact)
-    expect(page.locator(".warning")).to_contain_text("12 capture dropped")
+    expect(page.locator("#head .warning")).to_contain_text("12 capture dropped")
     expect(page.locator("#lanes .lane b")).to_have_text([lane.host for lane in small_trace.lanes])
     expect(page.locator("#badge")).to_have_text(re.compile(rf"^{small_trace.summary.hops_count} arrows in "))
     expect(page.locator("#ruler .xtick text").first).to_contain_text("ms")
@@ -294,6 +294,44 @@ def test_when_the_server_is_gone_the_page_says_so_and_keeps_its_picture(
         expect(page.locator("#banner")).to_contain_text("tracer view")
         assert ink(page, 2) > 10
     context.close()
+
+
+def test_the_line_on_pairing_opens_its_tables(page: Page, small_url: str, small_trace: TraceView) -> None:
+    open_page(page, small_url)
+    line, dialog = page.locator("#facts").get_by_role("button"), page.locator("#pairing")
+    expect(line).to_have_text(small_trace.pairing.words)
+    line.focus()
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_visible()
+    expect(dialog.locator(".figures tbody tr")).to_have_count(len(small_trace.pairing.host_pairs))
+    expect(dialog.locator("thead th")).to_have_text(
+        ["", "hops", "matched", "sent again", "lost", "dropped", "outside", "ambiguous"]
+    )
+    expect(dialog.locator(".warning")).to_contain_text("12 capture dropped")
+    box = dialog.bounding_box()
+    assert box is not None
+    assert 0 <= box["y"] < box["y"] + box["height"] <= 720
+    assert 0 <= box["x"] < box["x"] + box["width"] <= 1280
+    page.keyboard.press("Escape")
+    expect(dialog).not_to_be_visible()
+    expect(line).to_be_focused()
+    page.keyboard.press("p")
+    expect(dialog).to_be_visible()
+
+
+def test_a_connection_of_the_pairing_shows_its_first_trouble(
+    page: Page, small_url: str, small_trace: TraceView
+) -> None:
+    open_page(page, small_url)
+    page.keyboard.press("p")
+    worst = small_trace.pairing.worst_connections[0]
+    trouble = small_trace.first_trouble(worst.connection_id)
+    assert trouble is not None
+    assert trouble.hop is not None
+    settled(page, lambda: page.locator(f'[data-connection="{worst.connection_id}"]').click())
+    expect(page.locator("#pairing")).not_to_be_visible()
+    assert view(page)[0] < trouble.from_ns < view(page)[1]
+    page.wait_for_function("number => window.twintap.state.selection.hop === number", arg=trouble.hop)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (3840, 2160)])

@@ -129,6 +129,15 @@ def test_problems_are_stepped_through_in_both_directions(small: FlaskClient, sma
     assert walk("previous", small_trace.duration_ns) == forwards[::-1]
 
 
+def test_a_connections_first_trouble(small: FlaskClient, small_trace: TraceView) -> None:
+    hops = [small_trace.hop(number) for number in range(small_trace.summary.hops_count)]
+    for connection_id in {hop.connection_id for hop in hops if hop is not None}:
+        mine = [hop for hop in hops if hop is not None and hop.connection_id == connection_id]
+        bad = [hop.number for hop in mine if hop.state not in ("matched", "outside_window") or hop.attempt > 1]
+        answer = small.get(f"/api/connections/{connection_id}/trouble", base_url="http://localhost").json
+        assert (answer["hop"] if answer else None) == (bad[0] if bad else None)
+
+
 @pytest.mark.parametrize(
     "query", ["", "from=1", "from=5&to=5", "from=x&to=9", "from=1&to=99999999999999999", "from=../../etc&to=1"]
 )
@@ -136,7 +145,15 @@ def test_a_window_that_makes_no_sense_is_refused(small: FlaskClient, query: str)
     assert small.get(f"/api/window?{query}", base_url="http://localhost").status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/api/hops/999999", "/api/requests/99/arrows", "/api/hops/..%2f..%2fetc%2fpasswd"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/hops/999999",
+        "/api/requests/99/arrows",
+        f"/api/connections/{1 << 63}/trouble",
+        "/api/hops/..%2f..%2fetc%2fpasswd",
+    ],
+)
 def test_what_is_not_there_is_not_found(small: FlaskClient, path: str) -> None:
     assert small.get(path, base_url="http://localhost").status_code == 404
 

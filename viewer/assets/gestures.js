@@ -47,7 +47,7 @@ window.twintap = window.twintap || {};
     const keys = {
       ArrowLeft: "left", a: "left", ArrowRight: "right", d: "right", ArrowUp: "in", w: "in", "+": "in", "=": "in",
       ArrowDown: "out", s: "out", "-": "out", 0: "fit", n: "next-problem", N: "previous-problem", f: "fit-request",
-      t: "theme", "?": "help", Escape: "deselect",
+      p: "pairing", t: "theme", "?": "help", Escape: "deselect",
     };
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;

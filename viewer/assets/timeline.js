@@ -55,6 +55,7 @@ window.twintap = window.twintap || {};
       if (!button) return;
       if (button.dataset.action) actions[button.dataset.action]();
       if (button.dataset.class) toggleClass(Number(button.dataset.class));
+      if (button.dataset.connection) goToConnection(button.dataset.connection);
       if (button.dataset.request) {
         select(Number(button.dataset.request), null);
         fitRequest();
@@ -76,10 +77,13 @@ window.twintap = window.twintap || {};
       T.setTheme(T.theme() === "dark" ? "light" : "dark", true);
       onTheme();
     },
-    help: () => document.getElementById("help").showModal(),
-    "close-help": () => document.getElementById("help").close(),
-    deselect: () => (document.getElementById("help").open ? actions["close-help"]() : select(null, null)),
+    help: () => open("help"),
+    pairing: () => open("pairing"),
+    close: () => document.querySelector("dialog[open]").close(),
+    deselect: () => (document.querySelector("dialog[open]") ? actions.close() : select(null, null)),
   };
+
+  const open = (id) => document.querySelector("dialog[open]") || document.getElementById(id).showModal();
 
   // --- the view
 
@@ -357,6 +361,18 @@ window.twintap = window.twintap || {};
     const problem = await T.fetchJson(`api/problems/${which}?at=${at}`).catch(() => onLost(null));
     if (problem === undefined) return;
     if (problem === null) return T.note(which === "next" ? "No problem after this" : "No problem before this");
+    await showProblem(problem);
+  }
+
+  async function goToConnection(id) {
+    const problem = await T.fetchJson(`api/connections/${id}/trouble`).catch(() => onLost(null));
+    if (problem === undefined) return;
+    actions.close();
+    if (problem === null) return T.note("No packet of this connection is in trouble");
+    await showProblem(problem);
+  }
+
+  async function showProblem(problem) {
     T.problemAt = problem.from_ns;
     T.note(problem.text);
     const half = Math.min(state.to - state.from, Math.max(1e6, 4 * (problem.to_ns - problem.from_ns))) / 2;
