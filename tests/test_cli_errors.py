@@ -18,7 +18,7 @@ TRACER = [sys.executable, "-m", "tracer"]
 SECONDS = 60
 
 ON_SMALL_DISK = """
-mount -t tmpfs -o size=256k none "$1" || exit 99
+mount -t tmpfs -o size=48k none "$1" || exit 99
 at=$1 listing=$2
 shift 2
 "$@"
@@ -190,7 +190,7 @@ def _namespace() -> list[str]:
 
 
 def _run_on_small_disk(folder: Path, *arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """Run with `folder` on a file system of 256 KiB; returns also what the command left there."""
+    """Run with `folder` on a file system of 48 KiB; returns also what the command left there."""
     mine = ["--user", "--map-root-user"] if os.geteuid() else []
     prefix = _tried(["unshare", *mine, "--mount"])
     listing = folder.parent / "left"
