@@ -254,10 +254,17 @@ impl Run {
 
     fn capture(&mut self) -> Result<(), CaptureError> {
         let mut stop_seen: Option<Instant> = None;
-        let mut any = true;
-        while stop_seen.is_none_or(|seen| seen.elapsed() < if any { LONGEST_DRAIN } else { DRAIN }) {
-            self.sleep()?;
-            any = self.read_rings()?;
+        loop {
+            let since_stop = stop_seen.map(|seen| seen.elapsed());
+            // Judged before the look at the rings, which may come late on a busy machine: the last look is after DRAIN.
+            let drained = since_stop.is_some_and(|elapsed| elapsed >= DRAIN);
+            if !drained {
+                self.sleep()?;
+            }
+            let any = self.read_rings()?;
+            if drained && !any || since_stop.is_some_and(|elapsed| elapsed >= LONGEST_DRAIN) {
+                return self.finish();
+            }
             if stop_seen.is_none() && self.shared.stop.load(Ordering::Acquire) {
                 stop_seen = Some(Instant::now());
             }
@@ -266,7 +273,6 @@ impl Run {
                 return Err(gone);
             }
         }
-        self.finish()
     }
 
     fn finish(&mut self) -> Result<(), CaptureError> {
