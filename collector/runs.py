@@ -36,6 +36,13 @@ def place(begin: pl.Expr) -> pl.Expr:
     return row - pl.when(begin).then(row).forward_fill()
 
 
+def counted(mask: pl.Expr, begin: pl.Expr) -> pl.Expr:
+    """How many rows of the run so far are in `mask`."""
+    ones = mask.cast(pl.Int64)
+    total = ones.cum_sum()
+    return total - pl.when(begin).then(total - ones).forward_fill()
+
+
 def carried(value: pl.Expr, begin: pl.Expr) -> pl.Expr:
     """The last known `value` of the run so far."""
     row = pl.int_range(pl.len())

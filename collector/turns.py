@@ -14,6 +14,7 @@ the request into several turns.
 import polars as pl
 
 from collector.parts import Role
+from collector.runs import begins, counted, largest, previous
 
 
 def turn_parts(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -22,12 +23,12 @@ def turn_parts(ranges: pl.DataFrame) -> pl.DataFrame:
     Arguments: `ranges`, as in `collector.parts.byte_ranges`, of these connections.
     Returns: `flow, connection_id, from_client, start, ordinal, role`; `ordinal` is the turn, from 0.
     """
-    news = ranges.sort("connection_id", "server_ns", "start").filter(
-        pl.col("end") > pl.col("end").cum_max().shift().over("flow").fill_null(-1)
-    )
-    previous = pl.col("from_client").shift().over("connection_id")
-    begins = pl.col("from_client") & ~previous.fill_null(value=False)
-    turns = news.with_columns(ordinal=begins.cast(pl.Int64).cum_sum().over("connection_id"))
+    begin = begins("flow")
+    new = pl.col("end") > previous(largest(pl.col("end"), begin), begin).fill_null(-1)
+    news = ranges.sort("flow", "server_ns", "start").filter(new).sort("connection_id", "server_ns", "start")
+    begin = begins("connection_id")
+    asks = pl.col("from_client") & ~previous(pl.col("from_client"), begin).fill_null(value=False)
+    turns = news.with_columns(ordinal=counted(asks, begin))
     runs = turns.group_by("flow", "connection_id", "from_client", "ordinal").agg(
         pl.col("start").min(), pl.col("end").max()
     )
@@ -35,6 +36,6 @@ def turn_parts(ranges: pl.DataFrame) -> pl.DataFrame:
     runs = runs.join(firsts, on="flow").sort("flow", "ordinal")
     # A run begins where the one before it ended, so that bytes which arrived out of order are not left out.
     return runs.with_columns(
-        start=pl.coalesce(pl.col("end").shift().over("flow"), "first"),
+        start=pl.coalesce(previous(pl.col("end"), begins("flow")), "first"),
         role=pl.when("from_client").then(pl.lit(Role.REQUEST)).otherwise(pl.lit(Role.RESPONSE)).cast(pl.Int8),
     ).drop("end", "first")

@@ -9,10 +9,12 @@ import pytest
 from collector import runs
 
 VALUE, BEGIN = pl.col("value"), runs.begins("key")
+POSITIVE = (VALUE > 0).fill_null(value=False)
 WINDOWS: dict[str, tuple[pl.Expr, pl.Expr]] = {
     "previous": (runs.previous(VALUE, BEGIN), VALUE.shift().over("key")),
     "following": (runs.following(VALUE, BEGIN), VALUE.shift(-1).over("key")),
     "place": (runs.place(BEGIN), pl.int_range(pl.len()).over("key")),
+    "counted": (runs.counted(POSITIVE, BEGIN), POSITIVE.cast(pl.Int64).cum_sum().over("key")),
     "carried": (runs.carried(VALUE, BEGIN), VALUE.forward_fill().over("key")),
     "carried_back": (runs.carried_back(VALUE, BEGIN), VALUE.backward_fill().over("key")),
     "largest": (runs.largest(VALUE, BEGIN), VALUE.cum_max().over("key")),
