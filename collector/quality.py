@@ -150,7 +150,13 @@ def worst_connections(quality: pa.Table, connections: pa.Table, most: int) -> tu
 
     A connection that was only partly captured is none of them: nothing could be done better.
     """
-    rows = _imperfect(quality).sort(_failed(), "lost_count", "connection_id", descending=[True, True, False]).head(most)
+    rows = _imperfect(quality).group_by("connection_id").agg(pl.col("failed", "lost").sum())
+    worst = rows.sort("failed", "lost", "connection_id", descending=[True, True, False]).head(most)["connection_id"]
+    chosen = quality.filter(
+        pl.DataFrame(quality.select(["connection_id"])).to_series().is_in(worst.implode()).to_arrow()
+    )
+    sums = _frame(chosen).group_by("connection_id").agg(*_sums())
+    rows = pl.DataFrame({"connection_id": worst}).join(sums, on="connection_id", how="left", maintain_order="left")
     ends = [f"{side}_{what}" for side in ("client", "server") for what in ("host", "addr", "port")]
     names = _frame(connections.select(["connection_id", *ends]))
     rows = rows.join(names, on="connection_id", how="left", maintain_order="left")
@@ -162,7 +168,7 @@ def worst_connections(quality: pa.Table, connections: pa.Table, most: int) -> tu
 
 def imperfect_count(quality: pa.Table) -> int:
     """How many connections `worst_connections` would list without a limit."""
-    return len(_imperfect(quality))
+    return _imperfect(quality)["connection_id"].n_unique()
 
 
 def percent(part: int, whole: int) -> str:
@@ -222,9 +228,10 @@ def _failed() -> pl.Expr:
 
 
 def _imperfect(quality: pa.Table) -> pl.DataFrame:
-    """The counts of each connection in which something failed or was lost."""
-    rows = _frame(quality).group_by("connection_id").agg(*_sums())
-    return rows.filter((_failed() > 0) | (pl.col("lost_count") > 0))
+    """The directions of connections in which something failed or was lost: `connection_id`, `failed`, `lost`."""
+    rows = pl.DataFrame(quality.select(["connection_id", "lost_count", *_FAILED]))
+    rows = rows.select("connection_id", failed=_failed(), lost="lost_count")
+    return rows.filter((pl.col("failed") > 0) | (pl.col("lost") > 0))
 
 
 def _counts(row: dict[str, int]) -> Counts:
