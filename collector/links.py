@@ -27,6 +27,9 @@ from numpy.typing import NDArray
 from collector.schema import LinkReason
 
 Longs = NDArray[np.int64]
+MOST_WITH_ONE_ID = 256
+"""Requests at one host that may share a transaction id (retries, segments of one upload) and still be told apart by it.
+Above that it is a constant, not an id, and pairing each with each would cost the square."""
 FOREVER = np.iinfo(np.int64).max
 
 LINK_COLUMNS = {
@@ -44,11 +47,19 @@ def find_links(exchanges: pl.DataFrame) -> pl.DataFrame:
     Returns: `exchange_id, parent_id, link_reason, confidence`; a parent begins before its child, so links form a
     forest.
     """
+    exchanges = _without_constants(exchanges)
     children, parents = _children(exchanges), _parents(exchanges)
     by_id = _by_transaction(children, parents)
     rest = children.join(by_id, on="exchange_id", how="anti")
     by_time = _by_timing(rest, parents)
     return pl.concat([by_id.select(*LINK_COLUMNS), by_time.select(*LINK_COLUMNS)])
+
+
+def _without_constants(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Exchanges without the transaction ids that very many requests at one host show: they identify none."""
+    many = exchanges.group_by("transaction_id", "server_host").len().filter(pl.col("len") > MOST_WITH_ONE_ID)
+    constant = pl.col("transaction_id").is_in(many["transaction_id"].drop_nulls().unique().implode())
+    return exchanges.with_columns(transaction_id=pl.when(~constant).then("transaction_id"))
 
 
 def _began() -> pl.Expr:

@@ -22,6 +22,9 @@ NO_HOST = 0xFFFF
 LOOPBACK_CODE = 3
 """The core's direction code for a packet that stayed inside its host and was captured once."""
 
+ONLY_FOR_MATCHING = ("loopback", "options", "mss", "window_scale", "sack_hash")
+"""Columns of decoded events that no later stage reads; they are not written."""
+
 KINDS = pa.array([str(kind) for kind in HopKind])
 """Dictionary of `kind`, in the order of the core's codes."""
 STATES = pa.array([str(state) for state in HopState])
@@ -50,7 +53,8 @@ def match(events: pa.Table, first_connection_id: int = 1) -> Matched:
     connections = _connection_table(found["connections"], hosts, addresses, first_connection_id)
     placed = found["events"]
     with_connections = (
-        events.append_column("connection_id", pa.array(placed["connection"].astype(np.int64) + first_connection_id))
+        events.drop_columns(list(ONLY_FOR_MATCHING))
+        .append_column("connection_id", pa.array(placed["connection"].astype(np.int64) + first_connection_id))
         .append_column("from_client", pa.array(placed["from_client"]))
         .append_column("stream_offset", pa.array(placed["stream_offset"]))
         .append_column("duplicate", pa.array(placed["duplicate"]))

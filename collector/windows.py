@@ -22,6 +22,9 @@ def settle_windows(hops: pa.Table, hosts: Sequence[HostInfo], clocks: pa.Table) 
     The other end's time is taken to be the lone end's plus the median delay between the two hosts (less, for a packet
     seen only at its receiver). A host with no capture at all is never capturing.
     """
+    lone = hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count
+    if not lone:
+        return hops
     captured = [host for host in hosts if host.first_host_ns is not None]
     names = pa.array([host.host for host in captured])
     starts = to_trace_ns(names, pa.array([host.first_host_ns for host in captured]), clocks)

@@ -322,3 +322,20 @@ def duration(row: dict) -> int:
     for name in ("response_last_sent_trace_ns", "given_up_trace_ns"):
         end = row[name] if end is None else end
     return max(end - start, 0) if start is not None and end is not None else 0
+
+
+def test_a_constant_in_place_of_an_id_links_by_time() -> None:
+    """An id that hundreds of requests show identifies none of them, and each pair is not looked at."""
+    requests = [
+        f"{line} tx=constant"
+        for at in range(0, 300_000, 1000)
+        for line in (
+            f"client > proxy/swift-proxy {at} {at + 10} {at + 90} {at + 100}",
+            f"proxy > storage1/swift-object {at + 20} {at + 30} {at + 60} {at + 70}",
+        )
+    ]
+    rows = link(exchanges_of("\n".join(requests))).to_pylist()
+    children = [row for row in rows if row["parent_span_id"] is not None]
+    assert [row["parent_span_id"] for row in children] == [row["span_id"] - 1 for row in children]
+    assert {row["link_reason"] for row in children} == {"timing"}
+    assert len(children) == 300
