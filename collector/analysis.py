@@ -52,6 +52,8 @@ class AnalysisOptions:
     """Partitions worked on at a time; None takes one for each core."""
     partition_bits: int | None = None
     """2^n partitions; None takes as many as the captures' sizes make worth while."""
+    edge_ns: int = 0
+    """So near to an edge of a host's capture, a packet without its other end is `outside_window`, not lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def run_stages(captures: Scan, info: TraceInfo, options: AnalysisOptions, writer
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
             alignment = clocks.solve(clock_evidence.joined(ways), windows)
-        built = list(_rebuild(pool, workers, info, alignment, writer, held))
+        built = list(_rebuild(pool, workers, info, alignment, options.edge_ns, writer, held))
     tables = {
         "connections": pa.concat_tables(connections),
         "clocks": alignment.clocks,
@@ -157,13 +159,19 @@ def _match(captures: Scan, number: int, frames: dict[str, int]) -> _Part | None:
 
 
 def _rebuild(
-    pool: ThreadPoolExecutor, workers: int, info: TraceInfo, alignment: Alignment, writer: TraceWriter, held: Held
+    pool: ThreadPoolExecutor,
+    workers: int,
+    info: TraceInfo,
+    alignment: Alignment,
+    edge_ns: int,
+    writer: TraceWriter,
+    held: Held,
 ) -> Iterator[_Requests]:
     """Align and rebuild each partition; its hops are written here, the rest is handed on."""
 
     def rebuild(number: int) -> _Requests:
         hops, messages, connections = held.take(number)
-        hops = settle_windows(align(hops, alignment), info.hosts, alignment.clocks)
+        hops = settle_windows(align(hops, alignment), info.hosts, alignment.clocks, edge_ns)
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
         built = build_exchanges(hops, messages, connections, info.services, first_id)

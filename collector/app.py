@@ -6,7 +6,8 @@
 import hmac
 import html
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -19,6 +20,7 @@ from collector import ingest
 from collector.analysis import analyse
 from collector.decoding import HostSource
 from collector.ingest import Closing, HostStatus, Outcome, SessionStatus
+from collector.live import LiveAnalysis, LiveStatus
 from collector.pairing import WORST, Pairing, read_pairing
 from collector.settings import CollectorSettings
 from collector.store import TraceInfo
@@ -71,7 +73,18 @@ class Health(BaseModel):
 
 def create_app(settings: CollectorSettings, analysis: Analyse = analyse) -> FastAPI:
     """Return the service for one data directory."""
-    app = FastAPI(title="Twintap collector", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    live = LiveAnalysis(settings.data, settings.live_window_seconds, settings.live_limit_bytes)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        live.start()
+        yield
+        await to_thread.run_sync(live.stop)
+
+    app = FastAPI(
+        title="Twintap collector", docs_url=None, redoc_url=None, openapi_url="/openapi.json", lifespan=lifespan
+    )
+    app.state.live = live
     app.state.settings = settings
     app.state.analysis = analysis
     app.state.analysing = threading.Lock()
@@ -125,6 +138,9 @@ async def put_segment(
         except ClientDisconnect:
             raise HTTPException(status.HTTP_400_BAD_REQUEST, "the sender went away") from None
         outcome = await to_thread.run_sync(upload.finish)
+    if outcome is Outcome.STORED:
+        live: LiveAnalysis = request.app.state.live
+        live.arrived(session, host, number, upload.place)
     response.status_code = _STATUS[outcome]
     return Received(outcome=outcome, acknowledged=outcome.acknowledged)
 
@@ -145,6 +161,13 @@ def list_sessions(settings: Settings) -> list[SessionStatus]:
 def get_session(session: Session, settings: Settings) -> SessionStatus:
     """Say what is here of one session; no hosts if it is unknown."""
     return ingest.session_status(settings.data, session)
+
+
+@_guarded.get("/sessions/{session}/live")
+def live_status(session: Session, request: Request) -> LiveStatus:
+    """Say how live analysis of a session stands: its trace of the newest seconds, and how far that is behind."""
+    live: LiveAnalysis = request.app.state.live
+    return live.status(session)
 
 
 @_guarded.post("/sessions/{session}/analyse")

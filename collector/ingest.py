@@ -2,6 +2,7 @@
 
     DATA/sessions/<session>/<host>/<host>-000001.pcapng     as the agent wrote it
     DATA/sessions/<session>/<host>/closed.json              how many there are, once the agent has ended
+    DATA/sessions/<session>/live/                           the trace of its newest seconds (`collector.live`)
     DATA/traces/<session>/                                  the trace
 
 A segment is written under a temporary name, synced, and renamed; then the directory is synced. So what has its name is
@@ -25,14 +26,17 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from tracer.errors import ResourceError
-from tracer.segments import check_name, segment_name, segments
+from tracer.errors import InputError, ResourceError
+from tracer.segments import NAME_PATTERN, check_name, segment_name, segments
 
 LAST_SEGMENT_NUMBER = 999_999_999
 SHOWN_MISSING_COUNT = 100
 PCAPNG_MAGIC = b"\n\r\r\n"
 
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
+LIVE_FOLDER = "live"
+"""Among a session's hosts, so no host can have this name."""
+
 _CLOSED_FILE = "closed.json"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -132,6 +136,11 @@ class Upload:
             return Outcome.KNOWN if _sha256(self._place) == self._expected else Outcome.CONFLICT
         return self._store()
 
+    @property
+    def place(self) -> Path:
+        """Where the segment is once it is stored."""
+        return self._place
+
     def _store(self) -> Outcome:
         assert self._file is not None
         with disk_errors(self._place.parent):
@@ -166,12 +175,24 @@ def trace_folder(data: Path, session: str) -> Path:
     return data / "traces" / check_name("session", session)
 
 
+def live_folder(data: Path, session: str) -> Path:
+    """Return where the trace of a session's newest seconds is. Raises: InputError for what is no name."""
+    return session_folder(data, session) / LIVE_FOLDER
+
+
+def host_folder(data: Path, session: str, host: str) -> Path:
+    """Return where a host's segments are. Raises: InputError for what is no name."""
+    if host == LIVE_FOLDER:
+        raise InputError(f"no host can be called {host!r} here", "give the agent another name with --host")
+    return session_folder(data, session) / check_name("host", host)
+
+
 def begin_upload(data: Path, session: str, host: str, number: int, sha256: str, *, limit_bytes: int) -> Upload | None:
     """Return an upload for one segment; `None` if the number or the hash cannot be one.
 
     Raises: InputError for a session or host that is no name.
     """
-    folder = session_folder(data, session) / check_name("host", host)
+    folder = host_folder(data, session, host)
     if not 1 <= number <= LAST_SEGMENT_NUMBER or not _SHA256_PATTERN.fullmatch(sha256):
         return None
     return Upload(folder, host, number, sha256, limit_bytes)
@@ -182,7 +203,7 @@ def close_host(data: Path, session: str, host: str, closing: Closing) -> HostSta
 
     Raises: InputError for what is no name; ResourceError if the disk is full.
     """
-    folder = session_folder(data, session) / check_name("host", host)
+    folder = host_folder(data, session, host)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         _write_durably(folder / _CLOSED_FILE, json.dumps(asdict(closing)).encode())
@@ -198,7 +219,7 @@ def sessions(data: Path) -> list[SessionStatus]:
 def session_status(data: Path, session: str) -> SessionStatus:
     """Return what is here of a session: no hosts if it is unknown. Raises: InputError for what is no name."""
     folder = session_folder(data, session)
-    hosts = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    hosts = sorted(path for path in folder.iterdir() if _is_host(path)) if folder.is_dir() else []
     analysed = (trace_folder(data, session) / "trace.json").is_file()
     return SessionStatus(session, tuple(host_status(path) for path in hosts), analysed)
 
@@ -226,6 +247,11 @@ def clean(data: Path) -> None:
     """Remove what a killed collector left half received."""
     for path in (data / "sessions").glob("*/*/.*.incoming"):
         path.unlink()
+
+
+def _is_host(path: Path) -> bool:
+    """Whether it is a host's folder, not the live trace or one that is being written."""
+    return path.is_dir() and path.name != LIVE_FOLDER and NAME_PATTERN.fullmatch(path.name) is not None
 
 
 def sync_directories(folder: Path, *, up: int) -> None:

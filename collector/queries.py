@@ -36,6 +36,7 @@ from collector.timeline import (
     HopColumns,
     HopIndex,
 )
+from tracer.errors import InputError
 
 __all__ = [
     "KINDS",
@@ -258,8 +259,13 @@ class TraceView:
         return self._index.density_of(self._request_rows(number), most_bins)
 
     def hop(self, number: int) -> Hop | None:
-        """One hop in full; None if there is none of this number."""
-        return self._hop_at(number) if 0 <= number < len(self._columns) else None
+        """One hop in full; None if there is none of this number.
+
+        Raises: `InputError` if the trace was made anew since it was opened, as a live one is.
+        """
+        if not 0 <= number < len(self._columns):
+            return None
+        return store.read_unchanged(self._url, lambda info: self._hop_at(number, info))
 
     def requests(self, limit: int) -> tuple[Request, ...]:
         """The slowest requests, slowest first."""
@@ -355,7 +361,9 @@ class TraceView:
         low, high = np.searchsorted(self._columns.anchor_ns, (start - margin, end + margin + 1))
         return np.flatnonzero(self._request[low:high] == number) + low
 
-    def _hop_at(self, at: int) -> Hop:
+    def _hop_at(self, at: int, info: TraceInfo) -> Hop:
+        if info.created_ns != self._info.created_ns:
+            raise InputError(f"{self._url} was made anew since it was opened", "open it again with `tracer view`")
         columns = self._columns
         raw = store.read_rows(self._url, "hops", DETAIL_COLUMNS, int(columns.row[at]), 1).to_pylist()[0]
         span = int(columns.span[at])
@@ -414,7 +422,7 @@ def open_trace(url: str) -> TraceView:
 
     Raises: `InputError` if `url` is no trace.
     """
-    return TraceView(url, store.read_info(url), _Tables.read(url))
+    return store.read_unchanged(url, lambda info: TraceView(url, info, _Tables.read(url)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,10 @@ def gather(url: str) -> Report:
 
     Raises: `InputError` if it is no trace.
     """
-    info = store.read_info(url)
+    return store.read_unchanged(url, lambda info: _gathered(url, info))
+
+
+def _gathered(url: str, info: TraceInfo) -> Report:
     spans, exchanges, clocks = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
     states = _frame(url, "hops", ["state"])
     rows = story.joined(spans, exchanges)

@@ -10,4 +10,6 @@ class CollectorSettings:
 
     data: Path  # directory: sessions/<session>/<host>/ holds what came in, traces/<session>/ what was made of it
     token: str = ""  # agents must show it; empty = none asked
+    live_window_seconds: float = 0.0  # of a session's newest segments are analysed as they arrive; 0 = none
+    live_limit_bytes: int = 64 << 20  # segments of one live window; bounds the memory of a round
     segment_limit_bytes: int = 256 << 20  # a larger segment is refused; agents send 16 MiB

@@ -5,17 +5,18 @@ on an object store, which has no rename, `trace.json` is written last, and a dir
 Tables and columns: `collector.schema`. Compression: zstd. One writer at a time.
 """
 
+import ctypes
 import errno
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import fsspec
 import pyarrow as pa
@@ -27,8 +28,13 @@ from collector.schema import FORMAT_VERSION, TABLES, conform
 from tracer.errors import InputError, MissingDependencyError, ResourceError
 
 INFO_FILE = "trace.json"
+READ_ATTEMPTS = 5
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+"""From Linux's <fcntl.h> and <linux/fs.h>."""
 ROW_GROUP_ROWS = 1 << 18
 """Rows of a Parquet row group: small enough to skip by statistics, large enough to compress well."""
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +247,24 @@ def read_info(url: str) -> TraceInfo:
     return _info_of(document, url)
 
 
+def read_unchanged(url: str, read: Callable[[TraceInfo], Read]) -> Read:
+    """What `read` makes of a trace, all of it from one and the same: a live trace may be replaced meanwhile.
+
+    Raises: `InputError` if it was replaced at every attempt; what `read` raises.
+    """
+    for _ in range(READ_ATTEMPTS):
+        info = read_info(url)
+        try:
+            found = read(info)
+        except InputError:
+            if read_info(url).created_ns == info.created_ns:
+                raise
+        else:
+            if read_info(url).created_ns == info.created_ns:
+                return found
+    raise InputError(f"{url} is replaced faster than it can be read", "copy it, or look at it when traffic has ended")
+
+
 def exists(url: str) -> bool:
     """Whether a whole trace is at `url`."""
     fs, root = _filesystem(url)
@@ -299,10 +323,21 @@ def _replace_directory(staging: Path, place: Path) -> None:
     if not place.exists():
         staging.rename(place)
         return
+    if _exchange(staging, place):
+        shutil.rmtree(staging)
+        return
     old = Path(_staging(str(place)))
     place.rename(old)
     staging.rename(place)
     shutil.rmtree(old)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names in one step, so that a reader always finds one; False where system or file system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
 
 
 def _names(fs: Any, root: str) -> list[str]:

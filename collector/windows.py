@@ -16,11 +16,12 @@ from collector.store import HostInfo
 from collector.timescale import to_trace_ns
 
 
-def settle_windows(hops: pa.Table, hosts: Sequence[HostInfo], clocks: pa.Table) -> pa.Table:
+def settle_windows(hops: pa.Table, hosts: Sequence[HostInfo], clocks: pa.Table, edge_ns: int = 0) -> pa.Table:
     """`hops` (aligned) with lone packets `outside_window` where the other host was not capturing when it came by.
 
     The other end's time is taken to be the lone end's plus the median delay between the two hosts (less, for a packet
-    seen only at its receiver). A host with no capture at all is never capturing.
+    seen only at its receiver). Packets vary around it, so within `edge_ns` of a window's edge the other host counts as
+    not capturing. A host with no capture at all is never capturing.
     """
     lone = hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count
     if not lone:
@@ -29,7 +30,7 @@ def settle_windows(hops: pa.Table, hosts: Sequence[HostInfo], clocks: pa.Table) 
     names = pa.array([host.host for host in captured])
     starts = to_trace_ns(names, pa.array([host.first_host_ns for host in captured]), clocks)
     ends = to_trace_ns(names, pa.array([host.last_host_ns for host in captured]), clocks)
-    windows = pl.DataFrame({"host": names.to_pylist(), "window_start": starts, "window_end": ends})
+    windows = pl.DataFrame({"host": names.to_pylist(), "window_start": starts + edge_ns, "window_end": ends - edge_ns})
     frame = pl.DataFrame(hops.select(["send_host", "receive_host", "send_trace_ns", "receive_trace_ns", "state"]))
     outside = _outside(frame.with_columns(pl.col("send_host", "receive_host", "state").cast(pl.String)), windows)
     states = hops["state"].combine_chunks()

@@ -7,6 +7,7 @@ from typing import TypedDict
 from flask import Flask, Response, abort, jsonify, request
 
 from collector.queries import Hop, TraceView
+from tracer.errors import InputError
 from viewer import windows
 from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
@@ -43,7 +44,10 @@ def add_routes(server: Flask, trace: TraceView) -> None:
 
     @server.get("/api/hops/<int:number>")
     def hop(number: int) -> Response:
-        found = trace.hop(number)
+        try:
+            found = trace.hop(number)
+        except InputError as error:
+            return Response(str(error), status=409, mimetype="text/plain")
         if found is None:
             abort(404, "no such hop")
         return jsonify(title=hop_title(found), request=found.request, sections=_sections(found))

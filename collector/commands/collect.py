@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import uvicorn
 
-from collector import ingest
+from collector import ingest, live
 from collector.app import create_app
 from collector.settings import CollectorSettings
 from tracer.errors import InputError, PrivilegeError, ResourceError
@@ -25,7 +25,22 @@ DEFAULT_LISTEN = "127.0.0.1:8710"
     "--listen", default=DEFAULT_LISTEN, show_default=True, metavar="ADDRESS:PORT", help="Where agents send to."
 )
 @click.option("--token", default="", envvar="TWINTAP_TOKEN", show_envvar=True, help="Agents must give the same.")
-def command(*, data: Path, listen: str, token: str) -> None:
+@click.option(
+    "--live-window",
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(0, 600),
+    help="Keep a trace of so much of each session's newest traffic; 0 for none.",
+)
+@click.option(
+    "--live-mib",
+    default=64,
+    show_default=True,
+    type=click.IntRange(1, 128),
+    help="Segments that a live trace is made of; with more, it is shorter.",
+)
+def command(*, data: Path, listen: str, token: str, live_window: float, live_mib: int) -> None:
     """Receive segments from agents, and make traces of them, until Ctrl-C.
 
     Elsewhere than on loopback it listens only with a token. `/docs` describes the HTTP interface.
@@ -36,8 +51,9 @@ def command(*, data: Path, listen: str, token: str) -> None:
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
         ingest.clean(data)
+        live.clean(data)
     listener = open_listener(address, port)
-    app = create_app(CollectorSettings(data, token))
+    app = create_app(CollectorSettings(data, token, live_window, live_mib << 20))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
     click.echo(f"tracer: collecting at http://{_shown(listener)} into {data}", err=True)
     with listener, contextlib.suppress(KeyboardInterrupt):  # it has shut down in order before it passes the signal on

@@ -1,5 +1,6 @@
 """What a viewer asks of a trace."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,16 @@ def test_a_hop_has_the_packets_of_the_ends_that_were_seen(trace: TraceView) -> N
 def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such trace"):
         open_trace(str(tmp_path / "nothing"))
+
+
+def test_a_hop_of_a_trace_that_was_made_anew_is_refused(tmp_path: Path) -> None:
+    """As a live trace is: its rows are others now."""
+    folder = tmp_path / "live"
+    write_synthetic_trace(folder, Recipe())
+    opened = open_trace(str(folder))
+    assert opened.hop(0) is not None
+    file = folder / "trace.json"
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"created_ns": document["created_ns"] + 1}))
+    with pytest.raises(InputError, match="made anew since it was opened"):
+        opened.hop(0)

@@ -3,6 +3,7 @@
 import errno
 import json
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import fsspec
@@ -220,3 +221,57 @@ def test_a_table_of_another_version_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="samples has no column metric, value, so another version wrote it"):
         store.read_table(str(tmp_path), "samples")
     assert store.read_table(str(tmp_path), "samples", ["host_ns"])["host_ns"].to_pylist() == [1]
+
+
+def test_a_replaced_trace_is_never_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "trace"
+    _write_of(place, 1)
+    if not store._exchange(place, place):
+        pytest.skip("this file system cannot exchange two names")
+    monkeypatch.setattr(Path, "rename", None)  # two renames would leave a moment without it
+    _write_of(place, 2)
+    assert store.read_info(str(place)).created_ns == 2
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_a_trace_is_replaced_where_names_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "trace"
+    monkeypatch.setattr(store, "_exchange", lambda one, other: False)
+    for created_ns in (1, 2):
+        _write_of(place, created_ns)
+    assert store.read_info(str(place)).created_ns == 2
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_what_is_read_is_of_one_trace(tmp_path: Path) -> None:
+    place = tmp_path / "trace"
+    _write_of(place, 1)
+    newer = iter((2, 3))
+
+    def read(info: store.TraceInfo) -> int:
+        for created_ns in islice(newer, 1):
+            _write_of(place, created_ns)
+            if created_ns == 3:
+                raise InputError("a row that is no more", "open it again")
+        return info.created_ns
+
+    assert store.read_unchanged(str(place), read) == 3
+
+
+def test_a_trace_that_is_always_replaced_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "trace"
+    _write_of(place, 1)
+    with pytest.raises(InputError, match="replaced faster than it can be read"):
+        store.read_unchanged(str(place), lambda info: _write_of(place, info.created_ns + 1))
+
+
+def test_an_error_of_a_trace_that_stays_is_passed_on(tmp_path: Path) -> None:
+    place = tmp_path / "trace"
+    _write_of(place, 1)
+    with pytest.raises(InputError, match="has no column"):
+        store.read_unchanged(str(place), lambda _: store.read_table(str(place), "hops", ["no_such"]))
+
+
+def _write_of(place: Path, created_ns: int) -> None:
+    with store.write_trace(str(place)) as writer:
+        writer.write_info(replace(INFO, created_ns=created_ns))

@@ -1,15 +1,18 @@
 """The routes: what they send is what is in the tables, at every zoom."""
 
+import json
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from flask.testing import FlaskClient
 
-from collector.queries import ArrowClass, TraceView
+from collector.queries import ArrowClass, TraceView, open_trace
 from tests.helpers.binary_messages import Message, decode
+from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from viewer.access import Access
 from viewer.app import create_app
 from viewer.windows import MOST_ARROWS
@@ -185,3 +188,15 @@ def test_a_request_of_too_many_arrows_is_counted_whole(
     message = decode(small.get("/api/requests/1/arrows", base_url="http://localhost").data)
     assert message.mode == "density"
     assert message.columns["counts"].sum() == message.count == small_trace.request(1).hops_count > 20
+
+
+def test_a_hop_of_a_trace_that_was_made_anew_is_no_wrong_hop(tmp_path: Path) -> None:
+    folder = tmp_path / "live"
+    write_synthetic_trace(folder, Recipe())
+    client = client_of(open_trace(str(folder)))
+    file = folder / "trace.json"
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"created_ns": document["created_ns"] + 1}))
+    response = client.get("/api/hops/0", base_url="http://localhost")
+    assert response.status_code == 409
+    assert "open it again" in response.text

@@ -1,0 +1,271 @@
+"""Live analysis: while segments of a session arrive, a trace of its newest seconds, made anew about once a second.
+
+One thread. A round takes the segments that the window holds, runs all stages over them, and puts the trace in place of
+the one before. What arrives during a round waits for the next one, which takes all of it: work never piles up, rounds
+only become rarer, and the status says how far behind they are.
+
+The window ends with the newest segment that arrived and is measured by arrival, on the collector's own clock, so that
+hosts may be any time apart. Of each host it holds one unbroken run of segments: after a missing number it begins anew,
+for a hole would look like loss. Where it would hold more bytes than allowed, it becomes shorter, and says so.
+
+What the bound costs: a connection that began before the window has no handshake in it, and a send whose first attempt
+lies before it is a first attempt. Segments of two hosts never end at the same packet; a lone packet within `EDGE_NS` of
+an edge of the other host's window is `outside_window`, and a real loss is called so only when it is that old. That
+holds while delays are within `EDGE_NS` of their median.
+"""
+
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from collector import ingest, store
+from collector.analysis import AnalysisOptions, analyse
+from collector.decoding import HostSource
+from collector.schema import HopState
+from collector.store import TraceInfo
+from tracer.errors import TracerError
+
+INTERVAL_NS = 500_000_000
+"""From the start of a session's round to the start of its next."""
+EDGE_NS = 200_000_000
+MOST_SESSIONS = 100
+"""Sessions remembered; of more, those that were quiet the longest are forgotten."""
+DROPS = "capture_dropped"
+
+Analyse = Callable[[Sequence[HostSource], str], TraceInfo]
+Clock = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStatus:
+    """Of one session's live trace; times in ns, counts of hops and connections are those in the window."""
+
+    session: str
+    trace: str
+    window_seconds: float  # as it was asked for; 0 = live analysis is off
+    running: bool  # the worker is there
+    rounds_count: int = 0
+    slow_rounds_count: int = 0  # rounds that took longer than their interval
+    last_round_ns: int = 0  # how long it took
+    lag_ns: int | None = None  # newest packet's stamp to the round's end: as right as that host's clock
+    arrival_lag_ns: int = 0  # first segment that the round was for, from its arrival to the round's end
+    behind_seconds: float = 0.0  # since the arrival of the oldest segment that no round has taken; 0 = none waits
+    waiting_count: int = 0  # segments that no round has taken
+    segments_count: int = 0  # in the window
+    bytes_count: int = 0
+    cut_count: int = 0  # segments younger than the window that it had no room for, or that lie before a missing one
+    covered_ns: int = 0  # from the first to the last packet of the window, of the host that has most
+    packets_count: int = 0
+    connections_count: int = 0
+    begun_before_count: int = 0  # connections without a handshake in the window
+    hop_counts: dict[str, int] = field(default_factory=dict)  # by state
+    dropped_count: int = 0  # packets that the captures lost, in the window
+    error: str = ""  # why the last round made no trace
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    host: str
+    number: int
+    path: Path
+    size_bytes: int
+    arrived_ns: int
+
+
+@dataclass(slots=True)
+class _Session:
+    status: LiveStatus
+    segments: list[_Segment] = field(default_factory=list)
+    waiting_count: int = 0
+    waiting_since_ns: int = 0  # arrival of the first of them
+    next_round_ns: int = 0
+
+
+class LiveAnalysis:
+    """The live traces of a collector. `arrived` and `status` may be called from any thread and wait for no round."""
+
+    def __init__(
+        self,
+        data: Path,
+        window_seconds: float,
+        most_bytes: int,
+        *,
+        analysis: Analyse | None = None,
+        clock: Clock = time.monotonic_ns,
+        wall_clock: Clock = time.time_ns,
+    ) -> None:
+        self._data, self._window_seconds, self._most_bytes = data, window_seconds, most_bytes
+        self._analysis, self._clock, self._wall_clock = analysis or _analyse_window, clock, wall_clock
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to work, unless the window is 0."""
+        if self._window_seconds:
+            self._thread = threading.Thread(target=self._run, name="live", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End after the round that runs."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def arrived(self, session: str, host: str, number: int, path: Path) -> None:
+        """Note a segment that is durable now."""
+        if not self._window_seconds:
+            return
+        segment = _Segment(host, number, path, path.stat().st_size, self._clock())
+        with self._changed:
+            known = self._sessions.setdefault(session, _Session(self._unknown(session)))
+            self._sessions.move_to_end(session)
+            while len(self._sessions) > MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+            oldest_ns = segment.arrived_ns - int(self._window_seconds * 1e9)
+            known.segments = [one for one in known.segments if one.arrived_ns >= oldest_ns]
+            known.segments.append(segment)
+            known.waiting_since_ns = known.waiting_since_ns if known.waiting_count else segment.arrived_ns
+            known.waiting_count += 1
+            self._changed.notify()
+
+    def status(self, session: str) -> LiveStatus:
+        """How live analysis of a session stands. Raises: InputError for what is no name."""
+        with self._changed:
+            known = self._sessions.get(session)
+            if known is None:
+                return self._unknown(session)
+            behind_ns = self._clock() - known.waiting_since_ns if known.waiting_count else 0
+            return replace(
+                known.status,
+                running=self._running(),
+                waiting_count=known.waiting_count,
+                behind_seconds=behind_ns / 1e9,
+            )
+
+    def step(self) -> int | None:
+        """Run the round that is due, if one is; ns until the next may be due, None if nothing waits."""
+        with self._changed:
+            waiting = [(one.next_round_ns, name) for name, one in self._sessions.items() if one.waiting_count]
+            if not waiting:
+                return None
+            due_ns, name = min(waiting)
+            now_ns = self._clock()
+            if due_ns > now_ns:
+                return due_ns - now_ns
+            session = self._sessions[name]
+            first_ns, newest = session.waiting_since_ns, list(session.segments)
+            session.waiting_count = 0
+            session.next_round_ns = now_ns + INTERVAL_NS
+        status = self._round(session.status, newest, now_ns, first_ns)
+        with self._changed:
+            session.status = status
+        return 0
+
+    def _run(self) -> None:
+        while True:
+            wait_ns = self.step()
+            with self._changed:
+                if self._stopped:
+                    return
+                if wait_ns is None and any(session.waiting_count for session in self._sessions.values()):
+                    continue
+                if wait_ns != 0:
+                    self._changed.wait(None if wait_ns is None else wait_ns / 1e9)
+
+    def _running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _unknown(self, session: str) -> LiveStatus:
+        trace = ingest.live_folder(self._data, session)
+        return LiveStatus(session, str(trace), self._window_seconds, self._running())
+
+    def _round(self, before: LiveStatus, newest: Sequence[_Segment], started_ns: int, first_ns: int) -> LiveStatus:
+        """One round, and what it says of itself."""
+        chosen = choose(newest, self._most_bytes)
+        sources = [
+            HostSource(host, tuple(one.path for one in chosen if one.host == host))
+            for host in sorted({one.host for one in chosen})
+        ]
+        status = replace(
+            before,
+            rounds_count=before.rounds_count + 1,
+            segments_count=len(chosen),
+            bytes_count=sum(one.size_bytes for one in chosen),
+            cut_count=len(newest) - len(chosen),
+            error="",
+        )
+        try:
+            status = _described(status, self._analysis(sources, before.trace), self._wall_clock())
+        except TracerError as error:
+            status = replace(status, error=str(error))
+        ended_ns = self._clock()
+        took_ns = ended_ns - started_ns
+        slow = took_ns > INTERVAL_NS
+        return replace(
+            status,
+            last_round_ns=took_ns,
+            slow_rounds_count=before.slow_rounds_count + slow,
+            arrival_lag_ns=ended_ns - first_ns,
+        )
+
+
+def choose(segments: Iterable[_Segment], most_bytes: int) -> list[_Segment]:
+    """The segments of a round, by host and number: the newest that have room, of each host one unbroken run.
+
+    The newest one is always among them. All hosts go back to about the same time.
+    """
+    taken: list[_Segment] = []
+    room = most_bytes
+    for segment in sorted(segments, key=lambda one: one.arrived_ns, reverse=True):
+        room -= segment.size_bytes
+        if room < 0 and taken:
+            break
+        taken.append(segment)
+    by_host: dict[str, list[_Segment]] = {}
+    for segment in sorted(taken, key=lambda one: (one.host, -one.number)):
+        run = by_host.setdefault(segment.host, [])
+        if not run or run[-1].number == segment.number + 1:
+            run.append(segment)
+    return [segment for run in by_host.values() for segment in reversed(run)]
+
+
+def clean(data: Path) -> None:
+    """Remove what a killed collector left of rounds."""
+    for path in (data / "sessions").glob(f"*/.{ingest.LIVE_FOLDER}.*.partial"):
+        shutil.rmtree(path)
+
+
+def _analyse_window(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+    """All stages on one core, so that the others are left to ingest."""
+    return analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
+
+
+def _described(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
+    """What a round's trace holds. It is not replaced meanwhile: only this thread writes it."""
+    quality = store.read_table(status.trace, "quality", [f"{state}_count" for state in HopState])
+    connections = store.read_table(status.trace, "connections", ["client_isn"])
+    stamps = [
+        (host.first_host_ns, host.last_host_ns)
+        for host in info.hosts
+        if host.first_host_ns is not None and host.last_host_ns is not None
+    ]
+    return replace(
+        status,
+        lag_ns=now_ns - max(last for _, last in stamps),
+        covered_ns=max(last - first for first, last in stamps),
+        packets_count=sum(host.packets_count for host in info.hosts),
+        connections_count=connections.num_rows,
+        begun_before_count=connections["client_isn"].null_count,
+        hop_counts={str(state): pc.sum(quality[f"{state}_count"]).as_py() or 0 for state in HopState},
+        dropped_count=sum(counter.count for counter in info.counters if counter.name == DROPS),
+    )

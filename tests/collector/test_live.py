@@ -1,0 +1,323 @@
+"""Live analysis: the window, its edges, its rounds, and what it says of itself."""
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from collector import live, store
+from collector.analysis import AnalysisOptions, analyse
+from collector.app import create_app
+from collector.decoding import HostSource
+from collector.ingest import session_status
+from collector.live import EDGE_NS, INTERVAL_NS, LiveAnalysis, choose
+from collector.settings import CollectorSettings
+from collector.store import TraceInfo
+from tests.helpers.app_client import AppClient
+from tests.helpers.live_segments import keep_only, write_segments
+from tests.helpers.netsim import Clock, Network, Path_, Station
+from tracer.errors import InputError
+
+SECOND = 1_000_000_000
+HOSTS = ("client", "server")
+
+
+def network(loss: float = 0.0) -> Network:
+    """Three seconds of requests, some of which last long, on a path whose delay varies; one clock is an hour ahead."""
+    stations = [Station("client", "10.0.0.1"), Station("server", "10.0.0.2", Clock(3600 * SECOND))]
+    net = Network(stations, Path_(delay_ns=1_000_000, jitter_ns=8_000_000, loss=loss), 7)
+    for number in range(40):
+        size = 3_000_000 if number < 6 else 60_000
+        net.connect("client", "server", 40_000 + number, 2_000, size, at_ns=max(0, number - 6) * 3 * SECOND // 34)
+    net.run()
+    return net
+
+
+def window(net: Network, folder: Path) -> list[HostSource]:
+    """The middle of the traffic in three segments a host, which are not cut at the same packets."""
+    sources = []
+    for host, shift in zip(HOSTS, (0, 12_000_000), strict=True):
+        first = SECOND // 2 + shift
+        keep_only(net, host, first, first + 2 * SECOND)
+        files = write_segments(net, folder, host, [first + SECOND // 2, first + 3 * SECOND // 2])
+        sources.append(HostSource(host, tuple(files)))
+    return sources
+
+
+def hops_of(trace: Path) -> pl.DataFrame:
+    return pl.DataFrame(store.read_table(str(trace), "hops")).with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def lone(hops: pl.DataFrame) -> pl.DataFrame:
+    return hops.filter(pl.col("send_frame").is_null() | pl.col("receive_frame").is_null())
+
+
+def live_trace(sources: Sequence[HostSource], trace: Path, edge_ns: int = EDGE_NS) -> pl.DataFrame:
+    analyse(sources, str(trace), options=AnalysisOptions(workers=1, edge_ns=edge_ns))
+    return hops_of(trace)
+
+
+def test_at_the_windows_edges_nothing_is_lost(tmp_path: Path) -> None:
+    sources = window(network(), tmp_path)
+    hops = live_trace(sources, tmp_path / "trace")
+    assert len(lone(hops)) > 20
+    assert set(lone(hops)["state"]) == {"outside_window"}
+    connections = store.read_table(str(tmp_path / "trace"), "connections", ["client_isn"])
+    assert 0 < connections["client_isn"].null_count < len(connections)
+
+
+def test_without_a_margin_the_edges_would_look_like_trouble(tmp_path: Path) -> None:
+    hops = live_trace(window(network(), tmp_path), tmp_path / "trace", edge_ns=0)
+    assert {"lost", "capture_dropped"} & set(lone(hops)["state"])
+
+
+def test_real_loss_is_told_once_it_is_older_than_the_margin(tmp_path: Path) -> None:
+    net = network(loss=0.01)
+    sources = window(net, tmp_path)
+    hops = live_trace(sources, tmp_path / "trace")
+    sent = {(record.host, record.frame): record for host in HOSTS for record in net.records[host] if record.frame}
+    lost = {(wire.record.host, wire.record.frame) for wire in net.lost if wire.record.frame}
+    first, last = SECOND // 2 + 12_000_000, SECOND // 2 + 2 * SECOND
+    old = {key for key in lost if first + 2 * EDGE_NS < sent[key].at_ns < last - 2 * EDGE_NS}
+    found = set(hops.filter(pl.col("state") == "lost").select("send_host", "send_frame").rows())
+    assert len(old) > 50
+    assert found <= lost
+    assert len(old & found) > 0.9 * len(old), "without its handshake, of two copies the wrong one may be paired"
+
+
+@dataclass
+class Bench:
+    """A collector's live analysis with a clock that moves when told; a round takes `round_ns`."""
+
+    folder: Path
+    window_seconds: float = 10
+    most_bytes: int = 1 << 30
+    now_ns: int = 0
+    round_ns: int = 100_000_000
+    round_sources: tuple[HostSource, ...] = ()
+
+    def __post_init__(self) -> None:
+        (self.folder / "sessions" / "s").mkdir(parents=True)
+        self.live = LiveAnalysis(
+            self.folder,
+            self.window_seconds,
+            self.most_bytes,
+            analysis=self.round,
+            clock=lambda: self.now_ns,
+            wall_clock=lambda: self.now_ns,
+        )
+
+    def round(self, sources: Sequence[HostSource], trace: str) -> TraceInfo:
+        self.now_ns += self.round_ns
+        self.round_sources = tuple(sources)
+        return analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
+
+    def numbers(self) -> dict[str, list[int]]:
+        """Of the segments in the last round."""
+        return {
+            source.host or "": [int(path.stem.rsplit("-", 1)[1]) for path in source.files]
+            for source in self.round_sources
+        }
+
+
+@pytest.fixture(scope="module")
+def segments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """Of both hosts, six each, half a second long."""
+    net, folder = network(), tmp_path_factory.mktemp("segments")
+    return {host: write_segments(net, folder, host, [n * SECOND // 2 for n in range(1, 6)]) for host in HOSTS}
+
+
+def arrive(bench: Bench, segments: dict[str, list[Path]], *numbers: int, hosts: Sequence[str] = HOSTS) -> None:
+    for number in numbers:
+        for host in hosts:
+            bench.live.arrived("s", host, number, segments[host][number - 1])
+
+
+def test_what_arrives_during_a_round_waits_for_one_next_round(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path)
+    assert bench.live.step() is None
+    arrive(bench, segments, 1)
+    assert bench.live.step() == 0
+    arrive(bench, segments, 2, 3)
+    assert bench.live.status("s").waiting_count == 4
+    assert bench.live.step() == INTERVAL_NS - bench.round_ns, "not before its time"
+    bench.now_ns += INTERVAL_NS
+    assert bench.live.status("s").behind_seconds == INTERVAL_NS / 1e9
+    assert bench.live.step() == 0
+    assert bench.live.step() is None
+    assert bench.numbers() == {"client": [1, 2, 3], "server": [1, 2, 3]}
+    status = bench.live.status("s")
+    assert (status.rounds_count, status.slow_rounds_count, status.waiting_count) == (2, 0, 0)
+    assert status.last_round_ns == bench.round_ns
+    assert status.arrival_lag_ns == INTERVAL_NS + bench.round_ns
+    assert status.behind_seconds == 0
+
+
+def test_a_slow_round_is_counted_and_the_next_takes_everything(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path, round_ns=3 * INTERVAL_NS)
+    arrive(bench, segments, 1)
+    bench.live.step()
+    arrive(bench, segments, 2, 3, 4)
+    assert bench.live.step() == 0, "at once"
+    status = bench.live.status("s")
+    assert (status.rounds_count, status.slow_rounds_count) == (2, 2)
+    assert bench.numbers()["client"] == [1, 2, 3, 4]
+
+
+def test_the_status_says_what_the_window_holds(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path, now_ns=10 * SECOND)
+    arrive(bench, segments, 3, 4)
+    bench.live.step()
+    status = bench.live.status("s")
+    trace = tmp_path / "sessions" / "s" / "live"
+    assert status.trace == str(trace)
+    hops = hops_of(trace)
+    counted = dict(hops.group_by("state").len().iter_rows())
+    assert {state: count for state, count in status.hop_counts.items() if count} == counted
+    assert status.hop_counts["lost"] == 0 < status.hop_counts["outside_window"]
+    assert 0 < status.begun_before_count < status.connections_count
+    info = store.read_info(str(trace))
+    assert status.packets_count == sum(host.packets_count for host in info.hosts)
+    assert status.lag_ns == 10 * SECOND + bench.round_ns - max(host.last_host_ns or 0 for host in info.hosts)
+    assert 0.8 * SECOND < status.covered_ns <= SECOND
+    assert status.error == ""
+
+
+def test_the_window_holds_the_newest_seconds(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path, window_seconds=2)
+    for number in range(1, 7):
+        arrive(bench, segments, number)
+        bench.now_ns += SECOND
+    bench.live.step()
+    assert bench.numbers() == {"client": [4, 5, 6], "server": [4, 5, 6]}
+
+
+def test_a_window_without_room_is_shorter_and_says_so(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    room = sum(segments[host][number].stat().st_size for host in HOSTS for number in (3, 4, 5))
+    bench = Bench(tmp_path, most_bytes=room)
+    for number in range(1, 7):
+        arrive(bench, segments, number)
+        bench.now_ns += SECOND // 10
+    bench.live.step()
+    assert bench.numbers() == {"client": [4, 5, 6], "server": [4, 5, 6]}
+    status = bench.live.status("s")
+    assert status.cut_count == 6
+    assert status.bytes_count == room
+
+
+def test_a_hosts_window_begins_anew_after_a_missing_segment(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path)
+    arrive(bench, segments, 1, 2, 4, 5, hosts=["server"])
+    arrive(bench, segments, 1, 2, 3, 4, 5, hosts=["client"])
+    bench.live.step()
+    assert bench.numbers() == {"client": [1, 2, 3, 4, 5], "server": [4, 5]}
+    status = bench.live.status("s")
+    assert status.cut_count == 2
+    assert status.hop_counts["lost"] == 0 < status.hop_counts["outside_window"]
+
+
+def test_the_newest_segment_is_taken_however_large(segments: dict[str, list[Path]]) -> None:
+    chosen = choose([live._Segment("a", 1, segments["client"][0], 100, 0)], 10)
+    assert [one.number for one in chosen] == [1]
+
+
+def test_a_round_that_fails_says_why_and_the_next_goes_on(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path)
+    damaged = tmp_path / "damaged.pcapng"
+    damaged.write_bytes(b"no capture at all, but long enough to be one")
+    bench.live.arrived("s", "client", 9, damaged)
+    assert bench.live.step() == 0
+    assert str(damaged) in bench.live.status("s").error
+    assert not (tmp_path / "sessions" / "s" / "live").exists()
+    arrive(bench, segments, 1, 2, hosts=["server"])
+    bench.live.arrived("s", "client", 11, segments["client"][0])
+    bench.now_ns += SECOND
+    assert bench.live.step() == 0
+    assert bench.live.status("s").error == ""
+
+
+def test_quiet_sessions_are_forgotten(
+    tmp_path: Path, segments: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_SESSIONS", 2)
+    bench = Bench(tmp_path)
+    for session in ("one", "two", "one", "three"):
+        bench.live.arrived(session, "client", 1, segments["client"][0])
+    assert [bench.live.status(name).waiting_count for name in ("one", "two", "three")] == [2, 0, 1]
+
+
+def test_a_window_of_0_turns_it_off(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path, window_seconds=0)
+    bench.live.start()
+    arrive(bench, segments, 1)
+    status = bench.live.status("s")
+    assert (status.running, status.waiting_count, status.window_seconds) == (False, 0, 0)
+    bench.live.stop()
+
+
+def test_segments_are_taken_while_a_round_runs(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def blocked(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+        began.set()
+        assert go_on.wait(60)
+        raise InputError("not this time", "none")
+
+    tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=blocked)
+    tried.start()
+    try:
+        tried.arrived("s", "client", 1, segments["client"][0])
+        assert began.wait(60)
+        tried.arrived("s", "client", 2, segments["client"][1])
+        status = tried.status("s")
+        assert (status.running, status.waiting_count, status.rounds_count) == (True, 1, 0)
+    finally:
+        go_on.set()
+        tried.stop()
+    assert not tried.status("s").running
+    assert "not this time" in tried.status("s").error
+
+
+def test_what_a_killed_collector_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / "sessions" / "s" / ".live.0123abcd.partial"
+    left.mkdir(parents=True)
+    (left / "hops.parquet").write_bytes(b"half")
+    host = tmp_path / "sessions" / "s" / "client"
+    host.mkdir()
+    assert [found.host for found in session_status(tmp_path, "s").hosts] == ["client"]
+    live.clean(tmp_path)
+    assert list((tmp_path / "sessions" / "s").iterdir()) == [host]
+
+
+def put(client: AppClient, host: str, number: int, content: bytes) -> int:
+    place = f"/api/sessions/s/hosts/{host}/segments/{number}"
+    return client.put(
+        place, content=content, headers={"X-Content-SHA256": hashlib.sha256(content).hexdigest()}
+    ).status_code
+
+
+def test_the_service_analyses_what_it_takes_in(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    app = create_app(CollectorSettings(tmp_path, live_window_seconds=10))
+    client = AppClient(app)
+    for host in HOSTS:
+        for number in (1, 1, 2):
+            put(client, host, number, segments[host][number - 1].read_bytes())
+    assert client.get("/api/sessions/s/live").json()["waiting_count"] == 4, "a segment sent again is not new"
+    assert app.state.live.step() == 0
+    status = client.get("/api/sessions/s/live").json()
+    assert status["rounds_count"] == 1
+    assert status["hop_counts"]["matched"] > 100
+    assert hops_of(Path(status["trace"])).height == sum(status["hop_counts"].values())
+    assert [host["host"] for host in client.get("/api/sessions/s").json()["hosts"]] == list(HOSTS)
+    assert "/api/sessions/{session}/live" in client.get("/openapi.json").json()["paths"]
+
+
+def test_no_host_can_take_the_live_traces_place(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    client = AppClient(create_app(CollectorSettings(tmp_path)))
+    assert put(client, "live", 1, segments["client"][0].read_bytes()) == 400
+    assert client.post("/api/sessions/s/hosts/live/close", json={"last_number": 1}).status_code == 400
+    assert not list(tmp_path.rglob("*.pcapng"))
