@@ -3,9 +3,9 @@
     python -m benchmarks.live_latency [--seconds 60] [--rate 300] [--window 10]
 
 Two hosts in network namespaces exchange small requests at an even rate over connections that live a few seconds. An
-agent on each ships to a collector on one of them. Beside, this program looks at the live trace a hundred times a second:
-the latency of a hop is from its send stamp (all here have one clock) to when a trace that holds it first stands in its
-place. Printed are its median, 95th percentile and maximum, over all hops paired after the first five seconds; the
+agent on each ships to a collector on one of them. Beside, this program looks at the live trace a hundred times a
+second: the latency of a hop is from its send stamp (all here have one clock) to when a trace that holds it has been
+read. Printed are its median, 95th percentile and maximum, over all hops paired after the first five seconds; the
 collector's resident memory over time; and what the collector says of its rounds.
 
 Needs network namespaces, as root or as an ordinary user.
@@ -172,10 +172,8 @@ def _print(options: argparse.Namespace, seen: Seen, status: dict[str, object]) -
     print(f"packet to hop, {len(latencies):,} hops: p50 {p50:.2f} s, p95 {p95:.2f} s, max {most:.2f} s")
     print(f"within 2 s: {100 * (latencies <= 2).mean():.2f} %")
     print(f"hops by state, summed over the rounds seen: {seen.states}")
-    every = seen.rss_bytes[:: max(1, len(seen.rss_bytes) // 6)]
-    print(
-        f"collector's memory: {', '.join(f'{bytes_ / MIB:.0f}' for bytes_ in every)} MiB, max {max(seen.rss_bytes) / MIB:.0f}"
-    )
+    memory = [resident // MIB for resident in seen.rss_bytes]
+    print(f"collector's memory, MiB: {memory[:: max(1, len(memory) // 6)]}, most {max(memory)}")
     names = (
         "rounds_count",
         "slow_rounds_count",

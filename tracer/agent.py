@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,9 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 WAIT_NS = 50_000_000
 """How long a stop signal waits at most before it is seen."""
+
+SHIPPED_SEGMENT_AGE_NS = 500_000_000
+"""Of segments for a collector: half of what a live view may be late (2 s) is left to ship and analyse them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ def run_shipped_capture(
     delivered = True
     try:
         counts = run_capture(
-            options,
+            replace(options, segment_age_ns=min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS)),
             spool.folder,
             on_start=started,
             on_notice=on_notice,
