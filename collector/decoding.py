@@ -16,13 +16,14 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from collector.event_tables import HostColumns, HostRun, event_table, head_batch, heads_with_rows
 from collector.hosts import HandshakeGaps, Traffic, address_pairs, is_loopback, own_addresses, told_by_direction
 from collector.partitions import Batch, Keys, Partitions, address_key, connection_keys
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
-from tracer.readers import CaptureReader, EventBatch, open_capture
+from tracer.readers import CaptureReader, EventBatch, Interface, open_capture
 from tracer.records import Columns, Direction, Severity
 
 BYTES_PER_PACKET = 90
@@ -92,6 +93,21 @@ class _Capture:
     passing: frozenset[int] = frozenset()
     gaps: HandshakeGaps = field(default_factory=HandshakeGaps)
     counters: list[CounterInfo] = field(default_factory=list)
+    _places: dict[str | tuple[int, int], int] = field(default_factory=dict)
+
+    def places(self, file: int, interfaces: Sequence[Interface]) -> NDArray[np.uint16]:
+        """Of each interface of a file (the host's n-th), its place in `interfaces`; shape as the argument.
+
+        A name is one interface in all files and sections: each of an agent's segments describes its interfaces again,
+        and a packet sent again in the next segment is no second sight of the first. Without names nothing tells.
+        """
+        for interface in interfaces:
+            key = interface.name or (file, interface.index)
+            if key not in self._places:
+                self._places[key] = len(self.interfaces)
+                self.interfaces.append(_shown_name(interface))
+        found = (self._places[interface.name or (file, interface.index)] for interface in interfaces)
+        return np.fromiter(found, dtype=np.uint16, count=len(interfaces))
 
     def traffic(self) -> Traffic:
         """What it shows of its host."""
@@ -230,12 +246,13 @@ def _name_of(path: Path) -> str:
 def _read_host(number: int, source: HostSource, addresses: _Addresses, partitions: Partitions) -> _Capture:
     assert source.host is not None
     capture = _Capture(source.host, tuple(map(str, source.files)))
-    for path in source.files:
+    for file, path in enumerate(source.files):
         with open_capture(path) as reader:
-            frames, interfaces = capture.packets_count, len(capture.interfaces)
+            frames = capture.packets_count
             keys: Keys = np.empty(0, dtype=np.uint64)
             for batch in reader.batches():
-                events = _placed(batch, reader.addresses, addresses, frames, interfaces)
+                events = _placed(batch, reader.addresses, addresses, frames)
+                events["interface"] = capture.places(file, reader.interfaces)[events["interface"]]
                 if len(keys) < len(addresses.texts):
                     keys = addresses.keys()
                 _note_events(capture, events)
@@ -245,15 +262,14 @@ def _read_host(number: int, source: HostSource, addresses: _Addresses, partition
     return capture
 
 
-def _placed(batch: EventBatch, texts: Sequence[str], addresses: _Addresses, frames: int, interfaces: int) -> Columns:
-    """Events with addresses in the shared table; frames and interfaces of a host's later files go on counting."""
+def _placed(batch: EventBatch, texts: Sequence[str], addresses: _Addresses, frames: int) -> Columns:
+    """Events with addresses in the shared table; frames of a host's later files go on counting."""
     events = batch.events
     shared = np.array([addresses.add(text) for text in texts], dtype=np.uint32)
     if len(shared):
         events["src_addr"], events["dst_addr"] = shared[events["src_addr"]], shared[events["dst_addr"]]
-    if frames or interfaces:
+    if frames:
         events["frame"] += np.uint32(frames)
-        events["interface"] += np.uint16(interfaces)
         batch.heads["frame"] += np.uint32(frames)
     return events
 
@@ -276,8 +292,7 @@ def _note_events(capture: _Capture, events: Columns) -> None:
 
 
 def _note_origin(capture: _Capture, reader: CaptureReader, addresses: _Addresses) -> None:
-    names = [interface.name or f"if{interface.index}" for interface in reader.interfaces]
-    capture.interfaces += names
+    names = [_shown_name(interface) for interface in reader.interfaces]
     known = {point.interface for point in capture.points}
     for interface, name in zip(reader.interfaces, names, strict=True):
         if name not in known:
@@ -289,6 +304,10 @@ def _note_origin(capture: _Capture, reader: CaptureReader, addresses: _Addresses
         if counter.count:
             info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)
             capture.counters.append(info)
+
+
+def _shown_name(interface: Interface) -> str:
+    return interface.name or f"if{interface.index}"
 
 
 def _host_info(capture: _Capture, own: frozenset[int], texts: Sequence[str]) -> HostInfo:

@@ -6,7 +6,7 @@ the start of the recorded command. Nothing is corrected here: what the tables la
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -24,7 +24,7 @@ from collector.quality import ConnectionQuality, HostPair
 from collector.schema import HopKind, HopState
 from collector.span_trees import Span, SpanTrees
 from collector.spans import LEDGER_COLUMNS
-from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
+from collector.store import CommandInfo, CounterInfo, HostInfo, Read, TraceInfo
 from collector.story import Story
 from collector.timeline import (
     KINDS,
@@ -265,7 +265,7 @@ class TraceView:
         """
         if not 0 <= number < len(self._columns):
             return None
-        return store.read_unchanged(self._url, lambda info: self._hop_at(number, info))
+        return self._of_this_trace(lambda: self._hop_at(number))
 
     def requests(self, limit: int) -> tuple[Request, ...]:
         """The slowest requests, slowest first."""
@@ -308,8 +308,9 @@ class TraceView:
         """The first hop of a connection that was lost, sent again, not paired, or received before it was sent.
 
         Cost: one column of the hops is read, about 0.1 s for each million.
+        Raises: as `hop`.
         """
-        ids = store.read_table(self._url, "hops", ["connection_id"])["connection_id"]
+        ids = self._of_this_trace(lambda: store.read_table(self._url, "hops", ["connection_id"])["connection_id"])
         columns, rows = self._columns, np.flatnonzero(pc.equal(ids, connection_id).fill_null(False).to_numpy())
         hops = np.flatnonzero(np.isin(columns.row, rows))
         early = (columns.received_ns[hops] < columns.sent_ns[hops]) & (columns.received_ns[hops] != MISSING_NS)
@@ -361,9 +362,17 @@ class TraceView:
         low, high = np.searchsorted(self._columns.anchor_ns, (start - margin, end + margin + 1))
         return np.flatnonzero(self._request[low:high] == number) + low
 
-    def _hop_at(self, at: int, info: TraceInfo) -> Hop:
-        if info.created_ns != self._info.created_ns:
-            raise InputError(f"{self._url} was made anew since it was opened", "open it again with `tracer view`")
+    def _of_this_trace(self, read: Callable[[], Read]) -> Read:
+        """What is read of the tables now, if they are still those that were opened."""
+
+        def checked(info: TraceInfo) -> Read:
+            if info.created_ns != self._info.created_ns:
+                raise InputError(f"{self._url} was made anew since it was opened", "open it again with `tracer view`")
+            return read()
+
+        return store.read_unchanged(self._url, checked)
+
+    def _hop_at(self, at: int) -> Hop:
         columns = self._columns
         raw = store.read_rows(self._url, "hops", DETAIL_COLUMNS, int(columns.row[at]), 1).to_pylist()[0]
         span = int(columns.span[at])

@@ -25,6 +25,10 @@ class Section(TypedDict):
 def add_routes(server: Flask, trace: TraceView) -> None:
     """Serve the timeline's data of one trace."""
 
+    @server.errorhandler(InputError)
+    def replaced(error: InputError) -> Response:  # a live trace, while this one is looked at
+        return Response(str(error), status=409, mimetype="text/plain")
+
     @server.get("/api/window")
     def window() -> Response:
         from_ns, to_ns = _time("from"), _time("to")
@@ -44,10 +48,7 @@ def add_routes(server: Flask, trace: TraceView) -> None:
 
     @server.get("/api/hops/<int:number>")
     def hop(number: int) -> Response:
-        try:
-            found = trace.hop(number)
-        except InputError as error:
-            return Response(str(error), status=409, mimetype="text/plain")
+        found = trace.hop(number)
         if found is None:
             abort(404, "no such hop")
         return jsonify(title=hop_title(found), request=found.request, sections=_sections(found))

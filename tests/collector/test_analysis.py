@@ -11,6 +11,7 @@ from collector.analysis import AnalysisOptions, HostSource, analyse
 from collector.held import Held
 from collector.partitions import Partitions
 from collector.schema import TABLES
+from tests.helpers.live_segments import write_segments
 from tests.helpers.netsim import Clock, Network, Path_, Station
 from tracer.errors import InputError
 
@@ -75,6 +76,22 @@ def test_files_of_one_host_go_on_counting_frames(tmp_path: Path) -> None:
     columns = ["send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "kind"]
     parts, whole = (table(tmp_path / name, "hops").select(columns).sort(columns) for name in ("parts", "whole"))
     assert parts.equals(whole)
+
+
+def test_a_packet_sent_again_in_the_next_segment_is_no_second_sight_of_the_first(tmp_path: Path) -> None:
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], Path_(loss=0.02), 5)
+    for number in range(20):
+        net.connect("client", "server", 40_000 + number, 500, 80_000, at_ns=number * 50_000_000)
+    net.run()
+    for name, cuts in (("whole", []), ("segments", [n * 20_000_000 for n in range(1, 80)])):
+        (tmp_path / name).mkdir()
+        hosts = ("client", "server")
+        sources = [HostSource(host, tuple(write_segments(net, tmp_path / name, host, cuts))) for host in hosts]
+        info = analyse(sources, str(tmp_path / f"{name}.trace"))
+        assert [[point.point for point in host.points] for host in info.hosts] == [["client/eth0"], ["server/eth0"]]
+    whole, segments = (table(tmp_path / f"{name}.trace", "hops") for name in ("whole", "segments"))
+    assert (whole["state"] == "lost").sum() > 20
+    assert segments.equals(whole)
 
 
 @pytest.mark.parametrize("in_memory_bytes", [1 << 30, 1], ids=["in memory", "on disk"])

@@ -85,8 +85,7 @@ def test_real_loss_is_told_once_it_is_older_than_the_margin(tmp_path: Path) -> N
     old = {key for key in lost if first + 2 * EDGE_NS < sent[key].at_ns < last - 2 * EDGE_NS}
     found = set(hops.filter(pl.col("state") == "lost").select("send_host", "send_frame").rows())
     assert len(old) > 50
-    assert found <= lost
-    assert len(old & found) > 0.9 * len(old), "without its handshake, of two copies the wrong one may be paired"
+    assert old <= found <= lost
 
 
 @dataclass
