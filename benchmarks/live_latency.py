@@ -1,6 +1,6 @@
 """How soon a packet is an arrow, and what live analysis costs in memory: `python -m benchmarks.live_latency`.
 
-    python -m benchmarks.live_latency [--seconds 60] [--rate 300] [--window 10]
+    python -m benchmarks.live_latency [--seconds 60] [--rate 300] [--window 10] [--mib 64]
 
 Two hosts in network namespaces exchange small requests at an even rate over connections that live a few seconds. An
 agent on each ships to a collector on one of them. Beside, this program looks at the live trace a hundred times a
@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rate", type=float, default=300, help="requests a second")
     parser.add_argument("--window", type=float, default=10)
+    parser.add_argument("--mib", type=int, default=64, help="segments in the window")
     options = parser.parse_args()
     try:
         with tempfile.TemporaryDirectory(prefix="twintap-live-") as folder, pair() as hosts:
@@ -118,7 +119,7 @@ def main() -> None:
 def _measure(hosts: Pair, folder: Path, options: argparse.Namespace) -> None:
     url = f"http://{hosts.b.address}:{PORT}"
     collect = (*TRACER, "collect", "--data", str(folder / "data"), "--listen", f"{hosts.b.address}:{PORT}")
-    live = ("--token", TOKEN, "--live-window", str(options.window))
+    live = ("--token", TOKEN, "--live-window", str(options.window), "--live-mib", str(options.mib))
     with (
         hosts.b.running(*collect, *live, ready="collecting at") as collector,
         hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, ready="ready"),
@@ -168,7 +169,7 @@ def _resident_bytes(pid: int) -> int:
 def _print(options: argparse.Namespace, seen: Seen, status: dict[str, object]) -> None:
     latencies = np.concatenate(seen.latencies_ns) / 1e9
     p50, p95, most = np.percentile(latencies, [50, 95, 100])
-    print(f"{options.rate:g} requests/s for {options.seconds:g} s, window {options.window:g} s")
+    print(f"{options.rate:g} requests/s for {options.seconds:g} s, window {options.window:g} s or {options.mib} MiB")
     print(f"packet to hop, {len(latencies):,} hops: p50 {p50:.2f} s, p95 {p95:.2f} s, max {most:.2f} s")
     print(f"within 2 s: {100 * (latencies <= 2).mean():.2f} %")
     print(f"hops by state, summed over the rounds seen: {seen.states}")
@@ -176,6 +177,10 @@ def _print(options: argparse.Namespace, seen: Seen, status: dict[str, object]) -
     print(f"collector's memory, MiB: {memory[:: max(1, len(memory) // 6)]}, most {max(memory)}")
     names = (
         "rounds_count",
+        "cut_count",
+        "covered_ns",
+        "packets_count",
+        "bytes_count",
         "slow_rounds_count",
         "last_round_ns",
         "arrival_lag_ns",

@@ -14,6 +14,7 @@ an edge of the other host's window is `outside_window`, and a real loss is calle
 holds while delays are within `EDGE_NS` of their median.
 """
 
+import ctypes
 import shutil
 import threading
 import time
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector import ingest, store
@@ -247,7 +249,18 @@ def clean(data: Path) -> None:
 
 def _analyse_window(sources: Sequence[HostSource], trace: str) -> TraceInfo:
     """All stages on one core, so that the others are left to ingest."""
-    return analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
+    try:
+        return analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
+    finally:
+        _return_memory()
+
+
+def _return_memory() -> None:
+    """Give the system back what a round freed: rounds for hours would otherwise fragment it, glibc's heap most."""
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _described(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
