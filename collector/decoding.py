@@ -95,19 +95,26 @@ class _Capture:
     counters: list[CounterInfo] = field(default_factory=list)
     _places: dict[str | tuple[int, int], int] = field(default_factory=dict)
 
-    def places(self, file: int, interfaces: Sequence[Interface]) -> NDArray[np.uint16]:
-        """Of each interface of a file (the host's n-th), its place in `interfaces`; shape as the argument.
+    _series: int = 0
+
+    def begin_file(self, first_ns: int) -> None:
+        """Note the first stamp of the next file: one that goes on where the last ended is of the same series."""
+        if self.last_ns is not None and first_ns < self.last_ns:
+            self._series += 1
+
+    def places(self, interfaces: Sequence[Interface]) -> NDArray[np.uint16]:
+        """Of each interface of the file begun last, its place in `interfaces`; shape as the argument.
 
         A name is one interface in all files and sections: each of an agent's segments describes its interfaces again,
-        and a packet sent again in the next segment is no second sight of the first. Without names nothing tells.
+        and a packet sent again in the next segment is no second sight of the first. Interfaces without names are the
+        same in files that follow each other in time (`tcpdump -C`), and others in files of the same time.
         """
-        for interface in interfaces:
-            key = interface.name or (file, interface.index)
+        keys = [interface.name or (self._series, interface.index) for interface in interfaces]
+        for interface, key in zip(interfaces, keys, strict=True):
             if key not in self._places:
                 self._places[key] = len(self.interfaces)
                 self.interfaces.append(_shown_name(interface))
-        found = (self._places[interface.name or (file, interface.index)] for interface in interfaces)
-        return np.fromiter(found, dtype=np.uint16, count=len(interfaces))
+        return np.array([self._places[key] for key in keys], dtype=np.uint16)
 
     def traffic(self) -> Traffic:
         """What it shows of its host."""
@@ -246,13 +253,15 @@ def _name_of(path: Path) -> str:
 def _read_host(number: int, source: HostSource, addresses: _Addresses, partitions: Partitions) -> _Capture:
     assert source.host is not None
     capture = _Capture(source.host, tuple(map(str, source.files)))
-    for file, path in enumerate(source.files):
+    for path in source.files:
         with open_capture(path) as reader:
             frames = capture.packets_count
             keys: Keys = np.empty(0, dtype=np.uint64)
-            for batch in reader.batches():
+            for place, batch in enumerate(reader.batches()):
                 events = _placed(batch, reader.addresses, addresses, frames)
-                events["interface"] = capture.places(file, reader.interfaces)[events["interface"]]
+                if place == 0 and len(events["host_ns"]):
+                    capture.begin_file(int(events["host_ns"].min()))
+                events["interface"] = capture.places(reader.interfaces)[events["interface"]]
                 if len(keys) < len(addresses.texts):
                     keys = addresses.keys()
                 _note_events(capture, events)

@@ -124,6 +124,21 @@ def test_a_translated_connection_is_one_in_any_partition(tmp_path: Path) -> None
     assert set(connections["translated_client_addr"]) == {"10.9.9.9"}
 
 
+def test_rotated_files_are_one_point_and_files_of_the_same_time_are_several(tmp_path: Path) -> None:
+    client, server = captured(tmp_path)
+    data = client.files[0].read_bytes()
+    cut = 24
+    for _ in range(9):
+        cut += 16 + int.from_bytes(data[cut + 8 : cut + 12], "little")
+    first, second = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    first.write_bytes(data[:cut])
+    second.write_bytes(data[:24] + data[cut:])
+    analyse([HostSource("client", (first, second)), server], str(tmp_path / "rotated"))
+    analyse([HostSource("client", (client.files[0], first)), server], str(tmp_path / "beside"))
+    assert not table(tmp_path / "rotated", "events")["duplicate"].any()
+    assert table(tmp_path / "beside", "events")["duplicate"].sum() == 9
+
+
 def test_captures_without_tcp_are_refused(tmp_path: Path) -> None:
     empty = tmp_path / "host.pcap"
     empty.write_bytes(captured(tmp_path)[0].files[0].read_bytes()[:24])
