@@ -115,6 +115,8 @@ impl Capture {
         let mut run = Run {
             shared: Arc::clone(&shared),
             totals: vec![Statistics::default(); taps.len()],
+            arrived_count: 0,
+            taken_count: 0,
             taps,
             policy: settings.policy,
             writer: SegmentWriter::new(segments, totals),
@@ -240,6 +242,9 @@ struct Run {
     writer: SegmentWriter,
     /// Of each interface, since the last segment was closed.
     totals: Vec<Statistics>,
+    /// Packets that the kernel has put into the rings, as of the last `read_statistics`, and packets taken out of them.
+    arrived_count: u64,
+    taken_count: u64,
 }
 
 impl Run {
@@ -256,8 +261,9 @@ impl Run {
         let mut stop_seen: Option<Instant> = None;
         loop {
             let since_stop = stop_seen.map(|seen| seen.elapsed());
-            // Judged before the look at the rings, which may come late on a busy machine: the last look is after DRAIN.
-            let drained = since_stop.is_some_and(|elapsed| elapsed >= DRAIN);
+            // The kernel hands over a block that is not full by a timer, which is late on a busy machine: so it is asked
+            // whether all was taken, and the last look at the rings comes after that.
+            let drained = since_stop.is_some_and(|elapsed| elapsed >= DRAIN) && self.all_taken();
             if !drained {
                 self.sleep()?;
             }
@@ -273,6 +279,11 @@ impl Run {
                 return Err(gone);
             }
         }
+    }
+
+    fn all_taken(&mut self) -> bool {
+        self.read_statistics();
+        self.taken_count >= self.arrived_count
     }
 
     fn finish(&mut self) -> Result<(), CaptureError> {
@@ -357,6 +368,7 @@ impl Run {
         let mut tagged = Vec::new();
         let (mut written_count, mut foreign_count, mut other_count) = (0, 0, 0);
         while let Some(packet) = block.next_packet() {
+            self.taken_count += 1;
             let Some(direction) = direction(loopback, packet.packet_type) else {
                 foreign_count += u64::from(!loopback);
                 continue;
@@ -397,6 +409,7 @@ impl Run {
             let (received_count, dropped_count) = tap.ring.socket.statistics();
             total.received_count += received_count;
             total.dropped_count += dropped_count;
+            self.arrived_count += received_count - dropped_count;
             self.shared
                 .progress
                 .dropped_count
