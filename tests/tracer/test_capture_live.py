@@ -35,6 +35,8 @@ tap.send(bytes.fromhex(sys.argv[2]))
 """
 MIB = 1 << 20
 MSS = 1448
+MLD_REPORTS = 4
+"""Most of them in a test: the kernel sends some within seconds after an interface is up (RFC 3810 §9)."""
 
 needs_tcpdump = pytest.mark.skipif(
     shutil.which("tcpdump") is None or os.geteuid() != 0,
@@ -150,7 +152,9 @@ def test_statistics_add_up_to_the_packets(hosts: Pair, tmp_path: Path) -> None:
             assert reader.host == "a"
             assert "10.9.0.1" in {record.address for record in reader.names}
     assert counted["decoded"] > 10
-    assert counted == Counter(dict.fromkeys(("decoded", "packets", "received"), counted["decoded"]), dropped=0)
+    assert (counted["packets"], counted["dropped"]) == (counted["decoded"], 0)
+    others = counted["received"] - counted["packets"]  # IPv6 with extension headers is judged by the agent: MLD reports
+    assert 0 <= others <= MLD_REPORTS
 
 
 @needs_tcpdump
