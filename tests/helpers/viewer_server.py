@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from waitress.server import create_server
+from waitress.wasyncore import close_all
 
 from collector.queries import TraceView
 from viewer.access import Access
@@ -27,4 +28,7 @@ def serving(trace: TraceView, access: Access | None = None) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.effective_port}/"
     finally:
-        server.close()
+        # Closed by the thread that waits on its sockets: from here it would find them gone under its hands.
+        server.trigger.pull_trigger(lambda: close_all(server.trigger._map))
+        thread.join()
+        server.task_dispatcher.shutdown()

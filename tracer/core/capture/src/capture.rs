@@ -12,7 +12,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::error::CaptureError;
-use crate::filter::Programs;
+use crate::filter::{Instruction, Programs};
 use crate::finisher::Totals;
 use crate::pcapng::{Direction, Interface, LinkType, Statistics};
 use crate::policy::PayloadPolicy;
@@ -28,6 +28,14 @@ const DRAIN: Duration = Duration::from_millis(2 * RETIRE_AFTER.as_millis() as u6
 
 /// After `stop`, the longest time in which a backlog is still read.
 const LONGEST_DRAIN: Duration = Duration::from_secs(5);
+
+/// The filter program that lets no packet in: `ret #0`.
+const REFUSE: Instruction = Instruction {
+    code: 0x06,
+    jt: 0,
+    jf: 0,
+    k: 0,
+};
 
 /// Where to put a taken-out VLAN tag back: after the two MAC addresses.
 const VLAN_AT: usize = 12;
@@ -272,6 +280,7 @@ impl Run {
                 return self.finish();
             }
             if stop_seen.is_none() && self.shared.stop.load(Ordering::Acquire) {
+                self.refuse_more()?;
                 stop_seen = Some(Instant::now());
             }
             if let Some(gone) = self.all_gone() {
@@ -279,6 +288,13 @@ impl Run {
                 return Err(gone);
             }
         }
+    }
+
+    /// From here on the kernel neither keeps nor counts a packet, so what it has counted is what will be written.
+    fn refuse_more(&self) -> Result<(), CaptureError> {
+        self.taps
+            .iter()
+            .try_for_each(|tap| tap.ring.socket.attach_filter(&[REFUSE]))
     }
 
     fn all_taken(&mut self) -> bool {
