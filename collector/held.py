@@ -7,8 +7,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from collector.partitions import MOST_IN_MEMORY_BYTES
-from tracer.errors import ResourceError
+from collector.partitions import MOST_IN_MEMORY_BYTES, spilling
 
 
 class Held:
@@ -38,19 +37,13 @@ class Held:
             self._room -= size
             self._held[number] = tables
             return
-        try:
+        with spilling(self._spill):
             for place, table in enumerate(tables):
                 with (
                     pa.OSFile(str(self._path(number, place)), "wb") as file,
                     pa.ipc.new_file(file, table.schema) as out,
                 ):
                     out.write_table(table)
-        except OSError as error:
-            where = self._spill or tempfile.gettempdir()
-            raise ResourceError(
-                f"no room for intermediate data in {where} ({error.strerror})",
-                "free some space there, or set TMPDIR to a larger disk",
-            ) from None
         self._held[number] = len(tables)
 
     def take(self, number: int) -> tuple[pa.Table, ...]:

@@ -10,6 +10,7 @@ Cost: ~30 ns an event to scatter, and its columns once to disk and back where th
 import hashlib
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -27,6 +28,22 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: multiplying by it spreads keys over the high bits (Knuth, TAOCP 3, §6.4)."""
 MOST_IN_MEMORY_BYTES = 1 << 28
 """Columns kept in memory before batches go to disk."""
+
+
+@contextmanager
+def spilling(folder: Path | None) -> Iterator[None]:
+    """Writing intermediate data to `folder` (the system's temporary one if None).
+
+    Raises: `ResourceError` if it finds no room there.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = folder or tempfile.gettempdir()
+        raise ResourceError(
+            f"no room for intermediate data in {where} ({error.strerror or error})",
+            "free some space there, or set TMPDIR to a larger disk",
+        ) from None
 
 
 def address_key(text: str) -> int:
@@ -110,7 +127,7 @@ class Partitions:
     def __init__(self, bits: int, spill: Path | None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self.bits = bits
         self.handshakes = Handshakes()
-        self._spill, self._room = spill, most_in_memory_bytes
+        self._spill, self._most, self._room = spill, most_in_memory_bytes, most_in_memory_bytes
         self._held: list[list[Batch]] = [[] for _ in range(1 << bits)]
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._written = 0
@@ -143,7 +160,7 @@ class Partitions:
             return self
         moved, to = (np.array(column, dtype=np.uint64) for column in (list(joined), list(joined.values())))
         order = np.argsort(moved)
-        regrouped = Partitions(self.bits, self._spill, MOST_IN_MEMORY_BYTES)
+        regrouped = Partitions(self.bits, self._spill, self._most)
         for number in range(len(self)):
             for batch in self.take(number):
                 events = {name: batch.events[name].to_numpy() for name in batch.events.schema.names}
@@ -178,7 +195,7 @@ class Partitions:
 
     def _to_disk(self) -> None:
         """Write out what is held. Held slices share memory, so all of them go at once."""
-        try:
+        with spilling(self._spill):
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="twintap-", dir=self._spill)
             self._written += 1
@@ -186,13 +203,7 @@ class Partitions:
                 for host in {batch.host for batch in batches}:
                     self._write(number, host, [batch for batch in batches if batch.host == host])
                 batches.clear()
-        except OSError as error:
-            where = self._spill or tempfile.gettempdir()
-            raise ResourceError(
-                f"no room for intermediate data in {where} ({error.strerror})",
-                "free some space there, or set TMPDIR to a larger disk",
-            ) from None
-        self._room = MOST_IN_MEMORY_BYTES
+        self._room = self._most
 
     def _write(self, number: int, host: int, batches: list[Batch]) -> None:
         assert self._folder is not None

@@ -3,7 +3,9 @@
 from pathlib import Path
 from socket import inet_aton
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from collector import partitions, store
@@ -13,7 +15,7 @@ from collector.partitions import Partitions
 from collector.schema import TABLES
 from tests.helpers.live_segments import write_segments
 from tests.helpers.netsim import Clock, Network, Path_, Station
-from tracer.errors import InputError
+from tracer.errors import InputError, ResourceError
 
 
 def captured(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[HostSource]:
@@ -109,6 +111,15 @@ def test_partitions_change_nothing_but_ids(
         assert parts.sort(parts.columns).equals(whole.sort(whole.columns))
     assert table(tmp_path / "parts", "hops")["connection_id"].max() > 1 << 32, "it was in parts"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("twintap-")] == []
+
+
+def test_a_disk_too_full_for_intermediate_data_is_the_operators(tmp_path: Path) -> None:
+    absent = tmp_path / "absent"
+    with pytest.raises(ResourceError, match=r"no room for intermediate data in .*absent.*TMPDIR"):
+        Held(absent, 0).put(0, pa.table({"a": [1]}))
+    spread = Partitions(0, absent, 0)
+    with pytest.raises(ResourceError, match="no room for intermediate data"):
+        spread.add(0, {"frame": np.arange(3)}, pa.record_batch({"frame": [1]}), np.zeros(3, np.uint64))
 
 
 def test_a_translated_connection_is_one_in_any_partition(tmp_path: Path) -> None:
