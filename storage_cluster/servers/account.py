@@ -4,11 +4,9 @@
 servers, which report that a container was made, deleted or has changed its counts.
 """
 
-from aiohttp import web
-
 from storage_cluster.servers import database, listings
 from storage_cluster.servers.account_db import AccountDatabase, AccountStat, ContainerRow
-from storage_cluster.servers.http import Refusal, Request, answer
+from storage_cluster.servers.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import Devices, Target, metadata_headers, present, timestamp_of
 
 PATH_SEGMENT_COUNT = 4
@@ -26,19 +24,19 @@ class AccountServer:
         """Close the databases."""
         self._databases.close()
 
-    async def handle(self, request: Request) -> web.StreamResponse:
-        """One request."""
-        target = self._devices.target(request, 1)
-        if len(target.names) == 2 and request.method == "PUT":
-            return self._put_container(request, target)
+    async def handle(self, call: Call) -> Reply:
+        """One call."""
+        target = self._devices.target(call, 1)
+        if len(target.names) == 2 and call.method == "PUT":
+            return self._put_container(call, target)
         if len(target.names) == 2:
             raise Refusal(405)
-        if request.method == "PUT":
-            return self._put(request, target)
-        if request.method == "POST":
-            return self._post(request, target)
-        if request.method in ("GET", "HEAD"):
-            return self._show(request, target)
+        if call.method == "PUT":
+            return self._put(call, target)
+        if call.method == "POST":
+            return self._post(call, target)
+        if call.method in ("GET", "HEAD"):
+            return self._show(call, target)
         raise Refusal(405)
 
     def _open(self, target: Target, *, create: bool = False) -> AccountDatabase:
@@ -48,19 +46,19 @@ class AccountServer:
             raise Refusal(404)
         return found
 
-    def _put(self, request: Request, target: Target) -> web.Response:
+    def _put(self, call: Call, target: Target) -> Reply:
         account = self._open(target, create=True)
         existed = account.stat().exists
-        account.put(timestamp_of(request), metadata_headers(request.headers, METADATA_PREFIXES))
-        return answer(202 if existed else 201)
+        account.put(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
+        return reply(202 if existed else 201)
 
-    def _post(self, request: Request, target: Target) -> web.Response:
+    def _post(self, call: Call, target: Target) -> Reply:
         account = self._open(target)
-        account.put(timestamp_of(request), metadata_headers(request.headers, METADATA_PREFIXES))
-        return answer(204)
+        account.put(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
+        return reply(204)
 
-    def _put_container(self, request: Request, target: Target) -> web.Response:
-        headers = request.headers
+    def _put_container(self, call: Call, target: Target) -> Reply:
+        headers = call.headers
         self._open(target).merge_container(
             ContainerRow(
                 name=target.names[1],
@@ -70,16 +68,16 @@ class AccountServer:
                 bytes_used=int(headers.get("X-Bytes-Used", "0")),
             )
         )
-        return answer(201)
+        return reply(201)
 
-    def _show(self, request: Request, target: Target) -> web.Response:
+    def _show(self, call: Call, target: Target) -> Reply:
         account = self._open(target)
         headers = _stat_headers(account.stat())
-        if request.method == "HEAD":
-            return answer(204, headers)
-        query = listings.parse_query(request.query, request.headers.get("Accept", ""))
+        if call.method == "HEAD":
+            return reply(204, headers)
+        query = listings.parse_query(call.query, call.headers.get("Accept", ""))
         headers["Content-Type"], body = listings.render(listings.select(query, account.entries), query)
-        return answer(200 if body and body != b"[]" else 204 if not query.as_json else 200, headers, body)
+        return reply(200 if body and body != b"[]" else 204 if not query.as_json else 200, headers, body)
 
 
 def _stat_headers(stat: AccountStat) -> dict[str, str]:

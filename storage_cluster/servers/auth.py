@@ -2,7 +2,7 @@
 
     client ─ GET /auth/v1.0 (X-Auth-User, X-Auth-Key) ─▶ auth ─ GET /storage_url/AUTH_test ─▶ proxy
     client ◀─ X-Auth-Token, X-Storage-Url ────────────── auth ◀─ X-Storage-Url ──────────────
-    proxy  ─ GET /auth/token (X-Auth-Token) ─▶ auth: 200 with account and remaining life, or 404
+    proxy  ─ GET /auth/token (X-Auth-Token) ─▶ auth: 200 with user, groups and remaining life, or 404
 
 The first two lines are steps 1 to 4 of the upload flow in the paper this project comes from. Tokens live in memory;
 after a restart clients get 401 and ask again, as they do when a token has run out.
@@ -14,11 +14,11 @@ import dataclasses
 import hmac
 import time
 import uuid
-
-from aiohttp import web
+from collections.abc import Mapping
+from urllib.parse import quote
 
 from storage_cluster.servers.backend import Backend
-from storage_cluster.servers.http import Refusal, Request, answer
+from storage_cluster.servers.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.times import is_transaction_id, new_transaction_id
 from storage_cluster.topology import User
 
@@ -49,24 +49,24 @@ class AuthServer:
         self._by_text: dict[str, Token] = {}
         self._by_user: dict[User, Token] = {}
 
-    async def handle(self, request: Request) -> web.StreamResponse:
-        """One request."""
-        if request.method not in ("GET", "HEAD"):
+    async def handle(self, call: Call) -> Reply:
+        """One call."""
+        if call.method not in ("GET", "HEAD"):
             raise Refusal(405)
-        if request.segments[:2] == ("auth", "token"):
-            return self._describe(request.headers.get("X-Auth-Token", ""))
-        if request.segments[:2] in (("auth", "v1.0"), ("auth", "v1")):
-            return await self._grant(request)
+        if call.names[:2] == ("auth", "token"):
+            return self._describe(call.headers.get("X-Auth-Token", ""))
+        if call.names[:2] in (("auth", "v1.0"), ("auth", "v1")):
+            return await self._grant(call)
         raise Refusal(404)
 
-    async def _grant(self, request: Request) -> web.Response:
+    async def _grant(self, call: Call) -> Reply:
         user = self._user(
-            request.headers.get("X-Auth-User") or request.headers.get("X-Storage-User") or "",
-            request.headers.get("X-Auth-Key") or request.headers.get("X-Storage-Pass") or "",
+            call.headers.get("X-Auth-User") or call.headers.get("X-Storage-User") or "",
+            call.headers.get("X-Auth-Key") or call.headers.get("X-Storage-Pass") or "",
         )
-        storage_url = await self._storage_url(user, request.transaction_id)
+        storage_url = await self._storage_url(user, call.transaction_id)
         token = self._token(user)
-        return answer(
+        return reply(
             200,
             {
                 "X-Auth-Token": token.text,
@@ -99,19 +99,25 @@ class AuthServer:
             self._by_user[user] = self._by_text[token.text] = token
         return token
 
-    def _describe(self, text: str) -> web.Response:
+    def _describe(self, text: str) -> Reply:
         token = self._by_text.get(text)
         if token is None or token.life_s <= 0:
             raise Refusal(404)
-        return answer(
+        user = token.user
+        groups = (user.account, f"{user.account}:{user.name}", RESELLER_PREFIX + user.account)
+        return reply(
             200,
-            {"X-Auth-Account": RESELLER_PREFIX + token.user.account, "X-Auth-Ttl": str(token.life_s)},
+            {
+                "X-Auth-User": quote(groups[1]),
+                "X-Auth-Groups": quote(",".join(groups)),
+                "X-Auth-Ttl": str(token.life_s),
+            },
         )
 
 
-def transaction_id_of(raw: web.BaseRequest) -> str:
+def transaction_id_of(path: str, headers: Mapping[str, str]) -> str:
     """The proxy's transaction id where it asks about a token, an own one for a client."""
-    given = raw.headers.get("X-Trans-Id", "")
-    if raw.path == "/auth/token" and is_transaction_id(given):
+    given = headers.get("X-Trans-Id", "")
+    if path == "/auth/token" and is_transaction_id(given):
         return given
     return new_transaction_id()

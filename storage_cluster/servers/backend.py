@@ -13,6 +13,7 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from storage_cluster.servers.messages import BrokenOff
 from storage_cluster.topology import Device, Service, Topology
 
 CONNECT_TIMEOUT_S = 0.5
@@ -34,6 +35,27 @@ class BackendAnswer:
     def succeeded(self) -> bool:
         """Whether the status is 2xx."""
         return 200 <= self.status < 300
+
+
+class BackendStream:
+    """A server's answer whose body comes piece by piece."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers = response.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body. Raises: BrokenOff if the server fails before its end."""
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except _FAILURES as error:
+            raise BrokenOff from error
+
+    def close(self) -> None:
+        """Let go of the connection, whatever is still to come."""
+        self._response.close()
 
 
 class Backend:
@@ -67,10 +89,10 @@ class Backend:
 
     async def open(
         self, service: Service, method: str, path: str, headers: Mapping[str, str]
-    ) -> aiohttp.ClientResponse | None:
-        """A response whose body is still to be read; None if the server does not answer. The caller closes it."""
+    ) -> "BackendStream | None":
+        """An answer whose body is still to be read; None if the server does not answer. The caller closes it."""
         try:
-            return await self._session.request(method, _url(service, path), headers=headers)
+            return BackendStream(await self._session.request(method, _url(service, path), headers=headers))
         except _FAILURES:
             return None
 
@@ -91,15 +113,7 @@ class Backend:
 
 def device_path(device: Device, partition: int, *names: str) -> str:
     """The path of an account, container or object on one device, as the storage servers take it."""
-    return f"/{device.name}/{partition}/" + "/".join(quote(name, safe="/") for name in names)
-
-
-async def next_chunk(response: aiohttp.ClientResponse, size: int) -> bytes | None:
-    """The next piece of a body, empty at its end, None if the server failed."""
-    try:
-        return await response.content.read(size)
-    except _FAILURES:
-        return None
+    return f"/{device.name}/{partition}/" + "/".join(quote(name, safe="/", errors="surrogateescape") for name in names)
 
 
 def _url(service: Service, path: str) -> URL:

@@ -7,13 +7,11 @@ a little later, once for many changes.
 
 import asyncio
 
-from aiohttp import web
-
 from storage_cluster.ring import Ring
 from storage_cluster.servers import database, listings
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
-from storage_cluster.servers.http import Refusal, Request, answer
+from storage_cluster.servers.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import Devices, Target, metadata_headers, present, timestamp_of
 from storage_cluster.servers.times import new_transaction_id
 from storage_cluster.servers.updates import Parent, Update
@@ -40,19 +38,19 @@ class ContainerServer:
         await asyncio.gather(*self._reports, return_exceptions=True)
         self._databases.close()
 
-    async def handle(self, request: Request) -> web.StreamResponse:
-        """One request."""
-        target = self._devices.target(request, 2)
+    async def handle(self, call: Call) -> Reply:
+        """One call."""
+        target = self._devices.target(call, 2)
         if len(target.names) == 3:
-            return self._merge_object(request, target)
-        if request.method == "PUT":
-            return await self._put(request, target)
-        if request.method == "DELETE":
-            return await self._delete(request, target)
-        if request.method == "POST":
-            return self._post(request, target)
-        if request.method in ("GET", "HEAD"):
-            return self._show(request, target)
+            return self._merge_object(call, target)
+        if call.method == "PUT":
+            return await self._put(call, target)
+        if call.method == "DELETE":
+            return await self._delete(call, target)
+        if call.method == "POST":
+            return self._post(call, target)
+        if call.method in ("GET", "HEAD"):
+            return self._show(call, target)
         raise Refusal(405)
 
     def _open(self, target: Target, *, create: bool = False) -> ContainerDatabase:
@@ -66,35 +64,35 @@ class ContainerServer:
         directory = database.hash_dir(target.device_dir, "containers", target.partition, target.hash)
         return self._databases.get(directory / f"{target.hash}.db", create=create)
 
-    async def _put(self, request: Request, target: Target) -> web.Response:
+    async def _put(self, call: Call, target: Target) -> Reply:
         container = self._open(target, create=True)
         existed = container.stat().exists
-        container.put(timestamp_of(request), metadata_headers(request.headers, METADATA_PREFIXES))
-        await self._tell_account(request, target, container.stat())
-        return answer(202 if existed else 201)
+        container.put(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
+        await self._tell_account(call, target, container.stat())
+        return reply(202 if existed else 201)
 
-    async def _delete(self, request: Request, target: Target) -> web.Response:
+    async def _delete(self, call: Call, target: Target) -> Reply:
         container = self._open(target)
         if container.stat().object_count:
             raise Refusal(409)
-        container.delete(timestamp_of(request))
-        await self._tell_account(request, target, container.stat())
-        return answer(204)
+        container.delete(timestamp_of(call))
+        await self._tell_account(call, target, container.stat())
+        return reply(204)
 
-    def _post(self, request: Request, target: Target) -> web.Response:
+    def _post(self, call: Call, target: Target) -> Reply:
         container = self._open(target)
-        container.update_metadata(timestamp_of(request), metadata_headers(request.headers, METADATA_PREFIXES))
-        return answer(204)
+        container.update_metadata(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
+        return reply(204)
 
-    def _merge_object(self, request: Request, target: Target) -> web.Response:
-        if request.method not in ("PUT", "DELETE"):
+    def _merge_object(self, call: Call, target: Target) -> Reply:
+        if call.method not in ("PUT", "DELETE"):
             raise Refusal(405)
-        headers = request.headers
-        deleted = request.method == "DELETE"
+        headers = call.headers
+        deleted = call.method == "DELETE"
         self._open(target).merge_object(
             ObjectRow(
                 name=target.names[2],
-                timestamp=timestamp_of(request),
+                timestamp=timestamp_of(call),
                 size=0 if deleted else int(headers["X-Size"]),
                 content_type=headers.get("X-Content-Type", ""),
                 etag=headers.get("X-Etag", ""),
@@ -102,21 +100,21 @@ class ContainerServer:
             )
         )
         self._report_later(target)
-        return answer(204 if deleted else 201)
+        return reply(204 if deleted else 201)
 
-    def _show(self, request: Request, target: Target) -> web.Response:
+    def _show(self, call: Call, target: Target) -> Reply:
         container = self._open(target)
         headers = _stat_headers(container.stat())
-        if request.method == "HEAD":
-            return answer(204, headers)
-        query = listings.parse_query(request.query, request.headers.get("Accept", ""))
+        if call.method == "HEAD":
+            return reply(204, headers)
+        query = listings.parse_query(call.query, call.headers.get("Accept", ""))
         headers["Content-Type"], body = listings.render(listings.select(query, container.entries), query)
-        return answer(200 if body else 204, headers, body)
+        return reply(200 if body else 204, headers, body)
 
-    async def _tell_account(self, request: Request, target: Target, stat: ContainerStat) -> None:
-        parent = Parent.named_in(request.headers, "Account")
+    async def _tell_account(self, call: Call, target: Target, stat: ContainerStat) -> None:
+        parent = Parent.named_in(call.headers, "Account")
         report = Update("PUT", target.names, _report_headers(stat))
-        if parent is not None and not await parent.tell(self._backend, report, request.transaction_id):
+        if parent is not None and not await parent.tell(self._backend, report, call.transaction_id):
             self._report_later(target)
 
     def _report_later(self, target: Target) -> None:

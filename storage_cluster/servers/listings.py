@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from storage_cluster.servers.http import Refusal
+from storage_cluster.servers.messages import Refusal
 
 LIMIT_MAX = 10_000
 

@@ -6,22 +6,23 @@ container server has been told of it (or has not answered), before the proxy get
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
-from aiohttp import web
+from multidict import CIMultiDict
 
 from storage_cluster.servers import database
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
-from storage_cluster.servers.http import READ_CHUNK_BYTES, Refusal, Request, answer
+from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import Devices, Target, metadata_headers, timestamp_of
 from storage_cluster.servers.times import http_date
 from storage_cluster.servers.updates import Parent, PendingUpdates, Update
 
 PATH_SEGMENT_COUNT = 5
 DISK_THREADS = 8
+READ_CHUNK_BYTES = 262_144
 METADATA_PREFIXES = ("x-object-meta-", "x-object-sysmeta-", "content-encoding", "content-disposition")
 
 T = TypeVar("T")
@@ -42,89 +43,90 @@ class ObjectServer:
         await asyncio.gather(self._retrying, return_exceptions=True)
         self._disk.shutdown()
 
-    async def handle(self, request: Request) -> web.StreamResponse:
-        """One request."""
-        target = self._devices.target(request, 3)
+    async def handle(self, call: Call) -> Reply:
+        """One call."""
+        target = self._devices.target(call, 3)
         if len(target.names) != 3:
             raise Refusal(400)
         directory = database.hash_dir(target.device_dir, "objects", target.partition, target.hash)
         stored = ObjectDir(target.device_dir, directory)
-        if request.method == "PUT":
-            return await self._put(request, target, stored)
-        if request.method in ("GET", "HEAD"):
-            return await self._get(request, stored)
-        if request.method == "POST":
-            return await self._post(request, target, stored)
-        if request.method == "DELETE":
-            return await self._delete(request, target, stored)
+        if call.method == "PUT":
+            return await self._put(call, target, stored)
+        if call.method in ("GET", "HEAD"):
+            return await self._get(call, stored)
+        if call.method == "POST":
+            return await self._post(call, target, stored)
+        if call.method == "DELETE":
+            return await self._delete(call, target, stored)
         raise Refusal(405)
 
-    async def _put(self, request: Request, target: Target, stored: ObjectDir) -> web.StreamResponse:
-        timestamp = timestamp_of(request)
+    async def _put(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
+        timestamp = timestamp_of(call)
         versions = stored.versions()
         if versions.newest >= timestamp:
             raise Refusal(409, headers={"X-Backend-Timestamp": versions.newest})
-        if request.headers.get("If-None-Match") == "*" and versions.data > versions.tombstone:
+        if call.headers.get("If-None-Match") == "*" and versions.data > versions.tombstone:
             raise Refusal(412)
-        content_type = request.headers.get("Content-Type", "application/octet-stream")
+        content_type = call.headers.get("Content-Type", "application/octet-stream")
         new = stored.new_file()
         try:
-            await request.send_continue()
-            async for chunk in request.body_chunks():
+            await call.body.proceed()
+            async for chunk in call.body:
                 new.write(chunk)
-            _check_etag(request, new)
-            metadata = metadata_headers(request.headers, METADATA_PREFIXES)
+            _check_etag(call, new)
+            metadata = metadata_headers(call.headers, METADATA_PREFIXES)
             await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
         finally:
             new.close()
         update = {"X-Size": str(new.size), "X-Etag": new.etag, "X-Content-Type": content_type}
-        await self._tell_container(request, "PUT", target, timestamp, update)
-        return answer(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp)})
+        await self._tell_container(call, "PUT", target, timestamp, update)
+        return reply(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp)})
 
-    async def _get(self, request: Request, stored: ObjectDir) -> web.StreamResponse:
+    async def _get(self, call: Call, stored: ObjectDir) -> Reply:
         info = await self._info(stored)
-        headers = _info_headers(info)
-        if request.method == "HEAD":
-            return web.Response(headers=headers | {"Content-Length": str(info.size)})
+        headers = CIMultiDict(_info_headers(info) | {"Content-Length": str(info.size)})
+        if call.method == "HEAD":
+            return Reply(200, headers)
         try:
-            file = open(info.data_path, "rb")  # noqa: SIM115  closed below
+            file = open(info.data_path, "rb")  # noqa: SIM115  closed with the reply's body
         except FileNotFoundError:
             raise Refusal(404) from None
+        if info.size > READ_CHUNK_BYTES:
+            return Reply(200, headers, self._read(file, info.size))
         with file:
-            if info.size <= READ_CHUNK_BYTES:
-                return web.Response(body=file.read(info.size), headers=headers)
-            response = web.StreamResponse(headers=headers | {"Content-Length": str(info.size)})
-            response.headers["X-Trans-Id"] = request.transaction_id
-            await response.prepare(request.raw)
-            left = info.size
+            return Reply(200, headers, file.read(info.size))
+
+    async def _read(self, file: BinaryIO, left: int) -> AsyncIterator[bytes]:
+        with file:
             while left:
                 chunk = await self._on_disk(functools.partial(file.read, min(left, READ_CHUNK_BYTES)))
+                if not chunk:
+                    raise BrokenOff
                 left -= len(chunk)
-                await response.write(chunk)
-            return response
+                yield chunk
 
-    async def _post(self, request: Request, target: Target, stored: ObjectDir) -> web.StreamResponse:
-        timestamp = timestamp_of(request)
+    async def _post(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
+        timestamp = timestamp_of(call)
         info = await self._info(stored)
         if info.timestamp >= timestamp:
             raise Refusal(409)
-        content_type = request.headers.get("Content-Type", "")
-        metadata = metadata_headers(request.headers, METADATA_PREFIXES)
+        content_type = call.headers.get("Content-Type", "")
+        metadata = metadata_headers(call.headers, METADATA_PREFIXES)
         await self._on_disk(functools.partial(stored.write_meta, timestamp, content_type, metadata))
         if content_type:
             update = {"X-Size": str(info.size), "X-Etag": info.etag, "X-Content-Type": content_type}
-            await self._tell_container(request, "PUT", target, timestamp, update)
-        return answer(202)
+            await self._tell_container(call, "PUT", target, timestamp, update)
+        return reply(202)
 
-    async def _delete(self, request: Request, target: Target, stored: ObjectDir) -> web.StreamResponse:
-        timestamp = timestamp_of(request)
+    async def _delete(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
+        timestamp = timestamp_of(call)
         versions = stored.versions()
         if versions.newest >= timestamp:
             raise Refusal(409, headers={"X-Backend-Timestamp": versions.newest})
         existed = versions.data > versions.tombstone
         await self._on_disk(functools.partial(stored.write_tombstone, timestamp))
-        await self._tell_container(request, "DELETE", target, timestamp, {})
-        return answer(204 if existed else 404)
+        await self._tell_container(call, "DELETE", target, timestamp, {})
+        return reply(204 if existed else 404)
 
     async def _info(self, stored: ObjectDir) -> ObjectInfo:
         try:
@@ -137,11 +139,11 @@ class ObjectServer:
         return info
 
     async def _tell_container(
-        self, request: Request, method: str, target: Target, timestamp: str, update: dict[str, str]
+        self, call: Call, method: str, target: Target, timestamp: str, update: dict[str, str]
     ) -> None:
-        parent = Parent.named_in(request.headers, "Container")
+        parent = Parent.named_in(call.headers, "Container")
         word = Update(method, target.names, update | {"X-Timestamp": timestamp})
-        if parent is not None and not await parent.tell(self._backend, word, request.transaction_id):
+        if parent is not None and not await parent.tell(self._backend, word, call.transaction_id):
             await self._on_disk(functools.partial(PendingUpdates(target.device_dir).add, parent, word))
 
     async def _retry_updates(self) -> None:
@@ -154,8 +156,8 @@ class ObjectServer:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
 
-def _check_etag(request: Request, new: NewFile) -> None:
-    wanted = request.headers.get("Etag", "").strip('"').lower()
+def _check_etag(call: Call, new: NewFile) -> None:
+    wanted = call.headers.get("Etag", "").strip('"').lower()
     if wanted and wanted != new.etag:
         raise Refusal(422)
 

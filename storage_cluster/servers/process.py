@@ -56,19 +56,21 @@ async def _front(service: Service, backend: Backend, data_dir: Path, log: Access
     devices = Devices(backend.topology, service.host, data_dir)
     devices.make()
     if service.name == "proxy":
-        yield Front(proxy.ProxyServer(backend).handle, log, proxy.PATH_SEGMENT_COUNT, proxy.transaction_id_of)
+        yield Front(proxy.proxy_server(backend), log, proxy.names_of, proxy.transaction_id_of)
     elif service.name == "auth":
-        yield Front(auth.AuthServer(backend).handle, log, auth.PATH_SEGMENT_COUNT, auth.transaction_id_of)
+        yield Front(
+            auth.AuthServer(backend).handle, log, http.segments(auth.PATH_SEGMENT_COUNT), auth.transaction_id_of
+        )
     elif service.name == "account":
         accounts = account.AccountServer(devices)
-        yield Front(accounts.handle, log, account.PATH_SEGMENT_COUNT, http.given_transaction_id)
+        yield Front(accounts.handle, log, http.segments(account.PATH_SEGMENT_COUNT), http.given_transaction_id)
         accounts.close()
     elif service.name == "container":
         containers = container.ContainerServer(devices, backend)
-        yield Front(containers.handle, log, container.PATH_SEGMENT_COUNT, http.given_transaction_id)
+        yield Front(containers.handle, log, http.segments(container.PATH_SEGMENT_COUNT), http.given_transaction_id)
         await containers.close()
     else:
         assert service.name == "object", service.name
         stored = objects.ObjectServer(devices, backend)
-        yield Front(stored.handle, log, objects.PATH_SEGMENT_COUNT, http.given_transaction_id)
+        yield Front(stored.handle, log, http.segments(objects.PATH_SEGMENT_COUNT), http.given_transaction_id)
         await stored.close()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storage_cluster.ring import path_hash
-from storage_cluster.servers.http import Refusal, Request
+from storage_cluster.servers.messages import Call, Refusal
 from storage_cluster.topology import Topology
 
 
@@ -36,20 +36,20 @@ class Devices:
         for directory in self._dirs.values():
             (directory / "tmp").mkdir(parents=True, exist_ok=True)
 
-    def target(self, request: Request, names_count: int) -> Target:
+    def target(self, call: Call, names_count: int) -> Target:
         """What a request names; it must have this many names or one more. Raises: Refusal (400, 507)."""
-        device, partition, *names = (*request.segments, "", "")[: max(2, len(request.segments))]
+        device, partition, *names = (*call.names, "", "")[: max(2, len(call.names))]
         if not partition.isdigit() or not names_count <= len(names) <= names_count + 1 or not all(names):
-            raise Refusal(400, f"Invalid path: {request.raw.raw_path}")
+            raise Refusal(400, f"Invalid path: {call.path}")
         directory = self._dirs.get(device)
         if directory is None or not directory.is_dir():
             raise Refusal(507)
         return Target(directory, partition, tuple(names), path_hash(names[:names_count], self._suffix))
 
 
-def timestamp_of(request: Request) -> str:
+def timestamp_of(call: Call) -> str:
     """The moment a change is to count from. Raises: Refusal (400) if the proxy gave none."""
-    text = request.headers.get("X-Timestamp", "")
+    text = call.headers.get("X-Timestamp", "")
     if not text.replace(".", "", 1).isdigit():
         raise Refusal(400, "Missing or invalid X-Timestamp")
     return text

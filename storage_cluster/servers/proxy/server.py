@@ -1,95 +1,75 @@
-"""The proxy server: who may do what, and where it is done.
+"""The proxy server: its pipeline around the store.
 
-`/v1/AUTH_account[/container[/object]]` is the Swift API; `/info` and `/healthcheck` are open to all; `/storage_url/…`
-is what the auth server asks on behalf of a client.
-
-Every request gets a transaction id here, which goes with everything done for it, on all hosts.
+`/v1/AUTH_account[/container[/object]]` is the Swift API; what else there is, the middlewares answer (`pages`). Every
+request gets a transaction id here, which goes with everything done for it, on all hosts.
 """
 
-import json
+import dataclasses
+from collections.abc import Mapping
 
-from aiohttp import web
-
-from storage_cluster.servers.auth import RESELLER_PREFIX
 from storage_cluster.servers.backend import Backend
-from storage_cluster.servers.http import Refusal, Request, answer
-from storage_cluster.servers.listings import LIMIT_MAX
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.accounts import Accounts
 from storage_cluster.servers.proxy.containers import Containers
-from storage_cluster.servers.proxy.objects import MAX_OBJECT_BYTES, Objects
-from storage_cluster.servers.proxy.replicas import Replicas
-from storage_cluster.servers.proxy.tokens import Tokens
-from storage_cluster.servers.times import TimestampMaker, is_transaction_id, new_transaction_id
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.objects import Objects
+from storage_cluster.servers.proxy.pipeline import PIPELINE, pipeline
+from storage_cluster.servers.times import is_transaction_id, new_transaction_id
 
-PATH_SEGMENT_COUNT = 4
-SWIFT_VERSION = "2.30.1"
-"""The Swift whose behaviour is followed."""
-
-
-class ProxyServer:
-    """Answers clients."""
-
-    def __init__(self, backend: Backend) -> None:
-        replicas, clock = Replicas(backend), TimestampMaker()
-        self._backend = backend
-        self._tokens = Tokens(backend)
-        self._accounts = Accounts(replicas, clock)
-        self._containers = Containers(replicas, clock, self._accounts)
-        self._objects = Objects(replicas, clock, self._accounts, self._containers)
-
-    async def handle(self, request: Request) -> web.StreamResponse:
-        """One request."""
-        first, *rest = request.segments
-        if first == "v1" and rest and rest[0]:
-            return await self._store(request, tuple(name for name in rest if name))
-        if request.method not in ("GET", "HEAD"):
-            raise Refusal(405)
-        if first == "info":
-            return answer(200, {"Content-Type": "application/json; charset=UTF-8"}, self._info())
-        if first == "healthcheck":
-            return answer(200, body=b"OK")
-        if first == "storage_url" and rest:
-            return answer(204, {"X-Storage-Url": f"{self._url()}/v1/{rest[0]}"})
-        raise Refusal(404)
-
-    async def _store(self, request: Request, names: tuple[str, ...]) -> web.StreamResponse:
-        await self._authorize(request, names[0])
-        if len(names) == 1:
-            return await self._accounts.handle(request, names[0])
-        if len(names) == 2:
-            return await self._containers.handle(request, (names[0], names[1]))
-        return await self._objects.handle(request, (names[0], names[1], names[2]))
-
-    async def _authorize(self, request: Request, account: str) -> None:
-        token = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
-        granted = await self._tokens.account_of(token, request.transaction_id) if token else None
-        if granted is None:
-            raise Refusal(401, headers={"Www-Authenticate": f'Swift realm="{account}"'})
-        if granted != account:
-            raise Refusal(403)
-
-    def _info(self) -> bytes:
-        swift = {
-            "version": SWIFT_VERSION,
-            "account_listing_limit": LIMIT_MAX,
-            "container_listing_limit": LIMIT_MAX,
-            "max_file_size": MAX_OBJECT_BYTES,
-            "max_account_name_length": 256,
-            "max_container_name_length": 256,
-            "max_object_name_length": 1024,
-            "policies": [{"name": "Policy-0", "aliases": "Policy-0", "default": True}],
-            "strict_cors_mode": True,
-        }
-        return json.dumps({"swift": swift, "tempauth": {"reseller_prefixes": [RESELLER_PREFIX]}}).encode()
-
-    def _url(self) -> str:
-        service = self._backend.topology.service("proxy")
-        return f"http://{service.address}:{service.port}"
+_ACCESS_LIST_METHODS = {2: ("GET", "HEAD"), 3: ("GET", "HEAD", "PUT", "POST", "DELETE")}
+"""By the number of names: what an access list can allow to others than the owner."""
 
 
-def transaction_id_of(raw: web.BaseRequest) -> str:
+def proxy_server(backend: Backend) -> Handler:
+    """The whole proxy as one handler."""
+    context = ProxyContext.over(backend)
+    context.whole = pipeline([make(context) for make in PIPELINE], Store(context))
+    return context.whole
+
+
+class Store:
+    """The innermost handler: accounts, containers, objects on the storage servers."""
+
+    def __init__(self, context: ProxyContext) -> None:
+        self._accounts = Accounts(context)
+        self._containers = Containers(context)
+        self._objects = Objects(context)
+
+    async def __call__(self, call: Call) -> Reply:
+        """One call, as far as its user may."""
+        if not call.names:
+            raise Refusal(404 if call.path == "/v1" else 412, None if call.path == "/v1" else "Bad URL")
+        call = await self._admitted(call)
+        if len(call.names) == 1:
+            return await self._accounts.handle(call, call.names[0])
+        if len(call.names) == 2:
+            return await self._containers.handle(call, (call.names[0], call.names[1]))
+        return await self._objects.handle(call, (call.names[0], call.names[1], call.names[2]))
+
+    async def _admitted(self, call: Call) -> Call:
+        """The call, with its question of access settled if the owner asks; else it stays open for an access list."""
+        try:
+            await call.check_access(None)
+        except Refusal:
+            if call.method not in _ACCESS_LIST_METHODS.get(len(call.names), ()):
+                raise
+            return call
+        return dataclasses.replace(call, authorize=None)
+
+
+def names_of(path: str) -> tuple[str, ...]:
+    """Account, container, object of a path below /v1/; () for another, or if a name before the last is empty."""
+    version, *names = path[1:].split("/", 3)
+    if version != "v1" or not names:
+        return ()
+    while len(names) > 1 and not names[-1]:
+        names.pop()
+    return tuple(names) if all(names) else ()
+
+
+def transaction_id_of(path: str, headers: Mapping[str, str]) -> str:
     """A new transaction id for a client, the auth server's own where that asks."""
-    given = raw.headers.get("X-Trans-Id", "")
-    if raw.path.startswith("/storage_url/") and is_transaction_id(given):
+    given = headers.get("X-Trans-Id", "")
+    if path.startswith("/storage_url/") and is_transaction_id(given):
         return given
     return new_transaction_id()

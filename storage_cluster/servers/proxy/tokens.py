@@ -2,17 +2,19 @@
 
 import dataclasses
 import time
+from urllib.parse import unquote
 
 from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.messages import Identity
 
 REMEMBER_MAX_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Grant:
-    """An account that a token opens, until a moment of the monotonic clock."""
+    """Who a token stands for, until a moment of the monotonic clock."""
 
-    account: str
+    identity: Identity
     until_s: float
 
 
@@ -23,11 +25,11 @@ class Tokens:
         self._backend = backend
         self._known: dict[str, Grant] = {}
 
-    async def account_of(self, token: str, transaction_id: str) -> str | None:
-        """The account a token opens; None if it opens none."""
+    async def identity_of(self, token: str, transaction_id: str) -> Identity | None:
+        """Who a token stands for; None if for nobody."""
         known = self._known.get(token)
         if known is not None and known.until_s > time.monotonic():
-            return known.account
+            return known.identity
         self._known.pop(token, None)
         auth = self._backend.topology.service("auth")
         headers = {"X-Auth-Token": token, "X-Trans-Id": transaction_id}
@@ -35,5 +37,7 @@ class Tokens:
         if not answer.succeeded:
             return None
         life_s = min(float(answer.headers["X-Auth-Ttl"]), REMEMBER_MAX_S)
-        self._known[token] = Grant(answer.headers["X-Auth-Account"], time.monotonic() + life_s)
-        return answer.headers["X-Auth-Account"]
+        groups = frozenset(unquote(answer.headers["X-Auth-Groups"]).split(","))
+        identity = Identity(unquote(answer.headers["X-Auth-User"]), groups)
+        self._known[token] = Grant(identity, time.monotonic() + life_s)
+        return identity

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from storage_cluster.servers.backend import NODE_TIMEOUT_S, Backend, BackendAnswer, device_path
-from storage_cluster.servers.http import ClientGone, Refusal, Request
+from storage_cluster.servers.messages import Call, ClientGone, Refusal
 from storage_cluster.servers.proxy.replicas import Replicas, first_and_rest, with_handoffs
 from storage_cluster.topology import Device
 
@@ -77,7 +77,7 @@ class Upload:
         self._names = names
         self._headers_for = headers_for
 
-    async def run(self, request: Request) -> list[BackendAnswer]:
+    async def run(self, call: Call) -> list[BackendAnswer]:
         """Connect, pass the body on, collect answers. Raises: Refusal (503) without a quorum, ClientGone."""
         _, partition, ring = self._replicas.placement(*self._names)
         handoffs = ring.handoffs(partition)
@@ -88,8 +88,8 @@ class Upload:
         conduits = await asyncio.gather(*connecting)
         try:
             open_ones = self._open_or_refuse(conduits)
-            await request.send_continue()
-            await self._transfer(request, open_ones)
+            await call.body.proceed()
+            await self._transfer(call, open_ones)
             return await first_and_rest({conduit.task for conduit in open_ones}, self._replicas.quorum)
         except (Refusal, ClientGone, asyncio.CancelledError):
             for conduit in conduits:
@@ -114,8 +114,8 @@ class Upload:
             raise Refusal(503)
         return open_ones
 
-    async def _transfer(self, request: Request, conduits: list[Conduit]) -> None:
-        async for chunk in request.body_chunks():
+    async def _transfer(self, call: Call, conduits: list[Conduit]) -> None:
+        async for chunk in call.body:
             await self._pass_on(chunk, conduits)
         await self._pass_on(None, conduits)
 

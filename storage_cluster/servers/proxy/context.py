@@ -1,0 +1,31 @@
+"""What the parts of a proxy share: the way to the storage servers, the clock, what is known of the names."""
+
+import dataclasses
+
+from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.proxy.infos import Infos
+from storage_cluster.servers.proxy.replicas import Replicas
+from storage_cluster.servers.times import TimestampMaker
+
+
+async def _not_assembled(_: Call) -> Reply:
+    raise Refusal(503)
+
+
+@dataclasses.dataclass
+class ProxyContext:
+    """Made once for a proxy process."""
+
+    backend: Backend
+    replicas: Replicas
+    clock: TimestampMaker
+    infos: Infos
+    whole: Handler = _not_assembled
+    """The entire pipeline, from its outermost middleware on; set when it is put together."""
+
+    @classmethod
+    def over(cls, backend: Backend) -> "ProxyContext":
+        """The parts of a proxy that sends its requests with this backend."""
+        replicas = Replicas(backend)
+        return cls(backend, replicas, TimestampMaker(), Infos(replicas))

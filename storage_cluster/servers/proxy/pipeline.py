@@ -1,0 +1,50 @@
+"""The proxy's middlewares in their order: each sees a call before what is inside it, and the reply after.
+
+A middleware is called with the call and with `inner`, the rest of the pipeline. It answers itself, or passes the call
+on (changed or not) and returns the reply (changed or not), or makes calls of its own with `call.derived(…)`. What
+`inner` returns is always a `Reply`: a refusal inside is one already. `ProxyContext.whole` is the entire pipeline, for a
+middleware whose calls must pass those before it as well.
+
+Adding one: a module `proxy/<feature>.py` with a class (or a function) that takes the `ProxyContext`, one line below.
+
+Source: Swift, proxy-server.conf-sample, [pipeline:main].
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from storage_cluster.servers.messages import Call, Handler, Reply, answered
+from storage_cluster.servers.proxy.auth import Auth
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.gatekeeper import Gatekeeper
+from storage_cluster.servers.proxy.pages import Pages
+
+
+class Middleware(Protocol):
+    """One step."""
+
+    async def __call__(self, call: Call, inner: Handler) -> Reply:
+        """Answer a call, with the help of what is inside. Raises: Refusal."""
+
+
+MakeMiddleware = Callable[[ProxyContext], Middleware]
+
+PIPELINE: tuple[MakeMiddleware, ...] = (
+    Gatekeeper,
+    Pages,
+    Auth,
+)
+"""Outermost first."""
+
+
+def pipeline(middlewares: Sequence[Middleware], app: Handler) -> Handler:
+    """All of them around the app, the first outermost."""
+    handler: Handler = functools.partial(answered, app)
+    for middleware in reversed(middlewares):
+        handler = functools.partial(answered, functools.partial(_step, middleware, handler))
+    return handler
+
+
+async def _step(middleware: Middleware, inner: Handler, call: Call) -> Reply:
+    return await middleware(call, inner)
