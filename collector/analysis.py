@@ -4,8 +4,10 @@ Live capture and offline replay both end here. The trace is written as a whole o
 
 Connections are independent, so all but clocks and spans runs a partition at a time, on all cores: first every partition
 is matched, which tells the clocks; then hops are aligned and requests rebuilt. Tables are written as partitions are
-done, in their order, so a trace is the same in every run. Memory is bounded by a few partitions, the exchanges and the
-connections.
+done, in their order, so a trace is the same in every run. Exchanges are merged by time on their way to disk, and read
+back from there, few columns of them, to be linked.
+
+Memory: a few partitions, what a clock's line needs (`clock_evidence`), and about 200 bytes for each exchange.
 """
 
 import os
@@ -13,23 +15,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from collector import clock_evidence, clocks, findings, matching, spans
+from collector import clock_evidence, clocks, findings, matching, spans, troubles
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
-from collector.quality import quality_of, telling_hops
+from collector.quality import quality_of
 from collector.schema import conform
 from collector.services import known_services
-from collector.store import CommandInfo, TraceInfo, TraceWriter, write_trace
-from collector.timescale import Alignment, align
+from collector.sorted_runs import SortedRuns
+from collector.store import ROW_GROUP_ROWS, CommandInfo, TraceInfo, TraceWriter, read_table, write_trace
+from collector.timescale import Alignment, align, to_trace_ns
 from collector.windows import settle_windows
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
@@ -74,7 +79,7 @@ class _Requests:
     hops: pa.Table
     exchanges: pa.Table
     quality: pa.Table
-    telling: pa.Table
+    troubles: troubles.Troubles
 
 
 def analyse(
@@ -91,7 +96,7 @@ def analyse(
     cannot be written.
     """
     spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
-    with scan(sources, spill, options.partition_bits) as captures, Held(spill) as held:
+    with scan(sources, spill, options.partition_bits) as captures, Held(spill) as held, SortedRuns(spill) as by_time:
         info = TraceInfo(
             created_ns=time.time_ns(),
             tool_version=version("twintap"),
@@ -101,59 +106,61 @@ def analyse(
             services=dict(known_services()),
         )
         with write_trace(trace_url) as writer:
-            run_stages(captures, info, options, writer, held)
+            run_stages(captures, info, options, writer, held, by_time)
             writer.write_info(info)
     return info
 
 
-def run_stages(captures: Scan, info: TraceInfo, options: AnalysisOptions, writer: TraceWriter, held: Held) -> None:
-    """All stages in their order, writing tables as they are done. `held` keeps hops while the clocks are not known."""
+def run_stages(
+    captures: Scan, info: TraceInfo, options: AnalysisOptions, writer: TraceWriter, held: Held, by_time: SortedRuns
+) -> None:
+    """All stages in their order, writing tables as they are done.
+
+    `held` keeps hops while the clocks are not known, `by_time` exchanges until all are there.
+    """
     windows = [
         (host.host, host.first_host_ns, host.last_host_ns)
         for host in info.hosts
         if host.first_host_ns is not None and host.last_host_ns is not None
     ]
-    frames = {host.host: host.packets_count for host in info.hosts}
+    evidence = clock_evidence.Evidence({host.host: host.packets_count for host in info.hosts})
     workers = options.workers or os.cpu_count() or 1
-    connections, ways = [], []
     with ThreadPoolExecutor(workers) as pool:
-        matched = _in_order(pool, workers, lambda number: _match(captures, number, frames), range(len(captures)))
+        matched = _in_order(pool, workers, lambda number: _match(captures, number), range(len(captures)))
         for number, part in enumerate(matched):
             if part is not None:
                 writer.append("events", part.events)
                 writer.append("messages", part.messages)
+                writer.append("connections", part.connections)
                 held.put(number, part.hops, part.messages, part.connections)
-                connections.append(part.connections)
-                ways.append(part.ways)
+                evidence.add(part.ways)
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
-            alignment = clocks.solve(clock_evidence.joined(ways), windows)
-        built = list(_rebuild(pool, workers, info, alignment, options.edge_ns, writer, held))
-    tables = {
-        "connections": pa.concat_tables(connections),
-        "clocks": alignment.clocks,
-        "exchanges": _by_time(pa.concat_tables([requests.exchanges for requests in built])),
-        "quality": pa.concat_tables([requests.quality for requests in built]),
-    }
-    tables["spans"] = spans.link(tables["exchanges"])
-    telling = pa.concat_tables([requests.telling for requests in built])
-    tables["findings"] = findings.find(tables | {"hops": telling}, info)
-    for name, table in tables.items():
-        writer.write_table(name, table)
+            alignment = clocks.solve(evidence.ways(), windows)
+        writer.write_table("clocks", alignment.clocks)
+        found = list(_rebuild(pool, workers, info, alignment, options.edge_ns, writer, held, by_time))
+    for slab in by_time.slabs(ROW_GROUP_ROWS):
+        writer.append("exchanges", slab)
+    writer.finish("exchanges")
+    linked = spans.link(read_table(writer.url, "exchanges", spans.COLUMNS))
+    writer.write_table("spans", linked)
+    asked = read_table(writer.url, "exchanges", findings.REPLICA_COLUMNS)
+    told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info)
+    writer.write_table("findings", told)
 
 
-def _by_time(exchanges: pa.Table) -> pa.Table:
-    started = pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$"))
-    order = pl.DataFrame(exchanges).select(started.arg_sort()).to_series()
-    return exchanges.take(order.to_arrow())
+def _started(exchanges: pa.Table) -> NDArray[np.int64]:
+    """When each was first seen."""
+    times = pl.DataFrame(exchanges).select(pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$")))
+    return times.to_series().fill_null(0).to_numpy()
 
 
-def _match(captures: Scan, number: int, frames: dict[str, int]) -> _Part | None:
+def _match(captures: Scan, number: int) -> _Part | None:
     decoded = captures.take(number)
     if decoded is None:
         return None
     matched = matching.match(decoded.events, number * ID_STRIDE + 1)
-    ways = clock_evidence.thinned(clock_evidence.ways_of(matched.hops), frames)
+    ways = clock_evidence.ways_of(matched.hops)
     messages = conform("messages", matching.messages(decoded.heads, matched.events))
     return _Part(matched.events, conform("connections", matched.connections), messages, matched.hops, ways)
 
@@ -166,8 +173,12 @@ def _rebuild(
     edge_ns: int,
     writer: TraceWriter,
     held: Held,
-) -> Iterator[_Requests]:
-    """Align and rebuild each partition; its hops are written here, the rest is handed on."""
+    by_time: SortedRuns,
+) -> Iterator[troubles.Troubles]:
+    """Align and rebuild each partition, and write or keep what it gives; its troubles are handed on."""
+    ends = [(host.host, host.last_host_ns) for host in info.hosts if host.last_host_ns is not None]
+    names, stamps = (pa.array(column) for column in zip(*ends, strict=True))
+    end_ns = int(to_trace_ns(names, stamps, alignment.clocks).max())
 
     def rebuild(number: int) -> _Requests:
         hops, messages, connections = held.take(number)
@@ -175,11 +186,14 @@ def _rebuild(
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
         built = build_exchanges(hops, messages, connections, info.services, first_id)
-        return _Requests(built.hops, built.exchanges, quality_of(built.hops), telling_hops(built.hops))
+        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns)
+        return _Requests(built.hops, built.exchanges, quality_of(built.hops), wrong)
 
     for requests in _in_order(pool, workers, rebuild, held.numbers()):
         writer.append("hops", requests.hops)
-        yield replace(requests, hops=requests.telling)
+        writer.append("quality", requests.quality)
+        by_time.put(requests.exchanges, _started(requests.exchanges))
+        yield requests.troubles
 
 
 def _in_order(

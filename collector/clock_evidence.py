@@ -7,7 +7,7 @@ no line that the hull does not bound, so evidence from many partitions is thinne
 Limits: from thinned evidence, the place of a step is known to such a stretch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,8 +21,8 @@ from collector.schema import HopState
 
 Ints = NDArray[np.int64]
 
-MOST_HOPS = 1_000_000
-"""Of one direction of one pair, before they are thinned."""
+MOST_HOPS = 1 << 21
+"""Of all directions together, before they are thinned."""
 SPANS = 256
 
 
@@ -60,31 +60,50 @@ def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
     }
 
 
-def joined(parts: Iterable[Ways]) -> dict[tuple[str, str], Way]:
-    """The hops of all parts together."""
-    found: dict[tuple[str, str], list[Way]] = {}
-    for part in parts:
-        for pair, way in part.items():
-            found.setdefault(pair, []).append(way)
-    names = ("send_ns", "receive_ns", "send_frame", "receive_frame")
-    return {
-        pair: Way(*(np.concatenate([getattr(way, name) for way in ways]) for name in names))
-        for pair, ways in sorted(found.items())
-    }
+class Evidence:
+    """Hops of many partitions, by direction; where they are more than `most_hops`, the largest are thinned to what
+    bounds a line.
 
-
-def thinned(ways: Ways, frames: Mapping[str, int], most_hops: int = MOST_HOPS) -> dict[tuple[str, str], Way]:
-    """Each direction with more than `most_hops` reduced to what bounds a line.
-
-    Arguments: `frames`, how many each host's capture has, so that all partitions cut it at the same places.
+    Arguments: `frames`, how many each host's capture has, which cuts it at the same places whenever it is thinned.
+    Memory: 32 bytes for each of `most_hops`, and one partition's hops.
     """
-    return {pair: way if len(way.send_ns) <= most_hops else _hulls(way, frames[pair[0]]) for pair, way in ways.items()}
+
+    def __init__(self, frames: Mapping[str, int], most_hops: int = MOST_HOPS) -> None:
+        self._frames, self._most_hops, self._spans = frames, most_hops, SPANS
+        self._parts: dict[tuple[str, str], list[Way]] = {}
+        self._count: dict[tuple[str, str], int] = {}
+
+    def add(self, ways: Ways) -> None:
+        """Take in the hops of a partition."""
+        for pair, way in ways.items():
+            self._parts.setdefault(pair, []).append(way)
+            self._count[pair] = self._count.get(pair, 0) + len(way.send_ns)
+        while sum(self._count.values()) > self._most_hops and self._spans:
+            self._thin()
+
+    def ways(self) -> dict[tuple[str, str], Way]:
+        """The hops of all partitions together."""
+        return {pair: _joined(parts) for pair, parts in sorted(self._parts.items())}
+
+    def _thin(self) -> None:
+        """Thin directions, the largest first, until there is room for as many again; of many, to fewer stretches."""
+        for pair in sorted(self._count, key=self._count.__getitem__, reverse=True):
+            thin = _hulls(_joined(self._parts[pair]), self._frames[pair[0]], self._spans)
+            self._parts[pair], self._count[pair] = [thin], len(thin.send_ns)
+            if 2 * sum(self._count.values()) <= self._most_hops:
+                return
+        self._spans //= 2
 
 
-def _hulls(way: Way, frames_count: int) -> Way:
+def _joined(ways: Sequence[Way]) -> Way:
+    names = ("send_ns", "receive_ns", "send_frame", "receive_frame")
+    return Way(*(np.concatenate([getattr(way, name) for way in ways]) for name in names))
+
+
+def _hulls(way: Way, frames_count: int, spans: int) -> Way:
     order = np.argsort(way.send_frame, kind="stable")
-    span = way.send_frame[order] * SPANS // (frames_count + 1)
-    edges = np.searchsorted(span, np.arange(SPANS + 1))
+    span = way.send_frame[order] * spans // (frames_count + 1)
+    edges = np.searchsorted(span, np.arange(spans + 1))
     kept = [_of_hull(way, order[start:end]) for start, end in pairwise(edges) if end > start]
     return way.take(np.concatenate(kept))
 

@@ -2,7 +2,8 @@
 
 One finding for each kind and pair of hosts, not one for each packet: it counts the cases and points at the worst one
 (connection, span, time). `cost_ns` is time that somebody waited: stalls that overlap on a connection count once. What
-costs nothing known has cost 0. Ordered by severity, then cost.
+costs nothing known has cost 0. Ordered by severity, then cost. What happened on connections was counted before, a
+partition at a time (`collector.troubles`); here it is put into words.
 
 Limits: causes are named only as far as packets show them. A repeat of data that had arrived is no loss, and a FIN sent
 twice is normal (tail loss probe): neither is reported.
@@ -13,20 +14,23 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from collector.durations import in_words
-from collector.exchanges import UNKNOWN
 from collector.schema import FINDINGS, conform
-from collector.stalls import stalls
 from collector.store import TraceInfo
+from collector.troubles import PAIR, Troubles, gather, together
 
 SEVERITIES = ("error", "warning", "notice", "info")
 """Most urgent first."""
-LATE_NS = 1_000_000_000
-"""A request that waited so long by the capture's end is unanswered, not cut off. As TCP's first timeout (RFC 6298)."""
 REPLICA_GROUPS, REPLICA_RATIO, REPLICA_EXCESS_NS, REPLICA_SHARE = 5, 2.0, 1_000_000, 0.6
 """A replica is slow if in at least this many groups of parallel requests its median is this many times its siblings',
 by at least this much, and it was the slower in this share of them. Below, chance looks the same."""
+REPLICA_COLUMNS = [
+    *("exchange_id", "connection_id", "server_host", "service", "method"),
+    *("request_last_received_trace_ns", "response_first_sent_trace_ns"),
+]
+SPAN_COLUMNS = ["span_id", "parent_span_id", "critical_ns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +50,31 @@ class Finding:
 
 
 def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
-    """The table `findings`.
+    """The table `findings` of a whole trace in memory.
 
     Arguments: `tables` by name, with at least `hops, connections, exchanges, spans, clocks`; what the trace says of
     itself.
     """
-    hops, connections, exchanges, spans = (
-        _frame(tables[name]) for name in ("hops", "connections", "exchanges", "spans")
-    )
+    hops, exchanges = tables["hops"], tables["exchanges"]
+    end_ns = pc.max(pc.coalesce(hops["send_trace_ns"], hops["receive_trace_ns"])).as_py() or 0
+    troubles = gather(hops, tables["connections"], exchanges, end_ns)
+    return told(together([troubles]), exchanges, tables["spans"], tables["clocks"], info)
+
+
+def told(troubles: Troubles, exchanges: pa.Table, spans: pa.Table, clocks: pa.Table, info: TraceInfo) -> pa.Table:
+    """The table `findings`: the troubles of all connections, slow replicas, and clocks.
+
+    Arguments: of `exchanges`, at least `REPLICA_COLUMNS`.
+    """
     found = [
-        *_losses(hops),
-        *_syn_retries(hops),
-        *_failed_connections(hops, connections),
-        *_capture_drops(hops),
-        *_incomplete(exchanges, hops),
-        *_server_errors(exchanges),
-        *_slow_replicas(exchanges, spans),
-        *_clocks(_frame(tables["clocks"]), info),
+        *_losses(troubles),
+        *_syn_retries(troubles),
+        *_unconnected(troubles),
+        *_capture_drops(troubles),
+        *_cut_exchanges(troubles),
+        *_server_errors(troubles),
+        *_slow_replicas(_frame(exchanges.select(REPLICA_COLUMNS)), _frame(spans.select(SPAN_COLUMNS))),
+        *_clocks(_frame(clocks), info),
     ]
     found.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.cost_ns))
     columns = {field.name: _plain(field.type) for field in FINDINGS}
@@ -85,11 +97,14 @@ def _times(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def _losses(hops: pl.DataFrame) -> Iterable[Finding]:
+def _evidence(row: dict[str, int]) -> dict[str, int]:
+    return {name: row[name] for name in ("connection_id", "span_id", "from_trace_ns", "to_trace_ns", "cost_ns")}
+
+
+def _losses(troubles: Troubles) -> Iterable[Finding]:
     """Data that the network lost, by pair of hosts."""
-    sent = hops.filter(pl.col("kind") == "data").group_by("send_host", "receive_host").agg(sent=pl.len())
-    lost = stalls(hops, "data")
-    for row in lost.join(sent, on=["send_host", "receive_host"], how="left").iter_rows(named=True):
+    lost = troubles.lost.join(troubles.sent, on=PAIR, how="left", nulls_equal=True, maintain_order="left")
+    for row in lost.iter_rows(named=True):
         ends = f"from {row['send_host']} to {row['receive_host'] or 'a host that was not captured'}"
         share = f"{100 * row['lost'] / row['sent']:.1f} %"
         yield Finding(
@@ -103,12 +118,8 @@ def _losses(hops: pl.DataFrame) -> Iterable[Finding]:
         )
 
 
-def _evidence(row: dict[str, int]) -> dict[str, int]:
-    return {name: row[name] for name in ("connection_id", "span_id", "from_trace_ns", "to_trace_ns", "cost_ns")}
-
-
-def _syn_retries(hops: pl.DataFrame) -> Iterable[Finding]:
-    for row in stalls(hops, "syn").filter(pl.col("cost_ns") > 0).iter_rows(named=True):
+def _syn_retries(troubles: Troubles) -> Iterable[Finding]:
+    for row in troubles.lost_syns.filter(pl.col("cost_ns") > 0).iter_rows(named=True):
         yield Finding(
             severity="warning",
             kind="syn_retry",
@@ -121,90 +132,36 @@ def _syn_retries(hops: pl.DataFrame) -> Iterable[Finding]:
         )
 
 
-def _failed_connections(hops: pl.DataFrame, connections: pl.DataFrame) -> Iterable[Finding]:
-    """Refused, never answered, and reset in the middle of an exchange."""
-    kind, at = pl.col("kind"), pl.coalesce("send_trace_ns", "receive_trace_ns")
-    ends = hops.group_by("connection_id").agg(
-        syn=(kind == "syn").any(),
-        answered=((kind == "syn_ack") | (kind == "data")).any(),
-        reset=((kind == "rst") & ~pl.col("from_client")).any(),
-        from_trace_ns=at.min(),
-        to_trace_ns=at.max(),
-    )
-    end_ns = hops.select(at.max()).item()
-    tried = ends.filter(pl.col("syn") & ~pl.col("answered")).join(connections, on="connection_id")
-    late = pl.lit(end_ns) - pl.col("from_trace_ns") >= LATE_NS
-    yield from _unconnected(tried.filter("reset"), "connection_refused", "refused", "see that the server is running")
-    yield from _unconnected(
-        tried.filter(~pl.col("reset") & late), "connection_unanswered", "never answered", "see that the server is up"
-    )
-
-
-def _unconnected(tried: pl.DataFrame, kind: str, how: str, remedy: str) -> Iterable[Finding]:
-    waited = tried.with_columns(waited=pl.col("to_trace_ns") - pl.col("from_trace_ns")).sort("waited", descending=True)
-    groups = waited.group_by("client_host", "server_host", "server_addr", "server_port", maintain_order=True).agg(
-        pl.len().alias("count"), pl.col("connection_id", "from_trace_ns", "to_trace_ns").first(), pl.col("waited").sum()
-    )
-    for row in groups.iter_rows(named=True):
+def _unconnected(troubles: Troubles) -> Iterable[Finding]:
+    """Refused, or never answered."""
+    for row in troubles.unconnected.sort("reset", descending=True, maintain_order=True).iter_rows(named=True):
+        refused = row["reset"]
         where = f"{row['server_host'] or row['server_addr']}:{row['server_port']}"
+        how = "refused" if refused else "never answered"
+        up = "see that the server is running" if refused else "see that the server is up"
         yield Finding(
             severity="warning",
-            kind=kind,
+            kind="connection_refused" if refused else "connection_unanswered",
             host=row["server_host"],
-            connection_id=row["connection_id"],
-            from_trace_ns=row["from_trace_ns"],
-            to_trace_ns=row["to_trace_ns"],
-            cost_ns=row["waited"],
             text=f"{_times(row['count'], 'connection')} from {row['client_host']} to {where} {how}",
-            remedy=f"{remedy} and listens on port {row['server_port']}, and that no firewall is in between",
+            remedy=f"{up} and listens on port {row['server_port']}, and that no firewall is in between",
+            **_evidence(row),
         )
 
 
-def _capture_drops(hops: pl.DataFrame) -> Iterable[Finding]:
-    missed = hops.filter(pl.col("state") == "capture_dropped")
-    unseen = pl.when(pl.col("receive_host_ns").is_null()).then("receive_host").otherwise("send_host")
-    at = pl.coalesce("send_trace_ns", "receive_trace_ns")
-    by_host = missed.group_by(host=unseen).agg(
-        pl.len().alias("count"), pl.col("connection_id").first(), first=at.min(), last=at.max()
-    )
-    for row in by_host.sort("count", descending=True).iter_rows(named=True):
+def _capture_drops(troubles: Troubles) -> Iterable[Finding]:
+    for row in troubles.missed.iter_rows(named=True):
         yield Finding(
             severity="notice",
             kind="capture_drop",
             host=row["host"],
             connection_id=row["connection_id"],
-            from_trace_ns=row["first"],
-            to_trace_ns=row["last"],
+            from_trace_ns=row["from_trace_ns"],
+            to_trace_ns=row["to_trace_ns"],
             text=f"the capture on {row['host']} missed {_times(row['count'], 'packet')} that did go by (they were "
             "acknowledged); their times there are unknown",
             remedy="capture with a larger buffer or a narrower filter on that host",
         )
-
-
-def _incomplete(exchanges: pl.DataFrame, hops: pl.DataFrame) -> Iterable[Finding]:
-    """Requests without a whole answer: left waiting, reset, or cut by the capture's edge.
-
-    Only where heads tell: in an unknown protocol the last thing that a client says may want no answer.
-    """
-    at = pl.coalesce("send_trace_ns", "receive_trace_ns")
-    end_ns = pl.lit(hops.select(at.max()).item(), dtype=pl.Int64)
-    resets = (
-        hops.filter((pl.col("kind") == "rst") & ~pl.col("from_client")).group_by("connection_id").agg(reset_ns=at.min())
-    )
-    asked = pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
-    answered = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns")
-    cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN)).join(
-        resets, on="connection_id", how="left"
-    )
-    cut = cut.with_columns(spoke=pl.max_horizontal(asked, answered))
-    given_up = pl.col("given_up_trace_ns")
-    late = given_up.is_not_null() | (end_ns - pl.col("spoke") >= LATE_NS)
-    silent = pl.col("response_bytes").is_null() & late
-    reset = pl.when(pl.col("reset_ns") >= pl.col("spoke")).then(pl.lit("reset"))
-    fate = reset.when(silent).then(pl.lit("unanswered")).otherwise(pl.lit("cut"))
-    cut = cut.with_columns(fate=fate, until=pl.coalesce(given_up, "reset_ns", end_ns))
-    for (name,), rows in cut.group_by("fate", maintain_order=True):
-        yield from _cut_exchanges(str(name), rows)
 
 
 _FATES = {
@@ -230,60 +187,43 @@ _FATES = {
 """What became of an exchange: severity, kind, text, remedy."""
 
 
-def _cut_exchanges(fate: str, rows: pl.DataFrame) -> Iterable[Finding]:
-    severity, kind, text, remedy = _FATES[fate]
-    waited = pl.col("until") - pl.col("spoke") if fate == "unanswered" else pl.lit(0)
-    ordered = rows.with_columns(waited=waited.fill_null(0)).sort("waited", descending=True)
-    groups = ordered.group_by("client_host", "server_host", "service", maintain_order=True).agg(
-        pl.len().alias("count"),
-        pl.col("connection_id", "exchange_id", "spoke", "until").first(),
-        pl.col("waited").sum(),
-        longest=pl.col("waited").max(),
-    )
-    for row in groups.iter_rows(named=True):
-        wait = f", the longest wait {in_words(row['longest'])}" if row["longest"] else ""
+def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
+    """Requests without a whole answer."""
+    for row in troubles.cut.iter_rows(named=True):
+        severity, kind, text, remedy = _FATES[row["fate"]]
+        wait = f", the longest wait {in_words(row['worst_ns'])}" if row["worst_ns"] else ""
+        until = row["to_trace_ns"] if severity == "warning" else row["from_trace_ns"]
         yield Finding(
             severity=severity,
             kind=kind,
             host=row["server_host"],
-            connection_id=row["connection_id"],
-            span_id=row["exchange_id"],
-            from_trace_ns=row["spoke"],
-            to_trace_ns=row["until"] if severity == "warning" else row["spoke"],
-            cost_ns=row["waited"],
             text=f"{_times(row['count'], 'request')} from {row['client_host']} to {row['service']} on "
             f"{row['server_host']} {text}{wait}",
             remedy=remedy,
+            **_evidence(row | {"to_trace_ns": until}),
         )
 
 
-def _server_errors(exchanges: pl.DataFrame) -> Iterable[Finding]:
-    failed = exchanges.filter(pl.col("status") >= 500).sort("exchange_id")
-    first = pl.col("connection_id", "exchange_id", "request_first_sent_trace_ns", "response_last_received_trace_ns")
-    groups = failed.group_by("server_host", "service", "status", maintain_order=True).agg(
-        pl.len().alias("count"), first.first()
-    )
-    for row in groups.iter_rows(named=True):
+def _server_errors(troubles: Troubles) -> Iterable[Finding]:
+    for row in troubles.failed.iter_rows(named=True):
         yield Finding(
             severity="warning",
             kind="server_error",
             host=row["server_host"],
-            connection_id=row["connection_id"],
-            span_id=row["exchange_id"],
-            from_trace_ns=row["request_first_sent_trace_ns"],
-            to_trace_ns=row["response_last_received_trace_ns"],
             text=f"{row['service']} on {row['server_host']} answered {row['status']} to "
             f"{_times(row['count'], 'request')}",
             remedy="read that server's log for the transaction id of the span",
+            **_evidence(row),
         )
 
 
 def _slow_replicas(exchanges: pl.DataFrame, spans: pl.DataFrame) -> Iterable[Finding]:
     """Hosts that take longer than the others asked the same thing at the same time by the same parent."""
     took = pl.col("response_first_sent_trace_ns") - pl.col("request_last_received_trace_ns")
-    rows = exchanges.join(spans, left_on="exchange_id", right_on="span_id").with_columns(took=took)
+    children = spans.drop_nulls("parent_span_id")
+    rows = exchanges.join(children, left_on="exchange_id", right_on="span_id").with_columns(took=took)
     group = ["parent_span_id", "service", "method"]
-    rows = rows.drop_nulls(["parent_span_id", "took", "server_host"])
+    rows = rows.drop_nulls(["took", "server_host"])
     rows = rows.filter(pl.col("server_host").n_unique().over(group) > 1)
     rows = rows.with_columns(others=(pl.col("took").sum().over(group) - pl.col("took")) / (pl.len().over(group) - 1))
     excess = pl.col("took") - pl.col("others")

@@ -180,17 +180,6 @@ def percent(part: int, whole: int) -> str:
     return f"{hundredths // 100} %" if exact else f"{hundredths // 100}.{hundredths % 100:02} %"
 
 
-def telling_hops(hops: pa.Table) -> pa.Table:
-    """Hops of the connections in which anything but plain success happened: what `findings` needs of them."""
-    frame = pl.DataFrame(hops.select(["connection_id", "state", "attempt", "kind"]))
-    trouble = (pl.col("state") != HopState.MATCHED) | (pl.col("attempt") > 1) | (pl.col("kind") == HopKind.RST)
-    answers = (pl.col("kind") == HopKind.SYN_ACK) | (pl.col("kind") == HopKind.DATA)
-    unanswered = ~answers.any().over("connection_id")
-    connections = frame.filter(trouble | unanswered)["connection_id"].unique()
-    keep = frame.select(pl.col("connection_id").is_in(connections.implode())).to_series()
-    return hops.filter(keep.to_arrow())
-
-
 def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.generic], dict[str, int]]:
     """A text column as numbers, and which number each text has."""
     encoded = column.combine_chunks()

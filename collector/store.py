@@ -121,14 +121,28 @@ class TraceWriter:
         """Write one table as a whole; a table never written is left empty."""
         write_table(self.url, name, table)
 
+    def finish(self, name: str) -> None:
+        """End a table that was appended to, so that it can be read back from `url`.
+
+        Raises: `ResourceError` if it cannot be written.
+        """
+        with _storage_errors(self.url):
+            if name not in self._open:
+                write_table(self.url, name, TABLES[name].empty_table())
+                return
+            self._end(name)
+
     def close(self) -> None:
         """End the tables that were appended to. What an error kept from being written is dropped."""
         while self._open:
-            _, (file, writer) = self._open.popitem()
-            try:
-                writer.close()
-            finally:
-                file.close()
+            self._end(next(iter(self._open)))
+
+    def _end(self, name: str) -> None:
+        file, writer = self._open.pop(name)
+        try:
+            writer.close()
+        finally:
+            file.close()
 
     def write_info(self, info: TraceInfo) -> None:
         """Say what the trace is; written when the trace is whole."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.clock_bounds import Bounds, lowest_points, possible_lines
-from collector.clock_evidence import joined, thinned, ways_of
+from collector.clock_evidence import Evidence, ways_of
 from collector.clocks import solve, unaligned
 from collector.timescale import align
 from tests.helpers.clock_traffic import DAY_NS, SECOND_NS, START_NS, Wrong, traffic
@@ -119,8 +119,10 @@ def test_thinned_evidence_of_many_parts_tells_the_same() -> None:
     given_ = traffic(clocks, STAR, span_s=20.0, there_ns=20_000, back_ns=20_000)
     frames = dict.fromkeys(clocks, 1800)
     halves = [given_.hops.filter(np.arange(given_.hops.num_rows) % 2 == half) for half in (0, 1)]
-    parts = [thinned(ways_of(half), frames, most_hops=10) for half in halves]
-    together = joined(parts)
+    evidence = Evidence(frames, most_hops=1500)
+    for half in halves:
+        evidence.add(ways_of(half))
+    together = evidence.ways()
     assert sum(len(way.send_ns) for way in together.values()) < given_.hops.num_rows
     aligned = align(given_.hops, solve(together, given_.windows))
     assert (aligned["one_way_delay_ns"].to_numpy() >= 0).all()

@@ -1,0 +1,191 @@
+"""What went wrong on connections, counted: what `collector.findings` tells, gathered a partition at a time.
+
+All hops and exchanges of a connection are in one partition, so losses, refusals and broken answers are counted there,
+and only groups of them are kept: so many cases, between these hosts, the worst of them here. Groups of several
+partitions add up. So neither hops nor exchanges wait for the end.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+import polars as pl
+import pyarrow as pa
+
+from collector.exchanges import UNKNOWN
+from collector.stalls import PAIR, stalls
+
+LATE_NS = 1_000_000_000
+"""A request that waited so long by the capture's end is unanswered, not cut off. As TCP's first timeout (RFC 6298)."""
+
+HOP_COLUMNS = (
+    *("connection_id", "kind", "from_client", "send_host", "receive_host", "state", "attempt", "exchange_id"),
+    *("stream_start", "stream_end", "send_trace_ns", "receive_trace_ns"),
+)
+CONNECTION_COLUMNS = ("connection_id", "client_host", "server_host", "server_addr", "server_port")
+EXCHANGE_COLUMNS = (
+    *("exchange_id", "connection_id", "client_host", "server_host", "service", "status", "protocol", "complete"),
+    *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_last_received_trace_ns"),
+    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "response_bytes", "given_up_trace_ns"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Troubles:
+    """One frame for each kind of trouble, one row for each group of cases; times are trace times in ns."""
+
+    sent: pl.DataFrame  # send_host, receive_host, sent: data hops
+    lost: pl.DataFrame  # as `stalls`
+    lost_syns: pl.DataFrame  # as `stalls`
+    unconnected: (
+        pl.DataFrame
+    )  # client_host, server_host, server_addr, server_port, reset; count, cost_ns, and the worst
+    missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
+    cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
+    failed: pl.DataFrame  # server_host, service, status; count, and the first
+
+
+def gather(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_ns: int) -> Troubles:
+    """What went wrong on some connections.
+
+    Arguments: all their hops (with trace times and exchanges), their rows of `connections` and of `exchanges`;
+    `end_trace_ns`, when the last capture ended.
+    """
+    packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
+    resets = _resets(packets)
+    return Troubles(
+        sent=packets.filter(pl.col("kind") == "data").group_by(PAIR).agg(sent=pl.len()),
+        lost=stalls(packets, "data"),
+        lost_syns=stalls(packets, "syn"),
+        unconnected=_unconnected(packets, resets, _frame(connections, CONNECTION_COLUMNS), end_trace_ns),
+        missed=_missed(packets),
+        cut=_cut(asked, resets, end_trace_ns),
+        failed=_failed(asked),
+    )
+
+
+def together(parts: Iterable[Troubles]) -> Troubles:
+    """The troubles of all parts, group by group."""
+    every = list(parts)
+    of = {field.name: pl.concat([getattr(part, field.name) for part in every]) for field in fields(Troubles)}
+    first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
+    return Troubles(
+        sent=of["sent"].group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
+        lost=_added(of["lost"], PAIR, "lost", "worst_ns").sort("cost_ns", descending=True, maintain_order=True),
+        lost_syns=_added(of["lost_syns"], PAIR, "lost", "worst_ns").sort(
+            "cost_ns", descending=True, maintain_order=True
+        ),
+        unconnected=_added(of["unconnected"], UNCONNECTED, "count", "worst_ns"),
+        missed=of["missed"]
+        .group_by("host", maintain_order=True)
+        .agg(pl.col("count").sum(), pl.col("connection_id").first(), first, last)
+        .sort("count", descending=True, maintain_order=True),
+        cut=_added(of["cut"], CUT, "count", "worst_ns"),
+        failed=_added(of["failed"], FAILED, "count", "worst_ns"),
+    )
+
+
+UNCONNECTED = ("client_host", "server_host", "server_addr", "server_port", "reset")
+CUT = ("fate", "client_host", "server_host", "service")
+FAILED = ("server_host", "service", "status")
+EVIDENCE = ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")
+
+
+def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
+    frame = pl.from_arrow(table.select(names))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _added(groups: pl.DataFrame, keys: Sequence[str], count: str, worst: str) -> pl.DataFrame:
+    """Groups of the same keys as one: counts and costs added up, the rest from the one with the worst case."""
+    return (
+        groups.sort(worst, descending=True, maintain_order=True)
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col(count, "cost_ns").sum(), pl.exclude(*keys, count, "cost_ns").first())
+    )
+
+
+def _at() -> pl.Expr:
+    return pl.coalesce("send_trace_ns", "receive_trace_ns")
+
+
+def _resets(hops: pl.DataFrame) -> pl.DataFrame:
+    """`connection_id, reset_ns` of connections that the server's side reset."""
+    resets = hops.filter((pl.col("kind") == "rst") & ~pl.col("from_client"))
+    return resets.group_by("connection_id").agg(reset_ns=_at().min())
+
+
+def _unconnected(
+    hops: pl.DataFrame, resets: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int
+) -> pl.DataFrame:
+    """Connections that were asked for and refused, or not answered in time."""
+    kind = pl.col("kind")
+    tried = hops.filter(kind == "syn").select(pl.col("connection_id").unique())
+    answered = hops.filter((kind == "syn_ack") | (kind == "data")).select("connection_id")
+    ends = (
+        hops.join(tried.join(answered, on="connection_id", how="anti"), on="connection_id", how="semi")
+        .group_by("connection_id")
+        .agg(from_trace_ns=_at().min(), to_trace_ns=_at().max())
+        .join(connections, on="connection_id")
+        .with_columns(reset=pl.col("connection_id").is_in(resets["connection_id"].implode()))
+    )
+    late = end_trace_ns - pl.col("from_trace_ns") >= LATE_NS
+    waited = ends.filter(pl.col("reset") | late).with_columns(worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
+    return (
+        waited.with_columns(span_id=pl.lit(None, pl.Int64))
+        .sort("worst_ns", "connection_id", descending=[True, False])
+        .group_by(UNCONNECTED, maintain_order=True)
+        .agg(pl.len().alias("count"), pl.col(EVIDENCE).first(), pl.col("worst_ns").first(), cost_ns=pl.sum("worst_ns"))
+    )
+
+
+def _missed(hops: pl.DataFrame) -> pl.DataFrame:
+    """Packets that a capture missed although they went by."""
+    unseen = pl.when(pl.col("receive_trace_ns").is_null()).then("receive_host").otherwise("send_host")
+    missed = hops.filter(pl.col("state") == "capture_dropped")
+    return missed.group_by(host=unseen, maintain_order=True).agg(
+        pl.len().alias("count"),
+        pl.col("connection_id").first(),
+        from_trace_ns=_at().min(),
+        to_trace_ns=_at().max(),
+    )
+
+
+def _cut(exchanges: pl.DataFrame, resets: pl.DataFrame, end_trace_ns: int) -> pl.DataFrame:
+    """Requests without a whole answer: left waiting, reset, or cut by the capture's edge.
+
+    Only where heads tell: in an unknown protocol the last thing that a client says may want no answer.
+    """
+    asked = pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
+    answered = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns")
+    cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN))
+    cut = cut.join(resets, on="connection_id", how="left").with_columns(spoke=pl.max_horizontal(asked, answered))
+    given_up = pl.col("given_up_trace_ns")
+    late = given_up.is_not_null() | (end_trace_ns - pl.col("spoke") >= LATE_NS)
+    silent = pl.col("response_bytes").is_null() & late
+    reset = pl.when(pl.col("reset_ns") >= pl.col("spoke")).then(pl.lit("reset"))
+    cut = cut.with_columns(
+        fate=reset.when(silent).then(pl.lit("unanswered")).otherwise(pl.lit("cut")),
+        until=pl.coalesce(given_up, "reset_ns", pl.lit(end_trace_ns, pl.Int64)),
+    )
+    waited = pl.when(pl.col("fate") == "unanswered").then(pl.col("until") - pl.col("spoke")).fill_null(0)
+    ordered = cut.with_columns(worst_ns=waited).sort("worst_ns", descending=True, maintain_order=True)
+    return (
+        ordered.rename({"exchange_id": "span_id", "spoke": "from_trace_ns", "until": "to_trace_ns"})
+        .group_by(CUT, maintain_order=True)
+        .agg(pl.len().alias("count"), pl.col(EVIDENCE).first(), pl.col("worst_ns").first(), cost_ns=pl.sum("worst_ns"))
+    )
+
+
+def _failed(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Requests that a server failed to serve, by its own word; the worst is the first of them."""
+    failed = exchanges.filter(pl.col("status") >= 500).sort("exchange_id")
+    return failed.group_by(FAILED, maintain_order=True).agg(
+        pl.len().alias("count"),
+        pl.col("connection_id").first(),
+        span_id=pl.col("exchange_id").first(),
+        from_trace_ns=pl.col("request_first_sent_trace_ns").first(),
+        to_trace_ns=pl.col("response_last_received_trace_ns").first(),
+        worst_ns=-pl.col("exchange_id").first(),
+        cost_ns=pl.lit(0, pl.Int64),
+    )
