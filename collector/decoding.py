@@ -19,7 +19,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.event_tables import HostColumns, HostRun, event_table, head_batch, heads_with_rows
-from collector.hosts import HandshakeGaps, Traffic, address_pairs, is_loopback, own_addresses, told_by_direction
+from collector.hosts import (
+    ENOUGH_PAIRS,
+    HandshakeGaps,
+    Traffic,
+    address_pairs,
+    is_loopback,
+    own_addresses,
+    told_by_direction,
+)
 from collector.partitions import Batch, Keys, Partitions, address_key, connection_keys
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
@@ -60,6 +68,7 @@ class _Addresses:
     texts: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
+    _keys: Keys = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 
     def add(self, text: str) -> int:
         """The address's index, new or known."""
@@ -71,7 +80,10 @@ class _Addresses:
 
     def keys(self) -> Keys:
         """Of all addresses so far, as `partitions.address_key`."""
-        return np.array([address_key(text) for text in list(self.texts)], dtype=np.uint64)
+        with self.lock:
+            new = [address_key(text) for text in self.texts[len(self._keys) :]]
+            self._keys = np.append(self._keys, np.array(new, dtype=np.uint64))
+            return self._keys
 
 
 @dataclass(slots=True)
@@ -132,8 +144,12 @@ class Scan:
         own = own_addresses([capture.traffic() for capture in captures])
         self._partitions = partitions
         texts, rank = tuple(sorted(addresses.texts)), np.argsort(np.argsort(addresses.texts)).astype(np.uint32)
+        everyones = frozenset(place for place, text in enumerate(texts) if is_loopback(text))
+        shared = pa.array(texts, pa.string())
         self._columns = [
-            HostColumns(capture.host, tuple(capture.interfaces), mine, texts, rank)
+            HostColumns(
+                capture.host, tuple(capture.interfaces), everyones.union(rank[list(mine)].tolist()), shared, rank
+            )
             for capture, mine in zip(captures, own, strict=True)
         ]
         self.hosts = tuple(
@@ -257,8 +273,11 @@ def _read_host(number: int, source: HostSource, addresses: _Addresses, partition
         with open_capture(path) as reader:
             frames = capture.packets_count
             keys: Keys = np.empty(0, dtype=np.uint64)
+            shared = np.empty(0, dtype=np.uint32)
             for place, batch in enumerate(reader.batches()):
-                events = _placed(batch, reader.addresses, addresses, frames)
+                new = [addresses.add(text) for text in reader.addresses[len(shared) :]]
+                shared = np.append(shared, np.array(new, dtype=np.uint32))
+                events = _placed(batch, shared, frames)
                 if place == 0 and len(events["host_ns"]):
                     capture.begin_file(int(events["host_ns"].min()))
                 events["interface"] = capture.places(reader.interfaces)[events["interface"]]
@@ -271,10 +290,10 @@ def _read_host(number: int, source: HostSource, addresses: _Addresses, partition
     return capture
 
 
-def _placed(batch: EventBatch, texts: Sequence[str], addresses: _Addresses, frames: int) -> Columns:
-    """Events with addresses in the shared table; frames of a host's later files go on counting."""
+def _placed(batch: EventBatch, shared: NDArray[np.uint32], frames: int) -> Columns:
+    """Events with addresses as in the shared table, `shared` by the file's own numbers; frames of a host's later files
+    go on counting."""
     events = batch.events
-    shared = np.array([addresses.add(text) for text in texts], dtype=np.uint32)
     if len(shared):
         events["src_addr"], events["dst_addr"] = shared[events["src_addr"]], shared[events["dst_addr"]]
     if frames:
@@ -293,7 +312,8 @@ def _note_events(capture: _Capture, events: Columns) -> None:
     capture.first_ns = first if capture.first_ns is None else min(first, capture.first_ns)
     capture.last_ns = last if capture.last_ns is None else max(last, capture.last_ns)
     capture.unknown_count += int((events["direction"] == Direction.UNKNOWN).sum())
-    capture.pairs.update(address_pairs(events))
+    if len(capture.pairs) < ENOUGH_PAIRS:
+        capture.pairs.update(address_pairs(events))
     own, passing = told_by_direction(events)
     capture.own |= own
     capture.passing |= passing

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.hosts import directions, is_loopback
+from collector.hosts import directions
 from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns, TcpOption
 
 DIRECTION_NAMES = pa.array(["unknown", "receive", "send"])
@@ -20,7 +20,8 @@ BESIDES = ("captured_len", "original_len", "options", "mss", "window_scale", "sa
 
 @dataclass(frozen=True, slots=True)
 class HostColumns:
-    """What gives a host's columns their meaning: its interfaces, its own addresses (indices), all addresses' texts.
+    """What gives a host's columns their meaning: its interfaces, its own addresses (loopback ones too, as places in
+    `addresses`), all addresses' texts.
 
     `addresses` is sorted and `rank` gives the place there of each index in the columns: threads number addresses in the
     order they come by, and a table must be the same in every run.
@@ -29,7 +30,7 @@ class HostColumns:
     host: str
     interfaces: tuple[str, ...]
     own_addresses: frozenset[int]
-    addresses: tuple[str, ...]
+    addresses: pa.StringArray
     rank: NDArray[np.uint32]
 
 
@@ -52,15 +53,15 @@ def event_table(raw: pa.Table, runs: Sequence[HostRun]) -> pa.Table:
     events |= {f"{end}_addr": rank[events[f"{end}_addr"]] for end in ("src", "dst")}
     found = [_directions(events, run) for run in runs]
     direction, inside = (np.concatenate(column) for column in zip(*found, strict=True))
-    texts = pa.array(addresses, pa.string())
+    texts, src, dst = _used(addresses, events["src_addr"], events["dst_addr"])
     stamped = (events["options"] & TcpOption.TIMESTAMPS) != 0
     host, point = _places(events["interface"], runs)
     columns = {
         "host": host,
         "point": point,
         "direction": _dictionary(direction, DIRECTION_NAMES),
-        "src_addr": _dictionary(events["src_addr"], texts),
-        "dst_addr": _dictionary(events["dst_addr"], texts),
+        "src_addr": _dictionary(src, texts),
+        "dst_addr": _dictionary(dst, texts),
         "ip_id": pa.array(events["ip_id"], mask=events["ip_id"] < 0),
         "tsval": pa.array(events["tsval"], mask=~stamped),
         "tsecr": pa.array(events["tsecr"], mask=~stamped),
@@ -75,11 +76,20 @@ def head_batch(heads: Columns) -> pa.RecordBatch:
     return pa.record_batch(numbers | {name: _strings(heads, name) for name in HEAD_STRINGS})
 
 
+def _used(
+    addresses: pa.StringArray, src: NDArray[np.uint32], dst: NDArray[np.uint32]
+) -> tuple[pa.StringArray, NDArray[np.uint32], NDArray[np.uint32]]:
+    """The addresses of these rows alone, and the columns that number them: others' would be written with each part."""
+    seen = np.zeros(len(addresses), dtype=np.bool_)
+    seen[src] = seen[dst] = True
+    place = (np.cumsum(seen) - 1).astype(np.uint32)
+    return addresses.filter(pa.array(seen)), place[src], place[dst]
+
+
 def _directions(events: Columns, run: HostRun) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    everyones = (place for place, text in enumerate(run.columns.addresses) if is_loopback(text))
-    own = frozenset(int(run.columns.rank[index]) for index in run.columns.own_addresses)
     needed = ("direction", "src_addr", "dst_addr")
-    return directions({name: events[name][run.start : run.end] for name in needed}, own.union(everyones))
+    columns = {name: events[name][run.start : run.end] for name in needed}
+    return directions(columns, run.columns.own_addresses)
 
 
 def _places(interface: NDArray[np.uint16], runs: Sequence[HostRun]) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:

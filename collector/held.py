@@ -7,7 +7,8 @@ from typing import Self
 
 import pyarrow as pa
 
-from collector.partitions import MOST_IN_MEMORY_BYTES, spilling
+from collector.partitions import MOST_IN_MEMORY_BYTES
+from collector.spilling import spilling
 
 
 class Held:

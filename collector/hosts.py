@@ -10,6 +10,7 @@ Limits: the capture of a router or a switch has no own end; its packets stay wit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,10 @@ from tracer.records import Columns, Direction, TcpFlag
 Handshake = tuple[int, int]
 """Both ISNs, the client's first: the same at both ends, even where addresses are translated between them."""
 ENOUGH_HANDSHAKES = 1000
+MOST_ASKED = 1 << 16
+"""SYNs that wait for their answer: under a flood most have none, and the first ones tell enough."""
+ENOUGH_PAIRS = 1 << 16
+"""Pairs of addresses that tell a host's own well enough: bounds memory where sources are forged."""
 MOST_COUNTERS = 1 << 20
 
 AddressPair = tuple[int, int]
@@ -73,8 +78,8 @@ def _behind(traffic: Traffic, own: frozenset[int], settled: Sequence[frozenset[i
 
 def common_ends(traffic: Traffic) -> set[int]:
     """Addresses that every packet of the capture has at one end; loopback pairs (an address to itself) do not count."""
-    ends = [set(pair) for pair in traffic.pairs if pair[0] != pair[1]]
-    return set.intersection(*ends) if ends else set()
+    pairs = (pair for pair in traffic.pairs if pair[0] != pair[1])
+    return reduce(lambda common, pair: common.intersection(pair), pairs, set(next(pairs, ())))
 
 
 def is_loopback(address: str) -> bool:
@@ -139,10 +144,11 @@ class HandshakeGaps:
         columns = np.stack([events[name][rows].astype(np.int64) for name in names])
         for sa, sp, da, dp, seq, ack, flag, ns in columns.T.tolist():
             if not flag & TcpFlag.ACK:
-                self._asked.setdefault((sa, sp, da, dp, seq), ns)
+                if len(self._asked) < MOST_ASKED:
+                    self._asked.setdefault((sa, sp, da, dp, seq), ns)
                 continue
             isn = (ack - 1) & 0xFFFFFFFF
-            asked_ns = self._asked.get((da, dp, sa, sp, isn))
+            asked_ns = self._asked.pop((da, dp, sa, sp, isn), None)
             if asked_ns is not None:
                 self.by_handshake.setdefault((isn, seq), (da, sa, ns - asked_ns))
 

@@ -1,8 +1,7 @@
 """Partitions: events spread by connection, so that stages run on a part at a time, in memory or on disk.
 
 All packets of a 4-tuple, either way and of all hosts, are in one partition. So are 4-tuples that may be one connection
-through a NAT or balancer: two whose SYN-ACKs, each seen at one host only, share both ISNs or both timestamps
-(`tracer/core/matching`).
+through a NAT or balancer (`collector.handshakes`).
 
 Cost: ~30 ns an event to scatter, and its columns once to disk and back where they do not fit in memory.
 """
@@ -10,40 +9,19 @@ Cost: ~30 ns an event to scatter, and its columns once to disk and back where th
 import hashlib
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from tracer.errors import ResourceError
-from tracer.records import Columns, TcpFlag, TcpOption
+from collector.handshakes import SPREAD, Handshakes, Keys, Moves
+from collector.spilling import spilling
+from tracer.records import Columns
 
-Keys = NDArray[np.uint64]
-
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio: multiplying by it spreads keys over the high bits (Knuth, TAOCP 3, §6.4)."""
 MOST_IN_MEMORY_BYTES = 1 << 28
 """Columns kept in memory before batches go to disk."""
-
-
-@contextmanager
-def spilling(folder: Path | None) -> Iterator[None]:
-    """Writing intermediate data to `folder` (the system's temporary one if None).
-
-    Raises: `ResourceError` if it finds no room there.
-    """
-    try:
-        yield
-    except OSError as error:
-        where = folder or tempfile.gettempdir()
-        raise ResourceError(
-            f"no room for intermediate data in {where} ({error.strerror or error})",
-            "free some space there, or set TMPDIR to a larger disk",
-        ) from None
 
 
 def address_key(text: str) -> int:
@@ -62,49 +40,6 @@ def connection_keys(events: Columns, address_keys: Keys) -> Keys:
             for end in ("src", "dst")
         ]
         return (ends[0] + ends[1]) * SPREAD
-
-
-@dataclass(slots=True)
-class Handshakes:
-    """Fingerprints of SYN-ACKs, to find 4-tuples that may be one connection."""
-
-    keys: list[Keys] = field(default_factory=list)
-    fingerprints: list[Keys] = field(default_factory=list)
-    hosts: list[Keys] = field(default_factory=list)
-
-    def add(self, host: int, events: Columns, keys: Keys) -> None:
-        """Note the SYN-ACKs of a batch of one host."""
-        both = TcpFlag.SYN | TcpFlag.ACK
-        answers = np.flatnonzero((events["flags"] & both) == both)
-        stamped = answers[(events["options"][answers] & TcpOption.TIMESTAMPS) != 0]
-        for rows, (first, second) in ((answers, ("seq", "ack")), (stamped, ("tsval", "tsecr"))):
-            pairs = (events[first][rows].astype(np.uint64) << np.uint64(32)) | events[second][rows]
-            self.keys.append(keys[rows])
-            self.fingerprints.append(pairs)
-            self.hosts.append(np.full(len(rows), host, dtype=np.uint64))
-
-    def joined(self) -> dict[int, int]:
-        """Keys to be replaced by another key, so that what may be one connection has one key."""
-        if not self.keys:
-            return {}
-        columns = [np.concatenate(column) for column in (self.fingerprints, self.keys, self.hosts)]
-        seen = np.unique(np.column_stack(columns), axis=0)
-        pairs, hosts_count = np.unique(seen[:, :2], axis=0, return_counts=True)
-        lone = pairs[hosts_count == 1]
-        _, places, count = np.unique(lone[:, 0], return_index=True, return_counts=True)
-        shared = places[count == 2]
-        leader: dict[int, int] = {}
-
-        def lead(key: int) -> int:
-            while key in leader:
-                key = leader[key]
-            return key
-
-        for one, other in zip(lone[shared, 1].tolist(), lone[shared + 1, 1].tolist(), strict=True):
-            first, second = sorted((lead(one), lead(other)))
-            if first != second:
-                leader[second] = first
-        return {key: lead(key) for key in leader}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +61,7 @@ class Partitions:
 
     def __init__(self, bits: int, spill: Path | None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self.bits = bits
-        self.handshakes = Handshakes()
+        self.handshakes = Handshakes(spill)
         self._spill, self._most, self._room = spill, most_in_memory_bytes, most_in_memory_bytes
         self._held: list[list[Batch]] = [[] for _ in range(1 << bits)]
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -154,20 +89,15 @@ class Partitions:
         held, self._held[number] = self._held[number], []
         return sorted([*self._from_disk(number), *held], key=lambda batch: batch.host)
 
-    def regrouped(self, joined: dict[int, int], address_keys: Keys) -> "Partitions":
+    def regrouped(self, moves: Moves | None, address_keys: Keys) -> "Partitions":
         """The same batches, with 4-tuples that may be one connection brought together."""
-        if not joined or not self.bits:
+        if moves is None or not self.bits:
             return self
-        moved, to = (np.array(column, dtype=np.uint64) for column in (list(joined), list(joined.values())))
-        order = np.argsort(moved)
         regrouped = Partitions(self.bits, self._spill, self._most)
         for number in range(len(self)):
             for batch in self.take(number):
                 events = {name: batch.events[name].to_numpy() for name in batch.events.schema.names}
-                keys = connection_keys(events, address_keys)
-                place = np.searchsorted(moved[order], keys).clip(max=len(moved) - 1)
-                found = moved[order][place] == keys
-                keys = np.where(found, to[order][place], keys)
+                keys = moves.applied(connection_keys(events, address_keys))
                 regrouped.add(batch.host, events, batch.heads, keys)
         self.close()
         return regrouped
@@ -175,6 +105,7 @@ class Partitions:
     def close(self) -> None:
         """Let go of everything, on disk too."""
         self._held = [[] for _ in self._held]
+        self.handshakes.close()
         if self._folder is not None:
             self._folder.cleanup()
 

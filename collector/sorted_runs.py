@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.partitions import spilling
+from collector.spilling import spilling
 
 Longs = NDArray[np.int64]
 
