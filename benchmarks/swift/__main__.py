@@ -1,0 +1,46 @@
+"""`python -m benchmarks.swift`: OpenStack Swift up, down, status, exec."""
+
+import os
+
+import click
+
+from benchmarks.swift import hosts
+
+
+@click.group()
+def command() -> None:
+    """Run OpenStack Swift from Debian's packages on hosts like the bundled cluster's. As root."""
+
+
+@command.command()
+@click.option("--daemons", is_flag=True, help="Also updaters, expirer and reaper, in short rounds.")
+def up(daemons: bool) -> None:
+    """Set it up."""
+    hosts.up(daemons=daemons)
+    click.echo("Swift is up. Try: python -m benchmarks.swift exec client -- swift stat")
+
+
+@command.command()
+def down() -> None:
+    """End all of it and remove its files."""
+    click.echo("Swift is down." if hosts.down() else "No Swift was up.")
+
+
+@command.command()
+def status() -> None:
+    """What runs where."""
+    for host, line in hosts.processes(hosts.load()):
+        click.echo(f"{host:<9} {line}")
+
+
+@command.command("exec", context_settings={"ignore_unknown_options": True})
+@click.argument("host")
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(host: str, argv: tuple[str, ...]) -> None:
+    """Run a command on a host; on the client with ST_AUTH, ST_USER, ST_KEY set."""
+    enter = hosts.load().enter(host)
+    os.execvpe(enter[0], [*enter, *argv], os.environ | (hosts.environment() if host == "client" else {}))
+
+
+if __name__ == "__main__":
+    command()
