@@ -1,24 +1,37 @@
 """The ring: which devices hold an account, a container or an object.
 
-A path's MD5 names a partition; a partition's devices are found by weighted rendezvous hashing: every device draws a
-score from (ring, partition, device), -weight / ln(u), and devices are taken in falling order, first those in zones that
-hold no replica yet, then those on hosts that hold none, then any. What follows the chosen replicas in that order are
-the handoffs, where a replica goes when its device does not answer.
+A path's MD5 names a partition (its first bits); a table, made by `ring_builder`, names the devices of each partition's
+replicas, the primaries. The others follow as handoffs, where a replica goes when its device does not answer: first
+those in zones that hold no replica yet, then those on hosts that hold none, then any, each group in an order drawn from
+(ring, partition, device), so that a dead device's load spreads over all.
 
-Invariants: the same topology gives the same ring everywhere, with nothing to distribute; replicas are on distinct
-devices, and in distinct zones while there are zones enough; taking a device away moves only what it held.
+There is a ring for accounts, one for containers, one for objects. All three live in one file, `data/rings.json` below
+the cluster's state directory, beside the data that they place: `up` writes it, `tracer cluster ring rebalance` replaces
+it, and servers read it again when it changes.
 
-Limit: balance is that of chance (a device's share of n partitions strays by about √n), where Swift's builder is exact.
-
-Source: Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1), 1998 (rendezvous
-hashing); the path's hash and the partition's bits are Swift's (swift.common.ring: first 4 bytes, big-endian).
+Source: the path's hash and the partition's bits are Swift's (swift.common.ring.ring: first 4 bytes, big-endian), as is
+the meaning of handoff; their order is weighted rendezvous hashing (Thaler and Ravishankar, IEEE/ACM ToN 6(1), 1998).
 """
 
+import dataclasses
+import functools
 import hashlib
+import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from storage_cluster.topology import Device, RingShape
+
+FILE_NAME = "rings.json"
+_FILE_VERSION = 1
+_LOOK_AGAIN_S = 1.0
+
+
+class RingFileError(ValueError):
+    """The ring file cannot be understood; the message says why."""
 
 
 def path_hash(path: Iterable[str], suffix: str) -> str:
@@ -27,33 +40,61 @@ def path_hash(path: Iterable[str], suffix: str) -> str:
     return hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
 
 
+@dataclasses.dataclass(frozen=True)
 class Ring:
     """Devices in order of preference for each partition of one ring (account, container or object)."""
 
-    def __init__(self, name: str, devices: Sequence[Device], shape: RingShape) -> None:
-        assert len(devices) >= shape.replicas
-        self.name = name
-        self.shape = shape
-        self.partition_count = 1 << shape.partition_power
-        self._orders = [_order(name, part, devices) for part in range(self.partition_count)]
+    name: str
+    shape: RingShape
+    devices: tuple[Device, ...]
+    table: tuple[tuple[int, ...], ...]  # [partition][replica] = index into devices
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions there are."""
+        return len(self.table)
 
     def partition(self, *path: str) -> int:
         """The partition of account[, container[, object]]."""
-        return int(path_hash(path, self.shape.hash_suffix)[:8], 16) >> (32 - self.shape.partition_power)
+        return self.partition_of_hash(path_hash(path, self.shape.hash_suffix))
+
+    def partition_of_hash(self, path_hash: str) -> int:
+        """The partition of a path whose hash is known."""
+        return int(path_hash[:8], 16) >> (32 - self.shape.partition_power)
 
     def primaries(self, partition: int) -> tuple[Device, ...]:
         """The devices that should hold this partition's replicas."""
-        return self._orders[partition][: self.shape.replicas]
+        return tuple(self.devices[index] for index in self.table[partition])
 
     def handoffs(self, partition: int) -> Iterator[Device]:
         """Where replicas go when a primary does not answer, best first."""
-        return iter(self._orders[partition][self.shape.replicas :])
+        return iter(self._handoffs(partition))
+
+    @functools.cached_property
+    def held(self) -> dict[Device, int]:
+        """How many replicas each device holds."""
+        counts = dict.fromkeys(self.devices, 0)
+        for row in self.table:
+            for index in row:
+                counts[self.devices[index]] += 1
+        return counts
+
+    @functools.cached_property
+    def _handoff_orders(self) -> dict[int, tuple[Device, ...]]:
+        return {}
+
+    def _handoffs(self, partition: int) -> tuple[Device, ...]:
+        known = self._handoff_orders.get(partition)
+        if known is None:
+            known = self._handoff_orders[partition] = _handoff_order(self, partition)
+        return known
 
 
-def _order(ring: str, partition: int, devices: Sequence[Device]) -> tuple[Device, ...]:
-    left = sorted(devices, key=lambda device: (-_score(ring, partition, device), device.host, device.name))
-    zones: set[int] = set()
-    hosts: set[str] = set()
+def _handoff_order(ring: Ring, partition: int) -> tuple[Device, ...]:
+    primaries = ring.primaries(partition)
+    left = [device for device in ring.devices if device not in primaries]
+    left.sort(key=lambda device: (-_score(ring.name, partition, device), device.host, device.name))
+    zones, hosts = {device.zone for device in primaries}, {device.host for device in primaries}
     order: list[Device] = []
     while left:
         chosen = next((d for d in left if d.zone not in zones), None) or next(
@@ -71,3 +112,73 @@ def _score(ring: str, partition: int, device: Device) -> float:
     drawn = int.from_bytes(hashlib.md5(text, usedforsecurity=False).digest()[:8], "big")
     unit = ((drawn >> 11) + 0.5) / 2.0**53
     return device.weight / -math.log(unit)
+
+
+def save(rings: Sequence[Ring], file: Path) -> None:
+    """Write the cluster's rings in one step."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".tmp")
+    document = {"version": _FILE_VERSION, "rings": [dataclasses.asdict(ring) for ring in rings]}
+    with open(draft, "w", encoding="utf-8") as stream:
+        json.dump(document, stream, separators=(",", ":"))
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(file)
+
+
+def load(file: Path) -> dict[str, Ring]:
+    """The rings in a file, by name. Raises: OSError, RingFileError."""
+    try:
+        document = json.loads(file.read_text("utf-8"))
+        if document["version"] != _FILE_VERSION:
+            raise RingFileError(f"{file}: version {document['version']} is not known")
+        return {entry["name"]: _ring(entry) for entry in document["rings"]}
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise RingFileError(f"{file}: not a ring file ({error})") from None
+
+
+def _ring(entry: dict) -> Ring:
+    return Ring(
+        entry["name"],
+        RingShape(**entry["shape"]),
+        tuple(Device(**device) for device in entry["devices"]),
+        tuple(tuple(row) for row in entry["table"]),
+    )
+
+
+class Rings(Mapping[str, Ring]):
+    """A server's rings by name, read again when their file changes."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises: OSError, RingFileError."""
+        self._file = file
+        self._stamp = _stamp(file)
+        self._rings = load(file)
+        self._looked_s = time.monotonic()
+
+    def __getitem__(self, name: str) -> Ring:
+        if time.monotonic() - self._looked_s >= _LOOK_AGAIN_S:
+            self.refresh()
+        return self._rings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rings)
+
+    def __len__(self) -> int:
+        return len(self._rings)
+
+    def refresh(self) -> None:
+        """Look whether the file has changed, now. A file that is gone leaves the rings as they are."""
+        self._looked_s = time.monotonic()
+        stamp = _stamp(self._file)
+        if stamp not in (None, self._stamp):
+            self._rings = load(self._file)
+            self._stamp = stamp
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_ino

@@ -8,8 +8,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-BUNDLED_FILE = Path(__file__).with_name("topology.toml")
-"""The five-host cluster that ships with the package."""
+BUNDLED_DIR = Path(__file__).with_name("topologies")
+BUNDLED_FILE = BUNDLED_DIR / "five-hosts.toml"
+"""The cluster that `up` makes if not told otherwise."""
 
 RING_SERVICES = ("account", "container", "object")
 """Services whose data the ring places on devices."""
@@ -129,6 +130,16 @@ class Topology:
         """Where `swift` asks for a token (ST_AUTH)."""
         auth = self.service("auth")
         return f"http://{auth.address}:{auth.port}/auth/v1.0"
+
+
+def bundled_names() -> list[str]:
+    """The names of the topologies that ship with the package."""
+    return sorted(file.stem for file in BUNDLED_DIR.glob("*.toml"))
+
+
+def find(name_or_path: str) -> Path:
+    """The file of a bundled topology, or the path as given."""
+    return BUNDLED_DIR / f"{name_or_path}.toml" if name_or_path in bundled_names() else Path(name_or_path)
 
 
 def load(path: Path) -> Topology:

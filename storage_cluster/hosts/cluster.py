@@ -13,13 +13,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from storage_cluster import ring as rings
+from storage_cluster import ring_builder
 from storage_cluster import topology as topologies
 from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
 from storage_cluster.hosts import namespaces, network, state
-from storage_cluster.topology import Topology
+from storage_cluster.ring import Ring
+from storage_cluster.topology import Device, Topology
 
 _STOP_GRACE_S = 5.0
 
@@ -73,13 +76,17 @@ def up(state_dir: Path, topology_file: Path | None = None) -> bool:
         if found is not None and found.running:
             return False
         _clean(state_dir, found)
+        had_data = (state_dir / "data").exists()
         started = False
         try:
-            _write_topology(state_dir, topology_file)
+            topology = _write_topology(state_dir, topology_file)
+            _write_rings(state_dir, topology)
             _start_keeper(state_dir)
             started = True
         finally:  # interrupted, too
             if not started:
+                if not had_data:
+                    shutil.rmtree(state_dir / "data", ignore_errors=True)
                 _remove_files(state_dir)
     return True
 
@@ -140,6 +147,22 @@ def execute(state_dir: Path, host: str, command: tuple[str, ...]) -> None:
     environment["PATH"] = os.pathsep.join([environment.get("PATH", os.defpath), own_programs])
     sys.stdout.flush()
     os.execvpe(enter[0], [*enter, *command], environment)
+
+
+def rings_file(state_dir: Path) -> Path:
+    """Where a cluster's rings are: beside the data, so that `--keep-data` keeps both."""
+    return state_dir / "data" / rings.FILE_NAME
+
+
+def load_rings(state_dir: Path) -> dict[str, Ring]:
+    """The cluster's rings as they are now. Raises: NotRunningError without any, MissingResourceError."""
+    file = rings_file(state_dir)
+    try:
+        return rings.load(file)
+    except FileNotFoundError:
+        raise NotRunningError("there is no cluster and no kept data, so no ring", "run: tracer cluster up") from None
+    except (OSError, rings.RingFileError) as error:
+        raise MissingResourceError(f"the rings cannot be read ({error})", f"restore or remove {file}") from None
 
 
 def inside(host: HostStatus) -> bool:
@@ -212,15 +235,44 @@ def _locked(state_dir: Path) -> Iterator[None]:
                 return  # else a `down` removed it while we waited
 
 
-def _write_topology(state_dir: Path, topology_file: Path | None) -> None:
+def _write_topology(state_dir: Path, topology_file: Path | None) -> Topology:
     source = topology_file or topologies.BUNDLED_FILE
     try:
-        topologies.load(source)
+        topology = topologies.load(source)
         shutil.copyfile(source, state_dir / "topology.toml")
     except OSError as error:
-        raise MissingResourceError(f"{source} cannot be read ({error.strerror})", "give a topology file") from None
+        raise MissingResourceError(
+            f"{source} cannot be read ({error.strerror})",
+            f"give a topology file, or one of: {', '.join(topologies.bundled_names())}",
+        ) from None
     except topologies.TopologyError as error:
         raise MissingResourceError(str(error), f"mend {source}") from None
+    return topology
+
+
+def _write_rings(state_dir: Path, topology: Topology) -> None:
+    """Make the rings; or, where data was kept, fit the rings that placed it to the topology."""
+    file = rings_file(state_dir)
+    if not file.exists():
+        rings.save(ring_builder.build_all(topology), file)
+        return
+    kept = load_rings(state_dir)
+    for ring in kept.values():
+        if ring.shape != topology.ring:
+            raise MissingResourceError(
+                f"{state_dir / 'data'} holds data kept from a cluster with another [ring] ({ring.shape})",
+                "use that topology, or remove the data with: tracer cluster down",
+            )
+    fitted = [ring_builder.rebalance(ring, _fitting(ring.devices, topology)) for ring in kept.values()]
+    rings.save(fitted, file)
+
+
+def _fitting(devices: Iterable[Device], topology: Topology) -> list[Device]:
+    """The devices of a kept ring whose host is still there, and those that the topology names beside."""
+    hosts = {host.name for host in topology.hosts}
+    staying = [device for device in devices if device.host in hosts]
+    known = {(device.host, device.name) for device in staying}
+    return staying + [device for device in topology.devices if (device.host, device.name) not in known]
 
 
 def _start_keeper(state_dir: Path) -> None:

@@ -13,6 +13,7 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from storage_cluster.ring import Ring
 from storage_cluster.servers.messages import BrokenOff
 from storage_cluster.topology import Device, Service, Topology
 
@@ -61,8 +62,9 @@ class BackendStream:
 class Backend:
     """Sends requests to other servers."""
 
-    def __init__(self, topology: Topology, server_name: str) -> None:
+    def __init__(self, topology: Topology, rings: Mapping[str, Ring], server_name: str) -> None:
         self.topology = topology
+        self.rings = rings
         self.user_agent = f"{server_name}-server {os.getpid()}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(force_close=True, limit=0),

@@ -7,7 +7,6 @@ a little later, once for many changes.
 
 import asyncio
 
-from storage_cluster.ring import Ring
 from storage_cluster.servers import database, listings
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
@@ -26,7 +25,6 @@ class ContainerServer:
     def __init__(self, devices: Devices, backend: Backend) -> None:
         self._devices = devices
         self._backend = backend
-        self._account_ring = Ring("account", backend.topology.devices, backend.topology.ring)
         self._databases = database.Opened(ContainerDatabase, ContainerDatabase.close)
         self._due: set[Target] = set()  # containers whose account shall hear of a change, and has not begun to
         self._reports: set[asyncio.Task[None]] = set()
@@ -132,8 +130,9 @@ class ContainerServer:
         assert container is not None, "only containers that are there report"
         report = Update("PUT", target.names, _report_headers(container.stat()))
         transaction_id = new_transaction_id()
-        partition = self._account_ring.partition(target.names[0])
-        for device in self._account_ring.primaries(partition):
+        ring = self._backend.rings["account"]
+        partition = ring.partition(target.names[0])
+        for device in ring.primaries(partition):
             parent = Parent.on_device("Account", self._backend, device, partition)
             if not await parent.tell(self._backend, report, transaction_id):
                 self._report_later(target)

@@ -9,6 +9,8 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
+from storage_cluster.ring import Rings
 from storage_cluster.servers import account, auth, container, http
 from storage_cluster.servers import object as objects
 from storage_cluster.servers.backend import Backend
@@ -30,10 +32,10 @@ def bind(service: Service) -> socket.socket:
 async def running(
     service: Service, topology: Topology, bound: socket.socket, data_dir: Path, log_file: Path
 ) -> AsyncIterator[None]:
-    """The server answers while the context is open. `data_dir` holds this host's devices."""
+    """The server answers while the context is open. `data_dir` holds this host's devices, and lies beside the rings."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with open(log_file, "a", encoding="utf-8") as stream:
-        backend = Backend(topology, service.name)
+        backend = Backend(topology, Rings(data_dir.parent / RINGS_FILE_NAME), service.name)
         try:
             async with _front(service, backend, data_dir, AccessLog(stream)) as front, _serving(front, bound):
                 yield

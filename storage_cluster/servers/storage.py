@@ -20,29 +20,31 @@ class Target:
 
 
 class Devices:
-    """The devices of one host."""
+    """The devices of one host: those of the topology, and what was added since (`tracer cluster ring add`)."""
 
     def __init__(self, topology: Topology, host: str, data_dir: Path) -> None:
-        self._dirs = {device.name: data_dir / device.name for device in topology.host(host).devices}
+        self._data_dir = data_dir
+        self._first_names = [device.name for device in topology.host(host).devices]
         self._suffix = topology.ring.hash_suffix
 
     @property
     def dirs(self) -> Mapping[str, Path]:
-        """Device name to its directory."""
-        return self._dirs
+        """Device name to its directory, of all that are there now."""
+        return {entry.name: entry for entry in sorted(self._data_dir.iterdir()) if entry.is_dir()}
 
     def make(self) -> None:
-        """Create what a fresh device has."""
-        for directory in self._dirs.values():
-            (directory / "tmp").mkdir(parents=True, exist_ok=True)
+        """Create what fresh devices have."""
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        for name in self._first_names:
+            (self._data_dir / name / "tmp").mkdir(parents=True, exist_ok=True)
 
     def target(self, call: Call, names_count: int) -> Target:
         """What a request names; it must have this many names or one more. Raises: Refusal (400, 507)."""
         device, partition, *names = (*call.names, "", "")[: max(2, len(call.names))]
         if not partition.isdigit() or not names_count <= len(names) <= names_count + 1 or not all(names):
             raise Refusal(400, f"Invalid path: {call.path}")
-        directory = self._dirs.get(device)
-        if directory is None or not directory.is_dir():
+        directory = self._data_dir / device
+        if device in ("", ".", "..") or not directory.is_dir():
             raise Refusal(507)
         return Target(directory, partition, tuple(names), path_hash(names[:names_count], self._suffix))
 

@@ -16,6 +16,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from storage_cluster import ring as rings
+from storage_cluster import ring_builder
+from storage_cluster.ring import Ring
 from storage_cluster.servers import process
 from storage_cluster.topology import Device, Host, Intervals, RingShape, Service, Topology, User
 
@@ -42,6 +45,7 @@ class LoopbackStore:
         self.root = root
         self._sockets: dict[tuple[str, str], socket.socket] = {}
         self.topology = self._make_topology()
+        rings.save(ring_builder.build_all(self.topology), root / "data" / rings.FILE_NAME)
         self._running: dict[tuple[str, str], contextlib.AbstractAsyncContextManager[None]] = {}
         self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -64,6 +68,11 @@ class LoopbackStore:
     def auth_url(self) -> str:
         """Where a token is to be had."""
         return self.topology.auth_url
+
+    @property
+    def rings(self) -> Mapping[str, Ring]:
+        """The rings as they are now."""
+        return rings.load(self.root / "data" / rings.FILE_NAME)
 
     def stop(self, host: str, service: str) -> None:
         """End one server: its port refuses connections from here on."""

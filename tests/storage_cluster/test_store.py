@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import swiftclient
 
-from storage_cluster.ring import Ring
 from tests.helpers.loopback_store import Answer, LoopbackStore
 
 ACCOUNT = "/v1/AUTH_test"
@@ -320,7 +319,7 @@ def test_if_none_match_keeps_what_is_there(client: Client) -> None:
 
 def names_on(store: LoopbackStore, host: str) -> list[str]:
     """The objects that a host's own replica of AUTH_test/c lists."""
-    ring = Ring("container", store.topology.devices, store.topology.ring)
+    ring = store.rings["container"]
     partition = ring.partition("AUTH_test", "c")
     (device,) = (device for device in ring.primaries(partition) if device.host == host)
     path = f"/{device.name}/{partition}/AUTH_test/c"
@@ -349,7 +348,7 @@ def test_an_account_that_was_down_hears_of_containers(client: Client, store: Loo
 
 def test_an_older_write_does_not_undo_a_newer_one(client: Client, store: LoopbackStore) -> None:
     client("PUT", "/c/o", body=b"new")
-    ring = Ring("object", store.topology.devices, store.topology.ring)
+    ring = store.rings["object"]
     partition = ring.partition("AUTH_test", "c", "o")
     device = ring.primaries(partition)[0]
     path = f"/{device.name}/{partition}/AUTH_test/c/o"

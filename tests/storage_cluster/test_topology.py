@@ -29,6 +29,19 @@ def test_the_bundled_cluster() -> None:
     assert len({device.zone for device in bundled.devices}) == bundled.ring.replicas == 3
 
 
+def test_the_papers_three_machines() -> None:
+    paper = topology.load(topology.find("paper"))
+    assert [host.name for host in paper.hosts] == ["client", "proxy", "storage"]
+    assert [service.name for service in paper.host("storage").services] == ["auth", "account", "container", "object"]
+    assert (len(paper.devices), paper.ring.replicas) == (1, 1)
+
+
+def test_a_topology_is_found_by_name_or_path() -> None:
+    assert topology.bundled_names() == ["five-hosts", "paper"]
+    assert topology.find("five-hosts") == topology.BUNDLED_FILE
+    assert str(topology.find("mine.toml")) == "mine.toml"
+
+
 def _same_address(d: dict) -> None:
     d["host"][1]["address"] = d["host"][0]["address"]
 

@@ -26,14 +26,12 @@ class Replicas:
     """The rings, and requests to what they point at."""
 
     def __init__(self, backend: Backend) -> None:
-        topology = backend.topology
         self.backend = backend
-        self._rings = {name: Ring(name, topology.devices, topology.ring) for name in RING_SERVICES}
-        self.quorum = topology.ring.replicas // 2 + 1
+        self.quorum = backend.topology.ring.replicas // 2 + 1
 
     def placement(self, *names: str) -> tuple[str, int, Ring]:
         """Ring name, partition and ring of account[, container[, object]]."""
-        ring = self._rings[RING_SERVICES[len(names) - 1]]
+        ring = self.backend.rings[RING_SERVICES[len(names) - 1]]
         return ring.name, ring.partition(*names), ring
 
     def readable(self, *names: str) -> list[Device]:

@@ -1,0 +1,94 @@
+"""`tracer cluster ring`, with no cluster up: what it shows, what it changes, what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from storage_cluster import ring as rings
+from storage_cluster import ring_builder
+from storage_cluster import topology as topologies
+from storage_cluster.commands import command
+from storage_cluster.hosts import cluster
+from tracer.errors import TracerError
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state directory of a cluster whose data was kept."""
+    monkeypatch.setenv("TWINTAP_CLUSTER_DIR", str(tmp_path))
+    rings.save(ring_builder.build_all(topologies.load(topologies.BUNDLED_FILE)), cluster.rings_file(tmp_path))
+    return tmp_path
+
+
+def run(*words: str) -> str:
+    """Run `tracer cluster ring …`; what it printed."""
+    done = CliRunner().invoke(command, ["ring", *words], catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def shares(device: str) -> str:
+    """A device's line: zone, weight, replicas in each ring."""
+    (line,) = (line.split() for line in run().splitlines() if line.split()[0] == device)
+    return " ".join(line[1:])
+
+
+def test_a_path_is_shown_with_its_servers_and_its_files(state_dir: Path) -> None:
+    ring = cluster.load_rings(state_dir)["object"]
+    partition = ring.partition("AUTH_test", "c", "o o")
+    first = ring.primaries(partition)[0]
+    digest = rings.path_hash(("AUTH_test", "c", "o o"), ring.shape.hash_suffix)
+    directory = state_dir / "data" / first.host / first.name / "objects" / str(partition) / digest[-3:] / digest
+    directory.mkdir(parents=True)
+    (directory / "1795179034.94752.data").touch()
+    shown = run("AUTH_test/c/o o")
+    assert shown.startswith(f"object ring, partition {partition} of 256, hash {digest}\n")
+    assert f"curl -g -I http://10.77.0.3{first.zone}:6200/{first.name}/{partition}/AUTH_test/c/o%20o\n" in shown
+    assert f"{directory}  1795179034.94752.data\n" in shown
+    assert shown.count("curl") == 6
+    assert shown.count("# handoff") == 6
+    assert run("show", "AUTH_test/c/o o") == shown
+
+
+def test_shares_follow_what_is_changed(state_dir: Path) -> None:
+    assert shares("storage1/d1") == "1 1 128 128 128"
+    assert "object ring: 85 of 768 replicas move" in run("add", "storage3/d3")
+    assert (state_dir / "data" / "storage3" / "d3" / "tmp").is_dir()
+    assert shares("storage3/d3") == "3 1 85 85 85"
+    run("set-weight", "storage3/d3", "0")
+    assert shares("storage3/d3") == "3 0 0 0 0"
+    assert "object ring: 0 of 768 replicas move" in run("remove", "storage3/d3")
+    assert "0 of 768" in run("rebalance")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "storage1/d1"), "have storage1/d1 already"),
+        (("add", "proxy/d1"), "no storage host; there are: storage1, storage2, storage3"),
+        (("remove", "storage1/d9"), "no device storage1/d9; they have: storage1/d1"),
+        (("set-weight", "d1", "2"), "'d1' is no device"),
+        (("remove", "storage1/../x"), "is no device"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(state_dir: Path, words: tuple[str, ...], said: str) -> None:
+    before = cluster.rings_file(state_dir).read_bytes()
+    with pytest.raises(TracerError, match=said):
+        run(*words)
+    assert cluster.rings_file(state_dir).read_bytes() == before
+
+
+def test_fewer_devices_than_replicas_is_refused(state_dir: Path) -> None:
+    for name in ("storage1/d1", "storage1/d2", "storage2/d1"):
+        run("remove", name)
+    with pytest.raises(TracerError, match="3 replicas need as many devices"):
+        run("remove", "storage2/d2")
+
+
+def test_a_broken_ring_file_is_told(state_dir: Path) -> None:
+    cluster.rings_file(state_dir).write_text("{", "utf-8")
+    with pytest.raises(TracerError, match="the rings cannot be read"):
+        run()
