@@ -52,11 +52,16 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """A user of the store, as tempauth and `swift` know one: `account:name` and a key."""
+    """A user of the store, as tempauth and `swift` know one: `account:name`, a key, and groups.
+
+    `.admin` may do everything in the account, `.reseller_admin` in all accounts, `.reseller_reader` may read them all;
+    a user without a group may do what access lists say.
+    """
 
     account: str
     name: str
     key: str
+    groups: tuple[str, ...] = (".admin",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +161,7 @@ def parse(document: dict[str, Any]) -> Topology:
         ports = document["services"]
         topology = Topology(
             hosts=tuple(_host(entry, ports) for entry in document["host"]),
-            users=tuple(User(**entry) for entry in document["user"]),
+            users=tuple(_user(entry) for entry in document["user"]),
             ring=RingShape(**document.get("ring", {})),
             link=Link(**document.get("network", {})),
             intervals=Intervals(**document.get("intervals", {})),
@@ -167,6 +172,11 @@ def parse(document: dict[str, Any]) -> Topology:
         raise TopologyError(f"topology: {error}") from None
     _check(topology)
     return topology
+
+
+def _user(entry: dict[str, Any]) -> User:
+    user = User(**entry)
+    return dataclasses.replace(user, groups=tuple(user.groups))
 
 
 def _host(entry: dict[str, Any], ports: dict[str, int]) -> Host:

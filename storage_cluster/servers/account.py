@@ -1,16 +1,17 @@
 """The account server: which containers an account has, kept in SQLite.
 
-`PUT|POST|HEAD|GET /device/partition/account` from the proxy; `PUT /device/partition/account/container` from container
-servers, which report that a container was made, deleted or has changed its counts.
+`PUT|POST|DELETE|HEAD|GET /device/partition/account` from the proxy; `PUT /device/partition/account/container` from
+container servers, which report that a container was made, deleted or has changed its counts.
 """
 
 from storage_cluster.servers import database, listings
 from storage_cluster.servers.account_db import AccountDatabase, AccountStat, ContainerRow
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.storage import Devices, Target, metadata_headers, present, timestamp_of
+from storage_cluster.servers.storage import POLICY, Devices, Target, metadata_headers, present, timestamp_of
 
 PATH_SEGMENT_COUNT = 4
 METADATA_PREFIXES = ("x-account-meta-", "x-account-sysmeta-")
+_DELETED = {"X-Account-Status": "Deleted"}
 
 
 class AccountServer:
@@ -35,16 +36,24 @@ class AccountServer:
             return self._put(call, target)
         if call.method == "POST":
             return self._post(call, target)
+        if call.method == "DELETE":
+            return self._delete(call, target)
         if call.method in ("GET", "HEAD"):
             return self._show(call, target)
         raise Refusal(405)
 
     def _open(self, target: Target, *, create: bool = False) -> AccountDatabase:
-        directory = database.hash_dir(target.device_dir, "accounts", target.partition, target.hash)
-        found = self._databases.get(directory / f"{target.hash}.db", create=create)
+        found = self._database(target, create=create)
+        if found is not None and found.stat().deleted:
+            raise Refusal(403 if create else 404, "Recently deleted" if create else "", _DELETED)
         if found is None or not (create or found.stat().exists):
             raise Refusal(404)
         return found
+
+    def _database(self, target: Target, *, create: bool = False) -> AccountDatabase | None:
+        """The account's database, even of a deleted one."""
+        directory = database.hash_dir(target.device_dir, "accounts", target.partition, target.hash)
+        return self._databases.get(directory / f"{target.hash}.db", create=create)
 
     def _put(self, call: Call, target: Target) -> Reply:
         account = self._open(target, create=True)
@@ -56,6 +65,10 @@ class AccountServer:
         account = self._open(target)
         account.put(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
         return reply(204)
+
+    def _delete(self, call: Call, target: Target) -> Reply:
+        self._open(target).delete(timestamp_of(call))
+        return reply(204, _DELETED)
 
     def _put_container(self, call: Call, target: Target) -> Reply:
         headers = call.headers
@@ -75,16 +88,20 @@ class AccountServer:
         headers = _stat_headers(account.stat())
         if call.method == "HEAD":
             return reply(204, headers)
-        query = listings.parse_query(call.query, call.headers.get("Accept", ""))
-        headers["Content-Type"], body = listings.render(listings.select(query, account.entries), query)
-        return reply(200 if body and body != b"[]" else 204 if not query.as_json else 200, headers, body)
+        return reply(200, headers, listings.render(listings.select(listings.parse_query(call.query), account.entries)))
 
 
 def _stat_headers(stat: AccountStat) -> dict[str, str]:
+    counts = {
+        "Container-Count": str(stat.container_count),
+        "Object-Count": str(stat.object_count),
+        "Bytes-Used": str(stat.bytes_used),
+    }
+    of_policy = counts if stat.container_count else {}
     return {
-        "X-Account-Container-Count": str(stat.container_count),
-        "X-Account-Object-Count": str(stat.object_count),
-        "X-Account-Bytes-Used": str(stat.bytes_used),
-        "X-Timestamp": stat.put_timestamp,
+        "Content-Type": "application/json; charset=utf-8",
+        **{f"X-Account-{name}": count for name, count in counts.items()},
+        **{f"X-Account-Storage-Policy-{POLICY}-{name}": count for name, count in of_policy.items()},
+        "X-Timestamp": stat.created_timestamp,
         **present(stat.metadata),
     }

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storage_cluster.servers import database
-from storage_cluster.servers.listings import Entry
+from storage_cluster.servers.listings import Entry, Names
+from storage_cluster.servers.metadata import merged_metadata
 from storage_cluster.servers.times import iso_date
 
 _SCHEMA = """
@@ -19,7 +20,8 @@ CREATE TABLE IF NOT EXISTS container (
     object_count INTEGER NOT NULL, bytes_used INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS stat (
-    one INTEGER PRIMARY KEY CHECK (one = 1), put_timestamp TEXT NOT NULL DEFAULT '0',
+    one INTEGER PRIMARY KEY CHECK (one = 1), created_timestamp TEXT NOT NULL DEFAULT '',
+    put_timestamp TEXT NOT NULL DEFAULT '0', delete_timestamp TEXT NOT NULL DEFAULT '0',
     metadata TEXT NOT NULL DEFAULT '{}'
 );
 INSERT OR IGNORE INTO stat (one) VALUES (1);
@@ -42,7 +44,9 @@ class ContainerRow:
 class AccountStat:
     """An account's state and counts."""
 
+    created_timestamp: str
     put_timestamp: str
+    delete_timestamp: str
     container_count: int
     object_count: int
     bytes_used: int
@@ -50,8 +54,13 @@ class AccountStat:
 
     @property
     def exists(self) -> bool:
-        """Whether it was ever made."""
-        return self.put_timestamp > "0"
+        """Whether it was made, and not deleted since."""
+        return self.put_timestamp > self.delete_timestamp
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it was deleted, and not made again since."""
+        return self.delete_timestamp > self.put_timestamp
 
 
 class AccountDatabase:
@@ -74,18 +83,34 @@ class AccountDatabase:
                 f" FROM container WHERE {_LIVE}"
             ).fetchone()
             metadata = {name: (value, at) for name, (value, at) in json.loads(row["metadata"]).items()}
-            self._stat = AccountStat(row["put_timestamp"], sums[0], sums[1], sums[2], metadata)
+            self._stat = AccountStat(
+                row["created_timestamp"],
+                row["put_timestamp"],
+                row["delete_timestamp"],
+                container_count=sums[0],
+                object_count=sums[1],
+                bytes_used=sums[2],
+                metadata=metadata,
+            )
         return self._stat
 
     def put(self, timestamp: str, metadata: Mapping[str, str]) -> None:
-        """Make the account, with these metadata headers set (empty: removed)."""
-        merged = dict(self.stat().metadata)
-        for name, value in metadata.items():
-            if timestamp >= merged.get(name, ("", ""))[1]:
-                merged[name] = (value, timestamp)
+        """Make the account or change it: these metadata headers are set (empty: removed).
+
+        Raises: Refusal (400), and nothing is changed.
+        """
+        known = self.stat()
+        merged = merged_metadata(known.metadata, timestamp, metadata, "account")
+        created = min(known.created_timestamp or timestamp, timestamp)
         self._sql.execute(
-            "UPDATE stat SET put_timestamp = MAX(put_timestamp, ?), metadata = ?", (timestamp, json.dumps(merged))
+            "UPDATE stat SET created_timestamp = ?, put_timestamp = MAX(put_timestamp, ?), metadata = ?",
+            (created, timestamp, json.dumps(merged)),
         )
+        self._stat = None
+
+    def delete(self, timestamp: str) -> None:
+        """Mark it deleted, with whatever is in it."""
+        self._sql.execute("UPDATE stat SET delete_timestamp = MAX(delete_timestamp, ?), metadata = '{}'", (timestamp,))
         self._stat = None
 
     def merge_container(self, row: ContainerRow) -> None:
@@ -99,13 +124,10 @@ class AccountDatabase:
         )
         self._stat = None
 
-    def entries(self, start: str, inclusive: bool, end: str, limit: int) -> list[Entry]:
-        """Containers from a name on, for `listings.select`."""
-        rows = self._sql.execute(
-            f"SELECT * FROM container WHERE name {'>=' if inclusive else '>'} ? AND (? = '' OR name < ?)"
-            f" AND {_LIVE} ORDER BY name LIMIT ?",
-            (start, end, end, limit),
-        )
+    def entries(self, names: Names) -> list[Entry]:
+        """A run of containers, for `listings.select`."""
+        where, values = database.names_condition(names)
+        rows = self._sql.execute(f"SELECT * FROM container WHERE {_LIVE} AND {where}", values)
         return [
             Entry(
                 row["name"],

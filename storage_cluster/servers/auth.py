@@ -22,7 +22,7 @@ from storage_cluster.servers.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.times import is_transaction_id, new_transaction_id
 from storage_cluster.topology import User
 
-PATH_SEGMENT_COUNT = 3
+PATH_SEGMENT_COUNT = 5
 TOKEN_LIFE_S = 86_400
 RESELLER_PREFIX = "AUTH_"
 
@@ -51,17 +51,22 @@ class AuthServer:
 
     async def handle(self, call: Call) -> Reply:
         """One call."""
-        if call.method not in ("GET", "HEAD"):
-            raise Refusal(405)
-        if call.names[:2] == ("auth", "token"):
+        if call.path == "/auth/token":
             return self._describe(call.headers.get("X-Auth-Token", ""))
-        if call.names[:2] in (("auth", "v1.0"), ("auth", "v1")):
-            return await self._grant(call)
-        raise Refusal(404)
+        version, *rest = call.names[call.names[0] == "auth" :] or ("",)
+        if not version:
+            raise Refusal(404)
+        if version not in ("v1", "v1.0"):
+            raise Refusal(400)
+        if call.method != "GET":
+            raise Refusal(405)
+        return await self._grant(call, account=rest[0] if len(rest) == 2 and rest[1] == "auth" else None)
 
-    async def _grant(self, call: Call) -> Reply:
+    async def _grant(self, call: Call, account: str | None) -> Reply:
+        """A token. The user's account is in the path (`/v1/ACCOUNT/auth`) or in the user's name (`ACCOUNT:USER`)."""
+        name = call.headers.get("X-Auth-User") or call.headers.get("X-Storage-User") or ""
         user = self._user(
-            call.headers.get("X-Auth-User") or call.headers.get("X-Storage-User") or "",
+            f"{account}:{name}" if account and ":" not in name else name,
             call.headers.get("X-Auth-Key") or call.headers.get("X-Storage-Pass") or "",
         )
         storage_url = await self._storage_url(user, call.transaction_id)
@@ -88,7 +93,10 @@ class AuthServer:
         for user in self._backend.topology.users:
             if f"{user.account}:{user.name}" == name and hmac.compare_digest(user.key.encode(), key.encode()):
                 return user
-        raise Refusal(401, headers={"Www-Authenticate": 'Swift realm="unknown"'})
+        account, colon, _ = name.partition(":")
+        known = any(f"{user.account}:{user.name}" == name for user in self._backend.topology.users)
+        realm = account if colon and not known else "unknown"  # as tempauth has it
+        raise Refusal(401, headers={"Www-Authenticate": f'Swift realm="{realm}"'})
 
     def _token(self, user: User) -> Token:
         token = self._by_user.get(user)
@@ -104,7 +112,9 @@ class AuthServer:
         if token is None or token.life_s <= 0:
             raise Refusal(404)
         user = token.user
-        groups = (user.account, f"{user.account}:{user.name}", RESELLER_PREFIX + user.account)
+        own = (RESELLER_PREFIX + user.account,) if ".admin" in user.groups else ()
+        given = (group for group in user.groups if group != ".admin")
+        groups = (user.account, f"{user.account}:{user.name}", *given, *own)
         return reply(
             200,
             {

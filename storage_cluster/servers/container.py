@@ -11,8 +11,8 @@ from storage_cluster.servers import database, listings
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.storage import Devices, Target, metadata_headers, present, timestamp_of
-from storage_cluster.servers.times import new_transaction_id
+from storage_cluster.servers.storage import POLICY, Devices, Target, metadata_headers, present, timestamp_of
+from storage_cluster.servers.times import http_date, new_transaction_id
 from storage_cluster.servers.updates import Parent, Update
 
 PATH_SEGMENT_COUNT = 5
@@ -79,7 +79,7 @@ class ContainerServer:
 
     def _post(self, call: Call, target: Target) -> Reply:
         container = self._open(target)
-        container.update_metadata(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
+        container.put(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
         return reply(204)
 
     def _merge_object(self, call: Call, target: Target) -> Reply:
@@ -105,9 +105,8 @@ class ContainerServer:
         headers = _stat_headers(container.stat())
         if call.method == "HEAD":
             return reply(204, headers)
-        query = listings.parse_query(call.query, call.headers.get("Accept", ""))
-        headers["Content-Type"], body = listings.render(listings.select(query, container.entries), query)
-        return reply(200 if body else 204, headers, body)
+        entries = listings.select(listings.parse_query(call.query), container.entries)
+        return reply(200, headers, listings.render(entries))
 
     async def _tell_account(self, call: Call, target: Target, stat: ContainerStat) -> None:
         parent = Parent.named_in(call.headers, "Account")
@@ -151,7 +150,9 @@ def _stat_headers(stat: ContainerStat) -> dict[str, str]:
     return {
         "X-Container-Object-Count": str(stat.object_count),
         "X-Container-Bytes-Used": str(stat.bytes_used),
-        "X-Timestamp": stat.put_timestamp,
-        "X-Put-Timestamp": stat.put_timestamp,
+        "Content-Type": "application/json; charset=utf-8",
+        "X-Timestamp": stat.created_timestamp,
+        "Last-Modified": http_date(stat.put_timestamp),
+        "X-Storage-Policy": POLICY,
         **present(stat.metadata),
     }

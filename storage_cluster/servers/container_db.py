@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storage_cluster.servers import database
-from storage_cluster.servers.listings import Entry
+from storage_cluster.servers.listings import Entry, Names
+from storage_cluster.servers.metadata import merged_metadata
 from storage_cluster.servers.times import iso_date
 
 _SCHEMA = """
@@ -20,9 +21,9 @@ CREATE TABLE IF NOT EXISTS object (
     content_type TEXT NOT NULL, etag TEXT NOT NULL, deleted INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS stat (
-    one INTEGER PRIMARY KEY CHECK (one = 1), put_timestamp TEXT NOT NULL DEFAULT '0',
-    delete_timestamp TEXT NOT NULL DEFAULT '0', object_count INTEGER NOT NULL DEFAULT 0,
-    bytes_used INTEGER NOT NULL DEFAULT 0, metadata TEXT NOT NULL DEFAULT '{}'
+    one INTEGER PRIMARY KEY CHECK (one = 1), created_timestamp TEXT NOT NULL DEFAULT '',
+    put_timestamp TEXT NOT NULL DEFAULT '0', delete_timestamp TEXT NOT NULL DEFAULT '0',
+    object_count INTEGER NOT NULL DEFAULT 0, bytes_used INTEGER NOT NULL DEFAULT 0, metadata TEXT NOT NULL DEFAULT '{}'
 );
 INSERT OR IGNORE INTO stat (one) VALUES (1);
 """
@@ -44,6 +45,7 @@ class ObjectRow:
 class ContainerStat:
     """A container's state and counts."""
 
+    created_timestamp: str  # of the first statement that made it; kept when it is deleted and made again
     put_timestamp: str
     delete_timestamp: str
     object_count: int
@@ -72,6 +74,7 @@ class ContainerDatabase:
         if self._stat is None:
             row = self._sql.execute("SELECT * FROM stat").fetchone()
             self._stat = ContainerStat(
+                row["created_timestamp"],
                 row["put_timestamp"],
                 row["delete_timestamp"],
                 row["object_count"],
@@ -81,23 +84,21 @@ class ContainerDatabase:
         return self._stat
 
     def put(self, timestamp: str, metadata: Mapping[str, str]) -> None:
-        """Make the container, or make it again, with these metadata headers set (empty: removed)."""
-        self._set_stat(put_timestamp=max(timestamp, self.stat().put_timestamp))
-        self.update_metadata(timestamp, metadata)
+        """Make the container, make it again or change it: these metadata headers are set (empty: removed).
+
+        The newest statement about a header wins. Raises: Refusal (400), and nothing is changed.
+        """
+        known = self.stat()
+        merged = merged_metadata(known.metadata, timestamp, metadata, "container")
+        self._set_stat(
+            created_timestamp=min(known.created_timestamp or timestamp, timestamp),
+            put_timestamp=max(timestamp, known.put_timestamp),
+            metadata=json.dumps(merged),
+        )
 
     def delete(self, timestamp: str) -> None:
         """Mark it deleted."""
         self._set_stat(delete_timestamp=max(timestamp, self.stat().delete_timestamp), metadata="{}")
-
-    def update_metadata(self, timestamp: str, metadata: Mapping[str, str]) -> None:
-        """Set metadata headers; an empty value removes one. The newest statement wins."""
-        if not metadata:
-            return
-        merged = dict(self.stat().metadata)
-        for name, value in metadata.items():
-            if timestamp >= merged.get(name, ("", ""))[1]:
-                merged[name] = (value, timestamp)
-        self._set_stat(metadata=json.dumps(merged))
 
     def merge_object(self, row: ObjectRow) -> bool:
         """Take in a statement about an object; False if a newer one is known."""
@@ -118,13 +119,10 @@ class ContainerDatabase:
         self._stat = None
         return True
 
-    def entries(self, start: str, inclusive: bool, end: str, limit: int) -> list[Entry]:
-        """Objects from a name on, for `listings.select`."""
-        rows = self._sql.execute(
-            f"SELECT * FROM object WHERE name {'>=' if inclusive else '>'} ? AND (? = '' OR name < ?)"
-            " AND deleted = 0 ORDER BY name LIMIT ?",
-            (start, end, end, limit),
-        )
+    def entries(self, names: Names) -> list[Entry]:
+        """A run of objects, for `listings.select`."""
+        where, values = database.names_condition(names)
+        rows = self._sql.execute(f"SELECT * FROM object WHERE deleted = 0 AND {where}", values)
         return [Entry(row["name"], _listed(row)) for row in rows]
 
     def _set_stat(self, **columns: str) -> None:

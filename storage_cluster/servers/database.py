@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from storage_cluster.servers.listings import Names
+
 OPEN_MAX = 64
 _PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=5000;"
 
@@ -44,6 +46,16 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def names_condition(names: Names) -> tuple[str, tuple[str | int, ...]]:
+    """A run of names as the end of a SELECT: its last condition, order and limit, and the values for it."""
+    low = ">=" if names.low_included else ">"
+    order = "DESC" if names.descending else "ASC"
+    return (
+        f"name {low} ? AND (? = '' OR name < ?) ORDER BY name {order} LIMIT ?",
+        (names.low, names.high, names.high, names.limit),
+    )
 
 
 class Opened(Generic[T]):

@@ -1,9 +1,13 @@
-"""Listings of an account's containers or a container's objects: which names, in what form.
+"""Listings of an account's containers or a container's objects: which names a client is shown.
 
-Names come in the order of their UTF-8 bytes. A delimiter folds all names that share a prefix up to it into one
-`subdir` entry; after such an entry the search goes on behind it, so a listing costs what it shows, not what it skips.
+Names come in the order of their UTF-8 bytes, or against it. A delimiter (of one or more characters) folds all names
+that share a prefix up to it into one `subdir` entry; after such an entry the search goes on behind it, so a listing
+costs what it shows, not what it skips. `path` shows one level of a pseudo-folder without its sub-folders.
 
-Source: Swift API, "Pagination", "Serialized response formats", "Pseudo-hierarchical folders".
+In reverse, `marker` is the upper end and `end_marker` the lower one: a listing begins after the first and ends before
+the second in the order it is shown in. Storage servers answer in JSON; `proxy.listing_formats` makes the other forms.
+
+Source: Swift API, "Pagination", "Pseudo-hierarchical folders", and the answers of Swift 2.30.1.
 """
 
 import dataclasses
@@ -14,6 +18,9 @@ from typing import Any
 from storage_cluster.servers.messages import Refusal
 
 LIMIT_MAX = 10_000
+PARAMETERS = ("limit", "marker", "end_marker", "prefix", "delimiter", "path", "reverse", "states")
+"""What of a client's query goes on to a storage server."""
+_TRUE_WORDS = frozenset(("true", "1", "yes", "on", "t", "y"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +32,8 @@ class ListingQuery:
     end_marker: str = ""
     prefix: str = ""
     delimiter: str = ""
-    as_json: bool = False
+    reverse: bool = False
+    one_level: bool = False  # asked for by `path`: no sub-folders, and not the folder itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,56 +48,61 @@ class Entry:
         return {"subdir": self.name} if self.fields is None else self.fields
 
 
-Fetch = Callable[[str, bool, str, int], Iterable[Entry]]
-"""Entries (from name, inclusive?, below name or "", at most n), in order."""
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """A run of names to fetch: low to high, high excluded; at most `limit`, the highest first if `descending`."""
+
+    low: str
+    low_included: bool
+    high: str  # "": no end
+    limit: int
+    descending: bool = False
 
 
-def parse_query(query: Mapping[str, str], accept: str) -> ListingQuery:
-    """The listing a request asks for. Raises: Refusal (412) for a limit that is none or too high."""
+Fetch = Callable[[Names], Iterable[Entry]]
+"""The entries of a run, in its order."""
+
+
+def parse_query(query: Mapping[str, str]) -> ListingQuery:
+    """The listing a request asks for. Raises: Refusal (412) for a limit that is too high."""
     text = query.get("limit", "")
-    if text and not (text.isascii() and text.isdigit() and int(text) <= LIMIT_MAX):
+    limit = int(text) if text.isascii() and text.isdigit() else LIMIT_MAX
+    if limit > LIMIT_MAX:
         raise Refusal(412, f"Maximum limit is {LIMIT_MAX}")
+    path = query.get("path")
+    folder = f"{path.rstrip('/')}/" if path else ""
     return ListingQuery(
-        limit=int(text) if text else LIMIT_MAX,
+        limit=limit,
         marker=query.get("marker", ""),
         end_marker=query.get("end_marker", ""),
-        prefix=query.get("prefix", ""),
-        delimiter=query.get("delimiter", ""),
-        as_json=query.get("format", "") == "json" or ("format" not in query and "application/json" in accept),
+        prefix=query.get("prefix", "") if path is None else folder,
+        delimiter=query.get("delimiter", "") if path is None else "/",
+        reverse=is_true(query.get("reverse", "")),
+        one_level=path is not None,
     )
+
+
+def is_true(text: str) -> bool:
+    """Whether a header or parameter says yes, in Swift's words for it."""
+    return text.lower() in _TRUE_WORDS
 
 
 def select(query: ListingQuery, fetch: Fetch) -> list[Entry]:
     """The entries that a listing shows."""
-    start, inclusive = (query.prefix, True) if query.prefix > query.marker else (query.marker, False)
-    ends = [end for end in (query.end_marker, after_prefix(query.prefix)) if end]
-    end = min(ends, default="")
-    if not query.delimiter:
-        return list(fetch(start, inclusive, end, query.limit))
+    names = _first_run(query)
     shown: list[Entry] = []
     while len(shown) < query.limit:
-        wanted = query.limit - len(shown)
-        found = list(fetch(start, inclusive, end, wanted))
-        for entry in found:
-            folded = _folded(entry.name, query)
-            if folded is not None:
-                if folded > query.marker:
-                    shown.append(Entry(folded))
-                start, inclusive = after_prefix(folded), True
-                break
-            shown.append(entry)
-        else:
-            if len(found) < wanted:
-                break
-            start, inclusive = found[-1].name, False
+        wanted = dataclasses.replace(names, limit=query.limit - len(shown))
+        found = list(fetch(wanted))
+        names, finished = _take(query, wanted, found, shown)
+        if finished:
+            break
     return shown
 
 
-def render(entries: Iterable[Entry], query: ListingQuery) -> tuple[str, bytes]:
-    """Content type and body."""
-    if query.as_json:
-        return "application/json; charset=utf-8", json.dumps([entry.as_json() for entry in entries]).encode()
-    return "text/plain; charset=utf-8", "".join(f"{entry.name}\n" for entry in entries).encode()
+def render(entries: Iterable[Entry]) -> bytes:
+    """The JSON listing, as storage servers answer."""
+    return json.dumps([entry.as_json() for entry in entries]).encode()
 
 
 def after_prefix(prefix: str) -> str:
@@ -102,6 +115,43 @@ def after_prefix(prefix: str) -> str:
     return prefix[:-1] + chr(0xE000 if following == 0xD800 else following)  # surrogates are no characters
 
 
+def _first_run(query: ListingQuery) -> Names:
+    low, high = (query.end_marker, query.marker) if query.reverse else (query.marker, query.end_marker)
+    ends = [end for end in (high, after_prefix(query.prefix)) if end]
+    included = query.prefix > low
+    return Names(query.prefix if included else low, included, min(ends, default=""), query.limit, query.reverse)
+
+
+def _take(query: ListingQuery, names: Names, found: list[Entry], shown: list[Entry]) -> tuple[Names, bool]:
+    """Add what is to be shown of a run; the run to fetch next, and whether nothing is left."""
+    for entry in found:
+        folded = _folded(entry.name, query)
+        if folded is None:
+            if not (query.one_level and entry.name == query.prefix):
+                shown.append(entry)
+        elif not query.one_level:
+            if folded != query.marker:
+                shown.append(Entry(folded))
+            return _beyond(names, folded)
+        elif len(entry.name) == len(folded):
+            shown.append(entry)
+        else:
+            return _beyond(names, folded)
+    if len(found) < names.limit:
+        return names, True
+    if names.descending:
+        return dataclasses.replace(names, high=found[-1].name), False
+    return dataclasses.replace(names, low=found[-1].name, low_included=False), False
+
+
+def _beyond(names: Names, folded: str) -> tuple[Names, bool]:
+    """The run behind all that a fold stands for, and whether there can be nothing in it."""
+    if names.descending:
+        return dataclasses.replace(names, high=folded), False
+    low = after_prefix(folded)
+    return dataclasses.replace(names, low=low, low_included=True), not low
+
+
 def _folded(name: str, query: ListingQuery) -> str | None:
-    at = name.find(query.delimiter, len(query.prefix))
+    at = name.find(query.delimiter, len(query.prefix)) if query.delimiter else -1
     return None if at < 0 else name[: at + len(query.delimiter)]

@@ -8,6 +8,9 @@ from storage_cluster.ring import path_hash
 from storage_cluster.servers.messages import Call, Refusal
 from storage_cluster.topology import Topology
 
+POLICY = "Policy-0"
+"""The one storage policy there is: replicas on the object ring."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Target:

@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 from storage_cluster import ring as rings
 from storage_cluster import ring_builder
 from storage_cluster.ring import Ring
+from storage_cluster import topology as topologies
 from storage_cluster.servers import process
 from storage_cluster.topology import Device, Host, Intervals, RingShape, Service, Topology, User
 
@@ -133,7 +134,7 @@ class LoopbackStore:
                     tuple(Device(name, device, zone) for device in DEVICE_NAMES),
                 )
             )
-        users = (User("test", "tester", "testing"), User("other", "someone", "secret"))
+        users = (*topologies.load(topologies.BUNDLED_FILE).users, User("other", "someone", "secret"))
         ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
         return Topology(
             tuple(hosts), users, ring, intervals=Intervals(account_report_delay_s=0.05, update_retry_s=0.05)

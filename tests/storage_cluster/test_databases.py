@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from storage_cluster.servers.account_db import AccountDatabase, ContainerRow
 from storage_cluster.servers.container_db import ContainerDatabase, ObjectRow
 from storage_cluster.servers.database import OPEN_MAX, Opened
+from storage_cluster.servers.listings import Names
 
 ROWS = st.lists(
     st.builds(
@@ -39,7 +40,7 @@ def test_container_rows_merge_in_any_order(
     for row in shuffled:
         database.merge_object(row)
     stat = database.stat()
-    assert [entry.name for entry in database.entries("", True, "", 100)] == [row.name for row in live]
+    assert [entry.name for entry in database.entries(Names("", True, "", 100))] == [row.name for row in live]
     assert (stat.object_count, stat.bytes_used) == (len(live), sum(row.size for row in live))
     database.close()
 
@@ -63,7 +64,7 @@ def test_metadata_newest_wins_per_header(tmp_path: Path) -> None:
     for order in itertools.permutations([("1.0", "old"), ("2.0", "new"), ("3.0", "")]):
         database = ContainerDatabase(tmp_path / f"{'-'.join(at for at, _ in order)}.db")
         for timestamp, value in order:
-            database.update_metadata(timestamp, {"X-Container-Meta-A": value})
+            database.put(timestamp, {"X-Container-Meta-A": value})
         assert database.stat().metadata["X-Container-Meta-A"] == ("", "3.0")
         database.close()
 
@@ -86,7 +87,7 @@ def test_account_adds_up_its_live_containers(tmp_path: Path) -> None:
     database.merge_container(ContainerRow("b", "1.0", "2.0", 3, 20))
     stat = database.stat()
     assert (stat.exists, stat.container_count, stat.object_count, stat.bytes_used) == (True, 1, 2, 10)
-    assert [entry.name for entry in database.entries("", True, "", 10)] == ["a"]
+    assert [entry.name for entry in database.entries(Names("", True, "", 10))] == ["a"]
     database.close()
 
 

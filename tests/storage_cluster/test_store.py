@@ -186,7 +186,8 @@ def test_metadata_of_containers_and_accounts(client: Client) -> None:
 def test_open_pages(store: LoopbackStore) -> None:
     assert store.ask("GET", "/healthcheck").body == b"OK"
     assert json.loads(store.ask("GET", "/info").body)["swift"]["max_file_size"] == 5368709122
-    assert store.ask("GET", "/elsewhere").status == 404
+    assert store.ask("GET", "/elsewhere").status == 412
+    assert store.ask("GET", "/").status == 404
 
 
 def test_a_big_object_is_the_same_on_all_replicas(client: Client, store: LoopbackStore) -> None:
@@ -323,7 +324,8 @@ def names_on(store: LoopbackStore, host: str) -> list[str]:
     partition = ring.partition("AUTH_test", "c")
     (device,) = (device for device in ring.primaries(partition) if device.host == host)
     path = f"/{device.name}/{partition}/AUTH_test/c"
-    return store.ask("GET", path, service="container", host=host).body.decode().split()
+    listing = store.ask("GET", path, service="container", host=host).body
+    return [entry["name"] for entry in json.loads(listing)]
 
 
 def test_a_container_that_was_down_hears_what_it_missed(client: Client, store: LoopbackStore) -> None:

@@ -1,21 +1,30 @@
-"""Accounts, as the proxy sees them. One comes into being with its first container (account_autocreate)."""
+"""Accounts, as the proxy sees them. One comes into being with its first container (account_autocreate).
+
+An account that is not there yet looks empty. Making and deleting one by hand is for reseller admins, which `auth` sees
+to (allow_account_management).
+"""
 
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
+from multidict import CIMultiDict
+
+from storage_cluster.servers import limits
 from storage_cluster.servers.backend import BackendAnswer
-from storage_cluster.servers.listings import parse_query
-from storage_cluster.servers.messages import Call, Refusal, Reply, reply
+from storage_cluster.servers.listings import PARAMETERS, parse_query
+from storage_cluster.servers.messages import Call, Refusal, Reply, reply, usual_text
+from storage_cluster.servers.metadata import stated
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import AccountInfo, required
-from storage_cluster.servers.storage import metadata_headers
 
-_EMPTY_STAT = {
-    "X-Account-Container-Count": "0",
-    "X-Account-Object-Count": "0",
-    "X-Account-Bytes-Used": "0",
-}
-KEPT = ("x-account-", "x-container-", "x-object-", "x-timestamp", "x-put-timestamp", "content-type")
+ALLOWED = {"Allow": "GET, DELETE, HEAD, POST, PUT, OPTIONS"}
+"""What goes with a 405."""
+METADATA_PREFIXES = ("x-account-meta-", "x-account-sysmeta-")
+_SHOWN = ("x-account-", "x-container-", "x-timestamp", "x-put-timestamp", "content-type", "last-modified", "x-storage-")
+_OWNER_ONLY = (
+    *("x-container-read", "x-container-write", "x-container-sync-key", "x-container-sync-to"),
+    *(f"x-{kind}-meta-temp-url-key{suffix}" for kind in ("account", "container") for suffix in ("", "-2")),
+)
 
 
 class Accounts:
@@ -27,31 +36,50 @@ class Accounts:
 
     async def handle(self, call: Call, account: str) -> Reply:
         """One request to an account."""
+        limits.check_name("Account", account, limits.ACCOUNT_NAME_MAX_BYTES)
         if call.method in ("GET", "HEAD"):
             return await self._show(call, account)
         if call.method == "POST":
-            return await self._post(call, account)
-        raise Refusal(405)
+            limits.check_metadata(call.headers, "Account")
+            await require_account(self._context, call, account)
+            return await self._changed(call, account)
+        if call.method == "PUT":
+            limits.check_metadata(call.headers, "Account")
+            return await self._changed(call, account)
+        if call.method == "DELETE":
+            return await self._changed(call, account)
+        raise Refusal(405, headers=ALLOWED)
 
     async def _show(self, call: Call, account: str) -> Reply:
         query = listing_query(call)
-        headers = {"X-Trans-Id": call.transaction_id, "Accept": call.headers.get("Accept", "*/*")}
-        found = await self._replicas.first((account,), call.method, headers, query)
-        if found.status == 404:  # not made yet: it looks empty
-            as_json = call.method == "GET" and call.query.get("format") == "json"
-            return reply(200 if as_json else 204, _EMPTY_STAT, b"[]" if as_json else b"")
-        return passed_on(found)
+        found = await self._replicas.first((account,), call.method, {"X-Trans-Id": call.transaction_id}, query)
+        if found.status == 404 and "X-Account-Status" in found.headers:
+            raise Refusal(410, "", {"X-Account-Status": found.headers["X-Account-Status"]})
+        if found.status == 404:
+            return reply(200, self._empty_stat(), b"" if call.method == "HEAD" else b"[]")
+        return passed_on(call, found)
 
-    async def _post(self, call: Call, account: str) -> Reply:
-        await require_account(self._context, call, account)
-        metadata = removals_applied(call.headers, "Account") | metadata_headers(call.headers, ("x-account-meta-",))
-        return passed_on(await _change(self._context, call, account, "POST", metadata))
+    async def _changed(self, call: Call, account: str) -> Reply:
+        metadata = stated(call.headers, "Account", METADATA_PREFIXES) if call.method != "DELETE" else {}
+        found = await _change(self._context, call, account, call.method, metadata)
+        self._context.infos.forget(call, account)
+        return passed_on(call, found)
+
+    def _empty_stat(self) -> dict[str, str]:
+        now = self._context.clock.now()
+        counts = {f"X-Account-{name}": "0" for name in ("Container-Count", "Object-Count", "Bytes-Used")}
+        return {
+            "Content-Type": "application/json; charset=utf-8",
+            **counts,
+            "X-Timestamp": now,
+            "X-Put-Timestamp": now,
+        }
 
 
 async def require_account(context: ProxyContext, call: Call, account: str) -> None:
     """See to it that an account exists. Raises: Refusal (503)."""
     info = await context.infos.account(call, account)
-    if info.status == 404:
+    if info.status == 404 and "X-Account-Status" not in info.headers:
         made = await _change(context, call, account, "PUT", {})
         context.infos.forget(call, account)
         info = AccountInfo(made.status)
@@ -66,20 +94,37 @@ async def _change(
 
 
 def listing_query(call: Call) -> str:
-    """The query string of a listing, checked, with its question mark. Raises: Refusal (412)."""
-    parse_query(call.query, "")
-    return f"?{urlencode(call.query)}" if call.query else ""
+    """The query string of a listing, checked, with its question mark. Raises: Refusal (400, 412)."""
+    if call.method != "GET":
+        return ""
+    query = {name: call.query[name] for name in PARAMETERS if name in call.query}
+    for name, value in query.items():
+        if any("\udc80" <= character <= "\udcff" for character in value):
+            raise Refusal(400, f'"{name}" parameter not valid UTF-8')
+    parse_query(query)
+    return f"?{urlencode(query)}" if query else ""
 
 
-def passed_on(found: BackendAnswer) -> Reply:
+def passed_on(call: Call, found: BackendAnswer) -> Reply:
     """A storage server's answer as the client gets it. Raises: Refusal for an error."""
     if found.status >= 400:
-        raise Refusal(found.status)
-    kept = {name: value for name, value in found.headers.items() if name.lower().startswith(KEPT)}
-    return reply(found.status, kept, found.body)
+        status = {name: value for name, value in found.headers.items() if name.lower() == "x-account-status"}
+        raise Refusal(found.status, found.body.decode() if found.status == 400 or status else None, status)
+    hidden = () if call.owner else _OWNER_ONLY
+    kept = CIMultiDict(
+        (name, value)
+        for name, value in found.headers.items()
+        if name.lower().startswith(_SHOWN) and name.lower() not in hidden
+    )
+    if call.method in ("GET", "HEAD"):
+        kept["Accept-Ranges"] = "bytes"
+        return Reply(found.status, kept, found.body)
+    kept["Content-Type"] = "text/html; charset=UTF-8"
+    return Reply(found.status, kept, usual_text(found.status).encode())
 
 
-def removals_applied(headers: Mapping[str, str], kind: str) -> dict[str, str]:
-    """`X-Remove-Container-Meta-Name: x` means `X-Container-Meta-Name:` without a value."""
-    prefix = f"x-remove-{kind.lower()}-"
-    return {f"X-{kind}-{name[len(prefix) :].title()}": "" for name in headers if name.lower().startswith(prefix)}
+def without_owners(call: Call) -> CIMultiDict[str]:
+    """A request's headers, without those that only the account's owner may set if somebody else asks."""
+    if call.owner:
+        return call.headers
+    return CIMultiDict((name, value) for name, value in call.headers.items() if name.lower() not in _OWNER_ONLY)

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 
+from storage_cluster.servers import limits
 from storage_cluster.servers.backend import BackendAnswer
 from storage_cluster.servers.messages import Call, Refusal, Reply
-from storage_cluster.servers.proxy.accounts import listing_query, passed_on, removals_applied, require_account
+from storage_cluster.servers.metadata import stated
+from storage_cluster.servers.proxy import acl
+from storage_cluster.servers.proxy.accounts import ALLOWED, listing_query, passed_on, require_account, without_owners
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import required
-from storage_cluster.servers.storage import metadata_headers
+from storage_cluster.servers.storage import POLICY
 from storage_cluster.servers.updates import Parent
 
-NAME_MAX_BYTES = 256
-_METADATA_PREFIXES = ("x-container-meta-", "x-container-read", "x-container-write")
+METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
 
 
 class Containers:
@@ -32,29 +34,35 @@ class Containers:
             return await self._post(call, names)
         if call.method == "DELETE":
             return await self._delete(call, names)
-        raise Refusal(405)
+        raise Refusal(405, headers=ALLOWED)
 
     async def _show(self, call: Call, names: tuple[str, str]) -> Reply:
-        required(await self._infos.account(call, names[0]))
+        account = await self._infos.account(call, names[0])
+        if not account.exists:
+            await call.check_access(None)
+            required(account)
         query = listing_query(call)
-        headers = {"X-Trans-Id": call.transaction_id, "Accept": call.headers.get("Accept", "*/*")}
-        found = await self._replicas.first(names, call.method, headers, query)
+        found = await self._replicas.first(names, call.method, {"X-Trans-Id": call.transaction_id}, query)
         await call.check_access(found.headers.get("X-Container-Read"))
-        return passed_on(found)
+        return passed_on(call, found)
 
     async def _put(self, call: Call, names: tuple[str, str]) -> Reply:
-        if len(names[1].encode()) > NAME_MAX_BYTES:
-            raise Refusal(400, f"Container name length of {len(names[1].encode())} longer than {NAME_MAX_BYTES}")
+        metadata = _metadata(call)
+        policy = call.headers.get("X-Storage-Policy") or POLICY
+        if policy.lower() != POLICY.lower():
+            raise Refusal(400, f"Invalid X-Storage-Policy {policy!r}", {"Content-Type": "text/plain"})
+        limits.check_name("Container", names[1], limits.CONTAINER_NAME_MAX_BYTES)
         await require_account(self._context, call, names[0])
-        return passed_on(await self._change(call, names, _metadata(call.headers)))
+        return passed_on(call, await self._change(call, names, metadata))
 
     async def _post(self, call: Call, names: tuple[str, str]) -> Reply:
+        metadata = _metadata(call)
         required(await self._infos.account(call, names[0]))
-        return passed_on(await self._change(call, names, _metadata(call.headers)))
+        return passed_on(call, await self._change(call, names, metadata))
 
     async def _delete(self, call: Call, names: tuple[str, str]) -> Reply:
         required(await self._infos.account(call, names[0]))
-        return passed_on(await self._change(call, names, {}))
+        return passed_on(call, await self._change(call, names, {}))
 
     async def _change(self, call: Call, names: tuple[str, str], metadata: Mapping[str, str]) -> BackendAnswer:
         _, partition, ring = self._replicas.placement(names[0])
@@ -67,5 +75,12 @@ class Containers:
         return await self._replicas.change(names, call.method, lambda index: headers | accounts[index].headers)
 
 
-def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
-    return removals_applied(headers, "Container") | metadata_headers(headers, _METADATA_PREFIXES)
+def _metadata(call: Call) -> dict[str, str]:
+    """What a request says about a container. Raises: Refusal (400)."""
+    said = stated(without_owners(call), "Container", METADATA_PREFIXES)
+    for name in ("Read", "Write"):
+        text = said.get(f"X-Container-{name}")
+        if text:
+            said[f"X-Container-{name}"] = acl.clean(text, writing=name == "Write")
+    limits.check_metadata(call.headers, "Container")
+    return said

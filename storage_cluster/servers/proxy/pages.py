@@ -1,52 +1,54 @@
-"""What the proxy says about itself, to anybody: `/healthcheck`, `/info`, and to the auth server `/storage_url/…`."""
+"""What the proxy answers besides the store: `/healthcheck`, `/info`, and to the auth server `/storage_url/…`.
 
-import json
+`/auth/…` goes on to the auth server, for clients that expect both at one address, as with Swift's tempauth.
+"""
 
-from storage_cluster.servers.auth import RESELLER_PREFIX
-from storage_cluster.servers.listings import LIMIT_MAX
+from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, reply
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.objects import MAX_OBJECT_BYTES
+from storage_cluster.servers.proxy.info import DOCUMENT
 
-SWIFT_VERSION = "2.30.1"
-"""The Swift whose behaviour is followed."""
+_INFO_ALLOWED = {"Allow": "HEAD, GET, OPTIONS"}
+_AUTH_HEADERS = ("X-Auth-User", "X-Auth-Key", "X-Storage-User", "X-Storage-Pass")
 
 
 class Pages:
     """Answers every path outside /v1/."""
 
     def __init__(self, context: ProxyContext) -> None:
-        self._topology = context.backend.topology
+        self._backend = context.backend
 
     async def __call__(self, call: Call, inner: Handler) -> Reply:
         """Answer, or pass on what is about the store."""
-        first, *rest = call.path[1:].split("/", 1)
-        if call.names or first == "v1":
+        if call.names:
             return await inner(call)
-        if call.method not in ("GET", "HEAD"):
-            raise Refusal(405)
-        if first == "info":
-            return reply(200, {"Content-Type": "application/json; charset=UTF-8"}, self._info())
-        if first == "healthcheck":
+        first, *rest = call.path[1:].split("/", 1)
+        if first == "info" and not rest:
+            return _info(call.method)
+        if first == "healthcheck" and not rest:
             return reply(200, {"Content-Type": "text/plain"}, b"OK")
-        if first == "storage_url" and rest:
-            return reply(204, {"X-Storage-Url": f"{self._url()}/v1/{rest[0]}"})
-        raise Refusal(404)
+        if first == "storage_url" and rest and call.method == "GET":
+            return reply(204, {"X-Storage-Url": f"{_url(self._backend)}/v1/{rest[0]}"})
+        if first == "auth" and rest and rest[0] != "token":
+            return await self._of_auth(call)
+        return await inner(call)
 
-    def _info(self) -> bytes:
-        swift = {
-            "version": SWIFT_VERSION,
-            "account_listing_limit": LIMIT_MAX,
-            "container_listing_limit": LIMIT_MAX,
-            "max_file_size": MAX_OBJECT_BYTES,
-            "max_account_name_length": 256,
-            "max_container_name_length": 256,
-            "max_object_name_length": 1024,
-            "policies": [{"name": "Policy-0", "aliases": "Policy-0", "default": True}],
-            "strict_cors_mode": True,
-        }
-        return json.dumps({"swift": swift, "tempauth": {"reseller_prefixes": [RESELLER_PREFIX]}}).encode()
+    async def _of_auth(self, call: Call) -> Reply:
+        headers = {name: call.headers[name] for name in _AUTH_HEADERS if name in call.headers}
+        found = await self._backend.request(self._backend.topology.service("auth"), call.method, call.url_path, headers)
+        shown = ("x-auth-", "x-storage-", "www-authenticate", "content-type")
+        kept = {name: value for name, value in found.headers.items() if name.lower().startswith(shown)}
+        return reply(found.status or 503, kept, found.body)
 
-    def _url(self) -> str:
-        service = self._topology.service("proxy")
-        return f"http://{service.address}:{service.port}"
+
+def _info(method: str) -> Reply:
+    if method == "OPTIONS":
+        return reply(200, _INFO_ALLOWED)
+    if method not in ("GET", "HEAD"):
+        raise Refusal(405, headers=_INFO_ALLOWED)
+    return reply(200, {"Content-Type": "application/json; charset=UTF-8"}, DOCUMENT)
+
+
+def _url(backend: Backend) -> str:
+    service = backend.topology.service("proxy")
+    return f"http://{service.address}:{service.port}"

@@ -16,9 +16,13 @@ from typing import Protocol
 
 from storage_cluster.servers.messages import Call, Handler, Reply, answered
 from storage_cluster.servers.proxy.auth import Auth
+from storage_cluster.servers.proxy.bulk_delete import BulkDelete
+from storage_cluster.servers.proxy.bulk_extract import BulkExtract
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.gatekeeper import Gatekeeper
+from storage_cluster.servers.proxy.listing_formats import ListingFormats
 from storage_cluster.servers.proxy.pages import Pages
+from storage_cluster.servers.proxy.tempurl import TempUrl
 
 
 class Middleware(Protocol):
@@ -33,6 +37,10 @@ MakeMiddleware = Callable[[ProxyContext], Middleware]
 PIPELINE: tuple[MakeMiddleware, ...] = (
     Gatekeeper,
     Pages,
+    ListingFormats,
+    BulkDelete,
+    BulkExtract,
+    TempUrl,
     Auth,
 )
 """Outermost first."""

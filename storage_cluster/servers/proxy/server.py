@@ -20,6 +20,10 @@ _ACCESS_LIST_METHODS = {2: ("GET", "HEAD"), 3: ("GET", "HEAD", "PUT", "POST", "D
 """By the number of names: what an access list can allow to others than the owner."""
 
 
+VERSIONS = ("v1", "v1.0")
+"""Of the API, as the first segment of a path."""
+
+
 def proxy_server(backend: Backend) -> Handler:
     """The whole proxy as one handler."""
     context = ProxyContext.over(backend)
@@ -38,7 +42,7 @@ class Store:
     async def __call__(self, call: Call) -> Reply:
         """One call, as far as its user may."""
         if not call.names:
-            raise Refusal(404 if call.path == "/v1" else 412, None if call.path == "/v1" else "Bad URL")
+            raise _no_names(call.path)
         call = await self._admitted(call)
         if len(call.names) == 1:
             return await self._accounts.handle(call, call.names[0])
@@ -58,13 +62,22 @@ class Store:
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """Account, container, object of a path below /v1/; () for another, or if a name before the last is empty."""
+    """Account, container, object of a path below a version; () for another, or if a name before the last is empty."""
     version, *names = path[1:].split("/", 3)
-    if version != "v1" or not names:
+    if version not in VERSIONS or not names:
         return ()
     while len(names) > 1 and not names[-1]:
         names.pop()
     return tuple(names) if all(names) else ()
+
+
+def _no_names(path: str) -> Refusal:
+    if path == "/":
+        return Refusal(404)
+    segments = path.split("/", 3)
+    return (
+        Refusal(400) if len(segments) > 2 and segments[2] and segments[1] not in VERSIONS else Refusal(412, "Bad URL")
+    )
 
 
 def transaction_id_of(path: str, headers: Mapping[str, str]) -> str:

@@ -1,0 +1,37 @@
+"""Metadata that accounts and containers keep: headers with the moment each was last spoken of.
+
+Statements are merged one by one, so that replicas which heard the same things, in whatever order, hold the same things.
+A removed header stays as an empty value, so that an older statement cannot bring it back.
+
+Source: Swift, "Metadata"; swift.common.db (`update_metadata`, `validate_metadata`).
+"""
+
+from collections.abc import Mapping
+
+from storage_cluster.servers import limits
+from storage_cluster.servers.messages import Refusal
+
+
+def merged_metadata(
+    known: Mapping[str, tuple[str, str]], timestamp: str, headers: Mapping[str, str], kind: str
+) -> dict[str, tuple[str, str]]:
+    """What is known (header: value, timestamp) with a statement taken in. Raises: Refusal (400) if it gets too much."""
+    merged = dict(known)
+    for name, value in headers.items():
+        if timestamp >= merged.get(name, ("", ""))[1]:
+            merged[name] = (value, timestamp)
+    prefix = f"X-{kind.title()}-Meta-"
+    trouble = limits.sum_trouble(
+        (name[len(prefix) :], value) for name, (value, _) in merged.items() if value and name.startswith(prefix)
+    )
+    if trouble and headers:
+        raise Refusal(400, trouble)
+    return merged
+
+
+def stated(headers: Mapping[str, str], kind: str, prefixes: tuple[str, ...]) -> dict[str, str]:
+    """What a client's headers say about metadata: `X-Remove-<kind>-…: x` means `X-<kind>-…` without a value."""
+    removing = f"x-remove-{kind.lower()}-"
+    removed = {f"X-{kind}-{name[len(removing) :].title()}": "" for name in headers if name.lower().startswith(removing)}
+    named = {name.title(): value for name, value in headers.items() if name.lower().startswith(prefixes)}
+    return {name: value for name, value in removed.items() if name.lower().startswith(prefixes)} | named

@@ -1,0 +1,108 @@
+"""Bulk delete: `POST /v1/account?bulk-delete` with a line for each path to delete, percent-encoded.
+
+Source: Swift, "Bulk Delete"; limits as in proxy-server.conf-sample.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import quote, unquote
+
+from storage_cluster.servers import limits
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, answered
+from storage_cluster.servers.proxy.bulk_report import Report, reporting
+from storage_cluster.servers.proxy.context import ProxyContext
+
+DELETES_MAX = 10_000
+FAILURES_MAX = 1000
+_CONCURRENCY = 2
+_LINE_MAX_BYTES = 2 * (limits.CONTAINER_NAME_MAX_BYTES + limits.OBJECT_NAME_MAX_BYTES + 2)
+
+
+class BulkDelete:
+    """Deletes what the request's body lists."""
+
+    def __init__(self, _: ProxyContext) -> None:
+        pass
+
+    async def __call__(self, call: Call, inner: Handler) -> Reply:
+        """Answer a bulk delete; pass on anything else."""
+        if "bulk-delete" not in call.query or call.method not in ("POST", "DELETE") or not call.names:
+            return await inner(call)
+        if not call.body.framed:
+            raise Refusal(411)
+
+        async def work() -> None:
+            try:
+                paths = [path async for path in _listed_paths(call)]
+            except Refusal as refusal:
+                report.stop(refusal.status, refusal.text or "")
+            else:
+                await delete_all(call, inner, paths, report)
+
+        report = delete_report()
+        return reporting(call, report, work)
+
+
+def delete_report() -> Report:
+    """The report of a deletion that has not begun."""
+    return Report("delete", 200, {"Number Deleted": 0, "Number Not Found": 0})
+
+
+async def delete_all(call: Call, inner: Handler, paths: list[str], report: Report, source: str = "BD") -> None:
+    """Delete `container[/object]` paths of the call's account, two at a time, and report on it."""
+    if not paths:
+        report.stop(400, "Invalid bulk delete.")
+    waiting = iter(paths)
+
+    async def worker() -> None:
+        for path in waiting:
+            if report.status is not None:
+                return
+            _take_in(path, await _delete(call, inner, path, source), report)
+
+    await asyncio.gather(*(worker() for _ in range(_CONCURRENCY)))
+
+
+async def _delete(call: Call, inner: Handler, path: str, source: str) -> int:
+    names = (call.names[0], *path.rstrip("/").split("/", 1))
+    if not all(names) or any("\udc80" <= character <= "\udcff" for character in path):
+        return 412
+    kept = {name: call.headers[name] for name in ("X-Auth-Token", "X-Storage-Token") if name in call.headers}
+    reply = await answered(inner, call.derived(method="DELETE", names=names, headers=kept, source=source))
+    await reply.close()
+    return reply.status
+
+
+def _take_in(path: str, status: int, report: Report) -> None:
+    if 200 <= status < 300:
+        report.count("Number Deleted")
+    elif status == 404:
+        report.count("Number Not Found")
+    else:
+        report.errors.append((quote(path, errors="surrogateescape"), status))
+        if status == 401:
+            report.stop(401)
+        elif len(report.errors) >= FAILURES_MAX:
+            report.stop(400, "Max delete failures exceeded")
+
+
+async def _listed_paths(call: Call) -> AsyncIterator[str]:
+    """Decoded paths from the body. Raises: Refusal with the text that goes into the report."""
+    rest, count = b"", 0
+    async for chunk in call.body:
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _LINE_MAX_BYTES:
+            raise Refusal(400, "Invalid File Name")
+        for path in filter(None, map(_decoded, lines)):
+            yield path
+            count += 1
+            if count > DELETES_MAX:
+                raise Refusal(413, f"Maximum Bulk Deletes: {DELETES_MAX} per request")
+    if last := _decoded(rest):
+        yield last
+
+
+def _decoded(line: bytes) -> str:
+    if len(line) > _LINE_MAX_BYTES:
+        raise Refusal(400, "Invalid File Name")
+    return unquote(line.strip().decode("utf-8", "surrogateescape"), errors="surrogateescape").lstrip("/")

@@ -1,0 +1,58 @@
+"""`/info`: what this store can do and how much it takes, for clients that adapt to it.
+
+Source: Swift API, "Discoverability"; sections and names as Swift 2.30.1 gives them.
+"""
+
+import json
+
+from storage_cluster.servers import limits
+from storage_cluster.servers.listings import LIMIT_MAX
+from storage_cluster.servers.proxy import bulk_delete, bulk_extract, tempurl
+from storage_cluster.servers.proxy.signatures import DIGESTS
+from storage_cluster.servers.storage import POLICY
+
+SWIFT_VERSION = "2.30.1"
+"""The Swift whose behaviour is followed."""
+
+_DIGESTS = {"allowed_digests": DIGESTS, "deprecated_digests": ("sha1",)}
+
+DOCUMENT = json.dumps(
+    {
+        "swift": {
+            "version": SWIFT_VERSION,
+            "strict_cors_mode": True,
+            "policies": [{"name": POLICY, "aliases": POLICY, "default": True}],
+            "allow_account_management": True,
+            "account_autocreate": True,
+            "max_file_size": limits.FILE_MAX_BYTES,
+            "max_meta_name_length": limits.META_NAME_MAX_BYTES,
+            "max_meta_value_length": limits.META_VALUE_MAX_BYTES,
+            "max_meta_count": limits.META_COUNT_MAX,
+            "max_meta_overall_size": limits.META_SUM_MAX_BYTES,
+            "max_header_size": limits.HEADER_MAX_BYTES,
+            "max_object_name_length": limits.OBJECT_NAME_MAX_BYTES,
+            "container_listing_limit": LIMIT_MAX,
+            "account_listing_limit": LIMIT_MAX,
+            "max_account_name_length": limits.ACCOUNT_NAME_MAX_BYTES,
+            "max_container_name_length": limits.CONTAINER_NAME_MAX_BYTES,
+            "extra_header_count": 0,
+        },
+        "tempauth": {"account_acls": True},
+        "tempurl": {
+            "methods": tempurl.METHODS,
+            "incoming_remove_headers": tuple(name.lower() for name in tempurl.INCOMING_REMOVED),
+            "incoming_allow_headers": (),
+            "outgoing_remove_headers": ("x-object-meta-*",),
+            "outgoing_allow_headers": ("x-object-meta-public-*",),
+            **_DIGESTS,
+        },
+        "bulk_upload": {
+            "max_containers_per_extraction": bulk_extract.CONTAINERS_MAX,
+            "max_failed_extractions": bulk_extract.FAILURES_MAX,
+        },
+        "bulk_delete": {
+            "max_deletes_per_request": bulk_delete.DELETES_MAX,
+            "max_failed_deletes": bulk_delete.FAILURES_MAX,
+        },
+    }
+).encode()
