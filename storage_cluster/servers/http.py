@@ -73,7 +73,7 @@ class Front:
         call = Call(
             method=raw.method,
             names=(),
-            query=dict(parse_qsl(query, keep_blank_values=True)),
+            query=dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape")),
             headers=CIMultiDict(raw.headers),
             body=_body(raw),
             transaction_id=self.transaction_id_of(raw_path, raw.headers),
