@@ -18,8 +18,8 @@ from typing import Any, Self, TypeVar
 
 from storage_cluster import ring as rings
 from storage_cluster import ring_builder
-from storage_cluster.ring import Ring
 from storage_cluster import topology as topologies
+from storage_cluster.ring import Ring
 from storage_cluster.servers import process
 from storage_cluster.topology import Device, Host, Intervals, RingShape, Service, Topology, User
 
