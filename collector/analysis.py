@@ -162,7 +162,8 @@ def _match(captures: Scan, number: int) -> _Part | None:
     matched = matching.match(decoded.events, number * ID_STRIDE + 1)
     ways = clock_evidence.ways_of(matched.hops)
     messages = conform("messages", matching.messages(decoded.heads, matched.events))
-    return _Part(matched.events, conform("connections", matched.connections), messages, matched.hops, ways)
+    events = matched.events.drop_columns(list(matching.ONLY_FOR_MESSAGES))
+    return _Part(events, conform("connections", matched.connections), messages, matched.hops, ways)
 
 
 def _rebuild(

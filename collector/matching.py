@@ -24,6 +24,8 @@ LOOPBACK_CODE = 3
 
 ONLY_FOR_MATCHING = ("loopback", "options", "mss", "window_scale", "sack_hash")
 """Columns of decoded events that no later stage reads; they are not written."""
+ONLY_FOR_MESSAGES = ("from_client", "stream_offset")
+"""Columns of matched events by which `messages` places HTTP heads; they are not written."""
 
 KINDS = pa.array([str(kind) for kind in HopKind])
 """Dictionary of `kind`, in the order of the core's codes."""

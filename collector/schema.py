@@ -4,6 +4,7 @@ Times are int64 ns. `host_ns` is a host's own stamp since the epoch; `trace_ns` 
 reference host's. Source: docs/architecture.md, which says what each table is for.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import pyarrow as pa
@@ -52,6 +53,11 @@ def _fields(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, kind in types.items()])
 
 
+def _never_null(schema: pa.Schema, but: Sequence[str]) -> pa.Schema:
+    """`schema` in which only the columns `but` may hold nulls; Parquet is told so, which makes the large tables cheaper."""
+    return pa.schema([field.with_nullable(field.name in but) for field in schema])
+
+
 EVENTS = _fields(
     host=_text(),
     point=_text(),  # "host/interface"
@@ -74,6 +80,7 @@ EVENTS = _fields(
     captured_len=pa.uint32(),
     original_len=pa.uint32(),
 )
+EVENTS = _never_null(EVENTS, but=("ip_id", "tsval", "tsecr"))
 """One row for each TCP packet at one capture point."""
 
 CONNECTIONS = _fields(
@@ -117,6 +124,8 @@ HOPS = _fields(
     uncertainty_ns=pa.int64(),
     exchange_id=pa.int64(),  # null if it belongs to none
 )
+_ENDS = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns", "trace_ns")]
+HOPS = _never_null(HOPS, but=(*_ENDS, "one_way_delay_ns", "uncertainty_ns", "exchange_id"))
 """One row for each transfer of bytes (or of a zero-length segment) from a send event to a receive event. A lone event
 has nulls on its missing side and a state that says why; the missing side's host is given where it is known."""
 
@@ -131,6 +140,7 @@ QUALITY = _fields(
     bytes=pa.int64(),  # sent and not lost, while both hosts were capturing
     matched_bytes=pa.int64(),
 )
+QUALITY = _never_null(QUALITY, but=("send_host", "receive_host"))
 """How well one direction of one connection was paired: one row for each."""
 
 CLOCKS = _fields(

@@ -2,7 +2,12 @@
 
 A trace is whole or it is not there. On a local disk it is written under a temporary name beside its place and renamed;
 on an object store, which has no rename, `trace.json` is written last, and a directory without it is no trace.
-Tables and columns: `collector.schema`. Compression: zstd. One writer at a time.
+Tables and columns: `collector.schema`. One writer at a time.
+
+Encoding, chosen so that writing costs less than pairing (ns a row for events of a real capture, bytes a row; before:
+349 and 6.6; now: 130 and 8.7; reading takes half the time too): texts by dictionary, 64-bit integers (times, ids,
+places in a stream) by their differences, narrower ones by byte planes, lz4 over it; statistics only of the columns by
+which rows are looked up; a column that is never null is stored as such, which saves its levels.
 """
 
 import ctypes
@@ -28,6 +33,8 @@ from collector.schema import FORMAT_VERSION, TABLES, conform
 from tracer.errors import InputError, MissingDependencyError, ResourceError
 
 INFO_FILE = "trace.json"
+LOOKED_UP_BY = ("host", "frame", "connection_id")
+"""Columns with statistics, by which a reader skips row groups."""
 READ_ATTEMPTS = 5
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """From Linux's <fcntl.h> and <linux/fs.h>."""
@@ -113,9 +120,8 @@ class TraceWriter:
             if name not in self._open:
                 fs, root = _filesystem(self.url)
                 file = fs.open(f"{root}/{name}.parquet", "wb")
-                self._open[name] = file, _parquet_writer(file, table.schema)
-            writer = self._open[name][1]
-            writer.write_table(table.select(writer.schema.names).cast(writer.schema), row_group_size=ROW_GROUP_ROWS)
+                self._open[name] = file, _parquet_writer(file, name, table.schema)
+            _write_rows(self._open[name][1], table)
 
     def write_table(self, name: str, table: pa.Table) -> None:
         """Write one table as a whole; a table never written is left empty."""
@@ -188,16 +194,32 @@ def write_table(url: str, name: str, table: pa.Table) -> None:
     with (
         _storage_errors(url),
         fs.open(f"{root}/{name}.parquet", "wb") as file,
-        _parquet_writer(file, table.schema) as writer,
+        _parquet_writer(file, name, table.schema) as writer,
     ):
-        writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        _write_rows(writer, table)
 
 
-def _parquet_writer(file: IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
-    """Texts by dictionary, integers by their differences: a third of the default's time and a tenth of its size."""
-    texts = [column.name for column in schema if not pa.types.is_primitive(column.type)]
-    encoding = {column.name: "DELTA_BINARY_PACKED" for column in schema if pa.types.is_integer(column.type)}
-    return pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=texts, column_encoding=encoding)
+def _write_rows(writer: pq.ParquetWriter, table: pa.Table) -> None:
+    writer.write_table(table.select(writer.schema.names).cast(writer.schema), row_group_size=ROW_GROUP_ROWS)
+
+
+def _parquet_writer(file: IO[bytes], name: str, schema: pa.Schema) -> pq.ParquetWriter:
+    """Encodings as this module's header says."""
+    whole = {column.name for column in TABLES[name] if not column.nullable}
+    schema = pa.schema([column.with_nullable(column.name not in whole) for column in schema])
+    encoding = {
+        column.name: "DELTA_BINARY_PACKED" if column.type.bit_width == 64 else "BYTE_STREAM_SPLIT"
+        for column in schema
+        if pa.types.is_integer(column.type)
+    }
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="lz4",
+        use_dictionary=[column.name for column in schema if not pa.types.is_primitive(column.type)],
+        column_encoding=encoding,
+        write_statistics=[column.name for column in schema if column.name in LOOKED_UP_BY],
+    )
 
 
 def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
