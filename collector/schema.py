@@ -49,16 +49,13 @@ def _text() -> pa.DataType:
     return pa.dictionary(pa.int32(), pa.string())
 
 
-def _fields(**types: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field(name, kind) for name, kind in types.items()])
-
-
-def _never_null(schema: pa.Schema, but: Sequence[str]) -> pa.Schema:
-    """`schema` in which only the columns `but` may hold nulls; Parquet is told so, which makes the large tables cheaper."""
-    return pa.schema([field.with_nullable(field.name in but) for field in schema])
+def _fields(may_be_null: Sequence[str] | None = None, **types: pa.DataType) -> pa.Schema:
+    """A schema; columns that are never null cost less to write and to read, so the large tables say which are."""
+    return pa.schema([pa.field(name, kind, may_be_null is None or name in may_be_null) for name, kind in types.items()])
 
 
 EVENTS = _fields(
+    may_be_null=("ip_id", "tsval", "tsecr"),
     host=_text(),
     point=_text(),  # "host/interface"
     frame=pa.uint32(),  # from 1 within the host's capture, as in Wireshark; several files of a host go on counting
@@ -80,7 +77,6 @@ EVENTS = _fields(
     captured_len=pa.uint32(),
     original_len=pa.uint32(),
 )
-EVENTS = _never_null(EVENTS, but=("ip_id", "tsval", "tsecr"))
 """One row for each TCP packet at one capture point."""
 
 CONNECTIONS = _fields(
@@ -104,7 +100,9 @@ CONNECTIONS = _fields(
 )
 """One row for each connection incarnation (4-tuple and both ISNs)."""
 
+_OF_AN_END = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns", "trace_ns")]
 HOPS = _fields(
+    may_be_null=(*_OF_AN_END, "one_way_delay_ns", "uncertainty_ns", "exchange_id"),
     connection_id=pa.int64(),
     kind=_text(),  # HopKind
     from_client=pa.bool_(),  # sent by the connection's client
@@ -124,12 +122,11 @@ HOPS = _fields(
     uncertainty_ns=pa.int64(),
     exchange_id=pa.int64(),  # null if it belongs to none
 )
-_ENDS = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns", "trace_ns")]
-HOPS = _never_null(HOPS, but=(*_ENDS, "one_way_delay_ns", "uncertainty_ns", "exchange_id"))
 """One row for each transfer of bytes (or of a zero-length segment) from a send event to a receive event. A lone event
 has nulls on its missing side and a state that says why; the missing side's host is given where it is known."""
 
 QUALITY = _fields(
+    may_be_null=("send_host", "receive_host"),
     connection_id=pa.int64(),
     send_host=_text(),
     receive_host=_text(),
@@ -140,7 +137,6 @@ QUALITY = _fields(
     bytes=pa.int64(),  # sent and not lost, while both hosts were capturing
     matched_bytes=pa.int64(),
 )
-QUALITY = _never_null(QUALITY, but=("send_host", "receive_host"))
 """How well one direction of one connection was paired: one row for each."""
 
 CLOCKS = _fields(
