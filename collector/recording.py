@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,7 @@ class ClusterHost:
     host: str
     interfaces: tuple[str, ...]
     enter: tuple[str, ...]
+    clock_error: str = ""  # that the cluster pretends its clock to have, as `tracer capture --clock-error` takes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,10 @@ def find_cluster() -> Cluster:
         message = done.stderr.strip().removeprefix("tracer: ") or "no cluster is running"
         raise ServiceError(message.splitlines()[-1], "" if ";" in message else "run: tracer cluster up")
     found = json.loads(done.stdout)
-    hosts = (ClusterHost(host["host"], tuple(host["interfaces"]), tuple(host["enter"])) for host in found["hosts"])
+    hosts = (
+        ClusterHost(host["host"], tuple(host["interfaces"]), tuple(host["enter"]), _clock_error(host))
+        for host in found["hosts"]
+    )
     return Cluster(found["client_host"], found["environment"], tuple(hosts))
 
 
@@ -176,11 +180,18 @@ def run_command(client: ClusterHost, argv: Sequence[str], environment: dict[str,
     return CommandInfo(tuple(argv), client.host, started_ns, ended_ns, status if status >= 0 else 128 - status)
 
 
+def _clock_error(host: Mapping) -> str:
+    return ",".join(f"{name}={value}" for name, value in (host.get("clock") or {}).items())
+
+
 @contextmanager
 def _agent(host: ClusterHost, folder: Path) -> Iterator[Agent]:
     interfaces = [argument for name in host.interfaces for argument in ("-i", name)]
+    options = ["--host", host.host, "--write", str(folder), "--until-eof"]
+    if host.clock_error:
+        options += ["--clock-error", host.clock_error]
     process = subprocess.Popen(
-        [*host.enter, *TRACER, "capture", *interfaces, "--host", host.host, "--write", str(folder), "--until-eof"],
+        [*host.enter, *TRACER, "capture", *interfaces, *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

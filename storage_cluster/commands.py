@@ -1,18 +1,16 @@
 """`tracer cluster`: start, stop and use the bundled object store."""
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
 
 import click
 
 from storage_cluster import ring_commands
 from storage_cluster import topology as topologies
-from storage_cluster.errors import ClusterError, NotPermittedError, NotRunningError
+from storage_cluster.faults.commands import command as fault_command
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
-from tracer.errors import PrivilegeError, ResourceError, ServiceError
+from storage_cluster.operator import operator_errors
 
 
 @click.group()
@@ -23,6 +21,9 @@ def command() -> None:
     links that split and merge packets as network cards do. Works as root and, where the kernel allows, as an ordinary
     user.
     """
+
+
+command.add_command(fault_command)
 
 
 @command.command()
@@ -78,17 +79,6 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
         cluster.execute(default_state_dir(), host, argv)
 
 
-@contextlib.contextmanager
-def operator_errors() -> Iterator[None]:
-    """Turn the cluster's errors into those that the command line prints in one line."""
-    try:
-        yield
-    except NotPermittedError as error:
-        raise PrivilegeError(error.what, error.next_step) from None
-    except NotRunningError as error:
-        raise ServiceError(error.what, error.next_step) from None
-    except ClusterError as error:
-        raise ResourceError(error.what, error.next_step) from None
 
 
 def _print_status(running: cluster.ClusterStatus) -> None:
@@ -97,6 +87,8 @@ def _print_status(running: cluster.ClusterStatus) -> None:
             f"{service.name}:{service.port}" + ("" if service.alive else " (dead)") for service in host.services
         )
         click.echo(f"  {host.host:<10} {' '.join(host.addresses):<12} {services}".rstrip())
+    for fault in running.faults:
+        click.echo(f"  fault {fault.id}: {fault.text}")
 
 
 command.add_command(ring_commands.make_command(operator_errors))

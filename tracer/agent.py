@@ -31,6 +31,15 @@ SHIPPED_SEGMENT_AGE_NS = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class ClockError:
+    """How wrong the stamps shall be, for tests: `offset_ns` ahead from `since_ns` on, and gaining `drift_ppb`."""
+
+    offset_ns: int = 0
+    drift_ppb: int = 0
+    since_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureOptions:
     """What to capture on this host, and how."""
 
@@ -42,6 +51,7 @@ class CaptureOptions:
     segment_bytes: int = 16 << 20
     segment_age_ns: int = 1_000_000_000
     expression: str = ""  # as for tcpdump; empty = all TCP
+    clock_error: ClockError = ClockError()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +189,7 @@ def start_capture(options: CaptureOptions, folder: Path, first_number: int) -> _
         expression=compiled.expression,
         ethernet_filter=compiled.ethernet,
         raw_ip_filter=compiled.raw_ip,
+        clock_error=(options.clock_error.offset_ns, options.clock_error.drift_ppb, options.clock_error.since_ns),
     )
 
 

@@ -13,13 +13,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from storage_cluster import ring as rings
 from storage_cluster import ring_builder
 from storage_cluster import topology as topologies
 from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
+from storage_cluster.faults import control, log
+from storage_cluster.faults.cpu import remove_leftovers
 from storage_cluster.hosts import namespaces, network, state
 from storage_cluster.ring import Ring
 from storage_cluster.topology import Device, Topology
@@ -38,8 +40,29 @@ class ServerStatus:
 
 
 @dataclasses.dataclass(frozen=True)
+class ClockStatus:
+    """A clock fault: at `since_ns` (true time) the host's clock was `offset_ns` ahead, and since then goes too fast."""
+
+    offset_ns: int
+    drift_ppb: int
+    since_ns: int
+
+
+@dataclasses.dataclass(frozen=True)
+class FaultStatus:
+    """A fault in force."""
+
+    id: int
+    kind: str
+    target: str
+    parameters: dict[str, str | float | int]
+    started_ns: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
 class HostStatus:
-    """One host: how to reach it and what runs there."""
+    """One host: how to reach it, what runs there, and how wrong its clock is, if a fault makes it so."""
 
     host: str
     addresses: tuple[str, ...]
@@ -47,6 +70,7 @@ class HostStatus:
     services: tuple[ServerStatus, ...]
     enter: tuple[str, ...]
     net_inode: int
+    clock: ClockStatus | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +82,7 @@ class ClusterStatus:
     client_host: str
     environment: dict[str, str]
     hosts: tuple[HostStatus, ...]
+    faults: tuple[FaultStatus, ...] = ()
 
     def host(self, name: str) -> HostStatus:
         """The host of that name. Raises: KeyError."""
@@ -112,12 +137,14 @@ def status(state_dir: Path) -> ClusterStatus:
     if found is None or not found.running:
         raise NotRunningError("no cluster is up", "run: tracer cluster up")
     topology = topologies.load(state_dir / "topology.toml")
+    faults = log.active(state_dir)
     return ClusterStatus(
         running=True,
         state_dir=str(state_dir),
         client_host=topology.client_host.name,
         environment=client_environment(topology),
-        hosts=tuple(_host_status(found, host) for host in found.hosts),
+        hosts=tuple(_host_status(found, host, faults) for host in found.hosts),
+        faults=tuple(_fault_status(record) for record in faults),
     )
 
 
@@ -170,7 +197,7 @@ def inside(host: HostStatus) -> bool:
     return namespaces.inode("self", "net") == host.net_inode
 
 
-def _host_status(found: state.ClusterState, host: state.HostState) -> HostStatus:
+def _host_status(found: state.ClusterState, host: state.HostState, faults: Sequence[log.Record]) -> HostStatus:
     servers = [server for server in found.servers if server.host == host.host]
     return HostStatus(
         host=host.host,
@@ -182,7 +209,21 @@ def _host_status(found: state.ClusterState, host: state.HostState) -> HostStatus
         ),
         enter=_enter(found, host),
         net_inode=host.net_inode,
+        clock=next((_clock_status(r) for r in faults if (r.fault.kind, r.fault.host) == ("clock", host.host)), None),
     )
+
+
+def _fault_status(record: log.Record) -> FaultStatus:
+    fault = record.fault
+    assert record.started_ns is not None
+    given = fault.parameters.given()
+    return FaultStatus(record.id, fault.kind, fault.target, given, record.started_ns, fault.text())
+
+
+def _clock_status(record: log.Record) -> ClockStatus:
+    parameters = record.fault.parameters
+    assert record.started_ns is not None
+    return ClockStatus(parameters.offset_ns or 0, parameters.drift_ppb or 0, record.started_ns)
 
 
 def _enter(found: state.ClusterState, host: state.HostState) -> tuple[str, ...]:
@@ -204,12 +245,14 @@ def _clean(state_dir: Path, found: state.ClusterState | None) -> None:
         guests = state.processes_inside(host.net_inode for host in holders)
         state.end([found.keeper], _STOP_GRACE_S)
         state.end([guest for guest in guests if guest.pid != os.getpid()], _STOP_GRACE_S)
+    log.close(state_dir)
+    remove_leftovers(state_dir)
     (state_dir / state.STATE_FILE).unlink(missing_ok=True)
 
 
 def _remove_files(state_dir: Path) -> None:
-    """Remove all but data and logs; and the directory, if neither is there."""
-    for name in ("topology.toml", "keeper.log", "lock"):
+    """Remove all but data, logs and the record of faults; and the directory, if none is there."""
+    for name in ("topology.toml", "keeper.log", control.SOCKET_FILE, "lock"):
         (state_dir / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         state_dir.rmdir()

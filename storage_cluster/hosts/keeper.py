@@ -13,14 +13,13 @@ It says how the start went in one JSON line on the descriptor it was given: {"ok
 
 import argparse
 import contextlib
-import functools
+import dataclasses
 import json
 import os
 import select
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -29,14 +28,13 @@ from types import FrameType
 
 from storage_cluster import topology as topologies
 from storage_cluster.errors import ClusterError, MissingResourceError, NotPermittedError
+from storage_cluster.faults import control
+from storage_cluster.faults.injector import Injector, effects
 from storage_cluster.hosts import namespaces, network, state
-from storage_cluster.topology import Service
+from storage_cluster.hosts.fleet import Fleet
 
-START_PATIENCE_S = 60.0
-"""How long one server may take to listen; a loaded laptop imports slowly."""
 END_GRACE_S = 3
 SWITCH = "switch"
-_ERROR_TAIL_LINES = 3
 
 
 def main() -> None:
@@ -48,21 +46,68 @@ def main() -> None:
     options = parser.parse_args()
     namespaces.die_with_parent(options.starter_pid)
     _on_signals(_stop)
+    keeper: Keeper | None = None
     try:
-        _bring_up(options.state_dir, options.starter_pid)
+        keeper = _bring_up(options.state_dir, options.starter_pid)
         namespaces.outlive_parent()
         if _report(options.report_fd, {"ok": True}):
-            _keep()
+            keeper.keep()
     except ClusterError as error:
         kind = "privilege" if isinstance(error, NotPermittedError) else "resource"
         _report(options.report_fd, {"error": error.what, "next_step": error.next_step, "kind": kind})
         sys.exit(1)
     finally:
+        _on_signals(signal.SIG_IGN)
+        if keeper is not None:
+            keeper.end()
         (options.state_dir / state.STATE_FILE).unlink(missing_ok=True)
         _end_children()
 
 
-def _bring_up(state_dir: Path, starter_pid: int) -> None:
+class Keeper:
+    """What the keeper does once all is up: take orders, do what is due, take note of children that end."""
+
+    def __init__(self, injector: Injector, state_dir: Path) -> None:
+        self._injector = injector
+        self._orders = control.listen(state_dir)
+        self._ended, ended = socket.socketpair()  # a byte in it for each signal, so for each child that ends, too
+        self._ended.setblocking(False)
+        ended.setblocking(False)
+        self._wakeup = ended
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(ended.fileno(), warn_on_full_buffer=False)
+
+    def keep(self) -> None:
+        """Serve until the order to stop, which comes as a signal."""
+        while True:
+            readable, _, _ = select.select([self._orders, self._ended], [], [], self._injector.idle_s())
+            if self._ended in readable:
+                self._ended.recv(4096)
+                _note_ends()
+            if self._orders in readable:
+                self._take_order()
+            self._injector.run_due()
+
+    def end(self) -> None:
+        """End what is in force, and no longer hear of signals."""
+        signal.set_wakeup_fd(-1)
+        self._injector.end_all()
+
+    def _take_order(self) -> None:
+        connection, _ = self._orders.accept()
+        with connection:
+            order = control.receive(connection)
+            if order is not None:
+                control.reply(connection, self._injector.carry_out(order))
+
+
+def _note_ends() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            print(f"{time.strftime('%H:%M:%S')} process {ended[0]} ended, status {ended[1]}", flush=True)
+
+
+def _bring_up(state_dir: Path, starter_pid: int) -> Keeper:
     topology = topologies.load(state_dir / "topology.toml")
     own_net = namespaces.inode("self", "net")
     in_user_namespace = namespaces.become_root()
@@ -76,15 +121,18 @@ def _bring_up(state_dir: Path, starter_pid: int) -> None:
             f"the kernel refused a part of the network ({error})",
             "it needs the modules veth, bridge and sch_tbf: try `modprobe -a veth bridge sch_tbf` as root",
         ) from None
-    servers = tuple(_start(service, hosts[service.host], state_dir) for service in topology.services)
+    fleet = Fleet(topology, hosts, state_dir)
+    fleet.start(topology.services)
     running = state.ClusterState(
         keeper=state.ProcessId.of(os.getpid()),
         in_user_namespace=in_user_namespace,
         switch=_host_state(SWITCH, "", switch),
         hosts=tuple(_host_state(host.name, host.address, hosts[host.name]) for host in topology.hosts),
-        servers=tuple(_await_ready(process, service, state_dir) for process, service in servers),
+        servers=fleet.servers,
     )
     state.save(running, state_dir)
+    fleet.on_change = lambda: state.save(dataclasses.replace(running, servers=fleet.servers), state_dir)
+    return Keeper(Injector(state_dir, topology, effects(topology, state_dir, switch, hosts, fleet)), state_dir)
 
 
 def _host_state(name: str, address: str, pid: int) -> state.HostState:
@@ -121,55 +169,10 @@ def _become_holder(name: str, keeper_pid: int, report_fd: int) -> None:
     os.execv(program, [f"twintap-{name}", "infinity"])  # closes the pipe: that is the sign of success
 
 
-def _start(service: Service, host_pid: int, state_dir: Path) -> tuple[subprocess.Popen[bytes], Service]:
-    logs = state_dir / "logs" / service.host
-    logs.mkdir(parents=True, exist_ok=True)
-    argv = [sys.executable, "-m", "storage_cluster.servers", service.name, "--host", service.host]
-    argv += ["--state-dir", str(state_dir)]
-    with open(logs / f"{service.name}.err", "wb") as errors:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            preexec_fn=functools.partial(_enter_host, host_pid, os.getpid()),  # noqa: PLW1509  no threads here
-        )
-    return process, service
-
-
-def _enter_host(host_pid: int, keeper_pid: int) -> None:
-    namespaces.enter(host_pid, "net", "uts")
-    namespaces.die_with_parent(keeper_pid)
-
-
-def _await_ready(process: subprocess.Popen[bytes], service: Service, state_dir: Path) -> state.ServerState:
-    assert process.stdout is not None
-    readable, _, _ = select.select([process.stdout], [], [], START_PATIENCE_S)
-    if not readable or process.stdout.readline().strip() != b"ready":
-        log = state_dir / "logs" / service.host / f"{service.name}.err"
-        tail = " / ".join(log.read_text("utf-8", "replace").splitlines()[-_ERROR_TAIL_LINES:])
-        raise MissingResourceError(
-            f"the {service.name} server on {service.host} did not start ({tail or 'no reason given'})",
-            f"see {log}",
-        )
-    process.stdout.close()
-    return state.ServerState(service.host, service.name, service.port, state.ProcessId.of(process.pid))
-
-
-def _keep() -> None:
-    """Wait for the order to stop, taking note of children that end."""
-    while True:
-        try:
-            pid, status = os.wait()
-        except ChildProcessError:
-            return
-        print(f"{time.strftime('%H:%M:%S')} process {pid} ended, status {status}", flush=True)
-
-
 def _end_children() -> None:
     """Ask all to end, and wait; the alarm ends this process after the grace, and with it those that did not listen."""
-    _on_signals(signal.SIG_IGN)
     os.killpg(0, signal.SIGTERM)
+    os.killpg(0, signal.SIGCONT)  # a stopped one cannot hear
     signal.alarm(END_GRACE_S)
     with contextlib.suppress(ChildProcessError):
         while True:

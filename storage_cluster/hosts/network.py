@@ -17,14 +17,19 @@ import functools
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storage_cluster.hosts import namespaces
 from storage_cluster.hosts.offload import set_offload
 from storage_cluster.topology import Link, Topology
 
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
+
 BRIDGE = "br0"
 HOST_INTERFACE = "eth0"
 _PORT_NAME_MAX_LEN = 15
+_ROOT, _ROOT_HANDLE = 0xFFFFFFFF, 0x10000
 
 
 def connect(topology: Topology, switch_pid: int, host_pids: Mapping[str, int]) -> None:
@@ -35,6 +40,38 @@ def connect(topology: Topology, switch_pid: int, host_pids: Mapping[str, int]) -
         namespaces.run_inside(host_pids[host.name], configure)
 
 
+def port_name(host: str) -> str:
+    """The switch's end of a host's cable."""
+    return host[:_PORT_NAME_MAX_LEN]
+
+
+def shape_port(host: str, link: Link, rate_bits_per_s: int) -> None:
+    """Inside the switch: what the cable carries towards a host."""
+    from pyroute2 import IPRoute  # noqa: PLC0415
+
+    with IPRoute() as netlink:
+        _shape(netlink, "change", netlink.link_lookup(ifname=port_name(host))[0], link, rate_bits_per_s)
+
+
+def shape_host(link: Link, rate_bits_per_s: int | None) -> None:
+    """Inside a host: what its card sends; None for all that the switch takes."""
+    from pyroute2 import IPRoute  # noqa: PLC0415
+
+    with IPRoute() as netlink:
+        index = netlink.link_lookup(ifname=HOST_INTERFACE)[0]
+        if rate_bits_per_s is None:
+            netlink.tc("del", "tbf", index, _ROOT_HANDLE, parent=_ROOT)
+        else:
+            _shape(netlink, "replace", index, link, rate_bits_per_s)
+
+
+def _shape(netlink: "IPRoute", command: str, index: int, link: Link, rate_bits_per_s: int) -> None:
+    netlink.tc(
+        command, "tbf", index, _ROOT_HANDLE, parent=_ROOT,
+        rate=rate_bits_per_s // 8, burst=link.burst_bytes, latency=f"{link.queue_latency_ms}ms",
+    )  # fmt: skip
+
+
 def _make_switch(link: Link, host_pids: Mapping[str, int]) -> None:
     from pyroute2 import IPRoute  # noqa: PLC0415  only in a child: it starts an event loop of its own
 
@@ -43,15 +80,12 @@ def _make_switch(link: Link, host_pids: Mapping[str, int]) -> None:
         netlink.link("add", ifname=BRIDGE, kind="bridge")
         bridge = netlink.link_lookup(ifname=BRIDGE)[0]
         for host, pid in host_pids.items():
-            port = host[:_PORT_NAME_MAX_LEN]
+            port = port_name(host)
             netlink.link("add", ifname=port, kind="veth", peer={"ifname": HOST_INTERFACE, "net_ns_pid": pid})
             index = netlink.link_lookup(ifname=port)[0]
             netlink.link("set", index=index, master=bridge)
             set_offload(port, tso=False, gso=False, gro=False)
-            netlink.tc(
-                "add", "tbf", index, 0x10000, parent=0xFFFFFFFF,
-                rate=link.rate_bits_per_s // 8, burst=link.burst_bytes, latency=f"{link.queue_latency_ms}ms",
-            )  # fmt: skip
+            _shape(netlink, "add", index, link, link.rate_bits_per_s)
             netlink.link("set", index=index, state="up")
         netlink.link("set", index=bridge, state="up")
 

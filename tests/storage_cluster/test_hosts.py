@@ -20,6 +20,7 @@ from storage_cluster import topology
 from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
 from storage_cluster.hosts import cluster, namespaces, network, state
 from storage_cluster.hosts.offload import get_offload
+from tests.helpers.live_cluster import cluster_in, run_on
 
 pytestmark = pytest.mark.live
 
@@ -49,36 +50,10 @@ print(json.dumps(seen))
 """
 
 
-@contextlib.contextmanager
-def cluster_in(state_dir: Path) -> Iterator[cluster.ClusterStatus]:
-    try:
-        assert cluster.up(state_dir)
-    except NotPermittedError as error:
-        pytest.skip(f"NOT TESTED, no cluster can be made here: {error}")
-    try:
-        yield cluster.status(state_dir)
-    finally:
-        cluster.down(state_dir)
-
-
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.ClusterStatus]:
     with cluster_in(tmp_path_factory.mktemp("live") / "cluster") as running:
         yield running
-
-
-def run_on(running: cluster.ClusterStatus, host: str, *command: str, directory: Path | None = None) -> str:
-    done = subprocess.run(
-        [*running.host(host).enter, *command],
-        env=os.environ | running.environment,
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def processes_of(state_dir: Path) -> list[str]:

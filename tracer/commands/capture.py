@@ -5,11 +5,12 @@ import select
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import click
 
-from tracer.agent import CaptureOptions, run_capture, run_shipped_capture
+from tracer.agent import CaptureOptions, ClockError, run_capture, run_shipped_capture
 from tracer.segments import check_name
 from tracer.spool import Destination, default_spool
 
@@ -48,6 +49,11 @@ from tracer.spool import Destination, default_spool
 @click.option(
     "--until-eof", is_flag=True, help="Stop also when standard input ends: for a program that starts this one."
 )
+@click.option(
+    "--clock-error",
+    metavar="offset_ns=N,drift_ppb=N,since_ns=N",
+    help="For tests only: write stamps as a clock would give them that is wrong by this. Each part may be left out.",
+)
 @click.argument("expression", nargs=-1, metavar="[FILTER]")
 def command(
     *,
@@ -63,6 +69,7 @@ def command(
     snaplen: int | None,
     ring_mib: int,
     until_eof: bool,
+    clock_error: str | None,
     expression: tuple[str, ...],
 ) -> None:
     """Record the TCP packets that this host sends and receives, until Ctrl-C or SIGTERM.
@@ -76,6 +83,7 @@ def command(
         snaplen=snaplen or 0,
         ring_bytes=ring_mib << 20,
         expression=" ".join(expression),
+        clock_error=_clock_error(clock_error or ""),
     )
     stop_requested = _input_ended if until_eof else None
     if folder is not None and collector is None:
@@ -94,6 +102,20 @@ def _starter(options: CaptureOptions, where: object) -> Callable[[], None]:
     """Says that every interface is captured; `tracer record` waits for this line."""
     line = f"capturing on {', '.join(options.interfaces)} as host {options.host} to {where}"
     return lambda: _say(line)
+
+
+def _clock_error(text: str) -> ClockError:
+    """The parts of `--clock-error`. Raises: click.BadParameter."""
+    parts = [part.partition("=") for part in text.split(",") if part]
+    known = [field.name for field in fields(ClockError)]
+    try:
+        values = {name: int(value) for name, _, value in parts}
+        if not values.keys() <= set(known) or values.get("since_ns", 0) < 0:
+            raise ValueError
+    except ValueError:
+        hint = f"{text!r} is not like offset_ns=5000000,drift_ppb=-2000,since_ns=0"
+        raise click.BadParameter(hint, param_hint="--clock-error") from None
+    return ClockError(**values)
 
 
 def _input_ended() -> bool:

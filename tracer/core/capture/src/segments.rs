@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::clock_error::ClockError;
 use crate::error::CaptureError;
 use crate::finisher::{Finisher, Totals};
 use crate::pcapng::{self, Direction, Interface, Statistics};
@@ -39,6 +40,8 @@ pub struct SegmentSettings {
     pub segment_age: Duration,
     /// Number of the first segment.
     pub first_number: u32,
+    /// Of every stamp that is written, for tests.
+    pub clock_error: ClockError,
 }
 
 /// A reading of both clocks: the one that never steps, and the host's.
@@ -201,6 +204,7 @@ pub(crate) struct Segment {
     /// Of the blocks before the first packet.
     prelude_len: u64,
     written_counts: Vec<u64>,
+    clock_error: ClockError,
     /// The disk refused a part of it.
     cut_short: bool,
 }
@@ -228,6 +232,7 @@ impl Segment {
             buffer,
             flushed_len: 0,
             written_counts: vec![0; settings.interfaces.len()],
+            clock_error: settings.clock_error,
             cut_short: false,
         }
     }
@@ -240,7 +245,7 @@ impl Segment {
         let captured = pcapng::enhanced_packet(
             &mut self.buffer,
             packet.interface_index,
-            packet.host_ns,
+            self.clock_error.stamp(packet.host_ns),
             packet.direction,
             &packet.frame[..kept.captured_len],
             packet.original_len,
@@ -258,8 +263,8 @@ impl Segment {
             pcapng::interface_statistics(
                 &mut self.buffer,
                 index as u32,
-                self.begun.host_ns,
-                now.host_ns,
+                self.clock_error.stamp(self.begun.host_ns),
+                self.clock_error.stamp(now.host_ns),
                 &interface,
             );
         }

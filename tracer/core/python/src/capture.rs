@@ -61,6 +61,7 @@ mod live {
 
     use pyo3::prelude::*;
     use twintap_capture::capture::{Capture, CaptureSettings};
+    use twintap_capture::clock_error::ClockError;
     use twintap_capture::filter::Programs;
     use twintap_capture::segments::SegmentSettings;
 
@@ -76,7 +77,7 @@ mod live {
     impl PyCapture {
         #[new]
         #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
-                            first_number, expression="", ethernet_filter=None, raw_ip_filter=None))]
+                            first_number, expression="", ethernet_filter=None, raw_ip_filter=None, clock_error=(0, 0, 0)))]
         #[allow(clippy::too_many_arguments)]
         fn new(
             py: Python<'_>,
@@ -94,6 +95,7 @@ mod live {
             expression: &str,
             ethernet_filter: Option<Vec<InstructionTuple>>,
             raw_ip_filter: Option<Vec<InstructionTuple>>,
+            clock_error: (i64, i64, u64),
         ) -> PyResult<Self> {
             let mut programs = Programs::built_in(snaplen);
             if !expression.is_empty() {
@@ -120,6 +122,11 @@ mod live {
                 segment_bytes,
                 segment_age: Duration::from_nanos(segment_age_ns),
                 first_number,
+                clock_error: ClockError {
+                    offset_ns: clock_error.0,
+                    drift_ppb: clock_error.1,
+                    since_ns: clock_error.2,
+                },
             };
             let capture = py
                 .detach(|| Capture::start(&settings, segments))

@@ -47,6 +47,7 @@ fn settings(folder: &Folder) -> SegmentSettings {
         segment_bytes: 1000,
         segment_age: Duration::from_secs(1),
         first_number: 7,
+        clock_error: ClockError::default(),
     }
 }
 

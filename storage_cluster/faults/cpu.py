@@ -1,0 +1,149 @@
+"""A slow processor: everything on a host gets a share of one core together.
+
+Where the kernel lets us make a control group (root, in most containers), the host's processes go into one with a quota
+(`cpu.max` of cgroup v2, `cpu.cfs_quota_us` of v1): the kernel's own throttling, in periods of 100 ms. Otherwise a
+process of ours stops and continues them (SIGSTOP, SIGCONT) in periods of 50 ms: coarser, and seen by whoever looks at
+process states, but the same on average for a host that is busy.
+
+It holds for the processes that are on the host when the set of faults last changed, and for their children; a server
+that is started again by that very change is missed. With the second way, processes under a `stop` fault are left out.
+
+Source: Documentation/admin-guide/cgroup-v2.rst (cpu.max), Documentation/scheduler/sched-bwc.rst.
+"""
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from storage_cluster.faults.kinds import Fault
+from storage_cluster.hosts import namespaces, state
+from storage_cluster.hosts.fleet import Fleet
+
+PERIOD_US = 100_000
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+
+
+class CpuFaults:
+    """Which hosts are slow."""
+
+    def __init__(self, host_pids: Mapping[str, int], state_dir: Path, fleet: Fleet) -> None:
+        self._host_pids = host_pids
+        self._state_dir = state_dir
+        self._fleet = fleet
+        self._brakes: dict[str, Brake] = {}
+
+    def apply(self, active: Sequence[Fault]) -> None:
+        """Bring all hosts in line."""
+        shares = {fault.host: fault.parameters.cpu_share or 0.0 for fault in active if fault.kind == "cpu"}
+        for host in sorted(self._brakes.keys() - shares.keys()):
+            self._brakes.pop(host).release()
+        stopped = {
+            self._fleet.pid(service)
+            for fault in active
+            if fault.kind == "stop"
+            for service in self._fleet.matching(fault.host, fault.part)
+        }
+        for host, share in shares.items():
+            if host not in self._brakes:
+                self._brakes[host] = _brake(cgroup_name(self._state_dir, host))
+            self._brakes[host].hold(self._processes(host) - stopped, share)
+
+    def once(self, fault: Fault) -> None:
+        """Nothing here is momentary."""
+
+    def end(self) -> None:
+        """Release all: a control group would outlive the cluster."""
+        for brake in self._brakes.values():
+            brake.release()
+
+    def _processes(self, host: str) -> set[int]:
+        pid = self._host_pids[host]
+        inside = state.processes_inside([namespaces.inode(pid, "net")])
+        return {process.pid for process in inside} - {pid, os.getpid()}
+
+
+class Brake(Protocol):
+    """A way to slow processes down."""
+
+    def hold(self, pids: Iterable[int], share: float) -> None:
+        """Give these processes this share of a core together."""
+
+    def release(self) -> None:
+        """Let them go."""
+
+
+class QuotaGroup:
+    """A control group with a quota."""
+
+    def __init__(self, directory: Path, version: int) -> None:
+        directory.mkdir(exist_ok=True)
+        self._directory = directory
+        self._version = version
+
+    def hold(self, pids: Iterable[int], share: float) -> None:
+        """Set the quota, and put processes in."""
+        quota_us = max(1000, round(share * PERIOD_US))  # the kernel's smallest
+        if self._version == 2:
+            (self._directory / "cpu.max").write_text(f"{quota_us} {PERIOD_US}", "ascii")
+        else:
+            (self._directory / "cpu.cfs_period_us").write_text(str(PERIOD_US), "ascii")
+            (self._directory / "cpu.cfs_quota_us").write_text(str(quota_us), "ascii")
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                (self._directory / "cgroup.procs").write_text(str(pid), "ascii")
+
+    def release(self) -> None:
+        """Put processes back into the group above, and remove this one."""
+        for pid in (self._directory / "cgroup.procs").read_text("ascii").split():
+            with contextlib.suppress(ProcessLookupError):
+                (self._directory.parent / "cgroup.procs").write_text(pid, "ascii")
+        self._directory.rmdir()
+
+
+class DutyCycle:
+    """A process that stops and continues others."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def hold(self, pids: Iterable[int], share: float) -> None:
+        """Start it anew with these processes."""
+        self.release()
+        argv = [sys.executable, "-m", "storage_cluster.faults.throttle", str(share), *map(str, pids)]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE)
+
+    def release(self) -> None:
+        """End it; it leaves nobody stopped."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            self._process = None
+
+
+def cgroup_name(state_dir: Path, host: str) -> str:
+    """The control group of a host, told apart from those of other clusters."""
+    return f"twintap-{hashlib.md5(str(state_dir).encode(), usedforsecurity=False).hexdigest()[:8]}-{host}"
+
+
+def remove_leftovers(state_dir: Path) -> None:
+    """Remove control groups that a killed keeper left; their processes are gone."""
+    pattern = cgroup_name(state_dir, "*")
+    for directory in (*CGROUP_ROOT.glob(pattern), *CGROUP_ROOT.glob(f"cpu/{pattern}")):
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+
+
+def _brake(name: str) -> Brake:
+    with contextlib.suppress(OSError):
+        if "cpu" in (CGROUP_ROOT / "cgroup.subtree_control").read_text("ascii").split():
+            return QuotaGroup(CGROUP_ROOT / name, 2)
+    with contextlib.suppress(OSError):
+        if (CGROUP_ROOT / "cpu" / "cgroup.procs").exists():
+            return QuotaGroup(CGROUP_ROOT / "cpu" / name, 1)
+    return DutyCycle()

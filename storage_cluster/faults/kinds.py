@@ -1,0 +1,193 @@
+"""What a fault is: its kind, its target, its parameters. Values only; what they do to a host is in the other modules.
+
+A target is a host (`storage1`), a server (`storage1/object`) or a device (`storage1/d1`), as its kind asks.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from storage_cluster.errors import ClusterError
+from storage_cluster.topology import Topology
+
+
+class FaultError(ClusterError):
+    """A fault that cannot be made: what is wrong with it, or what this machine lacks."""
+
+
+class Target(enum.Enum):
+    """What a kind of fault is done to."""
+
+    HOST = "HOST"
+    SERVERS = "HOST[/SERVICE]"
+    SERVER = "HOST/SERVICE"
+    DEVICE = "HOST/DEVICE"
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """How much of it; None where it does not apply."""
+
+    peer: str | None = None  # the other end: packets to and from this host only
+    direction: str | None = None  # of packets, seen from the target: "to", "from" or "both"
+    probability: float | None = None
+    delay_ns: int | None = None
+    jitter_ns: int | None = None
+    rate_bits_per_s: int | None = None
+    cpu_share: float | None = None  # of one core
+    backlog_count: int | None = None
+    offset_ns: int | None = None
+    drift_ppb: int | None = None
+    latency_ns: int | None = None
+    seed: int | None = None
+
+    def given(self) -> dict[str, str | float | int]:
+        """Those that apply, by name."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of fault: `defaults` names the parameters that it takes (None: must be given)."""
+
+    target: Target
+    meaning: str
+    required: tuple[str, ...] = ()
+    defaults: Mapping[str, str | float | int | None] = dataclasses.field(default_factory=dict)
+    momentary: bool = False  # done once; there is nothing to clear
+
+
+_PACKETS: Mapping[str, str | float | int | None] = {"peer": None, "direction": "both"}
+
+KINDS: Mapping[str, Kind] = {
+    "stop": Kind(Target.SERVERS, "SIGSTOP; the kernel goes on accepting and acknowledging for it"),
+    "kill": Kind(Target.SERVERS, "SIGKILL; clearing starts it again"),
+    "restart": Kind(Target.SERVERS, "SIGTERM, then start again", momentary=True),
+    "cut": Kind(Target.HOST, "the host's link carries nothing (or nothing to and from --peer)", (), {"peer": None}),
+    "drop": Kind(Target.HOST, "each packet is lost with --probability", ("probability",), _PACKETS),
+    "delay": Kind(
+        Target.HOST, "each packet is --delay late, give or take --jitter", ("delay_ns",),
+        {**_PACKETS, "jitter_ns": 0, "seed": None},
+    ),
+    "reorder": Kind(
+        Target.HOST, "with --probability a packet is held back by --delay, and others overtake it", ("probability",),
+        {**_PACKETS, "delay_ns": 1_000_000, "seed": None},
+    ),
+    "bandwidth": Kind(Target.HOST, "the host's link carries --rate each way", ("rate_bits_per_s",)),
+    "refuse": Kind(Target.SERVERS, "new connections are answered with RST, as by a closed port"),
+    "backlog": Kind(
+        Target.SERVERS, "the accept queue holds --backlog connections; SYNs beyond are dropped", (),
+        {"backlog_count": 1},
+    ),
+    "cpu": Kind(Target.HOST, "everything on the host gets --share of one core together", ("cpu_share",)),
+    "clock": Kind(
+        Target.HOST, "the host's stamps are --offset ahead and go --drift too fast", (),
+        {"offset_ns": 0, "drift_ppb": 0},
+    ),
+    "slow-disk": Kind(Target.DEVICE, "each transfer takes --latency more", (), {"latency_ns": 50_000_000}),
+    "bad-disk": Kind(
+        Target.DEVICE, "a transfer fails (EIO) with --probability", (), {"probability": 1.0, "seed": None}
+    ),
+    "full-disk": Kind(Target.DEVICE, "writing fails (ENOSPC)"),
+    "bit-rot": Kind(
+        Target.DEVICE, "one bit of one object file is flipped, under the file system's feet", (), {"seed": None},
+        momentary=True,
+    ),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """One fault: what to do to whom, when."""
+
+    kind: str
+    target: str
+    parameters: Parameters = Parameters()
+    after_ns: int = 0
+    for_ns: int | None = None  # None: until it is cleared
+
+    @property
+    def host(self) -> str:
+        """The host it is on."""
+        return self.target.partition("/")[0]
+
+    @property
+    def part(self) -> str:
+        """The server or device on the host; "" for the whole host."""
+        return self.target.partition("/")[2]
+
+    def text(self) -> str:
+        """What it is, in one line."""
+        given = " ".join(f"{name}={value}" for name, value in self.parameters.given().items())
+        return f"{self.kind} {self.target}" + (f" {given}" if given else "")
+
+
+def parse(document: Mapping) -> Fault:
+    """A fault from what `dataclasses.asdict` made of one. Raises: KeyError, TypeError."""
+    return Fault(**{**document, "parameters": Parameters(**document["parameters"])})
+
+
+def checked(fault: Fault, topology: Topology) -> Fault:
+    """The fault with its kind's defaults filled in. Raises: FaultError where it makes no sense on this cluster."""
+    kind = KINDS[fault.kind]
+    _check_target(fault, kind, topology)
+    given = fault.parameters.given()
+    takes = {**kind.defaults, **dict.fromkeys(kind.required)}
+    for name in given:
+        if name not in takes:
+            raise FaultError(f"{fault.kind} takes no {_option(name)}", f"it takes: {_options(takes)}")
+    for name in kind.required:
+        if name not in given:
+            raise FaultError(f"{fault.kind} needs {_option(name)}", "tracer cluster fault add --help shows its unit")
+    if fault.kind == "clock" and not given:
+        raise FaultError("a clock fault needs an error", "give --offset, --drift or both")
+    if kind.momentary and fault.for_ns is not None:
+        raise FaultError(f"{fault.kind} is done in a moment", "leave out --for")
+    values = {name: given.get(name, takes[name]) for name in takes}
+    filled = dataclasses.replace(fault.parameters, **values)  # type: ignore[arg-type]
+    if filled.peer is not None:
+        _check_host(filled.peer, topology)
+        if filled.peer == fault.host:
+            raise FaultError(f"the peer of {fault.host} cannot be itself", "name another host")
+    return dataclasses.replace(fault, parameters=filled)
+
+
+def same_place(one: Fault, other: Fault) -> bool:
+    """Whether two faults are of one kind and on one thing, so that they cannot both be active."""
+    return (one.kind, one.target, one.parameters.peer) == (other.kind, other.target, other.parameters.peer)
+
+
+def _check_target(fault: Fault, kind: Kind, topology: Topology) -> None:
+    host = _check_host(fault.host, topology)
+    services = {service.name for service in topology.services if service.host == host}
+    devices = {device.name for device in topology.host(host).devices}
+    allowed = {
+        Target.HOST: {""},
+        Target.SERVERS: {"", *services} if services else set(),
+        Target.SERVER: services,
+        Target.DEVICE: devices,
+    }[kind.target]
+    if fault.part not in allowed:
+        choices = ", ".join(f"{host}/{part}" if part else host for part in sorted(allowed)) or "nothing on this host"
+        raise FaultError(f"{fault.kind} needs {kind.target.value}, not {fault.target!r}", f"choose from: {choices}")
+
+
+def _check_host(name: str, topology: Topology) -> str:
+    names = [host.name for host in topology.hosts]
+    if name not in names:
+        raise FaultError(f"there is no host {name!r}", f"the hosts are: {', '.join(names)}")
+    return name
+
+
+_OPTIONS = {
+    "delay_ns": "--delay", "jitter_ns": "--jitter", "rate_bits_per_s": "--rate", "cpu_share": "--share",
+    "backlog_count": "--backlog", "offset_ns": "--offset", "drift_ppb": "--drift", "latency_ns": "--latency",
+}  # fmt: skip
+
+
+def _option(name: str) -> str:
+    return _OPTIONS.get(name, f"--{name}")
+
+
+def _options(names: Mapping[str, object]) -> str:
+    return ", ".join(_option(name) for name in names) or "no option but --for and --after"

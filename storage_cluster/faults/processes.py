@@ -1,0 +1,51 @@
+"""Faults of server processes: stopped, killed, started again.
+
+`stop` is SIGSTOP: the process does nothing, while its kernel goes on accepting connections and acknowledging data for
+it. `kill` is SIGKILL; when the last fault that killed a server is cleared, it is started again.
+"""
+
+import signal
+from collections.abc import Sequence
+
+from storage_cluster.faults.kinds import Fault
+from storage_cluster.hosts.fleet import Fleet
+from storage_cluster.topology import Service
+
+
+class ProcessFaults:
+    """Which servers are stopped and which are dead because of a fault."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._stopped: set[Service] = set()
+        self._killed: set[Service] = set()
+
+    def apply(self, active: Sequence[Fault]) -> None:
+        """Kill, start, stop, continue. Raises: MissingResourceError for a server that does not start."""
+        killed, stopped = self._meant("kill", active), self._meant("stop", active)
+        for service in killed - self._killed:
+            self._fleet.kill(service)
+        self._fleet.start(sorted(self._killed - killed, key=lambda service: (service.host, service.port)))
+        revived, self._killed = self._killed - killed, killed
+        for service in stopped - (self._stopped - revived):
+            self._fleet.signal(service, signal.SIGSTOP)
+        for service in self._stopped - stopped:
+            self._fleet.signal(service, signal.SIGCONT)
+        self._stopped = stopped
+
+    def once(self, fault: Fault) -> None:
+        """Restart."""
+        if fault.kind == "restart":
+            self._fleet.restart(self._fleet.matching(fault.host, fault.part))
+            self._stopped -= set(self._fleet.matching(fault.host, fault.part))
+
+    def end(self) -> None:
+        """Nothing: the processes end with the cluster."""
+
+    def _meant(self, kind: str, active: Sequence[Fault]) -> set[Service]:
+        return {
+            service
+            for fault in active
+            if fault.kind == kind
+            for service in self._fleet.matching(fault.host, fault.part)
+        }

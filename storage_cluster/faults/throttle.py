@@ -1,0 +1,52 @@
+"""`python -m storage_cluster.faults.throttle SHARE PID…`: let processes run for a share of each period only.
+
+The processes are stopped and continued together, so over a period they get at most that share of one core each. One
+that somebody else has stopped is not continued. Ends when standard input closes; then nobody is left stopped by it.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+PERIOD_S = 0.05
+
+
+def main() -> None:
+    """Stop and continue until told to end."""
+    share, pids = float(sys.argv[1]), [int(text) for text in sys.argv[2:]]
+    begin_s = time.monotonic()
+    while not _told_to_end(begin_s + PERIOD_S * share):
+        stopped = [pid for pid in pids if not _is_stopped(pid) and _signal(pid, signal.SIGSTOP)]
+        begin_s += PERIOD_S
+        ending = _told_to_end(begin_s)
+        for pid in stopped:
+            _signal(pid, signal.SIGCONT)
+        if ending:
+            return
+
+
+def _told_to_end(until_s: float) -> bool:
+    readable, _, _ = select.select([sys.stdin], [], [], max(0, until_s - time.monotonic()))
+    return bool(readable)
+
+
+def _is_stopped(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        return text[text.rindex(")") + 2] == "T"
+    return True
+
+
+def _signal(pid: int, number: signal.Signals) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+        return True
+    return False
+
+
+if __name__ == "__main__":
+    main()
