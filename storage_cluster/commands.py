@@ -79,8 +79,6 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
         cluster.execute(default_state_dir(), host, argv)
 
 
-
-
 def _print_status(running: cluster.ClusterStatus) -> None:
     for host in running.hosts:
         services = ", ".join(

@@ -9,10 +9,10 @@ import uvloop
 
 from storage_cluster.bench import load, results
 from storage_cluster.bench.client import Credentials
-from storage_cluster.operator import operator_errors
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
+from storage_cluster.operator import operator_errors
 
 
 @click.group()

@@ -90,6 +90,16 @@ def test_each_agent_is_told_its_interfaces_and_host(tracer_is: FailingScript, tm
         assert agent.lines[0].endswith(f"capture -i eth0 -i lo --host proxy --write {tmp_path} --until-eof")
 
 
+def test_an_agent_pretends_the_clock_error_of_its_host(tracer_is: FailingScript, tmp_path: Path) -> None:
+    clock = {"offset_ns": -5, "drift_ppb": 7, "since_ns": 9}
+    hosts = [{"host": "proxy", "interfaces": ["eth0"], "enter": [], "clock": clock}]
+    tracer_is(f"print({json.dumps({'client_host': 'proxy', 'environment': {}, 'hosts': hosts})!r})")
+    found = find_cluster().host("proxy")
+    tracer_is(GOOD_AGENT)
+    with capturing([found], tmp_path) as (agent,):
+        assert agent.lines[0].endswith("--until-eof --clock-error offset_ns=-5,drift_ppb=7,since_ns=9")
+
+
 def test_hosts_can_be_chosen(tracer_is: FailingScript, tmp_path: Path) -> None:
     tracer_is(GOOD_AGENT)
     assert record(CLUSTER, ["proxy", "proxy"], shell("true"), tmp_path).summaries == ("proxy: 5 packets",)

@@ -46,7 +46,6 @@ def test_every_kind_is_accepted_with_its_least_and_defaults_are_filled_in(kind: 
         (Fault("stop", "storage1/proxy"), "storage1/object"),
         (Fault("stop", "client"), "nothing on this host"),
         (Fault("cut", "storage1/object"), "needs HOST, not"),
-        (Fault("full-disk", "storage1"), "storage1/d1"),
         (Fault("drop", "storage1"), "needs --probability"),
         (Fault("stop", "storage1", Parameters(delay_ns=3)), "takes no --delay"),
         (Fault("cut", "storage1", Parameters(peer="storage1")), "cannot be itself"),

@@ -27,6 +27,8 @@ def run(*arguments: str) -> BaseException | None:
         (("-i", "lo", "--collector", "h:1"), "is no collector's URL"),
         (("-i", "lo", "--write", "d", "--payload", "most"), "give none, http or a number of bytes"),
         (("-i", "lo", "--write", "d", "--snaplen", "1"), "64<=x<=500000"),
+        (("-i", "lo", "--write", "d", "--clock-error", "offset_ns=5ms"), "is not like offset_ns=5000000"),
+        (("-i", "lo", "--write", "d", "--clock-error", "ofset=5"), "is not like offset_ns=5000000"),
         (("-i", "lo", "--write", "/proc/nowhere"), "cannot write to /proc/nowhere"),
         (("-i", "lo", "--write", "d", "tcp", "prt"), "the filter 'tcp prt' does not compile"),
     ],

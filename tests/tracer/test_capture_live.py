@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -155,6 +156,17 @@ def test_statistics_add_up_to_the_packets(hosts: Pair, tmp_path: Path) -> None:
     assert (counted["packets"], counted["dropped"]) == (counted["decoded"], 0)
     others = counted["received"] - counted["packets"]  # IPv6 with extension headers is judged by the agent: MLD reports
     assert 0 <= others <= MLD_REPORTS
+
+
+def test_a_pretended_clock_error_is_in_every_stamp(hosts: Pair, tmp_path: Path) -> None:
+    hour_ns = 3_600_000_000_000
+    begin_ns = time.time_ns()
+    with hosts.a.capture(tmp_path, "--clock-error", f"offset_ns={hour_ns}") as agent:
+        hosts.exchange(MIB)
+        agent.stop()
+    stamps = [row["host_ns"] for row in packets(tmp_path / "a")]
+    assert len(stamps) > 10
+    assert begin_ns + hour_ns < min(stamps) <= max(stamps) < time.time_ns() + hour_ns
 
 
 @needs_tcpdump

@@ -51,8 +51,8 @@ from tracer.spool import Destination, default_spool
 )
 @click.option(
     "--clock-error",
-    metavar="offset_ns=N,drift_ppb=N,since_ns=N",
-    help="For tests only: write stamps as a clock would give them that is wrong by this. Each part may be left out.",
+    metavar="NAME=N,…",
+    help="For tests only: write stamps as a wrong clock gives them. Names: offset_ns, drift_ppb, since_ns.",
 )
 @click.argument("expression", nargs=-1, metavar="[FILTER]")
 def command(
