@@ -72,7 +72,11 @@ class AccountServer:
 
     def _put_container(self, call: Call, target: Target) -> Reply:
         headers = call.headers
-        self._open(target).merge_container(
+        own = target.names[0].startswith(".")  # an account of the cluster itself is made by its first container
+        account = self._open(target, create=own)
+        if own and not account.stat().exists:
+            account.put(headers.get("X-Put-Timestamp", "0"), {})
+        account.merge_container(
             ContainerRow(
                 name=target.names[1],
                 put_timestamp=headers.get("X-Put-Timestamp", "0"),

@@ -57,6 +57,15 @@ class ContainerServer:
             raise Refusal(404)
         return found
 
+    def _open_queue_or_container(self, call: Call, target: Target) -> ContainerDatabase:
+        """The container; one of an account of the cluster itself (`.expiring_objects`) is made by its first object."""
+        if not target.names[0].startswith("."):
+            return self._open(target)
+        found = self._open(target, create=True)
+        if not found.stat().exists:
+            found.put(timestamp_of(call), {})
+        return found
+
     def _database(self, target: Target, *, create: bool = False) -> ContainerDatabase | None:
         """The container's database, even of a deleted one."""
         directory = database.hash_dir(target.device_dir, "containers", target.partition, target.hash)
@@ -87,7 +96,7 @@ class ContainerServer:
             raise Refusal(405)
         headers = call.headers
         deleted = call.method == "DELETE"
-        self._open(target).merge_object(
+        self._open_queue_or_container(call, target).merge_object(
             ObjectRow(
                 name=target.names[2],
                 timestamp=timestamp_of(call),

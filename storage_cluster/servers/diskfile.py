@@ -24,6 +24,8 @@ from pathlib import Path
 _MAGIC = b"twintap1"
 _LENGTH_BYTES = 8
 _TRAILER_LEN = _LENGTH_BYTES + len(_MAGIC)
+_BOUND_TO_BODY = ("x-object-sysmeta-", "x-static-large-object")
+"""Metadata that a POST does not replace."""
 
 
 class DamagedFileError(Exception):
@@ -86,7 +88,8 @@ class ObjectDir:
         metadata, timestamp, content_type = footer["metadata"], versions.data, footer["content_type"]
         if versions.meta > versions.data:
             posted = json.loads((self.directory / f"{versions.meta}.meta").read_text("utf-8"))
-            metadata, timestamp = posted["metadata"], versions.meta
+            staying = {name: value for name, value in metadata.items() if name.lower().startswith(_BOUND_TO_BODY)}
+            metadata, timestamp = posted["metadata"] | staying, versions.meta
             content_type = posted["content_type"] or content_type
         return ObjectInfo(path, size, footer["etag"], content_type, versions.data, timestamp, metadata)
 

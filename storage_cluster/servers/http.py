@@ -159,6 +159,8 @@ async def _sent(raw: web.BaseRequest, call: Call, reply: Reply) -> web.StreamRes
     headers = CIMultiDict(reply.headers)
     headers.setdefault("Content-Type", DEFAULT_CONTENT_TYPE)
     headers["X-Trans-Id"] = headers["X-Openstack-Request-Id"] = call.transaction_id
+    if call.method == "HEAD" and not reply.succeeded:
+        headers["Content-Length"] = "0"  # as Swift: of an error's text not even the length is told
     whole = reply.body if isinstance(reply.body, bytes) else b""
     response: web.StreamResponse
     if isinstance(reply.body, bytes) or call.method == "HEAD":

@@ -233,6 +233,8 @@ class Reply:
     headers: CIMultiDict[str] = dataclasses.field(default_factory=CIMultiDict)
     body: bytes | AsyncIterator[bytes] = b""
     reason: str | None = None
+    on_close: Callable[[], None] | None = None
+    """Lets go of what the body is read from; called once the reply is sent or dropped."""
 
     @property
     def succeeded(self) -> bool:
@@ -255,13 +257,20 @@ class Reply:
 
     async def read(self) -> bytes:
         """The whole body, which stays readable. Raises: BrokenOff."""
-        self.body = b"".join([chunk async for chunk in self.chunks()])
-        return self.body
+        try:
+            whole = b"".join([chunk async for chunk in self.chunks()])
+        finally:
+            await self.close()
+        self.body = whole
+        return whole
 
     async def close(self) -> None:
         """Let go of a body that nobody will read (to its end)."""
         if isinstance(self.body, AsyncGenerator):
             await self.body.aclose()
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close()
 
 
 Authorize = Callable[[Call, str | None], Awaitable[None]]

@@ -1,29 +1,49 @@
 """The object server: objects' bodies and metadata on this host's devices.
 
-`PUT|GET|HEAD|POST|DELETE /device/partition/account/container/object`, all from the proxy. A change is on disk, and the
-container server has been told of it (or has not answered), before the proxy gets its 2xx.
+`PUT|GET|HEAD|POST|DELETE /device/partition/account/container/object`, all from the proxy or from daemons. A change is
+on disk, and the container server has been told of it (or has not answered), before the caller gets its 2xx.
+
+Metadata comes and goes as headers: the user's (X-Object-Meta-), those that a client wants to see again
+(Content-Encoding, …), and what the proxy's features keep (sysmeta). A POST replaces all but sysmeta.
+
+Source: Swift, swift.obj.server.
 """
 
 import asyncio
 import functools
+import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers import database
+from storage_cluster.servers import conditions, database, expiry, ranges
 from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.content_type import with_swift_bytes_of
 from storage_cluster.servers.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
 from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply, reply
+from storage_cluster.servers.object_updates import ObjectUpdates
 from storage_cluster.servers.storage import Devices, Target, metadata_headers, timestamp_of
 from storage_cluster.servers.times import http_date
-from storage_cluster.servers.updates import Parent, PendingUpdates, Update
 
 PATH_SEGMENT_COUNT = 5
 DISK_THREADS = 8
 READ_CHUNK_BYTES = 262_144
-METADATA_PREFIXES = ("x-object-meta-", "x-object-sysmeta-", "content-encoding", "content-disposition")
+CLIENT_METADATA = (
+    "x-object-meta-",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "expires",
+    "x-delete-at",
+    "x-object-manifest",
+    "x-robots-tag",
+)
+"""Headers that are kept, by their beginnings: those that a client may set …"""
+METADATA = (*CLIENT_METADATA, "x-static-large-object", "x-object-sysmeta-", "x-object-transient-sysmeta-")
+"""… and those that the proxy's features set."""
 
 T = TypeVar("T")
 
@@ -33,14 +53,12 @@ class ObjectServer:
 
     def __init__(self, devices: Devices, backend: Backend) -> None:
         self._devices = devices
-        self._backend = backend
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
-        self._retrying = asyncio.create_task(self._retry_updates())
+        self._updates = ObjectUpdates(devices, backend, self._disk)
 
     async def close(self) -> None:
         """Wait for what the disk is doing."""
-        self._retrying.cancel()
-        await asyncio.gather(self._retrying, return_exceptions=True)
+        await self._updates.close()
         self._disk.shutdown()
 
     async def handle(self, call: Call) -> Reply:
@@ -62,112 +80,127 @@ class ObjectServer:
 
     async def _put(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)
-        versions = stored.versions()
-        if versions.newest >= timestamp:
-            raise Refusal(409, headers={"X-Backend-Timestamp": versions.newest})
-        if call.headers.get("If-None-Match") == "*" and versions.data > versions.tombstone:
+        before = _known(stored)
+        _check_newest(stored, timestamp)
+        if call.headers.get("If-None-Match") == "*" and before is not None and not expiry.has_expired(before.metadata):
             raise Refusal(412)
         content_type = call.headers.get("Content-Type", "application/octet-stream")
         new = stored.new_file()
         try:
-            await call.body.proceed()
             async for chunk in call.body:
                 new.write(chunk)
             _check_etag(call, new)
-            metadata = metadata_headers(call.headers, METADATA_PREFIXES)
+            metadata = metadata_headers(call.headers, METADATA)
             await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
         finally:
             new.close()
-        update = {"X-Size": str(new.size), "X-Etag": new.etag, "X-Content-Type": content_type}
-        await self._tell_container(call, "PUT", target, timestamp, update)
+        await self._updates.container_put(call, target, timestamp, (new.size, new.etag, content_type), metadata)
+        await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, metadata)
         return reply(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp)})
 
     async def _get(self, call: Call, stored: ObjectDir) -> Reply:
-        info = await self._info(stored)
-        headers = CIMultiDict(_info_headers(info) | {"Content-Length": str(info.size)})
+        info = self._info(call, stored)
+        headers = CIMultiDict(_info_headers(info))
+        unwanted = conditions.checked(call.headers, headers)
+        if unwanted is not None:
+            return unwanted
         if call.method == "HEAD":
+            headers["Content-Length"] = str(info.size)
             return Reply(200, headers)
         try:
-            file = open(info.data_path, "rb")  # noqa: SIM115  closed with the reply's body
+            opened = os.open(info.data_path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise Refusal(404) from None
-        if info.size > READ_CHUNK_BYTES:
-            return Reply(200, headers, self._read(file, info.size))
-        with file:
-            return Reply(200, headers, file.read(info.size))
+        asked = call.headers.get("Range")
+        if asked is None and info.size <= READ_CHUNK_BYTES:
+            headers["Content-Length"] = str(info.size)
+            return Reply(200, headers, _read_all(opened, info.size))
+        found = ranges.in_part(200, headers, info.size, asked, functools.partial(self._read, opened))
+        found.on_close = functools.partial(os.close, opened)
+        return found
 
-    async def _read(self, file: BinaryIO, left: int) -> AsyncIterator[bytes]:
-        with file:
-            while left:
-                chunk = await self._on_disk(functools.partial(file.read, min(left, READ_CHUNK_BYTES)))
-                if not chunk:
-                    raise BrokenOff
-                left -= len(chunk)
-                yield chunk
+    async def _read(self, opened: int, start: int, stop: int) -> AsyncIterator[bytes]:
+        while start < stop:
+            wanted = min(stop - start, READ_CHUNK_BYTES)
+            chunk = await self._on_disk(functools.partial(os.pread, opened, wanted, start))
+            if not chunk:
+                raise BrokenOff
+            start += len(chunk)
+            yield chunk
 
     async def _post(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)
-        info = await self._info(stored)
-        if info.timestamp >= timestamp:
-            raise Refusal(409)
-        content_type = call.headers.get("Content-Type", "")
-        metadata = metadata_headers(call.headers, METADATA_PREFIXES)
+        info = self._info(call, stored)
+        _check_newest(stored, timestamp)
+        content_type = with_swift_bytes_of(call.headers.get("Content-Type") or info.content_type, info.content_type)
+        metadata = metadata_headers(call.headers, METADATA)
         await self._on_disk(functools.partial(stored.write_meta, timestamp, content_type, metadata))
-        if content_type:
-            update = {"X-Size": str(info.size), "X-Etag": info.etag, "X-Content-Type": content_type}
-            await self._tell_container(call, "PUT", target, timestamp, update)
+        described = (info.size, info.etag, content_type)
+        await self._updates.container_put(call, target, timestamp, described, info.metadata)
+        await self._updates.expiry(call, target, timestamp, info.metadata, metadata)
         return reply(202)
 
     async def _delete(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)
-        versions = stored.versions()
-        if versions.newest >= timestamp:
-            raise Refusal(409, headers={"X-Backend-Timestamp": versions.newest})
-        existed = versions.data > versions.tombstone
+        before = _known(stored)
+        due = call.headers.get("X-If-Delete-At")
+        if due is not None and (before is None or before.metadata.get("X-Delete-At") != due):
+            raise Refusal(412 if before else 404)
+        _check_newest(stored, timestamp)
+        existed = before is not None and (due is not None or not expiry.has_expired(before.metadata))
         await self._on_disk(functools.partial(stored.write_tombstone, timestamp))
-        await self._tell_container(call, "DELETE", target, timestamp, {})
+        await self._updates.container_delete(call, target, timestamp)
+        await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, {})
         return reply(204 if existed else 404)
 
-    async def _info(self, stored: ObjectDir) -> ObjectInfo:
-        try:
-            info = stored.read_info()
-        except DamagedFileError:
-            raise Refusal(404) from None
-        if info is None:
-            newest = stored.versions().newest
-            raise Refusal(404, headers={"X-Backend-Timestamp": newest} if newest else None)
-        return info
-
-    async def _tell_container(
-        self, call: Call, method: str, target: Target, timestamp: str, update: dict[str, str]
-    ) -> None:
-        parent = Parent.named_in(call.headers, "Container")
-        word = Update(method, target.names, update | {"X-Timestamp": timestamp})
-        if parent is not None and not await parent.tell(self._backend, word, call.transaction_id):
-            await self._on_disk(functools.partial(PendingUpdates(target.device_dir).add, parent, word))
-
-    async def _retry_updates(self) -> None:
-        while True:
-            await asyncio.sleep(self._backend.topology.intervals.update_retry_s)
-            for device_dir in self._devices.dirs.values():
-                await PendingUpdates(device_dir).retry(self._backend)
+    def _info(self, call: Call, stored: ObjectDir) -> ObjectInfo:
+        """What is stored and not over. Raises: Refusal (404, with the moment of the newest change; 412 on If-Match)."""
+        info = _known(stored)
+        if info is not None and not expiry.has_expired(info.metadata):
+            return info
+        newest = stored.versions().newest
+        refused = conditions.absent(call.headers) if call.method in ("GET", "HEAD") else None
+        text = None if refused is None else ""
+        raise Refusal(refused.status if refused else 404, text, {"X-Backend-Timestamp": newest} if newest else None)
 
     async def _on_disk(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
 
+def _known(stored: ObjectDir) -> ObjectInfo | None:
+    try:
+        return stored.read_info()
+    except DamagedFileError:
+        return None
+
+
+def _check_newest(stored: ObjectDir, timestamp: str) -> None:
+    newest = stored.versions().newest
+    if newest >= timestamp:
+        raise Refusal(409, headers={"X-Backend-Timestamp": newest})
+
+
 def _check_etag(call: Call, new: NewFile) -> None:
-    wanted = call.headers.get("Etag", "").strip('"').lower()
+    wanted = call.headers.get("Etag", "").strip('"')
     if wanted and wanted != new.etag:
         raise Refusal(422)
+
+
+def _read_all(opened: int, size: int) -> bytes:
+    try:
+        return os.pread(opened, size, 0)
+    finally:
+        os.close(opened)
 
 
 def _info_headers(info: ObjectInfo) -> dict[str, str]:
     return {
         "Content-Type": info.content_type,
+        **info.metadata,
         "Etag": info.etag,
         "Last-Modified": http_date(info.timestamp),
         "X-Timestamp": info.timestamp,
         "X-Backend-Timestamp": info.timestamp,
-        **info.metadata,
+        "X-Backend-Data-Timestamp": info.data_timestamp,
+        "Accept-Ranges": "bytes",
     }

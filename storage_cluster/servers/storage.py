@@ -26,6 +26,7 @@ class Devices:
     """The devices of one host: those of the topology, and what was added since (`tracer cluster ring add`)."""
 
     def __init__(self, topology: Topology, host: str, data_dir: Path) -> None:
+        self.host = host
         self._data_dir = data_dir
         self._first_names = [device.name for device in topology.host(host).devices]
         self._suffix = topology.ring.hash_suffix
@@ -61,8 +62,10 @@ def timestamp_of(call: Call) -> str:
 
 
 def metadata_headers(headers: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
-    """The headers that are to be kept, by their usual spelling; empty values mean removal."""
-    return {name.title(): value for name, value in headers.items() if name.lower().startswith(prefixes)}
+    """The headers that are to be kept, by their usual spelling; for accounts and containers, "" means removal."""
+    return {
+        name.title().replace("_", "-"): value for name, value in headers.items() if name.lower().startswith(prefixes)
+    }
 
 
 def present(metadata: Mapping[str, tuple[str, str]]) -> dict[str, str]:

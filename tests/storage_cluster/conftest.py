@@ -13,3 +13,10 @@ def store(tmp_path: Path) -> Iterator[LoopbackStore]:
     """A store of its own for one test."""
     with LoopbackStore(tmp_path) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
+    """One store for tests that only ask it things and harm nothing: each module works in containers of its own."""
+    with LoopbackStore(tmp_path_factory.mktemp("store")) as running:
+        yield running

@@ -1,0 +1,53 @@
+"""Objects that end by themselves: when, and the queue from which the expirer takes them.
+
+An object with X-Delete-At is not shown from that second on, whether or not the expirer has come by. Object servers
+enter it in a queue, an account of the cluster itself: `.expiring_objects`, a container for a day (spread over a
+hundred names, so that not all objects of a day meet in one database), an object `<when>-<account>/<container>/<name>`.
+
+Source: Swift, "Expiring Object Support"; swift.common.utils (`get_expirer_container`).
+"""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+
+QUEUE_ACCOUNT = ".expiring_objects"
+DAY_S = 86_400
+_SPREAD = 100
+_LAST_S = 9_999_999_999
+
+
+@dataclasses.dataclass(frozen=True)
+class QueueEntry:
+    """Where the expirer finds that an object is due."""
+
+    container: str
+    name: str
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Account, container, object."""
+        return QUEUE_ACCOUNT, self.container, self.name
+
+
+def queue_entry(delete_at_s: int, names: tuple[str, ...], path_hash: str) -> QueueEntry:
+    """The entry of an object: `names` are account, container and object, `path_hash` their MD5 in hex."""
+    day = delete_at_s // DAY_S * DAY_S - int(path_hash, 16) % _SPREAD
+    return QueueEntry(timestamp_text(day), f"{timestamp_text(delete_at_s)}-{'/'.join(names)}")
+
+
+def delete_at(headers: Mapping[str, str]) -> int | None:
+    """When an object with these headers ends, in seconds since 1970; None if never."""
+    text = headers.get("X-Delete-At", "")
+    return int(text) if text.isdigit() else None
+
+
+def has_expired(headers: Mapping[str, str]) -> bool:
+    """Whether its time is over."""
+    due_s = delete_at(headers)
+    return due_s is not None and due_s <= time.time()
+
+
+def timestamp_text(seconds: int) -> str:
+    """Seconds as ten digits."""
+    return f"{min(max(seconds, 0), _LAST_S):010d}"

@@ -1,0 +1,95 @@
+"""What an object server tells others of a change: the container that lists the object, the queue of those that end.
+
+The container's row shows what the object's features want it to show: `X-Object-Sysmeta-Container-Update-Override-Etag`
+(and -Size, -Content-Type) stand in for the body's own. What cannot be said now is kept on the device and said later.
+
+Source: Swift, swift.obj.server (`container_update`, `delete_at_update`), "Container Update Override".
+"""
+
+import asyncio
+import functools
+from collections.abc import Mapping
+from concurrent.futures import Executor
+
+from storage_cluster.ring import path_hash
+from storage_cluster.servers import expiry
+from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.messages import Call
+from storage_cluster.servers.storage import Devices, Target
+from storage_cluster.servers.updates import Parent, PendingUpdates, Update
+
+OVERRIDE = "X-Object-Sysmeta-Container-Update-Override-"
+_EMPTY_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
+
+Described = tuple[int, str, str]
+"""Size, ETag, Content-Type."""
+
+
+class ObjectUpdates:
+    """Tells, and keeps what is not heard."""
+
+    def __init__(self, devices: Devices, backend: Backend, disk: Executor) -> None:
+        self._devices = devices
+        self._backend = backend
+        self._disk = disk
+        self._retrying = asyncio.create_task(self._retry())
+
+    async def close(self) -> None:
+        """Stop retrying."""
+        self._retrying.cancel()
+        await asyncio.gather(self._retrying, return_exceptions=True)
+
+    async def container_put(
+        self, call: Call, target: Target, timestamp: str, described: Described, metadata: Mapping[str, str]
+    ) -> None:
+        """The object is there, like this."""
+        size, etag, content_type = described
+        update = {
+            "X-Timestamp": timestamp,
+            "X-Size": metadata.get(f"{OVERRIDE}Size", str(size)),
+            "X-Etag": metadata.get(f"{OVERRIDE}Etag", etag),
+            "X-Content-Type": metadata.get(f"{OVERRIDE}Content-Type", content_type),
+        }
+        await self._tell(call, target, Parent.named_in(call.headers, "Container"), Update("PUT", target.names, update))
+
+    async def container_delete(self, call: Call, target: Target, timestamp: str) -> None:
+        """The object is gone."""
+        update = Update("DELETE", target.names, {"X-Timestamp": timestamp})
+        await self._tell(call, target, Parent.named_in(call.headers, "Container"), update)
+
+    async def expiry(
+        self, call: Call, target: Target, timestamp: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        """Enter the object in the queue for its end, and take it out of where it was."""
+        was, is_now = expiry.delete_at(before), expiry.delete_at(after)
+        if was is not None and was != is_now:
+            await self._queue(call, target, "DELETE", was, {"X-Timestamp": timestamp})
+        if is_now is not None:
+            row = {"X-Size": "0", "X-Etag": _EMPTY_ETAG, "X-Content-Type": "text/plain", "X-Timestamp": timestamp}
+            await self._queue(call, target, "PUT", is_now, row)
+
+    async def _queue(self, call: Call, target: Target, method: str, due_s: int, headers: Mapping[str, str]) -> None:
+        entry = expiry.queue_entry(due_s, target.names, path_hash(target.names, ""))
+        ring = self._backend.rings["container"]
+        partition = ring.partition(*entry.names[:2])
+        devices = ring.primaries(partition)
+        device = devices[self._replica_index(target) % len(devices)]
+        parent = Parent.on_device("Container", self._backend, device, partition)
+        await self._tell(call, target, parent, Update(method, entry.names, headers))
+
+    def _replica_index(self, target: Target) -> int:
+        """Which of the object's replicas this device holds, so that each tells another replica of the queue."""
+        primaries = self._backend.rings["object"].primaries(int(target.partition))
+        here = [(self._devices.host, target.device_dir.name) == (device.host, device.name) for device in primaries]
+        return here.index(True) if True in here else 0
+
+    async def _tell(self, call: Call, target: Target, parent: Parent | None, update: Update) -> None:
+        if parent is not None and not await parent.tell(self._backend, update, call.transaction_id):
+            keep = functools.partial(PendingUpdates(target.device_dir).add, parent, update)
+            await asyncio.get_running_loop().run_in_executor(self._disk, keep)
+
+    async def _retry(self) -> None:
+        while True:
+            await asyncio.sleep(self._backend.topology.intervals.update_retry_s)
+            for device_dir in self._devices.dirs.values():
+                await PendingUpdates(device_dir).retry(self._backend)

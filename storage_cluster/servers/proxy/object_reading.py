@@ -1,0 +1,201 @@
+"""Reading an object: one replica after the other until one has it, and the next one where a body breaks off.
+
+A replica that has heard of a later deletion outranks one that has not. Not found is what most primaries say; where too
+many of them do not answer, nobody knows, and the answer is 503. With `X-Newest` all replicas are asked and the newest
+wins.
+
+Source: Swift, swift.proxy.controllers.base (`GETorHEADHandler`).
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+from multidict import CIMultiDict
+
+from storage_cluster.servers import ranges
+from storage_cluster.servers.backend import BackendStream, device_path
+from storage_cluster.servers.content_type import split_swift_bytes
+from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply
+from storage_cluster.servers.proxy.replicas import Replicas
+from storage_cluster.topology import Device
+
+_PASSED_ON = ("Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "X-Backend-Etag-Is-At")
+_HOP_BY_HOP = (
+    "Connection",
+    "Transfer-Encoding",
+    "Date",
+    "Server",
+    "X-Trans-Id",
+    "X-Openstack-Request-Id",
+    "Keep-Alive",
+)
+_THERE = (200, 206, 304, 412, 416)
+"""What only a replica that has the object answers; 412 also one that has not, then without its timestamp."""
+
+
+class ObjectReader:
+    """Answers GET and HEAD of objects."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    async def read(self, call: Call, names: tuple[str, str, str]) -> Reply:
+        """The object, or that part of it which is asked for. Raises: Refusal (404, 412, 503)."""
+        devices = iter(self._replicas.readable(*names))
+        headers = {name: call.headers[name] for name in _PASSED_ON if name in call.headers}
+        newest = call.headers.get("X-Newest", "").lower() in ("true", "1", "yes", "on", "t", "y")
+        found = await self._search(call, names, devices, headers, newest=newest)
+        reply = Reply(found.status, _kept(found.headers))
+        if call.method == "HEAD":
+            found.close()
+            return reply
+        body = _Body(self, call, names, found, devices)
+        reply.body, reply.on_close = body.chunks(), body.close
+        return reply
+
+    async def _search(
+        self,
+        call: Call,
+        names: tuple[str, str, str],
+        devices: Iterable[Device],
+        headers: Mapping[str, str],
+        *,
+        newest: bool = False,
+    ) -> BackendStream:
+        """The first replica that has the object, or the newest of all. Raises: Refusal."""
+        _, partition, ring = self._replicas.placement(*names)
+        primaries, absent, gone, best = ring.primaries(partition), Absence(), "", None
+        for device in devices:
+            answer = await self._ask(call, names, device, headers)
+            if answer is None:
+                continue
+            timestamp = answer.headers.get("X-Backend-Timestamp", "")
+            if answer.status not in _THERE or not timestamp:
+                answer.close()
+                absent.count(answer.status, counts=device in primaries or bool(timestamp))
+                gone = max(gone, timestamp)
+                continue
+            best = _newer(best, answer)
+            if not newest and best.headers["X-Backend-Timestamp"] > gone:
+                break
+        if best is not None and best.headers["X-Backend-Timestamp"] > gone:
+            return best
+        if best is not None:
+            best.close()
+        raise absent.refusal(self._replicas.quorum, deleted=bool(gone))
+
+    async def again(
+        self, call: Call, names: tuple[str, str, str], devices: Iterable[Device], like: BackendStream, asked: str
+    ) -> BackendStream | None:
+        """Another replica with the very same body, from which to read a range; None if there is none."""
+        for device in devices:
+            answer = await self._ask(call, names, device, {"Range": asked})
+            if answer is None:
+                continue
+            if answer.status == 206 and all(answer.headers.get(name) == like.headers.get(name) for name in _SAME_BODY):
+                return answer
+            answer.close()
+        return None
+
+    async def _ask(
+        self, call: Call, names: tuple[str, str, str], device: Device, headers: Mapping[str, str]
+    ) -> BackendStream | None:
+        _, partition, _ = self._replicas.placement(*names)
+        backend = self._replicas.backend
+        path = device_path(device, partition, *names)
+        sent = {**headers, "X-Trans-Id": call.transaction_id}
+        return await backend.open(backend.service("object", device), call.method, path, sent)
+
+
+_SAME_BODY = ("Etag", "X-Backend-Data-Timestamp")
+
+
+class Absence:
+    """Answers without the object, counted."""
+
+    def __init__(self) -> None:
+        self._statuses: list[int] = []
+
+    def count(self, status: int, *, counts: bool) -> None:
+        """One more; a handoff that knows nothing of the object does not count."""
+        if counts or status not in (404, 412):
+            self._statuses.append(status)
+
+    def refusal(self, quorum: int, *, deleted: bool) -> Refusal:
+        """What they say together."""
+        for status in (404, 412):
+            if self._statuses.count(status) >= quorum or (deleted and status in self._statuses):
+                return Refusal(status, "" if status == 412 else None)
+        return Refusal(503)
+
+
+class _Body:
+    """A body that goes on from another replica where one breaks off."""
+
+    def __init__(
+        self,
+        reader: ObjectReader,
+        call: Call,
+        names: tuple[str, str, str],
+        stream: BackendStream,
+        devices: Iterable[Device],
+    ) -> None:
+        self._reader = reader
+        self._call = call
+        self._names = names
+        self._stream = stream
+        self._devices = devices
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The bytes. Raises: BrokenOff if no replica can go on."""
+        sent = 0
+        while True:
+            try:
+                async for chunk in self._stream.chunks():
+                    sent += len(chunk)
+                    yield chunk
+            except BrokenOff:
+                await self._go_on(sent)
+                sent = 0
+                continue
+            return
+
+    async def _go_on(self, sent: int) -> None:
+        rest = _rest(self._stream, sent)
+        if rest is None:
+            raise BrokenOff
+        found = await self._reader.again(self._call, self._names, self._devices, self._stream, rest)
+        if found is None:
+            raise BrokenOff
+        self._stream.close()
+        self._stream = found
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._stream.close()
+
+
+def _rest(stream: BackendStream, sent: int) -> str | None:
+    """The range that is still to come; None for several ranges in one body, which cannot be taken up again."""
+    if stream.status == 200:
+        return f"bytes={sent}-"
+    if stream.status != 206 or not ranges.is_single(stream.headers):
+        return None
+    first, _, last = stream.headers["Content-Range"].removeprefix("bytes ").partition("/")[0].partition("-")
+    return f"bytes={int(first) + sent}-{last}"
+
+
+def _newer(best: BackendStream | None, other: BackendStream) -> BackendStream:
+    if best is None:
+        return other
+    older, newer = sorted((best, other), key=lambda stream: stream.headers["X-Backend-Timestamp"])
+    older.close()
+    return newer
+
+
+def _kept(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    kept = CIMultiDict(headers)
+    for name in _HOP_BY_HOP:
+        kept.popall(name, None)
+    if "swift_bytes" in kept.get("Content-Type", ""):
+        kept["Content-Type"] = split_swift_bytes(kept["Content-Type"])[0]
+    return kept
