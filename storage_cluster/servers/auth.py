@@ -56,11 +56,12 @@ class AuthServer:
         version, *rest = call.names[call.names[0] == "auth" :] or ("",)
         if not version:
             raise Refusal(404)
-        if version not in ("v1", "v1.0"):
+        with_account = version == "v1" and len(rest) == 2 and rest[1] == "auth"
+        if not with_account and version != "v1.0":
             raise Refusal(400)
         if call.method != "GET":
             raise Refusal(405)
-        return await self._grant(call, account=rest[0] if len(rest) == 2 and rest[1] == "auth" else None)
+        return await self._grant(call, account=rest[0] if with_account else None)
 
     async def _grant(self, call: Call, account: str | None) -> Reply:
         """A token. The user's account is in the path (`/v1/ACCOUNT/auth`) or in the user's name (`ACCOUNT:USER`)."""

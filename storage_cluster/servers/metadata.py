@@ -32,6 +32,10 @@ def merged_metadata(
 def stated(headers: Mapping[str, str], kind: str, prefixes: tuple[str, ...]) -> dict[str, str]:
     """What a client's headers say about metadata: `X-Remove-<kind>-…: x` means `X-<kind>-…` without a value."""
     removing = f"x-remove-{kind.lower()}-"
-    removed = {f"X-{kind}-{name[len(removing) :].title()}": "" for name in headers if name.lower().startswith(removing)}
-    named = {name.title(): value for name, value in headers.items() if name.lower().startswith(prefixes)}
-    return {name: value for name, value in removed.items() if name.lower().startswith(prefixes)} | named
+    said = {f"X-{kind}-{name[len(removing) :]}": "" for name in headers if name.lower().startswith(removing)}
+    said.update(headers)
+    return {_usual(name): value for name, value in said.items() if name.lower().startswith(prefixes)}
+
+
+def _usual(name: str) -> str:
+    return name.replace("_", "-").title()

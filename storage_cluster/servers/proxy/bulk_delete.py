@@ -80,9 +80,7 @@ def _take_in(path: str, status: int, report: Report) -> None:
         report.count("Number Not Found")
     else:
         report.errors.append((quote(path, errors="surrogateescape"), status))
-        if status == 401:
-            report.stop(401)
-        elif len(report.errors) >= FAILURES_MAX:
+        if len(report.errors) >= FAILURES_MAX:
             report.stop(400, "Max delete failures exceeded")
 
 

@@ -98,10 +98,11 @@ class _Extraction:
         if len(self._containers) > CONTAINERS_MAX:
             self._report.stop(400, f"More than {CONTAINERS_MAX} containers to create from tar.")
             return
-        if await self._ask("HEAD", names[:2], {}, Body()) == 404:
+        status = await self._ask("HEAD", names[:2], {}, Body())
+        if status == 404:
             status = await self._ask("PUT", names[:2], {}, Body())
-            if not 200 <= status < 300:
-                self._failed("/v1/" + "/".join(names[:2]), status)
+        if not 200 <= status < 300:
+            self._failed("/v1/" + "/".join(names[:2]), status)
 
     async def _ask(self, method: str, names: tuple[str, ...], headers: dict[str, str], body: Body) -> int:
         given = self._call.headers

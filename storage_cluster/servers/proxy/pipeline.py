@@ -19,9 +19,11 @@ from storage_cluster.servers.proxy.auth import Auth
 from storage_cluster.servers.proxy.bulk_delete import BulkDelete
 from storage_cluster.servers.proxy.bulk_extract import BulkExtract
 from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.cors import Cors
 from storage_cluster.servers.proxy.gatekeeper import Gatekeeper
 from storage_cluster.servers.proxy.listing_formats import ListingFormats
 from storage_cluster.servers.proxy.pages import Pages
+from storage_cluster.servers.proxy.staticweb import StaticWeb
 from storage_cluster.servers.proxy.tempurl import TempUrl
 
 
@@ -38,10 +40,12 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
     Gatekeeper,
     Pages,
     ListingFormats,
+    Cors,
     BulkDelete,
     BulkExtract,
     TempUrl,
     Auth,
+    StaticWeb,
 )
 """Outermost first."""
 

@@ -54,7 +54,7 @@ class Replicas:
             if answer.succeeded:
                 return answer
             if answer.status == 404:
-                not_found = answer
+                not_found = not_found or answer
         return not_found or BackendAnswer(503)
 
     async def change(self, names: Sequence[str], method: str, headers_for: HeadersFor) -> BackendAnswer:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.messages import Call, Handler, Identity, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.signatures import Signature, keys_for, parse_expiry
 
@@ -67,7 +67,7 @@ class TempUrl:
         key = claim.signature.key_of(signed, await keys_for(self._infos, call, *call.names[:2]))
         if key is None:
             raise _invalid()
-        call.authorize = key.hook()
+        call.identity, call.authorize = Identity(".tempurl", frozenset()), key.hook()
 
 
 def _claim(call: Call) -> _Claim:
