@@ -37,6 +37,7 @@ DOCUMENT = json.dumps(
             "max_container_name_length": limits.CONTAINER_NAME_MAX_BYTES,
             "extra_header_count": 0,
         },
+        "formpost": _DIGESTS,
         "staticweb": {},
         "tempauth": {"account_acls": True},
         "tempurl": {

@@ -20,6 +20,7 @@ from storage_cluster.servers.proxy.bulk_delete import BulkDelete
 from storage_cluster.servers.proxy.bulk_extract import BulkExtract
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.cors import Cors
+from storage_cluster.servers.proxy.formpost import FormPost
 from storage_cluster.servers.proxy.gatekeeper import Gatekeeper
 from storage_cluster.servers.proxy.listing_formats import ListingFormats
 from storage_cluster.servers.proxy.pages import Pages
@@ -44,6 +45,7 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
     BulkDelete,
     BulkExtract,
     TempUrl,
+    FormPost,
     Auth,
     StaticWeb,
 )
