@@ -15,6 +15,7 @@ from threading import Lock
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from collector.handshakes import SPREAD, Handshakes, Keys, Moves
 from collector.spilling import spilling
@@ -50,11 +51,6 @@ class Batch:
     events: pa.RecordBatch
     heads: pa.RecordBatch
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its columns."""
-        return int(self.events.nbytes + self.heads.nbytes)
-
 
 class Partitions:
     """Batches by partition; those that do not fit in memory are in files of a temporary folder, gone with `close`."""
@@ -76,12 +72,13 @@ class Partitions:
         with self._lock:
             if self.bits:
                 self.handshakes.add(host, events, keys)
-        for number, batch in self._scattered(host, events, heads, keys):
-            with self._lock:
+        scattered = self._scattered(host, events, heads, keys)
+        size = sum(column.nbytes for column in events.values()) + heads.nbytes
+        with self._lock:
+            for number, batch in scattered:
                 self._held[number].append(batch)
-                self._room -= batch.nbytes
-        if self._room < 0:
-            with self._lock:
+            self._room -= size
+            if self._room < 0:
                 self._to_disk()
 
     def take(self, number: int) -> list[Batch]:
@@ -109,20 +106,26 @@ class Partitions:
         if self._folder is not None:
             self._folder.cleanup()
 
-    def _scattered(self, host: int, events: Columns, heads: pa.RecordBatch, keys: Keys) -> Iterator[tuple[int, Batch]]:
+    def _scattered(self, host: int, events: Columns, heads: pa.RecordBatch, keys: Keys) -> list[tuple[int, Batch]]:
+        """Batches by partition, slices of the whole."""
         if not self.bits:
-            yield 0, Batch(host, pa.record_batch(dict(events)), heads)
-            return
+            return [(0, Batch(host, pa.record_batch(dict(events)), heads))]
         numbers = (keys >> np.uint64(64 - self.bits)).astype(np.uint16)
-        order = np.argsort(numbers, kind="stable")
-        edges = np.searchsorted(numbers[order], np.arange(len(self) + 1))
-        scattered = pa.record_batch({name: column[order] for name, column in events.items()})
-        head_numbers = numbers[np.searchsorted(events["frame"], heads["frame"].to_numpy())]
-        for number in range(len(self)):
-            start, end = edges[number], edges[number + 1]
-            if end > start:
-                own_heads = heads.filter(pa.array(head_numbers == number))
-                yield number, Batch(host, scattered.slice(start, end - start), own_heads)
+        order, edges = self._by_number(numbers)
+        head_order, head_edges = self._by_number(numbers[np.searchsorted(events["frame"], heads["frame"].to_numpy())])
+        sorted_events = pa.record_batch({name: column[order] for name, column in events.items()})
+        sorted_heads = heads.take(pa.array(head_order))
+        return [
+            (number, Batch(host, sorted_events.slice(*run), sorted_heads.slice(*head_run)))
+            for number, (run, head_run) in enumerate(zip(edges, head_edges, strict=True))
+            if run[1]
+        ]
+
+    def _by_number(self, numbers: NDArray[np.uint16]) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
+        """Rows by partition, in their order within one; and of each partition, its first row and how many it has."""
+        counts = np.bincount(numbers, minlength=len(self))
+        starts = np.cumsum(counts) - counts
+        return np.argsort(numbers, kind="stable"), list(zip(starts.tolist(), counts.tolist(), strict=True))
 
     def _to_disk(self) -> None:
         """Write out what is held. Held slices share memory, so all of them go at once."""

@@ -105,8 +105,8 @@ def quality_of(hops: pa.Table) -> pa.Table:
     def total(values: NDArray[np.generic]) -> pa.Array:
         return pa.array(np.add.reduceat(values.astype(np.int64), starts))
 
-    state, states = _codes(hops["state"])
-    kind, kinds = _codes(hops["kind"])
+    state, states = codes_of(hops["state"])
+    kind, kinds = codes_of(hops["kind"])
     is_state = {name: state == states.get(name, -1) for name in HopState}
     matched = is_state[HopState.MATCHED]
     data = kind == kinds.get(HopKind.DATA, -1)
@@ -122,6 +122,12 @@ def quality_of(hops: pa.Table) -> pa.Table:
     }
     ends = hops.select(["connection_id", "send_host", "receive_host"]).take(pa.array(starts))
     return conform("quality", pa.table({name: ends[name] for name in ends.column_names} | columns))
+
+
+def codes_of(column: pa.ChunkedArray) -> tuple[NDArray[np.generic], dict[str, int]]:
+    """A text column as numbers, and which number each text has."""
+    encoded = column.combine_chunks()
+    return encoded.indices.to_numpy(), {text: code for code, text in enumerate(encoded.dictionary.to_pylist())}
 
 
 def total_of(quality: pa.Table) -> Counts:
@@ -178,12 +184,6 @@ def percent(part: int, whole: int) -> str:
     hundredths = part * 10_000 // whole
     exact = part in (0, whole)
     return f"{hundredths // 100} %" if exact else f"{hundredths // 100}.{hundredths % 100:02} %"
-
-
-def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.generic], dict[str, int]]:
-    """A text column as numbers, and which number each text has."""
-    encoded = column.combine_chunks()
-    return encoded.indices.to_numpy(), {text: code for code, text in enumerate(encoded.dictionary.to_pylist())}
 
 
 def _shares_an_end(hops: pa.Table, new_run: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -8,10 +8,13 @@ partitions add up. So neither hops nor exchanges wait for the end.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from collector.exchanges import UNKNOWN
+from collector.quality import codes_of
+from collector.schema import HopKind, HopState
 from collector.stalls import PAIR, stalls
 
 LATE_NS = 1_000_000_000
@@ -47,13 +50,13 @@ class Troubles:
 def gather(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_ns: int) -> Troubles:
     """What went wrong on some connections.
 
-    Arguments: all their hops (with trace times and exchanges), their rows of `connections` and of `exchanges`;
-    `end_trace_ns`, when the last capture ended.
+    Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
+    `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended.
     """
-    packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
+    packets, asked = _frame(_telling(hops), HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     resets = _resets(packets)
     return Troubles(
-        sent=packets.filter(pl.col("kind") == "data").group_by(PAIR).agg(sent=pl.len()),
+        sent=_sent(hops),
         lost=stalls(packets, "data"),
         lost_syns=stalls(packets, "syn"),
         unconnected=_unconnected(packets, resets, _frame(connections, CONNECTION_COLUMNS), end_trace_ns),
@@ -94,6 +97,28 @@ def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
     frame = pl.from_arrow(table.select(names))
     assert isinstance(frame, pl.DataFrame)
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _telling(hops: pa.Table) -> pa.Table:
+    """Hops of the connections in which anything but plain success happened; the others cost one look."""
+    if not hops.num_rows:
+        return hops
+    kind, kinds = codes_of(hops["kind"])
+    state, states = codes_of(hops["state"])
+    wrong = (state != states.get(HopState.MATCHED, -1)) | (hops["attempt"].to_numpy() > 1)
+    wrong |= kind == kinds.get(HopKind.RST, -1)
+    answers = (kind == kinds.get(HopKind.SYN_ACK, -1)) | (kind == kinds.get(HopKind.DATA, -1))
+    starts = np.flatnonzero(np.diff(hops["connection_id"].to_numpy(), prepend=-1))
+    chosen = np.logical_or.reduceat(wrong, starts) | ~np.logical_or.reduceat(answers, starts)
+    if not chosen.any():
+        return hops.slice(0, 0)
+    return hops.filter(pa.array(np.repeat(chosen, np.diff(starts, append=hops.num_rows))))
+
+
+def _sent(hops: pa.Table) -> pl.DataFrame:
+    """`send_host, receive_host, sent`: data hops of each pair of hosts."""
+    data = pl.DataFrame(hops.select(["kind", *PAIR])).filter(pl.col("kind") == HopKind.DATA)
+    return data.group_by(PAIR).agg(sent=pl.len()).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _added(groups: pl.DataFrame, keys: Sequence[str], count: str, worst: str) -> pl.DataFrame:
