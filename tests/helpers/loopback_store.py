@@ -170,3 +170,19 @@ async def _settle() -> None:
     watched = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
     while len(watched) > 1:  # the loop's own wake-up pipe stays
         await asyncio.sleep(0)
+
+
+class Client:
+    """Requests to one account with a token: `client("PUT c/o", {"X-Object-Meta-A": "1"}, b"body")`."""
+
+    def __init__(self, store: LoopbackStore, user: str = "test:tester", key: str = "testing") -> None:
+        self._store = store
+        self._token = store.token(user, key)
+        self.account = f"AUTH_{user.partition(':')[0]}"
+
+    def __call__(
+        self, line: str, headers: Mapping[str, str] | None = None, body: bytes | None = None, account: str = ""
+    ) -> Answer:
+        method, path = line.split(" ", 1)
+        path = f"/v1/{account or self.account}/{path}"
+        return self._store.ask(method, path, {"X-Auth-Token": self._token} | dict(headers or {}), body)

@@ -7,7 +7,7 @@ import re
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.messages import Call, Handler, Reply
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 
 _INTERNAL = re.compile(
@@ -24,8 +24,10 @@ class Gatekeeper:
         pass
 
     async def __call__(self, call: Call, inner: Handler) -> Reply:
-        """Pass the call on without them."""
+        """Pass the call on without them. Raises: Refusal (400) for a Content-Type with parameters of theirs."""
         _remove_internal(call.headers)
+        if any(part.strip().startswith("swift_") for part in call.headers.get("Content-Type", "").split(";")[1:]):
+            raise Refusal(400, "Invalid Content-Type, swift_* is not a valid parameter name.")
         for name in _INBOUND_ONLY:
             call.headers.popall(name, None)
         reply = await inner(call)

@@ -15,6 +15,7 @@ from storage_cluster.servers import ranges
 from storage_cluster.servers.backend import BackendStream, device_path
 from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply
+from storage_cluster.servers.proxy.object_names import is_true
 from storage_cluster.servers.proxy.replicas import Replicas
 from storage_cluster.topology import Device
 
@@ -42,7 +43,7 @@ class ObjectReader:
         """The object, or that part of it which is asked for. Raises: Refusal (404, 412, 503)."""
         devices = iter(self._replicas.readable(*names))
         headers = {name: call.headers[name] for name in _PASSED_ON if name in call.headers}
-        newest = call.headers.get("X-Newest", "").lower() in ("true", "1", "yes", "on", "t", "y")
+        newest = is_true(call.headers.get("X-Newest"))
         found = await self._search(call, names, devices, headers, newest=newest)
         reply = Reply(found.status, _kept(found.headers))
         if call.method == "HEAD":

@@ -6,11 +6,11 @@ Swift 2.30.
 
 import mimetypes
 import time
-from urllib.parse import unquote
 
 from storage_cluster.servers import limits
 from storage_cluster.servers.expiry import timestamp_text
 from storage_cluster.servers.messages import Call, Refusal
+from storage_cluster.servers.proxy.object_names import is_true
 
 PLAIN = {"Content-Type": "text/plain"}
 """Swift answers broken rules in plain text."""
@@ -24,20 +24,16 @@ def check_put(call: Call, name: str) -> None:
         raise Refusal(400, text, PLAIN)
     if call.headers.get("If-None-Match", "*").strip() != "*":
         raise Refusal(400, "If-None-Match only supports *", PLAIN)
-    _check_type(call, name)
+    settle_type(call, name)
     limits.check_metadata(call.headers, "object")
     apply_expiry(call)
-    _check_manifest(call)
 
 
 def check_post(call: Call) -> None:
     """Raises: Refusal (400) for a POST with metadata that no object may have."""
     limits.check_metadata(call.headers, "object")
     apply_expiry(call)
-    content_type = call.headers.get("Content-Type", "")
-    if content_type:
-        _check_parameters(content_type)
-    else:
+    if not call.headers.get("Content-Type"):
         call.headers.popall("Content-Type", None)
 
 
@@ -74,32 +70,15 @@ def _check_framing(call: Call) -> None:
         raise Refusal(413, "Your request is too large.", PLAIN)
 
 
-def _check_type(call: Call, name: str) -> None:
-    """Guess the type where none is given, or where the client wants a guess."""
-    detect = call.headers.get("X-Detect-Content-Type", "").lower() in ("true", "1", "yes", "on", "t", "y")
-    if detect or not call.headers.get("Content-Type"):
+def settle_type(call: Call, name: str) -> None:
+    """Guess the type where none is given, or where the client wants a guess. Raises: Refusal (400)."""
+    if is_true(call.headers.get("X-Detect-Content-Type")) or not call.headers.get("Content-Type"):
         call.headers["Content-Type"] = mimetypes.guess_type(name)[0] or "application/octet-stream"
     content_type = call.headers["Content-Type"]
     try:
         encoded(content_type).decode("utf-8")
     except UnicodeDecodeError:
         raise Refusal(400, "Invalid Content-Type", PLAIN) from None
-    if call.source is None:
-        _check_parameters(content_type)
-
-
-def _check_parameters(content_type: str) -> None:
-    if any(part.strip().startswith("swift_") for part in content_type.split(";")[1:]):
-        raise Refusal(400, "Invalid Content-Type, swift_* is not a valid parameter name.")
-
-
-def _check_manifest(call: Call) -> None:
-    given = call.headers.get("X-Object-Manifest")
-    if given is None:
-        return
-    container, _, prefix = unquote(given).lstrip("/").partition("/")
-    if not container or not prefix or any(mark in given for mark in "?&"):
-        raise Refusal(400, "X-Object-Manifest must be in the format container/prefix")
 
 
 def _integer(text: str, header: str) -> int:

@@ -19,11 +19,14 @@ from storage_cluster.servers.proxy.auth import Auth
 from storage_cluster.servers.proxy.bulk_delete import BulkDelete
 from storage_cluster.servers.proxy.bulk_extract import BulkExtract
 from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.copy import Copy
 from storage_cluster.servers.proxy.cors import Cors
+from storage_cluster.servers.proxy.dlo import Dlo
 from storage_cluster.servers.proxy.formpost import FormPost
 from storage_cluster.servers.proxy.gatekeeper import Gatekeeper
 from storage_cluster.servers.proxy.listing_formats import ListingFormats
 from storage_cluster.servers.proxy.pages import Pages
+from storage_cluster.servers.proxy.quotas import AccountQuotas, ContainerQuotas
 from storage_cluster.servers.proxy.staticweb import StaticWeb
 from storage_cluster.servers.proxy.tempurl import TempUrl
 
@@ -48,6 +51,10 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
     FormPost,
     Auth,
     StaticWeb,
+    Copy,
+    ContainerQuotas,
+    AccountQuotas,
+    Dlo,
 )
 """Outermost first."""
 

@@ -1,0 +1,136 @@
+"""Server-side copy: `COPY` with `Destination`, or `PUT` with `X-Copy-From`. Both become a GET and a PUT here.
+
+The copy has the source's metadata and what the request sets on top; with `X-Fresh-Metadata` only the latter. Conditions
+and a Range in the request are about the source. A large object is copied as the bytes it stands for, or, with
+`multipart-manifest=get`, as its manifest; a symlink as what it points to, or, with `symlink=get`, as itself.
+
+Source: Swift, "Copy object"; swift.common.middleware.copy; answers as observed in Swift 2.30.
+"""
+
+from collections.abc import AsyncIterator
+from urllib.parse import parse_qsl, unquote
+
+from multidict import CIMultiDict
+
+from storage_cluster.servers import limits
+from storage_cluster.servers.messages import Body, BrokenOff, Call, Handler, Refusal, Reply
+from storage_cluster.servers.object import CLIENT_METADATA
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.object_names import container_and_object, is_true, quoted
+
+_ABOUT_SOURCE = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Range")
+_NOT_FOR_TARGET = (*_ABOUT_SOURCE, "Etag", "X-Copy-From", "X-Copy-From-Account", "Destination", "Destination-Account")
+_COPIED = (*(name for name in CLIENT_METADATA if name != "x-object-manifest"), "x-symlink-target")
+_SHOWN = ("x-object-meta-", "x-delete-at", "x-delete-after")
+_PLAIN = {"Content-Type": "text/plain"}
+
+Names = tuple[str, ...]
+
+
+class Copy:
+    """Answers copies."""
+
+    def __init__(self, _: ProxyContext) -> None:
+        pass
+
+    async def __call__(self, call: Call, inner: Handler) -> Reply:
+        """Copy, or pass on what is no copy."""
+        if len(call.names) != 3:
+            return await inner(call)
+        if call.method == "COPY":
+            return await _copied(call, inner, call.names, _destination(call))
+        if call.method == "PUT" and call.headers.get("X-Copy-From"):
+            if call.body.length:
+                raise Refusal(400, "Copy requests require a zero byte body", _PLAIN)
+            return await _copied(call, inner, _source(call), call.names)
+        return await inner(call)
+
+
+async def _copied(call: Call, inner: Handler, source: Names, target: Names) -> Reply:
+    asked = {name: call.headers[name] for name in _ABOUT_SOURCE if name in call.headers}
+    query = {
+        name: value for name, value in call.query.items() if name in ("multipart-manifest", "symlink", "version-id")
+    }
+    as_manifest = query.get("multipart-manifest") == "get"
+    if as_manifest:
+        query["format"] = "raw"
+    found = await inner(call.derived(method="GET", names=source, query=query, headers=asked, source="COPY"))
+    if found.status not in (200, 206):
+        return found
+    try:
+        size = int(found.headers["Content-Length"]) if "Content-Length" in found.headers else None
+        if size is not None and size > limits.FILE_MAX_BYTES:
+            raise Refusal(413, "Your request is too large.", _PLAIN)
+        put = call.derived(
+            method="PUT",
+            names=target,
+            headers=_target_headers(call, found, as_manifest=as_manifest),
+            body=Body(_unbroken(found), size),
+        )
+        if as_manifest and is_true(found.headers.get("X-Static-Large-Object")):
+            put.query["multipart-manifest"] = "put"
+        reply = await inner(put)
+    finally:
+        await found.close()
+    return _described(reply, put, found, source)
+
+
+def _target_headers(call: Call, found: Reply, *, as_manifest: bool) -> CIMultiDict[str]:
+    headers = CIMultiDict(call.headers)
+    for name in (*_NOT_FOR_TARGET, "Content-Length", "Transfer-Encoding"):
+        headers.popall(name, None)
+    if not headers.get("Content-Type") and "Content-Type" in found.headers:
+        headers["Content-Type"] = found.headers["Content-Type"]
+    if as_manifest and "X-Object-Manifest" in found.headers:
+        headers["X-Object-Manifest"] = found.headers["X-Object-Manifest"]
+    if not is_true(call.headers.get("X-Fresh-Metadata")):
+        for name, value in found.headers.items():
+            if name.lower().startswith(_COPIED):
+                headers.setdefault(name, value)
+    return headers
+
+
+async def _unbroken(found: Reply) -> AsyncIterator[bytes]:
+    """The source's body. Raises: Refusal (503), so that nothing is kept of a copy that is not whole."""
+    try:
+        async for chunk in found.chunks():
+            yield chunk
+    except BrokenOff:
+        raise Refusal(503) from None
+
+
+def _described(reply: Reply, put: Call, found: Reply, source: Names) -> Reply:
+    if not reply.succeeded:
+        return reply
+    reply.headers["X-Copied-From"] = quoted(*source[1:])
+    reply.headers["X-Copied-From-Account"] = quoted(source[0])
+    if "Last-Modified" in found.headers:
+        reply.headers["X-Copied-From-Last-Modified"] = found.headers["Last-Modified"]
+    for name, value in put.headers.items():
+        if name.lower().startswith(_SHOWN):
+            reply.headers[name.title()] = value
+    return reply
+
+
+def _destination(call: Call) -> Names:
+    if not call.headers.get("Destination"):
+        raise Refusal(412, "Destination header required")
+    return _named(call, "Destination", "Destination-Account")
+
+
+def _source(call: Call) -> Names:
+    text = call.headers["X-Copy-From"]
+    if "?version-id=" in text:
+        call.headers["X-Copy-From"], _, query = text.partition("?")
+        call.query |= {name: value for name, value in parse_qsl(query) if name == "version-id"}
+    return _named(call, "X-Copy-From", "X-Copy-From-Account")
+
+
+def _named(call: Call, header: str, account_header: str) -> Names:
+    names = container_and_object(call.headers[header])
+    if names is None:
+        raise Refusal(412, f"{header} header must be of the form <container name>/<object name>")
+    account = unquote(call.headers.get(account_header, "")) or call.names[0]
+    if "/" in account:
+        raise Refusal(412, "Account name cannot contain slashes")
+    return account, *names

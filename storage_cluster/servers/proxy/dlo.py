@@ -1,0 +1,112 @@
+"""Dynamic large objects: `X-Object-Manifest: container/prefix` makes an object stand for all that begin with a prefix.
+
+What it holds is listed anew at each reading. Its ETag is the MD5 of the segments' ETags, in quotes, so conditions are
+decided here. `multipart-manifest=get` shows the object itself.
+
+Source: Swift, "Dynamic Large Objects"; answers as observed in Swift 2.30, which gives the whole to a client that asks
+for several ranges.
+"""
+
+import functools
+import hashlib
+import json
+from typing import Any
+
+from multidict import CIMultiDict
+
+from storage_cluster.servers import conditions, ranges
+from storage_cluster.servers.content_type import split_swift_bytes
+from storage_cluster.servers.listings import LIMIT_MAX
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, usual_text
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.object_names import container_and_object
+from storage_cluster.servers.proxy.segments import Segment, opened, stream, total_len
+
+_MANIFEST = "X-Object-Manifest"
+_CONDITIONS = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
+
+
+class Dlo:
+    """Shows such objects as what they stand for."""
+
+    def __init__(self, _: ProxyContext) -> None:
+        pass
+
+    async def __call__(self, call: Call, inner: Handler) -> Reply:
+        """Pass on, and put a large object's bytes in its manifest's place. Raises: Refusal (400) for a bad manifest."""
+        if len(call.names) != 3:
+            return await inner(call)
+        if call.method == "PUT" and _MANIFEST in call.headers:
+            _check_manifest(call.headers[_MANIFEST])
+        reply = await inner(call)
+        if call.method not in ("GET", "HEAD") or _MANIFEST not in reply.headers:
+            return reply
+        if call.query.get("multipart-manifest") == "get":
+            return reply
+        return await _whole(call, inner, reply)
+
+
+async def _whole(call: Call, inner: Handler, manifest: Reply) -> Reply:
+    await manifest.close()
+    if manifest.status != 200:  # the manifest's own answer to a range or condition: not what was asked about
+        manifest = await inner(call.derived(method="HEAD", source="DLO"))
+    names = container_and_object(manifest.headers.get(_MANIFEST, ""))
+    if names is None:
+        raise Refusal(409)
+    segments = await _listed(call, inner, *names)
+    headers = CIMultiDict(manifest.headers)
+    headers["Etag"] = (
+        f'"{hashlib.md5("".join(one.etag for one in segments).encode(), usedforsecurity=False).hexdigest()}"'
+    )
+    headers["Content-Length"] = str(total_len(segments))
+    unwanted = conditions.checked({name: call.headers[name] for name in _CONDITIONS if name in call.headers}, headers)
+    if unwanted is not None:
+        return unwanted
+    if call.method == "HEAD":
+        return Reply(200, headers)
+    return await _in_part(call, inner, headers, segments)
+
+
+async def _in_part(call: Call, inner: Handler, headers: CIMultiDict[str], segments: list[Segment]) -> Reply:
+    async def fetch(segment: Segment, asked: str | None) -> Reply:
+        names = (call.names[0], segment.container, segment.name)
+        headers = {} if asked is None else {"Range": asked}
+        return await inner(call.derived(method="GET", names=names, headers=headers, source="DLO"))
+
+    asked, whole_len = call.headers.get("Range"), total_len(segments)
+    found = ranges.requested(asked, whole_len)
+    if found == []:
+        body = usual_text(416).encode()
+        kept = {"Content-Range": f"bytes */{whole_len}", "Accept-Ranges": "bytes"}
+        return Reply(416, CIMultiDict(kept), body)
+    if found is not None and len(found) > 1:
+        asked = None
+    source = functools.partial(stream, segments, fetch)
+    return await opened(ranges.in_part(200, headers, whole_len, asked, source))
+
+
+async def _listed(call: Call, inner: Handler, container: str, prefix: str) -> list[Segment]:
+    """The segments there are now. Raises: Refusal with the status of a listing that cannot be had."""
+    segments: list[Segment] = []
+    marker = ""
+    while True:
+        query = {"format": "json", "prefix": prefix, "marker": marker}
+        listing = await inner(call.derived(method="GET", names=(call.names[0], container), query=query, source="DLO"))
+        page = json.loads(await listing.read() or b"[]") if listing.succeeded else []
+        if not listing.succeeded:
+            raise Refusal(listing.status)
+        segments += [_segment(container, entry) for entry in page]
+        if len(page) < LIMIT_MAX:
+            return segments
+        marker = page[-1]["name"]
+
+
+def _segment(container: str, entry: dict[str, Any]) -> Segment:
+    length = split_swift_bytes(entry["content_type"])[1] or entry["bytes"]
+    return Segment(length=length, container=container, name=entry["name"], etag=entry["hash"])
+
+
+def _check_manifest(text: str) -> None:
+    container, _, prefix = text.partition("/")
+    if not container or not prefix or any(mark in text for mark in "?&"):
+        raise Refusal(400, "X-Object-Manifest must be in the format container/prefix")

@@ -1,0 +1,21 @@
+"""`container/object` as clients write it in headers, and as servers write it back."""
+
+from urllib.parse import quote, unquote
+
+TRUE_WORDS = ("true", "1", "yes", "on", "t", "y")
+
+
+def is_true(text: str | None) -> bool:
+    """Whether a header's or parameter's value means yes."""
+    return text is not None and text.strip().lower() in TRUE_WORDS
+
+
+def container_and_object(text: str) -> tuple[str, str] | None:
+    """The two names in `[/]container/object`, percent-decoded; None if it is not of that form."""
+    container, slash, name = unquote(text, errors="surrogateescape").removeprefix("/").partition("/")
+    return (container, name) if container and slash and name else None
+
+
+def quoted(*names: str) -> str:
+    """Names as a path, percent-encoded, without a leading slash."""
+    return "/".join(quote(name, errors="surrogateescape") for name in names)
