@@ -55,3 +55,7 @@ class Capture:
 # matching
 
 def match_events(columns: Columns) -> dict[str, Columns]: ...
+
+# exchanges
+
+def build_exchanges(hops: Columns, heads: Columns, connections: Columns) -> Columns: ...

@@ -1,7 +1,9 @@
 //! `tracer._core`: the only crate that names Python. One module a part; each registers its own classes and functions.
 
 mod capture;
+mod columns;
 mod decode;
+mod exchanges;
 mod matching;
 
 use pyo3::prelude::*;
@@ -10,5 +12,6 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     decode::register(module)?;
     capture::register(module)?;
-    matching::register(module)
+    matching::register(module)?;
+    exchanges::register(module)
 }

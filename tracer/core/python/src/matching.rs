@@ -1,23 +1,15 @@
 //! `match_events`: columns of events in, columns of hops and connections out.
 
-use numpy::{Element, IntoPyArray, PyReadonlyArray1};
+use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_matching::{Connections, Events, FourTuple, Hops, Matched, match_events};
 
+use crate::columns::column;
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(match_events_py, module)?)
-}
-
-/// A column of the caller, kept borrowed while the interpreter is released.
-fn column<'py, T: Element>(columns: &Bound<'py, PyDict>, name: &str) -> PyResult<PyReadonlyArray1<'py, T>> {
-    let value = columns
-        .get_item(name)?
-        .ok_or_else(|| PyValueError::new_err(format!("column {name} is missing")))?;
-    value
-        .extract()
-        .map_err(|_| PyValueError::new_err(format!("column {name} has the wrong dtype or shape")))
 }
 
 /// Pair all transfers; see `tracer/_core.pyi`.

@@ -1,0 +1,174 @@
+//! Message heads of a connection (RFC 9112): one of each, however often it was seen, when it was read, and what it is.
+//!
+//! A head marks the first byte of a message, and the next head in the same direction its end, so bodies need not be
+//! understood. A head is seen at its sender, its receiver, and again when retransmitted: one is made of these, from the
+//! one that shows most. A "head" that lies inside the body that an earlier head declared is payload, not a head.
+
+use std::cmp::Reverse;
+
+use crate::parts::Role;
+use crate::ranges::{Range, Ways, located};
+use crate::{Heads, UNSEEN};
+
+const REQUEST: u8 = 1;
+const RESPONSE: u8 = 2;
+const CONTINUE: u16 = 100;
+const SWITCHING_PROTOCOLS: u16 = 101;
+/// A body can hold a false head that covers a true one; each pass clears the cover of those found false in the last.
+const INSIDE_PASSES: usize = 3;
+
+/// One message head of a connection. Rows are those of the column arrays.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// Which copy of it shows most.
+    pub row: u32,
+    /// Which copy of it shows its transaction id.
+    pub id_row: u32,
+    pub from_client: bool,
+    pub offset: i64,
+    kind: u8,
+    pub status: u16,
+    pub asks_head: bool,
+    head_len: i64,
+    content_length: i64,
+    /// When its first byte was at the server.
+    pub server_ns: i64,
+}
+
+impl Head {
+    /// Bytes of head and body, as far as the head declares them.
+    pub fn due(&self) -> i64 {
+        let known = self.head_len > 0 && self.content_length >= 0;
+        if known {
+            self.head_len.saturating_add(self.content_length)
+        } else {
+            UNSEEN
+        }
+    }
+
+    /// A response without a body, whatever length it declares.
+    pub fn bodiless(&self) -> bool {
+        matches!(self.status, 204 | 304)
+    }
+
+    /// What its message is to an exchange; none for what only the other side may say.
+    pub fn role(&self) -> Option<Role> {
+        match (self.kind, self.from_client) {
+            (REQUEST, true) => Some(Role::Request),
+            (RESPONSE, false) if self.status == CONTINUE => Some(Role::Continue),
+            (RESPONSE, false) if self.status < 200 && self.status != SWITCHING_PROTOCOLS => Some(Role::Interim),
+            (RESPONSE, false) => Some(Role::Response),
+            _ => None,
+        }
+    }
+
+    fn place(&self) -> (bool, i64, u8) {
+        (self.from_client, self.offset, self.kind)
+    }
+}
+
+/// The heads of a connection by direction (the server's first) and place, each once, and none that is payload.
+pub fn seen_heads(heads: &Heads, rows: &[u32]) -> Vec<Head> {
+    let mut seen: Vec<Head> = rows.iter().map(|row| head(heads, *row)).collect();
+    seen.sort_by_key(|head| {
+        let row = head.row as usize;
+        (head.place(), heads.cut[row], Reverse(heads.target_len[row]))
+    });
+    seen.dedup_by(|copy, best| {
+        let same = copy.place() == best.place();
+        if same {
+            best.head_len = best.head_len.max(copy.head_len);
+            best.content_length = best.content_length.max(copy.content_length);
+            if heads.id(copy.id_row as usize) > heads.id(best.id_row as usize) {
+                best.id_row = copy.id_row;
+            }
+        }
+        same
+    });
+    without_inside(&mut seen);
+    seen
+}
+
+/// Whether requests come from the end that was taken for the server. Without a handshake it is guessed; heads know.
+pub fn is_swapped(heads: &[Head]) -> bool {
+    let requests = || heads.iter().filter(|head| head.kind == REQUEST);
+    2 * requests().filter(|head| head.from_client).count() < requests().count()
+}
+
+/// Note when each head was at the server: with the range that carries its first byte, or as its neighbours.
+pub fn time_heads(heads: &mut [Head], ranges: &Ways<Vec<Range>>) {
+    for own in heads.chunk_by_mut(|one, next| one.from_client == next.from_client) {
+        let carrying = ranges.of(own[0].from_client);
+        for head in own.iter_mut() {
+            let place = located(carrying, head.offset, |range| range.start);
+            head.server_ns = place.map_or(UNSEEN, |place| carrying[place].server_ns);
+        }
+        let first = own.iter().map(|head| head.server_ns).find(|at| *at != UNSEEN);
+        // Bytes of a stream are read in order, whatever order they were seen in.
+        let mut latest = first.unwrap_or(UNSEEN);
+        for head in own {
+            latest = latest.max(head.server_ns);
+            head.server_ns = latest;
+        }
+    }
+}
+
+fn head(heads: &Heads, row: u32) -> Head {
+    let at = row as usize;
+    Head {
+        row,
+        id_row: row,
+        from_client: heads.from_client[at],
+        offset: heads.stream_offset[at],
+        kind: heads.head_kind[at],
+        status: heads.status[at],
+        asks_head: heads.asks_head[at],
+        head_len: heads.head_len[at],
+        content_length: heads.content_length[at],
+        server_ns: UNSEEN,
+    }
+}
+
+/// Drop what lies in the declared body of another.
+fn without_inside(heads: &mut Vec<Head>) {
+    let covers: Vec<i64> = (0..heads.len()).map(|place| cover(heads, place)).collect();
+    let mut inside = vec![false; heads.len()];
+    for _ in 0..INSIDE_PASSES {
+        let found = covered(heads, &covers, &inside);
+        if found == inside {
+            break;
+        }
+        inside = found;
+    }
+    let mut drop = inside.into_iter();
+    heads.retain(|_| !drop.next().unwrap_or(false));
+}
+
+/// How far the body reaches that a head declares; 0 if it declares none.
+fn cover(heads: &[Head], place: usize) -> i64 {
+    let head = &heads[place];
+    let head_end = head.offset.saturating_add(head.head_len);
+    let next = heads.get(place + 1).filter(|next| next.from_client == head.from_client);
+    // A response to HEAD declares a length too, but another head follows right behind it.
+    let followed = next.is_some_and(|next| next.offset == head_end);
+    let bodiless = head.kind == RESPONSE && (head.bodiless() || head.status < 200 || followed);
+    let known = head.head_len > 0 && head.content_length > 0 && !bodiless;
+    if known {
+        head_end.saturating_add(head.content_length)
+    } else {
+        0
+    }
+}
+
+fn covered(heads: &[Head], covers: &[i64], inside: &[bool]) -> Vec<bool> {
+    let (mut reach, mut from_client) = (0, false);
+    let mut found = Vec::with_capacity(heads.len());
+    for (place, head) in heads.iter().enumerate() {
+        if head.from_client != from_client {
+            (reach, from_client) = (0, head.from_client);
+        }
+        found.push(head.offset < reach);
+        reach = reach.max(if inside[place] { 0 } else { covers[place] });
+    }
+    found
+}

@@ -1,0 +1,193 @@
+//! Requests and their responses, from hops: who asked, when each byte that matters left and arrived.
+//!
+//! # The idea
+//! Each connection is cut into exchanges by itself: by its HTTP heads where it shows any ([`heads`], [`numbering`]),
+//! otherwise by turn-taking ([`turns`]). Either gives *parts*: stretches of one direction that belong to one exchange.
+//! The eight times of an exchange are those of the transfers that carry the first and the last byte of its request and
+//! of its response ([`parts`]). Then every hop is given to an exchange ([`assembly`]): payload by its place in the
+//! stream; a handshake to the first exchange; acknowledgements, FIN and RST to the last exchange whose request had
+//! reached the server.
+//!
+//! # Worked example
+//! ```text
+//! client's stream   [0 .. GET /a .. 100)[100 .. GET /b .. 200)
+//! server's stream   [0 .... 200 .... 50)[50 ..... 404 .... 90)
+//! exchanges         1: request 0..100, response 0..50     2: request 100..200, response 50..90
+//! ```
+//! A hop with bytes 90..110 of the client's stream ends the first request and begins the second one.
+//!
+//! # Invariants
+//! - The parts of a direction are in order and do not overlap: a part ends where the next one begins.
+//! - A hop belongs to at most one exchange, and that one is of its connection.
+//! - Only stamps of one host are compared: the server's, or the client's where the server has none.
+//!
+//! Cost: linear in hops, but for sorting those of a connection's direction by their place. Memory: the hops of one
+//! connection, and the exchanges.
+//!
+//! Source: docs/architecture.md; RFC 9110 §15.2 and RFC 9112 §9.3 (which response answers which request).
+#![forbid(unsafe_code)]
+
+mod assembly;
+mod heads;
+mod numbering;
+mod parts;
+mod ranges;
+mod turns;
+
+pub use assembly::{Built, Exchange};
+pub use parts::PartTimes;
+
+/// A time that was not seen, or another value that is not known. Less than every time.
+pub const UNSEEN: i64 = i64::MIN;
+/// In place of a row where there is none.
+pub const NO_ROW: i64 = -1;
+
+/// Codes of the column `kind`, in the order of `collector.schema.HopKind`.
+pub mod kind {
+    pub const SYN: u8 = 0;
+    pub const SYN_ACK: u8 = 1;
+    pub const FIN: u8 = 4;
+    pub const RST: u8 = 5;
+    pub const KEEPALIVE: u8 = 6;
+    pub const WINDOW_PROBE: u8 = 7;
+}
+
+/// Hops of whole connections, in any order; times are trace times in ns, `UNSEEN` where there is none.
+#[derive(Clone, Copy, Debug)]
+pub struct Hops<'a> {
+    pub connection_id: &'a [i64],
+    pub kind: &'a [u8],
+    pub from_client: &'a [bool],
+    pub stream_start: &'a [i64],
+    pub stream_end: &'a [i64],
+    pub sent_ns: &'a [i64],
+    pub received_ns: &'a [i64],
+    pub uncertainty_ns: &'a [i64],
+}
+
+/// HTTP heads as they were seen, so each message's at up to two hosts, and again when it was sent again.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads<'a> {
+    pub connection_id: &'a [i64],
+    pub from_client: &'a [bool],
+    pub stream_offset: &'a [i64],
+    /// 1 = request, 2 = response.
+    pub head_kind: &'a [u8],
+    /// The head goes on past the captured bytes.
+    pub cut: &'a [bool],
+    /// 0 if it is not known.
+    pub head_len: &'a [i64],
+    /// -1 if not given.
+    pub content_length: &'a [i64],
+    pub status: &'a [u16],
+    /// Its method is HEAD.
+    pub asks_head: &'a [bool],
+    /// Bytes of the request's target.
+    pub target_len: &'a [i64],
+    /// Transaction id of row n: bytes `id_offsets[n]..id_offsets[n + 1]`; none if empty.
+    pub id_offsets: &'a [i64],
+    pub id_bytes: &'a [u8],
+}
+
+/// Connections, in any order.
+#[derive(Clone, Copy, Debug)]
+pub struct Connections<'a> {
+    pub connection_id: &'a [i64],
+    /// Its SYN was captured.
+    pub handshake: &'a [bool],
+}
+
+impl Hops<'_> {
+    /// Whether all columns have one length.
+    pub fn is_consistent(&self) -> bool {
+        let count = self.connection_id.len();
+        [
+            self.stream_start,
+            self.stream_end,
+            self.sent_ns,
+            self.received_ns,
+            self.uncertainty_ns,
+        ]
+        .iter()
+        .all(|column| column.len() == count)
+            && self.kind.len() == count
+            && self.from_client.len() == count
+    }
+}
+
+impl Heads<'_> {
+    /// Whether all columns have one length and offsets lead into the bytes.
+    pub fn is_consistent(&self) -> bool {
+        let count = self.connection_id.len();
+        let longs = [self.stream_offset, self.head_len, self.content_length, self.target_len];
+        let flags = [self.from_client, self.cut, self.asks_head];
+        let ends = self
+            .id_offsets
+            .windows(2)
+            .all(|pair| 0 <= pair[0] && pair[0] <= pair[1]);
+        longs.iter().all(|column| column.len() == count)
+            && flags.iter().all(|column| column.len() == count)
+            && self.head_kind.len() == count
+            && self.status.len() == count
+            && self.id_offsets.len() == count + 1
+            && ends
+            && usize::try_from(self.id_offsets[count]).is_ok_and(|end| end <= self.id_bytes.len())
+    }
+
+    /// The transaction id of a row.
+    fn id(&self, row: usize) -> &[u8] {
+        &self.id_bytes[self.id_offsets[row] as usize..self.id_offsets[row + 1] as usize]
+    }
+}
+
+/// Cut every connection into exchanges. The columns of each argument must be consistent; hops and heads of connections
+/// that are not among `connections` are left out.
+pub fn build(hops: &Hops, heads: &Heads, connections: &Connections) -> Built {
+    let mut built = assembly::Builder::new(hops, heads);
+    let hop_rows = by_connection(hops.connection_id);
+    let head_rows = by_connection(heads.connection_id);
+    let (mut hop_place, mut head_place) = (0, 0);
+    for row in by_connection(connections.connection_id) {
+        let id = connections.connection_id[row as usize];
+        let own_hops = run_of(id, hops.connection_id, &hop_rows, &mut hop_place);
+        let own_heads = run_of(id, heads.connection_id, &head_rows, &mut head_place);
+        built.add(row, connections.handshake[row as usize], own_hops, own_heads);
+    }
+    built.finish()
+}
+
+/// Rows by connection, and within one in their order.
+fn by_connection(ids: &[i64]) -> Vec<u32> {
+    let mut rows: Vec<u32> = (0..ids.len() as u32).collect();
+    if !ids.is_sorted() {
+        rows.sort_by_key(|row| ids[*row as usize]);
+    }
+    rows
+}
+
+/// The rows of one connection; `place` goes on behind them.
+fn run_of<'a>(id: i64, ids: &[i64], rows: &'a [u32], place: &mut usize) -> &'a [u32] {
+    let at = |place: usize| rows.get(place).map(|row| ids[*row as usize]);
+    while at(*place).is_some_and(|other| other < id) {
+        *place += 1;
+    }
+    let start = *place;
+    while at(*place) == Some(id) {
+        *place += 1;
+    }
+    &rows[start..*place]
+}
+
+/// The earlier of two times, of which either may be unseen.
+pub(crate) fn earlier(one: i64, other: i64) -> i64 {
+    match (one, other) {
+        (UNSEEN, _) => other,
+        (_, UNSEEN) => one,
+        _ => one.min(other),
+    }
+}
+
+/// The first of two times that was seen.
+pub(crate) fn first_seen(one: i64, other: i64) -> i64 {
+    if one == UNSEEN { other } else { one }
+}

@@ -1,0 +1,122 @@
+//! Parts of a byte stream: which transfers carry them, when their first and last bytes left and arrived.
+//!
+//! Receivers and senders cut a stream at other places than messages end, so a transfer can touch several parts; it is
+//! split here. Times, for a part of bytes `start..end`:
+//! - first and last sent: when byte `start` and byte `end - 1` were first sent, whatever became of that attempt;
+//! - first received: when byte `start` first arrived;
+//! - last received: when the last missing byte arrived (so after a loss, when the hole was filled).
+
+use crate::ranges::{Range, located};
+use crate::{UNSEEN, earlier};
+
+/// What a part is to its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    Request,
+    /// The server asks for the body (HTTP 100).
+    Continue,
+    /// Any other interim response.
+    Interim,
+    Response,
+}
+
+/// A stretch of one direction that belongs to the exchange `ordinal` of its connection; it ends where the next begins.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub from_client: bool,
+    pub start: i64,
+    pub ordinal: usize,
+    pub role: Role,
+    pub times: PartTimes,
+}
+
+impl Part {
+    pub fn new(from_client: bool, start: i64, ordinal: usize, role: Role) -> Self {
+        Self {
+            from_client,
+            start,
+            ordinal,
+            role,
+            times: PartTimes::default(),
+        }
+    }
+}
+
+/// Trace times in ns, and the part's length; `UNSEEN` where nothing of it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartTimes {
+    pub first_sent_ns: i64,
+    pub first_received_ns: i64,
+    pub last_sent_ns: i64,
+    pub last_received_ns: i64,
+    pub uncertainty_ns: i64,
+    pub bytes: i64,
+    end_arrived: bool,
+}
+
+impl Default for PartTimes {
+    fn default() -> Self {
+        Self {
+            first_sent_ns: UNSEEN,
+            first_received_ns: UNSEEN,
+            last_sent_ns: UNSEEN,
+            last_received_ns: UNSEEN,
+            uncertainty_ns: UNSEEN,
+            bytes: UNSEEN,
+            end_arrived: false,
+        }
+    }
+}
+
+impl PartTimes {
+    /// Take in the bytes `start..end` of a range, all of them in the part, which is `whole`.
+    fn add(&mut self, range: &Range, (start, end): (i64, i64), whole: (i64, i64)) {
+        self.bytes = whole.1 - whole.0;
+        self.uncertainty_ns = self.uncertainty_ns.max(range.uncertainty_ns);
+        self.last_received_ns = self.last_received_ns.max(range.received_ns);
+        if start == whole.0 {
+            self.first_sent_ns = earlier(self.first_sent_ns, range.sent_ns);
+            self.first_received_ns = earlier(self.first_received_ns, range.received_ns);
+        }
+        if end == whole.1 {
+            self.last_sent_ns = earlier(self.last_sent_ns, range.sent_ns);
+            self.end_arrived |= range.received_ns != UNSEEN;
+        }
+    }
+
+    fn settled(self) -> Self {
+        let last_received_ns = if self.end_arrived {
+            self.last_received_ns
+        } else {
+            UNSEEN
+        };
+        Self {
+            last_received_ns,
+            ..self
+        }
+    }
+}
+
+/// Fill in the times of the parts of one direction, which are ascending, from its ranges.
+pub fn time_parts(parts: &mut [Part], ranges: &[Range]) {
+    let Some(flow_end) = ranges.iter().map(|range| range.end).max() else {
+        return;
+    };
+    for range in ranges {
+        let Some(mut place) = located(parts, range.start, |part| part.start) else {
+            continue;
+        };
+        while place < parts.len() && parts[place].start < range.end {
+            let bounds = (
+                parts[place].start,
+                parts.get(place + 1).map_or(flow_end, |next| next.start),
+            );
+            let piece = (range.start.max(bounds.0), range.end.min(bounds.1));
+            parts[place].times.add(range, piece, bounds);
+            place += 1;
+        }
+    }
+    for part in parts {
+        part.times = part.times.settled();
+    }
+}

@@ -1,0 +1,94 @@
+//! Distinct byte ranges of a direction, each with its first send and its first arrival.
+
+use crate::{Hops, UNSEEN, earlier, first_seen, kind};
+
+/// Bytes `start..end` of one direction. `server_ns` is the server's stamp, or the client's where the server has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub start: i64,
+    pub end: i64,
+    pub sent_ns: i64,
+    pub received_ns: i64,
+    pub uncertainty_ns: i64,
+    pub server_ns: i64,
+}
+
+/// Two of a thing: what the server sent, what the client sent.
+#[derive(Clone, Debug, Default)]
+pub struct Ways<T> {
+    pub server: T,
+    pub client: T,
+}
+
+impl<T> Ways<T> {
+    pub fn of(&self, from_client: bool) -> &T {
+        if from_client { &self.client } else { &self.server }
+    }
+
+    pub fn of_mut(&mut self, from_client: bool) -> &mut T {
+        if from_client {
+            &mut self.client
+        } else {
+            &mut self.server
+        }
+    }
+}
+
+/// The server's stamp of a transfer, or the client's where the server has none.
+pub fn server_ns(from_client: bool, sent_ns: i64, received_ns: i64) -> i64 {
+    if from_client {
+        first_seen(received_ns, sent_ns)
+    } else {
+        first_seen(sent_ns, received_ns)
+    }
+}
+
+/// Whether a hop carries bytes of the stream. A keepalive or a window probe repeats one that was, or may not be, read.
+fn carries(hops: &Hops, row: usize) -> bool {
+    hops.stream_end[row] > hops.stream_start[row] && !matches!(hops.kind[row], kind::KEEPALIVE | kind::WINDOW_PROBE)
+}
+
+/// The byte ranges that some hops of a connection carry, by start and end; `swapped` if its client is the server.
+pub fn byte_ranges(hops: &Hops, rows: &[u32], swapped: bool, found: &mut Ways<Vec<Range>>) {
+    found.server.clear();
+    found.client.clear();
+    for row in rows.iter().map(|row| *row as usize).filter(|row| carries(hops, *row)) {
+        let from_client = hops.from_client[row] != swapped;
+        found.of_mut(from_client).push(Range {
+            start: hops.stream_start[row],
+            end: hops.stream_end[row],
+            sent_ns: hops.sent_ns[row],
+            received_ns: hops.received_ns[row],
+            uncertainty_ns: hops.uncertainty_ns[row],
+            server_ns: UNSEEN,
+        });
+    }
+    for from_client in [false, true] {
+        merge(found.of_mut(from_client), from_client);
+    }
+}
+
+/// Sort, and make one of those that carry the same bytes.
+fn merge(ranges: &mut Vec<Range>, from_client: bool) {
+    let place = |range: &Range| (range.start, range.end);
+    if !ranges.is_sorted_by_key(place) {
+        ranges.sort_unstable_by_key(place);
+    }
+    ranges.dedup_by(|again, first| {
+        let same = place(again) == place(first);
+        if same {
+            first.sent_ns = earlier(first.sent_ns, again.sent_ns);
+            first.received_ns = earlier(first.received_ns, again.received_ns);
+            first.uncertainty_ns = first.uncertainty_ns.max(again.uncertainty_ns);
+        }
+        same
+    });
+    for range in ranges {
+        range.server_ns = server_ns(from_client, range.sent_ns, range.received_ns);
+    }
+}
+
+/// The last of some things, ascending by `start`, that starts no later than `at`.
+pub fn located<T>(things: &[T], at: i64, start: impl Fn(&T) -> i64) -> Option<usize> {
+    things.partition_point(|thing| start(thing) <= at).checked_sub(1)
+}

@@ -1,0 +1,62 @@
+//! Exchanges of a connection by turn-taking alone: the client's bytes, then the server's, then the client's again.
+//!
+//! For TLS, unknown protocols, and captures too short for a message head. Judged by the server host's clock alone,
+//! because only there is the order of a request and its answer free of clock error; where the server did not see a
+//! transfer, its client-side stamp stands in, which keeps causal order.
+//!
+//! A turn is a maximal run of client bytes followed by a maximal run of server bytes. Bytes that repeat what was seen
+//! before (retransmissions) begin no turn. Turn 0 is what a server says before its client says anything.
+//!
+//! Limits: a pipelining client looks like one turn; a server that starts to answer before it has the whole request
+//! splits the request into several turns.
+
+use crate::parts::{Part, Role};
+use crate::ranges::{Range, Ways};
+
+/// What one side says in one turn: where it begins and ends, as far as was seen.
+struct Run {
+    from_client: bool,
+    turn: usize,
+    end: i64,
+}
+
+/// Parts of the exchanges on a connection without visible heads; their ordinal is the turn, from 0.
+pub fn turn_parts(ranges: &Ways<Vec<Range>>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let runs = runs(ranges);
+    for from_client in [false, true] {
+        // A run begins where the one before it ended, so that bytes which arrived out of order are not left out.
+        let mut start = ranges.of(from_client).first().map_or(0, |range| range.start);
+        for run in runs.iter().filter(|run| run.from_client == from_client) {
+            let role = if from_client { Role::Request } else { Role::Response };
+            parts.push(Part::new(from_client, start, run.turn, role));
+            start = run.end;
+        }
+    }
+    parts
+}
+
+fn runs(ranges: &Ways<Vec<Range>>) -> Vec<Run> {
+    let said = |from_client| {
+        let of = ranges.of(from_client).iter();
+        of.map(move |range| (range.server_ns, range.start, from_client, range.end))
+    };
+    let mut every: Vec<(i64, i64, bool, i64)> = said(false).chain(said(true)).collect();
+    every.sort_unstable();
+    let mut reach = Ways { server: -1, client: -1 };
+    let (mut turn, mut asking) = (0, false);
+    let mut runs: Vec<Run> = Vec::new();
+    for (_, _, from_client, end) in every {
+        if end <= *reach.of(from_client) {
+            continue;
+        }
+        *reach.of_mut(from_client) = end;
+        turn += usize::from(from_client && !asking);
+        asking = from_client;
+        match runs.last_mut() {
+            Some(run) if run.from_client == from_client && run.turn == turn => run.end = end,
+            _ => runs.push(Run { from_client, turn, end }),
+        }
+    }
+    runs
+}

@@ -1,0 +1,218 @@
+//! Connections as scripts of transfers: what is asked and answered, and what holds whatever comes. The tables of cases
+//! are in `tests/collector/test_exchanges.py`, which come in through Python.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use twintap_exchanges::{Built, Connections, Heads, Hops, NO_ROW, UNSEEN, build, kind};
+
+const ACK: u8 = 3;
+const DATA: u8 = 2;
+
+/// A transfer of one connection: from its client, bytes, when it was sent and received.
+type Transfer = (bool, (i64, i64), (i64, i64));
+
+/// A head: from its client, place, request or response, status, declared length.
+type HeadLine = (bool, i64, u8, u16, i64);
+
+fn built(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
+    let count = transfers.len();
+    let column = |get: fn(&Transfer) -> i64| transfers.iter().map(get).collect::<Vec<i64>>();
+    let (starts, ends) = (column(|hop| hop.1.0), column(|hop| hop.1.1));
+    let kinds: Vec<u8> = transfers
+        .iter()
+        .map(|hop| if hop.1.1 > hop.1.0 { DATA } else { ACK })
+        .collect();
+    let hops = Hops {
+        connection_id: &vec![connection; count],
+        kind: &kinds,
+        from_client: &transfers.iter().map(|hop| hop.0).collect::<Vec<bool>>(),
+        stream_start: &starts,
+        stream_end: &ends,
+        sent_ns: &column(|hop| hop.2.0),
+        received_ns: &column(|hop| hop.2.1),
+        uncertainty_ns: &vec![1; count],
+    };
+    let of = lines.len();
+    let heads = Heads {
+        connection_id: &vec![connection; of],
+        from_client: &lines.iter().map(|line| line.0).collect::<Vec<bool>>(),
+        stream_offset: &lines.iter().map(|line| line.1).collect::<Vec<i64>>(),
+        head_kind: &lines.iter().map(|line| line.2).collect::<Vec<u8>>(),
+        cut: &vec![false; of],
+        head_len: &vec![10; of],
+        content_length: &lines.iter().map(|line| line.4).collect::<Vec<i64>>(),
+        status: &lines.iter().map(|line| line.3).collect::<Vec<u16>>(),
+        asks_head: &vec![false; of],
+        target_len: &vec![0; of],
+        id_offsets: &vec![0; of + 1],
+        id_bytes: &[],
+    };
+    assert!(hops.is_consistent() && heads.is_consistent());
+    build(
+        &hops,
+        &heads,
+        &Connections {
+            connection_id: &[connection],
+            handshake: &[false],
+        },
+    )
+}
+
+#[test]
+fn turns_make_exchanges_and_acks_go_with_the_last_that_had_come() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 0), (21, 31)),
+        (false, (0, 50), (40, 50)),
+        (true, (100, 130), (60, 70)),
+        (false, (50, 90), (80, 90)),
+        (true, (130, 130), (95, 99)),
+    ];
+    let built = built(7, &transfers, &[]);
+    let times: Vec<_> = built
+        .exchanges
+        .iter()
+        .map(|one| (one.request.first_sent_ns, one.response.last_received_ns))
+        .collect();
+    assert_eq!(times, [(10, 50), (60, 90)]);
+    assert_eq!(built.hop_exchange, [0, 0, 0, 1, 1, 1]);
+    assert!(built.exchanges.iter().all(|one| one.complete && !one.readable));
+}
+
+#[test]
+fn heads_split_what_turns_cannot_and_a_transfer_belongs_where_it_begins() {
+    let transfers = [
+        (true, (0, 200), (10, 20)),
+        (false, (0, 30), (40, 50)),
+        (false, (30, 50), (41, 51)),
+    ];
+    let lines = [
+        (true, 0, 1, 0, -1),
+        (true, 100, 1, 0, -1),
+        (false, 0, 2, 200, -1),
+        (false, 30, 2, 404, -1),
+    ];
+    let built = built(1, &transfers, &lines);
+    let rows: Vec<_> = built
+        .exchanges
+        .iter()
+        .map(|one| (one.request_row, one.response_row, one.request.bytes))
+        .collect();
+    assert_eq!(rows, [(0, 2, 100), (1, 3, 100)]);
+    assert_eq!(built.hop_exchange, [0, 0, 1]);
+}
+
+#[test]
+fn what_is_inside_a_declared_body_is_no_head() {
+    let transfers = [(true, (0, 10), (10, 20)), (false, (0, 200), (40, 50))];
+    let lines = [(true, 0, 1, 0, -1), (false, 0, 2, 200, 190), (false, 100, 2, 500, 0)];
+    let built = built(1, &transfers, &lines);
+    assert_eq!(
+        built.exchanges.iter().map(|one| one.response_row).collect::<Vec<_>>(),
+        [1]
+    );
+}
+
+#[test]
+fn hostile_lengths_and_many_answers_to_nothing_stay_cheap() {
+    let count = 200_000;
+    let transfers: Vec<Transfer> = (0..count)
+        .map(|number| {
+            (
+                number % 2 == 0,
+                (number / 2 * 10, number / 2 * 10 + 10),
+                (number * 10, number * 10 + 5),
+            )
+        })
+        .collect();
+    let lines: Vec<HeadLine> = (0..count)
+        .map(|number| {
+            (
+                number % 3 == 0,
+                number / 2 * 10,
+                1 + u8::from(number % 3 != 0),
+                100 + (number % 2) as u16,
+                i64::MAX,
+            )
+        })
+        .collect();
+    let started = Instant::now();
+    built(1, &transfers, &lines);
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "linear, even in a debug build"
+    );
+}
+
+fn transfers() -> impl Strategy<Value = Vec<Transfer>> {
+    let time = prop_oneof![8 => (0i64..1000).boxed(), 1 => Just(UNSEEN).boxed()];
+    let one = (any::<bool>(), 0i64..300, 0i64..60, time.clone(), time);
+    let transfer = one.prop_map(|(from_client, start, len, sent, received)| {
+        (
+            from_client,
+            (start, start + len),
+            (if received == UNSEEN { sent.max(0) } else { sent }, received),
+        )
+    });
+    prop::collection::vec(transfer, 0..40)
+}
+
+fn lines() -> impl Strategy<Value = Vec<HeadLine>> {
+    let status = prop_oneof![Just(100u16), Just(101), Just(102), Just(200), Just(204), Just(500)];
+    prop::collection::vec((any::<bool>(), 0i64..300, 1u8..3, status, -1i64..200), 0..12)
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_times_are_in_order_and_hops_have_an_exchange_of_theirs(hops in transfers(), heads in lines()) {
+        let found = built(5, &hops, &heads);
+        prop_assert!(found.exchanges.iter().all(|one| one.connection == 0));
+        for (hop, exchange) in hops.iter().zip(&found.hop_exchange) {
+            prop_assert!((NO_ROW..found.exchanges.len() as i64).contains(exchange));
+            prop_assert!(hop.1.1 > hop.1.0 || *exchange != NO_ROW || found.exchanges.is_empty());
+        }
+        for part in found.exchanges.iter().flat_map(|one| [one.request, one.response]) {
+            prop_assert!(part.bytes == UNSEEN || part.bytes >= 0);
+            prop_assert!(part.last_received_ns == UNSEEN || part.last_received_ns >= part.first_received_ns);
+        }
+    }
+}
+
+#[test]
+fn a_reset_of_the_client_on_an_open_question_gives_it_up() {
+    let hops = Hops {
+        connection_id: &[1, 1],
+        kind: &[DATA, kind::RST],
+        from_client: &[true, true],
+        stream_start: &[0, 9],
+        stream_end: &[9, 9],
+        sent_ns: &[10, 500],
+        received_ns: &[20, 510],
+        uncertainty_ns: &[1, 1],
+    };
+    let none = Heads {
+        connection_id: &[],
+        from_client: &[],
+        stream_offset: &[],
+        head_kind: &[],
+        cut: &[],
+        head_len: &[],
+        content_length: &[],
+        status: &[],
+        asks_head: &[],
+        target_len: &[],
+        id_offsets: &[0],
+        id_bytes: &[],
+    };
+    let built = build(
+        &hops,
+        &none,
+        &Connections {
+            connection_id: &[1],
+            handshake: &[true],
+        },
+    );
+    assert_eq!(built.exchanges[0].given_up_ns, 500);
+    assert!(!built.exchanges[0].complete);
+}

@@ -1,0 +1,135 @@
+//! `build_exchanges`: columns of hops, heads and connections in, columns of exchanges out.
+
+use numpy::IntoPyArray;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use twintap_exchanges::{Built, Connections, Exchange, Heads, Hops, build};
+
+use crate::columns::column;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(build_exchanges_py, module)?)
+}
+
+/// Cut connections into exchanges; see `tracer/_core.pyi`.
+#[pyfunction(name = "build_exchanges")]
+fn build_exchanges_py<'py>(
+    py: Python<'py>,
+    hops: &Bound<'py, PyDict>,
+    heads: &Bound<'py, PyDict>,
+    connections: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let kind = column::<u8>(hops, "kind")?;
+    let hop_connection = column::<i64>(hops, "connection_id")?;
+    let hop_from_client = column::<bool>(hops, "from_client")?;
+    let (stream_start, stream_end) = (column::<i64>(hops, "stream_start")?, column::<i64>(hops, "stream_end")?);
+    let (sent_ns, received_ns) = (column::<i64>(hops, "sent_ns")?, column::<i64>(hops, "received_ns")?);
+    let uncertainty_ns = column::<i64>(hops, "uncertainty_ns")?;
+    let hops = Hops {
+        connection_id: hop_connection.as_slice()?,
+        kind: kind.as_slice()?,
+        from_client: hop_from_client.as_slice()?,
+        stream_start: stream_start.as_slice()?,
+        stream_end: stream_end.as_slice()?,
+        sent_ns: sent_ns.as_slice()?,
+        received_ns: received_ns.as_slice()?,
+        uncertainty_ns: uncertainty_ns.as_slice()?,
+    };
+    let head_connection = column::<i64>(heads, "connection_id")?;
+    let (head_from_client, cut) = (column::<bool>(heads, "from_client")?, column::<bool>(heads, "cut")?);
+    let (stream_offset, head_kind) = (
+        column::<i64>(heads, "stream_offset")?,
+        column::<u8>(heads, "head_kind")?,
+    );
+    let (head_len, content_length) = (
+        column::<i64>(heads, "head_len")?,
+        column::<i64>(heads, "content_length")?,
+    );
+    let (status, asks_head) = (column::<u16>(heads, "status")?, column::<bool>(heads, "asks_head")?);
+    let target_len = column::<i64>(heads, "target_len")?;
+    let (id_offsets, id_bytes) = (column::<i64>(heads, "id_offsets")?, column::<u8>(heads, "id_bytes")?);
+    let heads = Heads {
+        connection_id: head_connection.as_slice()?,
+        from_client: head_from_client.as_slice()?,
+        stream_offset: stream_offset.as_slice()?,
+        head_kind: head_kind.as_slice()?,
+        cut: cut.as_slice()?,
+        head_len: head_len.as_slice()?,
+        content_length: content_length.as_slice()?,
+        status: status.as_slice()?,
+        asks_head: asks_head.as_slice()?,
+        target_len: target_len.as_slice()?,
+        id_offsets: id_offsets.as_slice()?,
+        id_bytes: id_bytes.as_slice()?,
+    };
+    let connection_id = column::<i64>(connections, "connection_id")?;
+    let handshake = column::<bool>(connections, "handshake")?;
+    let connections = Connections {
+        connection_id: connection_id.as_slice()?,
+        handshake: handshake.as_slice()?,
+    };
+    if !hops.is_consistent() || !heads.is_consistent() || connections.connection_id.len() != connections.handshake.len()
+    {
+        return Err(PyValueError::new_err(
+            "columns differ in length, or offsets lead nowhere",
+        ));
+    }
+    let built = py.detach(|| build(&hops, &heads, &connections));
+    as_columns(py, built)
+}
+
+fn as_columns(py: Python<'_>, built: Built) -> PyResult<Bound<'_, PyDict>> {
+    let columns = PyDict::new(py);
+    for (name, value) in LONGS {
+        columns.set_item(
+            name,
+            built.exchanges.iter().map(value).collect::<Vec<i64>>().into_pyarray(py),
+        )?;
+    }
+    for (name, value) in FLAGS {
+        columns.set_item(
+            name,
+            built
+                .exchanges
+                .iter()
+                .map(value)
+                .collect::<Vec<bool>>()
+                .into_pyarray(py),
+        )?;
+    }
+    columns.set_item("hop_exchange", built.hop_exchange.into_pyarray(py))?;
+    Ok(columns)
+}
+
+type Column<T> = (&'static str, fn(&Exchange) -> T);
+
+const LONGS: [Column<i64>; 21] = [
+    ("connection", |one| one.connection.into()),
+    ("request_first_sent_trace_ns", |one| one.request.first_sent_ns),
+    ("request_first_received_trace_ns", |one| one.request.first_received_ns),
+    ("request_last_sent_trace_ns", |one| one.request.last_sent_ns),
+    ("request_last_received_trace_ns", |one| one.request.last_received_ns),
+    ("response_first_sent_trace_ns", |one| one.response.first_sent_ns),
+    ("response_first_received_trace_ns", |one| one.response.first_received_ns),
+    ("response_last_sent_trace_ns", |one| one.response.last_sent_ns),
+    ("response_last_received_trace_ns", |one| one.response.last_received_ns),
+    ("connect_start_trace_ns", |one| one.connect_start_ns),
+    ("connected_trace_ns", |one| one.connected_ns),
+    ("continue_sent_trace_ns", |one| one.continue_sent_ns),
+    ("continue_received_trace_ns", |one| one.continue_received_ns),
+    ("body_sent_trace_ns", |one| one.body_sent_ns),
+    ("given_up_trace_ns", |one| one.given_up_ns),
+    ("uncertainty_ns", |one| one.uncertainty_ns),
+    ("request_bytes", |one| one.request.bytes),
+    ("response_bytes", |one| one.response.bytes),
+    ("request_row", |one| one.request_row),
+    ("response_row", |one| one.response_row),
+    ("id_row", |one| one.id_row),
+];
+
+const FLAGS: [Column<bool>; 3] = [
+    ("swapped", |one| one.swapped),
+    ("readable", |one| one.readable),
+    ("complete", |one| one.complete),
+];
