@@ -157,7 +157,7 @@ def _save(running: RunningSwift) -> None:
 
 def _configure(topology: Topology, host: Host, running: RunningSwift) -> None:
     own = state_dir() / "hosts" / host.name
-    settings.write(topology, host, own / "etc", own / "data", own / "log.socket")
+    settings.write(topology, host, own / "etc", own / "data")
     for ring in (state_dir() / "rings").glob("*.ring.gz"):
         shutil.copy(ring, own / "etc")
     for device in host.devices:
@@ -170,9 +170,7 @@ def _start_servers(host: Host, running: RunningSwift, *, daemons: bool) -> None:
     if not names:
         return
     own = state_dir() / "hosts" / host.name
-    _start(running, host, own, [_PYTHON, str(_LOGGER), str(own / "log.socket"), str(own / "swift.log")])
-    while not (own / "log.socket").exists():
-        time.sleep(0.01)
+    _start(running, host, own, [_PYTHON, str(_LOGGER), str(settings.LOG_PORT), str(own / "swift.log")])
     if "proxy" in names:
         _start(running, host, own, ["memcached", "-u", "root", "-l", "127.0.0.1", "-m", "64"])
     for name in names:

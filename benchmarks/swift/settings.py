@@ -1,7 +1,7 @@
 """Swift's configuration for one topology: files of `/etc/swift` for each host, rings.
 
 Debian's packaged defaults, with what a cluster of this size on one machine needs: addresses, as many workers as cores,
-every middleware that the packages carry for Swift's own API, logs to a socket of ours. Requests are as durable as
+every middleware that the packages carry for Swift's own API, logs over UDP within the host. Requests are as durable as
 Swift makes them by default: a file and its directory are synced before an object's PUT is answered.
 
 Source: Swift 2.30's deployment guide and the packages' own /etc/swift.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from storage_cluster.topology import RING_SERVICES, Host, Topology
 
+LOG_PORT = 514
 PROXY_PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache listing_formats container_sync bulk tempurl formpost "
     "ratelimit tempauth staticweb copy container-quotas account-quotas slo dlo versioned_writes symlink "
@@ -23,6 +24,7 @@ _FILTERS = {
     "catch_errors": "catch_errors",
     "gatekeeper": "gatekeeper",
     "healthcheck": "healthcheck",
+    "proxy-logging": "proxy_logging",
     "cache": "memcache\nmemcache_servers = 127.0.0.1:11211",
     "listing_formats": "listing_formats",
     "container_sync": "container_sync",
@@ -59,7 +61,8 @@ bind_port = {port}
 user = root
 workers = {workers}
 backlog = 4096
-log_address = {log_socket}
+log_udp_host = 127.0.0.1
+log_udp_port = {log_port}
 log_level = INFO
 devices = {devices}
 mount_check = false
@@ -85,7 +88,7 @@ DAEMONS = {
 }
 
 
-def write(topology: Topology, host: Host, directory: Path, data_dir: Path, log_socket: Path) -> None:
+def write(topology: Topology, host: Host, directory: Path, data_dir: Path) -> None:
     """All of one host's `/etc/swift` but the rings."""
     directory.mkdir(parents=True)
     (directory / "swift.conf").write_text(_SWIFT_CONF.format(suffix=topology.ring.hash_suffix), "utf-8")
@@ -93,12 +96,12 @@ def write(topology: Topology, host: Host, directory: Path, data_dir: Path, log_s
         if service.name == "auth":
             continue  # tempauth is a part of Swift's proxy
         head = _DEFAULTS.format(
-            address=service.address, port=service.port, workers=os.cpu_count(), log_socket=log_socket, devices=data_dir
+            address=service.address, port=service.port, workers=os.cpu_count(), log_port=LOG_PORT, devices=data_dir
         )
-        rest = _proxy(log_socket) if service.name == "proxy" else _STORAGE.format(name=service.name, cache=directory)
+        rest = _proxy() if service.name == "proxy" else _STORAGE.format(name=service.name, cache=directory)
         text = head + rest + _daemon_sections(service.name, directory)
         (directory / f"{service.name}-server.conf").write_text(text, "utf-8")
-    expirer = "[DEFAULT]\nuser = root\n" + f"log_address = {log_socket}\n" + _daemon_sections("object", directory)
+    expirer = "[DEFAULT]\nuser = root\n" + f"log_udp_host = 127.0.0.1\nlog_udp_port = {LOG_PORT}\n" + _daemon_sections("object", directory)
     pipeline = "[pipeline:main]\npipeline = catch_errors proxy-server\n[app:proxy-server]\nuse = egg:swift#proxy\n"
     catch = "[filter:catch_errors]\nuse = egg:swift#catch_errors\n"
     (directory / "object-expirer.conf").write_text(expirer + pipeline + catch, "utf-8")
@@ -122,13 +125,12 @@ def _ring_builder(*argv: str) -> None:
     subprocess.run(["swift-ring-builder", *argv], check=True, capture_output=True)
 
 
-def _proxy(log_socket: Path) -> str:
+def _proxy() -> str:
     sections = [f"[pipeline:main]\npipeline = {PROXY_PIPELINE}\n"]
     sections.append(
         "[app:proxy-server]\nuse = egg:swift#proxy\naccount_autocreate = true\nallow_account_management = true\n"
     )
     sections += [f"[filter:{name}]\nuse = egg:swift#{lines}\n" for name, lines in _FILTERS.items()]
-    sections.append(f"[filter:proxy-logging]\nuse = egg:swift#proxy_logging\naccess_log_address = {log_socket}\n")
     return "\n" + "\n".join(sections)
 
 
