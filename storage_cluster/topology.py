@@ -92,6 +92,18 @@ class Intervals:
 
 
 @dataclasses.dataclass(frozen=True)
+class BackendOptions:
+    """How servers reach each other."""
+
+    connections: str = "new"  # for each request, as in Swift; or "pooled": kept and used again
+
+    def __post_init__(self) -> None:
+        """Raises: TopologyError."""
+        if self.connections not in ("new", "pooled"):
+            raise TopologyError(f'topology: [backend] connections is {self.connections!r}, not "new" or "pooled"')
+
+
+@dataclasses.dataclass(frozen=True)
 class Topology:
     """The whole cluster."""
 
@@ -100,6 +112,7 @@ class Topology:
     ring: RingShape = RingShape()
     link: Link = Link()
     intervals: Intervals = Intervals()
+    backend: BackendOptions = BackendOptions()
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -165,6 +178,7 @@ def parse(document: dict[str, Any]) -> Topology:
             ring=RingShape(**document.get("ring", {})),
             link=Link(**document.get("network", {})),
             intervals=Intervals(**document.get("intervals", {})),
+            backend=BackendOptions(**document.get("backend", {})),
         )
     except KeyError as error:
         raise TopologyError(f"topology: {error.args[0]!r} is missing or unknown") from None

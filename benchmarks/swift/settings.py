@@ -101,7 +101,11 @@ def write(topology: Topology, host: Host, directory: Path, data_dir: Path) -> No
         rest = _proxy() if service.name == "proxy" else _STORAGE.format(name=service.name, cache=directory)
         text = head + rest + _daemon_sections(service.name, directory)
         (directory / f"{service.name}-server.conf").write_text(text, "utf-8")
-    expirer = "[DEFAULT]\nuser = root\n" + f"log_udp_host = 127.0.0.1\nlog_udp_port = {LOG_PORT}\n" + _daemon_sections("object", directory)
+    expirer = (
+        "[DEFAULT]\nuser = root\n"
+        + f"log_udp_host = 127.0.0.1\nlog_udp_port = {LOG_PORT}\n"
+        + _daemon_sections("object", directory)
+    )
     pipeline = "[pipeline:main]\npipeline = catch_errors proxy-server\n[app:proxy-server]\nuse = egg:swift#proxy\n"
     catch = "[filter:catch_errors]\nuse = egg:swift#catch_errors\n"
     (directory / "object-expirer.conf").write_text(expirer + pipeline + catch, "utf-8")

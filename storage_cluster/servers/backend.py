@@ -1,27 +1,34 @@
 """What all servers share on their back side: a request to another server of the cluster.
 
 Each request gets a connection of its own, as in Swift; that is what makes a Swift cluster's packets look as they do.
+With `[backend] connections = "pooled"` in the topology, connections are kept and used again.
 A server that does not answer is a value (`BackendAnswer` with status 0), never an exception: the caller has others.
 """
 
+import asyncio
 import dataclasses
+import functools
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeVar
 from urllib.parse import quote
 
-import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
-from yarl import URL
 
 from storage_cluster.ring import Ring
+from storage_cluster.servers.framing import ResponseHead
 from storage_cluster.servers.messages import BrokenOff
+from storage_cluster.servers.outbound import OutboundConnection
 from storage_cluster.topology import Device, Service, Topology
 
 CONNECT_TIMEOUT_S = 0.5
-NODE_TIMEOUT_S = 10.0
 NO_ANSWER = 0
 _NOTHING: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
-_FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
+
+T = TypeVar("T")
+
+Release = Callable[[OutboundConnection], None]
+"""Called once with a connection that is not needed any more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,22 +48,71 @@ class BackendAnswer:
 class BackendStream:
     """A server's answer whose body comes piece by piece."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.status = response.status
-        self.headers = response.headers
+    def __init__(self, connection: OutboundConnection, head: ResponseHead, release: Release) -> None:
+        self._connection = connection
+        self._release = release
+        self.status = head.status
+        self.headers = CIMultiDictProxy(head.headers)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body. Raises: BrokenOff if the server fails before its end."""
         try:
-            async for chunk in self._response.content.iter_any():
+            async for chunk in self._connection.body:
                 yield chunk
-        except _FAILURES as error:
+        except OSError as error:
             raise BrokenOff from error
 
     def close(self) -> None:
         """Let go of the connection, whatever is still to come."""
-        self._response.close()
+        self._release(self._connection)
+
+
+class BackendUpload:
+    """A PUT under way: the server has asked for the body, or has answered already."""
+
+    def __init__(self, connection: OutboundConnection, release: Release) -> None:
+        self._connection = connection
+        self._release = release
+
+    @property
+    def answered(self) -> bool:
+        """Whether the server has said its last word, or has gone: it takes no more."""
+        return self._connection.answered
+
+    @property
+    def early_status(self) -> int:
+        """The status of an answer that came instead of asking for the body; 0 if there is none."""
+        return self._connection.early_status
+
+    def send(self, chunk: bytes) -> None:
+        """Pass a piece of the body on; empty at its end."""
+        self._connection.send_chunk(chunk)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it takes less than it is sent."""
+        return self._connection.blocked
+
+    async def paced(self) -> bool:
+        """Wait until it takes more; False if it is gone."""
+        try:
+            await self._connection.paced()
+        except OSError:
+            return False
+        return True
+
+    async def answer(self) -> BackendAnswer:
+        """The server's answer; lets go of the connection."""
+        try:
+            return await _whole_answer(self._connection)
+        except OSError:
+            return BackendAnswer(NO_ANSWER)
+        finally:
+            self._release(self._connection)
+
+    def give_up(self) -> None:
+        """Break off: the server sees an incomplete body and keeps nothing."""
+        self._connection.close()
 
 
 class Backend:
@@ -66,27 +122,30 @@ class Backend:
         self.topology = topology
         self.rings = rings
         self.user_agent = f"{server_name}-server {os.getpid()}"
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True, limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type"),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=NODE_TIMEOUT_S),
-            headers={"User-Agent": self.user_agent},
-        )
+        self._pooled = topology.backend.connections == "pooled"
+        self._idle: dict[tuple[str, int], list[OutboundConnection]] = {}
+        self._every_request = [("User-Agent", self.user_agent)]
+        if not self._pooled:
+            self._every_request.append(("Connection", "close"))
 
     async def close(self) -> None:
         """Give up all connections."""
-        await self._session.close()
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
 
     async def request(
         self, service: Service, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> BackendAnswer:
         """One request with a small body, answered whole."""
         try:
-            async with self._session.request(method, _url(service, path), headers=headers, data=body) as response:
-                return BackendAnswer(response.status, response.headers, await response.read())
-        except _FAILURES:
+            connection, _ = await self._asked(service, method, path, headers, body)
+            try:
+                return await _whole_answer(connection)
+            finally:
+                self._release(service, connection)
+        except OSError:
             return BackendAnswer(NO_ANSWER)
 
     async def open(
@@ -94,19 +153,75 @@ class Backend:
     ) -> "BackendStream | None":
         """An answer whose body is still to be read; None if the server does not answer. The caller closes it."""
         try:
-            return BackendStream(await self._session.request(method, _url(service, path), headers=headers))
-        except _FAILURES:
+            connection, head = await self._asked(service, method, path, headers)
+            return BackendStream(connection, head, functools.partial(self._release, service))
+        except OSError:
             return None
 
-    async def upload(
-        self, service: Service, path: str, headers: Mapping[str, str], body: AsyncIterator[bytes]
-    ) -> BackendAnswer:
-        """A PUT whose body is asked for once the server has said `100 Continue`."""
+    async def upload(self, service: Service, path: str, headers: Mapping[str, str]) -> BackendUpload | None:
+        """A PUT, up to where the server has asked for the body or has answered; None if it does not answer."""
+        sent = {"Host": _host(service), **headers, **dict(self._every_request)}
+
+        async def ask(connection: OutboundConnection) -> None:
+            connection.ask_to_upload(path, sent)
+            await connection.asked_for_body()
+
         try:
-            async with self._session.put(_url(service, path), headers=headers, data=body, expect100=True) as response:
-                return BackendAnswer(response.status, response.headers, await response.read())
-        except _FAILURES:
-            return BackendAnswer(NO_ANSWER)
+            connection, _ = await self._begun(service, ask)
+        except OSError:
+            return None
+        return BackendUpload(connection, functools.partial(self._release, service))
+
+    async def _asked(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> tuple[OutboundConnection, ResponseHead]:
+        """A connection with the beginning of its answer. Raises: OSError."""
+        sent = [("Host", _host(service)), *headers.items(), *self._every_request]
+        if body or method not in ("GET", "HEAD"):
+            sent.append(("Content-Length", str(len(body))))
+
+        def ask(connection: OutboundConnection) -> Awaitable[ResponseHead]:
+            connection.ask(method, path, sent, body)
+            return connection.head()
+
+        return await self._begun(service, ask)
+
+    async def _begun(
+        self, service: Service, ask: Callable[[OutboundConnection], Awaitable[T]]
+    ) -> tuple[OutboundConnection, T]:
+        """A connection over which something was asked, and what came of it. Raises: OSError."""
+        while True:
+            connection = await self._connection(service)
+            begun = False
+            try:
+                answer = await ask(connection)
+                begun = True
+                return connection, answer
+            except ConnectionError:
+                if not connection.reused:
+                    raise  # else the server has closed it meanwhile, and has not heard the request
+            finally:
+                if not begun:
+                    connection.close()
+
+    async def _connection(self, service: Service) -> OutboundConnection:
+        idle = self._idle.get((service.address, service.port))
+        while idle:
+            connection = idle.pop()
+            if connection.reusable:
+                connection.reused = True
+                return connection
+            connection.close()
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            _, made = await loop.create_connection(OutboundConnection, service.address, service.port)
+        return made
+
+    def _release(self, service: Service, connection: OutboundConnection) -> None:
+        if self._pooled and connection.reusable:
+            self._idle.setdefault((service.address, service.port), []).append(connection)
+        else:
+            connection.close()
 
     def service(self, name: str, device: Device) -> Service:
         """The server that looks after a device's accounts, containers or objects."""
@@ -118,5 +233,12 @@ def device_path(device: Device, partition: int, *names: str) -> str:
     return f"/{device.name}/{partition}/" + "/".join(quote(name, safe="/", errors="surrogateescape") for name in names)
 
 
-def _url(service: Service, path: str) -> URL:
-    return URL(f"http://{service.address}:{service.port}{path}", encoded=True)
+async def _whole_answer(connection: OutboundConnection) -> BackendAnswer:
+    """Raises: OSError."""
+    head = await connection.head()
+    parts = [chunk async for chunk in connection.body]
+    return BackendAnswer(head.status, CIMultiDictProxy(head.headers), b"".join(parts))
+
+
+def _host(service: Service) -> str:
+    return f"{service.address}:{service.port}"

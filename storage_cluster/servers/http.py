@@ -1,7 +1,6 @@
 """The wire on the front side of every server: what arrives on a socket becomes a `Call`, a `Reply` goes out.
 
-Paths are parsed here and not by aiohttp, because an object's name may hold slashes, dots and percent signs, and means
-them.
+How messages lie in the stream is known to `framing`, how a connection is kept to `inbound`.
 
 Log (JSON lines, `logs/<host>/<service>.jsonl`): the ground truth of what was asked and answered, one line a request:
 transaction_id, method, path, status, start_ns, end_ns (wall clock: head parsed, last byte handed to the kernel),
@@ -10,21 +9,26 @@ bytes_in, bytes_out, peer, local. Nothing else in the project reads it.
 
 import asyncio
 import dataclasses
+import functools
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from io import TextIOBase
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from aiohttp import web
-from multidict import CIMultiDict
-
+from storage_cluster.servers.framing import FramingError, head_bytes
+from storage_cluster.servers.inbound import Exchange, InboundConnection
 from storage_cluster.servers.messages import Body, BrokenOff, Call, ClientGone, Handler, Refusal, Reply, answered
+from storage_cluster.servers.streams import Clock
 from storage_cluster.servers.times import new_transaction_id
 
 ACCEPT_BACKLOG = 4096
 SHUTDOWN_GRACE_S = 1.0
+_SHUTDOWN_POLL_S = 0.02
+_BODILESS_STATUSES = (204, 304)
+_OURS = ("Content-Length", "Transfer-Encoding", "Connection", "Date", "X-Trans-Id", "X-Openstack-Request-Id")
 DEFAULT_CONTENT_TYPE = "text/html; charset=UTF-8"
 
 NamesOf = Callable[[str], tuple[str, ...]]
@@ -54,47 +58,59 @@ class Front:
     log: AccessLog
     names_of: NamesOf
     transaction_id_of: TransactionIdOf
-    _server: web.Server | None = None
+    _connections: set[InboundConnection] = dataclasses.field(default_factory=set)
 
     async def serve(self, listening: socket.socket) -> asyncio.Server:
         """Start answering on a bound socket."""
-        self._server = web.Server(self._handle, access_log=None, auto_decompress=False)
-        return await asyncio.get_running_loop().create_server(self._server, sock=listening, backlog=ACCEPT_BACKLOG)
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(self.connection, sock=listening, backlog=ACCEPT_BACKLOG)
+
+    def connection(self, clock: Clock | None = None) -> InboundConnection:
+        """What looks after one client's connection."""
+        return InboundConnection(self._serve, self._refuse, self._connections, clock)
 
     async def shutdown(self) -> None:
-        """Close the connections that are left."""
-        if self._server is not None:
-            self._server.pre_shutdown()
-            await self._server.shutdown(SHUTDOWN_GRACE_S)
+        """Close the connections that are left, the busy ones after a moment."""
+        for connection in list(self._connections):
+            connection.stop()
+        deadline = asyncio.get_running_loop().time() + SHUTDOWN_GRACE_S
+        while self._connections and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_SHUTDOWN_POLL_S)
+        for connection in list(self._connections):
+            connection.abort()
 
-    async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
+    async def _serve(self, exchange: Exchange) -> None:
         start_ns = time.time_ns()
-        raw_path, _, query = raw.raw_path.partition("?")
+        head = exchange.head
+        raw_path, _, query = head.target.partition("?")
         call = Call(
-            method=raw.method,
+            method=head.method,
             names=(),
-            query=dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape")),
-            headers=CIMultiDict(raw.headers),
-            body=_body(raw),
-            transaction_id=self.transaction_id_of(raw_path, raw.headers),
-            peer=_address(raw, "peername"),
+            query=dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape")) if query else {},
+            headers=head.headers,
+            body=Body(
+                exchange.body,
+                head.length,
+                exchange.send_continue if exchange.expects_continue else None,
+                framed=head.framed,
+            ),
+            transaction_id=self.transaction_id_of(raw_path, head.headers),
+            peer=exchange.connection.peer,
         )
-        local = _address(raw, "sockname")
         reply = await self._reply(call, raw_path)
-        response = await _sent(raw, call, reply)
+        await _send(exchange, call, reply)
         self.log.write(
             transaction_id=call.transaction_id,
-            method=raw.method,
-            path=raw.raw_path,
+            method=head.method,
+            path=head.target,
             status=reply.status,
             start_ns=start_ns,
             end_ns=time.time_ns(),
             bytes_in=call.body.bytes_in,
-            bytes_out=response.body_length if response.prepared else 0,
+            bytes_out=exchange.bytes_out,
             peer=call.peer,
-            local=local,
+            local=exchange.connection.local,
         )
-        return response
 
     async def _reply(self, call: Call, raw_path: str) -> Reply:
         try:
@@ -105,6 +121,13 @@ class Front:
             return refusal.reply()
         except ClientGone:
             return Refusal(499).reply()
+
+    def _refuse(self, error: FramingError) -> bytes:
+        reply = Refusal(error.status, error.text).reply()
+        assert isinstance(reply.body, bytes)
+        length = ("Content-Length", str(len(reply.body)))
+        headers = [*reply.headers.items(), length, ("Date", _date()), ("Connection", "close")]
+        return head_bytes(_status_line(reply), headers) + reply.body
 
 
 def decoded_path(raw_path: str) -> str:
@@ -135,60 +158,74 @@ def own_transaction_id(_: str, __: Mapping[str, str]) -> str:
     return new_transaction_id()
 
 
-def _body(raw: web.BaseRequest) -> Body:
-    async def send_continue() -> None:
-        if raw.transport is not None:
-            raw.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    async def chunks() -> AsyncIterator[bytes]:
-        try:
-            async for chunk in raw.content.iter_any():
-                yield chunk
-        except (ConnectionError, web.RequestPayloadError) as error:
-            raise ClientGone from error
-
-    headers = raw.headers
-    waits = headers.get("Expect", "").lower() == "100-continue"
-    chunked, framed = "Transfer-Encoding" in headers, "Content-Length" in headers
-    length = None if chunked else int(headers.get("Content-Length", "0"))  # the parser has seen to it: a number
-    return Body(chunks(), length, send_continue if waits else None, framed=chunked or framed)
-
-
-async def _sent(raw: web.BaseRequest, call: Call, reply: Reply) -> web.StreamResponse:
+async def _send(exchange: Exchange, call: Call, reply: Reply) -> None:
     """Send a reply; `reply.status` becomes 499 where the client left before its end."""
-    headers = CIMultiDict(reply.headers)
-    headers.setdefault("Content-Type", DEFAULT_CONTENT_TYPE)
-    headers["X-Trans-Id"] = headers["X-Openstack-Request-Id"] = call.transaction_id
-    if call.method == "HEAD" and not reply.succeeded:
-        headers["Content-Length"] = "0"  # as Swift: of an error's text not even the length is told
-    whole = reply.body if isinstance(reply.body, bytes) else b""
-    response: web.StreamResponse
-    if isinstance(reply.body, bytes) or call.method == "HEAD":
-        body = None if call.method == "HEAD" and "Content-Length" in headers else whole
-        response = web.Response(status=reply.status, reason=reply.phrase, headers=headers, body=body)
-    else:
-        response = web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
     try:
-        await response.prepare(raw)
-        if not isinstance(response, web.Response):
-            async for chunk in reply.chunks():
-                await response.write(chunk)
-        await response.write_eof()
+        if isinstance(reply.body, bytes) or call.method == "HEAD" or reply.status in _BODILESS_STATUSES:
+            _send_whole(exchange, call, reply)
+        else:
+            await _send_stream(exchange, call, reply)
     except ConnectionError:
         reply.status = 499
-        response.force_close()
+        exchange.keeps_alive = False
     except BrokenOff:
-        _abort(raw)
+        exchange.keeps_alive = False
+        exchange.abort()
     finally:
         await reply.close()
-    return response
 
 
-def _abort(raw: web.BaseRequest) -> None:
-    if raw.transport is not None:
-        raw.transport.abort()
+def _send_whole(exchange: Exchange, call: Call, reply: Reply) -> None:
+    body = reply.body if isinstance(reply.body, bytes) else b""
+    length = str(len(body))
+    if call.method == "HEAD":  # as Swift: of an error's text not even the length is told
+        length = reply.headers.get("Content-Length", length) if reply.succeeded else "0"
+    headers = [*_headers(call, reply), ("Content-Length", length)]
+    unwanted = call.method == "HEAD" or reply.status in _BODILESS_STATUSES
+    exchange.start(_status_line(reply), headers, b"" if unwanted else body)
 
 
-def _address(raw: web.BaseRequest, which: str) -> str:
-    found = raw.transport.get_extra_info(which) if raw.transport is not None else None
-    return f"{found[0]}:{found[1]}" if found else "-"
+async def _send_stream(exchange: Exchange, call: Call, reply: Reply) -> None:
+    headers = _headers(call, reply)
+    given = reply.headers.get("Content-Length")
+    if given is not None:
+        headers.append(("Content-Length", given))
+    chunked = given is None and exchange.head.minor_version == 1
+    if chunked:
+        headers.append(("Transfer-Encoding", "chunked"))
+    elif given is None:
+        exchange.keeps_alive = False  # the connection's end is the body's
+    exchange.start(_status_line(reply), headers)
+    async for chunk in reply.chunks():
+        if chunk:
+            exchange.bytes_out += len(chunk)
+            await exchange.send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
+    if chunked:
+        await exchange.send(b"0\r\n\r\n")
+    elif given is not None and exchange.bytes_out != int(given):
+        raise BrokenOff
+
+
+def _headers(call: Call, reply: Reply) -> list[tuple[str, str]]:
+    headers = [pair for pair in reply.headers.items() if pair[0].title() not in _OURS]
+    if "Content-Type" not in reply.headers:
+        headers.append(("Content-Type", DEFAULT_CONTENT_TYPE))
+    headers += (
+        ("X-Trans-Id", call.transaction_id),
+        ("X-Openstack-Request-Id", call.transaction_id),
+        ("Date", _date()),
+    )
+    return headers
+
+
+def _status_line(reply: Reply) -> str:
+    return f"HTTP/1.1 {reply.status} {reply.phrase}"
+
+
+@functools.lru_cache(1)
+def _date_of(second: int) -> str:
+    return formatdate(second, usegmt=True)
+
+
+def _date() -> str:
+    return _date_of(int(time.time()))

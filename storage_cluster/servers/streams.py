@@ -1,0 +1,168 @@
+"""What both ends of a connection share: a body that arrives, the pace of what is sent, and patience with the peer.
+
+Back pressure runs through: nobody takes chunks from a body → the socket is read no more → the peer's window closes; the
+peer does not read → `drain` waits.
+"""
+
+import asyncio
+import collections
+from collections.abc import Callable
+from typing import Protocol
+
+HELD_MAX_BYTES = 1_048_576
+"""What of a body may lie here unread before the socket is left alone."""
+UNSENT_MAX_BYTES = 1_048_576
+"""What may wait to be sent before `drain` waits."""
+
+
+class Clock(Protocol):
+    """The part of an event loop that knows the time."""
+
+    def time(self) -> float:
+        """Seconds, never stepping back."""
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        """Have something called, unless cancelled before."""
+
+
+class Patience:
+    """Calls back when nothing has happened for a while. `touch` is cheap: the timer looks at it when it runs out."""
+
+    def __init__(self, limit_s: float, expired: Callable[[], None], clock: Clock) -> None:
+        self._limit_s = limit_s
+        self._expired = expired
+        self._clock = clock
+        self._touched_s = clock.time()
+        self._timer: asyncio.TimerHandle | None = clock.call_later(limit_s, self._look)
+
+    def touch(self) -> None:
+        """Something happened."""
+        self._touched_s = self._clock.time()
+
+    def stop(self) -> None:
+        """Wait no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        left_s = self._touched_s + self._limit_s - self._clock.time()
+        if left_s <= 0:
+            self._timer = None
+            self._expired()
+        else:
+            self._timer = self._clock.call_later(left_s, self._look)
+
+
+class ArrivingBody:
+    """A body's bytes in order, read once by one reader; an async iterator."""
+
+    def __init__(self) -> None:
+        self._chunks: collections.deque[bytes] = collections.deque()
+        self._held_bytes = 0
+        self._failure: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._transport: asyncio.ReadTransport | None = None  # while it is paused
+        self.ended = False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether its reader waits for bytes to arrive."""
+        return self._waiter is not None
+
+    def feed(self, chunk: bytes, transport: asyncio.ReadTransport) -> None:
+        """Bytes have arrived."""
+        self._chunks.append(chunk)
+        self._held_bytes += len(chunk)
+        if self._held_bytes > HELD_MAX_BYTES:
+            transport.pause_reading()
+            self._transport = transport
+        self._wake()
+
+    def end(self) -> None:
+        """All has arrived."""
+        self.ended = True
+        self._wake()
+
+    def fail(self, failure: BaseException) -> None:
+        """No more will arrive. The reader gets what is here, then this."""
+        if not self.ended and self._failure is None:
+            self._failure = failure
+            self._wake()
+
+    def drop(self) -> None:
+        """Forget what is here; what still arrives will be forgotten by `feed`'s caller."""
+        self._chunks.clear()
+        self._taken()
+
+    def __aiter__(self) -> "ArrivingBody":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._chunks:
+            if self.ended:
+                raise StopAsyncIteration
+            if self._failure is not None:
+                raise self._failure
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        chunk = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._taken()
+        return chunk
+
+    def _taken(self) -> None:
+        self._held_bytes = 0
+        if self._transport is not None:
+            paused, self._transport = self._transport, None
+            if not paused.is_closing():
+                paused.resume_reading()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Sending:
+    """The sending half of a connection, with its pace; a base for asyncio protocols."""
+
+    def __init__(self) -> None:
+        self._paused = False
+        self.lost = False
+        """Nobody is there to send to."""
+        self._drained: asyncio.Future[None] | None = None
+
+    def pause_writing(self) -> None:
+        """The transport holds enough."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """The transport has sent most of it."""
+        self._paused = False
+        self._release()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the peer is slower than we are."""
+        return self._paused
+
+    async def drain(self) -> None:
+        """Wait until more may be sent. Raises: ConnectionResetError when nobody is there to send to."""
+        while self._paused and not self.lost:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+        if self.lost:
+            raise ConnectionResetError
+
+    def _sending_lost(self) -> None:
+        self.lost = True
+        self._release()
+
+    def _release(self) -> None:
+        waiting, self._drained = self._drained, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
