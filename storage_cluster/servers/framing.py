@@ -107,16 +107,17 @@ class _Reader:
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """What these bytes, after all before, complete. Raises: FramingError; then feed no more."""
-        if self._buffer:
+        seen = len(self._buffer)  # looked through already: a head that drips in must not cost its length each time
+        if seen:
             data = self._buffer + data
             self._buffer = b""
         at = 0
         while at < len(data):
             if self._state is _State.HEAD:
                 at = self._skip_empty_lines(data, at)
-                end = data.find(b"\r\n\r\n", at)
+                end = data.find(b"\r\n\r\n", max(at, seen - 3))
                 if end < 0:
-                    self._buffer = self._check_partial_head(data[at:])
+                    self._buffer = _check_partial_head(data[at:], max(0, seen - at))
                     return
                 head = self._parse(data[at : end + 2])
                 at = end + 4
@@ -159,18 +160,6 @@ class _Reader:
         while data.startswith(b"\r\n", at):  # RFC 9112 §2.2: before a request, from clients that count badly
             at += 2
         return at
-
-    def _check_partial_head(self, data: bytes) -> bytes:
-        if _LONE_NEWLINE.search(data):
-            raise FramingError(400, "Bad line ending")
-        first_end = data.find(b"\r\n")
-        if first_end > LINE_MAX_BYTES or (first_end < 0 and len(data) > LINE_MAX_BYTES):
-            raise FramingError(414, "Request-URI Too Long")
-        if first_end >= 0 and len(data) - data.rfind(b"\r\n") > LINE_MAX_BYTES + 4:
-            raise FramingError(400, "Header Line Too Long")
-        if len(data) > LINE_MAX_BYTES + HEADERS_MAX_BYTES:
-            raise FramingError(400, "Headers Too Large")
-        return data
 
     def _take_line(self, line: bytes) -> bool:
         """A line between chunks; True at the end of the message."""
@@ -279,6 +268,19 @@ def _keeps_alive(headers: CIMultiDict[str], minor_version: int) -> bool:
         return minor_version == 1
     options = given.lower()
     return "close" not in options if minor_version else "keep-alive" in options
+
+
+def _check_partial_head(data: bytes, seen: int) -> bytes:
+    """The beginning of a head, of which so much was checked before. Raises: FramingError if it can come to no good."""
+    if _LONE_NEWLINE.search(data, seen):
+        raise FramingError(400, "Bad line ending")
+    if data.find(b"\r\n", 0, LINE_MAX_BYTES + 2) < 0 and len(data) > LINE_MAX_BYTES:
+        raise FramingError(414, "Request-URI Too Long")
+    if len(data) - data.rfind(b"\r\n") > LINE_MAX_BYTES + 4:
+        raise FramingError(400, "Header Line Too Long")
+    if len(data) > LINE_MAX_BYTES + HEADERS_MAX_BYTES:
+        raise FramingError(400, "Headers Too Large")
+    return data
 
 
 def _check_partial_line(data: bytes) -> bytes:
