@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storage_cluster.servers import database
+from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.listings import Entry, Names
 from storage_cluster.servers.metadata import merged_metadata
 from storage_cluster.servers.times import iso_date
@@ -132,10 +133,15 @@ class ContainerDatabase:
 
 
 def _listed(row: sqlite3.Row) -> dict[str, object]:
-    return {
+    content_type, size = split_swift_bytes(row["content_type"])
+    etag, *parameters = row["etag"].split("; ")
+    listed = {
+        "bytes": row["size"] if size is None else size,
+        "hash": etag,
         "name": row["name"],
-        "hash": row["etag"],
-        "bytes": row["size"],
-        "content_type": row["content_type"],
+        "content_type": content_type,
         "last_modified": iso_date(row["timestamp"]),
     }
+    for name, _, value in (parameter.partition("=") for parameter in parameters):
+        listed[name] = f'"{value}"' if name == "slo_etag" else value
+    return listed

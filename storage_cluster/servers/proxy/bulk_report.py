@@ -30,7 +30,7 @@ class Report:
     counts: dict[str, int]  # "Number Deleted": 0, …
     text: str = ""
     status: int | None = None  # what stopped the whole
-    errors: list[tuple[str, int]] = dataclasses.field(default_factory=list)
+    errors: list[tuple[str, int | str]] = dataclasses.field(default_factory=list)
 
     def count(self, name: str) -> None:
         """One more."""
@@ -97,9 +97,9 @@ async def _blanks_then(work: Callable[[], Awaitable[None]], report: Report, medi
         task.cancel()
 
 
-def _worst(errors: list[tuple[str, int]]) -> int:
-    return 502 if any(status >= 500 for _, status in errors) else 400
+def _worst(errors: list[tuple[str, int | str]]) -> int:
+    return 502 if any(isinstance(status, int) and status >= 500 for _, status in errors) else 400
 
 
-def _line(status: int) -> str:
-    return f"{status} {usual_reason(status)}"
+def _line(status: int | str) -> str:
+    return status if isinstance(status, str) else f"{status} {usual_reason(status)}"

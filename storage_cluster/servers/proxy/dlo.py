@@ -15,7 +15,6 @@ from typing import Any
 from multidict import CIMultiDict
 
 from storage_cluster.servers import conditions, ranges
-from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.listings import LIMIT_MAX
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, usual_text
 from storage_cluster.servers.proxy.context import ProxyContext
@@ -102,8 +101,7 @@ async def _listed(call: Call, inner: Handler, container: str, prefix: str) -> li
 
 
 def _segment(container: str, entry: dict[str, Any]) -> Segment:
-    length = split_swift_bytes(entry["content_type"])[1] or entry["bytes"]
-    return Segment(length=length, container=container, name=entry["name"], etag=entry["hash"])
+    return Segment(length=entry["bytes"], container=container, name=entry["name"], etag=entry["hash"])
 
 
 def _check_manifest(text: str) -> None:

@@ -27,6 +27,7 @@ from storage_cluster.servers.proxy.gatekeeper import Gatekeeper
 from storage_cluster.servers.proxy.listing_formats import ListingFormats
 from storage_cluster.servers.proxy.pages import Pages
 from storage_cluster.servers.proxy.quotas import AccountQuotas, ContainerQuotas
+from storage_cluster.servers.proxy.slo import Slo
 from storage_cluster.servers.proxy.staticweb import StaticWeb
 from storage_cluster.servers.proxy.tempurl import TempUrl
 
@@ -54,6 +55,7 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
     Copy,
     ContainerQuotas,
     AccountQuotas,
+    Slo,
     Dlo,
 )
 """Outermost first."""

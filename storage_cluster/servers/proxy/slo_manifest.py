@@ -1,0 +1,225 @@
+"""The manifest of a static large object: what a client sends, what is stored, what is shown.
+
+    sent    [{"path": "/container/name", "etag": …, "size_bytes": …, "range": "0-99"}, {"data": "<base64>"}, …]
+    stored  [{"name": "/container/name", "bytes": …, "hash": …, "content_type": …, "last_modified": …, "range": …,
+              "sub_slo": true}, {"data": …}, …]
+
+All but `path` may be left out or null. The object's ETag is the MD5 of the segments' own (`etag`, `etag:range;`, the
+MD5 of inline data), one after the other.
+
+Source: Swift, "Static Large Objects"; wording of complaints as observed in Swift 2.30.
+"""
+
+import base64
+import binascii
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from storage_cluster.servers import ranges
+from storage_cluster.servers.messages import Refusal
+from storage_cluster.servers.proxy.object_names import is_true
+from storage_cluster.servers.proxy.segments import Segment
+
+MANIFEST_MAX_BYTES = 8_388_608
+SEGMENTS_MAX = 1000
+TOO_SMALL = "too small; each segment must be at least 1 byte."
+_PLAIN = {"Content-Type": "text/plain"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """One entry of a manifest that a client sends: an object, or bytes in base64."""
+
+    container: str = ""
+    name: str = ""
+    etag: str | None = None
+    size: int | None = None
+    range: str | None = None
+    data: str | None = None
+
+    @property
+    def path(self) -> str:
+        """As the client wrote it, with its slash."""
+        return f"/{self.container}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One entry of a stored manifest, as JSON fields."""
+
+    fields: Mapping[str, Any]
+
+    @classmethod
+    def found(cls, asked: Asked, headers: Mapping[str, str]) -> "Entry":
+        """What the object's HEAD says of it; the range is resolved."""
+        size = int(headers["Content-Length"])
+        modified = parsedate_to_datetime(headers["Last-Modified"]).timetuple()
+        fields = {
+            "name": asked.path,
+            "bytes": size,
+            "hash": headers["Etag"].strip('"'),
+            "content_type": headers.get("Content-Type", ""),
+            "last_modified": time.strftime("%Y-%m-%dT%H:%M:%S.000000", modified),
+        }
+        part = resolved(asked.range, size)
+        if part is not None:
+            fields["range"] = f"{part.start}-{part.stop - 1}"
+        if is_true(headers.get("X-Static-Large-Object")):
+            fields["sub_slo"] = True
+        return cls(fields)
+
+    @property
+    def segment(self) -> Segment:
+        """The bytes it stands for."""
+        if "data" in self.fields:
+            data = base64.b64decode(self.fields["data"])
+            return Segment(length=len(data), data=data)
+        _, container, name = self.fields["name"].split("/", 2)
+        part = resolved(self.fields.get("range"), self.fields["bytes"])
+        return Segment(
+            length=part.length if part else self.fields["bytes"],
+            container=container,
+            name=name,
+            etag=self.fields["hash"],
+            first=part.start if part else 0,
+            whole=part is None,
+            nested=bool(self.fields.get("sub_slo")),
+        )
+
+    @property
+    def etag_part(self) -> str:
+        """What goes into the large object's ETag."""
+        if "data" in self.fields:
+            return _md5(base64.b64decode(self.fields["data"]))
+        return f"{self.fields['hash']}:{self.fields['range']};" if "range" in self.fields else self.fields["hash"]
+
+    @property
+    def as_sent(self) -> dict[str, Any]:
+        """The entry in the form in which a client would send it."""
+        if "data" in self.fields:
+            return {"data": self.fields["data"]}
+        sent = {"path": self.fields["name"], "etag": self.fields["hash"], "size_bytes": self.fields["bytes"]}
+        return sent | ({"range": self.fields["range"]} if "range" in self.fields else {})
+
+
+def parse_sent(text: bytes, target: str) -> list[Asked]:
+    """A client's manifest for the object `/container/name`. Raises: Refusal (400, 413)."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise Refusal(400, "Manifest must be valid JSON.\n") from None
+    if not isinstance(document, list):
+        raise Refusal(400, "Manifest must be a list.\n")
+    complaints = [f"Index {at}: {trouble}\n" for at, item in enumerate(document) if (trouble := _trouble(item, target))]
+    if complaints:
+        raise Refusal(400, "".join(complaints), _PLAIN)
+    entries = [_asked(item) for item in document]
+    if sum(entry.data is None for entry in entries) > SEGMENTS_MAX:
+        raise Refusal(413, f"Number of object-backed segments must be <= {SEGMENTS_MAX}")
+    if entries and all(entry.data is not None for entry in entries):
+        raise Refusal(400, "Inline data segments require at least one object-backed segment.\n", _PLAIN)
+    return entries
+
+
+def parse_stored(text: bytes) -> list[Entry]:
+    """A stored manifest. Raises: Refusal (500) if it is none."""
+    try:
+        return [Entry(fields) for fields in json.loads(text)]
+    except (ValueError, TypeError):
+        raise Refusal(500, "Unable to load SLO manifest") from None
+
+
+def stored_text(entries: Sequence[Entry]) -> bytes:
+    """A manifest to store."""
+    return json.dumps([entry.fields for entry in entries]).encode()
+
+
+def sent_text(entries: Sequence[Entry]) -> bytes:
+    """A manifest as a client would send it again."""
+    return json.dumps([entry.as_sent for entry in entries], sort_keys=True).encode()
+
+
+def etag_of(entries: Sequence[Entry]) -> str:
+    """The large object's ETag, without quotes."""
+    return _md5("".join(entry.etag_part for entry in entries).encode())
+
+
+def resolved(text: str | None, size: int) -> ranges.ByteRange | None:
+    """A segment's range within an object of this size; None for all of it, or if there is none."""
+    found = ranges.requested(f"bytes={text}", size) if text else None
+    return found[0] if found else None
+
+
+def _trouble(item: Any, target: str) -> str | None:
+    """What is wrong with one entry of a client's manifest."""
+    if not isinstance(item, dict):
+        return "not a JSON object"
+    if "data" in item:
+        return _extra_keys(item, {"data"}) or _trouble_of_data(item["data"])
+    trouble = _extra_keys(item, {"path", "etag", "size_bytes", "range"})
+    if trouble:
+        return trouble
+    if "path" not in item:
+        return 'expected keys to include one of "path" or "data"'
+    if not isinstance(item["path"], str):
+        return '"path" must be a string'
+    container, _, name = item["path"].lstrip("/").partition("/")
+    if not container or not name:
+        return "path does not refer to an object. Path must be of the form /container/object."
+    if f"/{container}/{name}" == target:
+        return "manifest must not include itself as a segment"
+    size = _size(item.get("size_bytes"))
+    if size is not None and size < 0:
+        return "invalid size_bytes"
+    return _trouble_of_range(item.get("range"), size)
+
+
+def _trouble_of_range(text: Any, size: int | None) -> str | None:
+    if text is None:
+        return None
+    if not isinstance(text, str) or ranges.requested(f"bytes={text}", 1) is None:
+        return "invalid range"
+    if "," in text:
+        return "multiple ranges (only one allowed)"
+    if size is not None and ranges.requested(f"bytes={text}", size) == []:
+        return "unsatisfiable range"
+    return None
+
+
+def _trouble_of_data(data: Any) -> str | None:
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except (ValueError, TypeError, binascii.Error):
+        return "data must be valid base64"
+    return None if decoded else TOO_SMALL
+
+
+def _extra_keys(item: Mapping[str, Any], known: set[str]) -> str | None:
+    extra = sorted(set(item) - known)
+    return "extraneous keys " + ", ".join(f'"{key}"' for key in extra) if extra else None
+
+
+def _size(value: Any) -> int | None:
+    """The size an entry gives, None if it gives none, -1 if it makes no sense."""
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return -1
+
+
+def _asked(item: Mapping[str, Any]) -> Asked:
+    if "data" in item:
+        return Asked(data=item["data"])
+    container, _, name = item["path"].lstrip("/").partition("/")
+    return Asked(container, name, item.get("etag"), _size(item.get("size_bytes")), item.get("range"))
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()

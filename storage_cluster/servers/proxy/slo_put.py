@@ -1,0 +1,136 @@
+"""Writing a static large object: its segments are looked at, then the manifest is stored.
+
+Each segment's HEAD must agree with what the manifest says of it; what does not is listed in the answer. The manifest is
+an object of its own with the large object's size and ETag in sysmeta, so that a HEAD need not read it, and its row in
+the container's listing shows both.
+
+Source: Swift, "Static Large Objects"; answers as observed in Swift 2.30.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+from storage_cluster.servers.content_type import with_swift_bytes
+from storage_cluster.servers.messages import Body, Call, Handler, Refusal, Reply
+from storage_cluster.servers.object_updates import OVERRIDE
+from storage_cluster.servers.proxy.accept import best_match
+from storage_cluster.servers.proxy.object_rules import settle_type
+from storage_cluster.servers.proxy.segments import total_len
+from storage_cluster.servers.proxy.slo_manifest import (
+    MANIFEST_MAX_BYTES,
+    TOO_SMALL,
+    Asked,
+    Entry,
+    etag_of,
+    parse_sent,
+    resolved,
+    stored_text,
+)
+
+SLO_ETAG = "X-Object-Sysmeta-Slo-Etag"
+SLO_SIZE = "X-Object-Sysmeta-Slo-Size"
+_HEADS_AT_ONCE = 2
+_OFFERED = ("text/plain", "application/json", "application/xml", "text/xml")
+
+Head = Callable[[Asked], Awaitable[Reply]]
+Problem = tuple[str, str]
+"""A path, and what is wrong with it."""
+
+
+async def put(call: Call, inner: Handler, head: Head) -> Reply:
+    """Store the manifest that the call brings. Raises: Refusal (400, 411, 413, 422)."""
+    if not call.body.framed:
+        raise Refusal(411, "Missing Content-Length header.", {"Content-Type": "text/plain"})
+    asked = parse_sent(await _read(call), "/" + "/".join(call.names[1:]))
+    entries = await _checked(call, asked, head)
+    etag = etag_of(entries)
+    if call.headers.get("Etag", etag).strip('"') != etag:
+        raise Refusal(422)
+    reply = await inner(_manifest_put(call, entries, etag))
+    if reply.succeeded:
+        reply.headers["Etag"] = f'"{etag}"'
+    return reply
+
+
+async def _read(call: Call) -> bytes:
+    try:
+        return await call.body.read(MANIFEST_MAX_BYTES)
+    except Refusal:
+        raise Refusal(413, f"Manifest File > {MANIFEST_MAX_BYTES} bytes") from None
+
+
+def _manifest_put(call: Call, entries: Sequence[Entry], etag: str) -> Call:
+    text, size = stored_text(entries), total_len([entry.segment for entry in entries])
+    manifest_etag = hashlib.md5(text, usedforsecurity=False).hexdigest()
+    settle_type(call, call.names[2])
+    for name in ("Transfer-Encoding", "X-Object-Manifest"):
+        call.headers.popall(name, None)
+    call.headers.update(
+        {
+            "Content-Type": with_swift_bytes(call.headers["Content-Type"], size),
+            "Content-Length": str(len(text)),
+            "Etag": manifest_etag,
+            "X-Static-Large-Object": "True",
+            SLO_ETAG: etag,
+            SLO_SIZE: str(size),
+            f"{OVERRIDE}Etag": f"{manifest_etag}; slo_etag={etag}",
+        }
+    )
+    call.headers.popall("X-Detect-Content-Type", None)
+    call.body = Body.of(text)
+    return call
+
+
+async def _checked(call: Call, asked: Sequence[Asked], head: Head) -> list[Entry]:
+    """What the segments are. Raises: Refusal (400) with a list of those that are not what the manifest says."""
+    limit = asyncio.Semaphore(_HEADS_AT_ONCE)
+
+    async def look(one: Asked) -> Reply:
+        async with limit:
+            return await head(one)
+
+    firsts = {one.path: one for one in asked if one.data is None}
+    replies = dict(zip(firsts, await asyncio.gather(*map(look, firsts.values())), strict=True))
+    problems = [(path, f"{reply.status} {reply.phrase}") for path, reply in replies.items() if reply.status != 200]
+    entries = []
+    for at, one in enumerate(asked):
+        if one.data is not None:
+            entries.append(Entry({"data": one.data}))
+        elif replies[one.path].status == 200:
+            entries.append(Entry.found(one, replies[one.path].headers))
+            problems += _mismatches(one, entries[-1], last=at == len(asked) - 1)
+    if problems:
+        raise _listed(call, problems)
+    return entries
+
+
+def _mismatches(asked: Asked, found: Entry, *, last: bool) -> list[Problem]:
+    problems, size = [], found.fields["bytes"]
+    if size == 0 and not last and asked.size != 0:
+        problems.append((asked.path, TOO_SMALL.capitalize()))
+    if asked.size is not None and asked.size != size:
+        problems.append((asked.path, "Size Mismatch"))
+    if asked.etag is not None and asked.etag != found.fields["hash"]:
+        problems.append((asked.path, "Etag Mismatch"))
+    if asked.range and resolved(asked.range, size) is None:
+        problems.append((asked.path, "Unsatisfiable Range"))
+    return problems
+
+
+def _listed(call: Call, problems: Sequence[Problem]) -> Refusal:
+    media_type = best_match(call.headers.get("Accept", ""), _OFFERED) or "text/plain"
+    quoted = [(quote(path, errors="surrogateescape"), text) for path, text in problems]
+    if media_type == "application/json":
+        text = json.dumps({"Errors": quoted})
+    elif media_type == "text/plain":
+        text = "\n".join(["Errors:", *(f"{path}, {what}" for path, what in quoted)]) + "\n"
+    else:
+        lines = [
+            f"<object><name>{escape(path)}</name><status>{escape(what)}</status></object>" for path, what in quoted
+        ]
+        text = "\n".join(["<upload>", "<errors>", *lines, "</errors>", "</upload>"]) + "\n"
+    return Refusal(400, text, {"Content-Type": media_type})
