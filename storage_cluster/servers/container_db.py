@@ -143,5 +143,5 @@ def _listed(row: sqlite3.Row) -> dict[str, object]:
         "last_modified": iso_date(row["timestamp"]),
     }
     for name, _, value in (parameter.partition("=") for parameter in parameters):
-        listed[name] = f'"{value}"' if name == "slo_etag" else value
+        listed[name] = f'"{value}"' if name == "slo_etag" else int(value) if name == "symlink_bytes" else value
     return listed

@@ -138,7 +138,7 @@ class ObjectServer:
         described = (info.size, info.etag, content_type)
         await self._updates.container_put(call, target, timestamp, described, info.metadata)
         await self._updates.expiry(call, target, timestamp, info.metadata, metadata)
-        return reply(202)
+        return reply(202, {k: v for k, v in info.metadata.items() if k.startswith("X-Object-Sysmeta-")})
 
     async def _delete(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)

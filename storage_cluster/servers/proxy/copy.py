@@ -20,7 +20,8 @@ from storage_cluster.servers.proxy.object_names import container_and_object, is_
 
 _ABOUT_SOURCE = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Range")
 _NOT_FOR_TARGET = (*_ABOUT_SOURCE, "Etag", "X-Copy-From", "X-Copy-From-Account", "Destination", "Destination-Account")
-_COPIED = (*(name for name in CLIENT_METADATA if name != "x-object-manifest"), "x-symlink-target")
+_COPIED = tuple(name for name in CLIENT_METADATA if name != "x-object-manifest")
+_LINK = "x-symlink-target"
 _SHOWN = ("x-object-meta-", "x-delete-at", "x-delete-after")
 _PLAIN = {"Content-Type": "text/plain"}
 
@@ -83,10 +84,10 @@ def _target_headers(call: Call, found: Reply, *, as_manifest: bool) -> CIMultiDi
         headers["Content-Type"] = found.headers["Content-Type"]
     if as_manifest and "X-Object-Manifest" in found.headers:
         headers["X-Object-Manifest"] = found.headers["X-Object-Manifest"]
-    if not is_true(call.headers.get("X-Fresh-Metadata")):
-        for name, value in found.headers.items():
-            if name.lower().startswith(_COPIED):
-                headers.setdefault(name, value)
+    kept = (_LINK,) if is_true(call.headers.get("X-Fresh-Metadata")) else (*_COPIED, _LINK)
+    for name, value in found.headers.items():
+        if name.lower().startswith(kept):
+            headers.setdefault(name, value)
     return headers
 
 

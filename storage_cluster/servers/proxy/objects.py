@@ -4,6 +4,8 @@ The upload follows the paper's figure 1: is the account there (6, 7), is the con
 all its storage servers (10, 11), and the answer (12).
 """
 
+from collections.abc import Mapping
+
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply, usual_text
 from storage_cluster.servers.object import METADATA
 from storage_cluster.servers.proxy.context import ProxyContext
@@ -81,7 +83,9 @@ class Objects:
         best = await self._replicas.change(names, call.method, per_replica.__getitem__)
         if not best.succeeded:
             raise Refusal(best.status)
-        return _accepted() if best.status == 202 else reply(best.status)
+        if best.status != 202:
+            return reply(best.status)
+        return _accepted({k: v for k, v in best.headers.items() if k.lower().startswith("x-object-sysmeta-")})
 
     def _for_replicas(self, call: Call, names: Names, timestamp: str, headers: dict[str, str]) -> list[dict[str, str]]:
         _, partition, ring = self._replicas.placement(*names[:2])
@@ -92,5 +96,5 @@ class Objects:
         ]
 
 
-def _accepted() -> Reply:
-    return reply(202, body=usual_text(202).encode())
+def _accepted(headers: Mapping[str, str] | None = None) -> Reply:
+    return reply(202, headers, usual_text(202).encode())

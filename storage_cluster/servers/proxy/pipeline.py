@@ -29,6 +29,7 @@ from storage_cluster.servers.proxy.pages import Pages
 from storage_cluster.servers.proxy.quotas import AccountQuotas, ContainerQuotas
 from storage_cluster.servers.proxy.slo import Slo
 from storage_cluster.servers.proxy.staticweb import StaticWeb
+from storage_cluster.servers.proxy.symlink import Symlink
 from storage_cluster.servers.proxy.tempurl import TempUrl
 
 
@@ -57,6 +58,7 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
     AccountQuotas,
     Slo,
     Dlo,
+    Symlink,
 )
 """Outermost first."""
 

@@ -1,0 +1,203 @@
+"""Symlinks: an empty object that stands for another one, `X-Symlink-Target: container/object`.
+
+Readings go to the target, at most two links on; everything else is about the link. With `X-Symlink-Target-Etag` a link
+is static: it holds only while the target is what it was, and a reading of anything else is 409.
+
+The target is kept in sysmeta, and in the link's row of the container's listing.
+
+Source: Swift, "Symlink"; swift.common.middleware.symlink; answers as observed in Swift 2.30.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from multidict import CIMultiDict
+
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.object_updates import OVERRIDE
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.object_names import container_and_object, quoted
+from storage_cluster.servers.proxy.slo_put import SLO_ETAG
+
+LEVELS_MAX = 2
+_TARGET, _ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
+_ETAG, _BYTES = "X-Symlink-Target-Etag", "X-Symlink-Target-Bytes"
+_ALL = (_TARGET, _ACCOUNT, _ETAG, _BYTES)
+_SYSMETA = {name: name.replace("X-", "X-Object-Sysmeta-", 1) for name in _ALL}
+_EMPTY_ETAG = hashlib.md5(usedforsecurity=False).hexdigest()
+_PLAIN = {"Content-Type": "text/plain"}
+_FORM = f"{_TARGET} header must be of the form <container name>/<object name>"
+_POSTED = "The requested POST was applied to a symlink. POST directly to the target to apply requested metadata."
+
+Names = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """Where a link leads."""
+
+    names: Names  # account, container, object
+    own_account: bool = True  # the account is that of the link, and not written down
+    etag: str | None = None
+    size: int | None = None
+
+    @classmethod
+    def kept_in(cls, headers: Mapping[str, str], account: str) -> "Link | None":
+        """The link that an object's sysmeta makes it; None if it is none."""
+        names = container_and_object(headers.get(_SYSMETA[_TARGET], ""))
+        if names is None:
+            return None
+        other, size = headers.get(_SYSMETA[_ACCOUNT]), headers.get(_SYSMETA[_BYTES])
+        return cls(
+            (unquote(other) if other else account, *names),
+            not other,
+            headers.get(_SYSMETA[_ETAG]),
+            int(size) if size else None,
+        )
+
+    @property
+    def location(self) -> str:
+        """The target's path."""
+        return "/v1/" + quoted(*self.names)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The link as its reader sees it with `symlink=get`."""
+        shown = {_TARGET: quoted(*self.names[1:])}
+        if not self.own_account:
+            shown[_ACCOUNT] = quoted(self.names[0])
+        if self.etag is not None:
+            shown |= {_ETAG: self.etag, _BYTES: str(self.size)}
+        return shown
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The link as sysmeta, with what the container's listing shows of it."""
+        listed = f"{_EMPTY_ETAG}; symlink_path={self.location}"
+        if self.etag is not None:
+            listed = f"{_EMPTY_ETAG}; symlink_etag={self.etag}; symlink_bytes={self.size}; symlink_path={self.location}"
+        return {_SYSMETA[name]: value for name, value in self.headers.items()} | {f"{OVERRIDE}Etag": listed}
+
+
+class Symlink:
+    """Follows links, makes them, shows them."""
+
+    def __init__(self, _: ProxyContext) -> None:
+        pass
+
+    async def __call__(self, call: Call, inner: Handler) -> Reply:
+        """Do what concerns links, pass on the rest. Raises: Refusal."""
+        if len(call.names) != 3:
+            return await inner(call)
+        if call.method == "PUT" and _TARGET in call.headers:
+            await _prepare(call, inner)
+        if call.method == "POST":
+            return await _posted(call, inner)
+        if call.method not in ("GET", "HEAD"):
+            return await inner(call)
+        if call.query.get("symlink") == "get":
+            reply = await inner(call)
+            link = Link.kept_in(reply.headers, call.names[0])
+            reply.headers.update(link.headers if link else {})
+            return reply
+        return await _followed(call, inner)
+
+
+async def _followed(call: Call, inner: Handler) -> Reply:
+    """What is at the end of the links that begin here. Raises: Refusal (409)."""
+    reply, static = await inner(call), None
+    location = ""
+    for _ in range(LEVELS_MAX):
+        link = Link.kept_in(reply.headers, call.names[0])
+        if link is None:
+            break
+        static, location = static or link.etag, link.location
+        await reply.close()
+        query = {name: value for name, value in call.query.items() if name != "version-id"}
+        call = call.derived(names=link.names, query=query, headers=call.headers, source="SYM")
+        reply = await inner(call)
+    if Link.kept_in(reply.headers, call.names[0]) is not None:
+        await reply.close()
+        raise Refusal(409, f"Too many levels of symbolic links, maximum allowed is {LEVELS_MAX}", _PLAIN)
+    if location:
+        reply.headers["Content-Location"] = location
+    if static is not None and reply.status not in (401, 403, 404) and static not in _etags(reply):
+        await reply.close()
+        raise _mismatch(reply, static, location)
+    return reply
+
+
+async def _prepare(call: Call, inner: Handler) -> None:
+    """Turn a PUT with a target into one with sysmeta. Raises: Refusal (400, 409, 412)."""
+    link = _asked(call)
+    if call.body.length or (call.body.length is None and await _has_bytes(call)):
+        raise Refusal(400, "Symlink requests require a zero byte body", _PLAIN)
+    etag = call.headers.get(_ETAG, "").strip('"')
+    if etag:
+        link = await _checked(call, inner, link, etag)
+    elif not call.headers.get("Content-Type"):
+        call.headers["Content-Type"] = "application/symlink"
+    for name in _ALL:
+        call.headers.popall(name, None)
+    call.headers.update(link.kept)
+
+
+async def _has_bytes(call: Call) -> bool:
+    async for chunk in call.body:
+        if chunk:
+            return True
+    return False
+
+
+async def _checked(call: Call, inner: Handler, link: Link, etag: str) -> Link:
+    """The static link, with what its target is now. Raises: Refusal (409, or what the target's HEAD answered)."""
+    head = await _followed(call.derived(method="HEAD", names=link.names, source="SYM"), inner)
+    location = head.headers.get("Content-Location", link.location)
+    if head.status == 404:
+        raise Refusal(409, "X-Symlink-Target does not exist", _PLAIN | {"Content-Location": location})
+    if not head.succeeded:
+        raise Refusal(head.status)
+    if etag not in _etags(head):
+        raise _mismatch(head, etag, location)
+    if not call.headers.get("Content-Type"):
+        call.headers["Content-Type"] = head.headers.get("Content-Type", "application/symlink")
+    return dataclasses.replace(link, etag=etag, size=int(head.headers["Content-Length"]))
+
+
+async def _posted(call: Call, inner: Handler) -> Reply:
+    if _TARGET in call.headers:
+        raise Refusal(400, "A PUT request is required to set a symlink target", _PLAIN)
+    reply = await inner(call)
+    link = Link.kept_in(reply.headers, call.names[0])
+    if not reply.succeeded or link is None:
+        return reply
+    headers = CIMultiDict({"Location": link.location})
+    if link.etag is not None:
+        headers[_ETAG] = link.etag
+    return Reply(307, headers, _POSTED.encode())
+
+
+def _asked(call: Call) -> Link:
+    text = call.headers[_TARGET]
+    names = None if text.startswith("/") else container_and_object(text)
+    if names is None:
+        raise Refusal(412, _FORM, _PLAIN if text.startswith("/") else None)
+    account = unquote(call.headers.get(_ACCOUNT, ""))
+    if "/" in account:
+        raise Refusal(412, "Account name cannot contain slashes")
+    link = Link((account or call.names[0], *names), own_account=not account)
+    if link.names == call.names:
+        raise Refusal(400, "Symlink cannot target itself", _PLAIN)
+    return link
+
+
+def _etags(reply: Reply) -> tuple[str, ...]:
+    """What a static link may name: the ETag of the object, that of what a large object stands for."""
+    return reply.headers.get("Etag", "").strip('"'), reply.headers.get(SLO_ETAG, "")
+
+
+def _mismatch(reply: Reply, etag: str, location: str) -> Refusal:
+    text = f"Object Etag '{_etags(reply)[1] or _etags(reply)[0]}' does not match {_ETAG} header '{etag}'"
+    return Refusal(409, text, _PLAIN | {"Content-Location": location})
