@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import clock_evidence, clocks, findings, matching, spans, troubles
+from collector import clock_evidence, clocks, findings, matching, memory, spans, troubles
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
@@ -139,9 +139,11 @@ def run_stages(
             alignment = clocks.solve(evidence.ways(), windows)
         writer.write_table("clocks", alignment.clocks)
         found = list(_rebuild(pool, workers, info, alignment, options.edge_ns, writer, held, by_time))
+    memory.give_back()
     for slab in by_time.slabs(ROW_GROUP_ROWS):
         writer.append("exchanges", slab)
     writer.finish("exchanges")
+    memory.give_back()
     linked = spans.link(read_table(writer.url, "exchanges", spans.COLUMNS))
     writer.write_table("spans", linked)
     asked = read_table(writer.url, "exchanges", findings.REPLICA_COLUMNS)

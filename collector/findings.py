@@ -73,7 +73,7 @@ def told(troubles: Troubles, exchanges: pa.Table, spans: pa.Table, clocks: pa.Ta
         *_capture_drops(troubles),
         *_cut_exchanges(troubles),
         *_server_errors(troubles),
-        *_slow_replicas(_frame(exchanges.select(REPLICA_COLUMNS)), _frame(spans.select(SPAN_COLUMNS))),
+        *_slow_replicas(_children(exchanges, spans)),
         *_clocks(_frame(clocks), info),
     ]
     found.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.cost_ns))
@@ -217,11 +217,19 @@ def _server_errors(troubles: Troubles) -> Iterable[Finding]:
         )
 
 
-def _slow_replicas(exchanges: pl.DataFrame, spans: pl.DataFrame) -> Iterable[Finding]:
+def _children(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
+    """Exchanges that have a parent, with their spans."""
+    linked = _frame(spans.select(SPAN_COLUMNS).filter(pc.field("parent_span_id").is_valid()))
+    asked = pl.DataFrame(exchanges.select(REPLICA_COLUMNS))
+    return asked.join(linked, left_on="exchange_id", right_on="span_id").with_columns(
+        pl.col(pl.Categorical).cast(pl.String)
+    )
+
+
+def _slow_replicas(children: pl.DataFrame) -> Iterable[Finding]:
     """Hosts that take longer than the others asked the same thing at the same time by the same parent."""
     took = pl.col("response_first_sent_trace_ns") - pl.col("request_last_received_trace_ns")
-    children = spans.drop_nulls("parent_span_id")
-    rows = exchanges.join(children, left_on="exchange_id", right_on="span_id").with_columns(took=took)
+    rows = children.with_columns(took=took)
     group = ["parent_span_id", "service", "method"]
     rows = rows.drop_nulls(["took", "server_host"])
     rows = rows.filter(pl.col("server_host").n_unique().over(group) > 1)

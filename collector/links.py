@@ -30,6 +30,8 @@ Longs = NDArray[np.int64]
 MOST_WITH_ONE_ID = 256
 """Requests at one host that may share a transaction id (retries, segments of one upload) and still be told apart by it.
 Above that it is a constant, not an id, and pairing each with each would cost the square."""
+ROWS_AT_ONCE = 1 << 18
+"""Children that are joined with their candidates at once: bounds memory."""
 FOREVER = np.iinfo(np.int64).max
 
 LINK_COLUMNS = {
@@ -48,7 +50,8 @@ def find_links(exchanges: pl.DataFrame) -> pl.DataFrame:
     forest.
     """
     exchanges = _without_constants(exchanges)
-    children, parents = _children(exchanges), _parents(exchanges)
+    parents = _parents(exchanges)
+    children = _children(exchanges).join(parents.select(pl.col("host").unique()), on="host", how="semi")
     by_id = _by_transaction(children, parents)
     rest = children.join(by_id, on="exchange_id", how="anti")
     by_time = _by_timing(rest, parents)
@@ -103,27 +106,42 @@ def _possible() -> pl.Expr:
 
 
 def _by_transaction(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
-    """Links by a transaction id that both ends show."""
+    """Links by a transaction id that both ends show, some ids at a time."""
     visible = pl.col("transaction_id").is_not_null()
-    pairs = children.filter(visible).join(parents.filter(visible), on=["transaction_id", "host"]).filter(_possible())
-    open_ = pl.col("close_ns") >= pl.col("at_ns")
-    sibling = ~open_ & (pl.col("parent_client") == pl.col("host")).fill_null(value=False)
-    pairs = pairs.filter(~sibling)
-    pairs = pairs.with_columns(open=open_).filter(open_ | ~open_.any().over("exchange_id"))
-    pairs = pairs.join(_certain_calls(pairs), on=["parent_service", "service"], how="left")
+    children, parents = children.filter(visible), parents.filter(visible)
+    groups = 1 + len(children) // ROWS_AT_ONCE
+    of_group = pl.col("transaction_id").hash() % groups
+    found = [
+        _open_pairs(children.filter(of_group == group), parents.filter(of_group == group)) for group in range(groups)
+    ]
+    pairs = pl.concat(found)
+    calls = _certain_calls(pairs)
+    several = pairs.filter(pl.col("candidates") > 1).join(calls, on=["parent_service", "service"], how="left")
     called = pl.col("calls").is_not_null()
-    pairs = pairs.filter(called | ~called.any().over("exchange_id"))
+    several = several.filter(called | ~called.any().over("exchange_id"))
     best = (
-        pairs.sort("exchange_id", "open_ns", "parent_id")
+        several.sort("exchange_id", "open_ns", "parent_id")
         .group_by("exchange_id", maintain_order=True)
         .agg(pl.col("parent_id").last(), confidence=1.0 / pl.len())
     )
-    return best.with_columns(link_reason=pl.lit(LinkReason.TRANSACTION_ID.value))
+    single = pairs.filter(pl.col("candidates") == 1).select("exchange_id", "parent_id", confidence=1.0)
+    return pl.concat([single, best]).with_columns(link_reason=pl.lit(LinkReason.TRANSACTION_ID.value))
+
+
+def _open_pairs(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
+    """Children with each parent that shows their id and may be theirs, and how many those are (`candidates`)."""
+    pairs = children.join(parents, on=["transaction_id", "host"]).filter(_possible())
+    open_ = pl.col("close_ns") >= pl.col("at_ns")
+    sibling = ~open_ & (pl.col("parent_client") == pl.col("host")).fill_null(value=False)
+    pairs = pairs.filter(~sibling)
+    pairs = pairs.filter(open_ | ~open_.any().over("exchange_id"))
+    columns = ("exchange_id", "parent_id", "service", "parent_service", "open_ns")
+    return pairs.select(*columns, candidates=pl.len().over("exchange_id"))
 
 
 def _certain_calls(pairs: pl.DataFrame) -> pl.DataFrame:
     """`parent_service, service, calls`: which service calls which, from children with a single candidate."""
-    single = pairs.filter(pl.len().over("exchange_id") == 1)
+    single = pairs.filter(pl.col("candidates") == 1)
     return single.group_by("parent_service", "service").agg(calls=pl.len())
 
 
@@ -131,7 +149,7 @@ def _by_timing(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
     """Links of the exchanges that no id links, to the innermost candidate open on their host."""
     keyed = children.with_columns(shows_id=pl.col("transaction_id").is_not_null())
     first = _nested(keyed, parents, ["host", "shows_id"])
-    calls = _certain_calls(first.filter(pl.col("candidates") == 1).drop_nulls("parent_id"))
+    calls = _certain_calls(first.drop_nulls("parent_id"))
     several = keyed.join(first.filter(pl.col("candidates") > 1), on="exchange_id", how="semi")
     again = _nested(several, parents, ["host", "shows_id", "service"], calls).drop_nulls("parent_id")
     linked = pl.concat([first.join(again, on="exchange_id", how="anti"), again])

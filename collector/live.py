@@ -14,7 +14,6 @@ an edge of the other host's window is `outside_window`, and a real loss is calle
 holds while delays are within `EDGE_NS` of their median.
 """
 
-import ctypes
 import shutil
 import threading
 import time
@@ -23,10 +22,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector import ingest, store
+from collector import ingest, memory, store
 from collector.analysis import AnalysisOptions, analyse
 from collector.decoding import HostSource
 from collector.schema import HopState
@@ -252,15 +250,7 @@ def _analyse_window(sources: Sequence[HostSource], trace: str) -> TraceInfo:
     try:
         return analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
     finally:
-        _return_memory()
-
-
-def _return_memory() -> None:
-    """Give the system back what a round freed: rounds for hours would otherwise fragment it, glibc's heap most."""
-    pa.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+        memory.give_back()  # rounds for hours would otherwise fragment it, glibc's heap most
 
 
 def _described(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
