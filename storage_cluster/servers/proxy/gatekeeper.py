@@ -7,6 +7,7 @@ import re
 
 from multidict import CIMultiDict
 
+from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 
@@ -32,6 +33,8 @@ class Gatekeeper:
             call.headers.popall(name, None)
         reply = await inner(call)
         _remove_internal(reply.headers)
+        if "swift_bytes" in reply.headers.get("Content-Type", ""):
+            reply.headers["Content-Type"] = split_swift_bytes(reply.headers["Content-Type"])[0]
         return reply
 
 

@@ -13,7 +13,6 @@ from multidict import CIMultiDict
 
 from storage_cluster.servers import ranges
 from storage_cluster.servers.backend import BackendStream, device_path
-from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply
 from storage_cluster.servers.proxy.object_names import is_true
 from storage_cluster.servers.proxy.replicas import Replicas
@@ -197,6 +196,4 @@ def _kept(headers: Mapping[str, str]) -> CIMultiDict[str]:
     kept = CIMultiDict(headers)
     for name in _HOP_BY_HOP:
         kept.popall(name, None)
-    if "swift_bytes" in kept.get("Content-Type", ""):
-        kept["Content-Type"] = split_swift_bytes(kept["Content-Type"])[0]
     return kept

@@ -31,6 +31,7 @@ from storage_cluster.servers.proxy.slo import Slo
 from storage_cluster.servers.proxy.staticweb import StaticWeb
 from storage_cluster.servers.proxy.symlink import Symlink
 from storage_cluster.servers.proxy.tempurl import TempUrl
+from storage_cluster.servers.proxy.versions import Versions
 
 
 class Middleware(Protocol):
@@ -58,6 +59,7 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
     AccountQuotas,
     Slo,
     Dlo,
+    Versions,
     Symlink,
 )
 """Outermost first."""

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from multidict import CIMultiDict
 
 from storage_cluster.servers import conditions, ranges
+from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, answered
 from storage_cluster.servers.proxy import slo_put
 from storage_cluster.servers.proxy.bulk_delete import delete_all, delete_report
@@ -132,6 +133,7 @@ def _headers(reply: Reply) -> CIMultiDict[str]:
     if SLO_ETAG in headers:
         headers["X-Manifest-Etag"] = headers["Etag"]
         headers["Etag"] = f'"{headers[SLO_ETAG]}"'
+        headers["Content-Type"] = split_swift_bytes(headers.get("Content-Type", ""))[0]
     return headers
 
 

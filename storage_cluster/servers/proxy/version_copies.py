@@ -1,0 +1,54 @@
+"""Moving an object's contents between names, whole and as they are: what keeping versions is made of.
+
+A symlink is moved as a link, a large object as its manifest, and sysmeta goes along; the mover needs no access of the
+user's to either place, since the user has been asked already whether the change itself is allowed.
+
+Source: Swift, swift.common.middleware.versioned_writes.
+"""
+
+from collections.abc import AsyncIterator
+
+from multidict import CIMultiDict
+
+from storage_cluster.servers.messages import Body, BrokenOff, Call, Handler, Refusal, Reply
+from storage_cluster.servers.object import METADATA
+
+SOURCE = "VW"
+Names = tuple[str, ...]
+
+
+async def current(call: Call, inner: Handler, names: Names) -> Reply:
+    """The object there, as it is stored. The caller closes it."""
+    return await inner(
+        call.derived(method="GET", names=names, query={"symlink": "get"}, source=SOURCE, privileged=True)
+    )
+
+
+async def put_as(call: Call, inner: Handler, found: Reply, names: Names, extra: dict[str, str] | None = None) -> Reply:
+    """Write what was found under another name. The reply to that."""
+    headers = CIMultiDict({name: value for name, value in found.headers.items() if name.lower().startswith(METADATA)})
+    headers["Content-Type"] = found.headers.get("Content-Type", "application/octet-stream")
+    headers["Etag"] = found.headers.get("Etag", "")
+    headers.update(extra or {})
+    body = Body(_unbroken(found), int(found.headers["Content-Length"]))
+    try:
+        return await inner(
+            call.derived(method="PUT", names=names, headers=headers, body=body, source=SOURCE, privileged=True)
+        )
+    finally:
+        await found.close()
+
+
+def checked(reply: Reply) -> Reply:
+    """The reply to a write of a version, if it went well. Raises: Refusal (412, 503): the change itself is not made."""
+    if reply.succeeded:
+        return reply
+    raise Refusal(412 if 400 <= reply.status < 500 else 503)
+
+
+async def _unbroken(found: Reply) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in found.chunks():
+            yield chunk
+    except BrokenOff:
+        raise Refusal(503) from None

@@ -1,0 +1,145 @@
+"""Versions kept in another container, as clients set them up with `X-Versions-Location` or `X-History-Location`.
+
+Before an object is overwritten, what it was is copied to `<length in three hex digits><name>/<timestamp>` there. With
+`X-Versions-Location` (a stack) a DELETE brings the last version back; with `X-History-Location` a DELETE keeps what was
+there and a mark that it was deleted.
+
+Where the copy cannot be made, the change is not made either (412, 503). Dynamic large objects' manifests are not kept.
+
+Source: Swift, "Object Versioning" (legacy modes); answers as observed in Swift 2.30.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from urllib.parse import unquote
+
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.infos import ContainerInfo
+from storage_cluster.servers.proxy.version_copies import SOURCE, Names, checked, current, put_as
+
+_LOCATIONS = {"X-Versions-Location": "stack", "X-History-Location": "history"}
+_SYSMETA_LOCATION = "X-Container-Sysmeta-Versions-Location"
+_SYSMETA_MODE = "X-Container-Sysmeta-Versions-Mode"
+_DELETED_TYPE = "application/x-deleted;swift_versions_deleted=1"
+
+
+class Versions:
+    """Keeps what is overwritten or deleted."""
+
+    def __init__(self, context: ProxyContext) -> None:
+        self._context = context
+
+    async def __call__(self, call: Call, inner: Handler) -> Reply:
+        """Keep a version if the container wants it, and pass on. Raises: Refusal."""
+        if len(call.names) == 2:
+            return await _of_container(call, inner)
+        if len(call.names) != 3 or call.method not in ("PUT", "DELETE"):
+            return await inner(call)
+        info = await self._context.infos.container(call, *call.names[:2])
+        location = unquote(info.sysmeta("Container", "Versions-Location") or "")
+        if not location:
+            return await inner(call)
+        await _check_access(call, info)
+        archive = (call.names[0], location)
+        if call.method == "PUT":
+            await _archive_current(call, inner, archive)
+            return await inner(call)
+        if info.sysmeta("Container", "Versions-Mode") == "history":
+            return await self._delete_with_mark(call, inner, archive)
+        return await _delete_and_restore(call, inner, archive)
+
+    async def _delete_with_mark(self, call: Call, inner: Handler, archive: Names) -> Reply:
+        await _archive_current(call, inner, archive)
+        names = (*archive, _version_name(call.names[2], self._context.clock.now()))
+        headers = {"Content-Type": _DELETED_TYPE}
+        mark = call.derived(method="PUT", names=names, headers=headers, body=b"", source=SOURCE, privileged=True)
+        checked(await inner(mark))
+        return await inner(call)
+
+
+async def _check_access(call: Call, info: ContainerInfo) -> None:
+    """Whether the user may change the container's objects, asked before anything is copied. Raises: Refusal."""
+    try:
+        await call.check_access(None)
+    except Refusal:
+        await call.check_access(info.write_acl)
+
+
+async def _archive_current(call: Call, inner: Handler, archive: Names) -> None:
+    """Copy what is there now, if there is something. Raises: Refusal (412, 503)."""
+    found = await current(call, inner, call.names)
+    if found.status == 404 or "X-Object-Manifest" in found.headers:
+        await found.close()
+        return
+    checked(found)
+    names = (*archive, _version_name(call.names[2], found.headers["X-Timestamp"]))
+    checked(await put_as(call, inner, found, names))
+
+
+async def _delete_and_restore(call: Call, inner: Handler, archive: Names) -> Reply:
+    """Put the last version in the object's place; without one, delete it."""
+    async for name in _newest_first(call, inner, archive):
+        version = (*archive, name)
+        found = await current(call, inner, version)
+        if found.status == 404:
+            continue
+        checked(found)
+        if found.headers.get("Content-Type") == _DELETED_TYPE:  # left by another mode: the object was not there then
+            await found.close()
+            deleted = await inner(call)
+            if deleted.status != 404:
+                return deleted
+        else:
+            checked(await put_as(call, inner, found, call.names))
+        reply = await inner(call.derived(names=version, source=SOURCE, privileged=True))
+        if found.headers.get("Content-Type") != _DELETED_TYPE:
+            return reply
+    return await inner(call)
+
+
+async def _newest_first(call: Call, inner: Handler, archive: Names) -> AsyncIterator[str]:
+    """Names of the object's versions."""
+    query = {"format": "json", "prefix": _version_name(call.names[2], ""), "reverse": "on"}
+    while True:
+        listing = await inner(call.derived(method="GET", names=archive, query=query, source=SOURCE, privileged=True))
+        entries = json.loads(await listing.read() or b"[]") if listing.succeeded else []
+        if not entries:
+            return
+        for entry in entries:
+            yield entry["name"]
+        query["marker"] = entries[-1]["name"]
+
+
+def _version_name(name: str, timestamp: str) -> str:
+    return f"{len(name.encode('utf-8', 'surrogateescape')):03x}{name}/{timestamp}"
+
+
+async def _of_container(call: Call, inner: Handler) -> Reply:
+    """Keep and show where versions go. Raises: Refusal (400, 412)."""
+    if call.method in ("PUT", "POST"):
+        _set_location(call)
+    reply = await inner(call)
+    location, mode = reply.headers.get(_SYSMETA_LOCATION), reply.headers.get(_SYSMETA_MODE)
+    for header, its_mode in _LOCATIONS.items():
+        if location and mode == its_mode:
+            reply.headers[header] = location
+    return reply
+
+
+def _set_location(call: Call) -> None:
+    given = {header: call.headers[header] for header in _LOCATIONS if call.headers.get(header)}
+    if len(given) > 1:
+        text = "Only one of x-versions-location or x-history-location may be specified"
+        raise Refusal(400, text, {"Content-Type": "text/plain"})
+    removed = [
+        header
+        for header in _LOCATIONS
+        if header in call.headers or header.replace("X-", "X-Remove-", 1) in call.headers
+    ]
+    for header, location in given.items():
+        if "/" in unquote(location):
+            raise Refusal(412, "Container name cannot contain slashes")
+        call.headers[_SYSMETA_LOCATION], call.headers[_SYSMETA_MODE] = location, _LOCATIONS[header]
+    if removed and not given:
+        call.headers[_SYSMETA_LOCATION] = call.headers[_SYSMETA_MODE] = ""
