@@ -1,18 +1,40 @@
 """`tracer bench`: put load on an object store and measure it."""
 
+import dataclasses
 import os
+import shlex
 import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 import uvloop
+from click.core import ParameterSource
 
-from storage_cluster.bench import load, results
-from storage_cluster.bench.client import Credentials
+from storage_cluster.bench import formats, parameters, simple
+from storage_cluster.bench.engine.connection import Timeouts
+from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.formats import Sweep
+from storage_cluster.bench.model import Workload
+from storage_cluster.bench.progress import Progress
+from storage_cluster.bench.results import export
+from storage_cluster.bench.results import folder as folders
+from storage_cluster.bench.results.folder import Run
+from storage_cluster.bench.results.report_text import as_text
+from storage_cluster.bench.run import local
+from storage_cluster.bench.storage.opening import Login
+from storage_cluster.bench.storage.swift import Credentials
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
+
+RUNS = Path("runs")
+"""Where runs go that are not told a place."""
+SIMPLE = ("put", "get")
+_SIMPLE_OPTIONS = ("count", "size_bytes", "concurrency", "retries_max", "container")
 
 
 @click.group()
@@ -21,51 +43,168 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("operation", type=click.Choice(["put", "get"]))
-@click.option("--count", default=100, show_default=True, type=click.IntRange(1), help="Operations to do.")
-@click.option("--size", "size_bytes", default=1000, show_default=True, type=click.IntRange(0), help="Bytes per object.")
-@click.option("--concurrency", default=1, show_default=True, type=click.IntRange(1, 4096), help="Workers at once.")
-@click.option("--retries", "retries_max", default=3, show_default=True, type=click.IntRange(0), help="Per operation.")
-@click.option("--container", default="bench", show_default=True, help="Where the objects are; they stay there.")
-@click.option("--auth", help="A store elsewhere: its v1 auth URL.  [default: the cluster that is up]")
+@click.argument("workload", metavar="put|get|FILE")
+@click.option("--count", default=100, show_default=True, type=click.IntRange(1), help="put, get: operations to do.")
+@click.option(
+    "--size", "size_bytes", default=1000, show_default=True, type=click.IntRange(0), help="put, get: bytes per object."
+)
+@click.option(
+    "--concurrency", default=1, show_default=True, type=click.IntRange(1, 4096), help="put, get: workers at once."
+)
+@click.option(
+    "--retries", "retries_max", default=3, show_default=True, type=click.IntRange(0), help="put, get: per operation."
+)
+@click.option(
+    "--container", default="bench", show_default=True, help="put, get: where the objects are; they stay there."
+)
+@click.option("--set", "settings", multiple=True, metavar="PARAMETER=VALUE", help="Another value than the file has.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="PARAMETER=A,B,…", help="A run for each value.")
+@click.option("--cluster", "on_cluster", is_flag=True, help="FILE: use the cluster that is up, whatever FILE says.")
+@click.option("--auth", help="A store elsewhere: its v1 auth URL.  [default: FILE's; else the cluster that is up]")
 @click.option("--user", default="test:tester", show_default=True, help="For --auth.")
 @click.option("--key", default="testing", show_default=True, help="For --auth.")
+@click.option(
+    "--connect-timeout", "connect_s", default=10.0, show_default=True, type=click.FloatRange(0.001), help="Seconds."
+)
+@click.option(
+    "--read-timeout",
+    "read_s",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0.001),
+    help="Seconds without a byte.",
+)
+@click.option("--seed", default=1, show_default=True, type=int, help="Of all random choices.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the run here.  [default for FILE: runs/<time>]",
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the summary here.")
 @click.option(
-    "--requests", "rows_file", type=click.Path(path_type=Path, dir_okay=False), help="Write each request here."
+    "--requests", "rows_file", type=click.Path(path_type=Path, dir_okay=False), help="Write each request here, as CSV."
 )
 def run(
-    operation: str,
+    workload: str,
     *,
-    count: int,
-    size_bytes: int,
-    concurrency: int,
-    retries_max: int,
-    container: str,
+    settings: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    on_cluster: bool,
     auth: str | None,
     user: str,
     key: str,
+    connect_s: float,
+    read_s: float,
+    seed: int,
+    folder: Path | None,
     json_file: Path | None,
     rows_file: Path | None,
+    **simple_options: int | str,
 ) -> None:
-    """Put or get objects, and report throughput, latencies and failures.
+    """Put or get objects, or do what a workload file says: COSBench XML, ssbench JSON or TOML.
 
-    With a cluster up it runs on the cluster's client host. The slowest requests are shown with their transaction ids;
-    --requests writes every request as CSV.
+    Reports throughput, latencies and failures; the slowest requests are shown with their transaction ids. With a
+    cluster up it runs on the cluster's client host.
     """
-    plan = results.Plan(operation, count, size_bytes, concurrency, container, retries_max)
     with operator_errors():
-        credentials = Credentials(auth, user, key) if auth else _credentials_on_client_host()
+        made, sweep = _workload(workload, simple_options)
+        for name, value in _pairs(settings).items():
+            made = parameters.change(made, name, value)
+        sweep = sweep | {name: values.split(",") for name, values in _pairs(sweeps).items()}
+        login = _login(made, on_cluster, Credentials(auth, user, key) if auth else None)
         _check_writable(json_file, rows_file)
-        summary, rows = uvloop.run(load.run(plan, credentials))
-    click.echo(results.as_text(summary))
-    if json_file:
-        json_file.write_text(results.as_json(summary) + "\n", "utf-8")
-    if rows_file:
-        with rows_file.open("w", encoding="utf-8", newline="") as stream:
-            results.write_rows(rows, stream)
-    if summary.failures_count:
+        plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s))
+        with tempfile.TemporaryDirectory(prefix="twintap-bench-") as scratch:
+            kept = folder or (Path(scratch) / "run" if workload in SIMPLE else RUNS / time.strftime("%Y%m%dT%H%M%S"))
+            done = _run(plan, kept)
+            if rows_file:
+                export.write_csv(done, rows_file)
+            if json_file:
+                export.write_summary(done, json_file)
+    if folder or workload not in SIMPLE:
+        click.echo(f"run: {kept}")
+    if any(each.info.state != "done" for each in done) or (workload in SIMPLE and _failures_count(done)):
         sys.exit(1)
+
+
+@command.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", *export.FORMATS]),
+    default="text",
+    show_default=True,
+    help="cosbench: its CSV; ssbench: its report; json: everything.",
+)
+def report(folder: Path, form: str) -> None:
+    """Tell what came of a run, also of one that was killed."""
+    with operator_errors():
+        found = folders.load(folder)
+        click.echo(as_text(found) if form == "text" else export.FORMATS[form](found))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What a command is to do."""
+
+    workload: Workload
+    sweep: Sweep
+    login: Login | None
+    seed: int
+    timeouts: Timeouts
+
+
+def _workload(name: str, simple_options: Mapping[str, int | str]) -> tuple[Workload, Sweep]:
+    if name in SIMPLE:
+        return simple.workload(name, **simple_options), {}  # type: ignore[arg-type]
+    context = click.get_current_context()
+    for option in _SIMPLE_OPTIONS:
+        if context.get_parameter_source(option) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{option.split('_')[0]} is for put and get; for a file use --set")
+    return formats.load(Path(name))
+
+
+def _run(plan: _Plan, folder: Path) -> list[Run]:
+    """A run for each combination of a sweep's values; each is told when it is done."""
+    done = []
+    combinations = list(parameters.combinations(plan.sweep))
+    for values in combinations:
+        workload = plan.workload
+        for name, value in values.items():
+            workload = parameters.change(workload, name, value)
+        where = folder / _folder_name(values) if values else folder
+        progress = Progress()
+        info = folders.describe(workload, shlex.join(sys.argv), values)
+        running = local.run(
+            workload, where, info, login=plan.login, seed=plan.seed, timeouts=plan.timeouts, watch=progress
+        )
+        try:
+            done.append(uvloop.run(running))
+        finally:
+            progress.end()
+        click.echo(("\n" if len(done) > 1 else "") + as_text(done[-1]))
+        if done[-1].info.state == "cancelled":
+            break
+    return done
+
+
+def _folder_name(values: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in values.items()).replace("/", "_")
+
+
+def _login(workload: Workload, on_cluster: bool, given: Credentials | None) -> Login | None:
+    """Who asks: as the options say, as the file says (None), or as the cluster's own user, on its client host."""
+    if given is not None:
+        return Login(given)
+    works = [work for stage in workload.stages for work in stage.works]
+    says_itself = any(work.auth.kind != "none" or work.storage.option("storage_url") for work in works)
+    foreign = any(work.storage.kind != "swift" for work in works)
+    if not on_cluster and (says_itself or foreign):
+        return None
+    return Login(_credentials_on_client_host())
 
 
 def _credentials_on_client_host() -> Credentials:
@@ -76,6 +215,21 @@ def _credentials_on_client_host() -> Credentials:
         cluster.execute(default_state_dir(), client.host, (sys.executable, *sys.argv))
     found = running.environment
     return Credentials(found["ST_AUTH"], found["ST_USER"], found["ST_KEY"])
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` in two. Raises: WorkloadError."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise WorkloadError(f"{text} is not PARAMETER=VALUE", "for example main.workers=8")
+        found[name] = value
+    return found
+
+
+def _failures_count(done: Sequence[Run]) -> int:
+    return sum(each.tally.total().failures_count for each in done)
 
 
 def _check_writable(*files: Path | None) -> None:

@@ -1,0 +1,1 @@
+"""Requests on the wire: a client fast enough never to be the bottleneck, with true times."""

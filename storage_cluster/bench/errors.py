@@ -1,0 +1,11 @@
+"""What an operator of the load generator can mend."""
+
+from storage_cluster.errors import ClusterError
+
+
+class WorkloadError(ClusterError):
+    """A workload cannot be used as it is written; names the place."""
+
+
+class RunError(ClusterError):
+    """A run's folder cannot be read or written."""

@@ -1,0 +1,185 @@
+"""A workload, whatever file it came from: stages one after the other, works side by side, operations by their ratio.
+
+    Workload ── stages ──▶ Stage ── works ──▶ Work ── operations ──▶ Operation
+
+What is said once for all (where the store is, who asks) may be said again for a stage or a work; here each work has its
+own. Nothing here does anything: `run` does.
+"""
+
+import dataclasses
+import enum
+import math
+
+from storage_cluster.bench.selectors import Selector, Sizes, constant
+
+
+class Kind(enum.StrEnum):
+    """What an operation does; for a work, what all of its operations do."""
+
+    INIT = "init"  # make containers
+    PREPARE = "prepare"  # put objects, each once
+    CLEANUP = "cleanup"  # delete objects, each once
+    DISPOSE = "dispose"  # delete containers
+    DELAY = "delay"
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    LIST = "list"
+
+
+SCANS = (Kind.INIT, Kind.PREPARE, Kind.CLEANUP, Kind.DISPOSE)
+"""What goes once over all its containers and objects, and then is done."""
+
+
+class Division(enum.StrEnum):
+    """What the workers of a work divide between them."""
+
+    NONE = "none"
+    CONTAINER = "container"
+    OBJECT = "object"
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """Names made of numbers."""
+
+    selector: Selector
+    prefix: str
+    suffix: str = ""
+    digits: int = 0  # at least; filled with zeros
+    fixed: bool = False  # there is one name, without a number
+
+    def name(self, number: int) -> str:
+        """The name with that number."""
+        if self.fixed:
+            return self.prefix + self.suffix
+        return f"{self.prefix}{number:0{self.digits}d}{self.suffix}"
+
+
+CONTAINERS = Names(constant(1), "mycontainers_")
+OBJECTS = Names(constant(1), "myobjects_")
+"""COSBench's prefixes; they are also ours."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """One kind of request of a work."""
+
+    kind: Kind
+    ratio: float = 100.0  # of the work's operations, relative to the others' ratios
+    name: str = ""  # in reports, where it is another than the kind
+    containers: Names = CONTAINERS
+    objects: Names | None = None
+    sizes: Sizes | None = None
+    division: Division = Division.NONE
+    hash_check: bool = False
+    zeros: bool = False  # content is zeros, otherwise random
+    chunked: bool = False
+    population: str = ""  # objects are those that exist, of this class (ssbench), not those that `objects` names
+    make_container: bool = False  # prepare: before the objects
+    delete_container: bool = False  # cleanup: after the objects
+    skip_present: bool = False  # prepare: objects of the right size that are there are not put again
+    delete_after_s: int = 0  # objects expire
+
+    @property
+    def title(self) -> str:
+        """What it is called in reports."""
+        return self.name or str(self.kind)
+
+
+class Arrivals(enum.StrEnum):
+    """When the requests of an open loop come."""
+
+    EVEN = "even"
+    POISSON = "poisson"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A part of a ramp: up to `rate_per_s` (open loop) or `workers` (closed) within `seconds`, in a straight line."""
+
+    seconds: float
+    to: float
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenLoop:
+    """Requests come at a rate, whether or not earlier ones are done; latency counts from when each was due."""
+
+    rate_per_s: float
+    arrivals: Arrivals = Arrivals.POISSON
+
+
+@dataclasses.dataclass(frozen=True)
+class StorageConfig:
+    """Which store, and what is said about it."""
+
+    kind: str = "swift"
+    options: tuple[tuple[str, str], ...] = ()  # as the file has them
+    where: str = ""  # in the file, for errors
+
+    def option(self, name: str, default: str = "") -> str:
+        """One of the options."""
+        return dict(self.options).get(name, default)
+
+
+@dataclasses.dataclass(frozen=True)
+class AuthConfig(StorageConfig):
+    """Who asks, and where a token is to be had."""
+
+    kind: str = "none"
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Workers that do operations until there is no more to do."""
+
+    name: str
+    kind: Kind | None  # None: a mix, as its operations say
+    operations: tuple[Operation, ...]
+    workers: int = 1
+    runtime_s: float = 0.0  # 0: no limit
+    total_ops: int = 0
+    total_bytes: int = 0
+    rampup_s: float = 0.0  # done, but not counted
+    rampdown_s: float = 0.0
+    interval_s: float = 5.0  # of the timeline
+    driver: str = ""  # "": all of them
+    acceptable_failures_ppm: int = 200_000
+    retries_max: int = 0
+    keep_alive: bool = True
+    open_loop: OpenLoop | None = None  # None: closed loop
+    ramp: tuple[Step, ...] = ()
+    storage: StorageConfig = StorageConfig()
+    auth: AuthConfig = AuthConfig()
+
+    @property
+    def workers_max(self) -> int:
+        """The most workers there ever are."""
+        if self.open_loop is not None:
+            return self.workers
+        return max(self.workers, *(math.ceil(step.to) for step in self.ramp)) if self.ramp else self.workers
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether it ends by itself."""
+        return self.kind in SCANS
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """Works that run side by side."""
+
+    name: str
+    works: tuple[Work, ...]
+    closure_delay_s: float = 0.0  # afterwards
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """All of it."""
+
+    name: str
+    stages: tuple[Stage, ...]
+    description: str = ""
+    source: str = ""  # cosbench, ssbench, toml, command

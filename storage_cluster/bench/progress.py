@@ -1,0 +1,39 @@
+"""How a run goes, in one line of a terminal that is written over and over."""
+
+import sys
+import time
+from typing import TextIO
+
+from storage_cluster.bench.model import Stage
+from storage_cluster.bench.results.recorder import Recorder
+
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class Progress:
+    """Shows a stage's counts and what it did in the last moment; silent where nobody looks."""
+
+    def __init__(self, stream: TextIO = sys.stderr) -> None:
+        self._stream = stream
+        self._shown = stream.isatty()
+        self._last = (time.monotonic(), 0)
+
+    def __call__(self, stage: Stage, recorder: Recorder) -> None:
+        """Tell how it goes."""
+        if not self._shown:
+            return
+        total = recorder.tally.total(key for key in recorder.tally.figures if key.stage == stage.name)
+        done, now = total.operations_count + total.outside_count, time.monotonic()
+        rate = max(done - self._last[1], 0) / max(now - self._last[0], 1e-9)
+        self._last = (now, done)
+        self._stream.write(
+            f"{_CLEAR_LINE}{stage.name}: {done:,} operations, {rate:,.0f}/s, {total.failures_count:,} failed,"
+            f" {total.retries_count:,} retries, 99 % within {total.response.percentile_ns(99.0) / 1e6:,.1f} ms"
+        )
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Leave the line clean."""
+        if self._shown:
+            self._stream.write(_CLEAR_LINE)
+            self._stream.flush()

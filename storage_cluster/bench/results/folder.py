@@ -1,0 +1,151 @@
+"""A run's folder: what it was, how it went, every request. Readable at any time, also after a SIGKILL.
+
+    run.json            what ran, its stages, figures after each stage; written anew, whole or not at all
+    requests.csv.zst    a row for every attempt
+    timeline.csv        counts of each second
+    NAME/…              with several drivers: the same two of each driver
+
+While a run goes on (or when it was killed) `run.json` says `running`, and its figures are drawn from the rows again.
+"""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from storage_cluster.bench.errors import RunError
+from storage_cluster.bench.model import Stage, Workload
+from storage_cluster.bench.results import rows
+from storage_cluster.bench.results.figures import Figures, Key, Tally
+
+INFO_NAME = "run.json"
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkInfo:
+    """A work, as far as figures need it."""
+
+    name: str
+    workers: int
+    runtime_s: float  # 0: until all was done
+
+
+@dataclasses.dataclass(frozen=True)
+class StageInfo:
+    """A stage: what it had to do, and when it did."""
+
+    name: str
+    works: tuple[WorkInfo, ...]
+    started_ns: int = 0  # wall clock; 0: not yet
+    ended_ns: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class RunInfo:
+    """A run."""
+
+    name: str
+    source: str  # cosbench, ssbench, toml, command
+    command: str
+    started_ns: int
+    stages: tuple[StageInfo, ...]
+    state: str = "running"  # done, failed, cancelled
+    note: str = ""  # why it failed
+    ended_ns: int = 0
+    drivers: tuple[str, ...] = ()
+    lost_drivers: tuple[str, ...] = ()
+    parameters: dict[str, str] = dataclasses.field(default_factory=dict)  # that a sweep set
+    format_version: int = FORMAT_VERSION
+
+    def stage(self, name: str) -> StageInfo:
+        """The stage of that name."""
+        return next(stage for stage in self.stages if stage.name == name)
+
+    def elapsed_s(self, key: Key, figures: Figures) -> float:
+        """What a rate is per: the work's run time if it has one, otherwise from its first start to its last end."""
+        works = {work.name: work for stage in self.stages if stage.name == key.stage for work in stage.works}
+        runtime_s = works[key.work].runtime_s if key.work in works else 0.0
+        return runtime_s or max(figures.last_end_ns - figures.first_start_ns, 1) / 1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run and its figures."""
+
+    info: RunInfo
+    tally: Tally
+    folder: Path
+
+    def rows(self) -> Iterator[rows.Row]:
+        """Every attempt, of every driver."""
+        for file in sorted([self.folder / rows.FILE_NAME, *self.folder.glob(f"*/{rows.FILE_NAME}")]):
+            if file.exists():
+                yield from rows.read_rows(file)
+
+
+def describe(workload: Workload, command: str, parameters: dict[str, str] | None = None) -> RunInfo:
+    """A run that is about to begin."""
+    stages = tuple(_stage_info(stage) for stage in workload.stages)
+    return RunInfo(workload.name, workload.source, command, time.time_ns(), stages, parameters=parameters or {})
+
+
+def with_stage(info: RunInfo, number: int, started_ns: int, ended_ns: int) -> RunInfo:
+    """The run when a stage has ended."""
+    stages = list(info.stages)
+    stages[number] = dataclasses.replace(stages[number], started_ns=started_ns, ended_ns=ended_ns)
+    return dataclasses.replace(info, stages=tuple(stages))
+
+
+def create(folder: Path) -> None:
+    """Make a run's folder. Raises: RunError if there is something there already."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise RunError(f"{folder} is not empty", "choose another folder with -o")
+    except OSError as error:
+        raise RunError(f"{folder} cannot be made ({error.strerror})", "choose another folder with -o") from None
+
+
+def save(folder: Path, info: RunInfo, tally: Tally) -> None:
+    """Write what is known, so that a reader finds the old or the new."""
+    written = folder / f".{INFO_NAME}"
+    body = json.dumps({**dataclasses.asdict(info), "figures": tally.dump()}, indent=1)
+    written.write_text(body + "\n", "utf-8")
+    os.replace(written, folder / INFO_NAME)
+
+
+def load(folder: Path) -> Run:
+    """A run, finished or not. Raises: RunError."""
+    try:
+        found = json.loads((folder / INFO_NAME).read_text("utf-8"))
+        tally = Tally.load(found.pop("figures"))
+        info = _info(found)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = getattr(error, "strerror", None) or "not a run's"
+        raise RunError(
+            f"{folder / INFO_NAME} cannot be read ({reason})", "give a folder of `tracer bench run`"
+        ) from None
+    run = Run(info, tally, folder)
+    return dataclasses.replace(run, tally=_from_rows(run)) if info.state == "running" else run
+
+
+def _from_rows(run: Run) -> Tally:
+    tally = Tally()
+    for row in run.rows():
+        tally.add(row)
+    return tally
+
+
+def _stage_info(stage: Stage) -> StageInfo:
+    return StageInfo(stage.name, tuple(WorkInfo(work.name, work.workers_max, work.runtime_s) for work in stage.works))
+
+
+def _info(found: dict) -> RunInfo:
+    stages = tuple(
+        StageInfo(**{**stage, "works": tuple(WorkInfo(**work) for work in stage["works"])}) for stage in found["stages"]
+    )
+    plain = {"drivers": tuple(found["drivers"]), "lost_drivers": tuple(found["lost_drivers"]), "stages": stages}
+    return RunInfo(**{**found, **plain})

@@ -1,0 +1,69 @@
+"""A run in one screen: what was done how fast, what went wrong, which requests were slowest and how to look at them."""
+
+from collections.abc import Iterable, Iterator
+
+from storage_cluster.bench.results.figures import PERCENTILES, SLOWEST_COUNT, Figures, Key, Slow
+from storage_cluster.bench.results.folder import Run
+
+SLOWEST_SHOWN = 5
+VIEW_HINT = "tracer view TRACE, then /transaction/ID"
+
+
+def as_text(run: Run) -> str:
+    """The report."""
+    lines = list(_heading(run))
+    for name, keys in run.tally.stages().items():
+        works = {work.name: work for work in run.info.stage(name).works}
+        workers = sum(works[work].workers for work in {key.work for key in keys})
+        lines.append(f"\n{name} ({workers:,} {'worker' if workers == 1 else 'workers'})")
+        lines += _table(run, keys)
+    lines += _slowest(slow for figures in run.tally.figures.values() for slow in figures.slowest)
+    return "\n".join(lines)
+
+
+def _heading(run: Run) -> Iterator[str]:
+    info, total = run.info, run.tally.total()
+    ended_ns = info.ended_ns or total.last_end_ns or info.started_ns
+    yield f"{info.name}: {info.state}" + (f" ({info.note})" if info.note else "")
+    if info.parameters:
+        yield "with " + ", ".join(f"{name}={value}" for name, value in info.parameters.items())
+    failed = f"{total.failures_count:,} failed, {total.retries_count:,} retries"
+    yield f"{total.operations_count:,} operations in {(ended_ns - info.started_ns) / 1e9:.1f} s, {failed}"
+    if total.errors:
+        yield "attempts that failed: " + ", ".join(f"{kind} {count:,}" for kind, count in total.errors.items())
+    if info.lost_drivers:
+        yield f"LOST: {', '.join(info.lost_drivers)}; what they had done by then is in"
+
+
+def _table(run: Run, keys: list[Key]) -> Iterator[str]:
+    percentiles = "".join(f"{percent:>8g} %" for percent in PERCENTILES)
+    yield (
+        f"  {'':<14}{'ok':>9}{'failed':>7}{'retries':>8}{'op/s':>10}{'MB/s':>9}{'mean ms':>10}{'first':>9}"
+        + percentiles
+    )
+    for key in keys:
+        figures = run.tally.figures[key]
+        title = key.operation if key.operation == key.work or len(keys) == 1 else f"{key.work}/{key.operation}"
+        yield f"  {title:<14}" + _figures(figures, run.info.elapsed_s(key, figures))
+
+
+def _figures(figures: Figures, elapsed_s: float) -> str:
+    response, processing = figures.response, figures.processing
+    percentiles = "".join(f"{response.percentile_ns(percent) / 1e6:>10.2f}" for percent in PERCENTILES)
+    return (
+        f"{figures.successes_count:>9,}{figures.failures_count:>7,}{figures.retries_count:>8,}"
+        f"{figures.successes_count / elapsed_s:>10,.1f}{figures.bytes / elapsed_s / 1e6:>9,.2f}"
+        f"{response.mean_ns / 1e6:>10.2f}{processing.mean_ns / 1e6:>9.2f}{percentiles}"
+    )
+
+
+def _slowest(slow: Iterable[Slow]) -> Iterator[str]:
+    found = sorted(slow, reverse=True)[: min(SLOWEST_SHOWN, SLOWEST_COUNT)]
+    if found:
+        yield f"\nslowest (in a trace of this run: {VIEW_HINT})"
+    for response_ns, row in found:
+        what = row.error or str(row.status)
+        yield (
+            f"  {response_ns / 1e6:>10.2f} ms  {row.op} {row.file}  {what}, attempt {row.attempt},"
+            f" port {row.local_port}, {row.transaction_id or 'no transaction id'}"
+        )

@@ -1,0 +1,197 @@
+"""The rows of a run: every attempt at every request, compressed, readable whatever happened to the process.
+
+The file is warp's (tab-separated text in zstd, its columns first and by its names), so what reads warp's reads this;
+ours follow. It is written as complete zstd frames, each flushed: a process that is killed loses what it had not written
+yet, and never what it had. Times are RFC 3339 in UTC with nanoseconds, of this host's wall clock, so that a row can be
+laid beside a capture; durations are from the monotonic clock.
+
+Source: warp 1.0, `pkg/bench/ops.go`, for its columns.
+"""
+
+import calendar
+import codecs
+import dataclasses
+import functools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import zstandard
+
+from storage_cluster.bench.errors import RunError
+
+FILE_NAME = "requests.csv.zst"
+_LEVEL = 1
+
+
+class Row(NamedTuple):
+    """One attempt at one operation."""
+
+    idx: int  # of the operation in its work, in this process
+    thread: int  # the worker, over all drivers
+    op: str  # PUT, GET, DELETE, LIST
+    client_id: str  # the driver
+    bytes: int  # of the object, moved
+    endpoint: str
+    file: str  # container/object
+    error: str  # "" if it went well; otherwise one of ERROR_KINDS
+    start_ns: int
+    first_byte_ns: int  # after the start; -1: none came
+    duration_ns: int
+    stage: str
+    work: str
+    operation: str  # as the workload calls it
+    status: int  # 0: no response
+    attempt: int  # 1 = first
+    final: bool  # no attempt follows
+    measured: bool  # not in a ramp-up, a ramp-down or after the end
+    waited_ns: int  # from when the operation was due to this attempt's start
+    connect_ns: int  # for the connection to be there; -1: it was there before
+    transaction_id: str
+    local_port: int  # 0: there was no connection
+
+    @property
+    def end_ns(self) -> int:
+        """The last byte, or the failure, on the wall clock."""
+        return self.start_ns + self.duration_ns
+
+    @property
+    def response_ns(self) -> int:
+        """From when the operation was due to its end; earlier attempts are in it."""
+        return self.waited_ns + self.duration_ns
+
+    @property
+    def processing_ns(self) -> int:
+        """The same to the response's first byte."""
+        return self.waited_ns + max(self.first_byte_ns, 0)
+
+
+HEADER = (
+    "idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\t"
+    "stage\twork\toperation\tstatus\tattempt\tfinal\tmeasured\twaited_ns\tconnect_ns\ttransaction_id\tlocal_port\n"
+)
+
+
+def as_line(row: Row) -> str:
+    """A row as text."""
+    start = row.start_ns
+    first = _time(start + row.first_byte_ns) if row.first_byte_ns >= 0 else ""
+    return (
+        f"{row.idx}\t{row.thread}\t{row.op}\t{row.client_id}\t1\t{row.bytes}\t{row.endpoint}\t{_clean(row.file)}\t"
+        f"{row.error}\t{_time(start)}\t{first}\t{_time(start + row.duration_ns)}\t{row.duration_ns}\t"
+        f"{_clean(row.stage)}\t{_clean(row.work)}\t{_clean(row.operation)}\t{row.status}\t{row.attempt}\t"
+        f"{row.final:d}\t{row.measured:d}\t{row.waited_ns}\t{row.connect_ns}\t{row.transaction_id}\t{row.local_port}\n"
+    )
+
+
+def from_line(line: str) -> Row:
+    """A row from its text. Raises: ValueError."""
+    cells = line.rstrip("\n").split("\t")
+    if len(cells) != len(HEADER.split("\t")):
+        raise ValueError(line)
+    start = _nanoseconds(cells[9])
+    return Row(
+        idx=int(cells[0]),
+        thread=int(cells[1]),
+        op=cells[2],
+        client_id=cells[3],
+        bytes=int(cells[5]),
+        endpoint=cells[6],
+        file=cells[7],
+        error=cells[8],
+        start_ns=start,
+        first_byte_ns=_nanoseconds(cells[10]) - start if cells[10] else -1,
+        duration_ns=int(cells[12]),
+        stage=cells[13],
+        work=cells[14],
+        operation=cells[15],
+        status=int(cells[16]),
+        attempt=int(cells[17]),
+        final=cells[18] == "1",
+        measured=cells[19] == "1",
+        waited_ns=int(cells[20]),
+        connect_ns=int(cells[21]),
+        transaction_id=cells[22],
+        local_port=int(cells[23]),
+    )
+
+
+@dataclasses.dataclass
+class RowFile:
+    """The file of one run's rows, being written."""
+
+    stream: BinaryIO
+    written_len: int = 0  # bytes of complete frames
+
+    @classmethod
+    def create(cls, path: Path) -> "RowFile":
+        """A new one. Raises: RunError."""
+        try:
+            made = cls(path.open("xb"))
+        except OSError as error:
+            raise RunError(f"{path} cannot be written ({error.strerror})", "choose another place with -o") from None
+        made.write(HEADER)
+        return made
+
+    def write(self, text: str) -> None:
+        """Add a frame, and give it to the kernel."""
+        if text:
+            frame = zstandard.ZstdCompressor(_LEVEL).compress(text.encode())
+            self.stream.write(frame)
+            self.stream.flush()
+            self.written_len += len(frame)
+
+    def close(self) -> None:
+        """No more."""
+        self.stream.close()
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """All rows of a file; the frame that a killed process left unfinished is left out. Raises: RunError."""
+    try:
+        with path.open("rb") as stream:
+            lines = _lines(stream)
+            if next(lines, None) != HEADER:
+                raise RunError(f"{path} holds no rows of a run", "give a folder that `tracer bench run` wrote")
+            yield from map(from_line, lines)
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error.strerror})", "give a run's folder") from None
+
+
+def _lines(stream: BinaryIO) -> Iterator[str]:
+    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    held = ""
+    while True:
+        try:
+            block = reader.read(1 << 20)
+        except zstandard.ZstdError:
+            return
+        if not block:
+            return
+        *lines, held = (held + decode(block)).split("\n")
+        yield from (line + "\n" for line in lines)
+
+
+@functools.lru_cache(4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def _time(time_ns: int) -> str:
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    return f"{_second(seconds)}.{rest:09d}Z"
+
+
+@functools.lru_cache(1024)
+def _seconds(text: str) -> int:
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+
+
+def _nanoseconds(text: str) -> int:
+    return _seconds(text[:19]) * 1_000_000_000 + int(text[20:29])
+
+
+def _clean(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,1 @@
+"""Carrying a workload out: who asks for what, when, until when."""

@@ -1,0 +1,91 @@
+"""A whole workload in this process: the command's way."""
+
+import asyncio
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from storage_cluster.bench.engine.connection import Timeouts
+from storage_cluster.bench.model import Stage, Workload
+from storage_cluster.bench.results import folder as folders
+from storage_cluster.bench.results.folder import Run, RunInfo
+from storage_cluster.bench.results.recorder import Recorder
+from storage_cluster.bench.run.stage import Runner, verdicts
+from storage_cluster.bench.storage.opening import Login, check
+
+Watch = Callable[[Stage, Recorder], None]
+"""Told a few times per second how a stage goes."""
+WATCH_INTERVAL_S = 0.5
+
+
+async def run(
+    workload: Workload,
+    folder: Path,
+    info: RunInfo,
+    *,
+    login: Login | None = None,
+    seed: int = 1,
+    timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
+    watch: Watch | None = None,
+) -> Run:
+    """Run it into a new folder. Raises: WorkloadError, NotRunningError, RunError."""
+    if login is None:
+        for work in (work for stage in workload.stages for work in stage.works):
+            check(work.storage, work.auth)
+    folders.create(folder)
+    recorder = Recorder(folder)
+    runner = Runner(recorder, seed=seed, login=login, timeouts=timeouts)
+    folders.save(folder, info, recorder.tally)
+    try:
+        info = await _stages(workload, folder, info, runner, recorder, watch)
+    finally:
+        recorder.close()
+    info = dataclasses.replace(info, ended_ns=time.time_ns())
+    folders.save(folder, info, recorder.tally)
+    return Run(info, recorder.tally, folder)
+
+
+async def _stages(
+    workload: Workload, folder: Path, info: RunInfo, runner: Runner, recorder: Recorder, watch: Watch | None
+) -> RunInfo:
+    called_off = _on_interrupt(runner)
+    for number, stage in enumerate(workload.stages):
+        started_ns = time.time_ns()
+        watching = asyncio.create_task(_keep_telling(watch, stage, recorder)) if watch else None
+        try:
+            await runner.run(stage)
+        finally:
+            if watching:
+                watching.cancel()
+        info = folders.with_stage(info, number, started_ns, time.time_ns())
+        folders.save(folder, info, recorder.tally)
+        failed = verdicts(stage, recorder.tally)
+        if called_off():
+            return dataclasses.replace(info, state="cancelled", note=f"called off in stage {stage.name}")
+        if failed:
+            return dataclasses.replace(info, state="failed", note="; ".join(map(str, failed)))
+    return dataclasses.replace(info, state="done")
+
+
+def _on_interrupt(runner: Runner) -> Callable[[], bool]:
+    """Ctrl-C ends the run in good order: what was done is told. A second one ends the process."""
+    loop = asyncio.get_running_loop()
+    called: list[bool] = []
+
+    def stop() -> None:
+        called.append(True)
+        loop.remove_signal_handler(signal.SIGINT)
+        runner.stop()
+
+    if threading.current_thread() is threading.main_thread():
+        loop.add_signal_handler(signal.SIGINT, stop)
+    return lambda: bool(called)
+
+
+async def _keep_telling(watch: Watch, stage: Stage, recorder: Recorder) -> None:
+    while True:
+        await asyncio.sleep(WATCH_INTERVAL_S)
+        watch(stage, recorder)

@@ -1,0 +1,248 @@
+"""A work: its workers, in a closed or an open loop, until it is done.
+
+Closed loop: each worker does one operation after the other, so the load gives way when the store is slow. Open loop:
+operations are due at times that do not depend on the store; one that finds all workers busy waits its turn, and its
+response time counts from when it was due.
+
+When time is up, operations under way have `GRACE_S` to end; they are not counted (closed loop) or counted as what they
+were (open loop). What never began is a row, too: an error `cancelled`.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import math
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+
+from storage_cluster.bench.engine.timer import Timer
+from storage_cluster.bench.model import Kind, OpenLoop, Work
+from storage_cluster.bench.run.arrivals import Ramp, arrivals
+from storage_cluster.bench.run.orders import Place, scan
+from storage_cluster.bench.run.worker import Bench, Window, Worker
+from storage_cluster.bench.storage import Order
+
+GRACE_S = 30.0
+_RAMP_CHECK_S = 0.05
+_NS = 1_000_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """The part of a work that this process does: workers from `first` on."""
+
+    first: int
+    count: int
+    total: int
+
+    @property
+    def fraction(self) -> float:
+        """Of the whole."""
+        return self.count / self.total
+
+
+def whole(work: Work) -> Share:
+    """All of it."""
+    return Share(0, work.workers_max, work.workers_max)
+
+
+class Budget:
+    """What is left to do of a work, for the workers of this process."""
+
+    def __init__(self, bench: Bench, share: Share, started: int) -> None:
+        work = bench.work
+        self._bench = bench
+        self._ops = _part(work.total_ops, share)
+        self._bytes = _part(work.total_bytes, share)
+        self._limited = (work.total_ops > 0, work.total_bytes > 0)
+        self.stop_at = (
+            started + round((work.rampup_s + work.runtime_s + work.rampdown_s) * _NS) if work.runtime_s else 0
+        )
+
+    def take(self, due: int | None = None) -> bool:
+        """Whether one more operation may begin; in an open loop, one that was due then, however late it is by now."""
+        now = time.perf_counter_ns() if due is None else due
+        if self._bench.stopping or (self.stop_at and now >= self.stop_at):
+            return False
+        if (self._limited[0] and self._ops <= 0) or (self._limited[1] and self._bytes <= 0):
+            return False
+        self._ops -= 1
+        return True
+
+    def spend(self, moved_bytes: int) -> None:
+        """Bytes that were moved."""
+        self._bytes -= moved_bytes
+
+
+async def run_work(bench: Bench, share: Share) -> None:
+    """Do this process's share of a work."""
+    work = bench.work
+    started = time.perf_counter_ns()
+    bench.window = _window(work, started)
+    workers = [Worker(bench, Place(share.first + n, share.total)) for n in range(share.count)]
+    budget = Budget(bench, share, started)
+    try:
+        if work.is_scan:
+            await _gather(_scan(bench, worker) for worker in workers)
+        elif work.open_loop is not None:
+            await _open(bench, work.open_loop, workers, budget, share, started)
+        else:
+            await _until(budget, _gather(_closed(bench, worker, budget, started) for worker in workers))
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def _window(work: Work, started: int) -> Window:
+    if work.is_scan or not work.runtime_s:
+        return Window(started)
+    begin = started + round(work.rampup_s * _NS)
+    return Window(begin, begin + round(work.runtime_s * _NS), by_due=work.open_loop is not None)
+
+
+async def _scan(bench: Bench, worker: Worker) -> None:
+    for operation in bench.work.operations:
+        present: dict[str, dict[str, int]] = {}
+        for order in scan(operation, worker.place, random.Random(bench.seed + worker.place.index), bench.shared):
+            if bench.stopping:
+                return
+            succeeded = operation.skip_present and await _is_present(bench, present, order)
+            if not succeeded:
+                succeeded, _ = await worker.do(order, operation.title, time.perf_counter_ns())
+            if succeeded and operation.population and operation.sizes:
+                bench.shared.population(operation.population).objects.append((order.container, order.object))
+
+
+async def _is_present(bench: Bench, present: dict[str, dict[str, int]], order: Order) -> bool:
+    """Whether an object is there already; of a size that one of its class may have."""
+    if order.kind is not Kind.PREPARE:
+        return False
+    if order.container not in present:
+        present[order.container] = await bench.storage.present(order.container)
+    held = present[order.container].get(order.object)
+    return held is not None and (order.size_bytes == held or bool(bench.work.operations[0].population))
+
+
+async def _closed(bench: Bench, worker: Worker, budget: Budget, started: int) -> None:
+    ramp = Ramp(bench.work.workers, bench.work.ramp) if bench.work.ramp else None
+    while True:
+        if ramp is not None:
+            await _my_turn(ramp, worker.place.index, budget, started)
+        if not budget.take():
+            return
+        _, moved_bytes = await worker.draw(time.perf_counter_ns())
+        budget.spend(moved_bytes)
+
+
+async def _my_turn(ramp: Ramp, index: int, budget: Budget, started: int) -> None:
+    """Wait until the ramp wants so many workers; or for good, if it never does again."""
+    while True:
+        now_s = (time.perf_counter_ns() - started) / _NS
+        due_s = ramp.next_at_least(index + 1, now_s)
+        if due_s <= now_s or (due_s == math.inf and not budget.stop_at):
+            return
+        stop_s = (budget.stop_at - started) / _NS if budget.stop_at else math.inf
+        if min(due_s, stop_s) <= now_s:
+            return
+        await asyncio.sleep(max(min(due_s, stop_s) - now_s, _RAMP_CHECK_S))
+
+
+async def _open(
+    bench: Bench, load: OpenLoop, workers: list[Worker], budget: Budget, share: Share, started: int
+) -> None:
+    rng = random.Random(f"{bench.seed}/{bench.stage}/{bench.work.name}/{share.first}")
+    stop_at = budget.stop_at or math.inf
+    offsets = arrivals(load, bench.work.ramp, rng, share.fraction)
+    due_times = itertools.takewhile(lambda due: due < stop_at, (started + round(offset * _NS) for offset in offsets))
+    dispatch = Dispatch(workers, budget)
+    with Timer() as timer:
+        try:
+            await dispatch.run(due_times, timer.wait_until)
+            await _until(budget, dispatch.drain())
+        finally:
+            await dispatch.cancel()
+
+
+class Dispatch:
+    """Hands what is due to workers that are idle, and keeps the rest waiting in line."""
+
+    def __init__(self, workers: list[Worker], budget: Budget) -> None:
+        self._idle = list(reversed(workers))
+        self._spare = workers[0]
+        self._budget = budget
+        self._waiting: deque[int] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failures: list[BaseException] = []
+
+    async def run(self, due_times: Iterator[int], wait_until: Callable[[int], Awaitable[None]]) -> None:
+        """Begin every operation when it is due, or when a worker is free after that."""
+        for due in due_times:
+            await wait_until(due)
+            if self._failures or not self._budget.take(due):
+                return
+            if self._idle:
+                task = asyncio.create_task(self._serve(self._idle.pop(), due))
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
+            else:
+                self._waiting.append(due)
+
+    async def drain(self) -> None:
+        """Wait until all that began or waits is done; raise what went wrong with the generator itself."""
+        while self._tasks and not self._failures:
+            await asyncio.wait(list(self._tasks), return_when=asyncio.FIRST_COMPLETED)
+        for failure in self._failures:
+            raise failure
+
+    async def cancel(self) -> None:
+        """End what is under way; note what never began."""
+        tasks = list(self._tasks)
+        for due in self._waiting:
+            self._spare.give_up(due)
+        self._waiting.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            self._failures.append(failure)
+
+    async def _serve(self, worker: Worker, due: int) -> None:
+        try:
+            while True:
+                _, moved_bytes = await worker.draw(due)
+                self._budget.spend(moved_bytes)
+                if not self._waiting:
+                    return
+                due = self._waiting.popleft()
+        finally:
+            self._idle.append(worker)
+
+
+async def _gather(parts: Iterator[Awaitable[None]]) -> None:
+    """All of them; the first that fails ends the others, and its error is raised as it is."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until(budget: Budget, doing: Awaitable[None]) -> None:
+    """Wait for it, until the work's time and the grace are over."""
+    left_s = (budget.stop_at - time.perf_counter_ns()) / _NS + GRACE_S if budget.stop_at else None
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(doing, left_s)
+
+
+def _part(total: int, share: Share) -> int:
+    """A share of a count, so that all shares add up to it."""
+    return total * (share.first + share.count) // share.total - total * share.first // share.total

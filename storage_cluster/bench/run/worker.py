@@ -1,0 +1,196 @@
+"""A worker: one connection, and operations on it, each with its retries, each attempt a row.
+
+Retries are ssbench's: at once, except 10 ms after a connection that could not be made; never more than the work allows;
+only where trying again may help. A new token is fetched when one has expired, retry or not.
+"""
+
+import asyncio
+import dataclasses
+import itertools
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from storage_cluster.bench.engine.connection import Connection, Reply, Timeouts
+from storage_cluster.bench.model import Kind, Operation, Work
+from storage_cluster.bench.results.recorder import Recorder
+from storage_cluster.bench.results.rows import Row
+from storage_cluster.bench.run.orders import Draw, DrawFromPopulation, Place, Shared
+from storage_cluster.bench.storage import Order, Storage
+
+RECONNECT_DELAY_S = 0.01
+"""Source: ssbench 0.3.9, `ConnectionPool.create`."""
+
+_OPS = {Kind.READ: "GET", Kind.LIST: "LIST", Kind.DELETE: "DELETE", Kind.CLEANUP: "DELETE", Kind.DISPOSE: "DELETE"}
+
+
+@dataclasses.dataclass
+class Window:
+    """What of a work is counted, on the monotonic clock in ns."""
+
+    begin: int = 0
+    end: int | None = None  # None: no end
+    by_due: bool = False  # open loop: what was due within, however late it was done
+
+    def measures(self, due: int, done: int) -> bool:
+        """Whether an operation is counted."""
+        if due < self.begin:
+            return False
+        return self.end is None or (due < self.end if self.by_due else done <= self.end)
+
+
+@dataclasses.dataclass
+class Bench:
+    """What the workers of a work have in common."""
+
+    stage: str
+    work: Work
+    storage: Storage
+    recorder: Recorder
+    shared: Shared
+    seed: int = 1
+    timeouts: Timeouts = dataclasses.field(default_factory=Timeouts)
+    window: Window = dataclasses.field(default_factory=Window)
+    stopping: bool = False  # called off: no new operations
+    indices: Iterator[int] = dataclasses.field(default_factory=itertools.count)
+
+
+class Source(Protocol):
+    """Where a worker's orders of one operation come from."""
+
+    def next(self) -> Order | None:
+        """One more; None if there is nothing to do it on."""
+
+    def done(self, order: Order, succeeded: bool) -> None:
+        """What came of it."""
+
+
+class Worker:
+    """One of a work's workers."""
+
+    def __init__(self, bench: Bench, place: Place) -> None:
+        self._bench = bench
+        self._place = place
+        self._rng = random.Random(f"{bench.seed}/{bench.stage}/{bench.work.name}/{place.index}")
+        self._connection = Connection(bench.storage.endpoint, bench.timeouts, keep_alive=bench.work.keep_alive)
+        self._mix = _Mix(bench.work.operations, place, self._rng, bench.shared)
+
+    @property
+    def place(self) -> Place:
+        """Which of the workers it is."""
+        return self._place
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    async def draw(self, due: int) -> tuple[bool, int]:
+        """Do one operation of the mix, due at that time (monotonic, ns): whether it went well, and bytes moved."""
+        operation, source, order = self._mix.next()
+        succeeded, moved_bytes = await self.do(order, operation.title, due)
+        source.done(order, succeeded)
+        return succeeded, moved_bytes
+
+    async def do(self, order: Order, title: str, due: int) -> tuple[bool, int]:
+        """Do one order with all its retries: whether it went well in the end, and bytes moved."""
+        bench = self._bench
+        index = next(bench.indices)
+        request = bench.storage.request(order, keep_alive=bench.work.keep_alive)
+        hashed = order.hash_check and order.kind is Kind.READ
+        for attempt in itertools.count(1):
+            try:
+                reply = await self._connection.exchange(request.head, request.body, hashed=hashed)
+            except asyncio.CancelledError:
+                self._record(order, title, index, attempt, self._connection.reply, "cancelled", due, final=True)
+                raise
+            error = bench.storage.fault(order, reply)
+            final = not error or attempt > bench.work.retries_max or not bench.storage.may_retry(order, reply)
+            moved_bytes = request.body_len or reply.body_len
+            self._record(order, title, index, attempt, reply, error, due, final=final, moved_bytes=moved_bytes)
+            if reply.status == 401:
+                await bench.storage.renew(request)
+                request = bench.storage.request(order, keep_alive=bench.work.keep_alive)
+            if final:
+                return not error, moved_bytes
+            if error.startswith("connect"):
+                await asyncio.sleep(RECONNECT_DELAY_S)
+        raise AssertionError("attempts never run out")
+
+    def give_up(self, due: int) -> None:
+        """Note an operation that was due and never begun."""
+        operation, _, order = self._mix.next()
+        reply = Reply()
+        reply.start_ns, reply.started = time.time_ns(), time.perf_counter_ns()
+        self._record(order, operation.title, next(self._bench.indices), 1, reply, "cancelled", due, final=True)
+
+    def _record(
+        self,
+        order: Order,
+        title: str,
+        index: int,
+        attempt: int,
+        reply: Reply,
+        error: str,
+        due: int,
+        *,
+        final: bool,
+        moved_bytes: int = 0,
+    ) -> None:
+        bench = self._bench
+        bench.recorder.add(
+            Row(
+                index,
+                self._place.index,
+                _OPS.get(order.kind, "PUT"),
+                bench.recorder.client_id,
+                moved_bytes,
+                bench.storage.endpoint.text,
+                order.path,
+                error,
+                reply.start_ns,
+                reply.first_byte_ns,
+                reply.end_ns,
+                bench.stage,
+                bench.work.name,
+                title if order.kind is not Kind.INIT else str(Kind.INIT),
+                reply.status,
+                attempt,
+                final,
+                bench.window.measures(due, reply.started + reply.end_ns),
+                max(reply.started - due, 0),
+                reply.connect_ns,
+                reply.transaction_id,
+                reply.local_port,
+            )
+        )
+
+
+class _Mix:
+    """Operations by their ratios."""
+
+    def __init__(self, operations: Sequence[Operation], place: Place, rng: random.Random, shared: Shared) -> None:
+        self._rng = rng
+        self._sources: list[tuple[Operation, Source]] = [
+            (operation, (DrawFromPopulation if operation.population else Draw)(operation, place, rng, shared))
+            for operation in operations
+            if operation.kind in (Kind.READ, Kind.WRITE, Kind.DELETE, Kind.LIST)
+        ]
+        self._weights = list(itertools.accumulate(operation.ratio for operation, _ in self._sources))
+
+    def next(self) -> tuple[Operation, Source, Order]:
+        """One more; an operation that finds no object gives way to another, first of all to one that makes objects."""
+        operation, source = self._choose()
+        order = source.next()
+        if order is not None:
+            return operation, source, order
+        for operation, source in sorted(self._sources, key=lambda pair: pair[0].kind is not Kind.WRITE):
+            order = source.next()
+            if order is not None:
+                return operation, source, order
+        raise AssertionError("parsers see to it that a mix that only reads has objects to read")
+
+    def _choose(self) -> tuple[Operation, Source]:
+        if len(self._sources) == 1:
+            return self._sources[0]
+        return self._rng.choices(self._sources, cum_weights=self._weights)[0]
