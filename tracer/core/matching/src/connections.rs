@@ -123,10 +123,9 @@ fn four_tuple_key(events: &Events, event: usize) -> u128 {
     u128::from(src.min(dst)) << 64 | u128::from(src.max(dst))
 }
 
-/// 0 if the lower endpoint sent the event, else 1.
-fn side_of(events: &Events, event: u32) -> usize {
+fn side_of(events: &Events, event: u32) -> u8 {
     let i = event as usize;
-    usize::from(endpoint(events.src_addr[i], events.src_port[i]) > endpoint(events.dst_addr[i], events.dst_port[i]))
+    u8::from(endpoint(events.src_addr[i], events.src_port[i]) > endpoint(events.dst_addr[i], events.dst_port[i]))
 }
 
 /// `a - b` as a signed distance (RFC 9293 §3.4).
@@ -162,6 +161,46 @@ impl SeqRange {
     }
 }
 
+/// What splitting looks at of one event, gathered once, for its columns lie far apart.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    host_ns: i64,
+    event: u32,
+    seq: u32,
+    ack: u32,
+    payload_len: u32,
+    flags: u16,
+    host: u16,
+    direction: Direction,
+    /// 0 if the lower endpoint sent it, else 1.
+    side: u8,
+}
+
+impl Packet {
+    fn of(events: &Events, event: u32) -> Self {
+        let i = event as usize;
+        Self {
+            host_ns: events.host_ns[i],
+            event,
+            seq: events.seq[i],
+            ack: events.ack[i],
+            payload_len: events.payload_len[i],
+            flags: events.flags[i],
+            host: events.host[i],
+            direction: events.direction(event),
+            side: side_of(events, event),
+        }
+    }
+
+    fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn is_of(&self, side: usize) -> bool {
+        usize::from(self.side) == side
+    }
+}
+
 /// What is known of an incarnation's sequence numbers, by side.
 #[derive(Clone, Debug, Default)]
 struct Numbers {
@@ -171,17 +210,15 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn accepts(&self, events: &Events, event: u32) -> bool {
-        let side = side_of(events, event);
-        let i = event as usize;
-        let seq = events.seq[i];
-        if events.has(event, flag::SYN) {
+    fn accepts(&self, packet: &Packet) -> bool {
+        let (side, seq) = (usize::from(packet.side), packet.seq);
+        if packet.has(flag::SYN) {
             return match self.isn[side] {
                 Some(isn) => isn == seq,
-                None => self.accepts_first_syn(events, event, side),
+                None => self.accepts_first_syn(packet, side),
             };
         }
-        if events.has(event, flag::RST) {
+        if packet.has(flag::RST) {
             return true;
         }
         if self.fin_end[side].is_some_and(|end| distance(seq, end) > 0) {
@@ -198,31 +235,30 @@ impl Numbers {
     }
 
     /// A SYN of a side that has sent none: it answers the other's SYN, or both open at once (RFC 9293 §3.5).
-    fn accepts_first_syn(&self, events: &Events, event: u32, side: usize) -> bool {
+    fn accepts_first_syn(&self, packet: &Packet, side: usize) -> bool {
         let other = self.isn[1 - side];
-        if events.has(event, flag::ACK) {
-            other.is_some_and(|isn| events.ack[event as usize] == isn.wrapping_add(1))
+        if packet.has(flag::ACK) {
+            other.is_some_and(|isn| packet.ack == isn.wrapping_add(1))
         } else {
             other.is_some() && self.range[side].is_none()
         }
     }
 
-    fn add(&mut self, events: &Events, event: u32) {
-        let side = side_of(events, event);
-        let i = event as usize;
-        let (seq, ack) = (events.seq[i], events.ack[i]);
-        let (syn, fin) = (events.has(event, flag::SYN), events.has(event, flag::FIN));
+    fn add(&mut self, packet: &Packet) {
+        let side = usize::from(packet.side);
+        let (seq, ack) = (packet.seq, packet.ack);
+        let (syn, fin) = (packet.has(flag::SYN), packet.has(flag::FIN));
         if syn {
             self.isn[side] = Some(seq);
-            if events.has(event, flag::ACK) && self.isn[1 - side].is_none() && self.range[1 - side].is_none() {
+            if packet.has(flag::ACK) && self.isn[1 - side].is_none() && self.range[1 - side].is_none() {
                 self.isn[1 - side] = Some(ack.wrapping_sub(1));
             }
         }
-        if events.has(event, flag::RST) {
+        if packet.has(flag::RST) {
             return; // its seq may be anything (RFC 9293 §3.5.2)
         }
         let end = seq
-            .wrapping_add(events.payload_len[i])
+            .wrapping_add(packet.payload_len)
             .wrapping_add(u32::from(syn))
             .wrapping_add(u32::from(fin));
         SeqRange::widen(&mut self.range[side], seq, end);
@@ -260,43 +296,70 @@ fn wrapped_past(isn: u32, max: u32) -> bool {
     max.wrapping_sub(isn) >= IMPLAUSIBLE_DISTANCE
 }
 
-/// One host's events of one incarnation, in time order.
+/// One host's packets of one incarnation, in time order.
 #[derive(Default)]
 struct Fragment {
     numbers: Numbers,
-    events: Vec<u32>,
+    packets: Vec<Packet>,
 }
 
 impl Fragment {
-    fn add(&mut self, events: &Events, event: u32) {
-        self.numbers.add(events, event);
-        self.events.push(event);
+    fn with_capacity(packets: usize) -> Self {
+        Self {
+            numbers: Numbers::default(),
+            packets: Vec::with_capacity(packets),
+        }
+    }
+
+    fn add(&mut self, packet: Packet) {
+        self.numbers.add(&packet);
+        self.packets.push(packet);
     }
 }
 
-/// Split one 4-tuple's events (input order) into incarnations, in order of their first fragment.
-pub(crate) fn split_incarnations(events: &Events, group: &[u32]) -> Vec<Incarnation> {
-    let mut merged: Vec<Merged> = Vec::new();
-    for host_events in
-        by_host_and_time(events, group).chunk_by(|&a, &b| events.host[a as usize] == events.host[b as usize])
-    {
-        // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
-        let earlier = Candidates::of(&merged);
-        for fragment in fragments_of_host(events, host_events) {
-            match earlier.find(&merged, &fragment.numbers) {
-                Some(index) => {
-                    let (numbers, fragments) = &mut merged[index];
-                    numbers.merge(&fragment.numbers);
-                    fragments.push(fragment);
-                }
-                None => merged.push((fragment.numbers.clone(), vec![fragment])),
-            }
+/// Splits the events of 4-tuples into incarnations, one 4-tuple after the other; holds a buffer for them.
+pub(crate) struct Splitter<'a, 'e> {
+    events: &'a Events<'e>,
+    packets: Vec<Packet>,
+}
+
+impl<'a, 'e> Splitter<'a, 'e> {
+    pub fn new(events: &'a Events<'e>) -> Self {
+        Self {
+            events,
+            packets: Vec::new(),
         }
     }
-    merged
-        .into_iter()
-        .map(|(numbers, fragments)| incarnation(events, &numbers, &fragments))
-        .collect()
+
+    /// The incarnations of one 4-tuple (its events in input order), in order of their first fragment.
+    pub fn split(&mut self, group: &[u32]) -> impl Iterator<Item = Incarnation> {
+        self.packets.clear();
+        self.packets
+            .extend(group.iter().map(|&event| Packet::of(self.events, event)));
+        let by_host_and_time = |packet: &Packet| (packet.host, packet.host_ns);
+        if !self.packets.is_sorted_by_key(by_host_and_time) {
+            self.packets.sort_by_key(by_host_and_time);
+        }
+        let mut merged: Vec<Merged> = Vec::new();
+        for of_host in self.packets.chunk_by(|a, b| a.host == b.host) {
+            // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
+            let earlier = Candidates::of(&merged);
+            for fragment in fragments_of_host(of_host) {
+                match earlier.find(&merged, &fragment.numbers) {
+                    Some(index) => {
+                        let (numbers, fragments) = &mut merged[index];
+                        numbers.merge(&fragment.numbers);
+                        fragments.push(fragment);
+                    }
+                    None => merged.push((fragment.numbers.clone(), vec![fragment])),
+                }
+            }
+        }
+        let events = self.events;
+        merged
+            .into_iter()
+            .map(move |(numbers, fragments)| incarnation(events, &numbers, &fragments))
+    }
 }
 
 /// An incarnation so far: what is known of its numbers, and its fragments.
@@ -346,28 +409,19 @@ impl Candidates {
     }
 }
 
-fn by_host_and_time(events: &Events, group: &[u32]) -> Vec<u32> {
-    let key = |&event: &u32| (events.host[event as usize], events.host_ns[event as usize]);
-    let mut sorted = group.to_vec();
-    if !sorted.is_sorted_by_key(key) {
-        sorted.sort_by_key(key);
-    }
-    sorted
-}
-
-fn fragments_of_host(events: &Events, host_events: &[u32]) -> Vec<Fragment> {
-    let mut fragments = vec![Fragment::default()];
-    for &event in host_events {
-        let fresh = fragments.last().is_some_and(|current| current.events.is_empty());
+fn fragments_of_host(of_host: &[Packet]) -> Vec<Fragment> {
+    let mut fragments = vec![Fragment::with_capacity(of_host.len())];
+    for &packet in of_host {
+        let fresh = fragments.last().is_some_and(|current| current.packets.is_empty());
         let earlier = fragments
             .iter()
-            .rposition_within(FRAGMENTS_TRIED, |f| f.numbers.accepts(events, event));
+            .rposition_within(FRAGMENTS_TRIED, |f| f.numbers.accepts(&packet));
         match earlier {
-            Some(index) => fragments[index].add(events, event),
-            None if fresh => fragments[0].add(events, event),
+            Some(index) => fragments[index].add(packet),
+            None if fresh => fragments[0].add(packet),
             None => {
                 let mut fragment = Fragment::default();
-                fragment.add(events, event);
+                fragment.add(packet);
                 fragments.push(fragment);
             }
         }
@@ -418,72 +472,83 @@ fn place_side(events: &Events, numbers: &Numbers, fragments: &[Fragment], side: 
         .map(|isn| isn.wrapping_add(1))
         .or(numbers.range[side].map(|range| range.min))
         .unwrap_or(0);
-    let mut placed = Vec::new();
+    let of_side = || fragments.iter().flat_map(move |f| of_side(f, side));
+    let mut placed = Vec::with_capacity(of_side().count());
     for fragment in fragments {
-        unwrap_offsets(
-            events,
-            fragment.events.iter().copied().filter(|&e| side_of(events, e) == side),
-            base,
-            &mut placed,
-        );
+        unwrap_offsets(self::of_side(fragment, side), base, &mut placed);
     }
     let (addr, port) = side_endpoint(events, fragments, side);
     let owner = |addr: u32| events.host_of_address.get(addr as usize).copied().unwrap_or(NO_HOST);
     let peer_addr = side_endpoint(events, fragments, 1 - side).0;
-    let send_host = busiest_host(events, &placed, Direction::Send, owner(addr));
-    let receive_host = busiest_host(events, &placed, Direction::Receive, owner(peer_addr));
+    let seen = seen_by_host(of_side());
     Side {
         addr,
         port,
         isn: numbers.isn[side],
         events: placed,
-        send_host,
-        receive_host,
+        send_host: busiest_host(&seen, |seen| seen.sent, owner(addr)),
+        receive_host: busiest_host(&seen, |seen| seen.received, owner(peer_addr)),
         own_host: NO_HOST,
     }
 }
 
+fn of_side(fragment: &Fragment, side: usize) -> impl Iterator<Item = &Packet> {
+    fragment.packets.iter().filter(move |packet| packet.is_of(side))
+}
+
 /// Offsets of one host's events, in time order: each is within 2^31 of the furthest so far.
-fn unwrap_offsets(events: &Events, of_host: impl Iterator<Item = u32>, base: u32, placed: &mut Vec<Placed>) {
+fn unwrap_offsets<'a>(of_host: impl Iterator<Item = &'a Packet>, base: u32, placed: &mut Vec<Placed>) {
     let mut furthest = (base, 0_i64);
-    for event in of_host {
-        let seq = events.seq[event as usize];
-        let offset = furthest.1 + i64::from(distance(seq, furthest.0));
+    for packet in of_host {
+        let offset = furthest.1 + i64::from(distance(packet.seq, furthest.0));
         if offset > furthest.1 {
-            furthest = (seq, offset);
+            furthest = (packet.seq, offset);
         }
-        placed.push(Placed { event, offset });
+        placed.push(Placed {
+            event: packet.event,
+            offset,
+        });
     }
 }
 
 fn side_endpoint(events: &Events, fragments: &[Fragment], side: usize) -> (u32, u16) {
-    let event = fragments.iter().find_map(|f| f.events.first()).copied().unwrap_or(0);
-    let i = event as usize;
-    if side_of(events, event) == side {
+    let first = fragments.iter().find_map(|f| f.packets.first());
+    let i = first.map_or(0, |packet| packet.event as usize);
+    if first.is_some_and(|packet| packet.is_of(side)) {
         (events.src_addr[i], events.src_port[i])
     } else {
         (events.dst_addr[i], events.dst_port[i])
     }
 }
 
-/// The host with most events of that direction, but `owner`, whose address it is, if it has any: other hosts forward.
-/// A loopback event counts for both directions.
-fn busiest_host(events: &Events, placed: &[Placed], direction: Direction, owner: u16) -> u16 {
-    let mut counts: Vec<(u16, usize)> = Vec::new();
-    for p in placed {
-        let seen = events.direction(p.event);
-        if seen == direction || seen == Direction::Loopback {
-            let host = events.host[p.event as usize];
-            match counts.iter_mut().find(|(known, _)| *known == host) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((host, 1)),
-            }
+/// How many packets of a side a host saw being sent and received; a loopback packet is both.
+struct Seen {
+    host: u16,
+    sent: usize,
+    received: usize,
+}
+
+fn seen_by_host<'a>(packets: impl Iterator<Item = &'a Packet>) -> Vec<Seen> {
+    let mut hosts: Vec<Seen> = Vec::new();
+    for packet in packets {
+        if hosts.last().is_none_or(|last| last.host != packet.host) {
+            let (host, sent, received) = (packet.host, 0, 0);
+            hosts.push(Seen { host, sent, received });
+        }
+        if let Some(seen) = hosts.last_mut() {
+            seen.sent += usize::from(matches!(packet.direction, Direction::Send | Direction::Loopback));
+            seen.received += usize::from(matches!(packet.direction, Direction::Receive | Direction::Loopback));
         }
     }
-    counts
-        .iter()
-        .max_by_key(|(host, count)| (*host == owner, *count))
-        .map_or(NO_HOST, |(host, _)| *host)
+    hosts
+}
+
+/// The host that saw most of a direction, but `owner`, whose address it is, if it saw any: other hosts forward.
+fn busiest_host(hosts: &[Seen], count: impl Fn(&Seen) -> usize, owner: u16) -> u16 {
+    let saw_any = hosts.iter().filter(|seen| count(seen) > 0);
+    saw_any
+        .max_by_key(|seen| (seen.host == owner, count(seen)))
+        .map_or(NO_HOST, |seen| seen.host)
 }
 
 /// The side that sent a SYN without ACK; else the one that did not send the SYN-ACK; else the one with the higher port.

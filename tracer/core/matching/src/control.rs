@@ -12,40 +12,63 @@ use crate::flow::{Context, Flow, carries_data, kind_of};
 use crate::output::{Hop, Kind, State};
 use crate::resolve::{Carrier, Evidence, HeaderKey, IP_ID_AGREEMENT, Partner, resolve};
 
-/// Append the hops of all zero-length segments of `flow`.
-pub(crate) fn match_control(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
-    let zero_length = |list: &[Placed]| {
-        list.iter()
-            .copied()
-            .filter(|p| !carries_data(context.events, p))
-            .collect::<Vec<_>>()
-    };
-    let (sends, receives) = (zero_length(&flow.sends), zero_length(&flow.receives));
-    let history = History::of(context, flow);
-    let key = |p: &Placed| HeaderKey::of(context.events, p.event);
-    if sends.len() == receives.len() && sends.iter().zip(&receives).all(|(s, r)| key(s) == key(r)) {
-        let rows = sends.iter().zip(&receives);
-        if !repeats(context, &sends) {
-            hops.extend(rows.map(|(s, r)| {
-                Hop::both(
-                    history.kind(context, s),
-                    s.event,
-                    r.event,
-                    (s.offset, s.offset),
-                    history.attempt(context, s),
-                )
-            }));
-            return;
-        }
-    }
-    match_by_header(context, &history, &sends, &receives, hops);
+/// Used again for each flow.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    sends: Vec<Placed>,
+    receives: Vec<Placed>,
+    running_end: Vec<(i64, i64)>,
 }
 
-/// Do two neighbours have the same header? Then order alone must not decide.
+/// Append the hops of all zero-length segments of `flow`.
+pub(crate) fn match_control(context: &Context, flow: &Flow, buffers: &mut Buffers, hops: &mut Vec<Hop>) {
+    let Buffers {
+        sends,
+        receives,
+        running_end,
+    } = buffers;
+    for (zero_length, all) in [(&mut *sends, &flow.sends), (&mut *receives, &flow.receives)] {
+        zero_length.clear();
+        zero_length.extend(all.iter().filter(|p| !carries_data(context.events, p)));
+    }
+    let history = History::of(context, flow, running_end);
+    let key = |p: &Placed| HeaderKey::of(context.events, p.event);
+    let same = sends.len() == receives.len() && sends.iter().zip(&*receives).all(|(s, r)| key(s) == key(r));
+    if !same || repeats(context, sends) {
+        return match_by_header(context, &history, sends, receives, hops);
+    }
+    hops.extend(sends.iter().zip(receives).map(|(s, r)| {
+        let (kind, attempt) = (history.kind(context, s), history.attempt(context, s));
+        Hop::both(kind, s.event, r.event, (s.offset, s.offset), attempt)
+    }));
+}
+
+/// Do two segments have the same header? Then order alone must not decide.
 fn repeats(context: &Context, sends: &[Placed]) -> bool {
+    if only_advances(context, sends) {
+        return false;
+    }
     let mut keys: Vec<HeaderKey> = sends.iter().map(|p| HeaderKey::of(context.events, p.event)).collect();
     keys.sort_unstable();
     keys.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+/// Does each segment differ from the one before in `seq` or `ack`, and do all these steps together stay below 2^32, so
+/// that no number comes round to where it was?
+fn only_advances(context: &Context, sends: &[Placed]) -> bool {
+    let number = |p: &Placed| {
+        let i = p.event as usize;
+        (context.events.seq[i], context.events.ack[i])
+    };
+    let steps = sends.windows(2).map(|pair| {
+        let ((seq, ack), (next_seq, next_ack)) = (number(&pair[0]), number(&pair[1]));
+        u64::from(next_seq.wrapping_sub(seq)) + u64::from(next_ack.wrapping_sub(ack))
+    });
+    let mut way = 0_u64;
+    steps.into_iter().all(|step| {
+        way += step;
+        step > 0 && way < 1 << 32
+    })
 }
 
 fn match_by_header(context: &Context, history: &History, sends: &[Placed], receives: &[Placed], hops: &mut Vec<Hop>) {
@@ -146,7 +169,7 @@ fn unseen_send(context: &Context, history: &History, placed: &Placed, kind: Kind
         Kind::Fin => history.fin_count,
         _ => return State::Lost,
     };
-    if sent_count == 1 && context.acknowledged > placed.offset {
+    if sent_count == 1 && context.acknowledged() > placed.offset {
         State::CaptureDropped
     } else {
         State::Lost
@@ -154,18 +177,18 @@ fn unseen_send(context: &Context, history: &History, placed: &Placed, kind: Kind
 }
 
 /// What the flow did before and besides one segment.
-struct History {
+struct History<'b> {
     syn_count: usize,
     fin_count: usize,
     /// (event, how many went before), by event.
     syns: Vec<(u32, u16)>,
     fins: Vec<(u32, u16)>,
     /// Sends in time order: (event index order is not time order across files, so by position) running end of the stream.
-    running_end: Vec<(i64, i64)>,
+    running_end: &'b [(i64, i64)],
 }
 
-impl History {
-    fn of(context: &Context, flow: &Flow) -> Self {
+impl<'b> History<'b> {
+    fn of(context: &Context, flow: &Flow, running_end: &'b mut Vec<(i64, i64)>) -> Self {
         let list = if flow.sends.is_empty() {
             &flow.receives
         } else {
@@ -183,13 +206,11 @@ impl History {
         syns.sort_unstable();
         fins.sort_unstable();
         let mut end = i64::MIN;
-        let running_end = list
-            .iter()
-            .map(|p| {
-                end = end.max(p.offset + i64::from(context.events.payload_len[p.event as usize]));
-                (context.events.host_ns[p.event as usize], end)
-            })
-            .collect();
+        running_end.clear();
+        running_end.extend(list.iter().map(|p| {
+            end = end.max(p.offset + i64::from(context.events.payload_len[p.event as usize]));
+            (context.events.host_ns[p.event as usize], end)
+        }));
         Self {
             syn_count: syns.len(),
             fin_count: fins.len(),
@@ -216,6 +237,9 @@ impl History {
         let kind = kind_of(context.events, placed);
         if kind != Kind::Ack {
             return kind;
+        }
+        if self.running_end.last().is_none_or(|&(_, end)| placed.offset >= end) {
+            return kind; // nothing was ever sent past it
         }
         let at = context.events.host_ns[placed.event as usize];
         let before = self.running_end.partition_point(|&(time, _)| time < at);

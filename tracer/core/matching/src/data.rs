@@ -35,31 +35,35 @@ impl Range {
     }
 }
 
+/// Used again for each flow.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    sends: Vec<Range>,
+    receives: Vec<Range>,
+}
+
 /// Append the hops of all data of `flow`.
-pub(crate) fn match_data(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
-    let sends = ranges(context, &flow.sends);
-    let receives = ranges(context, &flow.receives);
-    if in_order(&sends) && in_order(&receives) {
-        merge(context, &sends, &receives, hops);
-    } else if is_too_much(&sends, &receives) {
-        leave_ambiguous(&sends, &receives, hops);
+pub(crate) fn match_data(context: &Context, flow: &Flow, buffers: &mut Buffers, hops: &mut Vec<Hop>) {
+    let Buffers { sends, receives } = buffers;
+    fill_ranges(context, &flow.sends, sends);
+    fill_ranges(context, &flow.receives, receives);
+    if in_order(sends) && in_order(receives) {
+        merge(context, sends, receives, hops);
+    } else if is_too_much(sends, receives) {
+        leave_ambiguous(sends, receives, hops);
     } else {
-        sweep(context, flow, &sends, &receives, hops);
+        sweep(context, flow, sends, receives, hops);
     }
 }
 
-fn ranges(context: &Context, placed: &[Placed]) -> Vec<Range> {
+fn fill_ranges(context: &Context, placed: &[Placed], ranges: &mut Vec<Range>) {
+    ranges.clear();
     let with_data = placed.iter().filter(|p| carries_data(context.events, p));
-    with_data
-        .map(|p| {
-            let (start, end) = data_range(context.events, p);
-            Range {
-                start,
-                end,
-                event: p.event,
-            }
-        })
-        .collect()
+    ranges.extend(with_data.map(|p| {
+        let (start, end) = data_range(context.events, p);
+        let event = p.event;
+        Range { start, end, event }
+    }));
 }
 
 fn in_order(ranges: &[Range]) -> bool {
@@ -107,7 +111,7 @@ fn leave_ambiguous(sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
 
 /// State of sent bytes that no receive carries: they arrived all the same if the receiver acknowledged them.
 fn unseen_send(context: &Context, end: i64) -> State {
-    match (context.receiver_is_captured, context.acknowledged >= end) {
+    match (context.receiver_is_captured, context.acknowledged() >= end) {
         (false, _) => State::OutsideWindow,
         (true, true) => State::CaptureDropped,
         (true, false) => State::Lost,

@@ -1,5 +1,7 @@
 //! One connection: its two flows, and what each tells about the other (acknowledgements, and a bound on the clocks).
 
+use std::cell::OnceCell;
+
 use crate::connections::{Incarnation, Placed, Side, distance};
 use crate::output::{Hop, Kind, Matched, State};
 use crate::points::{Nearest, keep_one_point};
@@ -12,6 +14,8 @@ pub(crate) struct Scratch {
     flows: [Flow; 2],
     hops: Vec<Hop>,
     duplicates: Vec<u32>,
+    data: data::Buffers,
+    control: control::Buffers,
 }
 
 /// What one side sent, split by where it was seen. Each list is in time order.
@@ -78,7 +82,8 @@ pub(crate) fn match_connection(
             bound: &bound,
             identified: &identified[number],
             other,
-            acknowledged: highest_acknowledged(events, other, sender),
+            acknowledged: OnceCell::new(),
+            sender,
             sender_is_captured: hosts.0 != NO_HOST,
             receiver_is_captured: hosts.1 != NO_HOST,
             mss,
@@ -88,10 +93,10 @@ pub(crate) fn match_connection(
                 .any(|p| events.options[p.event as usize] & option::TIMESTAMPS != 0),
         };
         scratch.hops.clear();
-        match_flow(&context, flow, &mut scratch.hops);
-        for &hop in &scratch.hops {
-            matched.push_hop(connection, number == incarnation.client, hosts, hop);
-        }
+        data::match_data(&context, flow, &mut scratch.data, &mut scratch.hops);
+        control::match_control(&context, flow, &mut scratch.control, &mut scratch.hops);
+        match_unpaired(&context, flow, &mut scratch.hops);
+        matched.push_hops(connection, number == incarnation.client, hosts, &scratch.hops);
     }
 }
 
@@ -121,8 +126,8 @@ pub(crate) struct Context<'a, 'e> {
     pub identified: &'a Identified<'a, 'e>,
     /// The flow against this one.
     pub other: &'a Flow,
-    /// Stream offset up to which the receiver acknowledged; -1 if nothing, not even the SYN.
-    pub acknowledged: i64,
+    sender: &'a Side,
+    acknowledged: OnceCell<i64>,
     pub sender_is_captured: bool,
     pub receiver_is_captured: bool,
     /// The smaller MSS of both SYNs; 0 if not captured.
@@ -131,6 +136,13 @@ pub(crate) struct Context<'a, 'e> {
 }
 
 impl Context<'_, '_> {
+    /// Stream offset up to which the receiver acknowledged; -1 if nothing, not even the SYN. Only lone sends ask for it.
+    pub fn acknowledged(&self) -> i64 {
+        *self
+            .acknowledged
+            .get_or_init(|| highest_acknowledged(self.events, self.other, self.sender))
+    }
+
     /// Had the receiver's latest window before `at_ns` (the sender's clock) shut? The raw field is 0 whatever the scale.
     pub fn receiver_window_closed(&self, at_ns: i64) -> bool {
         let earlier = self
@@ -152,9 +164,8 @@ pub(crate) fn certain_headers<'a>(context: &'a Context) -> impl Iterator<Item = 
     })
 }
 
-fn match_flow(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
-    data::match_data(context, flow, hops);
-    control::match_control(context, flow, hops);
+/// What was seen once for both ends, or only on the way.
+fn match_unpaired(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
     for placed in &flow.both {
         let range = data_range(context.events, placed);
         hops.push(Hop::both(

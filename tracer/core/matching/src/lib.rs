@@ -171,9 +171,10 @@ pub fn match_events(events: &Events) -> Matched {
 fn match_untranslated(events: &Events, n: usize) -> Matched {
     let mut matched = Matched::with_events(n);
     let groups = connections::group_by_four_tuple(events);
+    let mut splitter = connections::Splitter::new(events);
     let mut scratch = flow::Scratch::default();
     for group in groups.iter() {
-        for incarnation in connections::split_incarnations(events, group) {
+        for incarnation in splitter.split(group) {
             let connection = matched.begin_connection(events, &incarnation);
             flow::match_connection(events, &incarnation, connection, &mut scratch, &mut matched);
         }

@@ -123,6 +123,25 @@ impl Hop {
     }
 }
 
+impl Hops {
+    /// Room for as many hops as there are events: more than a transfer seen at both ends takes. Untouched, it costs nothing.
+    fn with_capacity(n: usize) -> Self {
+        Self {
+            connection: Vec::with_capacity(n),
+            kind: Vec::with_capacity(n),
+            from_client: Vec::with_capacity(n),
+            send_event: Vec::with_capacity(n),
+            receive_event: Vec::with_capacity(n),
+            send_host: Vec::with_capacity(n),
+            receive_host: Vec::with_capacity(n),
+            stream_start: Vec::with_capacity(n),
+            stream_end: Vec::with_capacity(n),
+            attempt: Vec::with_capacity(n),
+            state: Vec::with_capacity(n),
+        }
+    }
+}
+
 impl Matched {
     pub(crate) fn with_events(n: usize) -> Self {
         Self {
@@ -130,6 +149,7 @@ impl Matched {
             event_from_client: vec![false; n],
             event_stream_offset: vec![0; n],
             event_duplicate: vec![false; n],
+            hops: Hops::with_capacity(n),
             ..Self::default()
         }
     }
@@ -195,18 +215,20 @@ impl Matched {
         }
     }
 
-    pub(crate) fn push_hop(&mut self, connection: u32, from_client: bool, hosts: (u16, u16), hop: Hop) {
+    /// Store hops of one flow, a column at a time: one capacity check for each, not one for each value.
+    pub(crate) fn push_hops(&mut self, connection: u32, from_client: bool, hosts: (u16, u16), hops: &[Hop]) {
         let rows = &mut self.hops;
-        rows.connection.push(connection);
-        rows.kind.push(hop.kind as u8);
-        rows.from_client.push(from_client);
-        rows.send_event.push(hop.send_event);
-        rows.receive_event.push(hop.receive_event);
-        rows.send_host.push(hosts.0);
-        rows.receive_host.push(hosts.1);
-        rows.stream_start.push(hop.stream_start);
-        rows.stream_end.push(hop.stream_end);
-        rows.attempt.push(hop.attempt);
-        rows.state.push(hop.state as u8);
+        let n = rows.connection.len() + hops.len();
+        rows.connection.resize(n, connection);
+        rows.from_client.resize(n, from_client);
+        rows.send_host.resize(n, hosts.0);
+        rows.receive_host.resize(n, hosts.1);
+        rows.kind.extend(hops.iter().map(|hop| hop.kind as u8));
+        rows.send_event.extend(hops.iter().map(|hop| hop.send_event));
+        rows.receive_event.extend(hops.iter().map(|hop| hop.receive_event));
+        rows.stream_start.extend(hops.iter().map(|hop| hop.stream_start));
+        rows.stream_end.extend(hops.iter().map(|hop| hop.stream_end));
+        rows.attempt.extend(hops.iter().map(|hop| hop.attempt));
+        rows.state.extend(hops.iter().map(|hop| hop.state as u8));
     }
 }
