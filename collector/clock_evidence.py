@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.clock_bounds import Floats, lower_hull_places
+from collector.columns import codes, indices, numbers
 from collector.schema import HopState
 
 Ints = NDArray[np.int64]
@@ -24,6 +24,7 @@ Ints = NDArray[np.int64]
 MOST_HOPS = 1 << 21
 """Of all directions together, before they are thinned."""
 SPANS = 256
+MATCHED = list(HopState).index(HopState.MATCHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,20 @@ def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
 
     Arguments: `hops` with host, frame and `host_ns` of both ends, and `state`.
     """
-    ends = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "host_ns", "frame")]
-    frame = pl.DataFrame(hops.select([*ends, "state"]))
-    matched = frame.filter((pl.col("state") == HopState.MATCHED) & (pl.col("send_host") != pl.col("receive_host")))
-    columns = ("send_host_ns", "receive_host_ns", "send_frame", "receive_frame")
+    (send, senders), (receive, receivers) = (indices(hops[f"{end}_host"]) for end in ("send", "receive"))
+    pair = send.astype(np.int64) * len(receivers) + receive
+    pairs = [(sender, receiver) for sender in senders for receiver in receivers]
+    apart = np.array([sender != receiver for sender, receiver in pairs], dtype=bool)
+    matched = np.flatnonzero(codes(hops["state"], list(HopState)) == MATCHED)
+    rows = matched[apart[pair[matched]]]
+    rows = rows[np.argsort(pair[rows].astype(np.uint16 if len(pairs) <= 1 << 16 else np.int64), kind="stable")]
+    edges = np.searchsorted(pair[rows], np.arange(len(pairs) + 1))
+    names = ("send_host_ns", "receive_host_ns", "send_frame", "receive_frame")
+    columns = [numbers(hops[name]).astype(np.int64, copy=False) for name in names]
     return {
-        (str(send), str(receive)): Way(*(rows[name].cast(pl.Int64).to_numpy() for name in columns))
-        for (send, receive), rows in matched.group_by("send_host", "receive_host", maintain_order=True)
+        between: Way(*(column[rows[start:end]] for column in columns))
+        for between, (start, end) in zip(pairs, pairwise(edges.tolist()), strict=True)
+        if end > start
     }
 
 

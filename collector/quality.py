@@ -6,12 +6,13 @@ and how far to trust it: docs/pairing.md.
 
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from collector.schema import QUALITY, HopKind, HopState, conform
+from collector.columns import codes, numbers
+from collector.schema import HopKind, HopState, conform
+from tracer import _core
+from tracer.records import Columns
 
 COUNTS = (
     *(f"{state}_count" for state in HopState),
@@ -96,38 +97,24 @@ def quality_of(hops: pa.Table) -> pa.Table:
 
     Source: `schema.QUALITY` says what each count is. Cost: one pass.
     """
-    if not hops.num_rows:
-        return conform("quality", QUALITY.empty_table())
-    connection, from_client = hops["connection_id"].to_numpy(), hops["from_client"].to_numpy()
-    new_run = (np.diff(connection) != 0) | (np.diff(from_client.astype(np.int8)) != 0)
-    starts = np.concatenate([[0], np.flatnonzero(new_run) + 1])
-
-    def total(values: NDArray[np.generic]) -> pa.Array:
-        return pa.array(np.add.reduceat(values.astype(np.int64), starts))
-
-    state, states = codes_of(hops["state"])
-    kind, kinds = codes_of(hops["kind"])
-    is_state = {name: state == states.get(name, -1) for name in HopState}
-    matched = is_state[HopState.MATCHED]
-    data = kind == kinds.get(HopKind.DATA, -1)
-    length = hops["stream_end"].to_numpy() - hops["stream_start"].to_numpy()
-    in_window = ~is_state[HopState.OUTSIDE_WINDOW] & ~is_state[HopState.LOST]
-    delay = hops["one_way_delay_ns"].fill_null(0).to_numpy()
-    columns = {f"{name}_count": total(chosen) for name, chosen in is_state.items()} | {
-        "split_count": total(matched & data & _shares_an_end(hops, new_run)),
-        "retransmitted_count": total(hops["attempt"].to_numpy() > 1),
-        "early_count": total(delay < 0),
-        "bytes": total(np.where(in_window, length, 0)),
-        "matched_bytes": total(np.where(matched, length, 0)),
-    }
-    ends = hops.select(["connection_id", "send_host", "receive_host"]).take(pa.array(starts))
+    flows = flow_counts(hops)
+    states = {f"{state}_count": flows[f"state_{code}"] for code, state in enumerate(HopState)}
+    counts = {f"{name}_count": flows[name] for name in ("split", "retransmitted", "early")}
+    ends = hops.select(["connection_id", "send_host", "receive_host"]).take(pa.array(flows["start"]))
+    columns = states | counts | {name: flows[name] for name in ("bytes", "matched_bytes")}
     return conform("quality", pa.table({name: ends[name] for name in ends.column_names} | columns))
 
 
-def codes_of(column: pa.ChunkedArray) -> tuple[NDArray[np.generic], dict[str, int]]:
-    """A text column as numbers, and which number each text has."""
-    encoded = column.combine_chunks()
-    return encoded.indices.to_numpy(), {text: code for code, text in enumerate(encoded.dictionary.to_pylist())}
+def flow_counts(hops: pa.Table) -> Columns:
+    """Hops counted by flow, as `tracer/core/hops/src/flows.rs` does and explains; one row a flow.
+
+    Returns: `start` (its first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`,
+    `matched_bytes`, and how many hops are `data`, `syn_acks`, `resets`; all int64. Cost: ~10 ns a hop.
+    """
+    plain = ("connection_id", "from_client", "send_frame", "receive_frame", "stream_start", "stream_end", "attempt")
+    columns: Columns = {name: numbers(hops[name]) for name in (*plain, "one_way_delay_ns")}
+    columns |= {"kind": codes(hops["kind"], list(HopKind)), "state": codes(hops["state"], list(HopState))}
+    return _core.count_flows(columns)
 
 
 def total_of(quality: pa.Table) -> Counts:
@@ -184,23 +171,6 @@ def percent(part: int, whole: int) -> str:
     hundredths = part * 10_000 // whole
     exact = part in (0, whole)
     return f"{hundredths // 100} %" if exact else f"{hundredths // 100}.{hundredths % 100:02} %"
-
-
-def _shares_an_end(hops: pa.Table, new_run: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Hops of which the next hop in their flow, or the next but one, is of the same send or of the same receive.
-
-    Two apart, since a part that was sent again stands between those of the first attempt. A part sent more than twice
-    hides its neighbours from each other.
-    """
-    run = np.concatenate([[0], np.cumsum(new_run, dtype=np.int32)])
-    shares = np.zeros(hops.num_rows, dtype=bool)
-    for end in ("send", "receive"):
-        frames = hops[f"{end}_frame"].fill_null(0).to_numpy()
-        for apart in (1, 2):
-            same = (frames[apart:] == frames[:-apart]) & (frames[apart:] != 0) & (run[apart:] == run[:-apart])
-            shares[apart:] |= same
-            shares[:-apart] |= same
-    return shares
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

@@ -3,15 +3,22 @@
 Only here is a `host_ns` converted to a `trace_ns`. Source of the clocks: `collector.clocks`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.columns import indices, numbers
+from tracer import _core
+from tracer.records import Columns
+
 NS_PER_S = 1e9
+NO_FRAME = 0
+"""Frame of an end that was not captured, in the core's columns; frames count from 1."""
+ENDS = ("send", "receive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,50 +73,48 @@ def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
     """`hops` with `send_trace_ns, receive_trace_ns, one_way_delay_ns, uncertainty_ns`.
 
     A hop within one host has uncertainty 0: both stamps are of one clock. A lone packet has that of its host's clock.
+    The loop over hops is the core's (`tracer/core/hops/src/align.rs`). Cost: ~10 ns a hop.
     """
-    ends: dict[str, NDArray[np.int64]] = {}
-    missing: dict[str, NDArray[np.bool_]] = {}
-    for end in ("send", "receive"):
-        stamps = hops[f"{end}_host_ns"].combine_chunks()
-        host, frames = (hops[f"{end}_{what}"].combine_chunks() for what in ("host", "frame"))
-        ends[end] = to_trace_ns(host, stamps, alignment.clocks, frames)
-        missing[end] = stamps.is_null().to_numpy(zero_copy_only=False)
-    lone = missing["send"] | missing["receive"]
-    columns = {f"{end}_trace_ns": pa.array(ends[end], mask=missing[end]) for end in ends}
-    columns["one_way_delay_ns"] = pa.array(ends["receive"] - ends["send"], mask=lone)
-    uncertainty = np.full(hops.num_rows, -1, dtype=np.int64)
-    at = np.where(missing["send"], ends["receive"], ends["send"])
-    frame = pl.DataFrame(
-        {
-            "row": np.arange(hops.num_rows),
-            "at": at,
-            "send": pl.from_arrow(hops["send_host"]).cast(pl.String),
-            "receive": pl.from_arrow(hops["receive_host"]).cast(pl.String),
+    named = {end: indices(hops[f"{end}_host"]) for end in ENDS}
+    hosts = sorted({*alignment.clocks["host"].to_pylist(), *named["send"][1], *named["receive"][1]})
+    number = {host: place for place, host in enumerate(hosts)}
+    ends: dict[str, Columns] = {
+        end: {
+            "host": place,
+            "numbers": np.array([number[host] for host in texts], dtype=np.uint16),
+            "frame": numbers(hops[f"{end}_frame"], NO_FRAME),
+            "host_ns": numbers(hops[f"{end}_host_ns"]),
         }
-    )
-    _bound_by_pairs(frame.filter(~lone), alignment.pairs, uncertainty)
-    seen_at = pl.when(pl.Series(missing["send"])).then("receive").otherwise("send")
-    _bound_by_clocks(frame.with_columns(host=seen_at).filter(lone), alignment.clocks, uncertainty)
-    columns["uncertainty_ns"] = pa.array(uncertainty, mask=uncertainty < 0)
+        for end, (place, texts) in named.items()
+    }
+    lines, knots = _line_columns(alignment.clocks, number), _knot_columns(alignment.pairs, number)
+    found = _core.align_hops(ends["send"], ends["receive"], lines, knots)
+    missing = {end: ends[end]["frame"] == NO_FRAME for end in ENDS}
+    columns = {f"{end}_trace_ns": pa.array(found[f"{end}_trace_ns"], mask=missing[end]) for end in ENDS}
+    columns["one_way_delay_ns"] = pa.array(found["one_way_delay_ns"], mask=missing["send"] | missing["receive"])
+    columns["uncertainty_ns"] = pa.array(found["uncertainty_ns"], mask=found["uncertainty_ns"] < 0)
     return pa.table({name: hops[name] for name in hops.column_names} | columns)
 
 
-def _bound_by_pairs(matched: pl.DataFrame, pairs: pa.Table, uncertainty: NDArray[np.int64]) -> None:
-    knots = dict(pl.DataFrame(pairs).group_by("send_host", "receive_host"))
-    for (send, receive), rows in matched.group_by("send", "receive"):
-        index = rows["row"].to_numpy()
-        if send == receive:
-            uncertainty[index] = 0
-        elif (known := knots.get((send, receive))) is not None:
-            known = known.sort("at_trace_ns")
-            bound = np.interp(
-                rows["at"].to_numpy(), known["at_trace_ns"].to_numpy(), known["uncertainty_ns"].to_numpy()
-            )
-            uncertainty[index] = np.ceil(bound).astype(np.int64)
+def _line_columns(clocks: pa.Table, number: Mapping[str, int]) -> Columns:
+    """Each host's lines by frame, and each host's error bar: the largest of its lines', -1 if one has none."""
+    rows = sorted(clocks.to_pylist(), key=lambda row: (number[row["host"]], row["from_frame"]))
+    hosts = [number[row["host"]] for row in rows]
+    kinds = {"from_frame": np.uint32, "from_host_ns": np.int64, "offset_ns": np.int64, "skew_ppb": np.int64}
+    columns: Columns = {name: np.array([row[name] for row in rows], dtype=kind) for name, kind in kinds.items()}
+    bars: dict[int, list[int | None]] = {place: [] for place in number.values()}
+    for host, row in zip(hosts, rows, strict=True):
+        bars[host].append(row["uncertainty_ns"])
+    largest = [-1 if None in known else max(filter(None, known), default=0 if known else -1) for known in bars.values()]
+    starts = np.searchsorted(hosts, np.arange(len(number) + 1)).astype(np.uint32)
+    return columns | {"starts": starts, "uncertainty_ns": np.array(largest, dtype=np.int64)}
 
 
-def _bound_by_clocks(lone: pl.DataFrame, clocks: pa.Table, uncertainty: NDArray[np.int64]) -> None:
-    bounds = {row["host"]: row["uncertainty_ns"] for row in clocks.sort_by("uncertainty_ns").to_pylist()}
-    for (host,), rows in lone.group_by("host"):
-        bound = bounds.get(host)
-        uncertainty[rows["row"].to_numpy()] = -1 if bound is None else bound
+def _knot_columns(pairs: pa.Table, number: Mapping[str, int]) -> Columns:
+    """Each pair's bound by time; pairs by the number of the sending host, then of the receiving one."""
+    ends = [[number[host] for host in pairs[f"{end}_host"].to_pylist()] for end in ENDS]
+    pair = np.array(ends[0], dtype=np.int64) * len(number) + np.array(ends[1], dtype=np.int64)
+    at_ns, bound_ns = pairs["at_trace_ns"].to_numpy(), pairs["uncertainty_ns"].to_numpy()
+    order = np.lexsort((at_ns, pair))
+    starts = np.searchsorted(pair[order], np.arange(len(number) ** 2 + 1)).astype(np.uint32)
+    return {"starts": starts, "at_trace_ns": at_ns[order], "uncertainty_ns": bound_ns[order]}

@@ -13,12 +13,15 @@ import polars as pl
 import pyarrow as pa
 
 from collector.exchanges import UNKNOWN
-from collector.quality import codes_of
-from collector.schema import HopKind, HopState
+from collector.quality import flow_counts
+from collector.schema import HopState
 from collector.stalls import PAIR, stalls
+from tracer.records import Columns
 
 LATE_NS = 1_000_000_000
 """A request that waited so long by the capture's end is unanswered, not cut off. As TCP's first timeout (RFC 6298)."""
+
+MATCHED = list(HopState).index(HopState.MATCHED)
 
 HOP_COLUMNS = (
     *("connection_id", "kind", "from_client", "send_host", "receive_host", "state", "attempt", "exchange_id"),
@@ -53,10 +56,11 @@ def gather(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
     `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended.
     """
-    packets, asked = _frame(_telling(hops), HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
+    flows = flow_counts(hops)
+    packets, asked = _frame(_telling(hops, flows), HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     resets = _resets(packets)
     return Troubles(
-        sent=_sent(hops),
+        sent=_sent(hops, flows),
         lost=stalls(packets, "data"),
         lost_syns=stalls(packets, "syn"),
         unconnected=_unconnected(packets, resets, _frame(connections, CONNECTION_COLUMNS), end_trace_ns),
@@ -99,26 +103,30 @@ def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def _telling(hops: pa.Table) -> pa.Table:
-    """Hops of the connections in which anything but plain success happened; the others cost one look."""
+def _telling(hops: pa.Table, flows: Columns) -> pa.Table:
+    """Hops of the connections in which anything but plain success happened; `flows` as `quality.flow_counts`."""
     if not hops.num_rows:
         return hops
-    kind, kinds = codes_of(hops["kind"])
-    state, states = codes_of(hops["state"])
-    wrong = (state != states.get(HopState.MATCHED, -1)) | (hops["attempt"].to_numpy() > 1)
-    wrong |= kind == kinds.get(HopKind.RST, -1)
-    answers = (kind == kinds.get(HopKind.SYN_ACK, -1)) | (kind == kinds.get(HopKind.DATA, -1))
-    starts = np.flatnonzero(np.diff(hops["connection_id"].to_numpy(), prepend=-1))
-    chosen = np.logical_or.reduceat(wrong, starts) | ~np.logical_or.reduceat(answers, starts)
+    length = np.diff(flows["start"], append=hops.num_rows)
+    wrong = (flows[f"state_{MATCHED}"] < length) | (flows["retransmitted"] > 0) | (flows["resets"] > 0)
+    answers = flows["data"] + flows["syn_acks"] > 0
+    connection = hops["connection_id"].take(pa.array(flows["start"])).to_numpy()
+    first = np.flatnonzero(np.diff(connection, prepend=connection[0] - 1))
+    chosen = np.logical_or.reduceat(wrong, first) | ~np.logical_or.reduceat(answers, first)
     if not chosen.any():
         return hops.slice(0, 0)
-    return hops.filter(pa.array(np.repeat(chosen, np.diff(starts, append=hops.num_rows))))
+    return hops.filter(pa.array(np.repeat(chosen, np.add.reduceat(length, first))))
 
 
-def _sent(hops: pa.Table) -> pl.DataFrame:
+def _sent(hops: pa.Table, flows: Columns) -> pl.DataFrame:
     """`send_host, receive_host, sent`: data hops of each pair of hosts."""
-    data = pl.DataFrame(hops.select(["kind", *PAIR])).filter(pl.col("kind") == HopKind.DATA)
-    return data.group_by(PAIR).agg(sent=pl.len()).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    of_flows = pl.DataFrame(hops.select(PAIR).take(pa.array(flows["start"]))).with_columns(sent=flows["data"])
+    return (
+        of_flows.filter(pl.col("sent") > 0)
+        .group_by(PAIR)
+        .agg(pl.sum("sent"))
+        .with_columns(pl.col(PAIR).cast(pl.String))
+    )
 
 
 def _added(groups: pl.DataFrame, keys: Sequence[str], count: str, worst: str) -> pl.DataFrame:

@@ -4,6 +4,7 @@ mod capture;
 mod columns;
 mod decode;
 mod exchanges;
+mod hops;
 mod matching;
 
 use pyo3::prelude::*;
@@ -13,5 +14,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     decode::register(module)?;
     capture::register(module)?;
     matching::register(module)?;
-    exchanges::register(module)
+    exchanges::register(module)?;
+    hops::register(module)
 }

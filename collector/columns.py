@@ -1,0 +1,34 @@
+"""Arrow columns as the core takes them: numpy arrays of fixed dtype, texts as codes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any]:
+    """A column of numbers, `missing` where it is null; not copied if it is in one chunk and has no null."""
+    whole = _one_chunk(column)
+    if whole.null_count:
+        whole = whole.fill_null(missing)
+    return np.ascontiguousarray(whole.to_numpy(zero_copy_only=False))
+
+
+def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list[str]]:
+    """A column of texts as places in a list of them, -1 where it is null."""
+    encoded = _one_chunk(column)
+    if not isinstance(encoded, pa.DictionaryArray):
+        encoded = encoded.dictionary_encode()
+    return numbers(encoded.indices.cast(pa.int32()), missing=-1), encoded.dictionary.to_pylist()
+
+
+def codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[np.uint8]:
+    """A column of texts, none null, as places in `names`, which holds them all."""
+    place, texts = indices(column)
+    return np.array([names.index(text) for text in texts], dtype=np.uint8)[place]
+
+
+def _one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
