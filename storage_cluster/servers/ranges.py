@@ -101,12 +101,12 @@ def _multipart(headers: CIMultiDict[str], whole_len: int, ranges: Sequence[ByteR
 
 def _specs(header: str) -> list[tuple[int | None, int | None]]:
     """First and last position of each range; first None: the last so many bytes. [] if the header makes no sense."""
-    unit, _, text = header.partition("=")
-    if unit.strip().lower() != "bytes":
+    unit, _, text = header.replace(" ", "").partition("=")
+    if unit.lower() != "bytes":
         return []
     specs = []
     for part in text.split(","):
-        matched = _SPEC.fullmatch(part.strip())
+        matched = _SPEC.fullmatch(part)
         if matched is None or not any(matched.groups()):
             return []
         first, last = (int(digits) if digits else None for digits in matched.groups())
@@ -129,11 +129,14 @@ def _resolved(spec: tuple[int | None, int | None], whole_len: int) -> ByteRange 
 def _excessive(specs: Sequence[object], found: Sequence[ByteRange]) -> bool:
     if len(specs) > RANGES_MAX:
         return True
-    overlaps = sum(
-        any(one.start < other.stop and other.start < one.stop for other in found[:at]) for at, one in enumerate(found)
-    )
+    overlaps = sum(_reaches_into(one, other) for other, one in itertools.combinations(found, 2))
     not_ascending = sum(one.start < before.start for before, one in itertools.pairwise(found))
-    return overlaps > OVERLAPS_MAX or not_ascending > NOT_ASCENDING_MAX
+    return overlaps > OVERLAPS_MAX or not_ascending >= NOT_ASCENDING_MAX
+
+
+def _reaches_into(one: ByteRange, other: ByteRange) -> bool:
+    """Whether one begins or ends inside the other; the same range twice does not."""
+    return other.start < one.start < other.stop or other.start < one.stop < other.stop
 
 
 def is_single(headers: Mapping[str, str]) -> bool:

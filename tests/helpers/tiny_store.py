@@ -134,7 +134,11 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         seen = Seen(
-            self._parser.get_method().decode(), self._path.decode(), self._headers, b"".join(self._body), self._peer_port
+            self._parser.get_method().decode(),
+            self._path.decode(),
+            self._headers,
+            b"".join(self._body),
+            self._peer_port,
         )
         self._store.seen.append(seen)
         done = self._store.behave(seen)
