@@ -1,10 +1,11 @@
 """`python -m benchmarks.swift`: OpenStack Swift up, down, status, exec."""
 
 import os
+from pathlib import Path
 
 import click
 
-from benchmarks.swift import hosts
+from benchmarks.swift import compare, hosts
 
 
 @click.group()
@@ -40,6 +41,16 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
     """Run a command on a host; on the client with ST_AUTH, ST_USER, ST_KEY set."""
     enter = hosts.load().enter(host)
     os.execvpe(enter[0], [*enter, *argv], os.environ | (hosts.environment() if host == "client" else {}))
+
+
+@command.command("compare")
+@click.option("--topology", type=click.Path(path_type=Path, dir_okay=False), help="For the bundled cluster.")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--duration", "duration_s", default=5.0, show_default=True, help="Seconds of each run.")
+@click.argument("only", nargs=-1)
+def compare_stores(topology: Path | None, rounds: int, duration_s: float, only: tuple[str, ...]) -> None:
+    """PUT and GET of 1 KiB and 1 MiB on both stores; ONLY scenarios that contain one of these words."""
+    compare.compare(topology, rounds, duration_s, only)
 
 
 if __name__ == "__main__":
