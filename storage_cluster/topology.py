@@ -89,6 +89,7 @@ class Intervals:
 
     account_report_delay_s: float = 5.0  # from a container's change to telling the account; changes between ride along
     update_retry_s: float = 5.0  # between attempts to deliver what a container server did not take
+    info_cache_s: float = 60.0  # a proxy remembers that a container or account is there, and what its metadata says
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,10 +15,10 @@ class KnownInfos:
     def __init__(self, headers: dict[str, str]) -> None:
         self._headers = headers
 
-    async def container(self, _: Call, __: str, ___: str) -> ContainerInfo:
+    async def container(self, _: Call, __: str, ___: str, *, fresh: bool = False) -> ContainerInfo:
         return ContainerInfo(204, self._headers)
 
-    async def account(self, _: Call, __: str) -> AccountInfo:
+    async def account(self, _: Call, __: str, *, fresh: bool = False) -> AccountInfo:
         return AccountInfo(204, self._headers)
 
 

@@ -71,8 +71,10 @@ class Containers:
             for device in ring.primaries(partition)
         ]
         headers = {**metadata, "X-Timestamp": self._context.clock.now(), "X-Trans-Id": call.transaction_id}
-        self._infos.forget(call, *names)
-        return await self._replicas.change(names, call.method, lambda index: headers | accounts[index].headers)
+        try:
+            return await self._replicas.change(names, call.method, lambda index: headers | accounts[index].headers)
+        finally:
+            self._infos.forget(call, *names)
 
 
 def _metadata(call: Call) -> dict[str, str]:

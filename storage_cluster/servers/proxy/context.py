@@ -28,4 +28,4 @@ class ProxyContext:
     def over(cls, backend: Backend) -> "ProxyContext":
         """The parts of a proxy that sends its requests with this backend."""
         replicas = Replicas(backend)
-        return cls(backend, replicas, TimestampMaker(), Infos(replicas))
+        return cls(backend, replicas, TimestampMaker(), Infos(replicas, backend.topology.intervals.info_cache_s))

@@ -1,13 +1,18 @@
 """What a request needs to know about an account or a container before it can be carried out.
 
-Asked once for each client request, with a HEAD, and remembered in `Call.shared` by it and all calls derived from it.
-A container is asked about after its account, as in Swift: figure 1 of the paper, steps 6 to 9.
+Asked with a HEAD; the container after its account, as in Swift: figure 1 of the paper, steps 6 to 9. The answer is
+remembered in `Call.shared` by the request and all calls derived from it, and, where it exists, by this proxy for
+`intervals.info_cache_s`, as Swift's proxies do with memcache; what the proxy itself changes it forgets. Counts may be as
+old as that, so who decides by them asks for fresh ones.
 
 Source: Swift, swift.proxy.controllers.base (`get_account_info`, `get_container_info`).
 """
 
+import collections
 import dataclasses
+import time
 from collections.abc import Mapping
+from typing import TypeVar
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -15,6 +20,9 @@ from storage_cluster.servers.messages import Call, Refusal
 from storage_cluster.servers.proxy.replicas import Replicas
 
 _NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
+
+
+_REMEMBERED_MAX = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,37 +81,62 @@ class ContainerInfo(Info):
         return int(self.headers.get("X-Container-Bytes-Used", "0"))
 
 
+I = TypeVar("I", bound=Info)  # noqa: E741
+
+
 class Infos:
-    """Asks, and remembers for the duration of a request."""
+    """Asks, and remembers: for the duration of a request, and what exists for other requests too, for a while."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, remember_s: float) -> None:
         self._replicas = replicas
+        self._remember_s = remember_s
+        self._remembered: collections.OrderedDict[tuple[str, ...], tuple[Info, float]] = collections.OrderedDict()
+        self._changes = 0  # an answer that was on its way while something changed is not remembered
 
-    async def account(self, call: Call, account: str) -> AccountInfo:
-        """An account's; status 404 if it does not exist, 503 if nobody knows."""
-        known = call.shared.infos.get((account,))
+    async def account(self, call: Call, account: str, *, fresh: bool = False) -> AccountInfo:
+        """An account's; status 404 if it does not exist, 503 if nobody knows. `fresh`: not older than the request."""
+        known = self._known(call, (account,), fresh=fresh)
         if not isinstance(known, AccountInfo):
-            known = AccountInfo(*await self._head(call, (account,)))
-            call.shared.infos[account,] = known
+            known = await self._asked(call, (account,), AccountInfo)
         return known
 
-    async def container(self, call: Call, account: str, container: str) -> ContainerInfo:
-        """A container's; 404 also if its account does not exist."""
+    async def container(self, call: Call, account: str, container: str, *, fresh: bool = False) -> ContainerInfo:
+        """A container's; 404 also if its account does not exist. `fresh`: not older than the request."""
         names = (account, container)
-        known = call.shared.infos.get(names)
+        known = self._known(call, names, fresh=fresh)
         if not isinstance(known, ContainerInfo):
             of_account = await self.account(call, account)
-            found = await self._head(call, names) if of_account.exists else (of_account.status, _NO_HEADERS)
-            known = call.shared.infos[names] = ContainerInfo(*found)
+            if not of_account.exists:
+                known = call.shared.infos[names] = ContainerInfo(of_account.status)
+            else:
+                known = await self._asked(call, names, ContainerInfo)
         return known
 
     def forget(self, call: Call, *names: str) -> None:
-        """Ask again the next time: this account or container has just been changed."""
+        """Ask again the next time: this account or container is being changed, or has just been."""
         call.shared.infos.pop(names, None)
+        self._remembered.pop(names, None)
+        self._changes += 1
 
-    async def _head(self, call: Call, names: tuple[str, ...]) -> tuple[int, Mapping[str, str]]:
+    def _known(self, call: Call, names: tuple[str, ...], *, fresh: bool) -> object:
+        known = call.shared.infos.get(names)
+        if known is None and not fresh and names in self._remembered:
+            info, until_s = self._remembered[names]
+            if until_s > time.monotonic():
+                return info
+        return known
+
+    async def _asked(self, call: Call, names: tuple[str, ...], kind: type[I]) -> I:
+        changes = self._changes
         found = await self._replicas.first(names, "HEAD", {"X-Trans-Id": call.transaction_id})
-        return found.status, found.headers
+        info = kind(found.status, found.headers)
+        call.shared.infos[names] = info
+        if info.exists and changes == self._changes:
+            self._remembered[names] = info, time.monotonic() + self._remember_s
+            self._remembered.move_to_end(names)
+            if len(self._remembered) > _REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
+        return info
 
 
 def required(info: Info) -> None:

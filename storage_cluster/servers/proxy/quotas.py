@@ -33,6 +33,8 @@ class ContainerQuotas:
     async def _check_room(self, call: Call) -> None:
         info = await self._infos.container(call, *call.names[:2])
         quota_bytes, quota_count = (_number(info.meta("Container", name)) for name in ("Quota-Bytes", "Quota-Count"))
+        if quota_bytes is not None or quota_count is not None:
+            info = await self._infos.container(call, *call.names[:2], fresh=True)
         if quota_bytes is not None and info.bytes_used + (call.body.length or 0) > quota_bytes:
             raise Refusal(413, _TEXT)
         if quota_count is not None and info.object_count + 1 > quota_count:
@@ -53,6 +55,8 @@ class AccountQuotas:
         if len(call.names) == 3 and call.method == "PUT" and not reseller:
             info = await self._infos.account(call, call.names[0])
             quota_bytes = _number(info.meta("Account", "Quota-Bytes"))
+            if quota_bytes is not None:
+                info = await self._infos.account(call, call.names[0], fresh=True)
             if quota_bytes is not None and info.bytes_used + (call.body.length or 0) > quota_bytes:
                 raise Refusal(413, _TEXT)
         return await inner(call)
