@@ -140,7 +140,9 @@ async def _authenticate(auth_url: str, user: str, key: str) -> tuple[tuple[str, 
     """Address and path of the account, and a token."""
     parts = urlsplit(auth_url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-    writer.write(f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\nX-Auth-User: {user}\r\nX-Auth-Key: {key}\r\n\r\n".encode())
+    writer.write(
+        f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\nX-Auth-User: {user}\r\nX-Auth-Key: {key}\r\n\r\n".encode()
+    )
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     writer.close()
     given = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
