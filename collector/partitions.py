@@ -10,6 +10,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 
@@ -52,6 +53,15 @@ class Batch:
     heads: pa.RecordBatch
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a batch is on disk: which one of the files `stem.events` and `stem.heads`."""
+
+    stem: Path
+    place: int
+    host: int
+
+
 class Partitions:
     """Batches by partition; those that do not fit in memory are in files of a temporary folder, gone with `close`."""
 
@@ -60,6 +70,7 @@ class Partitions:
         self.handshakes = Handshakes(spill)
         self._spill, self._most, self._room = spill, most_in_memory_bytes, most_in_memory_bytes
         self._held: list[list[Batch]] = [[] for _ in range(1 << bits)]
+        self._on_disk: list[list[_Place]] = [[] for _ in range(1 << bits)]
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._written = 0
         self._lock = Lock()
@@ -129,33 +140,40 @@ class Partitions:
 
     def _to_disk(self) -> None:
         """Write out what is held. Held slices share memory, so all of them go at once."""
+        groups = [
+            (number, host, [batch for batch in batches if batch.host == host])
+            for number, batches in enumerate(self._held)
+            for host in sorted({batch.host for batch in batches})
+        ]
         with spilling(self._spill):
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="twintap-", dir=self._spill)
-            self._written += 1
-            for number, batches in enumerate(self._held):
-                for host in {batch.host for batch in batches}:
-                    self._write(number, host, [batch for batch in batches if batch.host == host])
-                batches.clear()
+            stem = Path(self._folder.name) / f"{self._written:05}"
+            _write(stem.with_suffix(".events"), ([one.events for one in batches] for _, _, batches in groups))
+            _write(stem.with_suffix(".heads"), ([one.heads for one in batches] for _, _, batches in groups))
+        for place, (number, host, _) in enumerate(groups):
+            self._on_disk[number].append(_Place(stem, place, host))
+        for batches in self._held:
+            batches.clear()
+        self._written += 1
         self._room = self._most
 
-    def _write(self, number: int, host: int, batches: list[Batch]) -> None:
-        assert self._folder is not None
-        stem = Path(self._folder.name) / f"{number:05}-{self._written:05}-{host:05}"
-        parts = {"events": [batch.events for batch in batches], "heads": [batch.heads for batch in batches]}
-        for ending, of_kind in parts.items():
-            with pa.OSFile(f"{stem}.{ending}", "wb") as file, pa.ipc.new_file(file, of_kind[0].schema) as writer:
-                writer.write_table(pa.Table.from_batches(of_kind).combine_chunks())
-
     def _from_disk(self, number: int) -> Iterator[Batch]:
-        if self._folder is None:
-            return
-        for path in sorted(Path(self._folder.name).glob(f"{number:05}-*.events")):
-            host = int(path.stem.rsplit("-", 1)[1])
-            yield Batch(host, _read(path), _read(path.with_suffix(".heads")))
+        places, self._on_disk[number] = self._on_disk[number], []
+        for kept in places:
+            events, heads = (_read(kept.stem.with_suffix(ending), kept.place) for ending in (".events", ".heads"))
+            yield Batch(kept.host, events, heads)
 
 
-def _read(path: Path) -> pa.RecordBatch:
+def _write(path: Path, groups: Iterator[list[pa.RecordBatch]]) -> None:
+    """One batch for each group, in their order."""
+    batches = (pa.concat_batches(group) for group in groups)
+    first = next(batches)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        for batch in chain([first], batches):
+            writer.write_batch(batch)
+
+
+def _read(path: Path, place: int) -> pa.RecordBatch:
     with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        return reader.get_batch(0) if reader.num_record_batches else pa.RecordBatch.from_pylist([], reader.schema)
+        return pa.ipc.open_file(file).get_batch(place)
