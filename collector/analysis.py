@@ -33,7 +33,7 @@ from collector.quality import quality_of
 from collector.schema import conform
 from collector.services import known_services
 from collector.sorted_runs import SortedRuns
-from collector.store import ROW_GROUP_ROWS, CommandInfo, TraceInfo, TraceWriter, read_table, write_trace
+from collector.store import ROW_GROUP_ROWS, CommandInfo, CounterInfo, TraceInfo, TraceWriter, read_table, write_trace
 from collector.timescale import Alignment, align, to_trace_ns
 from collector.windows import settle_windows
 
@@ -59,6 +59,8 @@ class AnalysisOptions:
     """2^n partitions; None takes as many as the captures' sizes make worth while."""
     edge_ns: int = 0
     """So near to an edge of a host's capture, a packet without its other end is `outside_window`, not lost."""
+    counters: tuple[CounterInfo, ...] = ()
+    """What happened to the captures before they came here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def analyse(
             created_ns=time.time_ns(),
             tool_version=version("twintap"),
             hosts=captures.hosts,
-            counters=captures.counters,
+            counters=(*captures.counters, *options.counters),
             command=command,
             services=dict(known_services()),
         )

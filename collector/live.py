@@ -6,7 +6,9 @@ only become rarer, and the status says how far behind they are.
 
 The window ends with the newest segment that arrived and is measured by arrival, on the collector's own clock, so that
 hosts may be any time apart. Of each host it holds one unbroken run of segments: after a missing number it begins anew,
-for a hole would look like loss. Where it would hold more bytes than allowed, it becomes shorter, and says so.
+for a hole would look like loss. Where it would hold more bytes than allowed, it becomes shorter, and so where a round
+takes longer than `GOAL_NS`: to be late is worse than to reach less far back. The status and the trace's counter
+`live_window_cut` say so.
 
 What the bound costs: a connection that began before the window has no handshake in it, and a send whose first attempt
 lies before it is a first attempt. Segments of two hosts never end at the same packet; a lone packet within `EDGE_NS` of
@@ -28,8 +30,9 @@ from collector import ingest, memory, store
 from collector.analysis import AnalysisOptions, analyse
 from collector.decoding import HostSource
 from collector.schema import HopState
-from collector.store import TraceInfo
+from collector.store import CounterInfo, TraceInfo
 from tracer.errors import TracerError
+from tracer.records import Severity
 
 INTERVAL_NS = 500_000_000
 """From the start of a session's round to the start of its next."""
@@ -37,8 +40,16 @@ EDGE_NS = 200_000_000
 MOST_SESSIONS = 100
 """Sessions remembered; of more, those that were quiet the longest are forgotten."""
 DROPS = "capture_dropped"
+GOAL_NS = 600_000_000
+"""How long a round should take at most. A packet waits for its segment to end (half a second), for the round that runs
+and for its own: so it is seen within two seconds."""
+LEAST_NS = 2_000_000_000
+"""Of the newest segments, what a round takes however slow it is."""
+GROWTH = 1.25
+"""By which a window that was cut may grow from one round to the next."""
 
-Analyse = Callable[[Sequence[HostSource], str], TraceInfo]
+Analyse = Callable[[Sequence[HostSource], str, int], TraceInfo]
+"""Takes sources, where the trace goes, and how many segments the window had no room for."""
 Clock = Callable[[], int]
 
 
@@ -59,6 +70,7 @@ class LiveStatus:
     waiting_count: int = 0  # segments that no round has taken
     segments_count: int = 0  # in the window
     bytes_count: int = 0
+    room_bytes: int = 0  # what the next round may read, so that it is neither too large nor too slow
     cut_count: int = 0  # segments younger than the window that it had no room for, or that lie before a missing one
     covered_ns: int = 0  # from the first to the last packet of the window, of the host that has most
     packets_count: int = 0
@@ -187,11 +199,12 @@ class LiveAnalysis:
 
     def _unknown(self, session: str) -> LiveStatus:
         trace = ingest.live_folder(self._data, session)
-        return LiveStatus(session, str(trace), self._window_seconds, self._running())
+        return LiveStatus(session, str(trace), self._window_seconds, self._running(), room_bytes=self._most_bytes)
 
     def _round(self, before: LiveStatus, newest: Sequence[_Segment], started_ns: int, first_ns: int) -> LiveStatus:
         """One round, and what it says of itself."""
-        chosen = choose(newest, self._most_bytes)
+        room_bytes = min(self._most_bytes, max(before.room_bytes, _least_bytes(newest)))
+        chosen = choose(newest, room_bytes)
         sources = [
             HostSource(host, tuple(one.path for one in chosen if one.host == host))
             for host in sorted({one.host for one in chosen})
@@ -205,7 +218,8 @@ class LiveAnalysis:
             error="",
         )
         try:
-            status = _described(status, self._analysis(sources, before.trace), self._wall_clock())
+            info = self._analysis(sources, before.trace, status.cut_count)
+            status = _described(status, info, self._wall_clock())
         except TracerError as error:
             status = replace(status, error=str(error))
         ended_ns = self._clock()
@@ -215,8 +229,22 @@ class LiveAnalysis:
             status,
             last_round_ns=took_ns,
             slow_rounds_count=before.slow_rounds_count + slow,
+            room_bytes=min(self._most_bytes, _next_room(room_bytes, status.bytes_count, took_ns)),
             arrival_lag_ns=ended_ns - first_ns,
         )
+
+
+def _least_bytes(segments: Sequence[_Segment]) -> int:
+    """What a round takes however slow it is."""
+    newest_ns = max(one.arrived_ns for one in segments)
+    return sum(one.size_bytes for one in segments if one.arrived_ns > newest_ns - LEAST_NS)
+
+
+def _next_room(room_bytes: int, taken_bytes: int, took_ns: int) -> int:
+    """How much the next round may read, judged by this one: as much as takes `GOAL_NS`, and little more than this."""
+    if took_ns > GOAL_NS:
+        return taken_bytes * GOAL_NS // took_ns
+    return int(room_bytes * min(GROWTH, GOAL_NS / max(took_ns, 1)))
 
 
 def choose(segments: Iterable[_Segment], most_bytes: int) -> list[_Segment]:
@@ -245,10 +273,13 @@ def clean(data: Path) -> None:
         shutil.rmtree(path)
 
 
-def _analyse_window(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+def _analyse_window(sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
     """All stages on one core, so that the others are left to ingest."""
+    remedy = "older packets are in the session's own trace; for more of them here: --live-mib, or a faster machine"
+    cut = CounterInfo(None, "live_window_cut", Severity.DATA_LOSS, cut_count, remedy)
+    options = AnalysisOptions(workers=1, edge_ns=EDGE_NS, counters=(cut,) if cut_count else ())
     try:
-        return analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
+        return analyse(sources, trace, options=options)
     finally:
         memory.give_back()  # rounds for hours would otherwise fragment it, glibc's heap most
 

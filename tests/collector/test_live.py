@@ -14,7 +14,7 @@ from collector.analysis import AnalysisOptions, analyse
 from collector.app import create_app
 from collector.decoding import HostSource
 from collector.ingest import session_status
-from collector.live import EDGE_NS, INTERVAL_NS, LiveAnalysis, choose
+from collector.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, LiveAnalysis, choose
 from collector.settings import CollectorSettings
 from collector.store import TraceInfo
 from tests.helpers.app_client import AppClient
@@ -98,6 +98,9 @@ class Bench:
     now_ns: int = 0
     round_ns: int = 100_000_000
     round_sources: tuple[HostSource, ...] = ()
+    once: bool = False
+    """Only the first round is a real one."""
+    info: TraceInfo | None = None
 
     def __post_init__(self) -> None:
         (self.folder / "sessions" / "s").mkdir(parents=True)
@@ -110,10 +113,12 @@ class Bench:
             wall_clock=lambda: self.now_ns,
         )
 
-    def round(self, sources: Sequence[HostSource], trace: str) -> TraceInfo:
+    def round(self, sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
         self.now_ns += self.round_ns
         self.round_sources = tuple(sources)
-        return analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
+        if self.info is None or not self.once:
+            self.info = analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
+        return self.info
 
     def numbers(self) -> dict[str, list[int]]:
         """Of the segments in the last round."""
@@ -208,6 +213,34 @@ def test_a_window_without_room_is_shorter_and_says_so(tmp_path: Path, segments: 
     assert status.bytes_count == room
 
 
+def test_slow_rounds_make_the_window_shorter_and_quick_ones_long_again(
+    tmp_path: Path, segments: dict[str, list[Path]]
+) -> None:
+    bench = Bench(tmp_path, window_seconds=60, round_ns=2 * GOAL_NS, once=True)
+    sizes = []
+    for number in range(1, 25):
+        for host in HOSTS:
+            bench.live.arrived("s", host, number, segments[host][2])
+        bench.now_ns += SECOND
+        bench.live.step()
+        sizes.append(bench.live.status("s").segments_count)
+        if number == 12:
+            bench.round_ns = GOAL_NS // 10
+    assert max(sizes[4:12]) <= 2 * LEAST_NS // SECOND + 2, "no more than the newest, while rounds are slow"
+    assert sizes[-1] > 4 * max(sizes[4:12])
+
+
+def test_a_cut_window_is_told_in_its_trace(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    room = segments["client"][4].stat().st_size + segments["server"][4].stat().st_size
+    tried = LiveAnalysis(tmp_path, 10, room)
+    for number in (4, 5):
+        for host in HOSTS:
+            tried.arrived("s", host, number, segments[host][number - 1])
+    assert tried.step() == 0
+    counters = store.read_info(tried.status("s").trace).counters
+    assert [(one.name, one.severity, one.count) for one in counters] == [("live_window_cut", "data_loss", 2)]
+
+
 def test_a_hosts_window_begins_anew_after_a_missing_segment(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
     bench = Bench(tmp_path)
     arrive(bench, segments, 1, 2, 4, 5, hosts=["server"])
@@ -261,7 +294,7 @@ def test_a_window_of_0_turns_it_off(tmp_path: Path, segments: dict[str, list[Pat
 def test_segments_are_taken_while_a_round_runs(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
     began, go_on = threading.Event(), threading.Event()
 
-    def blocked(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+    def blocked(sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
         began.set()
         assert go_on.wait(60)
         raise InputError("not this time", "none")
