@@ -1,0 +1,136 @@
+"""Clients that write, overwrite, delete and read without end, and remember what they were told."""
+
+import collections
+import dataclasses
+import hashlib
+import http.client
+import random
+import threading
+import time
+from collections.abc import Mapping
+
+from benchmarks.fault_run.objects import DELETED, History
+
+TIMEOUT_S = 20.0
+PAUSE_S = 0.03
+SIZE_MAX_LOG2 = 18
+OBJECTS_AT_ONCE = 12
+_FAILURES = (OSError, http.client.HTTPException)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a server said; status 0 if nothing."""
+
+    status: int
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    body: bytes = b""
+    error: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """How to reach the store as its user."""
+
+    address: str
+    port: int
+    account_path: str
+    token: str
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Answer:
+        """One request on a connection of its own."""
+        return ask(self.address, self.port, method, self.account_path + path, body, {"X-Auth-Token": self.token})
+
+
+def ask(
+    address: str, port: int, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}
+) -> Answer:
+    """One request on a connection of its own; no answer is a value too."""
+    connection = http.client.HTTPConnection(address, port, timeout=TIMEOUT_S)
+    try:
+        connection.request(method, path, body, dict(headers))
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, found, response.read())
+    except _FAILURES as error:
+        return Answer(0, error=type(error).__name__)
+    finally:
+        connection.close()
+
+
+class Client(threading.Thread):
+    """One client with objects of its own. It stands still while `gate` is closed, between operations."""
+
+    def __init__(self, access: Access, container: str, number: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.histories: list[History] = []
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.wrong: list[str] = []  # what must never happen
+        self.gate = threading.Event()
+        self.stands = threading.Event()
+        self.ending = False
+        self._access = access
+        self._container = container
+        self._number = number
+        self._seed = seed
+        self._random = random.Random(f"{seed}/client/{number}")
+
+    def run(self) -> None:
+        """Until told to end."""
+        while not self.ending:
+            if not self.gate.is_set():
+                self.stands.set()
+                self.gate.wait()
+                self.stands.clear()
+                continue
+            self._operate()
+            time.sleep(PAUSE_S)
+
+    def _operate(self) -> None:
+        open_ones = [history for history in self.histories[-OBJECTS_AT_ONCE:] if not history.retired]
+        if not open_ones or self._random.random() < 0.3:
+            history = History(f"c{self._number}-{len(self.histories):05}", self._seed)
+            self.histories.append(history)
+            self._put(history)
+            return
+        history = self._random.choice(open_ones)
+        action = self._random.choices((self._put, self._delete, self._get), (35, 12, 53))[0]
+        action(history)
+
+    def _put(self, history: History) -> None:
+        size = int(2 ** self._random.uniform(0, SIZE_MAX_LOG2)) - 1
+        version, body = history.next_body(size)
+        answer = self._access.ask("PUT", f"/{self._container}/{history.name}", body)
+        self._note(history, version, "PUT", answer, answer.status == 201)
+
+    def _delete(self, history: History) -> None:
+        answer = self._access.ask("DELETE", f"/{self._container}/{history.name}")
+        self._note(history, DELETED, "DELETE", answer, answer.status == 204)
+
+    def _note(self, history: History, version: int, method: str, answer: Answer, acknowledged: bool) -> None:
+        self.counts[f"{method} {answer.status or answer.error}"] += 1
+        if acknowledged:
+            history.acknowledged = version
+        else:
+            history.uncertain = version
+
+    def _get(self, history: History) -> None:
+        answer = self._access.ask("GET", f"/{self._container}/{history.name}")
+        self.counts[f"GET {answer.status or answer.error}"] += 1
+        if answer.status == 404:
+            self.counts["read: " + ("as written" if "" in history.allowed() else "missing for now")] += 1
+        elif answer.status == 200:
+            self.counts["read: " + self._judged(history, answer)] += 1
+
+    def _judged(self, history: History, answer: Answer) -> str:
+        etag = hashlib.md5(answer.body, usedforsecurity=False).hexdigest()
+        if etag != answer.headers.get("etag", ""):
+            return "damaged, and its ETag tells"
+        if etag in history.allowed():
+            return "as written"
+        if history.version_of(etag) is not None:
+            return "an older version for now"
+        self.wrong.append(
+            f"{history.name}: read {len(answer.body)} bytes that nobody wrote, with an ETag that fits them"
+        )
+        return "never written"

@@ -1,0 +1,133 @@
+"""What is stored, asked of the storage servers themselves: every replica of every object, and every listing."""
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote
+
+from benchmarks.fault_run.clients import ask
+from benchmarks.fault_run.objects import History
+from storage_cluster import ring as rings
+from storage_cluster.ring import Ring
+from storage_cluster.topology import Device, Topology
+
+THREADS = 6
+POLL_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Replica:
+    """One object on one device: its ETag by what came over the wire, "" if there is none, "?…" if it cannot be told."""
+
+    device: Device
+    etag: str
+
+
+class Verifier:
+    """Asks the replicas of one container's objects."""
+
+    def __init__(self, topology: Topology, state_dir: Path, account: str, container: str) -> None:
+        self._topology = topology
+        self._rings = rings.load(state_dir / "data" / rings.FILE_NAME)
+        self._account = account
+        self._container = container
+
+    def settle(self, histories: Sequence[History], patience_s: float) -> tuple[float, list[str]]:
+        """Wait until all replicas agree and listings are complete; how long it took, and what is still wrong."""
+        begin_s = time.monotonic()
+        left = list(histories)
+        while True:
+            left = [history for history in left if self.object_faults(history)] if len(left) < 50 else self._many(left)
+            listing = self.listing_faults(histories) if not left else []
+            took_s = time.monotonic() - begin_s
+            if not left and not listing:
+                return took_s, []
+            if took_s > patience_s:
+                return took_s, [fault for history in left for fault in self.object_faults(history)] + listing
+            time.sleep(POLL_S)
+
+    def object_faults(self, history: History) -> list[str]:
+        """What is wrong with an object's replicas on their own devices."""
+        found = self._replicas(history.name)
+        allowed = history.allowed()
+        if {replica.etag for replica in found} <= allowed and len({replica.etag for replica in found}) == 1:
+            return []
+        shown = ", ".join(f"{r.device.host}/{r.device.name}: {self._shown(history, r.etag)}" for r in found)
+        wanted = " or ".join(self._shown(history, etag) for etag in sorted(allowed))
+        return [f"{history.name} should be {wanted}; is {shown}"]
+
+    def lost(self, history: History) -> bool:
+        """Whether no device at all, handoffs included, holds what was acknowledged."""
+        held = {replica.etag for replica in self._replicas(history.name, handoffs=True)}
+        return not held & history.allowed()
+
+    def listing_faults(self, histories: Iterable[History]) -> list[str]:
+        """Where a container replica's listing differs from what is stored."""
+        must = {h.name for h in histories if "" not in h.allowed()}
+        may = {h.name for h in histories if h.allowed() != {""}}
+        faults = []
+        for device, names in self._listings():
+            if names is None:
+                faults.append(f"the listing on {device.host}/{device.name} cannot be had")
+                continue
+            missing, strange = sorted(must - names), sorted(names - may)
+            if missing:
+                faults.append(f"the listing on {device.host}/{device.name} lacks {len(missing)}: {missing[:3]}")
+            if strange:
+                faults.append(f"the listing on {device.host}/{device.name} has {len(strange)} too many: {strange[:3]}")
+        return faults
+
+    def _many(self, histories: Sequence[History]) -> list[History]:
+        with ThreadPoolExecutor(THREADS) as pool:
+            faults = pool.map(self.object_faults, histories)
+            return [history for history, found in zip(histories, faults, strict=True) if found]
+
+    def _replicas(self, name: str, *, handoffs: bool = False) -> list[Replica]:
+        ring = self._rings["object"]
+        partition = ring.partition(self._account, self._container, name)
+        devices = [*ring.primaries(partition), *(ring.handoffs(partition) if handoffs else ())]
+        return [Replica(device, self._etag(device, partition, name)) for device in devices]
+
+    def _etag(self, device: Device, partition: int, name: str) -> str:
+        answer = self._ask("object", device, partition, name)
+        if answer.status == 404:
+            return ""
+        if answer.status != 200:
+            return f"? {answer.status or answer.error}"
+        return hashlib.md5(answer.body, usedforsecurity=False).hexdigest()
+
+    def _listings(self) -> list[tuple[Device, set[str] | None]]:
+        ring: Ring = self._rings["container"]
+        partition = ring.partition(self._account, self._container)
+        found: list[tuple[Device, set[str] | None]] = []
+        for device in ring.primaries(partition):
+            names: set[str] | None = set()
+            marker = ""
+            while names is not None:
+                answer = self._ask("container", device, partition, query=f"?format=json&marker={quote(marker)}")
+                if answer.status not in (200, 204):
+                    names = None
+                    break
+                page = [entry["name"] for entry in json.loads(answer.body or b"[]")]
+                if not page:
+                    break
+                names |= set(page)
+                marker = page[-1]
+            found.append((device, names))
+        return found
+
+    def _ask(self, service_name: str, device: Device, partition: int, name: str = "", query: str = ""):
+        service = self._topology.service(service_name, device.host)
+        path = "/".join((device.name, str(partition), self._account, self._container, *([name] if name else [])))
+        return ask(service.address, service.port, "GET", f"/{quote(path)}{query}")
+
+    @staticmethod
+    def _shown(history: History, etag: str) -> str:
+        if not etag:
+            return "absent"
+        version = history.version_of(etag)
+        return f"version {version}" if version is not None else etag if etag.startswith("?") else "DAMAGED"
