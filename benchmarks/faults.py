@@ -88,7 +88,9 @@ def main() -> None:
 
 
 def _on_client_host(options: argparse.Namespace) -> None:
-    summary = Run(options.seed, options.state_dir, options.patience).run(options.minutes * 60, options.rounds, options.only or "")
+    summary = Run(options.seed, options.state_dir, options.patience).run(
+        options.minutes * 60, options.rounds, options.only or ""
+    )
     print(_text(summary))
     if options.json:
         options.json.write_text(json.dumps(dataclasses.asdict(summary), indent=1), "utf-8")

@@ -16,6 +16,12 @@ RING_SERVICES = ("account", "container", "object")
 """Services whose data the ring places on devices."""
 
 
+MEDIA = ("none", "hdd", "ssd")
+FILESYSTEMS = ("", "ext3", "ext4", "xfs")
+XFS_MIN_MIB = 300
+"""mkfs.xfs makes no smaller one."""
+
+
 class TopologyError(ValueError):
     """The topology file does not describe a cluster; the message says which entry and why."""
 
@@ -28,6 +34,16 @@ class Device:
     name: str
     zone: int
     weight: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """What is under a device: the medium that is pretended, and a real file system of its own, if any."""
+
+    name: str
+    media: str = "none"
+    filesystem: str = ""
+    size_mib: int = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +64,11 @@ class Host:
     address: str
     services: tuple[Service, ...] = ()
     devices: tuple[Device, ...] = ()
+    disks: tuple[Disk, ...] = ()
+
+    def disk(self, device: str) -> Disk:
+        """What is under a device; for one that the topology does not know, nothing special."""
+        return next((disk for disk in self.disks if disk.name == device), Disk(device))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,7 +222,19 @@ def _host(entry: dict[str, Any], ports: dict[str, int]) -> Host:
         address,
         tuple(Service(service, name, address, ports[service]) for service in entry.get("services", ())),
         tuple(Device(name, device["name"], zone, device.get("weight", 1.0)) for device in entry.get("devices", ())),
+        tuple(_disk(device) for device in entry.get("devices", ())),
     )
+
+
+def _disk(entry: dict[str, Any]) -> Disk:
+    disk = Disk(**{key: value for key, value in entry.items() if key != "weight"})
+    for what, value, known in (("media", disk.media, MEDIA), ("filesystem", disk.filesystem, FILESYSTEMS)):
+        if value not in known:
+            choices = ", ".join(filter(None, known))
+            raise TopologyError(f"topology: device {disk.name}: no {what} {value!r}; there are: {choices}")
+    if disk.filesystem == "xfs" and disk.size_mib < XFS_MIN_MIB:
+        raise TopologyError(f"topology: device {disk.name}: an xfs needs {XFS_MIN_MIB} MiB")
+    return disk
 
 
 def _check(topology: Topology) -> None:

@@ -36,7 +36,7 @@ def command() -> None:
 @click.option(
     "--direction", type=click.Choice(["to", "from", "both"]), help="drop, delay, reorder: to or from the target."
 )
-@click.option("--probability", type=FRACTION, help="drop, reorder: how often.")
+@click.option("--probability", type=FRACTION, help="drop, reorder, bad-disk: how often.")
 @click.option("--delay", "delay_ns", type=DURATION, help="delay, reorder: how long, each way.")
 @click.option("--jitter", "jitter_ns", type=DURATION, help="delay: ± this much, evenly spread; order is kept.")
 @click.option("--rate", "rate_bits_per_s", type=RATE, help="bandwidth: what the link carries, each way.")
@@ -44,7 +44,8 @@ def command() -> None:
 @click.option("--backlog", "backlog_count", type=click.IntRange(0), help="backlog: connections.  [default: 1]")
 @click.option("--offset", "offset_ns", type=DURATION, help="clock: how far ahead (negative: behind).")
 @click.option("--drift", "drift_ppb", type=DRIFT, help="clock: how much too fast (negative: too slow).")
-@click.option("--seed", type=int, help="delay, reorder: of its random numbers.")
+@click.option("--latency", "latency_ns", type=DURATION, help="slow-disk: more for each transfer.  [default: 50ms]")
+@click.option("--seed", type=int, help="delay, reorder, bad-disk, bit-rot: of its random numbers.")
 def add(*, kind: str, target: str, for_ns: int | None, after_ns: int, **parameters: str | float | int | None) -> None:
     """Make a fault of this KIND on TARGET, and print its number."""
     fault = Fault(kind, target, Parameters(**parameters), after_ns, for_ns)  # type: ignore[arg-type]

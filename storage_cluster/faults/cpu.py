@@ -53,8 +53,9 @@ class CpuFaults:
                 self._brakes[host] = _brake(cgroup_name(self._state_dir, host))
             self._brakes[host].hold(self._processes(host) - stopped, share)
 
-    def once(self, fault: Fault) -> None:
+    def once(self, fault: Fault) -> str:
         """Nothing here is momentary."""
+        return ""
 
     def end(self) -> None:
         """Release all: a control group would outlive the cluster."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from storage_cluster.errors import ClusterError
 from storage_cluster.faults.cpu import CpuFaults
+from storage_cluster.faults.disks import DiskFaults
 from storage_cluster.faults.kinds import KINDS, Fault, FaultError, checked, parse, same_place
 from storage_cluster.faults.links import LinkFaults
 from storage_cluster.faults.log import FaultLog
@@ -28,8 +29,8 @@ class Effect(Protocol):
     def apply(self, active: Sequence[Fault]) -> None:
         """Bring it in line with all that is in force. Raises: ClusterError, and then undoes nothing."""
 
-    def once(self, fault: Fault) -> None:
-        """Do a momentary fault, if it is of this part. Raises: ClusterError."""
+    def once(self, fault: Fault) -> str:
+        """Do a momentary fault, if it is of this part; what there is to tell of it. Raises: ClusterError."""
 
     def end(self) -> None:
         """The cluster goes down: undo what would outlive it."""
@@ -43,6 +44,7 @@ def effects(
         CpuFaults(host_pids, state_dir, fleet),  # before processes: it must not continue what they stop
         ProcessFaults(fleet),
         LinkFaults(topology, switch_pid, host_pids),
+        DiskFaults(topology, state_dir),
         ServerPorts(topology, host_pids, fleet),
     )
 
@@ -123,9 +125,8 @@ class Injector:
         fault = self._planned.pop(number)
         began_ns = time.time_ns()
         if KINDS[fault.kind].momentary:
-            for part in self._parts:
-                part.once(fault)
-            self._log.started(number, began_ns)
+            told = " ".join(filter(None, [part.once(fault) for part in self._parts]))
+            self._log.started(number, began_ns, told)
             self._log.ended(number, time.time_ns(), "momentary")
             return
         self._active[number] = fault

@@ -84,6 +84,15 @@ KINDS: Mapping[str, Kind] = {
         Target.HOST, "the host's stamps are --offset ahead and go --drift too fast", (),
         {"offset_ns": 0, "drift_ppb": 0},
     ),
+    "slow-disk": Kind(Target.DEVICE, "each transfer takes --latency more", (), {"latency_ns": 50_000_000}),
+    "bad-disk": Kind(
+        Target.DEVICE, "a transfer fails (EIO) with --probability", (), {"probability": 1.0, "seed": None}
+    ),
+    "full-disk": Kind(Target.DEVICE, "writing fails (ENOSPC)"),
+    "bit-rot": Kind(
+        Target.DEVICE, "one bit of one object file is flipped", (), {"seed": None},
+        momentary=True,
+    ),
 }  # fmt: skip
 
 

@@ -40,8 +40,9 @@ class LinkFaults:
             self._splices.pop(host).remove()
         self._shape({f.host: f.parameters.rate_bits_per_s for f in active if f.kind == "bandwidth"})
 
-    def once(self, fault: Fault) -> None:
+    def once(self, fault: Fault) -> str:
         """Nothing here is momentary."""
+        return ""
 
     def end(self) -> None:
         """Nothing: the network ends with the cluster."""

@@ -1,7 +1,7 @@
 """The record of faults: `faults.jsonl` in the state directory, one line for each thing that happened to a fault.
 
     {"id": 3, "event": "planned", "wall_ns": …, "fault": {"kind", "target", "parameters", "after_ns", "for_ns"}}
-    {"id": 3, "event": "started", "wall_ns": …, "done_ns": …}
+    {"id": 3, "event": "started", "wall_ns": …, "done_ns": …, "detail": …}
     {"id": 3, "event": "ended",   "wall_ns": …, "done_ns": …, "how": …}
 
 `how`: cleared, expired, down, momentary, failed (could not be made; the keeper's log says why), lost. Lines are only
@@ -31,6 +31,7 @@ class Record:
     started_ns: int | None = None
     ended_ns: int | None = None
     how: str | None = None
+    detail: str = ""  # what was hit, where chance chose it
 
     @property
     def state(self) -> str:
@@ -53,9 +54,9 @@ class FaultLog:
         self._append(id=number, event="planned", wall_ns=time.time_ns(), fault=dataclasses.asdict(fault))
         return number
 
-    def started(self, number: int, wall_ns: int) -> None:
+    def started(self, number: int, wall_ns: int, detail: str = "") -> None:
         """Note that it is in force, having been made from `wall_ns` to now."""
-        self._append(id=number, event="started", wall_ns=wall_ns, done_ns=time.time_ns())
+        self._append(id=number, event="started", wall_ns=wall_ns, done_ns=time.time_ns(), detail=detail)
 
     def ended(self, number: int, wall_ns: int, how: str) -> None:
         """Note that it is undone."""
@@ -74,7 +75,7 @@ def read(state_dir: Path) -> tuple[Record, ...]:
         if event == "planned":
             records[number] = Record(number, parse(line["fault"]), line["wall_ns"])
         elif event == "started":
-            records[number] = dataclasses.replace(records[number], started_ns=line["wall_ns"])
+            records[number] = dataclasses.replace(records[number], started_ns=line["wall_ns"], detail=line["detail"])
         else:
             records[number] = dataclasses.replace(records[number], ended_ns=line["wall_ns"], how=line["how"])
     return tuple(records.values())

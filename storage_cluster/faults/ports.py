@@ -47,8 +47,9 @@ class ServerPorts:
         self._closed = closed
         self._set_backlogs(active)
 
-    def once(self, fault: Fault) -> None:
+    def once(self, fault: Fault) -> str:
         """Nothing here is momentary."""
+        return ""
 
     def end(self) -> None:
         """Nothing: ports end with the cluster."""

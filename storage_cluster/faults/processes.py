@@ -33,11 +33,12 @@ class ProcessFaults:
             self._fleet.signal(service, signal.SIGCONT)
         self._stopped = stopped
 
-    def once(self, fault: Fault) -> None:
+    def once(self, fault: Fault) -> str:
         """Restart."""
         if fault.kind == "restart":
             self._fleet.restart(self._fleet.matching(fault.host, fault.part))
             self._stopped -= set(self._fleet.matching(fault.host, fault.part))
+        return ""
 
     def end(self) -> None:
         """Nothing: the processes end with the cluster."""

@@ -22,9 +22,10 @@ from storage_cluster import topology as topologies
 from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
 from storage_cluster.faults import control, log
 from storage_cluster.faults.cpu import remove_leftovers
-from storage_cluster.hosts import namespaces, network, state
+from storage_cluster.hosts import filesystems, namespaces, network, state
 from storage_cluster.ring import Ring
-from storage_cluster.topology import Device, Topology
+from storage_cluster.servers import medium
+from storage_cluster.topology import Device, Host, Topology
 
 _STOP_GRACE_S = 5.0
 
@@ -61,6 +62,16 @@ class FaultStatus:
 
 
 @dataclasses.dataclass(frozen=True)
+class DeviceStatus:
+    """A device: what it is on, and where its medium's counters are once there are any."""
+
+    name: str
+    media: str
+    filesystem: str
+    counters_file: str
+
+
+@dataclasses.dataclass(frozen=True)
 class HostStatus:
     """One host: how to reach it, what runs there, and how wrong its clock is, if a fault makes it so."""
 
@@ -71,6 +82,7 @@ class HostStatus:
     enter: tuple[str, ...]
     net_inode: int
     clock: ClockStatus | None = None
+    devices: tuple[DeviceStatus, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +136,12 @@ def down(state_dir: Path, *, keep_data: bool = False, keep_logs: bool = False) -
         found = state.load(state_dir)
         was_running = found is not None and found.running
         _clean(state_dir, found)
-        for name, keep in (("data", keep_data), ("logs", keep_logs)):
+        for name, keep in (
+            ("data", keep_data),
+            ("logs", keep_logs),
+            (filesystems.IMAGES_DIR, keep_data),
+            (medium.DISKS_DIR, False),
+        ):
             if not keep:
                 shutil.rmtree(state_dir / name, ignore_errors=True)
         _remove_files(state_dir)
@@ -143,7 +160,12 @@ def status(state_dir: Path) -> ClusterStatus:
         state_dir=str(state_dir),
         client_host=topology.client_host.name,
         environment=client_environment(topology),
-        hosts=tuple(_host_status(found, host, faults) for host in found.hosts),
+        hosts=tuple(
+            dataclasses.replace(
+                _host_status(found, host, faults), devices=_devices(state_dir, topology.host(host.host))
+            )
+            for host in found.hosts
+        ),
         faults=tuple(_fault_status(record) for record in faults),
     )
 
@@ -210,6 +232,14 @@ def _host_status(found: state.ClusterState, host: state.HostState, faults: Seque
         enter=_enter(found, host),
         net_inode=host.net_inode,
         clock=next((_clock_status(r) for r in faults if (r.fault.kind, r.fault.host) == ("clock", host.host)), None),
+    )
+
+
+def _devices(state_dir: Path, host: Host) -> tuple[DeviceStatus, ...]:
+    counters = medium.directory(state_dir, host.name)
+    return tuple(
+        DeviceStatus(disk.name, disk.media, disk.filesystem, str(counters / f"{disk.name}.counters"))
+        for disk in host.disks
     )
 
 

@@ -30,7 +30,7 @@ from storage_cluster import topology as topologies
 from storage_cluster.errors import ClusterError, MissingResourceError, NotPermittedError
 from storage_cluster.faults import control
 from storage_cluster.faults.injector import Injector, effects
-from storage_cluster.hosts import namespaces, network, state
+from storage_cluster.hosts import filesystems, namespaces, network, state
 from storage_cluster.hosts.fleet import Fleet
 
 END_GRACE_S = 3
@@ -112,6 +112,7 @@ def _bring_up(state_dir: Path, starter_pid: int) -> Keeper:
     own_net = namespaces.inode("self", "net")
     in_user_namespace = namespaces.become_root()
     namespaces.die_with_parent(starter_pid)
+    filesystems.mount(topology, state_dir)
     switch = _hold(SWITCH, own_net)
     hosts = {host.name: _hold(host.name, own_net) for host in topology.hosts}
     try:

@@ -7,7 +7,15 @@ container servers, which report that a container was made, deleted or has change
 from storage_cluster.servers import database, listings
 from storage_cluster.servers.account_db import AccountDatabase, AccountStat, ContainerRow
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.storage import POLICY, Devices, Target, metadata_headers, present, timestamp_of
+from storage_cluster.servers.storage import (
+    POLICY,
+    Devices,
+    Target,
+    disk_errors,
+    metadata_headers,
+    present,
+    timestamp_of,
+)
 
 PATH_SEGMENT_COUNT = 4
 METADATA_PREFIXES = ("x-account-meta-", "x-account-sysmeta-")
@@ -27,6 +35,10 @@ class AccountServer:
 
     async def handle(self, call: Call) -> Reply:
         """One call."""
+        with disk_errors():
+            return await self._handle(call)
+
+    async def _handle(self, call: Call) -> Reply:
         target = self._devices.target(call, 1)
         if len(target.names) == 2 and call.method == "PUT":
             return self._put_container(call, target)

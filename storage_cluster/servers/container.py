@@ -6,12 +6,21 @@ a little later, once for many changes.
 """
 
 import asyncio
+import dataclasses
 
 from storage_cluster.servers import database, listings
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
-from storage_cluster.servers.storage import POLICY, Devices, Target, metadata_headers, present, timestamp_of
+from storage_cluster.servers.storage import (
+    POLICY,
+    Devices,
+    Target,
+    disk_errors,
+    metadata_headers,
+    present,
+    timestamp_of,
+)
 from storage_cluster.servers.times import http_date, new_transaction_id
 from storage_cluster.servers.updates import Parent, Update
 
@@ -38,6 +47,10 @@ class ContainerServer:
 
     async def handle(self, call: Call) -> Reply:
         """One call."""
+        with disk_errors():
+            return await self._handle(call)
+
+    async def _handle(self, call: Call) -> Reply:
         target = self._devices.target(call, 2)
         if len(target.names) == 3:
             return self._merge_object(call, target)
@@ -124,7 +137,7 @@ class ContainerServer:
             self._report_later(target)
 
     def _report_later(self, target: Target) -> None:
-        container = Target(target.device_dir, target.partition, target.names[:2], target.hash)
+        container = dataclasses.replace(target, names=target.names[:2])
         if container not in self._due:
             self._due.add(container)
             task = asyncio.create_task(self._report(container))

@@ -22,9 +22,10 @@ from storage_cluster.servers import conditions, database, expiry, ranges
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.content_type import with_swift_bytes_of
 from storage_cluster.servers.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
+from storage_cluster.servers.medium import METADATA_BYTES, Writing
 from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply, reply
 from storage_cluster.servers.object_updates import ObjectUpdates
-from storage_cluster.servers.storage import Devices, Target, metadata_headers, timestamp_of
+from storage_cluster.servers.storage import Devices, Target, disk_errors, metadata_headers, timestamp_of
 from storage_cluster.servers.times import http_date
 
 PATH_SEGMENT_COUNT = 5
@@ -66,12 +67,16 @@ class ObjectServer:
         target = self._devices.target(call, 3)
         if len(target.names) != 3:
             raise Refusal(400)
+        with disk_errors():
+            return await self._handle(call, target)
+
+    async def _handle(self, call: Call, target: Target) -> Reply:
         directory = database.hash_dir(target.device_dir, "objects", target.partition, target.hash)
         stored = ObjectDir(target.device_dir, directory)
         if call.method == "PUT":
             return await self._put(call, target, stored)
         if call.method in ("GET", "HEAD"):
-            return await self._get(call, stored)
+            return await self._get(call, target, stored)
         if call.method == "POST":
             return await self._post(call, target, stored)
         if call.method == "DELETE":
@@ -85,12 +90,16 @@ class ObjectServer:
         if call.headers.get("If-None-Match") == "*" and before is not None and not expiry.has_expired(before.metadata):
             raise Refusal(412)
         content_type = call.headers.get("Content-Type", "application/octet-stream")
+        target.medium.admit(call.body.length or 0)
         new = stored.new_file()
+        writing = Writing(target.medium, _stream(target))
         try:
             async for chunk in call.body:
                 new.write(chunk)
+                await _spend(writing.add(len(chunk)))
             _check_etag(call, new)
             metadata = metadata_headers(call.headers, METADATA)
+            await _spend(writing.sync())
             await self._on_disk(functools.partial(stored.commit_data, new, timestamp, content_type, metadata))
         finally:
             new.close()
@@ -98,7 +107,8 @@ class ObjectServer:
         await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, metadata)
         return reply(201, {"Etag": new.etag, "Last-Modified": http_date(timestamp)})
 
-    async def _get(self, call: Call, stored: ObjectDir) -> Reply:
+    async def _get(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
+        await _spend(target.medium.read(METADATA_BYTES, _stream(target)))
         info = self._info(call, stored)
         headers = CIMultiDict(_info_headers(info))
         unwanted = conditions.checked(call.headers, headers)
@@ -114,15 +124,20 @@ class ObjectServer:
         asked = call.headers.get("Range")
         if asked is None and info.size <= READ_CHUNK_BYTES:
             headers["Content-Length"] = str(info.size)
+            await _spend(target.medium.read(info.size, _stream(target)))
             return Reply(200, headers, _read_all(opened, info.size))
-        found = ranges.in_part(200, headers, info.size, asked, functools.partial(self._read, opened))
+        found = ranges.in_part(200, headers, info.size, asked, functools.partial(self._read, target, opened))
         found.on_close = functools.partial(os.close, opened)
         return found
 
-    async def _read(self, opened: int, start: int, stop: int) -> AsyncIterator[bytes]:
+    async def _read(self, target: Target, opened: int, start: int, stop: int) -> AsyncIterator[bytes]:
         while start < stop:
             wanted = min(stop - start, READ_CHUNK_BYTES)
-            chunk = await self._on_disk(functools.partial(os.pread, opened, wanted, start))
+            try:
+                await _spend(target.medium.read(wanted, _stream(target)))
+                chunk = await self._on_disk(functools.partial(os.pread, opened, wanted, start))
+            except OSError as error:
+                raise BrokenOff from error
             if not chunk:
                 raise BrokenOff
             start += len(chunk)
@@ -134,6 +149,7 @@ class ObjectServer:
         _check_newest(stored, timestamp)
         content_type = with_swift_bytes_of(call.headers.get("Content-Type") or info.content_type, info.content_type)
         metadata = metadata_headers(call.headers, METADATA)
+        await _spend(Writing(target.medium, _stream(target)).sync())
         await self._on_disk(functools.partial(stored.write_meta, timestamp, content_type, metadata))
         described = (info.size, info.etag, content_type)
         await self._updates.container_put(call, target, timestamp, described, info.metadata)
@@ -148,6 +164,7 @@ class ObjectServer:
             raise Refusal(412 if before else 404)
         _check_newest(stored, timestamp)
         existed = before is not None and (due is not None or not expiry.has_expired(before.metadata))
+        await _spend(Writing(target.medium, _stream(target)).sync())
         await self._on_disk(functools.partial(stored.write_tombstone, timestamp))
         await self._updates.container_delete(call, target, timestamp)
         await self._updates.expiry(call, target, timestamp, before.metadata if before else {}, {})
@@ -165,6 +182,16 @@ class ObjectServer:
 
     async def _on_disk(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+
+def _stream(target: Target) -> int:
+    """The object's number on the medium."""
+    return int(target.hash[:15], 16)
+
+
+async def _spend(seconds: float) -> None:
+    if seconds:
+        await asyncio.sleep(seconds)
 
 
 def _known(stored: ObjectDir) -> ObjectInfo | None:

@@ -1,15 +1,25 @@
 """What account, container and object servers share: which device, which partition, which names a request is about."""
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import errno
+import sqlite3
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from storage_cluster.ring import path_hash
+from storage_cluster.servers import medium
+from storage_cluster.servers.medium import Medium
 from storage_cluster.servers.messages import Call, Refusal
 from storage_cluster.topology import Topology
 
 POLICY = "Policy-0"
 """The one storage policy there is: replicas on the object ring."""
+
+
+_DISK_ERRORS = {errno.ENOSPC: 507, errno.EDQUOT: 507, errno.EIO: 500, errno.EROFS: 500}
+_DATABASE_ERRORS = {sqlite3.SQLITE_FULL: 507, sqlite3.SQLITE_IOERR: 500, sqlite3.SQLITE_READONLY: 500}
+_SQLITE_PRIMARY = 0xFF
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +30,7 @@ class Target:
     partition: str
     names: tuple[str, ...]  # account[, container[, object]]
     hash: str
+    medium: Medium
 
 
 class Devices:
@@ -30,6 +41,9 @@ class Devices:
         self._data_dir = data_dir
         self._first_names = [device.name for device in topology.host(host).devices]
         self._suffix = topology.ring.hash_suffix
+        self._topology = topology
+        self._medium_dir = medium.directory(data_dir.parent.parent, host)
+        self._media: dict[str, Medium] = {}
 
     @property
     def dirs(self) -> Mapping[str, Path]:
@@ -39,8 +53,16 @@ class Devices:
     def make(self) -> None:
         """Create what fresh devices have."""
         self._data_dir.mkdir(parents=True, exist_ok=True)
+        self._medium_dir.mkdir(parents=True, exist_ok=True)
         for name in self._first_names:
             (self._data_dir / name / "tmp").mkdir(parents=True, exist_ok=True)
+
+    def medium(self, device: str) -> Medium:
+        """What is under a device."""
+        if device not in self._media:
+            profile = medium.PROFILES.get(self._topology.host(self.host).disk(device).media)
+            self._media[device] = Medium(self._data_dir / device, self._medium_dir, profile)
+        return self._media[device]
 
     def target(self, call: Call, names_count: int) -> Target:
         """What a request names; it must have this many names or one more. Raises: Refusal (400, 507)."""
@@ -50,7 +72,26 @@ class Devices:
         directory = self._data_dir / device
         if device in ("", ".", "..") or not directory.is_dir():
             raise Refusal(507)
-        return Target(directory, partition, tuple(names), path_hash(names[:names_count], self._suffix))
+        return Target(
+            directory, partition, tuple(names), path_hash(names[:names_count], self._suffix), self.medium(device)
+        )
+
+
+@contextlib.contextmanager
+def disk_errors() -> Iterator[None]:
+    """Within it, what a disk refuses is an answer: 507 where there is no room, 500 where it fails, as Swift's."""
+    try:
+        yield
+    except OSError as error:
+        status = _DISK_ERRORS.get(error.errno or 0)
+        if status is None:
+            raise
+        raise Refusal(status) from error
+    except sqlite3.OperationalError as error:
+        status = _DATABASE_ERRORS.get(error.sqlite_errorcode & _SQLITE_PRIMARY)
+        if status is None:
+            raise
+        raise Refusal(status) from error
 
 
 def timestamp_of(call: Call) -> str:

@@ -46,6 +46,7 @@ def test_every_kind_is_accepted_with_its_least_and_defaults_are_filled_in(kind: 
         (Fault("stop", "storage1/proxy"), "storage1/object"),
         (Fault("stop", "client"), "nothing on this host"),
         (Fault("cut", "storage1/object"), "needs HOST, not"),
+        (Fault("full-disk", "storage1"), "storage1/d1"),
         (Fault("drop", "storage1"), "needs --probability"),
         (Fault("stop", "storage1", Parameters(delay_ns=3)), "takes no --delay"),
         (Fault("cut", "storage1", Parameters(peer="storage1")), "cannot be itself"),
@@ -94,8 +95,9 @@ class Cable:
             raise MissingResourceError("no such module", "load it")
         self.told.append([f"{fault.kind} {fault.target}" for fault in active])
 
-    def once(self, fault: Fault) -> None:
+    def once(self, fault: Fault) -> str:
         self.told.append([f"once {fault.kind}"])
+        return "here"
 
     def end(self) -> None:
         self.ended = True
@@ -187,6 +189,7 @@ def test_what_cannot_be_made_leaves_nothing_but_its_record(run: Run) -> None:
 def test_a_momentary_one_is_done_and_over(run: Run) -> None:
     run.add(minimal("restart"))
     assert (run.cable.told, run.record()) == ([["once restart"]], [(1, "ended", "momentary")])
+    assert log.read(run.folder)[0].detail == "here"
 
 
 def test_down_ends_all_in_the_record(run: Run) -> None:

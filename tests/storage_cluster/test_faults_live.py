@@ -16,6 +16,7 @@ from tests.helpers.live_cluster import cluster_in, run_on
 pytestmark = pytest.mark.live
 
 MS = 1_000_000
+SWIFT = str(Path(sys.executable).parent / "swift")
 PROBE = """
 import json, socket, sys, time
 address, port, count, patience = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
@@ -163,3 +164,49 @@ def now(live: cluster.ClusterStatus) -> cluster.ClusterStatus:
 def process_state(live: cluster.ClusterStatus, host: str, service: str) -> str:
     pid = next(found.pid for found in now(live).host(host).services if found.name == service)
     return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+
+
+def upload(live: cluster.ClusterStatus, folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"x" * 1000)
+    run_on(live, "client", SWIFT, "upload", "box", name, directory=folder)
+
+
+def object_lines(live: cluster.ClusterStatus, name: str) -> list[dict]:
+    """What the object servers logged of an object."""
+    files = Path(live.state_dir).glob("logs/*/object.jsonl")
+    lines = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    return [line for line in lines if line["path"].endswith(f"/box/{name}")]
+
+
+def test_a_full_device_answers_507_and_a_handoff_takes_its_place(
+    live: cluster.ClusterStatus, add, tmp_path: Path
+) -> None:
+    for device in ("d1", "d2"):
+        add("full-disk", f"storage2/{device}")
+    upload(live, tmp_path, "full")
+    lines = [line for line in object_lines(live, "full") if line["method"] == "PUT"]
+    puts = [(line["local"].split(":")[0], line["status"]) for line in lines]
+    refused = [address for address, status in puts if status == 507]
+    assert refused and set(refused) == {live.host("storage2").addresses[0]}
+    assert sum(status == 201 for _, status in puts) == 3
+
+
+def test_a_failing_device_answers_500_and_reading_goes_on_elsewhere(
+    live: cluster.ClusterStatus, add, tmp_path: Path
+) -> None:
+    upload(live, tmp_path, "failing")
+    for device in ("d1", "d2"):
+        add("bad-disk", f"storage3/{device}")
+    for _ in range(4):
+        run_on(live, "client", SWIFT, "download", "box", "failing", "-o", "back", directory=tmp_path)
+        assert (tmp_path / "back").read_bytes() == b"x" * 1000
+
+
+def test_a_flipped_bit_is_on_record(live: cluster.ClusterStatus, add, tmp_path: Path) -> None:
+    upload(live, tmp_path, "rotten")
+    stored = {file: file.read_bytes() for file in Path(live.state_dir).glob("data/storage2/*/objects/*/*/*/*.data")}
+    device = next(iter(stored)).parents[4].name
+    number = add("bit-rot", f"storage2/{device}")
+    changed = [file for file, content in stored.items() if file.read_bytes() != content]
+    record = next(record for record in log.read(Path(live.state_dir)) if record.id == number)
+    assert len(changed) == 1 and record.detail.endswith(str(changed[0]))
