@@ -292,6 +292,13 @@ class TraceView:
             problems_count=int(np.isin(self._columns.arrow_class[rows], PROBLEM_CLASSES).sum()),
         )
 
+    def request_of(self, transaction_id: str) -> int | None:
+        """The number of the request with that transaction id; None if there is none. Cost: a search over exchanges."""
+        exchanges = self._tables.exchanges
+        found = exchanges.filter(pc.equal(exchanges["transaction_id"].cast(pa.string()), transaction_id))
+        at = np.flatnonzero(np.isin(self._trees.span_ids, found["exchange_id"].to_numpy()))
+        return int(self._trees.request_of_span[at].min()) if len(at) else None
+
     def spans(self, number: int) -> tuple[Span, ...]:
         """The spans of a request, root first, each followed by its children in order of time."""
         assert 0 <= number < len(self._trees), number

@@ -65,6 +65,13 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         found = trace.first_trouble(number)
         return jsonify(None if found is None else asdict(found))
 
+    @server.get("/transaction/<transaction_id>")
+    def transaction(transaction_id: str) -> Response:  # what logs and `tracer bench` know a request by
+        number = trace.request_of(transaction_id)
+        if number is None:
+            abort(404, "no request of this trace has that transaction id")
+        return Response(status=303, headers={"Location": f"/#request={number + 1}"})
+
     @server.get("/api/<path:rest>")
     def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
         abort(404, f"nothing is served as {rest}")

@@ -19,6 +19,7 @@ from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.formats import Sweep
 from storage_cluster.bench.model import Workload
 from storage_cluster.bench.progress import Progress
+from storage_cluster.bench.results import compare as comparing
 from storage_cluster.bench.results import export
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.folder import Run
@@ -144,6 +145,16 @@ def report(folder: Path, form: str) -> None:
     with operator_errors():
         found = folders.load(folder)
         click.echo(as_text(found) if form == "text" else export.FORMATS[form](found))
+
+
+@command.command()
+@click.argument("first", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("second", type=click.Path(path_type=Path, file_okay=False))
+def compare(first: Path, second: Path) -> None:
+    """Hold run SECOND against run FIRST: what differs, and whether it is more than chance (95 % intervals)."""
+    with operator_errors():
+        runs = folders.load(first), folders.load(second)
+        click.echo(comparing.as_text(*runs, comparing.compare(*runs)))
 
 
 @dataclasses.dataclass(frozen=True)

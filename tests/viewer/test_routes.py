@@ -200,3 +200,16 @@ def test_a_hop_of_a_trace_that_was_made_anew_is_no_wrong_hop(tmp_path: Path) -> 
     response = client.get("/api/hops/0", base_url="http://localhost")
     assert response.status_code == 409
     assert "open it again" in response.text
+
+
+def test_a_request_is_found_by_its_transaction_id(small: FlaskClient, small_trace: TraceView) -> None:
+    exchanges = pq.read_table(f"{small_trace._url}/exchanges.parquet", columns=["transaction_id"])
+    ids = [text for text in dict.fromkeys(exchanges["transaction_id"].to_pylist()) if text]
+    found = [small.get(f"/transaction/{text}", base_url="http://localhost") for text in ids]
+    assert {response.status_code for response in found} == {303}
+    numbers = {int(response.headers["Location"].removeprefix("/#request=")) for response in found}
+    assert numbers == set(range(1, small_trace.summary.requests_count + 1))
+    for response in found:
+        number = int(response.headers["Location"].removeprefix("/#request=")) - 1
+        assert small_trace.request_of(ids[found.index(response)]) == number
+    assert small.get("/transaction/none", base_url="http://localhost").status_code == 404

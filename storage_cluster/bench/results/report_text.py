@@ -6,7 +6,7 @@ from storage_cluster.bench.results.figures import PERCENTILES, SLOWEST_COUNT, Fi
 from storage_cluster.bench.results.folder import Run
 
 SLOWEST_SHOWN = 5
-VIEW_HINT = "tracer view TRACE, then /transaction/ID"
+VIEW_HINT = "tracer view TRACE, then http://127.0.0.1:8765/transaction/ID"
 
 
 def as_text(run: Run) -> str:
