@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from storage_cluster.servers.messages import Refusal
 
-ACCOUNT_NAME_MAX_BYTES = 256
-CONTAINER_NAME_MAX_BYTES = 256
-OBJECT_NAME_MAX_BYTES = 1024
+ACCOUNT_NAME_MAX_LEN = 256
+CONTAINER_NAME_MAX_LEN = 256
+OBJECT_NAME_MAX_LEN = 1024
+"""Of names, in characters."""
 META_NAME_MAX_BYTES = 128
 META_VALUE_MAX_BYTES = 256
 META_COUNT_MAX = 90
@@ -20,11 +21,10 @@ FILE_MAX_BYTES = 5_368_709_122
 _PLAIN = {"Content-Type": "text/plain"}
 
 
-def check_name(kind: str, name: str, max_bytes: int) -> None:
+def check_name(kind: str, name: str, max_len: int, headers: Mapping[str, str] | None = None) -> None:
     """Raises: Refusal (400) for a name that is too long."""
-    length = len(name.encode())
-    if length > max_bytes:
-        raise Refusal(400, f"{kind} name length of {length} longer than {max_bytes}")
+    if len(name) > max_len:
+        raise Refusal(400, f"{kind} name length of {len(name)} longer than {max_len}", headers)
 
 
 def check_metadata(headers: Mapping[str, str], kind: str) -> None:

@@ -36,7 +36,7 @@ class Accounts:
 
     async def handle(self, call: Call, account: str) -> Reply:
         """One request to an account."""
-        limits.check_name("Account", account, limits.ACCOUNT_NAME_MAX_BYTES)
+        limits.check_name("Account", account, limits.ACCOUNT_NAME_MAX_LEN)
         if call.method in ("GET", "HEAD"):
             return await self._show(call, account)
         if call.method == "POST":
@@ -77,9 +77,11 @@ class Accounts:
 
 
 async def require_account(context: ProxyContext, call: Call, account: str) -> None:
-    """See to it that an account exists. Raises: Refusal (503)."""
+    """See to it that an account exists. Raises: Refusal (404 if it was deleted, 503)."""
     info = await context.infos.account(call, account)
-    if info.status == 404 and "X-Account-Status" not in info.headers:
+    if info.status == 404 and "X-Account-Status" in info.headers:
+        raise Refusal(404, "", {"X-Account-Status": info.headers["X-Account-Status"]})
+    if info.status == 404:
         made = await _change(context, call, account, "PUT", {})
         context.infos.forget(call, account)
         info = AccountInfo(made.status)
@@ -100,7 +102,8 @@ def listing_query(call: Call) -> str:
     query = {name: call.query[name] for name in PARAMETERS if name in call.query}
     for name, value in query.items():
         if any("\udc80" <= character <= "\udcff" for character in value):
-            raise Refusal(400, f'"{name}" parameter not valid UTF-8')
+            plain = {"Content-Type": "text/plain"} if len(call.names) == 2 else {}
+            raise Refusal(400, f'"{name}" parameter not valid UTF-8', plain)
     parse_query(query)
     return f"?{urlencode(query)}" if query else ""
 

@@ -15,7 +15,7 @@ from storage_cluster.servers.proxy.context import ProxyContext
 DELETES_MAX = 10_000
 FAILURES_MAX = 1000
 _CONCURRENCY = 2
-_LINE_MAX_BYTES = 2 * (limits.CONTAINER_NAME_MAX_BYTES + limits.OBJECT_NAME_MAX_BYTES + 2)
+_LINE_MAX_BYTES = 2 * (limits.CONTAINER_NAME_MAX_LEN + limits.OBJECT_NAME_MAX_LEN + 2)
 
 
 class BulkDelete:

@@ -51,7 +51,7 @@ class Containers:
         policy = call.headers.get("X-Storage-Policy") or POLICY
         if policy.lower() != POLICY.lower():
             raise Refusal(400, f"Invalid X-Storage-Policy {policy!r}", {"Content-Type": "text/plain"})
-        limits.check_name("Container", names[1], limits.CONTAINER_NAME_MAX_BYTES)
+        limits.check_name("Container", names[1], limits.CONTAINER_NAME_MAX_LEN)
         await require_account(self._context, call, names[0])
         return passed_on(call, await self._change(call, names, metadata))
 

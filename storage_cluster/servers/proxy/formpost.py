@@ -14,7 +14,7 @@ from storage_cluster.servers.messages import Body, Call, Handler, Identity, Refu
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import Infos
 from storage_cluster.servers.proxy.multipart import FormReader, Part, boundary_of
-from storage_cluster.servers.proxy.signatures import Key, Signature, keys_for, parse_expiry
+from storage_cluster.servers.proxy.signatures import Key, Signature, keys_for
 
 _FIELD_MAX_BYTES = 4096
 _PLAIN = {"Content-Type": "text/plain"}
@@ -81,8 +81,8 @@ class _Form:
         return stored.status
 
     async def _key(self) -> Key:
-        expires_s = parse_expiry(self._fields.get("expires", ""))
-        if expires_s is None or expires_s < time.time():
+        expires_s = self._number("expires", "expired not an integer")
+        if expires_s < time.time():
             raise _unauthorized("Form Expired")
         names = ("redirect", "max_file_size", "max_file_count")
         signed = "\n".join([self._call.path, *(self._fields.get(name, "") for name in names), str(expires_s)])
@@ -99,7 +99,7 @@ class _Form:
             headers["Content-Encoding"] = self._fields["content-encoding"]
         for field, header in _HEADER_FIELDS.items():
             if field in self._fields:
-                self._number(field, "not an integer: Unix timestamp required." if field == "x_delete_at" else None)
+                self._number(field, f"{field} not an integer: Unix timestamp required.")
                 headers[header] = self._fields[field]
         return headers
 
@@ -110,7 +110,7 @@ class _Form:
         try:
             return int(self._fields.get(field) or 0)
         except ValueError:
-            raise Refusal(400, f"FormPost: {field} {trouble or 'not an integer'}", _PLAIN) from None
+            raise Refusal(400, f"FormPost: {trouble or f'{field} not an integer'}", _PLAIN) from None
 
     def _answer(self, status: int, message: str) -> Reply:
         redirect = self._fields.get("redirect")

@@ -32,11 +32,11 @@ class ListingFormats:
             return await inner(call)
         media_type = wanted_type(call)
         reply = await inner(call)
+        if reply.succeeded and "format" not in call.query:
+            reply.headers["Vary"] = ", ".join(filter(None, ("Accept", reply.headers.get("Vary"))))
         if not reply.succeeded or not _is_listing(reply):
             return reply
         reply.headers["Content-Type"] = f"{media_type}; charset=utf-8"
-        if "format" not in call.query:
-            reply.headers["Vary"] = "Accept"
         if call.method == "GET":
             reply.body = _document(media_type, call, json.loads(await reply.read() or b"[]"))
             reply.status = 200 if reply.body else 204
@@ -78,6 +78,8 @@ def _account_xml(name: str, entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _container_xml(name: str, entries: Sequence[Mapping[str, Any]]) -> str:
+    if not entries:
+        return f"<container name={quoteattr(name)} />"
     parts = [f"<container name={quoteattr(name)}>"]
     for entry in entries:
         if "subdir" in entry:

@@ -21,7 +21,7 @@ from storage_cluster.servers.proxy.infos import Infos
 
 DIGESTS = ("sha1", "sha256", "sha512")
 _KEY_NAMES = ("Temp-Url-Key", "Temp-Url-Key-2")
-_ISO_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z")
+_ISO_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +86,6 @@ def parse_expiry(text: str) -> int | None:
     """Seconds since 1970 from a number or an ISO 8601 date; None if it is neither."""
     with contextlib.suppress(ValueError):
         return int(text)
-    for form in _ISO_FORMATS:
-        with contextlib.suppress(ValueError):
-            parsed = time.strptime(text, form)
-            return calendar.timegm(parsed) - (parsed.tm_gmtoff or 0)
+    with contextlib.suppress(ValueError):
+        return calendar.timegm(time.strptime(text, _ISO_FORMAT))
     return None

@@ -148,7 +148,6 @@ class _Visit:
                 names=self._call.names[:2],
                 query={"prefix": prefix, "limit": "1"},
                 source="SW",
-                privileged=True,
             )
         )
         return found.succeeded and bool(json.loads(await found.read()))

@@ -25,7 +25,9 @@ OWNER = "test:tester"
 _DROPPED = frozenset(
     ("date", "x-trans-id", "x-openstack-request-id", "connection", "server", "transfer-encoding", "keep-alive")
 )
-_SETS = frozenset(("access-control-expose-headers", "access-control-allow-headers", "vary", "allow"))
+_SETS = frozenset(
+    ("access-control-expose-headers", "access-control-allow-headers", "access-control-allow-methods", "vary", "allow")
+)
 _LATER = re.compile(r"x-account-(storage-policy-.*-)?(container-count|object-count|bytes-used)", re.IGNORECASE)
 _WORDS = (
     (re.compile(r"AUTH_made[0-9a-f]{32}"), "AUTH_made"),
