@@ -261,14 +261,3 @@ def versions(site: Site) -> None:
     site.ask("PUT", f"{ACCOUNT}/gone", {"X-Versions-Location": "nowhere"})
     site.ask("PUT", "/gone/o", {}, b"1")
     site.ask("PUT", "/gone/o", {}, b"2")
-
-
-def object_versioning(site: Site) -> None:
-    """Versions in the container itself (X-Versions-Enabled)."""
-    site.ask("PUT", "/v", {"X-Versions-Enabled": "true"})
-    site.ask("HEAD", "/v")
-    site.ask("PUT", "/v/o", {}, b"one")
-    site.ask("PUT", "/v/o", {}, b"two")
-    site.ask("GET", "/v/o")
-    site.ask("DELETE", "/v/o")
-    site.ask("GET", "/v/o")

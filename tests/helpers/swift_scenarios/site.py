@@ -129,7 +129,8 @@ class Site:
             return Answer(response.status, response.reason, found, response.read())
 
     def clear(self) -> None:
-        """Delete everything in the owner's account, and its metadata."""
+        """Delete everything in the owner's account, and its metadata; it has had a container then."""
+        self.quietly("PUT", "/cleared")
         keys = [name for name, _ in self.quietly("HEAD", "").headers if name.lower().startswith("x-account-meta-")]
         removed = {f"X-Remove-{key[2:]}": "x" for key in keys}
         self.quietly("POST", "", removed | {"X-Account-Access-Control": ""})

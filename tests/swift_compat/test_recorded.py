@@ -1,0 +1,41 @@
+"""Every recorded exchange with OpenStack Swift, asked of our store: the same answer, or a known reason why not."""
+
+import pytest
+
+from tests.helpers.loopback_store import LoopbackStore
+from tests.helpers.swift_scenarios import AREAS, recording, run
+from tests.helpers.swift_scenarios.known import KNOWN, unexplained
+from tests.helpers.swift_scenarios.recording import Disagreement, disagreements
+from tests.helpers.swift_scenarios.site import Exchange, Site
+
+RECORDED = recording.load()
+
+
+@pytest.fixture(scope="module")
+def site(store: LoopbackStore) -> Site:
+    proxy = store.topology.service("proxy")
+    return Site(proxy.address, proxy.port)
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_answers_are_swifts(site: Site, area: str) -> None:
+    found = disagreements(area, RECORDED[area], run(site, area))
+    told = {each.wanted.request: unexplained(each) for each in found}
+    assert {request: parts for request, parts in told.items() if parts} == {}
+
+
+def test_a_difference_is_told() -> None:
+    wanted = Exchange("GET /x", "200 OK", {"etag": "a", "vary": "v"}, "body")
+    got = Exchange("GET /x", "404 Not Found", {"etag": "b"}, "")
+    (found,) = disagreements("objects", [wanted], [got])
+    assert found.parts == ["status: 200 OK → 404 Not Found", "etag: a → b", "vary: v → (none)", "body: 'body' → ''"]
+    assert unexplained(found) == found.parts
+    assert disagreements("objects", [wanted], [wanted]) == []
+
+
+def test_a_reason_covers_its_own_area_only() -> None:
+    exchange = Exchange("PUT /v1/AUTH_test/c/rest as test:tester", "201 Created", {}, "")
+    other = Exchange(exchange.request, "413 Request Entity Too Large", {}, "")
+    assert unexplained(Disagreement("quotas", exchange, other)) == []
+    assert unexplained(Disagreement("objects", exchange, other)) != []
+    assert len({known.reason for known in KNOWN}) == len(KNOWN)
