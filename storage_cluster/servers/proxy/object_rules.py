@@ -19,9 +19,7 @@ PLAIN = {"Content-Type": "text/plain"}
 def check_put(call: Call, name: str) -> None:
     """Raises: Refusal (400, 411, 413) for a PUT that no object may be made with."""
     _check_framing(call)
-    if len(encoded(name)) > limits.OBJECT_NAME_MAX_LEN:
-        text = f"Object name length of {len(encoded(name))} longer than {limits.OBJECT_NAME_MAX_LEN}"
-        raise Refusal(400, text, PLAIN)
+    limits.check_name("Object", name, limits.OBJECT_NAME_MAX_LEN, PLAIN)
     if call.headers.get("If-None-Match", "*").strip() != "*":
         raise Refusal(400, "If-None-Match only supports *", PLAIN)
     settle_type(call, name)

@@ -42,6 +42,12 @@ KNOWN = (
         request="POST .*/c/o .*X-Object-Meta-Uni: caf\xe9.*",
     ),
     Known(
+        "A manifest that is no list is a bad request; Swift fails on it.",
+        r"status: 500 Internal Error → 400 Bad Request|body: 'An error occurred' → .*",
+        area="static large objects",
+        request="PUT .*/c/refused.*multipart-manifest=put.*",
+    ),
+    Known(
         "Quotas count what the container holds now; Swift counts from a cache of up to a minute.",
         ".*",
         area="quotas",

@@ -156,7 +156,8 @@ def _exchange(request: str, method: str, answer: Answer) -> Exchange:
         key = name.lower()
         if key in _DROPPED or (key == "content-length" and _length_says_nothing(method, answer)):
             continue
-        headers[key] = "<later>" if _LATER.fullmatch(key) else _header_value(key, value)
+        of_manifest = key == "x-manifest-etag" or (key == "etag" and "multipart-manifest=get" in request)
+        headers[key] = "<etag>" if of_manifest else "<later>" if _LATER.fullmatch(key) else _header_value(key, value)
     return Exchange(_worded(request), f"{answer.status} {answer.reason}", dict(sorted(headers.items())), _body(answer))
 
 
@@ -172,7 +173,7 @@ def _length_says_nothing(method: str, answer: Answer) -> bool:
     """Where the length is that of what differs, or Swift sends a 0 that HTTP forbids or does not ask for."""
     kind = answer.header("Content-Type") or ""
     worded = "json" in kind or kind.startswith("text/html") or "multipart" in kind
-    return worded or answer.status in (204, 304) or (method == "HEAD" and answer.status >= 400)
+    return worded or answer.status in (204, 304) or answer.status >= 400
 
 
 def _body(answer: Answer) -> str:
@@ -181,17 +182,19 @@ def _body(answer: Answer) -> str:
         return f"{len(answer.body)} bytes"
     if kind.startswith("application/json") and answer.body:
         with contextlib.suppress(ValueError):
-            return _worded(json.dumps(_without_counts(json.loads(answer.body)), sort_keys=True))
+            return _worded(json.dumps(_comparable(json.loads(answer.body)), sort_keys=True))
     if b"<html>" in answer.body and (b"<table" in answer.body or b"Web Listing Disabled" in answer.body):
         title = re.findall(rb"<title>(.*?)</title>", answer.body)
         return _worded(b" ".join([*title, *re.findall(rb'href="(.*?)"', answer.body)]).decode("latin-1"))
     return _worded(answer.body.decode("utf-8", "backslashreplace"))
 
 
-def _without_counts(found: object) -> object:
-    """An account's listing without what containers report later."""
+def _comparable(found: object) -> object:
+    """A listing without what containers report later; a report with its errors in order."""
     if isinstance(found, list):
         return [{**entry, "count": 0, "bytes": 0} if "count" in entry else entry for entry in found]
+    if isinstance(found, dict) and "Errors" in found:
+        return {**found, "Errors": sorted(found["Errors"])}
     return found
 
 
