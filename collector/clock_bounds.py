@@ -22,12 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tracer import _core
+
 Floats = NDArray[np.float64]
 
 MAX_SKEW_PPB = 500_000.0
 """Of one clock against true time: RFC 5905 §7.2 takes 500 ppm as the tolerance."""
-BINS = 512
-"""Points kept of a direction before its hull is taken: the lowest of each of this many runs of points."""
 MAX_HULL_POINTS = 32
 """Hull vertices kept: the polygon is found by crossing all pairs of them."""
 SEARCH_STEPS = 64
@@ -72,42 +72,8 @@ def lowest_points(times_s: Floats, values: Floats) -> Floats:
 
 
 def lower_hull_places(times_s: Floats, values: Floats) -> NDArray[np.int64]:
-    """Which points are on the lower hull, by time; shape (k,). Exact.
-
-    The hull of the lowest point of each of `BINS` runs of points is nearly it; points below that are few, and join in.
-    Cost: linear, then BINS log BINS.
-    """
-    places = np.arange(len(times_s))
-    if len(places) > 2 * BINS:
-        length = len(places) // BINS
-        whole = length * BINS
-        lowest = values[:whole].reshape(BINS, length).argmin(axis=1) + np.arange(0, whole, length)
-        places = np.unique(np.concatenate([lowest, places[whole:], [times_s.argmin(), times_s.argmax()]]))
-    while True:
-        hull = places[_lower_hull(times_s[places], values[places])]
-        below = np.flatnonzero(values < np.interp(times_s, times_s[hull], values[hull]) - 1e-9)
-        new = np.setdiff1d(below, places)
-        if not len(new):
-            return hull
-        places = np.union1d(places, new)
-
-
-def _lower_hull(times_s: Floats, values: Floats) -> list[int]:
-    """Andrew's monotone chain, lower half: places of its points, by time."""
-    hull: list[int] = []
-    order = np.lexsort((values, times_s)).tolist()
-    times, heights = times_s.tolist(), values.tolist()
-    for place in order:
-        if hull and times[hull[-1]] == times[place]:
-            continue
-        while len(hull) >= 2:
-            first, last = hull[-2], hull[-1]
-            run, rise = times[last] - times[first], heights[last] - heights[first]
-            if run * (heights[place] - heights[first]) - rise * (times[place] - times[first]) > 0:
-                break
-            hull.pop()
-        hull.append(place)
-    return hull
+    """Which points are on the lower hull, by time; shape (k,). Cost: linear for points in order of time."""
+    return _core.lower_hull(np.ascontiguousarray(times_s), np.ascontiguousarray(values))
 
 
 def possible_lines(bounds: Bounds, max_skew_ppb: float = 2 * MAX_SKEW_PPB) -> Polygon:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.columns import numbers
 from collector.hosts import directions
 from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns, TcpOption
 
@@ -48,7 +49,7 @@ def event_table(raw: pa.Table, runs: Sequence[HostRun]) -> pa.Table:
 
     Arguments: `raw` has the columns of `tracer.records.EVENT_COLUMNS`, in one chunk; `runs` are its hosts, in order.
     """
-    events = {name: raw[name].to_numpy() for name in raw.column_names}
+    events: Columns = {name: numbers(raw[name]) for name in raw.column_names}
     rank, addresses = runs[0].columns.rank, runs[0].columns.addresses
     events |= {f"{end}_addr": rank[events[f"{end}_addr"]] for end in ("src", "dst")}
     found = [_directions(events, run) for run in runs]
@@ -72,8 +73,8 @@ def event_table(raw: pa.Table, runs: Sequence[HostRun]) -> pa.Table:
 
 def head_batch(heads: Columns) -> pa.RecordBatch:
     """HTTP heads as the core gives them (`HEAD_COLUMNS`, strings as offsets and bytes), as one batch."""
-    numbers = {name: pa.array(heads[name]) for name in HEAD_COLUMNS}
-    return pa.record_batch(numbers | {name: _strings(heads, name) for name in HEAD_STRINGS})
+    plain = {name: pa.array(heads[name]) for name in HEAD_COLUMNS}
+    return pa.record_batch(plain | {name: _strings(heads, name) for name in HEAD_STRINGS})
 
 
 def _used(

@@ -93,8 +93,10 @@ def directions(events: Columns, own: frozenset[int]) -> tuple[NDArray[np.uint8],
     Arguments: `events` with `direction`, `src_addr`, `dst_addr`; `own` the host's addresses, loopback ones too.
     """
     told = events["direction"].astype(np.uint8)
-    own_array = np.fromiter(own, dtype=np.uint32, count=len(own))
-    from_own, to_own = np.isin(events["src_addr"], own_array), np.isin(events["dst_addr"], own_array)
+    size = 1 + max(int(events["src_addr"].max(initial=0)), int(events["dst_addr"].max(initial=0)), *own)
+    is_own = np.zeros(size, dtype=bool)
+    is_own[list(own)] = True
+    from_own, to_own = is_own[events["src_addr"]], is_own[events["dst_addr"]]
     inside = from_own & to_own
     inferred = np.where(from_own, Direction.SEND, np.where(to_own, Direction.RECEIVE, Direction.UNKNOWN))
     known = np.where(told == Direction.UNKNOWN, inferred, told).astype(np.uint8)

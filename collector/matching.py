@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.columns import numbers
 from collector.hosts import is_loopback
 from collector.schema import HopKind, HopState
 from tracer import _core
 from tracer.records import Columns, Direction
 
-NO_EVENT = 0xFFFFFFFF
-"""Index of an event that is not there, in the core's columns."""
+NO_FRAME = 0
+"""Frame of an event that is not there, in the core's columns."""
 NO_HOST = 0xFFFF
 LOOPBACK_CODE = 3
 """The core's direction code for a packet that stayed inside its host and was captured once."""
@@ -61,7 +62,7 @@ def match(events: pa.Table, first_connection_id: int = 1) -> Matched:
         .append_column("stream_offset", pa.array(placed["stream_offset"]))
         .append_column("duplicate", pa.array(placed["duplicate"]))
     )
-    hops = _hop_table(found["hops"], hosts, columns, events, first_connection_id)
+    hops = _hop_table(found["hops"], hosts, first_connection_id)
     return Matched(with_connections, hops, connections)
 
 
@@ -98,12 +99,15 @@ def _shared_addresses(events: pa.Table) -> _Addresses:
     """
     src, dst = _dictionary(events["src_addr"]), _dictionary(events["dst_addr"])
     texts = pc.unique(pa.concat_arrays([src.dictionary, dst.dictionary]))
-    own = np.array([is_loopback(text) for text in texts.to_pylist()])
-    host = _dictionary(events["host"]).indices.to_numpy().astype(np.uint32)
+    own = np.array([is_loopback(text) for text in texts.to_pylist()], dtype=bool)
     codes = []
     for side in (src, dst):
-        code = pc.index_in(side.dictionary, texts).to_numpy().astype(np.uint32)[side.indices.to_numpy()]
-        codes.append(np.where(own[code], code + (host + np.uint32(1)) * np.uint32(len(texts)), code))
+        place = pc.index_in(side.dictionary, texts).to_numpy().astype(np.uint32)
+        code = place[side.indices.to_numpy()]
+        if own.any():
+            host = _dictionary(events["host"]).indices.to_numpy().astype(np.uint32)
+            code = np.where(own[code], code + (host + np.uint32(1)) * np.uint32(len(texts)), code)
+        codes.append(code)
     return _Addresses(texts, codes[0], codes[1])
 
 
@@ -112,17 +116,27 @@ def _core_columns(events: pa.Table, hosts: pa.DictionaryArray, addresses: _Addre
     codes = {"receive": Direction.RECEIVE, "send": Direction.SEND}
     by_name = np.array([codes.get(name, Direction.UNKNOWN) for name in told.dictionary.to_pylist()], dtype=np.uint8)
     direction = by_name[told.indices.to_numpy()]
-    direction[events["loopback"].to_numpy()] = LOOPBACK_CODE
-    names = ("host_ns", "src_port", "dst_port", "seq", "ack", "flags", "window", "payload_len", "options", "mss")
-    columns: Columns = {name: events[name].to_numpy() for name in (*names, "sack_hash")}
-    columns["ip_id"] = events["ip_id"].fill_null(-1).to_numpy()
-    for name in ("tsval", "tsecr"):
-        columns[name] = events[name].fill_null(0).to_numpy()
+    direction[numbers(events["loopback"])] = LOOPBACK_CODE
+    names = (
+        "frame",
+        "host_ns",
+        "src_port",
+        "dst_port",
+        "seq",
+        "ack",
+        "flags",
+        "window",
+        "payload_len",
+        "options",
+        "mss",
+    )
+    columns: Columns = {name: numbers(events[name]) for name in (*names, "sack_hash", "tsval", "tsecr")}
+    columns["ip_id"] = numbers(events["ip_id"], missing=-1)
     columns["point"] = _dictionary(events["point"]).indices.to_numpy().astype(np.uint16)
     columns["host"] = hosts.indices.to_numpy().astype(np.uint16)
     columns |= {"direction": direction, "src_addr": addresses.src, "dst_addr": addresses.dst}
     columns["host_of_address"] = _host_of_address(columns)
-    return {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    return columns
 
 
 def _host_of_address(columns: Columns) -> NDArray[np.uint16]:
@@ -173,10 +187,7 @@ def _translations(found: Columns, n: int, addresses: _Addresses) -> dict[str, pa
     return columns
 
 
-def _hop_table(
-    found: Columns, hosts: pa.DictionaryArray, events: Columns, table: pa.Table, first_connection_id: int
-) -> pa.Table:
-    frames = table["frame"].to_numpy()
+def _hop_table(found: Columns, hosts: pa.DictionaryArray, first_connection_id: int) -> pa.Table:
     columns = {
         "connection_id": pa.array(found["connection"].astype(np.int64) + first_connection_id),
         "kind": _coded(found["kind"], KINDS),
@@ -184,12 +195,7 @@ def _hop_table(
         "state": _coded(found["state"], STATES),
     }
     for end in ("send", "receive"):
-        event = found[f"{end}_event"]
-        missing = event == NO_EVENT
-        at = np.where(missing, 0, event)
-        columns |= {
-            f"{end}_host": _coded(found[f"{end}_host"], hosts.dictionary, NO_HOST),
-            f"{end}_frame": pa.array(frames[at], mask=missing),
-            f"{end}_host_ns": pa.array(events["host_ns"][at], mask=missing),
-        }
+        missing = found[f"{end}_frame"] == NO_FRAME
+        columns[f"{end}_host"] = _coded(found[f"{end}_host"], hosts.dictionary, NO_HOST)
+        columns |= {name: pa.array(found[name], mask=missing) for name in (f"{end}_frame", f"{end}_host_ns")}
     return pa.table(columns | {name: pa.array(found[name]) for name in ("stream_start", "stream_end", "attempt")})

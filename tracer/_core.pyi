@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from os import PathLike
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tracer.records import Columns
 
 # decode
@@ -64,3 +67,4 @@ def build_exchanges(hops: Columns, heads: Columns, connections: Columns) -> Colu
 
 def align_hops(send: Columns, receive: Columns, lines: Columns, knots: Columns) -> Columns: ...
 def count_flows(hops: Columns) -> Columns: ...
+def lower_hull(times_s: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]: ...

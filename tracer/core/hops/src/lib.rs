@@ -1,11 +1,13 @@
-//! Passes over columns of hops that are too many for Python: stamps put on the trace's timescale, and flows counted.
+//! Passes over columns of hops that are too many for Python: stamps put on the trace's timescale, flows counted,
+//! and delays reduced to those that bound a clock.
 //!
-//! Every function takes columns and gives columns of the same length (or one row a flow); nothing is kept between calls.
-//! What a row means, and what is done with it, is said in `collector.timescale` and `collector.quality`.
+//! Every function takes columns and gives columns; nothing is kept between calls.
+//! What a row means, and what is done with it, is said in `collector.timescale`, `collector.quality` and `collector.clock_bounds`.
 #![forbid(unsafe_code)]
 
 pub mod align;
 pub mod flows;
+pub mod hull;
 
 /// Frame of an end that was not captured; frames count from 1.
 pub const NO_FRAME: u32 = 0;

@@ -1,17 +1,19 @@
-//! `align_hops` and `count_flows`: columns of hops in, columns out.
+//! `align_hops`, `count_flows` and `lower_hull`: columns in, columns out.
 
-use numpy::IntoPyArray;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_hops::align::{Aligned, End, Knots, Lines, align};
 use twintap_hops::flows::{Flows, Hops, count};
+use twintap_hops::hull;
 
 use crate::columns::column;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(align_hops, module)?)?;
-    module.add_function(wrap_pyfunction!(count_flows, module)?)
+    module.add_function(wrap_pyfunction!(count_flows, module)?)?;
+    module.add_function(wrap_pyfunction!(lower_hull, module)?)
 }
 
 /// Stamps to trace times, delays and uncertainties; see `tracer/_core.pyi`.
@@ -122,4 +124,18 @@ fn flow_columns(py: Python<'_>, flows: Flows) -> PyResult<Bound<'_, PyDict>> {
     columns.set_item("resets", flows.resets.into_pyarray(py))?;
     columns.set_item("syn_acks", flows.syn_acks.into_pyarray(py))?;
     Ok(columns)
+}
+
+/// Places of points on their lower hull; see `tracer/_core.pyi`.
+#[pyfunction]
+fn lower_hull<'py>(
+    py: Python<'py>,
+    times_s: PyReadonlyArray1<'py, f64>,
+    values: PyReadonlyArray1<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let (times_s, values) = (times_s.as_slice()?, values.as_slice()?);
+    if times_s.len() != values.len() {
+        return Err(PyValueError::new_err("times and values differ in length"));
+    }
+    Ok(py.detach(|| hull::lower_hull(times_s, values)).into_pyarray(py))
 }

@@ -4,7 +4,7 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_matching::{Connections, Events, FourTuple, Hops, Matched, match_events};
+use twintap_matching::{Connections, Events, FourTuple, Hops, Matched, NO_EVENT, match_events};
 
 use crate::columns::column;
 
@@ -29,6 +29,7 @@ fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResu
     let options = column::<u8>(columns, "options")?;
     let mss = column::<u16>(columns, "mss")?;
     let sack_hash = column::<u32>(columns, "sack_hash")?;
+    let frame = column::<u32>(columns, "frame")?;
     let host_of_address = column::<u16>(columns, "host_of_address")?;
     let events = Events {
         host: host.as_slice()?,
@@ -55,11 +56,36 @@ fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResu
     if events.len_checked().is_none() {
         return Err(PyValueError::new_err("event columns differ in length"));
     }
-    let matched = py.detach(|| match_events(&events));
-    as_columns(py, matched)
+    let frames = frame.as_slice()?;
+    if frames.len() != events.host.len() {
+        return Err(PyValueError::new_err("event columns differ in length"));
+    }
+    let (matched, ends) = py.detach(|| {
+        let matched = match_events(&events);
+        let ends =
+            [&matched.hops.send_event, &matched.hops.receive_event].map(|of| End::of(of, frames, events.host_ns));
+        (matched, ends)
+    });
+    as_columns(py, matched, ends)
 }
 
-fn as_columns(py: Python<'_>, matched: Matched) -> PyResult<Bound<'_, PyDict>> {
+/// Frame and stamp of each hop's event at one end; 0 where there is none.
+struct End {
+    frame: Vec<u32>,
+    host_ns: Vec<i64>,
+}
+
+impl End {
+    fn of(hop_events: &[u32], frames: &[u32], host_ns: &[i64]) -> Self {
+        let known = |&event: &u32| usize::try_from(event).ok().filter(|_| event != NO_EVENT);
+        Self {
+            frame: hop_events.iter().map(|e| known(e).map_or(0, |e| frames[e])).collect(),
+            host_ns: hop_events.iter().map(|e| known(e).map_or(0, |e| host_ns[e])).collect(),
+        }
+    }
+}
+
+fn as_columns(py: Python<'_>, matched: Matched, ends: [End; 2]) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     let events = PyDict::new(py);
     events.set_item("connection", matched.event_connection.into_pyarray(py))?;
@@ -67,18 +93,20 @@ fn as_columns(py: Python<'_>, matched: Matched) -> PyResult<Bound<'_, PyDict>> {
     events.set_item("stream_offset", matched.event_stream_offset.into_pyarray(py))?;
     events.set_item("duplicate", matched.event_duplicate.into_pyarray(py))?;
     columns.set_item("events", events)?;
-    columns.set_item("hops", hop_columns(py, matched.hops)?)?;
+    columns.set_item("hops", hop_columns(py, matched.hops, ends)?)?;
     columns.set_item("connections", connection_columns(py, matched.connections)?)?;
     Ok(columns)
 }
 
-fn hop_columns(py: Python<'_>, hops: Hops) -> PyResult<Bound<'_, PyDict>> {
+fn hop_columns(py: Python<'_>, hops: Hops, [send, receive]: [End; 2]) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     columns.set_item("connection", hops.connection.into_pyarray(py))?;
     columns.set_item("kind", hops.kind.into_pyarray(py))?;
     columns.set_item("from_client", hops.from_client.into_pyarray(py))?;
-    columns.set_item("send_event", hops.send_event.into_pyarray(py))?;
-    columns.set_item("receive_event", hops.receive_event.into_pyarray(py))?;
+    columns.set_item("send_frame", send.frame.into_pyarray(py))?;
+    columns.set_item("send_host_ns", send.host_ns.into_pyarray(py))?;
+    columns.set_item("receive_frame", receive.frame.into_pyarray(py))?;
+    columns.set_item("receive_host_ns", receive.host_ns.into_pyarray(py))?;
     columns.set_item("send_host", hops.send_host.into_pyarray(py))?;
     columns.set_item("receive_host", hops.receive_host.into_pyarray(py))?;
     columns.set_item("stream_start", hops.stream_start.into_pyarray(py))?;
