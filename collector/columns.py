@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any]:
     """A column of numbers, `missing` where it is null; not copied if it is in one chunk and has no null."""
-    whole = _one_chunk(column)
+    whole = one_chunk(column)
     if whole.null_count:
         whole = whole.fill_null(missing)
     return np.ascontiguousarray(whole.to_numpy(zero_copy_only=False))
@@ -18,7 +18,7 @@ def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any
 
 def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list[str]]:
     """A column of texts as places in a list of them, -1 where it is null."""
-    encoded = _one_chunk(column)
+    encoded = one_chunk(column)
     if not isinstance(encoded, pa.DictionaryArray):
         encoded = encoded.dictionary_encode()
     return numbers(encoded.indices.cast(pa.int32()), missing=-1), encoded.dictionary.to_pylist()
@@ -30,5 +30,8 @@ def codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[n
     return np.array([names.index(text) for text in texts], dtype=np.uint8)[place]
 
 
-def _one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The column as one array; not copied if it is one chunk (`combine_chunks` copies it all the same)."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -19,6 +19,8 @@ from tracer.records import Columns, Direction, TcpFlag
 
 Handshake = tuple[int, int]
 """Both ISNs, the client's first: the same at both ends, even where addresses are translated between them."""
+ACK = int(TcpFlag.ACK)
+"""A plain integer: masking with a member of the enum makes one, a microsecond each."""
 ENOUGH_HANDSHAKES = 1000
 MOST_ASKED = 1 << 16
 """SYNs that wait for their answer: under a flood most have none, and the first ones tell enough."""
@@ -145,7 +147,7 @@ class HandshakeGaps:
         names = ("src_addr", "src_port", "dst_addr", "dst_port", "seq", "ack", "flags", "host_ns")
         columns = np.stack([events[name][rows].astype(np.int64) for name in names])
         for sa, sp, da, dp, seq, ack, flag, ns in columns.T.tolist():
-            if not flag & TcpFlag.ACK:
+            if not flag & ACK:
                 if len(self._asked) < MOST_ASKED:
                     self._asked.setdefault((sa, sp, da, dp, seq), ns)
                 continue

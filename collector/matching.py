@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector.columns import numbers
+from collector.columns import numbers, one_chunk
 from collector.hosts import is_loopback
 from collector.schema import HopKind, HopState
 from tracer import _core
@@ -50,7 +50,7 @@ def match(events: pa.Table, first_connection_id: int = 1) -> Matched:
     Arguments: `events` as `decoding.Decoded.events`; `first_connection_id` numbers the connections from there, so that
     partitions can be matched alone. Cost: linear in events, ~0.1-0.3 µs each on one core.
     """
-    hosts, addresses = _dictionary(events["host"]), _shared_addresses(events)
+    hosts, addresses = one_chunk(events["host"]), _shared_addresses(events)
     columns = _core_columns(events, hosts, addresses)
     found = _core.match_events(columns)
     connections = _connection_table(found["connections"], hosts, addresses, first_connection_id)
@@ -81,10 +81,6 @@ def messages(heads: pa.Table, events: pa.Table) -> pa.Table:
     return table
 
 
-def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 @dataclass(frozen=True, slots=True)
 class _Addresses:
     texts: pa.Array
@@ -97,7 +93,7 @@ def _shared_addresses(events: pa.Table) -> _Addresses:
 
     A loopback address is another on each host: its index is `len(texts)` further for each host before it.
     """
-    src, dst = _dictionary(events["src_addr"]), _dictionary(events["dst_addr"])
+    src, dst = one_chunk(events["src_addr"]), one_chunk(events["dst_addr"])
     texts = pc.unique(pa.concat_arrays([src.dictionary, dst.dictionary]))
     own = np.array([is_loopback(text) for text in texts.to_pylist()], dtype=bool)
     codes = []
@@ -105,14 +101,14 @@ def _shared_addresses(events: pa.Table) -> _Addresses:
         place = pc.index_in(side.dictionary, texts).to_numpy().astype(np.uint32)
         code = place[side.indices.to_numpy()]
         if own.any():
-            host = _dictionary(events["host"]).indices.to_numpy().astype(np.uint32)
+            host = one_chunk(events["host"]).indices.to_numpy().astype(np.uint32)
             code = np.where(own[code], code + (host + np.uint32(1)) * np.uint32(len(texts)), code)
         codes.append(code)
     return _Addresses(texts, codes[0], codes[1])
 
 
 def _core_columns(events: pa.Table, hosts: pa.DictionaryArray, addresses: _Addresses) -> Columns:
-    told = _dictionary(events["direction"])
+    told = one_chunk(events["direction"])
     codes = {"receive": Direction.RECEIVE, "send": Direction.SEND}
     by_name = np.array([codes.get(name, Direction.UNKNOWN) for name in told.dictionary.to_pylist()], dtype=np.uint8)
     direction = by_name[told.indices.to_numpy()]
@@ -132,7 +128,7 @@ def _core_columns(events: pa.Table, hosts: pa.DictionaryArray, addresses: _Addre
     )
     columns: Columns = {name: numbers(events[name]) for name in (*names, "sack_hash", "tsval", "tsecr")}
     columns["ip_id"] = numbers(events["ip_id"], missing=-1)
-    columns["point"] = _dictionary(events["point"]).indices.to_numpy().astype(np.uint16)
+    columns["point"] = one_chunk(events["point"]).indices.to_numpy().astype(np.uint16)
     columns["host"] = hosts.indices.to_numpy().astype(np.uint16)
     columns |= {"direction": direction, "src_addr": addresses.src, "dst_addr": addresses.dst}
     columns["host_of_address"] = _host_of_address(columns)
