@@ -26,6 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import clock_evidence, clocks, findings, matching, memory, spans, troubles
+from collector.clock_steps import refined
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
@@ -138,7 +139,7 @@ def run_stages(
                 evidence.add(part.ways)
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
-            alignment = clocks.solve(evidence.ways(), windows)
+            alignment = clocks.solve(refined(evidence, lambda: _ways_again(held)), windows)
         writer.write_table("clocks", alignment.clocks)
         found = list(_rebuild(pool, workers, info, alignment, options.edge_ns, writer, held, by_time))
     memory.give_back()
@@ -151,6 +152,10 @@ def run_stages(
     asked = read_table(writer.url, "exchanges", findings.REPLICA_COLUMNS)
     told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info)
     writer.write_table("findings", told)
+
+
+def _ways_again(held: Held) -> Iterator[clock_evidence.Ways]:
+    return (clock_evidence.ways_of(held.look(number)[0]) for number in held.numbers())
 
 
 def _started(exchanges: pa.Table) -> NDArray[np.int64]:

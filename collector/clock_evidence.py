@@ -4,7 +4,7 @@ Few of many hops matter: those with the least delay for their time. A hop above 
 no line that the hull does not bound, so evidence from many partitions is thinned to hulls, one for each of
 `SPANS` stretches of the sender's capture (a step ends a line, so hulls must not reach across the whole).
 
-Limits: from thinned evidence, the place of a step is known to such a stretch.
+Limits: from thinned evidence, the place of a step is known to such a stretch; `clock_steps.refined` looks again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,12 +72,13 @@ class Evidence:
     """Hops of many partitions, by direction; where they are more than `most_hops`, the largest are thinned to what
     bounds a line.
 
-    Arguments: `frames`, how many each host's capture has, which cuts it at the same places whenever it is thinned.
-    Memory: 32 bytes for each of `most_hops`, and one partition's hops.
+    Arguments: `frames`, how many each host's capture has, which cuts it at the same `spans` places whenever it is
+    thinned. Memory: 32 bytes for each of `most_hops`, and one partition's hops.
     """
 
-    def __init__(self, frames: Mapping[str, int], most_hops: int = MOST_HOPS) -> None:
-        self._frames, self._most_hops, self._spans = frames, most_hops, SPANS
+    def __init__(self, frames: Mapping[str, int], most_hops: int = MOST_HOPS, spans: int = SPANS) -> None:
+        self.thinned = False
+        self._frames, self._most_hops, self._spans = frames, most_hops, spans
         self._parts: dict[tuple[str, str], list[Way]] = {}
         self._count: dict[tuple[str, str], int] = {}
 
@@ -89,18 +90,28 @@ class Evidence:
         while sum(self._count.values()) > self._most_hops and self._spans:
             self._thin()
 
+    def finer(self) -> "Evidence":
+        """One without hops that is thinned to as many stretches of each of its own."""
+        return Evidence(self._frames, self._most_hops, self._spans * SPANS)
+
     def ways(self) -> dict[tuple[str, str], Way]:
         """The hops of all partitions together."""
         return {pair: _joined(parts) for pair, parts in sorted(self._parts.items())}
 
     def _thin(self) -> None:
         """Thin directions, the largest first, until there is room for as many again; of many, to fewer stretches."""
+        self.thinned = True
         for pair in sorted(self._count, key=self._count.__getitem__, reverse=True):
             thin = _hulls(_joined(self._parts[pair]), self._frames[pair[0]], self._spans)
             self._parts[pair], self._count[pair] = [thin], len(thin.send_ns)
             if 2 * sum(self._count.values()) <= self._most_hops:
                 return
         self._spans //= 2
+
+
+def together(one: Ways, other: Ways) -> dict[tuple[str, str], Way]:
+    """The hops of both."""
+    return {pair: _joined([ways[pair] for ways in (one, other) if pair in ways]) for pair in sorted({**one, **other})}
 
 
 def _joined(ways: Sequence[Way]) -> Way:

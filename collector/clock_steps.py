@@ -8,12 +8,14 @@ that makes delays least.
 
 Which of two hosts it was, the other pairs tell: a stepped host breaks all of its own at that place.
 
+Evidence that was thinned tells the place of a step only roughly; then the hops around it are looked at again.
+
 Limits: a step smaller than the channel (about the least round trip) cannot be seen, and is inside the error bar. Two
 hosts alone: the differences are right, but which one stepped is by lot.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.clock_bounds import Bounds, Floats, fits_line, lower_hull_places, lowest_points, possible_lines
-from collector.clock_evidence import Ints, Ways
+from collector.clock_evidence import Evidence, Ints, Way, Ways, together
 
 Cuts = dict[str, list[int]]
 """Host to the frames at which a new line begins, ascending."""
@@ -32,6 +34,8 @@ LOOK_AHEAD = 256
 """Packets after a break that tell where the new line begins, and before it where the old one ends."""
 MANY = 4096
 """Points from which on taking their hull first is cheaper."""
+MOST_LOOKS = 3
+"""At the hops around a step, each at fewer of them: 256^3 stretches are as many as a large capture has packets."""
 ARRIVED_TOO_SOON = 1e15
 """Cost (ns) of a packet that a line would have arrive before it was sent: more than any sum of delays."""
 
@@ -97,21 +101,58 @@ class _Break:
         return self.course.frames(host)[begin:end], before, after
 
 
-def find_steps(ways: Ways) -> Cuts:
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Where clocks were stepped: `cuts`, and for each of a host's cuts the frames it must lie between."""
+
+    cuts: Cuts
+    between: dict[str, list[tuple[int, int]]]
+
+
+def find_steps(ways: Ways) -> Steps:
     """Frames of each host from which on its clock follows another line.
 
     Cost: for each step, a few tens of line fits for each pair.
     """
-    courses = [_course(ways, pair) for pair in ways if pair[0] < pair[1]]
+    courses = [_course(ways, pair) for pair in ways if pair[0] < pair[1] and pair[::-1] in ways]
     peers = Counter(host for course in courses for host in (course.a, course.b))
-    cuts: Cuts = {host: [] for host in peers}
+    cuts: Cuts = {}
+    between: dict[str, list[tuple[int, int]]] = {}
     for _ in range(MOST_STEPS):
         breaks = [found for course in courses if (found := _first_break(course, cuts)) is not None]
         if not breaks:
             break
         stepped, evidence = _culprit(breaks, peers)
-        cuts[stepped] = sorted({*cuts[stepped], _best_frame(evidence, stepped)})
-    return {host: frames for host, frames in cuts.items() if frames}
+        cuts[stepped] = sorted({*cuts.get(stepped, []), _best_frame(evidence, stepped)})
+        low, high = zip(*(each.span(stepped) for each in evidence), strict=True)
+        between.setdefault(stepped, []).append((min(low), max(high)))
+    return Steps(cuts, between)
+
+
+def refined(evidence: Evidence, parts: Callable[[], Iterable[Ways]]) -> Ways:
+    """The hops of `evidence`; if it was thinned, with those around each step that it shows.
+
+    Arguments: `parts` gives all hops again, some at a time, as often as it is called.
+    """
+    ways: Ways = evidence.ways()
+    for _ in range(MOST_LOOKS):
+        between = find_steps(ways).between if evidence.thinned else {}
+        if not between:
+            break
+        evidence = evidence.finer()
+        for part in parts():
+            evidence.add({pair: near for pair, way in part.items() if len((near := _near(pair, way, between)).send_ns)})
+        ways = together(ways, evidence.ways())
+    return ways
+
+
+def _near(pair: tuple[str, str], way: Way, between: dict[str, list[tuple[int, int]]]) -> Way:
+    """The hops that one of their hosts saw where its clock may have been stepped."""
+    near = np.zeros(len(way.send_ns), dtype=np.bool_)
+    for host, frames in zip(pair, (way.send_frame, way.receive_frame), strict=True):
+        for low, high in between.get(host, []):
+            near |= (frames >= low) & (frames <= high)
+    return way.take(np.flatnonzero(near))
 
 
 def line_of(frames: Ints, cuts: Sequence[int]) -> Ints:
@@ -137,7 +178,8 @@ def _course(ways: Ways, pair: tuple[str, str]) -> _Course:
 
 def _first_break(course: _Course, cuts: Cuts) -> _Break | None:
     """The first step in the course that the cuts do not explain."""
-    lines = line_of(course.frame_a, cuts[course.a]) * (MOST_STEPS + 1) + line_of(course.frame_b, cuts[course.b])
+    lines = line_of(course.frame_a, cuts.get(course.a, [])) * (MOST_STEPS + 1)
+    lines += line_of(course.frame_b, cuts.get(course.b, []))
     edges = [0, *(np.flatnonzero(np.diff(lines)) + 1).tolist(), len(lines)]
     for start, end in pairwise(edges):
         if not course.fits(start, end):

@@ -91,7 +91,7 @@ def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]]) -> Alignment:
     and last stamp (ns). Cost: linear in hops, then a small linear programme.
     """
     ways = {pair: way for pair, way in evidence.items() if pair[::-1] in evidence}
-    network = _network(ways, windows, find_steps(ways))
+    network = _network(ways, windows, find_steps(ways).cuts)
     skews_ppb, offsets_ns, consistent = _solve_lines(network)
     polygons = {pair: _polygon(network, pair) for pair in network.directions if pair[0] < pair[1]}
     pairs = _pair_uncertainties(network, polygons, offsets_ns, skews_ppb)

@@ -47,16 +47,19 @@ class Held:
                     out.write_table(table)
         self._held[number] = len(tables)
 
-    def take(self, number: int) -> tuple[pa.Table, ...]:
-        """The tables of a partition, in the order they were put; they are kept no longer."""
+    def look(self, number: int) -> tuple[pa.Table, ...]:
+        """The tables of a partition, in the order they were put."""
         kept = self._held[number]
         if isinstance(kept, tuple):
-            self._held[number] = ()
             return kept
-        paths = [self._path(number, place) for place in range(kept)]
-        tables = tuple(_read(path) for path in paths)
-        for path in paths:
-            path.unlink()
+        return tuple(_read(self._path(number, place)) for place in range(kept))
+
+    def take(self, number: int) -> tuple[pa.Table, ...]:
+        """As `look`; they are kept no longer."""
+        tables, kept = self.look(number), self._held[number]
+        for place in range(kept if isinstance(kept, int) else 0):
+            self._path(number, place).unlink()
+        self._held[number] = ()
         return tables
 
     def numbers(self) -> list[int]:

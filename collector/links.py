@@ -32,6 +32,9 @@ MOST_WITH_ONE_ID = 256
 Above that it is a constant, not an id, and pairing each with each would cost the square."""
 ROWS_AT_ONCE = 1 << 18
 """Children that are joined with their candidates at once: bounds memory."""
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio (Knuth, TAOCP 3, §6.4)."""
+NO_HOST = 0xFFFF
 FOREVER = np.iinfo(np.int64).max
 
 LINK_COLUMNS = {
@@ -45,7 +48,8 @@ LINK_COLUMNS = {
 def find_links(exchanges: pl.DataFrame) -> pl.DataFrame:
     """The parent of each exchange that has one.
 
-    Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`.
+    Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`: hosts and services as enums, transaction ids as
+    64-bit hashes.
     Returns: `exchange_id, parent_id, link_reason, confidence`; a parent begins before its child, so links form a
     forest.
     """
@@ -60,8 +64,16 @@ def find_links(exchanges: pl.DataFrame) -> pl.DataFrame:
 
 def _without_constants(exchanges: pl.DataFrame) -> pl.DataFrame:
     """Exchanges without the transaction ids that very many requests at one host show: they identify none."""
-    many = exchanges.group_by("transaction_id", "server_host").len().filter(pl.col("len") > MOST_WITH_ONE_ID)
-    constant = pl.col("transaction_id").is_in(many["transaction_id"].drop_nulls().unique().implode())
+    shown = exchanges.select("transaction_id", host=pl.col("server_host").to_physical()).drop_nulls("transaction_id")
+    ids, hosts = shown["transaction_id"].to_numpy(), shown["host"].fill_null(NO_HOST).to_numpy().astype(np.uint64)
+    with np.errstate(over="ignore"):
+        keys = (ids ^ hosts) * SPREAD + hosts
+    ordered = np.sort(keys)
+    begins = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]))
+    many = ordered[begins[np.diff(begins, append=len(ordered)) > MOST_WITH_ONE_ID]]
+    if not len(many):
+        return exchanges
+    constant = pl.col("transaction_id").is_in(pl.Series(np.unique(ids[np.isin(keys, many)])).implode())
     return exchanges.with_columns(transaction_id=pl.when(~constant).then("transaction_id"))
 
 
@@ -110,7 +122,7 @@ def _by_transaction(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFra
     visible = pl.col("transaction_id").is_not_null()
     children, parents = children.filter(visible), parents.filter(visible)
     groups = 1 + len(children) // ROWS_AT_ONCE
-    of_group = pl.col("transaction_id").hash() % groups
+    of_group = pl.col("transaction_id") % groups
     found = [
         _open_pairs(children.filter(of_group == group), parents.filter(of_group == group)) for group in range(groups)
     ]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from collector.clock_bounds import Bounds, lowest_points, possible_lines
 from collector.clock_evidence import Evidence, ways_of
+from collector.clock_steps import find_steps, refined
 from collector.clocks import solve, unaligned
 from collector.timescale import align
 from tests.helpers.clock_traffic import DAY_NS, SECOND_NS, START_NS, Wrong, traffic
@@ -105,6 +106,23 @@ def test_a_step_begins_a_new_line_on_the_host_that_stepped(wrong: dict[str, Wron
     assert np.abs(delay - (given_.received_ns - given_.sent_ns)).max() <= 2_000
     error = np.abs(aligned["send_trace_ns"].to_numpy() - (given_.sent_ns + START_NS))
     assert error.max() <= 2_000 or "proxy" in stepped
+
+
+def test_a_step_that_thinned_evidence_shows_roughly_is_looked_at_again() -> None:
+    at_ns = 4_321_004_000
+    clocks = {"a": Wrong(), "b": Wrong(5_000, 20_000, (at_ns, 3_000_000)), "c": Wrong()}
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    given_ = traffic(clocks, pairs, span_s=10.0, there_ns=20_000, back_ns=20_000, count=20_000, seed=4)
+    quarters = [given_.hops.filter(np.arange(given_.hops.num_rows) % 4 == place) for place in range(4)]
+    evidence = Evidence(dict.fromkeys(clocks, 4 * 20_000), most_hops=4_000)
+    for quarter in quarters:
+        evidence.add(ways_of(quarter))
+    own = ("send", given_.sent_ns), ("receive", given_.received_ns)
+    stamped = [(given_.hops[f"{end}_host"].to_numpy() == "b") & (times < at_ns) for end, times in own]
+    true_cut = sum(int(each.sum()) for each in stamped) + 1
+    rough = find_steps(evidence.ways()).cuts["b"]
+    (cut,) = find_steps(refined(evidence, lambda: map(ways_of, quarters))).cuts["b"]
+    assert cut == true_cut != rough[0]
 
 
 def test_no_step_is_seen_where_there_is_none() -> None:

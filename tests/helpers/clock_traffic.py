@@ -34,17 +34,24 @@ class Traffic:
 
 
 def traffic(
-    clocks: dict[str, Wrong], pairs: list[tuple[str, str]], *, span_s: float, there_ns: int, back_ns: int, seed: int = 1
+    clocks: dict[str, Wrong],
+    pairs: list[tuple[str, str]],
+    *,
+    span_s: float,
+    there_ns: int,
+    back_ns: int,
+    seed: int = 1,
+    count: int = 300,
 ) -> Traffic:
-    """300 hops each way of each pair; delays are the path's least, and an exponential tail of a tenth of that."""
+    """`count` hops each way of each pair; delays are the path's least, and an exponential tail of a tenth of that."""
     random = np.random.default_rng(seed)
     ways = [way for a, b in pairs for way in ((a, b, there_ns), (b, a, back_ns))]
-    sent = np.sort(random.integers(0, int(span_s * 1e9), (len(ways), 300)), axis=1)
+    sent = np.sort(random.integers(0, int(span_s * 1e9), (len(ways), count)), axis=1)
     delays = np.array([[least] for _, _, least in ways])
     delays = delays + random.exponential(delays / 10, sent.shape).astype(np.int64)
     delays[:, ::50] = [[least] for _, _, least in ways]
     received = sent + delays
-    senders, receivers = (np.repeat([way[end] for way in ways], 300) for end in (0, 1))
+    senders, receivers = (np.repeat([way[end] for way in ways], count) for end in (0, 1))
     times = {"send": sent.ravel(), "receive": received.ravel()}
     columns: dict[str, object] = {"send_host": senders, "receive_host": receivers, "state": ["matched"] * len(senders)}
     for end, hosts in (("send", senders), ("receive", receivers)):
