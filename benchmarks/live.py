@@ -63,7 +63,7 @@ def _run(*words: str) -> str:
 
 @contextmanager
 def _cluster() -> Iterator[list[Host]]:
-    _run("cluster", "up")
+    _run("cluster", "up", "--no-daemons")
     try:
         status = json.loads(_run("cluster", "status", "--json"))
         yield [Host(host["host"], host["enter"]) for host in status["hosts"]]

@@ -34,11 +34,12 @@ command.add_command(fault_command)
     show_default=True,
     help=f"The cluster's shape: {', '.join(topologies.bundled_names())}, or a TOML file.",
 )
-def up(topology: str) -> None:
+@click.option("--no-daemons", is_flag=True, help="No traffic but what requests cause: only the updaters run.")
+def up(topology: str, *, no_daemons: bool) -> None:
     """Bring the cluster up; does nothing if it is up."""
     state_dir = default_state_dir()
     with operator_errors():
-        started = cluster.up(state_dir, topologies.find(topology))
+        started = cluster.up(state_dir, topologies.find(topology), quiet=no_daemons)
         running = cluster.status(state_dir)
     click.echo("The cluster is up." if started else "The cluster was up already.")
     _print_status(running)
@@ -82,7 +83,8 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
 def _print_status(running: cluster.ClusterStatus) -> None:
     for host in running.hosts:
         services = ", ".join(
-            f"{service.name}:{service.port}" + ("" if service.alive else " (dead)") for service in host.services
+            service.name + (f":{service.port}" if service.port else "") + ("" if service.alive else " (dead)")
+            for service in host.services
         )
         click.echo(f"  {host.host:<10} {' '.join(host.addresses):<12} {services}".rstrip())
     for fault in running.faults:

@@ -12,6 +12,20 @@ BUNDLED_DIR = Path(__file__).with_name("topologies")
 BUNDLED_FILE = BUNDLED_DIR / "five-hosts.toml"
 """The cluster that `up` makes if not told otherwise."""
 
+DAEMONS_SERVICE = "daemons"
+"""The process with a storage host's daemons; it listens nowhere."""
+
+UPDATERS = ("object-updater", "container-updater")
+"""Daemons that only finish what a request began."""
+
+DAEMONS = (
+    *("object-replicator", "container-replicator", "account-replicator"),
+    *("object-auditor", "container-auditor", "account-auditor"),
+    *UPDATERS,
+    *("object-expirer", "account-reaper"),
+)
+"""All daemons, by the names in their User-Agent."""
+
 RING_SERVICES = ("account", "container", "object")
 """Services whose data the ring places on devices."""
 
@@ -48,7 +62,7 @@ class Disk:
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """One server process: what it is, where it listens."""
+    """One server process: what it is, where it listens (port 0: nowhere)."""
 
     name: str
     host: str
@@ -111,6 +125,13 @@ class Intervals:
     account_report_delay_s: float = 5.0  # from a container's change to telling the account; changes between ride along
     update_retry_s: float = 5.0  # between attempts to deliver what a container server did not take
     info_cache_s: float = 60.0  # a proxy remembers that a container or account is there, and what its metadata says
+    replicate_s: float = 5.0  # between passes of the replicators …
+    recheck_s: float = 30.0  # … which leave alone for so long what all replicas agreed on and has not changed since
+    reclaim_age_s: float = 604_800.0  # until it is forgotten that something was deleted
+    audit_s: float = 30.0  # between passes of the auditors …
+    audit_bytes_per_s: float = 20_000_000.0  # … and how fast the object auditor reads
+    expire_s: float = 10.0  # between passes of the expirer
+    reap_s: float = 10.0  # between passes of the reaper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +156,7 @@ class Topology:
     link: Link = Link()
     intervals: Intervals = Intervals()
     backend: BackendOptions = BackendOptions()
+    daemons: tuple[str, ...] = DAEMONS
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -201,6 +223,7 @@ def parse(document: dict[str, Any]) -> Topology:
             link=Link(**document.get("network", {})),
             intervals=Intervals(**document.get("intervals", {})),
             backend=BackendOptions(**document.get("backend", {})),
+            daemons=tuple(document.get("daemons", {}).get("run", DAEMONS)),
         )
     except KeyError as error:
         raise TopologyError(f"topology: {error.args[0]!r} is missing or unknown") from None
@@ -220,7 +243,7 @@ def _host(entry: dict[str, Any], ports: dict[str, int]) -> Host:
     return Host(
         name,
         address,
-        tuple(Service(service, name, address, ports[service]) for service in entry.get("services", ())),
+        tuple(Service(service, name, address, _port(service, ports)) for service in entry.get("services", ())),
         tuple(Device(name, device["name"], zone, device.get("weight", 1.0)) for device in entry.get("devices", ())),
         tuple(_disk(device) for device in entry.get("devices", ())),
     )
@@ -235,6 +258,10 @@ def _disk(entry: dict[str, Any]) -> Disk:
     if disk.filesystem == "xfs" and disk.size_mib < XFS_MIN_MIB:
         raise TopologyError(f"topology: device {disk.name}: an xfs needs {XFS_MIN_MIB} MiB")
     return disk
+
+
+def _port(service: str, ports: dict[str, int]) -> int:
+    return 0 if service == DAEMONS_SERVICE else ports[service]
 
 
 def _check(topology: Topology) -> None:
@@ -253,5 +280,8 @@ def _check(topology: Topology) -> None:
     for host in topology.hosts:
         if host.devices and not set(RING_SERVICES) <= {service.name for service in host.services}:
             raise TopologyError(f"topology: {host.name} has devices, so it needs {', '.join(RING_SERVICES)}")
+    unknown = [name for name in topology.daemons if name not in DAEMONS]
+    if unknown:
+        raise TopologyError(f"topology: {unknown[0]!r} is no daemon; there are: {', '.join(DAEMONS)}")
     if len(topology.devices) < topology.ring.replicas:
         raise TopologyError(f"topology: {topology.ring.replicas} replicas need as many devices")

@@ -28,6 +28,7 @@ from storage_cluster.servers import medium
 from storage_cluster.topology import Device, Host, Topology
 
 _STOP_GRACE_S = 5.0
+_QUIET = f"\n[daemons]\nrun = {json.dumps(topologies.UPDATERS)}\n"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +105,11 @@ class ClusterStatus:
         raise KeyError(name)
 
 
-def up(state_dir: Path, topology_file: Path | None = None) -> bool:
-    """Bring a cluster up; False if one is up already. Raises: ClusterError; then nothing is left running."""
+def up(state_dir: Path, topology_file: Path | None = None, *, quiet: bool = False) -> bool:
+    """Bring a cluster up; False if one is up already. `quiet`: of the daemons only the updaters run.
+
+    Raises: ClusterError; then nothing is left running.
+    """
     if shutil.which("nsenter") is None:
         raise MissingResourceError("`nsenter` is not installed", "install util-linux")
     with _locked(state_dir):
@@ -116,7 +120,7 @@ def up(state_dir: Path, topology_file: Path | None = None) -> bool:
         had_data = (state_dir / "data").exists()
         started = False
         try:
-            topology = _write_topology(state_dir, topology_file)
+            topology = _write_topology(state_dir, topology_file, quiet=quiet)
             _write_rings(state_dir, topology)
             _start_keeper(state_dir)
             started = True
@@ -308,11 +312,12 @@ def _locked(state_dir: Path) -> Iterator[None]:
                 return  # else a `down` removed it while we waited
 
 
-def _write_topology(state_dir: Path, topology_file: Path | None) -> Topology:
-    source = topology_file or topologies.BUNDLED_FILE
+def _write_topology(state_dir: Path, topology_file: Path | None, *, quiet: bool) -> Topology:
+    source, copy = topology_file or topologies.BUNDLED_FILE, state_dir / "topology.toml"
     try:
-        topology = topologies.load(source)
-        shutil.copyfile(source, state_dir / "topology.toml")
+        topologies.load(source)
+        copy.write_text(source.read_text("utf-8") + (_QUIET if quiet else ""), "utf-8")
+        topology = topologies.load(copy)
     except OSError as error:
         raise MissingResourceError(
             f"{source} cannot be read ({error.strerror})",

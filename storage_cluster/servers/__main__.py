@@ -1,6 +1,6 @@
 """`python -m storage_cluster.servers SERVICE --host HOST --state-dir DIR`: run one server until told to stop.
 
-Prints `ready` once it listens; what goes wrong goes to stderr.
+SERVICE may be `daemons`: those of a storage host. Prints `ready` once it listens; what goes wrong goes to stderr.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from pathlib import Path
 import uvloop
 
 from storage_cluster import topology as topologies
+from storage_cluster.daemons import host as daemons
 from storage_cluster.servers import process
 
 
@@ -27,8 +28,13 @@ async def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     data_dir = options.state_dir / "data" / options.host
-    log_file = options.state_dir / "logs" / options.host / f"{options.service}.jsonl"
-    async with process.running(service, topology, process.bind(service), data_dir, log_file):
+    logs_dir = options.state_dir / "logs" / options.host
+    if service.name == topologies.DAEMONS_SERVICE:
+        working = daemons.running(topology, options.host, data_dir, logs_dir)
+    else:
+        log_file = logs_dir / f"{options.service}.jsonl"
+        working = process.running(service, topology, process.bind(service), data_dir, log_file)
+    async with working:
         print("ready", flush=True)
         await stop.wait()
 

@@ -4,8 +4,11 @@
 container servers, which report that a container was made, deleted or has changed its counts.
 """
 
+from pathlib import Path
+
 from storage_cluster.servers import database, listings
 from storage_cluster.servers.account_db import AccountDatabase, AccountStat, ContainerRow
+from storage_cluster.servers.database_replication import METHOD, DatabaseReplication
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import (
     POLICY,
@@ -28,6 +31,7 @@ class AccountServer:
     def __init__(self, devices: Devices) -> None:
         self._devices = devices
         self._databases = database.Opened(AccountDatabase, AccountDatabase.close)
+        self._replication = DatabaseReplication("accounts", devices, self._databases)
 
     def close(self) -> None:
         """Close the databases."""
@@ -36,10 +40,13 @@ class AccountServer:
     async def handle(self, call: Call) -> Reply:
         """One call."""
         with disk_errors():
-            return await self._handle(call)
+            if call.method == METHOD:
+                return await self._replication.handle(call)
+            target = self._devices.target(call, 1)
+            with self._replication.guarded(self._path(target)):
+                return self._handle(call, target)
 
-    async def _handle(self, call: Call) -> Reply:
-        target = self._devices.target(call, 1)
+    def _handle(self, call: Call, target: Target) -> Reply:
         if len(target.names) == 2 and call.method == "PUT":
             return self._put_container(call, target)
         if len(target.names) == 2:
@@ -62,10 +69,26 @@ class AccountServer:
             raise Refusal(404)
         return found
 
+    def _open_or_make(self, call: Call, target: Target) -> AccountDatabase:
+        """The account; one of the cluster's own (`.expiring_objects`) is made by its first container."""
+        if not target.names[0].startswith("."):
+            return self._open(target)
+        found = self._open(target, create=True)
+        if not found.stat().exists:
+            found.put(timestamp_of(call), {})
+        return found
+
     def _database(self, target: Target, *, create: bool = False) -> AccountDatabase | None:
         """The account's database, even of a deleted one."""
+        found = self._databases.get(self._path(target), create=create)
+        if found is not None and not found.state().names:
+            found.set_names(target.names[:1])
+        return found
+
+    @staticmethod
+    def _path(target: Target) -> Path:
         directory = database.hash_dir(target.device_dir, "accounts", target.partition, target.hash)
-        return self._databases.get(directory / f"{target.hash}.db", create=create)
+        return directory / f"{target.hash}.db"
 
     def _put(self, call: Call, target: Target) -> Reply:
         account = self._open(target, create=True)
@@ -95,6 +118,7 @@ class AccountServer:
                 delete_timestamp=headers.get("X-Delete-Timestamp", "0"),
                 object_count=int(headers.get("X-Object-Count", "0")),
                 bytes_used=int(headers.get("X-Bytes-Used", "0")),
+                reported_timestamp=headers.get("X-Timestamp", "0"),
             )
         )
         return reply(201)

@@ -6,26 +6,16 @@ servers last reported; the account's own counts are their sums.
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from storage_cluster.servers import database
 from storage_cluster.servers.listings import Entry, Names
 from storage_cluster.servers.metadata import merged_metadata
+from storage_cluster.servers.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, ReplicatedDatabase
 from storage_cluster.servers.times import iso_date
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS container (
-    name TEXT PRIMARY KEY, put_timestamp TEXT NOT NULL, delete_timestamp TEXT NOT NULL,
-    object_count INTEGER NOT NULL, bytes_used INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS stat (
-    one INTEGER PRIMARY KEY CHECK (one = 1), created_timestamp TEXT NOT NULL DEFAULT '',
-    put_timestamp TEXT NOT NULL DEFAULT '0', delete_timestamp TEXT NOT NULL DEFAULT '0',
-    metadata TEXT NOT NULL DEFAULT '{}'
-);
-INSERT OR IGNORE INTO stat (one) VALUES (1);
-"""
 _LIVE = "put_timestamp > delete_timestamp"
 
 
@@ -38,6 +28,7 @@ class ContainerRow:
     delete_timestamp: str
     object_count: int
     bytes_used: int
+    reported_timestamp: str = "0"  # when its server said so of the counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,16 +54,24 @@ class AccountStat:
         return self.delete_timestamp > self.put_timestamp
 
 
-class AccountDatabase:
+class AccountDatabase(ReplicatedDatabase[ContainerRow]):
     """Reads and changes one account."""
 
-    def __init__(self, path: Path) -> None:
-        self._sql = database.connect(path, _SCHEMA)
-        self._stat: AccountStat | None = None
+    TABLE = "container"
+    SCHEMA = f"""
+    CREATE TABLE IF NOT EXISTS container (
+        name TEXT PRIMARY KEY, put_timestamp TEXT NOT NULL, delete_timestamp TEXT NOT NULL,
+        object_count INTEGER NOT NULL, bytes_used INTEGER NOT NULL, reported_timestamp TEXT NOT NULL,
+        change INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS container_change ON container (change);
+    CREATE TABLE IF NOT EXISTS stat ({STAT_COLUMNS});
+    {COMMON_SCHEMA}
+    """
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._sql.close()
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        super().__init__(path, create=create)
+        self._stat: AccountStat | None = None
 
     def stat(self) -> AccountStat:
         """State and counts."""
@@ -102,27 +101,43 @@ class AccountDatabase:
         known = self.stat()
         merged = merged_metadata(known.metadata, timestamp, metadata, "account")
         created = min(known.created_timestamp or timestamp, timestamp)
-        self._sql.execute(
-            "UPDATE stat SET created_timestamp = ?, put_timestamp = MAX(put_timestamp, ?), metadata = ?",
-            (created, timestamp, json.dumps(merged)),
+        self.set_stat(
+            created_timestamp=created,
+            put_timestamp=max(timestamp, known.put_timestamp),
+            metadata=json.dumps(merged),
         )
-        self._stat = None
 
     def delete(self, timestamp: str) -> None:
         """Mark it deleted, with whatever is in it."""
-        self._sql.execute("UPDATE stat SET delete_timestamp = MAX(delete_timestamp, ?), metadata = '{}'", (timestamp,))
-        self._stat = None
+        self.set_stat(delete_timestamp=max(timestamp, self.stat().delete_timestamp), metadata="{}")
 
     def merge_container(self, row: ContainerRow) -> None:
         """Take in a container server's report; each part of it counts if it is not older than what is known."""
-        self._sql.execute(
-            "INSERT INTO container VALUES (:name, :put_timestamp, :delete_timestamp, :object_count, :bytes_used)"
-            " ON CONFLICT (name) DO UPDATE SET put_timestamp = MAX(put_timestamp, excluded.put_timestamp),"
-            " delete_timestamp = MAX(delete_timestamp, excluded.delete_timestamp),"
-            " object_count = excluded.object_count, bytes_used = excluded.bytes_used",
-            dataclasses.asdict(row),
+        self.merge([row])
+
+    def newer(self, known: ContainerRow, stated: ContainerRow) -> ContainerRow:
+        """Its last making, its last deletion, and the counts that were reported last."""
+        counted = max(known, stated, key=lambda row: (row.reported_timestamp, row.object_count, row.bytes_used))
+        return dataclasses.replace(
+            counted,
+            put_timestamp=max(known.put_timestamp, stated.put_timestamp),
+            delete_timestamp=max(known.delete_timestamp, stated.delete_timestamp),
         )
-        self._stat = None
+
+    def row_of(self, columns: Sequence[Any]) -> ContainerRow:
+        """A row from the table's columns."""
+        return ContainerRow(*columns)
+
+    def gone_before(self, timestamp: str) -> tuple[str, tuple[object, ...]]:
+        """Containers deleted before that moment."""
+        return "delete_timestamp > put_timestamp AND delete_timestamp < ?", (timestamp,)
+
+    def count_trouble(self) -> str:
+        """Nothing: an account's counts are added up when they are asked for."""
+        return ""
+
+    def _count(self, known: ContainerRow | None, now: ContainerRow) -> None:
+        pass
 
     def entries(self, names: Names) -> list[Entry]:
         """A run of containers, for `listings.select`."""
@@ -140,3 +155,7 @@ class AccountDatabase:
             )
             for row in rows
         ]
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._stat = None

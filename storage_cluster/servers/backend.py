@@ -118,10 +118,11 @@ class BackendUpload:
 class Backend:
     """Sends requests to other servers."""
 
-    def __init__(self, topology: Topology, rings: Mapping[str, Ring], server_name: str) -> None:
+    def __init__(self, topology: Topology, rings: Mapping[str, Ring], program: str) -> None:
+        """`program` is who asks, as the User-Agent says: `object-server`, `object-replicator`, …"""
         self.topology = topology
         self.rings = rings
-        self.user_agent = f"{server_name}-server {os.getpid()}"
+        self.user_agent = f"{program} {os.getpid()}"
         self._pooled = topology.backend.connections == "pooled"
         self._idle: dict[tuple[str, int], list[OutboundConnection]] = {}
         self._every_request = [("User-Agent", self.user_agent)]

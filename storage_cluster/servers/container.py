@@ -1,16 +1,16 @@
 """The container server: which objects a container has, kept in SQLite.
 
 `PUT|POST|HEAD|GET|DELETE /device/partition/account/container` from the proxy; `PUT|DELETE …/container/object` from
-object servers. It tells the account servers of a container's birth and death before it answers, and of its counts
-a little later, once for many changes.
+object servers. It tells the account servers of a container's birth and death before it answers; of its counts the
+container updater tells them a little later, once for many changes.
 """
 
-import asyncio
-import dataclasses
+from pathlib import Path
 
 from storage_cluster.servers import database, listings
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
+from storage_cluster.servers.database_replication import METHOD, DatabaseReplication
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import (
     POLICY,
@@ -21,8 +21,8 @@ from storage_cluster.servers.storage import (
     present,
     timestamp_of,
 )
-from storage_cluster.servers.times import http_date, new_transaction_id
-from storage_cluster.servers.updates import Parent, Update
+from storage_cluster.servers.times import TimestampMaker, http_date
+from storage_cluster.servers.updates import Parent, Update, report_headers
 
 PATH_SEGMENT_COUNT = 5
 METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
@@ -35,23 +35,23 @@ class ContainerServer:
         self._devices = devices
         self._backend = backend
         self._databases = database.Opened(ContainerDatabase, ContainerDatabase.close)
-        self._due: set[Target] = set()  # containers whose account shall hear of a change, and has not begun to
-        self._reports: set[asyncio.Task[None]] = set()
+        self._replication = DatabaseReplication("containers", devices, self._databases)
+        self._clock = TimestampMaker()
 
-    async def close(self) -> None:
-        """Stop reporting and close the databases."""
-        for task in self._reports:
-            task.cancel()
-        await asyncio.gather(*self._reports, return_exceptions=True)
+    def close(self) -> None:
+        """Close the databases."""
         self._databases.close()
 
     async def handle(self, call: Call) -> Reply:
         """One call."""
         with disk_errors():
-            return await self._handle(call)
+            if call.method == METHOD:
+                return await self._replication.handle(call)
+            target = self._devices.target(call, 2)
+            with self._replication.guarded(self._path(target)):
+                return await self._handle(call, target)
 
-    async def _handle(self, call: Call) -> Reply:
-        target = self._devices.target(call, 2)
+    async def _handle(self, call: Call, target: Target) -> Reply:
         if len(target.names) == 3:
             return self._merge_object(call, target)
         if call.method == "PUT":
@@ -81,8 +81,15 @@ class ContainerServer:
 
     def _database(self, target: Target, *, create: bool = False) -> ContainerDatabase | None:
         """The container's database, even of a deleted one."""
+        found = self._databases.get(self._path(target), create=create)
+        if found is not None and not found.state().names:
+            found.set_names(target.names[:2])
+        return found
+
+    @staticmethod
+    def _path(target: Target) -> Path:
         directory = database.hash_dir(target.device_dir, "containers", target.partition, target.hash)
-        return self._databases.get(directory / f"{target.hash}.db", create=create)
+        return directory / f"{target.hash}.db"
 
     async def _put(self, call: Call, target: Target) -> Reply:
         container = self._open(target, create=True)
@@ -119,7 +126,6 @@ class ContainerServer:
                 deleted=deleted,
             )
         )
-        self._report_later(target)
         return reply(204 if deleted else 201)
 
     def _show(self, call: Call, target: Target) -> Reply:
@@ -132,40 +138,9 @@ class ContainerServer:
 
     async def _tell_account(self, call: Call, target: Target, stat: ContainerStat) -> None:
         parent = Parent.named_in(call.headers, "Account")
-        report = Update("PUT", target.names, _report_headers(stat))
-        if parent is not None and not await parent.tell(self._backend, report, call.transaction_id):
-            self._report_later(target)
-
-    def _report_later(self, target: Target) -> None:
-        container = dataclasses.replace(target, names=target.names[:2])
-        if container not in self._due:
-            self._due.add(container)
-            task = asyncio.create_task(self._report(container))
-            self._reports.add(task)
-            task.add_done_callback(self._reports.discard)
-
-    async def _report(self, target: Target) -> None:
-        await asyncio.sleep(self._backend.topology.intervals.account_report_delay_s)
-        self._due.remove(target)  # a change from here on wants a report of its own
-        container = self._database(target)
-        assert container is not None, "only containers that are there report"
-        report = Update("PUT", target.names, _report_headers(container.stat()))
-        transaction_id = new_transaction_id()
-        ring = self._backend.rings["account"]
-        partition = ring.partition(target.names[0])
-        for device in ring.primaries(partition):
-            parent = Parent.on_device("Account", self._backend, device, partition)
-            if not await parent.tell(self._backend, report, transaction_id):
-                self._report_later(target)
-
-
-def _report_headers(stat: ContainerStat) -> dict[str, str]:
-    return {
-        "X-Put-Timestamp": stat.put_timestamp,
-        "X-Delete-Timestamp": stat.delete_timestamp,
-        "X-Object-Count": str(stat.object_count),
-        "X-Bytes-Used": str(stat.bytes_used),
-    }
+        report = Update("PUT", target.names, report_headers(stat, self._clock.now()))
+        if parent is not None:  # who does not hear it now hears it from the container updater
+            await parent.tell(self._backend, report, call.transaction_id)
 
 
 def _stat_headers(stat: ContainerStat) -> dict[str, str]:

@@ -7,27 +7,16 @@ replicas which heard the same things hold the same things.
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from storage_cluster.servers import database
 from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.listings import Entry, Names
 from storage_cluster.servers.metadata import merged_metadata
+from storage_cluster.servers.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, ReplicatedDatabase
 from storage_cluster.servers.times import iso_date
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS object (
-    name TEXT PRIMARY KEY, timestamp TEXT NOT NULL, size INTEGER NOT NULL,
-    content_type TEXT NOT NULL, etag TEXT NOT NULL, deleted INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS stat (
-    one INTEGER PRIMARY KEY CHECK (one = 1), created_timestamp TEXT NOT NULL DEFAULT '',
-    put_timestamp TEXT NOT NULL DEFAULT '0', delete_timestamp TEXT NOT NULL DEFAULT '0',
-    object_count INTEGER NOT NULL DEFAULT 0, bytes_used INTEGER NOT NULL DEFAULT 0, metadata TEXT NOT NULL DEFAULT '{}'
-);
-INSERT OR IGNORE INTO stat (one) VALUES (1);
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,16 +48,25 @@ class ContainerStat:
         return self.put_timestamp > self.delete_timestamp
 
 
-class ContainerDatabase:
+class ContainerDatabase(ReplicatedDatabase[ObjectRow]):
     """Reads and changes one container."""
 
-    def __init__(self, path: Path) -> None:
-        self._sql = database.connect(path, _SCHEMA)
-        self._stat: ContainerStat | None = None
+    TABLE = "object"
+    SCHEMA = f"""
+    CREATE TABLE IF NOT EXISTS object (
+        name TEXT PRIMARY KEY, timestamp TEXT NOT NULL, size INTEGER NOT NULL,
+        content_type TEXT NOT NULL, etag TEXT NOT NULL, deleted INTEGER NOT NULL, change INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS object_change ON object (change);
+    CREATE TABLE IF NOT EXISTS stat (
+        {STAT_COLUMNS}, object_count INTEGER NOT NULL DEFAULT 0, bytes_used INTEGER NOT NULL DEFAULT 0
+    );
+    {COMMON_SCHEMA}
+    """
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._sql.close()
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        super().__init__(path, create=create)
+        self._stat: ContainerStat | None = None
 
     def stat(self) -> ContainerStat:
         """State and counts."""
@@ -91,7 +89,7 @@ class ContainerDatabase:
         """
         known = self.stat()
         merged = merged_metadata(known.metadata, timestamp, metadata, "container")
-        self._set_stat(
+        self.set_stat(
             created_timestamp=min(known.created_timestamp or timestamp, timestamp),
             put_timestamp=max(timestamp, known.put_timestamp),
             metadata=json.dumps(merged),
@@ -99,26 +97,38 @@ class ContainerDatabase:
 
     def delete(self, timestamp: str) -> None:
         """Mark it deleted."""
-        self._set_stat(delete_timestamp=max(timestamp, self.stat().delete_timestamp), metadata="{}")
+        self.set_stat(delete_timestamp=max(timestamp, self.stat().delete_timestamp), metadata="{}")
 
     def merge_object(self, row: ObjectRow) -> bool:
         """Take in a statement about an object; False if a newer one is known."""
-        known = self._sql.execute("SELECT timestamp, size, deleted FROM object WHERE name = ?", (row.name,)).fetchone()
-        if known is not None and known["timestamp"] >= row.timestamp:
-            return False
-        was_count, was_bytes = (0, 0) if known is None or known["deleted"] else (1, known["size"])
-        now_count, now_bytes = (0, 0) if row.deleted else (1, row.size)
-        with database.transaction(self._sql):
-            self._sql.execute(
-                "INSERT OR REPLACE INTO object VALUES (?, ?, ?, ?, ?, ?)",
-                (row.name, row.timestamp, row.size, row.content_type, row.etag, int(row.deleted)),
-            )
-            self._sql.execute(
-                "UPDATE stat SET object_count = object_count + ?, bytes_used = bytes_used + ?",
-                (now_count - was_count, now_bytes - was_bytes),
-            )
-        self._stat = None
-        return True
+        return self.merge([row]) > 0
+
+    def newer(self, known: ObjectRow, stated: ObjectRow) -> ObjectRow:
+        """The later statement; of two at the same moment one that all replicas choose alike."""
+        return max(known, stated, key=lambda row: (row.timestamp, row.deleted, row.etag, row.size, row.content_type))
+
+    def row_of(self, columns: Sequence[Any]) -> ObjectRow:
+        """A row from the table's columns."""
+        name, timestamp, size, content_type, etag, deleted = columns
+        return ObjectRow(name, timestamp, size, content_type, etag, bool(deleted))
+
+    def gone_before(self, timestamp: str) -> tuple[str, tuple[object, ...]]:
+        """Objects deleted before that moment."""
+        return "deleted = 1 AND timestamp < ?", (timestamp,)
+
+    def count_trouble(self) -> str:
+        """What is wrong with the counts in `stat`; "" if nothing."""
+        there = self._sql.execute("SELECT COUNT(*), COALESCE(SUM(size), 0) FROM object WHERE deleted = 0").fetchone()
+        noted = self._sql.execute("SELECT object_count, bytes_used FROM stat").fetchone()
+        return "" if tuple(there) == tuple(noted) else "the counts are not those of the rows"
+
+    def _count(self, known: ObjectRow | None, now: ObjectRow) -> None:
+        was_count, was_bytes = (0, 0) if known is None or known.deleted else (1, known.size)
+        now_count, now_bytes = (0, 0) if now.deleted else (1, now.size)
+        self._sql.execute(
+            "UPDATE stat SET object_count = object_count + ?, bytes_used = bytes_used + ?",
+            (now_count - was_count, now_bytes - was_bytes),
+        )
 
     def entries(self, names: Names) -> list[Entry]:
         """A run of objects, for `listings.select`."""
@@ -126,9 +136,8 @@ class ContainerDatabase:
         rows = self._sql.execute(f"SELECT * FROM object WHERE deleted = 0 AND {where}", values)
         return [Entry(row["name"], _listed(row)) for row in rows]
 
-    def _set_stat(self, **columns: str) -> None:
-        assignments = ", ".join(f"{name} = ?" for name in columns)
-        self._sql.execute(f"UPDATE stat SET {assignments}", tuple(columns.values()))
+    def _forget(self) -> None:
+        super()._forget()
         self._stat = None
 
 

@@ -27,12 +27,24 @@ def hash_dir(device_dir: Path, kind: str, partition: str, path_hash: str) -> Pat
     return device_dir / kind / partition / path_hash[-3:] / path_hash
 
 
-def connect(path: Path, schema: str) -> sqlite3.Connection:
-    """Open a database, made now if it does not exist; autocommit, rows by name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, isolation_level=None)
+def connect(path: Path, schema: str | None) -> sqlite3.Connection:
+    """Open a database; autocommit, rows by name. With a schema it is made now if it does not exist.
+
+    Raises: sqlite3.Error; nothing stays open then.
+    """
+    if schema is None:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        script = "PRAGMA busy_timeout=5000;"
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None)
+        script = f"{_PRAGMAS} BEGIN; {schema} COMMIT;"  # one commit, not one for each statement
     connection.row_factory = sqlite3.Row
-    connection.executescript(f"{_PRAGMAS} BEGIN; {schema} COMMIT;")  # one commit, not one for each statement
+    try:
+        connection.executescript(script)
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
@@ -77,6 +89,12 @@ class Opened(Generic[T]):
                 self._close(self._held.popitem(last=False)[1])
         self._held.move_to_end(path)
         return held
+
+    def discard(self, path: Path) -> None:
+        """Close the database in that file, if it is open: the file is about to go."""
+        held = self._held.pop(path, None)
+        if held is not None:
+            self._close(held)
 
     def close(self) -> None:
         """Close all."""

@@ -4,8 +4,9 @@
 (metadata of a later POST) and `<timestamp>.ts` (a deletion). The newest .data or .ts decides; a .meta counts if it is
 newer than the .data. Older files are removed.
 
-A .data file ends with a footer: the metadata as JSON, its length (8 bytes, big-endian), and a magic word. The ETag is
-known only after the body, and one file means one fsync, on any file system.
+A .data file ends with a footer: the metadata as JSON, its MD5 and length (16 and 8 bytes, big-endian), a magic word.
+The ETag is known only after the body, and one file means one fsync, on any file system. A .meta file is such a footer
+without a body. So every bit of a file is covered: the body by the ETag, the footer by its own MD5.
 
 A write goes to `<device>/tmp`, is synced, renamed, and the directory synced: when `commit` returns, the object survives
 a power cut; before, nothing of it is to be seen.
@@ -19,17 +20,22 @@ import hashlib
 import json
 import os
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 
-_MAGIC = b"twintap1"
+from storage_cluster.servers import layout
+
+_MAGIC = b"twintap2"
+_DIGEST_BYTES = 16
 _LENGTH_BYTES = 8
-_TRAILER_LEN = _LENGTH_BYTES + len(_MAGIC)
+_TRAILER_LEN = _DIGEST_BYTES + _LENGTH_BYTES + len(_MAGIC)
+_READ_BYTES = 1_048_576
 _BOUND_TO_BODY = ("x-object-sysmeta-", "x-static-large-object")
 """Metadata that a POST does not replace."""
 
 
 class DamagedFileError(Exception):
-    """A data file without a sound footer."""
+    """A file that is not as it was written: no sound footer, or another body than its ETag says."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +93,7 @@ class ObjectDir:
             return self.read_info()
         metadata, timestamp, content_type = footer["metadata"], versions.data, footer["content_type"]
         if versions.meta > versions.data:
-            posted = json.loads((self.directory / f"{versions.meta}.meta").read_text("utf-8"))
+            posted, _ = _read_footer(self.directory / f"{versions.meta}.meta")
             staying = {name: value for name, value in metadata.items() if name.lower().startswith(_BOUND_TO_BODY)}
             metadata, timestamp = posted["metadata"] | staying, versions.meta
             content_type = posted["content_type"] or content_type
@@ -95,7 +101,12 @@ class ObjectDir:
 
     def new_file(self) -> "NewFile":
         """A file to write a new version to."""
-        return NewFile(self._device_dir / "tmp" / uuid.uuid4().hex)
+        drafts = self._device_dir / "tmp"
+        try:
+            return NewFile(drafts / uuid.uuid4().hex)
+        except FileNotFoundError:  # a fresh file system
+            drafts.mkdir(exist_ok=True)
+            return NewFile(drafts / uuid.uuid4().hex)
 
     def commit_data(self, new: "NewFile", timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
         """Make a written file this object's newest version, for good."""
@@ -105,8 +116,21 @@ class ObjectDir:
     def write_meta(self, timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
         """Replace the metadata, for good."""
         new = self.new_file()
-        new.write(json.dumps({"content_type": content_type, "metadata": metadata}).encode())
+        new.write_footer({"content_type": content_type, "metadata": metadata})
         self._commit(new, f"{timestamp}.meta")
+
+    def commit_copy(self, new: "NewFile", name: str) -> None:
+        """Make a file that came whole from another replica one of this object's, for good. Raises: DamagedFileError."""
+        check_file(new.path, name)
+        self._commit(new, name)
+
+    def check(self) -> int:
+        """Read all there is; how many bytes. Raises: DamagedFileError, FileNotFoundError if it changes meanwhile."""
+        return sum(check_file(self.directory / name, name) for name in os.listdir(self.directory))
+
+    def quarantine(self) -> None:
+        """Put it aside, all versions."""
+        layout.quarantine(self._device_dir, "objects", self.directory)
 
     def write_tombstone(self, timestamp: str) -> None:
         """Delete the object, for good."""
@@ -126,14 +150,33 @@ class ObjectDir:
         self._remove_old()
 
     def _remove_old(self) -> None:
-        versions = self.versions()
-        deciding = max(versions.data, versions.tombstone)
-        for name in os.listdir(self.directory):
-            stem, suffix = os.path.splitext(name)
-            newest_meta = suffix == ".meta" and stem == versions.meta
-            if stem < deciding or (suffix == ".meta" and not newest_meta):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.directory / name)
+        names = set(os.listdir(self.directory))
+        for name in names - surviving(names):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.directory / name)
+
+
+def surviving(names: Collection[str]) -> set[str]:
+    """Of an object's files those that count: the newest .data or .ts, and the newest .meta if it is newer."""
+    split = [os.path.splitext(name) for name in names]
+    deciding = max((stem for stem, suffix in split if suffix in (".data", ".ts")), default="")
+    newest_meta = max((stem for stem, suffix in split if suffix == ".meta"), default="")
+    return {
+        stem + suffix
+        for stem, suffix in split
+        if (stem >= deciding and suffix in (".data", ".ts")) or (suffix == ".meta" and stem == newest_meta > deciding)
+    }
+
+
+def check_file(path: Path, name: str) -> int:
+    """Read a file to its end (`name` says what it is to be); its size. Raises: DamagedFileError, FileNotFoundError."""
+    suffix = os.path.splitext(name)[1]
+    if suffix not in (".data", ".meta"):
+        return 0
+    footer, size = _read_footer(path)
+    if suffix == ".data" and _md5_of(path, size) != footer["etag"]:
+        raise DamagedFileError(path)
+    return size
 
 
 class NewFile:
@@ -160,7 +203,8 @@ class NewFile:
     def write_footer(self, footer: dict[str, object]) -> None:
         """End the body."""
         encoded = json.dumps(footer).encode()
-        _write_all(self._descriptor, encoded + len(encoded).to_bytes(_LENGTH_BYTES, "big") + _MAGIC)
+        length = len(encoded).to_bytes(_LENGTH_BYTES, "big")
+        _write_all(self._descriptor, encoded + _digest(encoded) + length + _MAGIC)
 
     def sync(self) -> None:
         """Bring it to the disk."""
@@ -178,12 +222,28 @@ def _read_footer(path: Path) -> tuple[dict, int]:
         file_len = file.seek(0, os.SEEK_END)
         file.seek(max(0, file_len - _TRAILER_LEN))
         trailer = file.read()
-        footer_len = int.from_bytes(trailer[:_LENGTH_BYTES], "big")
-        size = file_len - _TRAILER_LEN - footer_len
-        if trailer[_LENGTH_BYTES:] != _MAGIC or size < 0:
+        digest, length = trailer[:_DIGEST_BYTES], trailer[_DIGEST_BYTES : _DIGEST_BYTES + _LENGTH_BYTES]
+        size = file_len - len(trailer) - int.from_bytes(length, "big")
+        if not trailer.endswith(_MAGIC) or size < 0:
             raise DamagedFileError(path)
         file.seek(size)
-        return json.loads(file.read(footer_len)), size
+        encoded = file.read(file_len - len(trailer) - size)
+    if _digest(encoded) != digest:
+        raise DamagedFileError(path)
+    return json.loads(encoded), size
+
+
+def _digest(encoded: bytes) -> bytes:
+    return hashlib.md5(encoded, usedforsecurity=False).digest()
+
+
+def _md5_of(path: Path, size: int) -> str:
+    md5 = hashlib.md5(usedforsecurity=False)
+    with open(path, "rb") as file:
+        while size > 0 and (chunk := file.read(min(size, _READ_BYTES))):
+            md5.update(chunk)
+            size -= len(chunk)
+    return md5.hexdigest()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -11,6 +11,7 @@ Source: Swift, swift.obj.server.
 
 import asyncio
 import functools
+import hashlib
 import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +25,11 @@ from storage_cluster.servers.content_type import with_swift_bytes_of
 from storage_cluster.servers.diskfile import DamagedFileError, NewFile, ObjectDir, ObjectInfo
 from storage_cluster.servers.medium import METADATA_BYTES, Writing
 from storage_cluster.servers.messages import BrokenOff, Call, Refusal, Reply, reply
+from storage_cluster.servers.object_replication import ObjectReplication
 from storage_cluster.servers.object_updates import ObjectUpdates
 from storage_cluster.servers.storage import Devices, Target, disk_errors, metadata_headers, timestamp_of
 from storage_cluster.servers.times import http_date
+from storage_cluster.servers.updates import PendingUpdates
 
 PATH_SEGMENT_COUNT = 5
 DISK_THREADS = 8
@@ -56,18 +59,23 @@ class ObjectServer:
         self._devices = devices
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._updates = ObjectUpdates(devices, backend, self._disk)
+        self._replication = ObjectReplication(devices, backend.topology.intervals.reclaim_age_s, self._on_disk)
+        devices.remove_drafts()
+        for directory in devices.dirs.values():
+            PendingUpdates(directory).remove_drafts()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Wait for what the disk is doing."""
-        await self._updates.close()
         self._disk.shutdown()
 
     async def handle(self, call: Call) -> Reply:
         """One call."""
-        target = self._devices.target(call, 3)
-        if len(target.names) != 3:
-            raise Refusal(400)
         with disk_errors():
+            if self._replication.concerns(call):
+                return await self._replication.handle(call)
+            target = self._devices.target(call, 3)
+            if len(target.names) != 3:
+                raise Refusal(400)
             return await self._handle(call, target)
 
     async def _handle(self, call: Call, target: Target) -> Reply:
@@ -125,8 +133,11 @@ class ObjectServer:
         if asked is None and info.size <= READ_CHUNK_BYTES:
             headers["Content-Length"] = str(info.size)
             await _spend(target.medium.read(info.size, _stream(target)))
-            return Reply(200, headers, _read_all(opened, info.size))
-        found = ranges.in_part(200, headers, info.size, asked, functools.partial(self._read, target, opened))
+            return Reply(200, headers, _checked(_read_all(opened, info.size), stored, info))
+        reader = functools.partial(self._read, target, opened)
+        if asked is None:
+            reader = functools.partial(self._read_whole, target, opened, stored, info)
+        found = ranges.in_part(200, headers, info.size, asked, reader)
         found.on_close = functools.partial(os.close, opened)
         return found
 
@@ -142,6 +153,22 @@ class ObjectServer:
                 raise BrokenOff
             start += len(chunk)
             yield chunk
+
+    async def _read_whole(
+        self, target: Target, opened: int, stored: ObjectDir, info: ObjectInfo, start: int, stop: int
+    ) -> AsyncIterator[bytes]:
+        """The body; the last piece only if all of it is what was written."""
+        md5 = hashlib.md5(usedforsecurity=False)
+        last = b""
+        async for chunk in self._read(target, opened, start, stop):
+            md5.update(chunk)
+            if last:
+                yield last
+            last = chunk
+        if md5.hexdigest() != info.etag:
+            stored.quarantine()
+            raise BrokenOff
+        yield last
 
     async def _post(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)
@@ -198,6 +225,7 @@ def _known(stored: ObjectDir) -> ObjectInfo | None:
     try:
         return stored.read_info()
     except DamagedFileError:
+        stored.quarantine()
         return None
 
 
@@ -218,6 +246,14 @@ def _read_all(opened: int, size: int) -> bytes:
         return os.pread(opened, size, 0)
     finally:
         os.close(opened)
+
+
+def _checked(body: bytes, stored: ObjectDir, info: ObjectInfo) -> bytes:
+    """The body, if it is what was written. Raises: Refusal (404) once what is damaged is put aside."""
+    if hashlib.md5(body, usedforsecurity=False).hexdigest() != info.etag:
+        stored.quarantine()
+        raise Refusal(404)
+    return body
 
 
 def _info_headers(info: ObjectInfo) -> dict[str, str]:

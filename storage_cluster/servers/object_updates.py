@@ -1,7 +1,8 @@
 """What an object server tells others of a change: the container that lists the object, the queue of those that end.
 
 The container's row shows what the object's features want it to show: `X-Object-Sysmeta-Container-Update-Override-Etag`
-(and -Size, -Content-Type) stand in for the body's own. What cannot be said now is kept on the device and said later.
+(and -Size, -Content-Type) stand in for the body's own. What cannot be said now is kept on the device, for the object
+updater to say later.
 
 Source: Swift, swift.obj.server (`container_update`, `delete_at_update`), "Container Update Override".
 """
@@ -32,12 +33,6 @@ class ObjectUpdates:
         self._devices = devices
         self._backend = backend
         self._disk = disk
-        self._retrying = asyncio.create_task(self._retry())
-
-    async def close(self) -> None:
-        """Stop retrying."""
-        self._retrying.cancel()
-        await asyncio.gather(self._retrying, return_exceptions=True)
 
     async def container_put(
         self, call: Call, target: Target, timestamp: str, described: Described, metadata: Mapping[str, str]
@@ -85,11 +80,5 @@ class ObjectUpdates:
 
     async def _tell(self, call: Call, target: Target, parent: Parent | None, update: Update) -> None:
         if parent is not None and not await parent.tell(self._backend, update, call.transaction_id):
-            keep = functools.partial(PendingUpdates(target.device_dir).add, parent, update)
+            keep = functools.partial(PendingUpdates(target.device_dir).add, update, call.transaction_id)
             await asyncio.get_running_loop().run_in_executor(self._disk, keep)
-
-    async def _retry(self) -> None:
-        while True:
-            await asyncio.sleep(self._backend.topology.intervals.update_retry_s)
-            for device_dir in self._devices.dirs.values():
-                await PendingUpdates(device_dir).retry(self._backend)

@@ -35,7 +35,7 @@ async def running(
     """The server answers while the context is open. `data_dir` holds this host's devices, and lies beside the rings."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with open(log_file, "a", encoding="utf-8") as stream:
-        backend = Backend(topology, Rings(data_dir.parent / RINGS_FILE_NAME), service.name)
+        backend = Backend(topology, Rings(data_dir.parent / RINGS_FILE_NAME), f"{service.name}-server")
         try:
             async with _front(service, backend, data_dir, AccessLog(stream)) as front, _serving(front, bound):
                 yield
@@ -70,9 +70,9 @@ async def _front(service: Service, backend: Backend, data_dir: Path, log: Access
     elif service.name == "container":
         containers = container.ContainerServer(devices, backend)
         yield Front(containers.handle, log, http.segments(container.PATH_SEGMENT_COUNT), http.given_transaction_id)
-        await containers.close()
+        containers.close()
     else:
         assert service.name == "object", service.name
         stored = objects.ObjectServer(devices, backend)
         yield Front(stored.handle, log, http.segments(objects.PATH_SEGMENT_COUNT), http.given_transaction_id)
-        await stored.close()
+        stored.close()

@@ -64,16 +64,26 @@ class Devices:
             self._media[device] = Medium(self._data_dir / device, self._medium_dir, profile)
         return self._media[device]
 
+    def remove_drafts(self) -> None:
+        """Remove what a process that is gone had not finished writing. Only the object server writes such files."""
+        for directory in self.dirs.values():
+            for draft in (directory / "tmp").glob("*"):
+                draft.unlink(missing_ok=True)
+
+    def dir(self, device: str) -> Path:
+        """A device's directory. Raises: Refusal (507) if it is not there."""
+        directory = self._data_dir / device
+        if device in ("", ".", "..") or not directory.is_dir():
+            raise Refusal(507)
+        return directory
+
     def target(self, call: Call, names_count: int) -> Target:
         """What a request names; it must have this many names or one more. Raises: Refusal (400, 507)."""
         device, partition, *names = (*call.names, "", "")[: max(2, len(call.names))]
         if not partition.isdigit() or not names_count <= len(names) <= names_count + 1 or not all(names):
             raise Refusal(400, f"Invalid path: {call.path}")
-        directory = self._data_dir / device
-        if device in ("", ".", "..") or not directory.is_dir():
-            raise Refusal(507)
         return Target(
-            directory, partition, tuple(names), path_hash(names[:names_count], self._suffix), self.medium(device)
+            self.dir(device), partition, tuple(names), path_hash(names[:names_count], self._suffix), self.medium(device)
         )
 
 

@@ -7,16 +7,17 @@ is kept and said later, so a listing that missed something while its server was 
 Source: Swift, object server's `container_update` and `async_update`, container server's `account_update`.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 
 from storage_cluster.servers.backend import Backend, device_path
-from storage_cluster.servers.times import new_transaction_id
+from storage_cluster.servers.container_db import ContainerStat
 from storage_cluster.topology import Device, Service
 
 
@@ -71,28 +72,52 @@ class Update:
     headers: Mapping[str, str]
 
 
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A word that did not arrive, and the request that it belongs to."""
+
+    file: Path
+    update: Update
+    transaction_id: str
+
+
 class PendingUpdates:
     """Words that did not arrive, kept on the device until they do: one JSON file each in `async_pending`."""
 
     def __init__(self, device_dir: Path) -> None:
         self._dir = device_dir / "async_pending"
 
-    def add(self, parent: Parent, update: Update) -> None:
-        """Keep one."""
+    def add(self, update: Update, transaction_id: str) -> None:
+        """Keep one, for good."""
         self._dir.mkdir(exist_ok=True)
         kept = self._dir / f"{uuid.uuid4().hex}.json"
         draft = kept.with_suffix(".tmp")
         with open(draft, "w", encoding="utf-8") as file:
-            json.dump({"parent": dataclasses.asdict(parent), "update": dataclasses.asdict(update)}, file)
+            json.dump({"update": dataclasses.asdict(update), "transaction_id": transaction_id}, file)
             file.flush()
             os.fsync(file.fileno())
         draft.rename(kept)
 
-    async def retry(self, backend: Backend) -> None:
-        """Send what is kept, and forget what was taken."""
-        for kept in sorted(self._dir.glob("*.json")):
-            found = json.loads(kept.read_text("utf-8"))
-            parent = Parent(**found["parent"])
-            update = Update(**(found["update"] | {"names": tuple(found["update"]["names"])}))
-            if await parent.tell(backend, update, new_transaction_id()):
-                kept.unlink()
+    def read(self) -> Iterator[Kept]:
+        """What is kept, and can be read."""
+        for file in sorted(self._dir.glob("*.json")):
+            with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+                found = json.loads(file.read_text("utf-8"))
+                update = Update(**(found["update"] | {"names": tuple(found["update"]["names"])}))
+                yield Kept(file, update, found["transaction_id"])
+
+    def remove_drafts(self) -> None:
+        """Remove what a process that is gone had not finished writing."""
+        for draft in self._dir.glob("*.tmp"):
+            draft.unlink(missing_ok=True)
+
+
+def report_headers(stat: ContainerStat, timestamp: str) -> dict[str, str]:
+    """What a container's server tells an account's: `timestamp` is when the counts were so."""
+    return {
+        "X-Put-Timestamp": stat.put_timestamp,
+        "X-Delete-Timestamp": stat.delete_timestamp,
+        "X-Object-Count": str(stat.object_count),
+        "X-Bytes-Used": str(stat.bytes_used),
+        "X-Timestamp": timestamp,
+    }

@@ -19,14 +19,34 @@ from typing import Any, Self, TypeVar
 from storage_cluster import ring as rings
 from storage_cluster import ring_builder
 from storage_cluster import topology as topologies
+from storage_cluster.daemons import host as daemons
 from storage_cluster.ring import Ring
 from storage_cluster.servers import process
-from storage_cluster.topology import Device, Host, Intervals, RingShape, Service, Topology, User
+from storage_cluster.topology import (
+    DAEMONS_SERVICE,
+    UPDATERS,
+    Device,
+    Host,
+    Intervals,
+    RingShape,
+    Service,
+    Topology,
+    User,
+)
 
 T = TypeVar("T")
 STORAGE_HOSTS = ("storage1", "storage2", "storage3")
 DEVICE_NAMES = ("d1", "d2")
-STOP_ORDER = ("proxy", "object", "container", "account", "auth")
+INTERVALS = Intervals(
+    account_report_delay_s=0.05,
+    update_retry_s=0.05,
+    replicate_s=0.1,
+    recheck_s=0.5,
+    audit_s=0.1,
+    expire_s=0.1,
+    reap_s=0.1,
+)
+STOP_ORDER = ("daemons", "proxy", "object", "container", "account", "auth")
 """Who asks others ends before them."""
 
 
@@ -42,8 +62,9 @@ class Answer:
 class LoopbackStore:
     """A running store; use as a context manager."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, names: tuple[str, ...] = UPDATERS) -> None:
         self.root = root
+        self._daemons = names
         self._sockets: dict[tuple[str, str], socket.socket] = {}
         self.topology = self._make_topology()
         rings.save(ring_builder.build_all(self.topology), root / "data" / rings.FILE_NAME)
@@ -82,7 +103,8 @@ class LoopbackStore:
     def restart(self, host: str, service: str) -> None:
         """Start it again on its old port."""
         found = self.topology.service(service, host)
-        self._sockets[host, service] = process.bind(found)
+        if found.port:
+            self._sockets[host, service] = process.bind(found)
         self._do(self._start(found))
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -125,7 +147,7 @@ class LoopbackStore:
             Host("proxy", "127.0.0.1", (self._bind("proxy", "proxy"),)),
         ]
         for zone, name in enumerate(STORAGE_HOSTS, 1):
-            services = ("auth", "account", "container", "object")[name != "storage1" :]
+            services = ("auth", "account", "container", "object", DAEMONS_SERVICE)[name != "storage1" :]
             hosts.append(
                 Host(
                     name,
@@ -136,24 +158,24 @@ class LoopbackStore:
             )
         users = (*topologies.load(topologies.BUNDLED_FILE).users, User("other", "someone", "secret"))
         ring = RingShape(partition_power=4, replicas=3, hash_suffix="test")
-        return Topology(
-            tuple(hosts), users, ring, intervals=Intervals(account_report_delay_s=0.05, update_retry_s=0.05)
-        )
+        return Topology(tuple(hosts), users, ring, intervals=INTERVALS, daemons=self._daemons)
 
     def _bind(self, service: str, host: str) -> Service:
+        if service == DAEMONS_SERVICE:
+            return Service(service, host, "127.0.0.1", 0)
         bound = process.bind(Service(service, host, "127.0.0.1", 0))
         self._sockets[host, service] = bound
         return Service(service, host, "127.0.0.1", bound.getsockname()[1])
 
     async def _start(self, service: Service) -> None:
         key = (service.host, service.name)
-        context = process.running(
-            service,
-            self.topology,
-            self._sockets.pop(key),
-            self.root / "data" / service.host,
-            self.root / "logs" / service.host / f"{service.name}.jsonl",
-        )
+        data_dir, logs_dir = self.root / "data" / service.host, self.root / "logs" / service.host
+        context: contextlib.AbstractAsyncContextManager[None]
+        if service.name == DAEMONS_SERVICE:
+            context = daemons.running(self.topology, service.host, data_dir, logs_dir)
+        else:
+            log_file = logs_dir / f"{service.name}.jsonl"
+            context = process.running(service, self.topology, self._sockets.pop(key), data_dir, log_file)
         await context.__aenter__()
         self._running[key] = context
 

@@ -109,3 +109,44 @@ def test_a_cut_file_is_told_from_a_sound_one(cut: int, tmp_path_factory: pytest.
     path.write_bytes(whole[:cut])
     with pytest.raises(DamagedFileError):
         stored.read_info()
+
+
+@pytest.mark.parametrize("suffix", [".data", ".meta"])
+def test_every_flipped_bit_is_found(stored: ObjectDir, suffix: str) -> None:
+    put(stored, T1, b"body", {"X-Object-Meta-A": "1"})
+    stored.write_meta(T2, "image/png", {"X-Object-Meta-A": "2"})
+    stored.check()
+    (path,) = stored.directory.glob(f"*{suffix}")
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :])
+        with pytest.raises(DamagedFileError):
+            stored.check()
+
+
+def test_a_copy_of_another_replicas_file_is_checked_before_it_counts(stored: ObjectDir, tmp_path: Path) -> None:
+    put(stored, T1, b"body")
+    whole = (stored.directory / f"{T1}.data").read_bytes()
+    other = ObjectDir(tmp_path, tmp_path / "objects" / "7" / "abc" / "other")
+    for content, sound in ((b"B" + whole[1:], False), (whole, True)):
+        new = other.new_file()
+        new.write(content)
+        if sound:
+            other.commit_copy(new, f"{T1}.data")
+        else:
+            with pytest.raises(DamagedFileError):
+                other.commit_copy(new, f"{T1}.data")
+        new.close()
+    assert files(other) == [f"{T1}.data"]
+    assert (other.directory / f"{T1}.data").read_bytes() == whole
+    assert os.listdir(tmp_path / "tmp") == []
+
+
+def test_what_is_quarantined_is_out_of_the_way_and_kept(stored: ObjectDir, tmp_path: Path) -> None:
+    put(stored, T1, b"body")
+    stored.quarantine()
+    assert stored.read_info() is None
+    assert [path.name for path in tmp_path.glob("quarantined/objects/hash-*/*")] == [f"{T1}.data"]
+    stored.quarantine()  # once more: nothing there
+    put(stored, T2, b"again")
+    assert files(stored) == [f"{T2}.data"]

@@ -23,7 +23,7 @@ def test_the_bundled_cluster() -> None:
         "storage3": "10.77.0.33",
     }
     ports = {service.name: service.port for service in bundled.services}
-    assert ports == {"proxy": 8080, "auth": 5000, "object": 6200, "container": 6201, "account": 6202}
+    assert ports == {"proxy": 8080, "auth": 5000, "object": 6200, "container": 6201, "account": 6202, "daemons": 0}
     assert bundled.client_host.name == "client"
     assert bundled.auth_url == "http://10.77.0.31:5000/auth/v1.0"
     assert len({device.zone for device in bundled.devices}) == bundled.ring.replicas == 3
@@ -32,7 +32,13 @@ def test_the_bundled_cluster() -> None:
 def test_the_papers_three_machines() -> None:
     paper = topology.load(topology.find("paper"))
     assert [host.name for host in paper.hosts] == ["client", "proxy", "storage"]
-    assert [service.name for service in paper.host("storage").services] == ["auth", "account", "container", "object"]
+    assert [service.name for service in paper.host("storage").services] == [
+        "auth",
+        "account",
+        "container",
+        "object",
+        "daemons",
+    ]
     assert (len(paper.devices), paper.ring.replicas) == (1, 1)
 
 

@@ -1,0 +1,175 @@
+"""Has the store come to rest? Looks at the devices themselves, past all servers.
+
+A store has converged when every object, container and account lies on all its primaries and nowhere else, the same on
+each (objects byte for byte, databases row for row), and no word for a container is still to be delivered.
+`disagreements` finds whatever is otherwise; `losses` holds what lies there against what clients were told was done.
+
+Read it with the cluster up or down. While things change it may name what is only under way: look again until nothing
+is named, or patience is over.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from storage_cluster.daemons.database_replicator import KINDS
+from storage_cluster.ring import Ring, path_hash
+from storage_cluster.servers import layout
+from storage_cluster.servers.container_db import ContainerDatabase
+from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir, surviving
+from storage_cluster.servers.object_replication import names_in, object_dir
+from storage_cluster.servers.replicated_db import ReplicatedDatabase
+from storage_cluster.servers.updates import PendingUpdates
+from storage_cluster.topology import Device
+
+Names = tuple[str, str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What a client was told of an object: it is there with this body (ETag), or (None) it is not."""
+
+    names: Names
+    etag: str | None
+
+
+def disagreements(data_dir: Path, rings: Mapping[str, Ring]) -> list[str]:
+    """Where the replicas are not all there, not all alike, or where they should not be; a line for each."""
+    devices = _devices(data_dir)
+    found = list(_pending(devices))
+    for kind, ring in rings.items():
+        found += _misplaced(kind, ring, devices)
+    return found
+
+
+def losses(data_dir: Path, rings: Mapping[str, Ring], expected: Iterable[Expected]) -> list[str]:
+    """What clients were told and a replica does not hold; a line for each."""
+    found: list[str] = []
+    listed: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
+    for one in expected:
+        found += _object_losses(data_dir, rings["object"], one)
+        rows = listed[one.names[:2]]
+        if one.etag is not None:
+            rows[one.names[2]] = one.etag
+    for names, rows in listed.items():
+        found += _listing_losses(data_dir, rings["container"], names, rows)
+    return found
+
+
+def _devices(data_dir: Path) -> dict[tuple[str, str], Path]:
+    return {
+        (host.name, device.name): device
+        for host in sorted(data_dir.iterdir())
+        if host.is_dir()
+        for device in sorted(host.iterdir())
+        if device.is_dir()
+    }
+
+
+def _pending(devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
+    for (host, name), root in devices.items():
+        count = sum(1 for _ in PendingUpdates(root).read())
+        if count:
+            yield f"{host}/{name} has {count} words for containers to deliver"
+
+
+def _misplaced(kind: str, ring: Ring, devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
+    where: dict[tuple[int, str], dict[tuple[str, str], Path]] = collections.defaultdict(dict)
+    for place, root in devices.items():
+        for partition, digest, directory in layout.hash_dirs(root, f"{kind}s"):
+            where[partition, digest][place] = directory
+    for (partition, digest), directories in sorted(where.items()):
+        contents = {place: _content(kind, directory) for place, directory in directories.items()}
+        holders = {place: content for place, content in contents.items() if content}
+        primaries = {(device.host, device.name) for device in ring.primaries(partition)}
+        what = f"{kind} {digest} (partition {partition})"
+        if not holders:
+            continue
+        if missing := sorted(primaries - holders.keys()):
+            yield f"{what} is not on {_texts(missing)}"
+        if astray := sorted(holders.keys() - primaries):
+            yield f"{what} is on {_texts(astray)}, which is a handoff"
+        if len(set(holders.values())) > 1:
+            yield f"{what} differs between {_texts(sorted(holders))}"
+
+
+def _content(kind: str, directory: Path) -> object:
+    """Something that is the same for two replicas that are; falsy if there is nothing."""
+    if kind == "object":
+        names = sorted(surviving(names_in(directory)))
+        return tuple((name, hashlib.md5((directory / name).read_bytes()).hexdigest()) for name in names)
+    database = _opened(KINDS[kind], directory / f"{directory.name}.db")
+    if database is None:
+        return None
+    try:
+        return repr(database.state().told)
+    except sqlite3.Error as error:
+        return str(error)
+    finally:
+        database.close()
+
+
+def _opened(kind: type[ReplicatedDatabase[Any]], file: Path) -> ReplicatedDatabase[Any] | None:
+    try:
+        return kind(file, create=False)
+    except sqlite3.Error:
+        return None
+
+
+def _object_losses(data_dir: Path, ring: Ring, one: Expected) -> Iterator[str]:
+    partition, digest = ring.partition(*one.names), path_hash(one.names, ring.shape.hash_suffix)
+    for device in ring.primaries(partition):
+        stored = object_dir(data_dir / device.host / device.name, partition, digest)
+        etag = _etag(stored)
+        if etag != one.etag:
+            yield f"{'/'.join(one.names)} on {_text(device)}: {etag or 'nothing'} instead of {one.etag or 'nothing'}"
+
+
+def _etag(stored: ObjectDir) -> str | None:
+    try:
+        stored.check()
+        info = stored.read_info()
+    except FileNotFoundError:
+        return None
+    except DamagedFileError:
+        return "a damaged file"
+    return None if info is None else info.etag
+
+
+def _listing_losses(data_dir: Path, ring: Ring, names: tuple[str, str], rows: Mapping[str, str]) -> Iterator[str]:
+    partition, digest = ring.partition(*names), path_hash(names, ring.shape.hash_suffix)
+    for device in ring.primaries(partition):
+        directory = data_dir / device.host / device.name / "containers" / str(partition) / digest[-3:] / digest
+        listed = _rows(directory / f"{digest}.db")
+        missing = sorted(name for name, etag in rows.items() if listed.get(name) != etag)
+        extra = sorted(listed.keys() - rows.keys())
+        for what, wrong in (("does not list", missing), ("still lists", extra)):
+            if wrong:
+                more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+                yield f"{'/'.join(names)} on {_text(device)} {what} {', '.join(wrong[:3])}{more}"
+
+
+def _rows(file: Path) -> dict[str, str]:
+    """Name and ETag of all that a container's replica lists; nothing if it is not there."""
+    database = _opened(ContainerDatabase, file)
+    if database is None:
+        return {}
+    try:
+        rows, _ = database.changes_after(0, -1)
+    except sqlite3.Error:
+        return {}
+    finally:
+        database.close()
+    return {row.name: row.etag for row in rows if not row.deleted}
+
+
+def _text(device: Device) -> str:
+    return f"{device.host}/{device.name}"
+
+
+def _texts(places: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{host}/{name}" for host, name in places)

@@ -1,0 +1,88 @@
+"""The auditors: they read what nobody asks for, and put aside what is not as it was written.
+
+The object auditor reads every file to its end (body against ETag, footer against its MD5) at a limited rate. The
+account and container auditors let SQLite check a database and compare its rows with their digest and its counts. What
+is damaged goes to `quarantined/` on its device, and the other replicas' replicators bring a sound copy back.
+
+A database's metadata (the `stat` row) has no checksum: a bit that flips there and leaves SQLite's structure whole is
+not found.
+
+Source: Swift, swift.obj.auditor, swift.container.auditor, swift.common.db_auditor.
+"""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.database_replicator import KINDS, ask, places
+from storage_cluster.servers import layout
+from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir
+
+
+class ObjectAuditor:
+    """Reads the objects on this host's devices."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    async def run_once(self) -> str:
+        """One pass over all objects."""
+        counts: Counter[str] = Counter()
+        for name, root in self._around.devices.dirs.items():
+            for _, path_hash, directory in layout.hash_dirs(root, "objects"):
+                read_bytes = await asyncio.to_thread(_check, ObjectDir(root, directory))
+                if read_bytes is None:
+                    counts["damaged objects quarantined"] += 1
+                    self._around.say(f"quarantined {name}/{path_hash}")
+                else:
+                    await asyncio.sleep(read_bytes / self._around.intervals.audit_bytes_per_s)
+        return counted(counts)
+
+
+class DatabaseAuditor:
+    """Checks the databases of one kind ("account" or "container") on this host's devices."""
+
+    def __init__(self, around: Surroundings, kind: str) -> None:
+        self._around = around
+        self._kind = kind
+
+    async def run_once(self) -> str:
+        """One pass over all databases."""
+        counts: Counter[str] = Counter()
+        for place in places(self._around, self._kind):
+            trouble = await asyncio.to_thread(self._trouble, place.file)
+            if trouble:
+                self._around.say(f"{place.file}: {trouble}")
+                own = self._around.own(place.device)
+                answer = await ask(self._around, self._kind, own, place, {"op": "quarantine"})
+                counts["damaged databases quarantined"] += answer.succeeded
+        return counted(counts)
+
+    def _trouble(self, file: Path) -> str:
+        try:
+            database = KINDS[self._kind](file, create=False)
+        except sqlite3.OperationalError:  # gone meanwhile, or another process holds it: not for the auditor
+            return ""
+        except sqlite3.DatabaseError as error:
+            return str(error)
+        try:
+            return database.trouble()
+        except sqlite3.OperationalError:
+            return ""
+        except (sqlite3.DatabaseError, ValueError) as error:
+            return str(error)
+        finally:
+            database.close()
+
+
+def _check(stored: ObjectDir) -> int | None:
+    """Read an object's files; how many bytes, None if they are damaged and put aside."""
+    try:
+        return stored.check()
+    except FileNotFoundError:  # replaced meanwhile
+        return 0
+    except DamagedFileError:
+        stored.quarantine()
+        return None

@@ -1,0 +1,97 @@
+"""The daemons of one storage host: one process, a task for each, each with a User-Agent and a log of its own.
+
+`logs/<host>/<daemon>.log` has a line for each pass that did something.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+from storage_cluster.daemons.auditor import DatabaseAuditor, ObjectAuditor
+from storage_cluster.daemons.daemon import Daemon, Surroundings, run_forever
+from storage_cluster.daemons.database_replicator import DatabaseReplicator
+from storage_cluster.daemons.expirer import Expirer
+from storage_cluster.daemons.object_replicator import ObjectReplicator
+from storage_cluster.daemons.reaper import Reaper
+from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
+from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
+from storage_cluster.ring import Rings
+from storage_cluster.servers.backend import Backend
+from storage_cluster.servers.storage import Devices
+from storage_cluster.topology import Intervals, Topology
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What makes a daemon, and how often it passes."""
+
+    make: Callable[[Surroundings], Daemon]
+    interval_s: Callable[[Intervals], float]
+
+
+JOBS = {
+    "object-replicator": Job(ObjectReplicator, lambda intervals: intervals.replicate_s),
+    "container-replicator": Job(
+        lambda around: DatabaseReplicator(around, "container"), lambda intervals: intervals.replicate_s
+    ),
+    "account-replicator": Job(
+        lambda around: DatabaseReplicator(around, "account"), lambda intervals: intervals.replicate_s
+    ),
+    "object-auditor": Job(ObjectAuditor, lambda intervals: intervals.audit_s),
+    "container-auditor": Job(lambda around: DatabaseAuditor(around, "container"), lambda intervals: intervals.audit_s),
+    "account-auditor": Job(lambda around: DatabaseAuditor(around, "account"), lambda intervals: intervals.audit_s),
+    "object-updater": Job(ObjectUpdater, lambda intervals: intervals.update_retry_s),
+    "container-updater": Job(ContainerUpdater, lambda intervals: intervals.account_report_delay_s),
+    "object-expirer": Job(Expirer, lambda intervals: intervals.expire_s),
+    "account-reaper": Job(Reaper, lambda intervals: intervals.reap_s),
+}
+
+
+@contextlib.asynccontextmanager
+async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path) -> AsyncIterator[None]:
+    """The host's daemons work while the context is open. `data_dir` holds its devices, and lies beside the rings.
+
+    A daemon that fails says why in its log; the others go on, and the failure is raised at the end.
+    """
+    logs_dir.mkdir(parents=True, exist_ok=True)
+    async with contextlib.AsyncExitStack() as stack:
+        tasks = []
+        for name in topology.daemons:
+            log = stack.enter_context((logs_dir / f"{name}.log").open("a", encoding="utf-8"))
+            backend = Backend(topology, Rings(data_dir.parent / RINGS_FILE_NAME), name)
+            stack.push_async_callback(backend.close)
+            around = Surroundings(backend, host, Devices(topology, host, data_dir), _saying(log, host, name))
+            tasks.append(asyncio.create_task(_work(JOBS[name], around), name=name))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+        for end in ends:
+            if not isinstance(end, asyncio.CancelledError):
+                raise end
+
+
+async def _work(job: Job, around: Surroundings) -> NoReturn:
+    try:
+        await run_forever(job.make(around), job.interval_s(around.intervals), around.say)
+    finally:
+        failure = sys.exception()
+        if not isinstance(failure, asyncio.CancelledError):
+            around.say("".join(traceback.format_exception(failure)))
+
+
+def _saying(log: TextIO, host: str, name: str) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        log.write(f"{time.strftime('%b %d %H:%M:%S')} {host} {name}[{os.getpid()}]: {text}\n")
+        log.flush()
+
+    return say

@@ -1,0 +1,85 @@
+"""What the expirer and the reaper need of a proxy, without its clients: listings, and deletions on all replicas."""
+
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from urllib.parse import urlencode
+
+from storage_cluster.servers.backend import Backend, BackendAnswer, device_path
+from storage_cluster.servers.proxy.replicas import Replicas
+from storage_cluster.servers.times import TimestampMaker, new_transaction_id
+from storage_cluster.servers.updates import Parent
+
+LISTING_LIMIT = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class InternalClient:
+    """Requests straight to the storage servers, each with a transaction id of its own."""
+
+    backend: Backend
+    replicas: Replicas
+    clock: TimestampMaker
+
+    @classmethod
+    def over(cls, backend: Backend) -> "InternalClient":
+        """A client that sends its requests with this backend."""
+        return cls(backend, Replicas(backend), TimestampMaker())
+
+    async def names_in(self, *names: str, end_marker: str = "") -> AsyncIterator[str]:
+        """What an account or a container lists, up to a name; nothing if it is not there."""
+        marker = ""
+        while True:
+            query = {"format": "json", "limit": str(LISTING_LIMIT), "marker": marker, "end_marker": end_marker}
+            entries = await self._listing(names, "?" + urlencode(query))
+            for entry in entries:
+                yield entry["name"]
+            if len(entries) < LISTING_LIMIT:
+                return
+            marker = entries[-1]["name"]
+
+    async def _listing(self, names: tuple[str, ...], query: str) -> list[dict[str, str]]:
+        """A page; nothing if a majority of the primaries know of none, or no primary answers."""
+        service_name, partition, ring = self.replicas.placement(*names)
+        absent_count = 0
+        for device in ring.primaries(partition):
+            path = device_path(device, partition, *names) + query
+            headers = {"X-Trans-Id": new_transaction_id()}
+            answer = await self.backend.request(self.backend.service(service_name, device), "GET", path, headers)
+            if answer.status == HTTPStatus.OK:
+                found: list[dict[str, str]] = json.loads(answer.body)
+                return found
+            absent_count += answer.status == HTTPStatus.NOT_FOUND
+            if absent_count >= self.replicas.quorum:
+                break
+        return []
+
+    async def delete_object(self, names: tuple[str, str, str], headers: Mapping[str, str]) -> BackendAnswer:
+        """Delete an object on all its replicas, which tell the container's."""
+        return await self._delete(names, "Container", headers)
+
+    async def delete_container(self, names: tuple[str, str]) -> BackendAnswer:
+        """Delete a container on all its replicas, which tell the account's."""
+        return await self._delete(names, "Account", {})
+
+    async def delete_row(self, names: tuple[str, str, str]) -> bool:
+        """Take an object's name out of a container's replicas; whether all of them heard."""
+        ring = self.backend.rings["container"]
+        partition = ring.partition(*names[:2])
+        headers = {"X-Timestamp": self.clock.now(), "X-Trans-Id": new_transaction_id()}
+        statuses = []
+        for device in ring.primaries(partition):
+            path = device_path(device, partition, *names)
+            answer = await self.backend.request(self.backend.service("container", device), "DELETE", path, headers)
+            statuses.append(answer.status)
+        return all(status == HTTPStatus.NOT_FOUND or 200 <= status < 300 for status in statuses)
+
+    async def _delete(self, names: tuple[str, ...], parent_kind: str, headers: Mapping[str, str]) -> BackendAnswer:
+        ring = self.backend.rings[parent_kind.lower()]
+        partition = ring.partition(*names[:-1])
+        parents = [
+            Parent.on_device(parent_kind, self.backend, device, partition) for device in ring.primaries(partition)
+        ]
+        common = {**headers, "X-Timestamp": self.clock.now(), "X-Trans-Id": new_transaction_id()}
+        return await self.replicas.change(names, "DELETE", lambda index: common | parents[index].headers)

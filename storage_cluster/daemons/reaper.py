@@ -1,0 +1,64 @@
+"""The reaper: empties accounts that were deleted, object by object, container by container.
+
+The host of an account's first primary does it. What cannot be deleted now is found again in the next pass. The
+account's database stays, marked as deleted, until the account replicator forgets it.
+
+Source: Swift, swift.account.reaper.
+"""
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.database_replicator import places
+from storage_cluster.daemons.internal import InternalClient
+from storage_cluster.servers.account_db import AccountDatabase
+from storage_cluster.servers.listings import Names
+
+_CONTAINERS_MAX = 1000
+"""Containers of one account in one pass."""
+
+
+class Reaper:
+    """Empties the deleted accounts of this host."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._client = InternalClient.over(around.backend)
+
+    async def run_once(self) -> str:
+        """One pass over all accounts."""
+        counts: Counter[str] = Counter()
+        ring = self._around.backend.rings["account"]
+        for place in places(self._around, "account"):
+            if place.partition >= ring.partition_count:
+                continue
+            first = ring.primaries(place.partition)[0]
+            if (first.host, first.name) == (self._around.host, place.device):
+                for account, container in _left(place.file):
+                    await self._reap(account, container, counts)
+        return counted(counts)
+
+    async def _reap(self, account: str, container: str, counts: Counter[str]) -> None:
+        async for name in self._client.names_in(account, container):
+            answer = await self._client.delete_object((account, container, name), {})
+            counts["objects reaped"] += answer.succeeded
+        answer = await self._client.delete_container((account, container))
+        counts["containers reaped"] += answer.succeeded
+
+
+def _left(file: Path) -> list[tuple[str, str]]:
+    """The containers (account, name) that a deleted account still has."""
+    try:
+        database = AccountDatabase(file, create=False)
+    except sqlite3.Error:
+        return []
+    try:
+        state = database.state()
+        entries = database.entries(Names("", True, "", _CONTAINERS_MAX)) if state.deleted and state.names else []
+        return [(state.names[0], entry.name) for entry in entries]
+    except sqlite3.Error:
+        return []
+    finally:
+        database.close()

@@ -1,0 +1,120 @@
+"""The updaters: they bring upwards what was not, or could not be, said at once.
+
+The container updater tells the account of a container's counts when they have changed since it last did; what it has
+told it keeps in memory, so a new process tells everything once. Only primaries tell: a handoff knows but a part.
+
+The object updater delivers the words for containers that object servers could not say (`async_pending`), to all
+primaries of the container. A word is done when each of them has taken it or has no such container.
+
+Source: Swift, swift.container.updater, swift.obj.updater.
+"""
+
+import sqlite3
+from collections import Counter
+from http import HTTPStatus
+from pathlib import Path
+
+from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.database_replicator import places
+from storage_cluster.servers.backend import device_path
+from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat
+from storage_cluster.servers.times import TimestampMaker, new_transaction_id
+from storage_cluster.servers.updates import Kept, PendingUpdates, report_headers
+from storage_cluster.topology import Device
+
+Reported = tuple[str, str, int, int]
+"""Made, deleted, objects, bytes."""
+
+
+class ContainerUpdater:
+    """Reports the containers on this host's devices."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._clock = TimestampMaker()
+        self._reported: dict[Path, Reported] = {}
+
+    async def run_once(self) -> str:
+        """One pass over all containers."""
+        counts: Counter[str] = Counter()
+        ring = self._around.backend.rings["container"]
+        for place in places(self._around, "container"):
+            if place.partition >= ring.partition_count:
+                continue
+            if self._around.local_device(place.device, ring.primaries(place.partition)) is None:
+                continue
+            found = _read(place.file)
+            if found is None:
+                continue
+            names, stat = found
+            told = (stat.put_timestamp, stat.delete_timestamp, stat.object_count, stat.bytes_used)
+            if names and told != self._reported.get(place.file) and await self._report(names, stat):
+                self._reported[place.file] = told
+                counts["containers reported"] += 1
+        return counted(counts)
+
+    async def _report(self, names: tuple[str, ...], stat: ContainerStat) -> bool:
+        backend = self._around.backend
+        ring = backend.rings["account"]
+        partition = ring.partition(names[0])
+        headers = report_headers(stat, self._clock.now()) | {"X-Trans-Id": new_transaction_id()}
+        statuses = []
+        for device in ring.primaries(partition):
+            path = device_path(device, partition, *names)
+            answer = await backend.request(backend.service("account", device), "PUT", path, headers)
+            statuses.append(answer.status)
+        return _all_heard(statuses)
+
+
+class ObjectUpdater:
+    """Delivers the words that are kept on this host's devices."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._heard: dict[Path, set[Device]] = {}
+
+    async def run_once(self) -> str:
+        """One pass over all that is kept."""
+        counts: Counter[str] = Counter()
+        seen = set()
+        for root in self._around.devices.dirs.values():
+            for kept in PendingUpdates(root).read():
+                seen.add(kept.file)
+                if await self._deliver(kept):
+                    kept.file.unlink(missing_ok=True)
+                    counts["updates delivered"] += 1
+        self._heard = {file: heard for file, heard in self._heard.items() if file in seen and file.exists()}
+        return counted(counts)
+
+    async def _deliver(self, kept: Kept) -> bool:
+        backend = self._around.backend
+        ring = backend.rings["container"]
+        partition = ring.partition(*kept.update.names[:2])
+        heard = self._heard.setdefault(kept.file, set())
+        for device in ring.primaries(partition):
+            if device in heard:
+                continue
+            path = device_path(device, partition, *kept.update.names)
+            headers = {**kept.update.headers, "X-Trans-Id": kept.transaction_id}
+            answer = await backend.request(backend.service("container", device), kept.update.method, path, headers)
+            if _all_heard([answer.status]):
+                heard.add(device)
+        return heard.issuperset(ring.primaries(partition))
+
+
+def _all_heard(statuses: list[int]) -> bool:
+    """Whether all took it, or have nothing that it could be said of."""
+    return all(200 <= status < 300 or status == HTTPStatus.NOT_FOUND for status in statuses)
+
+
+def _read(file: Path) -> tuple[tuple[str, ...], ContainerStat] | None:
+    try:
+        database = ContainerDatabase(file, create=False)
+    except sqlite3.Error:
+        return None
+    try:
+        return database.state().names, database.stat()
+    except sqlite3.Error:
+        return None
+    finally:
+        database.close()

@@ -1,0 +1,54 @@
+"""Where things lie on a device.
+
+<device>/accounts|containers|objects/<partition>/<last 3 of hash>/<hash>/   one account, container or object
+         quarantined/<kind>/<hash>-<random>/                                what was found damaged
+         async_pending/                                                     words for containers that did not arrive
+         tmp/                                                               files in the making
+"""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def hash_dirs(device_dir: Path, kind: str) -> Iterator[tuple[int, str, Path]]:
+    """All accounts, containers or objects on a device: partition, hash, directory; what goes meanwhile is left out."""
+    for partition in partitions(device_dir, kind):
+        for suffix in suffixes(device_dir, kind, partition):
+            for directory in _directories(device_dir / kind / str(partition) / suffix):
+                yield partition, directory.name, directory
+
+
+def partitions(device_dir: Path, kind: str) -> list[int]:
+    """The partitions that a device has something of."""
+    return sorted(int(entry.name) for entry in _directories(device_dir / kind) if entry.name.isdigit())
+
+
+def suffixes(device_dir: Path, kind: str, partition: int) -> list[str]:
+    """The last three digits of the hashes that a device has something of in a partition."""
+    return [entry.name for entry in _directories(device_dir / kind / str(partition))]
+
+
+def quarantine(device_dir: Path, kind: str, directory: Path) -> None:
+    """Put something aside: for people to look at, for replicators to bring a sound copy back."""
+    aside = device_dir / "quarantined" / kind
+    aside.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(directory, aside / f"{directory.name}-{uuid.uuid4().hex[:8]}")
+
+
+def remove_if_empty(directory: Path, levels: int = 3) -> None:
+    """Remove an empty directory, and those above it (hash, suffix, partition) that it leaves empty."""
+    with contextlib.suppress(OSError):
+        for parent in (directory, *directory.parents)[:levels]:
+            parent.rmdir()
+
+
+def _directories(parent: Path) -> list[Path]:
+    try:
+        with os.scandir(parent) as found:
+            return sorted(Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
