@@ -169,6 +169,7 @@ def test_a_deleted_account_is_emptied(store: LoopbackStore) -> None:
     for device in ring.primaries(partition):
         path = f"/{device.name}/{partition}/AUTH_test"
         headers = {"X-Timestamp": f"{time.time():.5f}"}
-        assert store.ask("DELETE", path, headers, service="account", host=device.host).status == 204
+        answer = store.ask("DELETE", path, headers, service="account", host=device.host)
+        assert answer.status in (204, 404)  # 404: a replicator has told it already
     client.told["o"] = None
     converged(store, client)
