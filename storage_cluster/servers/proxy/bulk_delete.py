@@ -4,7 +4,7 @@ Source: Swift, "Bulk Delete"; limits as in proxy-server.conf-sample.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from urllib.parse import quote, unquote
 
 from storage_cluster.servers import limits
@@ -49,18 +49,31 @@ def delete_report() -> Report:
 
 
 async def delete_all(call: Call, inner: Handler, paths: list[str], report: Report, source: str = "BD") -> None:
-    """Delete `container[/object]` paths of the call's account, two at a time, and report on it."""
+    """Delete `container[/object]` paths of the call's account, objects two at a time, and report on it."""
     if not paths:
         report.stop(400, "Invalid bulk delete.")
-    waiting = iter(paths)
+    for group in _groups(paths):
+        if report.status is not None:
+            return
+        statuses = await asyncio.gather(*(_delete(call, inner, path, source) for path in group))
+        for path, status in zip(group, statuses, strict=True):
+            _take_in(path, status, report)
 
-    async def worker() -> None:
-        for path in waiting:
-            if report.status is not None:
-                return
-            _take_in(path, await _delete(call, inner, path, source), report)
 
-    await asyncio.gather(*(worker() for _ in range(_CONCURRENCY)))
+def _groups(paths: list[str]) -> Iterator[list[str]]:
+    """Paths to delete at once, in order; a container by itself, when the objects before it are gone."""
+    group: list[str] = []
+    for path in paths:
+        is_container = "/" not in path.strip("/")
+        if group and (is_container or len(group) == _CONCURRENCY):
+            yield group
+            group = []
+        group.append(path)
+        if is_container:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 async def _delete(call: Call, inner: Handler, path: str, source: str) -> int:
