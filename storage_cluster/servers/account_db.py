@@ -140,9 +140,9 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
         pass
 
     def entries(self, names: Names) -> list[Entry]:
-        """A run of containers, for `listings.select`."""
+        """A run of containers, for `listings.select`; not those that begin with NUL, kept for servers."""
         where, values = database.names_condition(names)
-        rows = self._sql.execute(f"SELECT * FROM container WHERE {_LIVE} AND {where}", values)
+        rows = self._sql.execute(f"SELECT * FROM container WHERE {_LIVE} AND name >= char(1) AND {where}", values)
         return [
             Entry(
                 row["name"],

@@ -141,6 +141,15 @@ class ContainerDatabase(ReplicatedDatabase[ObjectRow]):
         self._stat = None
 
 
+def _shown(name: str, value: str) -> str | int | bool:
+    """What JSON shows of a parameter of a row's ETag."""
+    if name == "slo_etag":
+        return f'"{value}"'
+    if name == "symlink_bytes":
+        return int(value)
+    return True if name == "version_symlink" else value
+
+
 def _listed(row: sqlite3.Row) -> dict[str, object]:
     content_type, size = split_swift_bytes(row["content_type"])
     etag, *parameters = row["etag"].split("; ")
@@ -152,5 +161,5 @@ def _listed(row: sqlite3.Row) -> dict[str, object]:
         "last_modified": iso_date(row["timestamp"]),
     }
     for name, _, value in (parameter.partition("=") for parameter in parameters):
-        listed[name] = f'"{value}"' if name == "slo_etag" else int(value) if name == "symlink_bytes" else value
+        listed[name] = _shown(name, value)
     return listed

@@ -78,7 +78,7 @@ def _groups(paths: list[str]) -> Iterator[list[str]]:
 
 async def _delete(call: Call, inner: Handler, path: str, source: str) -> int:
     names = (call.names[0], *path.rstrip("/").split("/", 1))
-    if not all(names) or any("\udc80" <= character <= "\udcff" for character in path):
+    if not all(names) or any(character == "\0" or "\udc80" <= character <= "\udcff" for character in path):
         return 412
     kept = {name: call.headers[name] for name in ("X-Auth-Token", "X-Storage-Token") if name in call.headers}
     reply = await answered(inner, call.derived(method="DELETE", names=names, headers=kept, source=source))

@@ -10,6 +10,7 @@ from storage_cluster.servers.proxy import acl
 from storage_cluster.servers.proxy.accounts import ALLOWED, listing_query, passed_on, require_account, without_owners
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import required
+from storage_cluster.servers.proxy.version_names import as_clients_know
 from storage_cluster.servers.storage import POLICY
 from storage_cluster.servers.updates import Parent
 
@@ -51,7 +52,7 @@ class Containers:
         policy = call.headers.get("X-Storage-Policy") or POLICY
         if policy.lower() != POLICY.lower():
             raise Refusal(400, f"Invalid X-Storage-Policy {policy!r}", {"Content-Type": "text/plain"})
-        limits.check_name("Container", names[1], limits.CONTAINER_NAME_MAX_LEN)
+        limits.check_name("Container", as_clients_know(names[1]), limits.CONTAINER_NAME_MAX_LEN)
         await require_account(self._context, call, names[0])
         return passed_on(call, await self._change(call, names, metadata))
 

@@ -8,7 +8,7 @@ Source: Swift, "Copy object"; swift.common.middleware.copy; answers as observed 
 """
 
 from collections.abc import AsyncIterator
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
@@ -43,7 +43,7 @@ class Copy:
         if call.method == "PUT" and call.headers.get("X-Copy-From"):
             if call.body.length:
                 raise Refusal(400, "Copy requests require a zero byte body", _PLAIN)
-            return await _copied(call, inner, _source(call), call.names)
+            return await _copied(call, inner, _named(call, "X-Copy-From", "X-Copy-From-Account"), call.names)
         return await inner(call)
 
 
@@ -105,6 +105,8 @@ def _described(reply: Reply, put: Call, found: Reply, source: Names) -> Reply:
         return reply
     reply.headers["X-Copied-From"] = quoted(*source[1:])
     reply.headers["X-Copied-From-Account"] = quoted(source[0])
+    if found.headers.get("X-Object-Version-Id", "null") != "null":
+        reply.headers["X-Copied-From-Version-Id"] = found.headers["X-Object-Version-Id"]
     if "Last-Modified" in found.headers:
         reply.headers["X-Copied-From-Last-Modified"] = found.headers["Last-Modified"]
     for name, value in put.headers.items():
@@ -117,14 +119,6 @@ def _destination(call: Call) -> Names:
     if not call.headers.get("Destination"):
         raise Refusal(412, "Destination header required")
     return _named(call, "Destination", "Destination-Account")
-
-
-def _source(call: Call) -> Names:
-    text = call.headers["X-Copy-From"]
-    if "?version-id=" in text:
-        call.headers["X-Copy-From"], _, query = text.partition("?")
-        call.query |= {name: value for name, value in parse_qsl(query) if name == "version-id"}
-    return _named(call, "X-Copy-From", "X-Copy-From-Account")
 
 
 def _named(call: Call, header: str, account_header: str) -> Names:

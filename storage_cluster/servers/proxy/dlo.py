@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 from typing import Any
+from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
@@ -48,7 +49,7 @@ class Dlo:
 async def _whole(call: Call, inner: Handler, manifest: Reply) -> Reply:
     await manifest.close()
     if manifest.status != 200:  # the manifest's own answer to a range or condition: not what was asked about
-        manifest = await inner(call.derived(method="HEAD", source="DLO"))
+        manifest = await inner(call.derived(method="HEAD", query=call.query, source="DLO"))
     names = container_and_object(manifest.headers.get(_MANIFEST, ""))
     if names is None:
         raise Refusal(409)
@@ -106,5 +107,5 @@ def _segment(container: str, entry: dict[str, Any]) -> Segment:
 
 def _check_manifest(text: str) -> None:
     container, _, prefix = text.partition("/")
-    if not container or not prefix or any(mark in text for mark in "?&"):
+    if not container or not prefix or any(mark in unquote(text) for mark in "?&\0"):
         raise Refusal(400, "X-Object-Manifest must be in the format container/prefix")

@@ -46,6 +46,10 @@ class ListingFormats:
 
 def wanted_type(call: Call) -> str:
     """The media type a client wants a listing in. Raises: Refusal (400, 406)."""
+    if "versions" in call.query:
+        if call.query.get("format", "json").lower() != "json":
+            raise Refusal(406)
+        return "application/json"
     if "format" in call.query:
         return _BY_FORMAT.get(call.query["format"].lower(), "text/plain")
     media_type = best_match(call.headers.get("Accept", ""), _OFFERED)

@@ -10,10 +10,15 @@ def is_true(text: str | None) -> bool:
     return text is not None and text.strip().lower() in TRUE_WORDS
 
 
-def container_and_object(text: str) -> tuple[str, str] | None:
-    """The two names in `[/]container/object`, percent-decoded; None if it is not of that form."""
+def container_and_object(text: str, *, reserved: bool = False) -> tuple[str, str] | None:
+    """The two names in `[/]container/object`, percent-decoded; None if it is not of that form.
+
+    Names with NUL, which only servers use, count only where the text is the servers' own (`reserved`).
+    """
     container, slash, name = unquote(text, errors="surrogateescape").removeprefix("/").partition("/")
-    return (container, name) if container and slash and name else None
+    if not (container and slash and name) or ("\0" in text + container + name and not reserved):
+        return None
+    return container, name
 
 
 def quoted(*names: str) -> str:

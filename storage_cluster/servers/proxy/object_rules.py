@@ -11,6 +11,7 @@ from storage_cluster.servers import limits
 from storage_cluster.servers.expiry import timestamp_text
 from storage_cluster.servers.messages import Call, Refusal
 from storage_cluster.servers.proxy.object_names import is_true
+from storage_cluster.servers.proxy.version_names import as_clients_know
 
 PLAIN = {"Content-Type": "text/plain"}
 """Swift answers broken rules in plain text."""
@@ -19,6 +20,7 @@ PLAIN = {"Content-Type": "text/plain"}
 def check_put(call: Call, name: str) -> None:
     """Raises: Refusal (400, 411, 413) for a PUT that no object may be made with."""
     _check_framing(call)
+    name = as_clients_know(name)
     limits.check_name("Object", name, limits.OBJECT_NAME_MAX_LEN, PLAIN)
     if call.headers.get("If-None-Match", "*").strip() != "*":
         raise Refusal(400, "If-None-Match only supports *", PLAIN)

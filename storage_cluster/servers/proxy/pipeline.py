@@ -25,6 +25,7 @@ from storage_cluster.servers.proxy.dlo import Dlo
 from storage_cluster.servers.proxy.formpost import FormPost
 from storage_cluster.servers.proxy.gatekeeper import Gatekeeper
 from storage_cluster.servers.proxy.listing_formats import ListingFormats
+from storage_cluster.servers.proxy.object_versioning import ObjectVersioning
 from storage_cluster.servers.proxy.pages import Pages
 from storage_cluster.servers.proxy.quotas import AccountQuotas, ContainerQuotas
 from storage_cluster.servers.proxy.slo import Slo
@@ -60,6 +61,7 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
     Slo,
     Dlo,
     Versions,
+    ObjectVersioning,
     Symlink,
 )
 """Outermost first."""

@@ -62,7 +62,12 @@ class Store:
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """Account, container, object of a path below a version; () for another, or if a name before the last is empty."""
+    """Account, container, object of a path below a version; () for another, or if a name before the last is empty.
+
+    Raises: Refusal (412) for a path with NUL, which servers keep for themselves.
+    """
+    if "\0" in path:
+        raise Refusal(412, "Invalid UTF8 or contains NULL")
     version, *names = path[1:].split("/", 3)
     if version not in VERSIONS or not names:
         return ()

@@ -77,7 +77,7 @@ class Slo:
             return Reply(200, headers)
         if reply.status != 200:  # a part of the manifest, or a refusal of it: not what was asked about
             await reply.close()
-            reply = await inner(call.derived(method="GET", query={"multipart-manifest": "get"}, source="SLO"))
+            reply = await inner(_manifest_get(call))
             headers = _headers(reply)
         if not reply.succeeded:
             return reply
@@ -118,13 +118,19 @@ async def _manifest(call: Call, inner: Handler) -> Reply:
         reply.headers["Content-Type"] = "application/json; charset=utf-8"
         return reply
     if call.method == "HEAD":
-        reply = await inner(call.derived(method="GET", query={"multipart-manifest": "get"}, source="SLO"))
+        reply = await inner(_manifest_get(call))
     if reply.status == 200:
         text = sent_text(parse_stored(await reply.read()))
         reply.headers["Etag"] = hashlib.md5(text, usedforsecurity=False).hexdigest()
         reply.headers["Content-Length"] = str(len(text))
         reply.body = text
     return reply
+
+
+def _manifest_get(call: Call) -> Call:
+    """A call for the whole manifest of what a call is about."""
+    query = {"multipart-manifest": "get"} | {k: v for k, v in call.query.items() if k == "version-id"}
+    return call.derived(method="GET", query=query, source="SLO")
 
 
 def _headers(reply: Reply) -> CIMultiDict[str]:

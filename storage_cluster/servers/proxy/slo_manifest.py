@@ -169,7 +169,7 @@ def _trouble(item: Any, target: str) -> str | None:
     if not isinstance(item["path"], str):
         return '"path" must be a string'
     container, _, name = item["path"].lstrip("/").partition("/")
-    if not container or not name:
+    if not container or not name or "\0" in item["path"]:
         return "path does not refer to an object. Path must be of the form /container/object."
     if f"/{container}/{name}" == target:
         return "manifest must not include itself as a segment"

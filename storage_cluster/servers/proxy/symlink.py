@@ -1,7 +1,8 @@
 """Symlinks: an empty object that stands for another one, `X-Symlink-Target: container/object`.
 
-Readings go to the target, at most two links on; everything else is about the link. With `X-Symlink-Target-Etag` a link
-is static: it holds only while the target is what it was, and a reading of anything else is 409.
+Readings go to the target, at most two links on (a pointer to a version does not count); all else is about the link.
+With `X-Symlink-Target-Etag` a link is static: it holds only while the target is what it was, and a reading of anything
+else is 409.
 
 The target is kept in sysmeta, and in the link's row of the container's listing.
 
@@ -9,6 +10,7 @@ Source: Swift, "Symlink"; swift.common.middleware.symlink; answers as observed i
 """
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Mapping
 from urllib.parse import unquote
@@ -20,11 +22,13 @@ from storage_cluster.servers.object_updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object, quoted
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG
+from storage_cluster.servers.proxy.version_names import POINTER, open_inside
 
 LEVELS_MAX = 2
 _TARGET, _ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
 _ETAG, _BYTES = "X-Symlink-Target-Etag", "X-Symlink-Target-Bytes"
 _ALL = (_TARGET, _ACCOUNT, _ETAG, _BYTES)
+TARGET_SYSMETA = "X-Object-Sysmeta-Symlink-Target"
 _SYSMETA = {name: name.replace("X-", "X-Object-Sysmeta-", 1) for name in _ALL}
 _EMPTY_ETAG = hashlib.md5(usedforsecurity=False).hexdigest()
 _PLAIN = {"Content-Type": "text/plain"}
@@ -46,7 +50,7 @@ class Link:
     @classmethod
     def kept_in(cls, headers: Mapping[str, str], account: str) -> "Link | None":
         """The link that an object's sysmeta makes it; None if it is none."""
-        names = container_and_object(headers.get(_SYSMETA[_TARGET], ""))
+        names = container_and_object(headers.get(TARGET_SYSMETA, ""), reserved=True)
         if names is None:
             return None
         other, size = headers.get(_SYSMETA[_ACCOUNT]), headers.get(_SYSMETA[_BYTES])
@@ -107,20 +111,17 @@ class Symlink:
 
 async def _followed(call: Call, inner: Handler) -> Reply:
     """What is at the end of the links that begin here. Raises: Refusal (409)."""
-    reply, static = await inner(call), None
-    location = ""
-    for _ in range(LEVELS_MAX):
-        link = Link.kept_in(reply.headers, call.names[0])
-        if link is None:
-            break
+    reply, static, location, levels = await inner(call), None, "", 0
+    while (link := Link.kept_in(reply.headers, call.names[0])) is not None:
+        await reply.close()
+        levels += POINTER not in reply.headers
+        if levels > LEVELS_MAX:
+            raise Refusal(409, f"Too many levels of symbolic links, maximum allowed is {LEVELS_MAX}", _PLAIN)
         static, location = static or link.etag, link.location
-        await reply.close()
-        query = {name: value for name, value in call.query.items() if name != "version-id"}
-        call = call.derived(names=link.names, query=query, headers=call.headers, source="SYM")
+        call = call.derived(names=link.names, query=call.query, headers=call.headers, source="SYM")
+        if POINTER in reply.headers:  # who may read the object may read its versions
+            call.authorize = functools.partial(open_inside, call.authorize)
         reply = await inner(call)
-    if Link.kept_in(reply.headers, call.names[0]) is not None:
-        await reply.close()
-        raise Refusal(409, f"Too many levels of symbolic links, maximum allowed is {LEVELS_MAX}", _PLAIN)
     if location:
         reply.headers["Content-Location"] = location
     if static is not None and reply.status not in (401, 403, 404) and static not in _etags(reply):

@@ -12,9 +12,20 @@ from multidict import CIMultiDict
 
 from storage_cluster.servers.messages import Body, BrokenOff, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object import METADATA
+from storage_cluster.servers.proxy.infos import ContainerInfo
 
 SOURCE = "VW"
+DELETED_TYPE = "application/x-deleted;swift_versions_deleted=1"
+"""The Content-Type of a version that says: deleted."""
 Names = tuple[str, ...]
+
+
+async def may_write(call: Call, info: ContainerInfo) -> None:
+    """Whether the user may change the container's objects, asked before anything is copied. Raises: Refusal."""
+    try:
+        await call.check_access(None)
+    except Refusal:
+        await call.check_access(info.write_acl)
 
 
 async def current(call: Call, inner: Handler, names: Names) -> Reply:

@@ -15,13 +15,19 @@ from urllib.parse import unquote
 
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.infos import ContainerInfo
-from storage_cluster.servers.proxy.version_copies import SOURCE, Names, checked, current, put_as
+from storage_cluster.servers.proxy.version_copies import (
+    DELETED_TYPE,
+    SOURCE,
+    Names,
+    checked,
+    current,
+    may_write,
+    put_as,
+)
 
 _LOCATIONS = {"X-Versions-Location": "stack", "X-History-Location": "history"}
 _SYSMETA_LOCATION = "X-Container-Sysmeta-Versions-Location"
 _SYSMETA_MODE = "X-Container-Sysmeta-Versions-Mode"
-_DELETED_TYPE = "application/x-deleted;swift_versions_deleted=1"
 
 
 class Versions:
@@ -40,7 +46,7 @@ class Versions:
         location = unquote(info.sysmeta("Container", "Versions-Location") or "")
         if not location:
             return await inner(call)
-        await _check_access(call, info)
+        await may_write(call, info)
         archive = (call.names[0], location)
         if call.method == "PUT":
             await _archive_current(call, inner, archive)
@@ -52,18 +58,10 @@ class Versions:
     async def _delete_with_mark(self, call: Call, inner: Handler, archive: Names) -> Reply:
         await _archive_current(call, inner, archive)
         names = (*archive, _version_name(call.names[2], self._context.clock.now()))
-        headers = {"Content-Type": _DELETED_TYPE}
+        headers = {"Content-Type": DELETED_TYPE}
         mark = call.derived(method="PUT", names=names, headers=headers, body=b"", source=SOURCE, privileged=True)
         checked(await inner(mark))
         return await inner(call)
-
-
-async def _check_access(call: Call, info: ContainerInfo) -> None:
-    """Whether the user may change the container's objects, asked before anything is copied. Raises: Refusal."""
-    try:
-        await call.check_access(None)
-    except Refusal:
-        await call.check_access(info.write_acl)
 
 
 async def _archive_current(call: Call, inner: Handler, archive: Names) -> None:
@@ -85,7 +83,7 @@ async def _delete_and_restore(call: Call, inner: Handler, archive: Names) -> Rep
         if found.status == 404:
             continue
         checked(found)
-        if found.headers.get("Content-Type") == _DELETED_TYPE:  # left by another mode: the object was not there then
+        if found.headers.get("Content-Type") == DELETED_TYPE:  # left by another mode: the object was not there then
             await found.close()
             deleted = await inner(call)
             if deleted.status != 404:
@@ -93,7 +91,7 @@ async def _delete_and_restore(call: Call, inner: Handler, archive: Names) -> Rep
         else:
             checked(await put_as(call, inner, found, call.names))
         reply = await inner(call.derived(names=version, source=SOURCE, privileged=True))
-        if found.headers.get("Content-Type") != _DELETED_TYPE:
+        if found.headers.get("Content-Type") != DELETED_TYPE:
             return reply
     return await inner(call)
 
@@ -138,7 +136,7 @@ def _set_location(call: Call) -> None:
         if header in call.headers or header.replace("X-", "X-Remove-", 1) in call.headers
     ]
     for header, location in given.items():
-        if "/" in unquote(location):
+        if any(mark in unquote(location) for mark in "/\0"):
             raise Refusal(412, "Container name cannot contain slashes")
         call.headers[_SYSMETA_LOCATION], call.headers[_SYSMETA_MODE] = location, _LOCATIONS[header]
     if removed and not given:

@@ -1,0 +1,256 @@
+"""Versions of every object of a container, as clients switch them on with `X-Versions-Enabled: true`.
+
+Each PUT makes a version, `X-Object-Version-Id`, in a container that is not listed (`version_names`); at the object's
+own name is a pointer to the current one, a symlink that does not count as one. A DELETE makes a version as well, a
+mark, and removes the pointer. `?version-id=` reads, deletes or makes current again a certain version; what was there
+before versions were switched on, or came while they were off, has the id `null`.
+
+Source: Swift, "Object Versioning"; answers as observed in Swift 2.30.
+"""
+
+import dataclasses
+import functools
+from urllib.parse import unquote
+
+from storage_cluster.servers.content_type import with_swift_bytes
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.object_updates import OVERRIDE
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.infos import ContainerInfo, required
+from storage_cluster.servers.proxy.object_names import quoted
+from storage_cluster.servers.proxy.object_rules import PLAIN, settle_type
+from storage_cluster.servers.proxy.slo_put import SLO_ETAG
+from storage_cluster.servers.proxy.symlink import TARGET_SYSMETA
+from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE, checked, current, may_write, put_as
+from storage_cluster.servers.proxy.version_names import (
+    ENABLED,
+    POINTER,
+    POINTER_BYTES,
+    POINTER_ETAG,
+    archive_container,
+    archive_name,
+    is_version_id,
+    open_inside,
+    split_archive_name,
+)
+from storage_cluster.servers.proxy.versioned_containers import VersionedContainers
+
+ID = "X-Object-Version-Id"
+_CURRENT_ID = "X-Object-Current-Version-Id"
+_NULL = "null"
+
+Names = tuple[str, ...]
+
+
+class ObjectVersioning:
+    """Makes and shows versions."""
+
+    def __init__(self, context: ProxyContext) -> None:
+        self._context = context
+        self._containers = VersionedContainers(context)
+
+    async def __call__(self, call: Call, inner: Handler) -> Reply:
+        """Do what concerns versions, pass on the rest. Raises: Refusal."""
+        if len(call.names) == 2:
+            return await self._containers.handle(call, inner)
+        if len(call.names) != 3:
+            return await inner(call)
+        info = await self._context.infos.container(call, *call.names[:2])
+        enabled, version_id = info.sysmeta("Container", ENABLED), call.query.get("version-id")
+        if enabled is None and version_id is None:
+            return await inner(call)
+        _check_id(call, version_id, versioned=enabled is not None)
+        call.authorize = functools.partial(open_inside, call.authorize)
+        if call.method in ("GET", "HEAD"):
+            return await (_read(call, inner) if version_id is None else _read_version(call, inner, info, version_id))
+        if call.method not in ("PUT", "POST", "DELETE"):
+            return await inner(call)
+        required(info)
+        await may_write(call, info)
+        return await self._change(call, inner, enabled == "True", version_id)
+
+    async def _change(self, call: Call, inner: Handler, enabled: bool, version_id: str | None) -> Reply:
+        if call.method == "POST":
+            return await _post(call, inner)
+        if version_id == _NULL or (version_id is None and not enabled):
+            return await inner(call)
+        if call.method == "PUT":
+            return await (self._put(call, inner) if version_id is None else _make_current(call, inner, version_id))
+        return await (self._delete(call, inner) if version_id is None else _delete_version(call, inner, version_id))
+
+    async def _put(self, call: Call, inner: Handler) -> Reply:
+        """A new version, and the pointer to it. Raises: Refusal (400, 412, 413, 503)."""
+        existed = await _archive_null(call, inner)
+        if existed and call.headers.get("If-None-Match") == "*":
+            raise Refusal(412)
+        if "X-Symlink-Target" not in call.headers:
+            settle_type(call, call.names[2])
+        version_id = self._context.clock.now()
+        put = call.derived(names=_version(call, version_id), headers=call.headers, body=call.body)
+        put.headers.popall("If-None-Match", None)
+        reply = await inner(put)
+        if not reply.succeeded:
+            return reply
+        pointer = _Pointer(version_id, reply.headers["Etag"], put.body.bytes_in, put.headers["Content-Type"])
+        pointed = await inner(pointer.put(call, put.headers.get(f"{OVERRIDE}Etag")))
+        if not pointed.succeeded:
+            return pointed
+        reply.headers[ID] = version_id
+        return reply
+
+    async def _delete(self, call: Call, inner: Handler) -> Reply:
+        """A mark as the newest version, and no pointer any more. Raises: Refusal (412, 503)."""
+        await _archive_null(call, inner)
+        version_id = self._context.clock.now()
+        headers, names = {"Content-Type": DELETED_TYPE}, _version(call, version_id)
+        checked(await inner(call.derived(method="PUT", names=names, headers=headers, body=b"", source=SOURCE)))
+        reply = await inner(call)
+        reply.headers[ID] = version_id
+        return reply
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pointer:
+    """What is at an object's own name: which version is current, and what the listing shows of it."""
+
+    version_id: str
+    etag: str
+    size: int
+    content_type: str
+
+    def put(self, call: Call, listed: str | None) -> Call:
+        """The call that writes it. `listed`: what the version itself would have had listed as its ETag."""
+        sized = "swift_bytes" in self.content_type
+        shown = (listed or self.etag).partition("; symlink_")[0]
+        headers = {
+            "Content-Type": self.content_type if sized else with_swift_bytes(self.content_type, self.size),
+            TARGET_SYSMETA: quoted(*_version(call, self.version_id)[1:]),
+            POINTER: self.version_id,
+            POINTER_ETAG: self.etag,
+            POINTER_BYTES: str(self.size),
+            f"{OVERRIDE}Etag": f"{shown}; symlink_path={_location(call, self.version_id)}; version_symlink=true",
+        }
+        return call.derived(method="PUT", headers=headers, body=b"", source=SOURCE)
+
+
+async def _read(call: Call, inner: Handler) -> Reply:
+    """The current version, or the pointer to it (`symlink=get`)."""
+    reply = await inner(call)
+    version_id = reply.headers.get(POINTER, _NULL)
+    if version_id != _NULL:
+        shown = {"": f"{quoted(*call.names[1:])}?version-id={version_id}", "-Etag": reply.headers[POINTER_ETAG]}
+        shown["-Bytes"] = reply.headers[POINTER_BYTES]
+        reply.headers.update({f"X-Symlink-Target{name}": value for name, value in shown.items()})
+    inside = f"/v1/{quoted(call.names[0], archive_container(call.names[1]))}/"
+    location = reply.headers.get("Content-Location", "")
+    if location.startswith(inside):
+        version_id = split_archive_name(unquote(location.removeprefix(inside), errors="surrogateescape"))[1]
+        reply.headers["Content-Location"] = _location(call, version_id)
+    if reply.succeeded or reply.status in (304, 404, 412, 416):
+        reply.headers[ID] = version_id if reply.status != 404 else _NULL
+    return reply
+
+
+async def _read_version(call: Call, inner: Handler, info: ContainerInfo, version_id: str) -> Reply:
+    """A certain version. Raises: Refusal (401, 403, 404)."""
+    if version_id == _NULL:
+        return await _read_null(call, inner)
+    try:
+        await call.check_access(None)
+    except Refusal:
+        await call.check_access(info.read_acl)
+    query = {name: value for name, value in call.query.items() if name != "version-id"}
+    names = _version(call, version_id)
+    reply = await inner(call.derived(names=names, query=query, headers=call.headers, source=call.source))
+    if reply.status == 404:
+        return reply
+    reply.headers[ID] = version_id
+    if reply.headers.get("Content-Type") == DELETED_TYPE:
+        await reply.close()
+        raise Refusal(404, headers={ID: version_id, "Content-Type": DELETED_TYPE})
+    return reply
+
+
+async def _read_null(call: Call, inner: Handler) -> Reply:
+    """What is at the object's own name, unless that is a pointer. Raises: Refusal (404)."""
+    if await _current_id(call, inner) is not None:
+        raise Refusal(404)
+    reply = await inner(call)
+    if reply.status != 404:
+        reply.headers[ID] = _NULL
+    return reply
+
+
+async def _post(call: Call, inner: Handler) -> Reply:
+    """New metadata, for the current version."""
+    version_id = await _current_id(call, inner)
+    if version_id is None:
+        return await inner(call)
+    return await inner(call.derived(names=_version(call, version_id), headers=call.headers))
+
+
+async def _make_current(call: Call, inner: Handler, version_id: str) -> Reply:
+    """Point to a version. Raises: Refusal (400, 404, 412, 503)."""
+    if call.body.length != 0:
+        raise Refusal(400, "PUT version-id requests require a zero byte body", PLAIN)
+    names = _version(call, version_id)
+    head = await inner(call.derived(method="HEAD", names=names, query={"symlink": "get"}, source=SOURCE))
+    content_type = head.headers.get("Content-Type", "")
+    if head.status == 404 or content_type == DELETED_TYPE:
+        raise Refusal(404, "The specified version does not exist", PLAIN)
+    checked(head)
+    await _archive_null(call, inner)
+    etag, slo_etag = head.headers["Etag"], head.headers.get(SLO_ETAG)
+    pointer = _Pointer(version_id, etag, int(head.headers["Content-Length"]), content_type)
+    reply = await inner(pointer.put(call, f"{etag}; slo_etag={slo_etag}" if slo_etag else None))
+    if reply.succeeded:
+        reply.headers.update({ID: version_id, "Etag": etag})
+    return reply
+
+
+async def _delete_version(call: Call, inner: Handler, version_id: str) -> Reply:
+    """Remove a version for good, and the pointer if it was current."""
+    current_id = await _current_id(call, inner)
+    if current_id == version_id:
+        checked(await inner(call))
+        current_id = None
+    reply = await inner(call.derived(names=_version(call, version_id), source=SOURCE))
+    reply.headers.update({ID: version_id, _CURRENT_ID: current_id or _NULL})
+    return reply
+
+
+async def _archive_null(call: Call, inner: Handler) -> bool:
+    """Make a version of what was written without one. Whether there was anything. Raises: Refusal (412, 503)."""
+    found = await current(call, inner, call.names)
+    if found.status == 404 or POINTER in found.headers:
+        await found.close()
+        return found.status != 404
+    checked(found)
+    checked(await put_as(call, inner, found, _version(call, found.headers["X-Timestamp"])))
+    return True
+
+
+async def _current_id(call: Call, inner: Handler) -> str | None:
+    """The id of the version that is pointed to; None if there is no pointer."""
+    head = call.derived(method="HEAD", query={"symlink": "get"}, source=SOURCE, privileged=True)
+    return (await inner(head)).headers.get(POINTER)
+
+
+def _check_id(call: Call, version_id: str | None, *, versioned: bool) -> None:
+    if version_id is None:
+        return
+    if call.method == "POST":
+        raise Refusal(400, "POST to a specific version is not allowed")
+    if version_id != _NULL and not is_version_id(version_id):
+        raise Refusal(400, "Invalid version parameter")
+    if version_id != _NULL and not versioned:
+        raise Refusal(400, "version-aware operations require that the container is versioned")
+
+
+def _version(call: Call, version_id: str) -> Names:
+    account, container, name = call.names
+    return account, archive_container(container), archive_name(name, version_id)
+
+
+def _location(call: Call, version_id: str) -> str:
+    return f"/v1/{quoted(*call.names)}?version-id={version_id}"

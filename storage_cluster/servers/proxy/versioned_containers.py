@@ -1,0 +1,70 @@
+"""Containers whose objects have versions: switching that on and off, counting, listing, deleting.
+
+Source: Swift, "Object Versioning"; answers as observed in Swift 2.30.
+"""
+
+import json
+
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.proxy.context import ProxyContext
+from storage_cluster.servers.proxy.object_names import is_true
+from storage_cluster.servers.proxy.version_copies import SOURCE, checked
+from storage_cluster.servers.proxy.version_listing import listed_versions
+from storage_cluster.servers.proxy.version_names import ENABLED, archive_container
+
+_HEADER = "X-Versions-Enabled"
+_SYSMETA = f"X-Container-Sysmeta-{ENABLED}"
+_LEGACY = "Cannot enable object versioning on a container that is already using the legacy versioned writes feature."
+
+
+class VersionedContainers:
+    """Answers for containers."""
+
+    def __init__(self, context: ProxyContext) -> None:
+        self._infos = context.infos
+
+    async def handle(self, call: Call, inner: Handler) -> Reply:
+        """One call about a container. Raises: Refusal (400, 409)."""
+        if call.method in ("PUT", "POST") and _HEADER in call.headers:
+            await self._switch(call, inner)
+        if call.method == "DELETE":
+            return await self._delete(call, inner)
+        listing = call.method == "GET" and "versions" in call.query
+        reply = await (listed_versions(call, inner) if listing else inner(call))
+        enabled = reply.headers.get(_SYSMETA)
+        if reply.succeeded and enabled and call.method in ("GET", "HEAD"):
+            reply.headers[_HEADER] = enabled
+            await self._add_bytes(call, reply)
+        return reply
+
+    async def _switch(self, call: Call, inner: Handler) -> None:
+        info = await self._infos.container(call, *call.names)
+        enabled = is_true(call.headers[_HEADER])
+        if enabled and info.sysmeta("Container", "Versions-Location"):
+            raise Refusal(400, _LEGACY)
+        await call.check_access(None)
+        call.headers[_SYSMETA] = str(enabled)
+        if enabled and info.sysmeta("Container", ENABLED) is None:
+            names = (call.names[0], archive_container(call.names[1]))
+            checked(await inner(call.derived(method="PUT", names=names, source=SOURCE, privileged=True)))
+
+    async def _add_bytes(self, call: Call, reply: Reply) -> None:
+        """Count the versions in, which take the container's room."""
+        archive = await self._infos.container(call, call.names[0], archive_container(call.names[1]))
+        own = int(reply.headers.get("X-Container-Bytes-Used", "0"))
+        reply.headers["X-Container-Bytes-Used"] = str(own + archive.bytes_used)
+
+    async def _delete(self, call: Call, inner: Handler) -> Reply:
+        info = await self._infos.container(call, *call.names)
+        if info.sysmeta("Container", ENABLED) is None:
+            return await inner(call)
+        await call.check_access(None)
+        archive = (call.names[0], archive_container(call.names[1]))
+        query = {"limit": "1"}
+        versions = await inner(call.derived(method="GET", names=archive, query=query, source=SOURCE, privileged=True))
+        if versions.succeeded and json.loads(await versions.read() or b"[]"):
+            raise Refusal(409, "Delete all versions before deleting container.")
+        reply = await inner(call)
+        if reply.succeeded:
+            await inner(call.derived(method="DELETE", names=archive, source=SOURCE, privileged=True))
+        return reply
