@@ -14,6 +14,7 @@ import uvloop
 from click.core import ParameterSource
 
 from storage_cluster.bench import formats, parameters, simple
+from storage_cluster.bench.distributed.commands import controller, driver
 from storage_cluster.bench.engine.connection import Timeouts
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.formats import Sweep
@@ -155,6 +156,10 @@ def compare(first: Path, second: Path) -> None:
     with operator_errors():
         runs = folders.load(first), folders.load(second)
         click.echo(comparing.as_text(*runs, comparing.compare(*runs)))
+
+
+command.add_command(driver)
+command.add_command(controller)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,10 +60,6 @@ class RunInfo:
     parameters: dict[str, str] = dataclasses.field(default_factory=dict)  # that a sweep set
     format_version: int = FORMAT_VERSION
 
-    def stage(self, name: str) -> StageInfo:
-        """The stage of that name."""
-        return next(stage for stage in self.stages if stage.name == name)
-
     def elapsed_s(self, key: Key, figures: Figures) -> float:
         """What a rate is per: the work's run time if it has one, otherwise from its first start to its last end."""
         works = {work.name: work for stage in self.stages if stage.name == key.stage for work in stage.works}

@@ -12,8 +12,11 @@ VIEW_HINT = "tracer view TRACE, then http://127.0.0.1:8765/transaction/ID"
 def as_text(run: Run) -> str:
     """The report."""
     lines = list(_heading(run))
-    for name, keys in run.tally.stages().items():
-        works = {work.name: work for work in run.info.stage(name).works}
+    done = run.tally.stages()
+    for stage in run.info.stages:
+        name, keys, works = stage.name, done.get(stage.name, []), {work.name: work for work in stage.works}
+        if not keys:
+            continue
         workers = sum(works[work].workers for work in {key.work for key in keys})
         lines.append(f"\n{name} ({workers:,} {'worker' if workers == 1 else 'workers'})")
         lines += _table(run, keys)

@@ -1,0 +1,170 @@
+"""One workload on several drivers: stage by stage, all of them together; figures merged, rows gathered as they come.
+
+Each driver's figures are histograms and sums, so the merged ones are those of one driver that had done it all. A
+driver that is lost keeps what it had told by then; the run says so, and goes on with the others or ends, as asked. A
+stage that is under way is not dealt out again: what the lost driver had left to do of it stays undone.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+
+import httpx
+
+from storage_cluster.bench.distributed.remote import Driver, DriverLostError, Part
+from storage_cluster.bench.distributed.split import split
+from storage_cluster.bench.distributed.wire import Mission
+from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.model import Workload
+from storage_cluster.bench.results import folder as folders
+from storage_cluster.bench.results.figures import Tally
+from storage_cluster.bench.results.folder import RunInfo
+from storage_cluster.bench.run.stage import verdicts
+
+LOOK_INTERVAL_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """Where a run was at a time."""
+
+    elapsed_s: float
+    stage: str
+    operations_count: int
+    failures_count: int
+    retries_count: int
+    bytes: int
+    response_99_ns: int
+
+
+class Campaign:
+    """A run on several drivers."""
+
+    def __init__(
+        self, mission: Mission, drivers: Sequence[Driver], folder: Path, *, stop_on_loss: bool = False
+    ) -> None:
+        self.folder = folder
+        self.workload: Workload = mission.workload()
+        self.info: RunInfo = dataclasses.replace(
+            folders.describe(self.workload, "tracer bench controller", mission.settings),
+            drivers=tuple(driver.name for driver in drivers),
+        )
+        self.moments: list[Moment] = []
+        self._mission = mission
+        self._stop_on_loss = stop_on_loss
+        self._parts = [Part(driver, folder / driver.name) for driver in drivers]
+        self._cancelled = False
+
+    @property
+    def tally(self) -> Tally:
+        """All drivers' figures, merged."""
+        merged = Tally()
+        for part in self._parts:
+            merged.merge(part.tally)
+        return merged
+
+    def cancel(self) -> None:
+        """Call it off: operations under way end, no new ones begin."""
+        self._cancelled = True
+
+    async def run(self) -> RunInfo:
+        """Do all of it. Raises: RunError if the folder cannot be used."""
+        folders.create(self.folder)
+        folders.save(self.folder, self.info, Tally())
+        try:
+            state, note = await self._stages()
+        except WorkloadError as error:
+            state, note = "failed", str(error)
+        for part in self._parts:
+            await part.close(state)
+        self._tell_lost()
+        self.info = dataclasses.replace(self.info, state=state, note=note, ended_ns=time.time_ns())
+        folders.save(self.folder, self.info, self.tally)
+        return self.info
+
+    async def _stages(self) -> tuple[str, str]:
+        await self._each("accept", self._mission)
+        for number, stage in enumerate(self.workload.stages):
+            started_ns = time.time_ns()
+            shares = split(stage, [part.driver.name for part in self._here()])
+            for part in self._here():
+                await self._try(part, part.begin(number, shares[part.driver.name]))
+            ended = await self._until_done(number)
+            self.info = folders.with_stage(self.info, number, started_ns, time.time_ns())
+            folders.save(self.folder, self.info, self.tally)
+            if ended:
+                return ended
+            failed = verdicts(stage, self.tally)
+            if failed:
+                return "failed", "; ".join(map(str, failed))
+        return "done", ""
+
+    async def _until_done(self, number: int) -> tuple[str, str] | None:
+        """Watch a stage; what ended the run in it, if something did."""
+        stopped = False
+        while True:
+            running, errors = await self._look(number)
+            if not self._here():
+                return "failed", "every driver is lost"
+            lost = self._tell_lost()
+            if (self._cancelled or errors or (lost and self._stop_on_loss)) and not stopped:
+                stopped = True
+                await self._each("stop")
+            if not running:
+                break
+            await asyncio.sleep(LOOK_INTERVAL_S)
+        if errors:
+            return "failed", "; ".join(errors)
+        if self._cancelled:
+            return "cancelled", f"called off in stage {self.workload.stages[number].name}"
+        return ("failed", f"stopped, since {', '.join(lost)} was lost") if lost and self._stop_on_loss else None
+
+    async def _look(self, number: int) -> tuple[bool, list[str]]:
+        """Ask every driver: whether any is still at it, and what went wrong with them."""
+        running, errors = False, []
+        for part in self._here():
+            await self._try(part, part.look())
+            if part.status is None or part.lost:
+                continue
+            running |= part.status.running or part.status.stage != number
+            if part.status.error:
+                errors.append(f"{part.driver.name}: {part.status.error}")
+        self._note_moment(number)
+        return running and bool(self._here()), errors
+
+    def _note_moment(self, number: int) -> None:
+        total = self.tally.total()
+        self.moments.append(
+            Moment(
+                (time.time_ns() - self.info.started_ns) / 1e9,
+                self.workload.stages[number].name,
+                total.operations_count + total.outside_count,
+                total.failures_count,
+                total.retries_count,
+                total.bytes,
+                total.response.percentile_ns(99.0),
+            )
+        )
+
+    def _here(self) -> list[Part]:
+        return [part for part in self._parts if not part.lost]
+
+    def _tell_lost(self) -> list[str]:
+        lost = [part.driver.name for part in self._parts if part.lost]
+        self.info = dataclasses.replace(self.info, lost_drivers=tuple(lost))
+        return lost
+
+    async def _each(self, what: str, *arguments: object) -> None:
+        for part in self._here():
+            await self._try(part, getattr(part, what)(*arguments))
+
+    async def _try(self, part: Part, asking: Awaitable[object]) -> None:
+        """Ask a driver; one that is lost by it is left out from now on."""
+        try:
+            await asking
+        except DriverLostError:
+            part.driver.alive = False
+        except httpx.HTTPError:
+            pass  # once is not lost; it is asked again

@@ -1,0 +1,66 @@
+"""`tracer bench driver` and `tracer bench controller`."""
+
+import re
+import socket
+from pathlib import Path
+
+import click
+
+from storage_cluster.errors import MissingResourceError
+from storage_cluster.operator import operator_errors
+
+_NAME = re.compile(r"[\w.-]+")
+
+
+@click.command()
+@click.option(
+    "--listen", default="127.0.0.1:18088", show_default=True, metavar="ADDR:PORT", help="Port 0: any free one."
+)
+@click.option("--name", default=socket.gethostname, help="What it is called.  [default: this host's name]")
+@click.option(
+    "--data", default=Path("driver"), show_default=True, type=click.Path(path_type=Path, file_okay=False),
+    help="Where its own folders of runs go.",
+)  # fmt: skip
+@click.option("--token", default="", envvar="TWINTAP_BENCH_TOKEN", help="Who asks must give the same.")
+def driver(listen: str, name: str, data: Path, token: str) -> None:
+    """Put load on a store when a controller says so, until Ctrl-C."""
+    from storage_cluster.bench.distributed import driver as drivers  # noqa: PLC0415  FastAPI is slow to import
+    from storage_cluster.bench.distributed import listening, service  # noqa: PLC0415
+
+    with operator_errors():
+        if not _NAME.fullmatch(name):
+            raise MissingResourceError(f"--name {name!r} is no name", "use letters, digits, dots and dashes")
+        listener = listening.bind(listen, token)
+    host, port = listener.getsockname()[:2]
+    click.echo(f"driver {name}: http://{host}:{port}  (Ctrl-C ends)")
+    service.serve(drivers.create_app(name, data, token), listener)
+
+
+@click.command()
+@click.option(
+    "--listen", default="127.0.0.1:19088", show_default=True, metavar="ADDR:PORT", help="Port 0: any free one."
+)
+@click.option("--driver", "urls", multiple=True, required=True, metavar="URL", help="A driver; may be given again.")
+@click.option(
+    "--data", default=Path("runs"), show_default=True, type=click.Path(path_type=Path, file_okay=False),
+    help="Where runs go.",
+)  # fmt: skip
+@click.option(
+    "--on-loss", type=click.Choice(["continue", "stop"]), default="continue", show_default=True, help="Of a driver."
+)
+@click.option(
+    "--token", default="", envvar="TWINTAP_BENCH_TOKEN", help="Who asks must give the same; drivers are told it."
+)
+def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, token: str) -> None:
+    """Split workloads over drivers and merge what came of them; with a page. Until Ctrl-C."""
+    from storage_cluster.bench.distributed import controller as controllers  # noqa: PLC0415  FastAPI is slow to import
+    from storage_cluster.bench.distributed import listening, service  # noqa: PLC0415
+    from storage_cluster.bench.distributed.remote import Driver  # noqa: PLC0415
+
+    with operator_errors():
+        found = [Driver(url if "://" in url else f"http://{url}", token) for url in urls]
+        listener = listening.bind(listen, token)
+    host, port = listener.getsockname()[:2]
+    click.echo(f"controller: http://{host}:{port}/{'?token=' + token if token else ''}  (Ctrl-C ends)")
+    made = controllers.Controller(found, data, stop_on_loss=on_loss == "stop")
+    service.serve(controllers.create_app(made, token), listener)

@@ -1,0 +1,223 @@
+"""The controller: its drivers, its queue of runs, its page. Runs are done one after the other, oldest first.
+
+    GET  /                           the page
+    GET  /api/state                  drivers, runs, how the current one goes
+    POST /api/runs                   a workload file (and settings) to be run
+    POST /api/runs/ID/cancel
+    GET  /api/runs/ID                moments of a run, for its charts
+    GET  /api/runs/ID/report?form=   text, cosbench, ssbench, json
+    GET  /api/compare?first=&second=
+
+Runs are folders below one directory; what is there from earlier is the history.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import re
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, PlainTextResponse
+
+from storage_cluster.bench.distributed.campaign import Campaign
+from storage_cluster.bench.distributed.listening import guard
+from storage_cluster.bench.distributed.remote import Driver
+from storage_cluster.bench.distributed.wire import Mission
+from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.results import compare, export
+from storage_cluster.bench.results import folder as folders
+from storage_cluster.bench.results.report_text import as_text
+from storage_cluster.bench.storage.opening import Login
+from storage_cluster.bench.storage.swift import Credentials
+from storage_cluster.errors import ClusterError
+
+PING_INTERVAL_S = 2.0
+PAGE = Path(__file__).with_name("page.html")
+_RUN_ID = re.compile(r"[\w.-]+")
+
+
+class Submission(BaseModel):
+    """What the page sends."""
+
+    file: str
+    content: str
+    settings: dict[str, str] = {}
+    auth: str = ""  # a store other than the file's
+    user: str = ""
+    key: str = ""
+
+
+@dataclasses.dataclass
+class Entry:
+    """A run that was submitted here."""
+
+    key: str
+    campaign: Campaign
+    state: str = "queued"  # then running, then as the run's info says
+
+
+class Controller:
+    """Drivers and runs."""
+
+    def __init__(self, drivers: Sequence[Driver], data: Path, *, stop_on_loss: bool = False) -> None:
+        self.drivers = drivers
+        self.entries: dict[str, Entry] = {}
+        self._data = data
+        self._stop_on_loss = stop_on_loss
+        self._queue: asyncio.Queue[Entry] = asyncio.Queue()
+        self._number = 0
+
+    def submit(self, submission: Submission) -> Entry:
+        """Queue a run. Raises: ClusterError."""
+        login = Login(Credentials(submission.auth, submission.user, submission.key)) if submission.auth else None
+        mission = Mission("", submission.file, submission.content.encode(), submission.settings, login)
+        self._number += 1
+        key = f"{time.strftime('%Y%m%dT%H%M%S')}-{self._number}"
+        here = [driver for driver in self.drivers if driver.alive]
+        names = [driver.name for driver in here]
+        if not here or len(set(names)) < len(names):
+            what = f"two drivers are called alike ({', '.join(sorted(names))})" if here else "no driver answers"
+            raise WorkloadError(what, "start drivers with: tracer bench driver --name NAME")
+        campaign = Campaign(mission, here, self._data / key, stop_on_loss=self._stop_on_loss)
+        entry = self.entries[key] = Entry(key, campaign)
+        self._queue.put_nowait(entry)
+        return entry
+
+    def cancel(self, key: str) -> None:
+        """Call a run off."""
+        entry = self.entries[key]
+        entry.campaign.cancel()
+        if entry.state == "queued":
+            entry.state = "cancelled"
+
+    async def work(self) -> None:
+        """Do what is queued, for good."""
+        while True:
+            entry = await self._queue.get()
+            if entry.state != "queued":
+                continue
+            entry.state = "running"
+            try:
+                entry.state = (await entry.campaign.run()).state
+            except ClusterError as error:
+                entry.state = "failed"
+                entry.campaign.info = dataclasses.replace(entry.campaign.info, state="failed", note=str(error))
+
+    async def watch(self) -> None:
+        """See which drivers are there, for good."""
+        while True:
+            await asyncio.gather(*(driver.ping() for driver in self.drivers))
+            await asyncio.sleep(PING_INTERVAL_S)
+
+    def folder(self, key: str) -> Path:
+        """A run's folder. Raises: KeyError if there is none."""
+        path = self._data / key
+        if not _RUN_ID.fullmatch(key) or key.startswith(".") or not (path / folders.INFO_NAME).exists():
+            raise KeyError(key)
+        return path
+
+    def history(self) -> list[str]:
+        """Runs, newest first."""
+        earlier = [path.parent.name for path in self._data.glob(f"*/{folders.INFO_NAME}")]
+        return sorted({*earlier, *self.entries}, reverse=True)
+
+
+def create_app(controller: Controller, token: str = "") -> FastAPI:
+    """The controller's service and page."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(controller.watch()), asyncio.create_task(controller.work())]
+        yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for driver in controller.drivers:
+            await driver.client.aclose()
+
+    app = FastAPI(title="tracer bench controller", lifespan=lifespan)
+    guard(app, token)
+    _add_page(app, controller)
+    _add_runs(app, controller)
+    _add_results(app, controller)
+    return app
+
+
+def _add_page(app: FastAPI, controller: Controller) -> None:
+    @app.get("/")
+    def page() -> HTMLResponse:
+        return HTMLResponse(PAGE.read_text("utf-8"))
+
+    @app.get("/api/state")
+    def state() -> dict[str, Any]:
+        drivers = [{"name": driver.name, "url": driver.url, "alive": driver.alive} for driver in controller.drivers]
+        return {"drivers": drivers, "runs": [_outline(controller, key) for key in controller.history()]}
+
+
+def _add_runs(app: FastAPI, controller: Controller) -> None:
+    @app.post("/api/runs", status_code=201)
+    async def submit(submission: Submission) -> dict[str, str]:
+        try:
+            return {"id": controller.submit(submission).key}
+        except ClusterError as error:
+            raise HTTPException(422, str(error)) from None
+
+    @app.post("/api/runs/{key}/cancel", status_code=202)
+    async def cancel(key: str) -> None:
+        if key not in controller.entries:
+            raise HTTPException(404, "no such run")
+        controller.cancel(key)
+
+
+def _add_results(app: FastAPI, controller: Controller) -> None:
+    def found(key: str) -> folders.Run:
+        try:
+            return folders.load(controller.folder(key))
+        except KeyError:
+            raise HTTPException(404, "no such run") from None
+        except ClusterError as error:
+            raise HTTPException(409, str(error)) from None
+
+    @app.get("/api/runs/{key}")
+    def moments(key: str) -> dict[str, Any]:
+        entry = controller.entries.get(key)
+        if entry is None:
+            return {**_outline(controller, key), "moments": []}
+        return {**_outline(controller, key), "moments": [dataclasses.asdict(each) for each in entry.campaign.moments]}
+
+    @app.get("/api/runs/{key}/report")
+    def report(key: str, form: str = "text") -> PlainTextResponse:
+        if form != "text" and form not in export.FORMATS:
+            raise HTTPException(404, f"forms are text, {', '.join(export.FORMATS)}")
+        run = found(key)
+        return PlainTextResponse(as_text(run) if form == "text" else export.FORMATS[form](run))
+
+    @app.get("/api/compare")
+    def comparison(first: str, second: str) -> PlainTextResponse:
+        runs = found(first), found(second)
+        try:
+            return PlainTextResponse(compare.as_text(*runs, compare.compare(*runs)))
+        except ClusterError as error:
+            raise HTTPException(409, str(error)) from None
+
+
+def _outline(controller: Controller, key: str) -> dict[str, Any]:
+    """A run in a line."""
+    entry = controller.entries.get(key)
+    if entry is not None:
+        info, state = entry.campaign.info, entry.state
+    else:
+        try:
+            info = folders.load(controller.folder(key)).info
+        except (KeyError, ClusterError):
+            return {"id": key, "name": "?", "state": "unreadable", "note": "", "drivers": [], "lost": []}
+        state = "killed" if info.state == "running" else info.state
+    return {
+        "id": key, "name": info.name, "state": state, "note": info.note, "drivers": info.drivers,
+        "lost": info.lost_drivers,
+    }  # fmt: skip

@@ -1,0 +1,158 @@
+"""A driver: does its part of each stage when told to, and tells how it goes.
+
+    POST   /missions                    a workload -> {"id": …}
+    POST   /missions/ID/stages/NUMBER   begin a stage: work -> [first worker, count, of how many]
+    GET    /missions/ID                 how it goes: figures, and how much of the rows they are drawn from
+    GET    /missions/ID/rows?from=N     the file of rows from byte N on, up to the last complete frame
+    POST   /missions/ID/stop            begin no more operations
+    DELETE /missions/ID                 that was all
+    GET    /                            who I am
+
+Rows and figures are in the driver's own folder too, so nothing is lost with the controller.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Response
+
+from storage_cluster.bench.distributed.listening import guard
+from storage_cluster.bench.distributed.wire import Mission, Status, load_shares
+from storage_cluster.bench.model import Workload
+from storage_cluster.bench.results import folder as folders
+from storage_cluster.bench.results import rows
+from storage_cluster.bench.results.recorder import Recorder
+from storage_cluster.bench.run.stage import Runner
+from storage_cluster.bench.run.work import Share
+from storage_cluster.errors import ClusterError
+
+ROWS_AT_ONCE = 8 << 20
+
+
+class _Doing:
+    """A mission that is being done."""
+
+    def __init__(self, mission: Mission, workload: Workload, folder: Path) -> None:
+        folders.create(folder)
+        self._folder = folder
+        self._workload = workload
+        self._info = folders.describe(workload, f"driver {mission.driver}", mission.settings)
+        self._recorder = Recorder(folder, mission.driver)
+        self._runner = Runner(self._recorder, seed=mission.seed, login=mission.login)
+        self._task: asyncio.Task[None] | None = None
+        self._stage = -1
+        self._error = ""
+        folders.save(folder, self._info, self._recorder.tally)
+
+    def begin(self, number: int, shares: dict[str, Share]) -> None:
+        assert self._task is None or self._task.done()
+        self._stage, self._error = number, ""
+        self._task = asyncio.create_task(self._run(number, shares))
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    @property
+    def stages_count(self) -> int:
+        return len(self._workload.stages)
+
+    async def status(self) -> Status:
+        state = await self._recorder.state()
+        return Status(self._stage, self.running, self._error, state.tally, state.rows_len)
+
+    def rows(self, start: int, end: int) -> bytes:
+        with (self._folder / rows.FILE_NAME).open("rb") as stream:
+            stream.seek(start)
+            return stream.read(max(end - start, 0))
+
+    def stop(self) -> None:
+        self._runner.stop()
+
+    async def close(self, state: str) -> None:
+        self._runner.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._recorder.close()
+        info = dataclasses.replace(self._info, state=state, ended_ns=time.time_ns())
+        folders.save(self._folder, info, self._recorder.tally)
+
+    async def _run(self, number: int, shares: dict[str, Share]) -> None:
+        started_ns = time.time_ns()
+        try:
+            await self._runner.run(self._workload.stages[number], shares)
+        except* ClusterError as group:
+            self._error = "; ".join(str(error) for error in group.exceptions)
+        self._info = folders.with_stage(self._info, number, started_ns, time.time_ns())
+        folders.save(self._folder, self._info, self._recorder.tally)
+
+
+def create_app(name: str, data: Path, token: str = "") -> FastAPI:
+    """The driver's service."""
+    doing: dict[str, _Doing] = {}
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        for each in doing.values():
+            await each.close("cancelled")
+
+    app = FastAPI(title=f"tracer bench driver {name}", lifespan=lifespan)
+    guard(app, token)
+    ids = (f"{time.strftime('%Y%m%dT%H%M%S')}-{number}" for number in itertools.count(1))
+
+    def found(mission: str) -> _Doing:
+        if mission not in doing:
+            raise HTTPException(404, "no such mission")
+        return doing[mission]
+
+    @app.get("/")
+    def about() -> dict[str, Any]:
+        return {"name": name, "missions": {key: each.running for key, each in doing.items()}}
+
+    @app.post("/missions")
+    async def accept(body: dict[str, Any]) -> dict[str, str]:
+        try:
+            mission = Mission.load({**body, "driver": name})
+        except (ValueError, KeyError, TypeError) as error:
+            raise HTTPException(422, f"not a mission ({error})") from None
+        key = next(ids)
+        try:
+            doing[key] = _Doing(mission, mission.workload(), data / key)
+        except ClusterError as error:
+            raise HTTPException(422, str(error)) from None
+        return {"id": key}
+
+    @app.post("/missions/{mission}/stages/{number}", status_code=202)
+    async def begin(mission: str, number: int, shares: dict[str, list[int]]) -> None:
+        each = found(mission)
+        if each.running or not 0 <= number < each.stages_count:
+            raise HTTPException(409, "a stage is running" if each.running else "no such stage")
+        each.begin(number, load_shares(shares))
+
+    @app.get("/missions/{mission}")
+    async def status(mission: str) -> dict[str, Any]:
+        return dataclasses.asdict(await found(mission).status())
+
+    @app.get("/missions/{mission}/rows")
+    async def some_rows(mission: str, start: int, end: int) -> Response:
+        part = found(mission).rows(start, min(end, start + ROWS_AT_ONCE))
+        return Response(part, media_type="application/zstd")
+
+    @app.post("/missions/{mission}/stop", status_code=202)
+    async def stop(mission: str) -> None:
+        found(mission).stop()
+
+    @app.delete("/missions/{mission}")
+    async def close(mission: str, state: str = "done") -> None:
+        await found(mission).close(state)
+        del doing[mission]
+
+    return app

@@ -1,0 +1,62 @@
+"""What controller and driver say to each other, as JSON."""
+
+import base64
+import dataclasses
+from typing import Any
+
+from storage_cluster.bench import formats, parameters
+from storage_cluster.bench.model import Workload
+from storage_cluster.bench.run.work import Share
+from storage_cluster.bench.storage.opening import Login
+from storage_cluster.bench.storage.swift import Credentials
+
+
+@dataclasses.dataclass(frozen=True)
+class Mission:
+    """What a driver is to do: a workload's file as it is, and what differs from it."""
+
+    driver: str
+    file: str  # its name
+    content: bytes
+    settings: dict[str, str]  # parameters set otherwise
+    login: Login | None  # a store other than the file's
+    seed: int = 1
+
+    def workload(self) -> Workload:
+        """The workload. Raises: WorkloadError."""
+        made = formats.parse(self.content, self.file)[0]
+        for name, value in self.settings.items():
+            made = parameters.change(made, name, value)
+        return made
+
+    def dump(self) -> dict[str, Any]:
+        """For JSON."""
+        login = dataclasses.asdict(self.login.credentials) if self.login else None
+        return {**dataclasses.asdict(self), "content": base64.b64encode(self.content).decode(), "login": login}
+
+    @classmethod
+    def load(cls, dumped: dict[str, Any]) -> "Mission":
+        """What `dump` gave. Raises: ValueError, KeyError, TypeError if it is something else."""
+        login = Login(Credentials(**dumped["login"])) if dumped["login"] else None
+        return cls(**{**dumped, "content": base64.b64decode(dumped["content"]), "login": login})
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """How a driver's mission goes."""
+
+    stage: int  # the one that runs or ran last; -1: none yet
+    running: bool
+    error: str  # what ended the stage before its time
+    figures: list[dict[str, Any]]  # a dumped Tally
+    rows_len: int  # of the rows that the figures are drawn from, in the file
+
+
+def dump_shares(shares: dict[str, Share]) -> dict[str, list[int]]:
+    """For JSON."""
+    return {work: [share.first, share.count, share.total] for work, share in shares.items()}
+
+
+def load_shares(dumped: dict[str, list[int]]) -> dict[str, Share]:
+    """What `dump_shares` gave."""
+    return {work: Share(*numbers) for work, numbers in dumped.items()}

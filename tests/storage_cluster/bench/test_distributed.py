@@ -1,0 +1,264 @@
+"""Several drivers and their controller: work is dealt out, figures merge, a driver that is lost is told."""
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from storage_cluster.bench import formats
+from storage_cluster.bench.distributed import campaign, controller, driver, listening
+from storage_cluster.bench.distributed.campaign import Campaign
+from storage_cluster.bench.distributed.controller import Controller
+from storage_cluster.bench.distributed.remote import Driver
+from storage_cluster.bench.distributed.split import split
+from storage_cluster.bench.distributed.wire import Mission
+from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.results import folder
+from storage_cluster.bench.run.work import Share
+from storage_cluster.bench.storage.opening import Login
+from storage_cluster.bench.storage.swift import Credentials
+from storage_cluster.errors import MissingResourceError
+from tests.helpers.tiny_store import Behave, TinyStore, serving
+
+WORKLOAD = b"""
+name = "two drivers"
+[[stage]]
+name = "init"
+[[stage.work]]
+kind = "init"
+workers = 2
+containers = "r(1,4)"
+[[stage]]
+name = "prepare"
+[[stage.work]]
+kind = "prepare"
+workers = 5
+containers = "r(1,4)"
+objects = "r(1,10)"
+sizes = "c(10)B"
+[[stage]]
+name = "main"
+[[stage.work]]
+workers = 5
+total_ops = 101
+operations = [{ kind = "read", containers = "u(1,4)", objects = "u(1,10)", hash_check = true }]
+"""
+LONG = WORKLOAD.replace(b"total_ops = 101", b"runtime_s = 60")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "LOOK_INTERVAL_S", 0.02)
+
+
+@contextlib.asynccontextmanager
+async def served(app) -> AsyncIterator[tuple[str, uvicorn.Server]]:
+    """An application on loopback."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    server.capture_signals = contextlib.nullcontext  # type: ignore[assignment, method-assign]
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", server
+    finally:
+        server.should_exit = True
+        await task
+        listener.close()
+
+
+@dataclasses.dataclass
+class Field:
+    """A store and two drivers."""
+
+    store: TinyStore
+    drivers: list[Driver]
+    servers: list[uvicorn.Server]
+    folder: Path
+
+    def mission(self, content: bytes = WORKLOAD, **settings: str) -> Mission:
+        login = Login(Credentials(self.store.auth_url, "u", "k"))
+        return Mission("", "w.toml", content, settings, login)
+
+    async def lose(self, number: int) -> None:
+        """End a driver without a word."""
+        self.servers[number].should_exit = True
+        while True:
+            try:
+                await self.drivers[number].client.get("/")
+            except httpx.HTTPError:
+                return
+            await asyncio.sleep(0)
+
+
+def on_a_field(tmp_path: Path, work: Callable[[Field], Awaitable[None]], behave: Behave | None = None) -> None:
+    async def run() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            store = await stack.enter_async_context(serving(behave))
+            field = Field(store, [], [], tmp_path)
+            for name in ("d1", "d2"):
+                app = driver.create_app(name, tmp_path / f"own-{name}")
+                url, server = await stack.enter_async_context(served(app))
+                field.drivers.append(Driver(url))
+                field.servers.append(server)
+                stack.push_async_callback(field.drivers[-1].client.aclose)
+                assert await field.drivers[-1].ping()
+            await work(field)
+
+    asyncio.run(run())
+
+
+def test_two_drivers_do_what_one_would(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        done = Campaign(field.mission(), field.drivers, tmp_path / "run")
+        info = await done.run()
+        assert (info.state, info.drivers, info.lost_drivers) == ("done", ("d1", "d2"), ())
+        assert {len(held) for held in field.store.containers.values()} == {10}
+        assert len(field.store.requests("GET")) == 101 + 2  # each driver logs in
+        run = folder.load(tmp_path / "run")
+        counts = {key.stage: figures.operations_count for key, figures in run.tally.figures.items()}
+        assert counts == {"init": 4, "prepare": 40, "main": 101}
+        rows = list(run.rows())
+        assert {row.client_id for row in rows} == {"d1", "d2"}
+        assert {row.thread for row in rows if row.stage == "main"} == set(range(5))
+        again = type(run.tally)()
+        for row in rows:
+            again.add(row)
+        assert {key: each.response.dump() for key, each in again.figures.items()} == {
+            key: each.response.dump() for key, each in run.tally.figures.items()
+        }
+        for name in ("d1", "d2"):
+            own = next((tmp_path / f"own-{name}").iterdir())
+            assert folder.load(own).info.state == "done"
+        assert done.moments[-1].operations_count == 145
+
+    on_a_field(tmp_path, work)
+
+
+@pytest.mark.parametrize(("stop_on_loss", "state"), [(False, "done"), (True, "failed")])
+def test_a_driver_that_is_lost_is_told(tmp_path: Path, stop_on_loss: bool, state: str) -> None:
+    async def work(field: Field) -> None:
+        settings = {} if stop_on_loss else {"main.runtime_s": "0.6"}
+        lasting = Campaign(field.mission(LONG, **settings), field.drivers, tmp_path / "run", stop_on_loss=stop_on_loss)
+        running = asyncio.create_task(lasting.run())
+        while not all(any(key.stage == "main" for key in part.tally.figures) for part in lasting._parts):
+            await asyncio.sleep(0.01)
+        await field.lose(1)
+        info = await asyncio.wait_for(running, 20)
+        assert (info.state, info.lost_drivers) == (state, ("d2",))
+        assert (info.note == "stopped, since d2 was lost") is stop_on_loss
+        run = folder.load(tmp_path / "run")
+        assert {row.client_id for row in run.rows() if row.stage == "main"} == {"d1", "d2"}
+
+    on_a_field(tmp_path, work)
+
+
+def test_no_driver_left_ends_the_run(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        lasting = Campaign(field.mission(LONG), field.drivers, tmp_path / "run")
+        running = asyncio.create_task(lasting.run())
+        while not lasting.moments:
+            await asyncio.sleep(0.01)
+        await field.lose(0)
+        await field.lose(1)
+        info = await asyncio.wait_for(running, 20)
+        assert (info.state, info.note, info.lost_drivers) == ("failed", "every driver is lost", ("d1", "d2"))
+
+    on_a_field(tmp_path, work)
+
+
+def test_a_run_is_called_off(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        lasting = Campaign(field.mission(LONG), field.drivers, tmp_path / "run")
+        running = asyncio.create_task(lasting.run())
+        while not any(key.stage == "main" for part in lasting._parts for key in part.tally.figures):
+            await asyncio.sleep(0.01)
+        lasting.cancel()
+        info = await asyncio.wait_for(running, 20)
+        assert (info.state, info.note) == ("cancelled", "called off in stage main")
+
+    on_a_field(tmp_path, work)
+
+
+def test_what_a_driver_cannot_do_fails_the_run(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        login = Login(Credentials("http://127.0.0.1:1/auth/v1.0", "u", "k"))
+        mission = dataclasses.replace(field.mission(), login=login)
+        info = await Campaign(mission, field.drivers, tmp_path / "run").run()
+        assert info.state == "failed"
+        assert "d1: http://127.0.0.1:1/auth/v1.0 does not answer" in info.note
+
+    on_a_field(tmp_path, work)
+
+
+def test_the_controller_takes_cancels_and_remembers_runs(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        made = Controller(field.drivers, tmp_path / "runs")
+        async with served(controller.create_app(made)) as (url, _), httpx.AsyncClient(base_url=url) as client:
+            while not all(each["alive"] for each in (await client.get("/api/state")).json()["drivers"]):
+                await asyncio.sleep(0.01)
+            body = {"file": "w.toml", "content": WORKLOAD.decode(), "settings": {"main.workers": "3"}}
+            body |= {"auth": field.store.auth_url, "user": "u", "key": "k"}
+            first = (await client.post("/api/runs", json=body)).json()["id"]
+            second = (await client.post("/api/runs", json=body)).json()["id"]
+            assert (await client.post(f"/api/runs/{second}/cancel")).status_code == 202
+            while (found := (await client.get(f"/api/runs/{first}")).json())["state"] in ("queued", "running"):
+                await asyncio.sleep(0.01)
+            assert (found["state"], found["name"]) == ("done", "two drivers")
+            assert found["moments"][-1]["operations_count"] == 145
+            assert "two drivers: done" in (await client.get(f"/api/runs/{first}/report")).text
+            assert "s3-main,read,read,101," in (await client.get(f"/api/runs/{first}/report?form=cosbench")).text
+            assert "no difference seen" in (await client.get(f"/api/compare?first={first}&second={first}")).text
+            states = {each["id"]: each["state"] for each in (await client.get("/api/state")).json()["runs"]}
+            assert states == {first: "done", second: "cancelled"}
+            wrong = await client.post("/api/runs", json=body | {"content": "name = 1"})
+            assert (wrong.status_code, "w.toml" in wrong.json()["detail"]) == (422, True)
+            assert (await client.get("/api/runs/..%2f/report")).status_code == 404
+            assert "<title>Load" in (await client.get("/")).text
+        assert Controller([], tmp_path / "runs").history() == [first]
+
+    on_a_field(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("token", "headers", "query", "status"),
+    [
+        ("", {}, "", 200),
+        ("", {"Host": "evil.example"}, "", 403),
+        ("secret", {}, "", 401),
+        ("secret", {"Authorization": "Bearer secret"}, "", 200),
+        ("secret", {"Authorization": "Bearer wrong"}, "", 401),
+        ("secret", {"Host": "bench.example"}, "?token=secret", 200),
+    ],
+)
+def test_who_may_ask(tmp_path: Path, token: str, headers: dict[str, str], query: str, status: int) -> None:
+    async def ask() -> int:
+        transport = httpx.ASGITransport(driver.create_app("d", tmp_path, token))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.get(f"/{query}", headers=headers)).status_code
+
+    assert asyncio.run(ask()) == status
+
+
+@pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1:99999", "0.0.0.0:0", "192.0.2.1:0"])
+def test_where_one_may_not_listen_is_one_line(listen: str) -> None:
+    with pytest.raises(MissingResourceError):
+        listening.bind(listen, "secret" if listen.startswith("192") else "")
+
+
+def test_workers_are_dealt_out_evenly() -> None:
+    stage = formats.parse(WORKLOAD, "w.toml")[0].stages[2]
+    assert split(stage, ["a", "b", "c"]) == {
+        "a": {"main": Share(0, 1, 5)}, "b": {"main": Share(1, 2, 5)}, "c": {"main": Share(3, 2, 5)},
+    }  # fmt: skip
+    many = split(stage, [str(n) for n in range(7)])
+    assert sum(len(works) for works in many.values()) == 5
+    own = dataclasses.replace(stage, works=(dataclasses.replace(stage.works[0], driver="b"),))
+    assert split(own, ["a", "b"]) == {"a": {}, "b": {"main": Share(0, 5, 5)}}
+    with pytest.raises(WorkloadError, match="is for driver b, which is not there"):
+        split(own, ["a"])
