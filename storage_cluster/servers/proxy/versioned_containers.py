@@ -50,7 +50,7 @@ class VersionedContainers:
 
     async def _add_bytes(self, call: Call, reply: Reply) -> None:
         """Count the versions in, which take the container's room."""
-        archive = await self._infos.container(call, call.names[0], archive_container(call.names[1]))
+        archive = await self._infos.container(call, call.names[0], archive_container(call.names[1]), fresh=True)
         own = int(reply.headers.get("X-Container-Bytes-Used", "0"))
         reply.headers["X-Container-Bytes-Used"] = str(own + archive.bytes_used)
 
