@@ -129,7 +129,7 @@ def run_stages(
     evidence = clock_evidence.Evidence({host.host: host.packets_count for host in info.hosts})
     workers = options.workers or os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
-        matched = _in_order(pool, workers, lambda number: _match(captures, number), range(len(captures)))
+        matched = _in_order(pool, workers, lambda number: _match(captures, number, evidence), range(len(captures)))
         for number, part in enumerate(matched):
             if part is not None:
                 writer.append("events", part.events)
@@ -164,12 +164,12 @@ def _started(exchanges: pa.Table) -> NDArray[np.int64]:
     return times.to_series().fill_null(0).to_numpy()
 
 
-def _match(captures: Scan, number: int) -> _Part | None:
+def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _Part | None:
     decoded = captures.take(number)
     if decoded is None:
         return None
     matched = matching.match(decoded.events, number * ID_STRIDE + 1)
-    ways = clock_evidence.ways_of(matched.hops)
+    ways = evidence.telling(clock_evidence.ways_of(matched.hops))
     messages = conform("messages", matching.messages(decoded.heads, matched.events))
     events = matched.events.drop_columns(list(matching.ONLY_FOR_MESSAGES))
     return _Part(events, conform("connections", matched.connections), messages, matched.hops, ways)

@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.clock_bounds import Floats, lower_hull_places
 from collector.columns import codes, indices, numbers
 from collector.schema import HopState
+from tracer import _core
+from tracer.records import Columns
 
 Ints = NDArray[np.int64]
 
-MOST_HOPS = 1 << 21
-"""Of all directions together, before they are thinned."""
+MOST_HOPS = 1 << 18
+"""Of all directions together, before they are thinned; solving costs ~0.5 µs for each."""
 SPANS = 256
 MATCHED = list(HopState).index(HopState.MATCHED)
 
@@ -78,9 +79,19 @@ class Evidence:
 
     def __init__(self, frames: Mapping[str, int], most_hops: int = MOST_HOPS, spans: int = SPANS) -> None:
         self.thinned = False
-        self._frames, self._most_hops, self._spans = frames, most_hops, spans
+        self._frames, self._most_hops, self._spans, self._most_spans = frames, most_hops, spans, spans
         self._parts: dict[tuple[str, str], list[Way]] = {}
         self._count: dict[tuple[str, str], int] = {}
+
+    def telling(self, ways: Ways) -> Ways:
+        """What to add of a partition's hops: the hulls, if the captures are so long that it comes to that anyway.
+
+        Threads may do it side by side.
+        """
+        if sum(self._frames.values()) <= self._most_hops:
+            return ways
+        self.thinned = True
+        return {pair: _hulls(way, self._frames[pair[0]], self._most_spans) for pair, way in ways.items()}
 
     def add(self, ways: Ways) -> None:
         """Take in the hops of a partition."""
@@ -120,14 +131,5 @@ def _joined(ways: Sequence[Way]) -> Way:
 
 
 def _hulls(way: Way, frames_count: int, spans: int) -> Way:
-    order = np.argsort(way.send_frame, kind="stable")
-    span = way.send_frame[order] * spans // (frames_count + 1)
-    edges = np.searchsorted(span, np.arange(spans + 1))
-    kept = [_of_hull(way, order[start:end]) for start, end in pairwise(edges) if end > start]
-    return way.take(np.concatenate(kept))
-
-
-def _of_hull(way: Way, places: Ints) -> Ints:
-    times: Floats = (way.send_ns[places] - way.send_ns[places].min()) / 1e9
-    delays = way.receive_ns[places] - way.send_ns[places]
-    return places[lower_hull_places(times, (delays - delays.min()).astype(np.float64))]
+    columns: Columns = {"send_ns": way.send_ns, "receive_ns": way.receive_ns, "send_frame": way.send_frame}
+    return way.take(_core.way_hulls(columns, frames_count, spans))

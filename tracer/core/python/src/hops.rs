@@ -1,4 +1,4 @@
-//! `align_hops`, `count_flows` and `lower_hull`: columns in, columns out.
+//! `align_hops`, `count_flows`, `lower_hull` and `way_hulls`: columns in, columns out.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -13,7 +13,8 @@ use crate::columns::column;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(align_hops, module)?)?;
     module.add_function(wrap_pyfunction!(count_flows, module)?)?;
-    module.add_function(wrap_pyfunction!(lower_hull, module)?)
+    module.add_function(wrap_pyfunction!(lower_hull, module)?)?;
+    module.add_function(wrap_pyfunction!(way_hulls, module)?)
 }
 
 /// Stamps to trace times, delays and uncertainties; see `tracer/_core.pyi`.
@@ -138,4 +139,26 @@ fn lower_hull<'py>(
         return Err(PyValueError::new_err("times and values differ in length"));
     }
     Ok(py.detach(|| hull::lower_hull(times_s, values)).into_pyarray(py))
+}
+
+/// Places of the hops that bound a clock's line; see `tracer/_core.pyi`.
+#[pyfunction]
+fn way_hulls<'py>(
+    py: Python<'py>,
+    way: &Bound<'py, PyDict>,
+    frames_count: usize,
+    spans: usize,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let (send_ns, receive_ns) = (column::<i64>(way, "send_ns")?, column::<i64>(way, "receive_ns")?);
+    let send_frame = column::<i64>(way, "send_frame")?;
+    let way = hull::Way {
+        send_ns: send_ns.as_slice()?,
+        receive_ns: receive_ns.as_slice()?,
+        send_frame: send_frame.as_slice()?,
+    };
+    let last_frame = way.send_frame.iter().max().copied().unwrap_or(0);
+    if usize::try_from(last_frame).is_ok_and(|last| last > frames_count) || spans == 0 {
+        return Err(PyValueError::new_err("a frame is beyond the capture's last"));
+    }
+    Ok(py.detach(|| hull::hulls(&way, frames_count, spans)).into_pyarray(py))
 }
