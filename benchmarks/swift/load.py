@@ -141,7 +141,8 @@ async def _authenticate(auth_url: str, user: str, key: str) -> tuple[tuple[str, 
     parts = urlsplit(auth_url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     writer.write(
-        f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\nX-Auth-User: {user}\r\nX-Auth-Key: {key}\r\n\r\n".encode()
+        f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\n"
+        f"X-Auth-User: {user}\r\nX-Auth-Key: {key}\r\n\r\n".encode()
     )
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     writer.close()

@@ -137,17 +137,20 @@ class ObjectDir:
         self._commit(self.new_file(), f"{timestamp}.ts")
 
     def _commit(self, new: "NewFile", name: str) -> None:
+        # The directory first: then what makes the file durable takes the directory's own entry along.
+        changed = _make_directory(str(self.directory))
         new.sync()
         try:
             os.rename(new.path, self.directory / name)
-        except FileNotFoundError:
-            self.directory.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:  # an empty directory was cleared away in between
+            changed = _make_directory(str(self.directory))
             os.rename(new.path, self.directory / name)
-            _sync_directory(self.directory.parent)
         new.path = self.directory / name
         new.committed = True
-        _sync_directory(self.directory)
-        self._remove_old()
+        for directory in (str(self.directory), *changed):
+            _sync_directory(directory)
+        if not changed:
+            self._remove_old()
 
     def _remove_old(self) -> None:
         names = set(os.listdir(self.directory))
@@ -252,7 +255,19 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _sync_directory(path: Path) -> None:
+def _make_directory(directory: str) -> list[str]:
+    """Make it with its parents; the directories that thereby have a new entry, none if it was there."""
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        return []
+    except FileNotFoundError:
+        changed = _make_directory(os.path.dirname(directory))
+        return [*_make_directory(directory), *changed]
+    return [os.path.dirname(directory)]
+
+
+def _sync_directory(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
