@@ -9,7 +9,8 @@ The ETag is known only after the body, and one file means one fsync, on any file
 without a body. So every bit of a file is covered: the body by the ETag, the footer by its own MD5.
 
 A write goes to `<device>/tmp`, is synced, renamed, and the directory synced: when `commit` returns, the object survives
-a power cut; before, nothing of it is to be seen.
+a power cut; before, nothing of it is to be seen. Directories that were made for it are synced from the innermost out;
+one that another request has just made is taken along by the file system's journal.
 
 Source: Swift, swift.obj.diskfile (layout, names, order of steps); where we depart: metadata in a footer, not in xattrs.
 """
@@ -20,7 +21,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from storage_cluster.servers import layout
@@ -108,21 +109,21 @@ class ObjectDir:
             drafts.mkdir(exist_ok=True)
             return NewFile(drafts / uuid.uuid4().hex)
 
-    def commit_data(self, new: "NewFile", timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
-        """Make a written file this object's newest version, for good."""
+    def data_commit(self, new: "NewFile", timestamp: str, content_type: str, metadata: dict[str, str]) -> "Commit":
+        """What is left to do to make a written file this object's newest version, for good."""
         new.write_footer({"etag": new.etag, "content_type": content_type, "metadata": metadata})
-        self._commit(new, f"{timestamp}.data")
+        return Commit(self, new, f"{timestamp}.data")
 
     def write_meta(self, timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
         """Replace the metadata, for good."""
-        new = self.new_file()
-        new.write_footer({"content_type": content_type, "metadata": metadata})
-        self._commit(new, f"{timestamp}.meta")
+        with contextlib.closing(self.new_file()) as new:
+            new.write_footer({"content_type": content_type, "metadata": metadata})
+            commit(Commit(self, new, f"{timestamp}.meta"))
 
     def commit_copy(self, new: "NewFile", name: str) -> None:
         """Make a file that came whole from another replica one of this object's, for good. Raises: DamagedFileError."""
         check_file(new.path, name)
-        self._commit(new, name)
+        commit(Commit(self, new, name))
 
     def check(self) -> int:
         """Read all there is; how many bytes. Raises: DamagedFileError, FileNotFoundError if it changes meanwhile."""
@@ -134,29 +135,81 @@ class ObjectDir:
 
     def write_tombstone(self, timestamp: str) -> None:
         """Delete the object, for good."""
-        self._commit(self.new_file(), f"{timestamp}.ts")
+        with contextlib.closing(self.new_file()) as new:
+            commit(Commit(self, new, f"{timestamp}.ts"))
 
-    def _commit(self, new: "NewFile", name: str) -> None:
-        # The directory first: then what makes the file durable takes the directory's own entry along.
-        changed = _make_directory(str(self.directory))
-        new.sync()
-        try:
-            os.rename(new.path, self.directory / name)
-        except FileNotFoundError:  # an empty directory was cleared away in between
-            changed = _make_directory(str(self.directory))
-            os.rename(new.path, self.directory / name)
-        new.path = self.directory / name
-        new.committed = True
-        for directory in (str(self.directory), *changed):
-            _sync_directory(directory)
-        if not changed:
-            self._remove_old()
-
-    def _remove_old(self) -> None:
+    def remove_old(self) -> None:
+        """Remove what newer files have made meaningless."""
         names = set(os.listdir(self.directory))
         for name in names - surviving(names):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.directory / name)
+
+
+class Commit:
+    """A written file on its way to being one of an object's, for good."""
+
+    def __init__(self, stored: ObjectDir, new: "NewFile", name: str) -> None:
+        self._stored = stored
+        self._new = new
+        self._path = os.path.join(stored.directory, name)
+        self.changed_directories: list[str] = []
+        self.failure: OSError | None = None
+
+    def prepare(self) -> None:
+        """Make its directory: before the file, so that what makes the file durable takes the directory along."""
+        self.changed_directories = _make_directory(os.path.dirname(self._path))
+
+    def sync_file(self) -> None:
+        """Bring it to the disk."""
+        self._new.sync()
+
+    def name_file(self) -> None:
+        """Give it its name; from here on it is seen."""
+        try:
+            os.rename(self._new.path, self._path)
+        except FileNotFoundError:  # an empty directory was cleared away in between
+            self.prepare()
+            os.rename(self._new.path, self._path)
+        self._new.path = Path(self._path)
+        self._new.committed = True
+        self._is_first = bool(self.changed_directories)
+        self.changed_directories.append(os.path.dirname(self._path))
+
+    def clear(self) -> None:
+        """Remove what it replaces."""
+        if not self._is_first:
+            self._stored.remove_old()
+
+    def attempt(self, step: Callable[["Commit"], None]) -> None:
+        """A step, unless one before failed."""
+        if self.failure is None:
+            try:
+                step(self)
+            except OSError as error:
+                self.failure = error
+
+
+def commit(one: Commit) -> None:
+    """Do it. Raises: OSError."""
+    commit_all([one])
+    if one.failure is not None:
+        raise one.failure
+
+
+def commit_all(commits: Sequence[Commit]) -> None:
+    """Do several, step by step: a journal that is written for one takes the others along. See each one's `failure`."""
+    for step in (Commit.prepare, Commit.sync_file, Commit.name_file):
+        for one in commits:
+            one.attempt(step)
+    synced: dict[str, OSError | None] = {}
+    for one in commits:
+        for directory in one.changed_directories if one.failure is None else ():
+            if directory not in synced:
+                synced[directory] = _sync_directory(directory)
+            one.failure = one.failure or synced[directory]
+    for one in commits:
+        one.attempt(Commit.clear)
 
 
 def surviving(names: Collection[str]) -> set[str]:
@@ -267,9 +320,14 @@ def _make_directory(directory: str) -> list[str]:
     return [os.path.dirname(directory)]
 
 
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync_directory(path: str) -> OSError | None:
+    """Bring its entries to the disk; what went wrong, if something did."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return error
+    return None

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_cluster.servers import diskfile
 from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir
 
 T1, T2, T3 = "1700000001.00000", "1700000002.00000", "1700000003.00000"
@@ -21,7 +22,7 @@ def stored(tmp_path: Path) -> ObjectDir:
 def put(stored: ObjectDir, timestamp: str, body: bytes, metadata: dict[str, str] | None = None) -> None:
     new = stored.new_file()
     new.write(body)
-    stored.commit_data(new, timestamp, "text/plain", metadata or {})
+    diskfile.commit(stored.data_commit(new, timestamp, "text/plain", metadata or {}))
     new.close()
 
 
@@ -49,7 +50,7 @@ def test_without_commit_nothing_is_left(stored: ObjectDir, tmp_path: Path) -> No
 
 
 def test_commit_syncs_the_file_before_its_name_and_the_directory_after(
-    stored: ObjectDir, monkeypatch: pytest.MonkeyPatch
+    stored: ObjectDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
     real_sync, real_rename = os.fsync, os.rename
@@ -63,8 +64,10 @@ def test_commit_syncs_the_file_before_its_name_and_the_directory_after(
     put(stored, T1, b"first")
     put(stored, T2, b"second")
     assert steps[-3:] == ["sync file", "rename", "sync directory"]
-    assert steps[0] == "sync file"
-    assert steps.count("sync directory") == 3  # the object's own, twice; its parent's, when it was made
+    assert steps[:2] == ["sync file", "rename"]
+    assert steps.count("sync directory") == 2 + len(
+        stored.directory.relative_to(tmp_path).parts
+    )  # the object's own, twice; those that it was made in
 
 
 def test_the_newest_wins_and_the_old_goes(stored: ObjectDir) -> None:
