@@ -2,7 +2,7 @@
 
     <state dir>/state.json   who runs where; written by the keeper once everything is up, removed when it ends
                 topology.toml  the topology in use
-                logs/<host>/   <service>.jsonl (a line for each request), <service>.err
+                logs/<host>/   <service>.jsonl and .log (a line for each request), <service>.err
                 data/<host>/   the devices
 
 A process is known by pid and start time, so a recycled pid is never taken for ours, and a state left by a machine that

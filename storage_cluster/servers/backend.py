@@ -53,6 +53,8 @@ class BackendStream:
         self._release = release
         self.status = head.status
         self.headers = CIMultiDictProxy(head.headers)
+        self.device: Device | None = None
+        """Whose answer it is, where the one who asked noted it."""
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body. Raises: BrokenOff if the server fails before its end."""

@@ -1,23 +1,18 @@
 """The wire on the front side of every server: what arrives on a socket becomes a `Call`, a `Reply` goes out.
 
 How messages lie in the stream is known to `framing`, how a connection is kept to `inbound`.
-
-Log (JSON lines, `logs/<host>/<service>.jsonl`): the ground truth of what was asked and answered, one line a request:
-transaction_id, method, path, status, start_ns, end_ns (wall clock: head parsed, last byte handed to the kernel),
-bytes_in, bytes_out, peer, local. Nothing else in the project reads it.
 """
 
 import asyncio
 import dataclasses
 import functools
-import json
 import socket
 import time
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
-from io import TextIOBase
 from urllib.parse import parse_qsl, unquote_to_bytes
 
+from storage_cluster.servers.access_log import AccessLog, Served
 from storage_cluster.servers.framing import FramingError, head_bytes
 from storage_cluster.servers.inbound import Exchange, InboundConnection
 from storage_cluster.servers.messages import Body, BrokenOff, Call, ClientGone, Handler, Refusal, Reply, answered
@@ -36,18 +31,6 @@ NamesOf = Callable[[str], tuple[str, ...]]
 
 TransactionIdOf = Callable[[str, Mapping[str, str]], str]
 """A call's transaction id from its raw path and headers."""
-
-
-class AccessLog:
-    """Writes one JSON line for each request."""
-
-    def __init__(self, stream: TextIOBase) -> None:
-        self._stream = stream
-
-    def write(self, **fields: object) -> None:
-        """Append a line; it is in the file when this returns."""
-        self._stream.write(json.dumps(fields) + "\n")
-        self._stream.flush()
 
 
 @dataclasses.dataclass
@@ -100,16 +83,20 @@ class Front:
         reply = await self._reply(call, raw_path)
         await _send(exchange, call, reply)
         self.log.write(
-            transaction_id=call.transaction_id,
-            method=head.method,
-            path=head.target,
-            status=reply.status,
-            start_ns=start_ns,
-            end_ns=time.time_ns(),
-            bytes_in=call.body.bytes_in,
-            bytes_out=exchange.bytes_out,
-            peer=call.peer,
-            local=exchange.connection.local,
+            Served(
+                transaction_id=call.transaction_id,
+                method=head.method,
+                path=head.target,
+                status=reply.status,
+                start_ns=start_ns,
+                end_ns=time.time_ns(),
+                bytes_in=call.body.bytes_in,
+                bytes_out=exchange.bytes_out,
+                peer=call.peer,
+                local=exchange.connection.local,
+                headers=call.headers,
+                source=call.source,
+            )
         )
 
     async def _reply(self, call: Call, raw_path: str) -> Reply:

@@ -5,6 +5,7 @@ processes start the very same thing.
 """
 
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,8 +14,9 @@ from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
 from storage_cluster.ring import Rings
 from storage_cluster.servers import account, auth, container, http
 from storage_cluster.servers import object as objects
+from storage_cluster.servers.access_log import AccessLog, proxy_line, storage_line
 from storage_cluster.servers.backend import Backend
-from storage_cluster.servers.http import AccessLog, Front
+from storage_cluster.servers.http import Front
 from storage_cluster.servers.proxy import server as proxy
 from storage_cluster.servers.storage import Devices
 from storage_cluster.topology import Service, Topology
@@ -34,10 +36,16 @@ async def running(
 ) -> AsyncIterator[None]:
     """The server answers while the context is open. `data_dir` holds this host's devices, and lies beside the rings."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    with open(log_file, "a", encoding="utf-8") as stream:
+    text_file = log_file.with_suffix(".log")
+    line_of = functools.partial(proxy_line if service.name in ("proxy", "auth") else storage_line, service.name)
+    with open(log_file, "a", encoding="utf-8") as stream, open(text_file, "a", encoding="utf-8") as text:
+        log = AccessLog(stream, text, line_of)
         backend = Backend(topology, Rings(data_dir.parent / RINGS_FILE_NAME), f"{service.name}-server")
         try:
-            async with _front(service, backend, data_dir, AccessLog(stream)) as front, _serving(front, bound):
+            async with (
+                _front(service, backend, data_dir, log) as front,
+                _serving(front, bound),
+            ):
                 yield
         finally:
             await backend.close()

@@ -8,6 +8,7 @@ Source: Swift, swift.proxy.controllers.base (`GETorHEADHandler`).
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
+from http import HTTPStatus
 
 from multidict import CIMultiDict
 
@@ -103,7 +104,19 @@ class ObjectReader:
         backend = self._replicas.backend
         path = device_path(device, partition, *names)
         sent = {**headers, "X-Trans-Id": call.transaction_id}
-        return await backend.open(backend.service("object", device), call.method, path, sent)
+        answer = await backend.open(backend.service("object", device), call.method, path, sent)
+        if answer is not None:
+            answer.device = device
+        return answer
+
+    async def disowned(self, call: Call, names: tuple[str, str, str], stream: BackendStream) -> bool:
+        """Whether the server of a body that broke off has put the object aside: then what it sent was damaged."""
+        assert stream.device is not None
+        _, partition, _ = self._replicas.placement(*names)
+        backend, path = self._replicas.backend, device_path(stream.device, partition, *names)
+        headers = {"X-Trans-Id": call.transaction_id}
+        answer = await backend.request(backend.service("object", stream.device), "HEAD", path, headers)
+        return answer.status == HTTPStatus.NOT_FOUND
 
 
 _SAME_BODY = ("Etag", "X-Backend-Data-Timestamp")
@@ -161,7 +174,7 @@ class _Body:
 
     async def _go_on(self, sent: int) -> None:
         rest = _rest(self._stream, sent)
-        if rest is None:
+        if rest is None or await self._reader.disowned(self._call, self._names, self._stream):
             raise BrokenOff
         found = await self._reader.again(self._call, self._names, self._devices, self._stream, rest)
         if found is None:

@@ -1,0 +1,107 @@
+"""What a server writes of each request: one line for programs, one for people.
+
+`logs/<host>/<service>.jsonl` is the ground truth of what was asked and answered, a JSON object a line: transaction_id,
+method, path, status, start_ns, end_ns (wall clock: head parsed, last byte handed to the kernel), bytes_in, bytes_out,
+peer, local. Nothing else in the project reads it.
+
+`logs/<host>/<service>.log` says the same as Swift's servers say it to syslog, for eyes and tools that know Swift's: the
+proxy (and auth) as proxy-logging does, the storage servers in their own format. Tokens are cut to 16 characters.
+
+Source: Swift, "Logs" (docs: logs.html); swift.common.middleware.proxy_logging, swift.common.utils (`get_log_line`).
+"""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TextIO
+from urllib.parse import quote
+
+_SECOND_NS = 1_000_000_000
+_TOKEN_SHOWN_LEN = 16
+_UNQUOTED = "/:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """One request and its answer."""
+
+    transaction_id: str
+    method: str
+    path: str  # as it came, with its query
+    status: int
+    start_ns: int
+    end_ns: int
+    bytes_in: int
+    bytes_out: int
+    peer: str  # address:port
+    local: str
+    headers: Mapping[str, str]  # the request's
+    source: str | None = None
+
+
+LineOf = Callable[[Served], str]
+"""A request as a line for people."""
+
+
+class AccessLog:
+    """Writes the lines; `text` and `line_of` are for people, and may be left out."""
+
+    def __init__(self, stream: TextIO, text: TextIO | None = None, line_of: LineOf | None = None) -> None:
+        self._stream = stream
+        self._text = text
+        self._line_of = line_of
+
+    def write(self, served: Served) -> None:
+        """Append a request; it is in the files when this returns."""
+        fields = {name: value for name, value in vars(served).items() if name not in ("headers", "source")}
+        self._stream.write(json.dumps(fields) + "\n")
+        self._stream.flush()
+        if self._text is not None and self._line_of is not None:
+            self._text.write(self._line_of(served) + "\n")
+            self._text.flush()
+
+
+def proxy_line(service: str, served: Served) -> str:
+    """As Swift's proxy writes it."""
+    address = served.peer.rpartition(":")[0]
+    headers = served.headers
+    token = headers.get("X-Auth-Token") or headers.get("X-Storage-Token") or ""
+    end_s = served.end_ns / _SECOND_NS
+    values = (
+        headers.get("X-Forwarded-For", "").partition(",")[0].strip() or address,
+        address,
+        time.strftime("%d/%b/%Y/%H/%M/%S", time.gmtime(end_s)),
+        served.method,
+        served.path,
+        "HTTP/1.1",
+        served.status,
+        headers.get("Referer"),
+        headers.get("User-Agent"),
+        f"{token[:_TOKEN_SHOWN_LEN]}..." if token else None,
+        served.bytes_in or None,
+        served.bytes_out or None,
+        headers.get("Etag"),
+        served.transaction_id,
+        None,  # headers, if Swift is told to log them
+        f"{(served.end_ns - served.start_ns) / _SECOND_NS:.4f}",
+        served.source,
+        None,  # what middlewares add
+        f"{served.start_ns / _SECOND_NS:.9f}",
+        f"{end_s:.9f}",
+        0 if served.path.count("/") >= 3 else None,  # storage policy
+    )
+    shown = ("-" if value is None else quote(str(value), _UNQUOTED) for value in values)
+    return f"{service}-server: {' '.join(shown)}"
+
+
+def storage_line(service: str, served: Served) -> str:
+    """As Swift's account, container and object servers write it."""
+    moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(served.end_ns / _SECOND_NS))
+    headers, address = served.headers, served.peer.rpartition(":")[0]
+    return (
+        f'{service}-server: {address} - - [{moment}] "{served.method} {served.path}" {served.status}'
+        f' {served.bytes_out or "-"} "{headers.get("Referer", "-")}" "{served.transaction_id}"'
+        f' "{headers.get("User-Agent", "-")}" {(served.end_ns - served.start_ns) / _SECOND_NS:.4f} "-" {os.getpid()} 0'
+    )
