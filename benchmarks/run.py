@@ -20,13 +20,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
-from benchmarks import traffic
+from benchmarks import scale, traffic
+from benchmarks.processes import ROOT, run
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 FULL_SIZES = (100_000, 1_000_000, 10_000_000)
 QUICK_SIZES = (100_000,)
+SCALE_FULL, SCALE_QUICK = 10_000_000, 100_000
+"""Packets of the largest capture in the table of `benchmarks.scale`."""
 SLOW_LIMIT = 1_000_000
 """Above so many packets only ours are measured: the others would take the afternoon."""
 
@@ -63,15 +65,6 @@ class Series:
         return max(self.seconds) / min(self.seconds) - 1
 
 
-@dataclass(frozen=True)
-class Ran:
-    """One process: its wall time, its peak memory, and the last line it printed."""
-
-    seconds: float
-    peak_rss_bytes: int
-    last_line: str
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the table, keep it; the exit status is that of the process."""
     parser = argparse.ArgumentParser(prog="make bench", description="Measure Twintap beside tshark, dpkt and tcpdump.")
@@ -80,8 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="twintap-bench-") as folder:
         series = _measure(Path(folder), QUICK_SIZES if options.quick else FULL_SIZES, options.runs)
+    flatness = scale.table(SCALE_QUICK if options.quick else SCALE_FULL, 1)
     agent = _agent_table(options.quick)
-    text = "\n".join([_heading(options.runs), "", *_table(series), "", *agent])
+    text = "\n".join([_heading(options.runs), "", *_table(series), "", *flatness, "", *agent])
     print(text)
     _keep(text, series)
     return 0
@@ -110,7 +104,7 @@ def _installed(tools: dict[str, str]) -> dict[str, str]:
 
 def _run_once(tool: str, files: list[Path], series: Series) -> None:
     if tool in OURS or tool == "dpkt":
-        ran = _run([sys.executable, "-m", "benchmarks.stages", tool, *map(str, files)])
+        ran = run([sys.executable, "-m", "benchmarks.stages", tool, *map(str, files)])
         told = json.loads(ran.last_line)
         assert told["packets_count"] == series.packets_count, f"{tool} saw {told} of {series.packets_count} packets"
         series.seconds.append(told["seconds"])
@@ -118,8 +112,8 @@ def _run_once(tool: str, files: list[Path], series: Series) -> None:
         return
     empty = files[0].parent / "empty.pcap"
     empty.write_bytes(traffic.PCAP_NS_HEADER)
-    idle = _run(_reading(tool, empty))
-    parts = [_run(_reading(tool, file)) for file in files]
+    idle = run(_reading(tool, empty))
+    parts = [run(_reading(tool, file)) for file in files]
     series.seconds.append(sum(part.seconds - idle.seconds for part in parts))
     series.peak_rss_bytes = max(series.peak_rss_bytes, *(part.peak_rss_bytes for part in parts))
 
@@ -129,22 +123,6 @@ def _reading(tool: str, file: Path) -> list[str]:
         return ["tcpdump", "-n", "-r", str(file), "-w", "/dev/null"]
     fields = [part for layer, names in TSHARK_FIELDS.items() for name in names for part in ("-e", f"{layer}.{name}")]
     return ["tshark", "-n", "-r", str(file), "-T", "fields", *fields]
-
-
-def _run(command: list[str]) -> Ran:
-    """Run to the end; output goes to a file, so that no pipe slows the tool down."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        started = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-        err.seek(0)
-        if process.returncode:
-            raise SystemExit(f"bench: `{' '.join(command[:4])} …` failed:\n{err.read().decode(errors='replace')}")
-        out.seek(max(0, out.seek(0, os.SEEK_END) - 4096))
-        lines = out.read().decode(errors="replace").splitlines() or [""]
-    return Ran(seconds, usage.ru_maxrss * 1024, lines[-1])
 
 
 def _table(series: list[Series]) -> list[str]:

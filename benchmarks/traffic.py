@@ -1,11 +1,12 @@
 """Write the captures that two hosts would make of many uploads, quickly enough for ten million packets.
 
-Every connection is one PUT of `BODY_LEN` bytes. The sender's capture holds it as its card's TSO takes it, the
+Every upload is one PUT of `BODY_LEN` bytes. The sender's capture holds it as its card's TSO takes it, the
 receiver's as GRO merged it, at other places: so pairing by (connection, seq) finds few of the transfers, as it is on
 real hosts. Packets carry timestamps, IP IDs that count the MSS-sized pieces, and HTTP heads with a transaction id.
 
 All connections follow one script, so a row of the script is one numpy array over the connections. Connections run in
-groups of `GROUP` side by side, one group after the other; each file is in time order.
+groups of `GROUP` side by side, one group after the other; each file is in time order. Where fewer connections are asked
+for, each carries as many uploads as it takes, one after the other.
 
 Limits: no loss, no reordering, one clock, IPv4, ports recycled after 50,000 connections (with new ISNs).
 """
@@ -33,6 +34,12 @@ DELAY_NS = 50_000
 over before the next step begins, which keeps each file in time order: GROUP * SPREAD_NS + DELAY_NS < STEP_NS."""
 START_NS = 1_700_000_000 * 10**9
 PORTS_COUNT = 50_000
+IDS_EACH = 64
+"""IP IDs that an upload takes, of either side."""
+
+FLOOD_BATCH, FLOOD_NS = 16_384, 1_000
+FORGED_NETWORK, FORGED_COUNT = 0x0B00_0000, 1 << 24
+"""Addresses of a flood: 11.0.0.0/8."""
 
 CLIENT, SERVER = "client", "server"
 SYN, ACK, PSH, FIN = 0x02, 0x10, 0x08, 0x01
@@ -75,17 +82,62 @@ class Captures:
     connections_count: int
 
 
-def write(folder: Path, packets_count: int) -> Captures:
-    """Write `client.pcap` and `server.pcap` with at least so many packets together."""
+@dataclass(frozen=True)
+class Shape:
+    """`lanes` connections side by side, each of `uploads`; `bouts` times, with new connections."""
+
+    lanes: int
+    uploads: int
+    bouts: int
+
+
+def write(folder: Path, packets_count: int, connections_count: int | None = None) -> Captures:
+    """Write `client.pcap` and `server.pcap` with about so many packets together.
+
+    Arguments: `connections_count`, about how many share them; None: one for each upload.
+    """
     views = {CLIENT: _script(TSO_CUTS, cut_at_end=False), SERVER: _script(GRO_CUTS, cut_at_end=True)}
-    per_group = GROUP * sum(map(len, views.values()))
-    groups_count = -(-packets_count // per_group)
-    paths = {}
+    shape = _shape(views, packets_count, connections_count)
+    paths, count = {}, 0
     for host, rows in views.items():
         paths[host] = folder / f"{host}.pcap"
         with paths[host].open("wb") as file:
-            _write_view(file, host, rows, groups_count)
-    return Captures(paths[CLIENT], paths[SERVER], groups_count * per_group, groups_count * GROUP)
+            count += _write_view(file, host, rows, shape)
+    return Captures(paths[CLIENT], paths[SERVER], count, shape.lanes * shape.bouts)
+
+
+def write_flood(folder: Path, connections_count: int) -> Path:
+    """Write `server.pcap`: so many SYNs from as many forged addresses, each answered, none ever acknowledged."""
+    path = folder / "server.pcap"
+    rows = [Row(0, CLIENT, SYN, 0, 0, 0, 0), Row(1, SERVER, SYN | ACK, 0, 1, 0, 0)]
+    with path.open("wb") as file:
+        file.write(PCAP_NS_HEADER)
+        for first in range(0, connections_count, FLOOD_BATCH):
+            turns = np.arange(first, min(first + FLOOD_BATCH, connections_count))
+            blocks = np.concatenate([_flood_records(row, turns) for row in rows], axis=1)
+            blocks.tofile(file)
+    return path
+
+
+def _flood_records(row: Row, turns: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """One record of each connection: shape (connections, record bytes)."""
+    out = _records(SERVER, row, turns, Shape(lanes=1, uploads=1, bouts=len(turns)))[:, 0]
+    stamp_ns = START_NS + turns * FLOOD_NS + row.step * DELAY_NS // 100
+    _put(out, 0, "<u4", stamp_ns // 10**9)
+    _put(out, 4, "<u4", stamp_ns % 10**9)
+    source = 16 + (26 if row.sender == CLIENT else 30)
+    _put(out, source, ">u4", FORGED_NETWORK + _hash(turns, 5) % FORGED_COUNT)
+    return out
+
+
+def _shape(views: dict[str, list[Row]], packets_count: int, connections_count: int | None) -> Shape:
+    per_upload = sum(map(len, views.values()))
+    if connections_count is None:
+        return Shape(GROUP, 1, -(-packets_count // (GROUP * per_upload)))
+    lanes = min(GROUP, connections_count)
+    bouts = max(1, connections_count // lanes)
+    kept = sum(not row.flags & (SYN | FIN) and row.step > 2 for rows in views.values() for row in rows)
+    return Shape(lanes, max(1, packets_count // (lanes * bouts * kept)), bouts)
 
 
 def _script(cuts: tuple[int, ...], cut_at_end: bool) -> list[Row]:
@@ -130,42 +182,77 @@ def _script(cuts: tuple[int, ...], cut_at_end: bool) -> list[Row]:
     return sorted(rows, key=lambda row: row.step)
 
 
-def _write_view(file: BinaryIO, host: str, rows: list[Row], groups_count: int) -> None:
+def _write_view(file: BinaryIO, host: str, rows: list[Row], shape: Shape) -> int:
+    """Write what one host captured; returns how many packets that is."""
     file.write(PCAP_NS_HEADER)
-    for first in range(0, groups_count, BATCH_GROUPS):
-        groups = np.arange(first, min(first + BATCH_GROUPS, groups_count))
-        blocks = [_records(host, row, groups) for row in rows]
-        np.concatenate([block.reshape(len(groups), -1) for block in blocks], axis=1).tofile(file)
+    count = 0
+    for turns in _turns(shape):
+        upload = int(turns[0]) % shape.uploads
+        own = [row for row in rows if _belongs(row, upload, shape.uploads)]
+        blocks = [_records(host, row, turns, shape) for row in own]
+        np.concatenate([block.reshape(len(turns), -1) for block in blocks], axis=1).tofile(file)
+        count += len(own) * shape.lanes * len(turns)
+    return count
 
 
-def _records(host: str, row: Row, groups: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Records of one row for all connections of these groups: shape (groups, GROUP, record bytes)."""
-    connection = groups[:, None] * GROUP + np.arange(GROUP)
+def _turns(shape: Shape) -> Iterator[NDArray[np.int64]]:
+    """Groups of uploads that have the same rows, by time: the first of a connection, those between, the last."""
+    everything = np.arange(shape.uploads * shape.bouts)
+    upload = everything % shape.uploads
+    kind = (upload == 0) * 1 + (upload == shape.uploads - 1) * 2
+    for run in np.split(everything, np.flatnonzero(np.diff(kind)) + 1):
+        for first in range(0, len(run), BATCH_GROUPS):
+            yield run[first : first + BATCH_GROUPS]
+
+
+def _belongs(row: Row, upload: int, uploads: int) -> bool:
+    """Whether a row is part of this upload: the handshake only of the first, the end only of the last."""
+    opens, closes = row.step <= 2, row.step > BODY_STEP + 5 + 4 * TSO_CUTS[-1]
+    return (not opens or upload == 0) and (not closes or upload == uploads - 1)
+
+
+def _records(host: str, row: Row, turns: NDArray[np.int64], shape: Shape) -> NDArray[np.uint8]:
+    """Records of one row for all connections of these groups: shape (groups, lanes, record bytes)."""
+    number = turns[:, None] * shape.lanes + np.arange(shape.lanes)
+    connection = turns[:, None] // shape.uploads * shape.lanes + np.arange(shape.lanes)
+    earlier = np.broadcast_to(turns[:, None] % shape.uploads, number.shape)
     captured_len = HEADERS_LEN + len(row.head)
-    out = np.zeros((*connection.shape, 16 + captured_len), dtype=np.uint8)
-    start_ns = groups[:, None] * GROUP_NS + np.arange(GROUP) * SPREAD_NS
+    out = np.zeros((*number.shape, 16 + captured_len), dtype=np.uint8)
+    start_ns = turns[:, None] * GROUP_NS + np.arange(shape.lanes) * SPREAD_NS
     stamp_ns = START_NS + start_ns + row.step * STEP_NS + (DELAY_NS if host != row.sender else 0)
     _put(out, 0, "<u4", stamp_ns // 10**9)
     _put(out, 4, "<u4", stamp_ns % 10**9)
     _put(out, 8, "<u4", captured_len)
     _put(out, 12, "<u4", HEADERS_LEN + row.payload_len)
     sent_ns = start_ns + (row.step if row.tsval_step is None else row.tsval_step) * STEP_NS
-    _put_headers(out[..., 16:], row, connection, sent_ns // 10**6)
+    _put_headers(out[..., 16:], row, connection, earlier, sent_ns // 10**6)
     if row.head:
-        _put_head(out[..., 16 + HEADERS_LEN :], row.head, connection)
+        _put_head(out[..., 16 + HEADERS_LEN :], row.head, number)
     return out
 
 
-def _put_headers(out: NDArray[np.uint8], row: Row, connection: NDArray[np.int64], sent_ms: NDArray[np.int64]) -> None:
-    """Ethernet, IPv4, TCP with the timestamps option. Checksums stay 0, as under offload."""
+def _put_headers(
+    out: NDArray[np.uint8],
+    row: Row,
+    connection: NDArray[np.int64],
+    earlier: NDArray[np.int64],
+    sent_ms: NDArray[np.int64],
+) -> None:
+    """Ethernet, IPv4, TCP with the timestamps option. Checksums stay 0, as under offload.
+
+    Arguments: `earlier`, how many uploads the connection has carried before.
+    """
     hosts = [b"\x0a\x00\x00\x01", b"\x0a\x00\x00\x02"]
     ports: list[int | NDArray[np.int64]] = [10_000 + connection % PORTS_COUNT, 8080]
-    isns = [_hash(connection, 1), _hash(connection, 2)]
+    isns = [
+        _hash(connection, 1) + earlier * (len(REQUEST) + BODY_LEN),
+        _hash(connection, 2) + earlier * len(RESPONSE),
+    ]
     if row.sender == SERVER:
         hosts, ports, isns = hosts[::-1], ports[::-1], isns[::-1]
     out[..., 12:16] = list(b"\x08\x00\x45\x00")
     _put(out, 16, ">u2", 52 + row.payload_len)
-    _put(out, 18, ">u2", _hash(connection, 3 + (row.sender == SERVER)) + row.ip_id)
+    _put(out, 18, ">u2", _hash(connection, 3 + (row.sender == SERVER)) + row.ip_id + earlier * IDS_EACH)
     out[..., 20:24] = list(b"\x40\x00\x40\x06")
     out[..., 26:34] = list(b"".join(hosts))
     _put(out, 34, ">u2", ports[0])

@@ -40,6 +40,8 @@ GZIP_RATIO = 6
 EVENTS_PER_PARTITION = 500_000
 """Bounds memory: about 400 bytes an event while a partition's stages run."""
 MOST_PARTITION_BITS = 10
+LAST_FRAME = (1 << 32) - 2
+"""Of one host; the next number says that there is none. Of a single file the reader leaves out what is beyond it."""
 READERS = 2
 """Hosts read side by side."""
 
@@ -277,6 +279,7 @@ def _read_host(number: int, source: HostSource, addresses: _Addresses, partition
             for place, batch in enumerate(reader.batches()):
                 new = [addresses.add(text) for text in reader.addresses[len(shared) :]]
                 shared = np.append(shared, np.array(new, dtype=np.uint32))
+                _check_frames(source, frames + reader.packets_count)
                 events = _placed(batch, shared, frames)
                 if place == 0 and len(events["host_ns"]):
                     capture.begin_file(int(events["host_ns"].min()))
@@ -288,6 +291,14 @@ def _read_host(number: int, source: HostSource, addresses: _Addresses, partition
             capture.packets_count += reader.packets_count
             _note_origin(capture, reader, addresses)
     return capture
+
+
+def _check_frames(source: HostSource, count: int) -> None:
+    if count > LAST_FRAME:
+        what = (
+            f"the captures of host {source.host} hold more than {LAST_FRAME:,} packets, which is as far as frames count"
+        )
+        raise InputError(what, "make one trace of each stretch of time, from some of the files")
 
 
 def _placed(batch: EventBatch, shared: NDArray[np.uint32], frames: int) -> Columns:

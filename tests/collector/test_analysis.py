@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from collector import partitions, store
+from collector import decoding, partitions, store
 from collector.analysis import AnalysisOptions, HostSource, analyse
 from collector.held import Held
 from collector.partitions import Partitions
@@ -78,6 +78,15 @@ def test_files_of_one_host_go_on_counting_frames(tmp_path: Path) -> None:
     columns = ["send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "kind"]
     parts, whole = (table(tmp_path / name, "hops").select(columns).sort(columns) for name in ("parts", "whole"))
     assert parts.equals(whole)
+
+
+def test_frames_that_cannot_be_counted_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (client, server) = captured(tmp_path)
+    monkeypatch.setattr(decoding, "LAST_FRAME", 100)
+    twice = HostSource("client", (client.files[0], client.files[0]))
+    with pytest.raises(InputError, match="host client hold more than 100 packets"):
+        analyse([twice, server], str(tmp_path / "trace"))
+    assert not (tmp_path / "trace").exists()
 
 
 def test_a_packet_sent_again_in_the_next_segment_is_no_second_sight_of_the_first(tmp_path: Path) -> None:
