@@ -13,7 +13,7 @@ import click
 import uvloop
 from click.core import ParameterSource
 
-from storage_cluster.bench import formats, parameters, simple
+from storage_cluster.bench import formats, parameters, simple, use
 from storage_cluster.bench.distributed.commands import controller, driver
 from storage_cluster.bench.engine.connection import Timeouts
 from storage_cluster.bench.errors import WorkloadError
@@ -30,6 +30,7 @@ from storage_cluster.bench.storage.opening import Login
 from storage_cluster.bench.storage.swift import Credentials
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
+from storage_cluster.hosts.cluster import ClusterStatus
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
 
@@ -115,9 +116,11 @@ def run(
         for name, value in _pairs(settings).items():
             made = parameters.change(made, name, value)
         sweep = sweep | {name: values.split(",") for name, values in _pairs(sweeps).items()}
-        login = _login(made, on_cluster, Credentials(auth, user, key) if auth else None)
+        given = Login(Credentials(auth, user, key)) if auth else None
+        running = None if given or _says_itself(made, on_cluster) else _on_client_host()
+        login = Login(_credentials(running)) if running else given
         _check_writable(json_file, rows_file)
-        plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s))
+        plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s), running)
         with tempfile.TemporaryDirectory(prefix="twintap-bench-") as scratch:
             kept = folder or (Path(scratch) / "run" if workload in SIMPLE else RUNS / time.strftime("%Y%m%dT%H%M%S"))
             done = _run(plan, kept)
@@ -149,6 +152,24 @@ def report(folder: Path, form: str) -> None:
 
 
 @command.command()
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="CSV with the columns of a trace's table `samples`.",
+)
+@click.option("--interval", "interval_s", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds.")
+def sample(file: Path, interval_s: float) -> None:
+    """Note what each host of the cluster uses (CPU, disk, network), until Ctrl-C or SIGTERM."""
+    with operator_errors():
+        sampler = use.Sampler(cluster.status(default_state_dir()))
+        _check_writable(file)
+        use.sample_until_ended(sampler, file, interval_s)
+
+
+@command.command()
 @click.argument("first", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("second", type=click.Path(path_type=Path, file_okay=False))
 def compare(first: Path, second: Path) -> None:
@@ -171,6 +192,7 @@ class _Plan:
     login: Login | None
     seed: int
     timeouts: Timeouts
+    cluster: ClusterStatus | None  # whose hosts' use is sampled
 
 
 def _workload(name: str, simple_options: Mapping[str, int | str]) -> tuple[Workload, Sweep]:
@@ -195,7 +217,14 @@ def _run(plan: _Plan, folder: Path) -> list[Run]:
         progress = Progress()
         info = folders.describe(workload, shlex.join(sys.argv), values)
         running = local.run(
-            workload, where, info, login=plan.login, seed=plan.seed, timeouts=plan.timeouts, watch=progress
+            workload,
+            where,
+            info,
+            login=plan.login,
+            seed=plan.seed,
+            timeouts=plan.timeouts,
+            watch=progress,
+            sampler=use.Sampler(plan.cluster) if plan.cluster else None,
         )
         try:
             done.append(uvloop.run(running))
@@ -211,24 +240,23 @@ def _folder_name(values: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in values.items()).replace("/", "_")
 
 
-def _login(workload: Workload, on_cluster: bool, given: Credentials | None) -> Login | None:
-    """Who asks: as the options say, as the file says (None), or as the cluster's own user, on its client host."""
-    if given is not None:
-        return Login(given)
+def _says_itself(workload: Workload, on_cluster: bool) -> bool:
+    """Whether the file says where the store is, or names one of another kind."""
     works = [work for stage in workload.stages for work in stage.works]
-    says_itself = any(work.auth.kind != "none" or work.storage.option("storage_url") for work in works)
-    foreign = any(work.storage.kind != "swift" for work in works)
-    if not on_cluster and (says_itself or foreign):
-        return None
-    return Login(_credentials_on_client_host())
+    named = any(work.auth.kind != "none" or work.storage.option("storage_url") for work in works)
+    return not on_cluster and (named or any(work.storage.kind != "swift" for work in works))
 
 
-def _credentials_on_client_host() -> Credentials:
-    """The cluster's credentials, once this process is on its client host; otherwise it becomes one that is."""
+def _on_client_host() -> ClusterStatus:
+    """The cluster that is up, once this process is on its client host; otherwise it becomes one that is."""
     running = cluster.status(default_state_dir())
     client = running.host(running.client_host)
     if not cluster.inside(client):
         cluster.execute(default_state_dir(), client.host, (sys.executable, *sys.argv))
+    return running
+
+
+def _credentials(running: ClusterStatus) -> Credentials:
     found = running.environment
     return Credentials(found["ST_AUTH"], found["ST_USER"], found["ST_KEY"])
 

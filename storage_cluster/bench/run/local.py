@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from storage_cluster.bench import use
 from storage_cluster.bench.engine.connection import Timeouts
 from storage_cluster.bench.model import Stage, Workload
 from storage_cluster.bench.results import folder as folders
@@ -30,6 +31,7 @@ async def run(
     seed: int = 1,
     timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
     watch: Watch | None = None,
+    sampler: use.Sampler | None = None,
 ) -> Run:
     """Run it into a new folder. Raises: WorkloadError, NotRunningError, RunError."""
     if login is None:
@@ -40,7 +42,8 @@ async def run(
     runner = Runner(recorder, seed=seed, login=login, timeouts=timeouts)
     folders.save(folder, info, recorder.tally)
     try:
-        info = await _stages(workload, folder, info, runner, recorder, watch)
+        async with use.sampling(sampler, folder / use.FILE_NAME):
+            info = await _stages(workload, folder, info, runner, recorder, watch)
     finally:
         recorder.close()
     info = dataclasses.replace(info, ended_ns=time.time_ns())
