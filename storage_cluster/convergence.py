@@ -143,7 +143,7 @@ def _etag(stored: ObjectDir) -> str | None:
 def _listing_losses(data_dir: Path, ring: Ring, names: tuple[str, str], rows: Mapping[str, str]) -> Iterator[str]:
     partition, digest = ring.partition(*names), path_hash(names, ring.shape.hash_suffix)
     for device in ring.primaries(partition):
-        directory = data_dir / device.host / device.name / "containers" / str(partition) / digest[-3:] / digest
+        directory = layout.hash_dir(data_dir / device.host / device.name, "containers", partition, digest)
         listed = _rows(directory / f"{digest}.db")
         missing = sorted(name for name, etag in rows.items() if listed.get(name) != etag)
         extra = sorted(listed.keys() - rows.keys())

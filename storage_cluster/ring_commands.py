@@ -20,6 +20,7 @@ from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.ring import Ring, path_hash
+from storage_cluster.servers import layout
 from storage_cluster.topology import RING_SERVICES, Device, Topology
 
 Guard = Callable[[], contextlib.AbstractContextManager[None]]
@@ -114,13 +115,13 @@ def _print_placement(topology: Topology, made: dict[str, Ring], names: tuple[str
         click.echo(f"  {_label(device)}")
     for device in handoffs:
         click.echo(f"  {_label(device)}  handoff")
-    tail = f"{ring.name}s/{partition}/{digest[-3:]}/{digest}"
     click.echo("\nask each server (on any host: tracer cluster exec client -- …):")
     for device in (*primaries, *handoffs):
         click.echo(f"  {_curl(topology, ring.name, device, partition, names)}" + _suffix(device, primaries))
     click.echo("\nfiles:")
     for device in (*primaries, *handoffs):
-        directory = default_state_dir() / "data" / device.host / device.name / tail
+        root = default_state_dir() / "data" / device.host / device.name
+        directory = layout.hash_dir(root, f"{ring.name}s", partition, digest)
         click.echo(f"  {directory}  {_found(directory)}" + _suffix(device, primaries))
 
 

@@ -6,7 +6,7 @@ container servers, which report that a container was made, deleted or has change
 
 from pathlib import Path
 
-from storage_cluster.servers import database, listings
+from storage_cluster.servers import database, layout, listings
 from storage_cluster.servers.account_db import AccountDatabase, AccountStat, ContainerRow
 from storage_cluster.servers.database_replication import METHOD, DatabaseReplication
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
@@ -87,7 +87,7 @@ class AccountServer:
 
     @staticmethod
     def _path(target: Target) -> Path:
-        directory = database.hash_dir(target.device_dir, "accounts", target.partition, target.hash)
+        directory = layout.hash_dir(target.device_dir, "accounts", target.partition, target.hash)
         return directory / f"{target.hash}.db"
 
     def _put(self, call: Call, target: Target) -> Reply:

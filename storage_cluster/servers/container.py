@@ -7,7 +7,7 @@ container updater tells them a little later, once for many changes.
 
 from pathlib import Path
 
-from storage_cluster.servers import database, listings
+from storage_cluster.servers import database, layout, listings
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
 from storage_cluster.servers.database_replication import METHOD, DatabaseReplication
@@ -88,7 +88,7 @@ class ContainerServer:
 
     @staticmethod
     def _path(target: Target) -> Path:
-        directory = database.hash_dir(target.device_dir, "containers", target.partition, target.hash)
+        directory = layout.hash_dir(target.device_dir, "containers", target.partition, target.hash)
         return directory / f"{target.hash}.db"
 
     async def _put(self, call: Call, target: Target) -> Reply:

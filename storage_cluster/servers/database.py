@@ -22,11 +22,6 @@ _PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_time
 T = TypeVar("T")
 
 
-def hash_dir(device_dir: Path, kind: str, partition: str, path_hash: str) -> Path:
-    """The directory of one account, container or object on a device."""
-    return device_dir / kind / partition / path_hash[-3:] / path_hash
-
-
 def connect(path: Path, schema: str | None) -> sqlite3.Connection:
     """Open a database; autocommit, rows by name. With a schema it is made now if it does not exist.
 

@@ -70,10 +70,10 @@ class DatabaseReplication(Generic[D]):
             raise Refusal(503, "The database was damaged and is put aside") from None
 
     def _path(self, call: Call) -> Path:
-        if len(call.names) != 3 or not call.names[1].isdigit() or not _is_hash(call.names[2]):
+        if len(call.names) != 3 or not call.names[1].isdigit() or not layout.is_hash(call.names[2]):
             raise Refusal(400)
         device, partition, path_hash = call.names
-        return self._devices.dir(device) / self._kind / partition / path_hash[-3:] / path_hash / f"{path_hash}.db"
+        return layout.hash_dir(self._devices.dir(device), self._kind, partition, path_hash) / f"{path_hash}.db"
 
     def _existing(self, path: Path) -> D:
         found = self._databases.get(path, create=False)
@@ -124,7 +124,3 @@ def _decoded(body: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise Refusal(400)
     return message
-
-
-def _is_hash(text: str) -> bool:
-    return len(text) == 32 and all(digit in "0123456789abcdef" for digit in text)

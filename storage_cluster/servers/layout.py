@@ -12,6 +12,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+_HASH_LEN = 32
+
+
+def hash_dir(device_dir: Path, kind: str, partition: int | str, path_hash: str) -> Path:
+    """The directory of one account, container or object on a device."""
+    return device_dir / kind / str(partition) / path_hash[-3:] / path_hash
+
 
 def hash_dirs(device_dir: Path, kind: str) -> Iterator[tuple[int, str, Path]]:
     """All accounts, containers or objects on a device: partition, hash, directory; what goes meanwhile is left out."""
@@ -37,6 +44,11 @@ def quarantine(device_dir: Path, kind: str, directory: Path) -> None:
     aside.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         os.rename(directory, aside / f"{directory.name}-{uuid.uuid4().hex[:8]}")
+
+
+def is_hash(text: str) -> bool:
+    """Whether a name can be that of such a directory."""
+    return len(text) == _HASH_LEN and all(digit in "0123456789abcdef" for digit in text)
 
 
 def remove_if_empty(directory: Path, levels: int = 3) -> None:

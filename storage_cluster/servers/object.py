@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers import conditions, database, expiry, ranges
+from storage_cluster.servers import conditions, expiry, layout, ranges
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.commits import Committer
 from storage_cluster.servers.content_type import with_swift_bytes_of
@@ -82,7 +82,7 @@ class ObjectServer:
             return await self._handle(call, target)
 
     async def _handle(self, call: Call, target: Target) -> Reply:
-        directory = database.hash_dir(target.device_dir, "objects", target.partition, target.hash)
+        directory = layout.hash_dir(target.device_dir, "objects", target.partition, target.hash)
         stored = ObjectDir(target.device_dir, directory)
         if call.method == "PUT":
             return await self._put(call, target, stored)

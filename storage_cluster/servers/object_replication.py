@@ -65,7 +65,7 @@ class ObjectReplication:
 
     async def _take(self, call: Call, device_dir: Path, partition: int) -> Reply:
         path_hash, name = (*call.names[2:], "", "")[:2]
-        if not _is_hash(path_hash) or not _is_file_name(name):
+        if not layout.is_hash(path_hash) or not _is_file_name(name):
             raise Refusal(400)
         stored = object_dir(device_dir, partition, path_hash)
         if name not in surviving({name, *names_in(stored.directory)}):
@@ -85,7 +85,7 @@ class ObjectReplication:
 
 def object_dir(device_dir: Path, partition: int, path_hash: str) -> ObjectDir:
     """An object known by its hash."""
-    return ObjectDir(device_dir, device_dir / "objects" / str(partition) / path_hash[-3:] / path_hash)
+    return ObjectDir(device_dir, layout.hash_dir(device_dir, "objects", partition, path_hash))
 
 
 def names_in(directory: Path) -> list[str]:
@@ -147,7 +147,9 @@ def _wanted(device_dir: Path, partition: int, offered: Files) -> Files:
 def _offer(body: bytes) -> Files:
     try:
         offered = json.loads(body)
-        sound = all(_is_hash(path_hash) and all(map(_is_file_name, names)) for path_hash, names in offered.items())
+        sound = all(
+            layout.is_hash(path_hash) and all(map(_is_file_name, names)) for path_hash, names in offered.items()
+        )
     except (ValueError, TypeError, AttributeError):
         raise Refusal(400) from None
     if not sound:
@@ -157,13 +159,9 @@ def _offer(body: bytes) -> Files:
 
 def _listed(directory: Path) -> Iterable[str]:
     try:
-        return [name for name in os.listdir(directory) if _is_hash(name)]
+        return [name for name in os.listdir(directory) if layout.is_hash(name)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _is_hash(text: str) -> bool:
-    return len(text) == 32 and all(digit in "0123456789abcdef" for digit in text)
 
 
 def _is_file_name(text: str) -> bool:
