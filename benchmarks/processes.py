@@ -12,9 +12,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Ran:
-    """One process: its wall time, its peak memory, and the last line it printed."""
+    """One process: its wall and CPU time, its peak memory, and the last line it printed."""
 
     seconds: float
+    cpu_seconds: float
     peak_rss_bytes: int
     last_line: str
 
@@ -32,4 +33,4 @@ def run(command: list[str]) -> Ran:
             raise SystemExit(f"bench: `{' '.join(command[:4])} …` failed:\n{err.read().decode(errors='replace')}")
         out.seek(max(0, out.seek(0, os.SEEK_END) - 4096))
         lines = out.read().decode(errors="replace").splitlines() or [""]
-    return Ran(seconds, usage.ru_maxrss * 1024, lines[-1])
+    return Ran(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, lines[-1])

@@ -1,9 +1,10 @@
 """`make bench`: our stages beside tshark, dpkt and tcpdump on the same files, in one run, on this machine.
 
 Each measurement is a process of its own; runs of the tools take turns, so a slow minute hits all of them. Shown are the
-median over the runs, its spread, the ratio to `tshark -T fields` and the peak resident memory. From the whole-process
-times of tshark and tcpdump the time they take on an empty capture is subtracted; our stages and dpkt are timed inside
-the process, after imports. The table goes to stdout and, with its raw figures, to `benchmarks/results/`.
+median over the runs by the clock and by CPU time (of all threads), its spread, the ratio to `tshark -T fields` and the
+peak resident memory; then, of the largest size, where end to end spends its time (`benchmarks.profile`). From the
+whole-process times of tshark and tcpdump the time they take on an empty capture is subtracted; our stages and dpkt are
+timed inside the process, after imports. The table goes to stdout and, with its raw figures, to `benchmarks/results/`.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
-from benchmarks import scale, traffic
+from benchmarks import profile, scale, traffic
 from benchmarks.processes import ROOT, run
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -52,12 +53,18 @@ class Series:
     tool: str
     packets_count: int
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
     peak_rss_bytes: int = 0
 
     @property
     def packets_per_second(self) -> float:
         """Packets a second in the median run."""
         return self.packets_count / median(self.seconds)
+
+    @property
+    def packets_per_cpu_second(self) -> float:
+        """Packets for each second of one core in the median run: what a busy machine changes least."""
+        return self.packets_count / median(self.cpu_seconds)
 
     @property
     def spread(self) -> float:
@@ -72,10 +79,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=3, help="runs of each measurement (default: 3)")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="twintap-bench-") as folder:
-        series = _measure(Path(folder), QUICK_SIZES if options.quick else FULL_SIZES, options.runs)
+        sizes = QUICK_SIZES if options.quick else FULL_SIZES
+        series = _measure(Path(folder), sizes, options.runs)
+        stages = _profile_table(Path(folder))
     flatness = scale.table(SCALE_QUICK if options.quick else SCALE_FULL, 1)
     agent = _agent_table(options.quick)
-    text = "\n".join([_heading(options.runs), "", *_table(series), "", *flatness, "", *agent])
+    text = "\n".join([_heading(options.runs), "", *_table(series), "", *stages, "", *flatness, "", *agent])
     print(text)
     _keep(text, series)
     return 0
@@ -108,6 +117,7 @@ def _run_once(tool: str, files: list[Path], series: Series) -> None:
         told = json.loads(ran.last_line)
         assert told["packets_count"] == series.packets_count, f"{tool} saw {told} of {series.packets_count} packets"
         series.seconds.append(told["seconds"])
+        series.cpu_seconds.append(told["cpu_seconds"])
         series.peak_rss_bytes = max(series.peak_rss_bytes, ran.peak_rss_bytes)
         return
     empty = files[0].parent / "empty.pcap"
@@ -115,6 +125,7 @@ def _run_once(tool: str, files: list[Path], series: Series) -> None:
     idle = run(_reading(tool, empty))
     parts = [run(_reading(tool, file)) for file in files]
     series.seconds.append(sum(part.seconds - idle.seconds for part in parts))
+    series.cpu_seconds.append(sum(part.cpu_seconds - idle.cpu_seconds for part in parts))
     series.peak_rss_bytes = max(series.peak_rss_bytes, *(part.peak_rss_bytes for part in parts))
 
 
@@ -127,8 +138,8 @@ def _reading(tool: str, file: Path) -> list[str]:
 
 def _table(series: list[Series]) -> list[str]:
     lines = [
-        f"| packets | tool | packets/s | median s | spread | × {OTHERS[REFERENCE]} | peak RSS |",
-        "|---:|---|---:|---:|---:|---:|---:|",
+        f"| packets | tool | packets/s | packets/CPU-s | median s | spread | × {OTHERS[REFERENCE]} | peak RSS |",
+        "|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
     reference = {one.packets_count: one.packets_per_second for one in series if one.tool == REFERENCE}
     for one in series:
@@ -136,10 +147,18 @@ def _table(series: list[Series]) -> list[str]:
         ratio = f"{one.packets_per_second / base:.1f}" if base else "–"
         lines.append(
             f"| {one.packets_count:,} | {(OURS | OTHERS)[one.tool]} | {one.packets_per_second:,.0f} "
+            f"| {one.packets_per_cpu_second:,.0f} "
             f"| {median(one.seconds):.3f} | {one.spread:.0%} | {ratio} "
             f"| {one.peak_rss_bytes / 2**20:,.0f} MiB |"
         )
     return lines
+
+
+def _profile_table(folder: Path) -> list[str]:
+    """Where end to end spends its time, on the captures written last."""
+    files = [str(folder / f"{host}.pcap") for host in (traffic.CLIENT, traffic.SERVER)]
+    found = json.loads(run([sys.executable, "-m", "benchmarks.profile", *files]).last_line)
+    return profile.table(found)
 
 
 def _agent_table(quick: bool) -> list[str]:

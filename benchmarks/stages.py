@@ -3,8 +3,8 @@
     python -m benchmarks.stages decode|match|end_to_end|dpkt CLIENT.pcap SERVER.pcap
 
 Imports and the reading of inputs that belong to an earlier stage are outside the measured time. The last line is JSON:
-`seconds`, `packets_count`, the whole's `cpu_seconds`, and what the stage found (`hops_count` by state), so that a fast
-wrong answer shows.
+`seconds`, `cpu_seconds`, `packets_count`, and what the stage found (`hops_count` by state), so that a fast wrong answer
+shows.
 """
 
 import json
@@ -12,21 +12,37 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 Result = dict[str, int | float | str]
+
+
+@dataclass
+class Clock:
+    """Wall and CPU time since it was made."""
+
+    began: float = field(default_factory=time.perf_counter)
+    cpu_began: float = field(default_factory=time.process_time)
+
+    def read(self) -> Result:
+        """`seconds` and `cpu_seconds`, of all threads."""
+        return {
+            "seconds": time.perf_counter() - self.began,
+            "cpu_seconds": time.process_time() - self.cpu_began,
+        }
 
 
 def decode(files: list[Path]) -> Result:
     """Packets to columns: the Rust core's reader, batch by batch."""
     from tracer.readers import open_capture
 
-    started = time.perf_counter()
+    clock = Clock()
     packets_count = 0
     for file in files:
         with open_capture(file) as reader:
             packets_count += sum(len(batch.events["frame"]) for batch in reader.batches())
-    return {"seconds": time.perf_counter() - started, "packets_count": packets_count}
+    return clock.read() | {"packets_count": packets_count}
 
 
 def match(files: list[Path]) -> Result:
@@ -36,12 +52,12 @@ def match(files: list[Path]) -> Result:
     from collector.matching import match as match_events
 
     decoded = decode_sources([HostSource(file.stem, (file,)) for file in files])
-    started = time.perf_counter()
+    clock = Clock()
     matched = match_events(decoded.events)
-    seconds = time.perf_counter() - started
+    times = clock.read()
     states = matched.hops["state"].value_counts().to_pylist()
     found: Result = {f"hops_{row['values']}": row["counts"] for row in states}
-    return {"seconds": seconds, "packets_count": decoded.events.num_rows} | found
+    return times | {"packets_count": decoded.events.num_rows} | found
 
 
 def end_to_end(files: list[Path]) -> Result:
@@ -50,18 +66,17 @@ def end_to_end(files: list[Path]) -> Result:
     from collector.decoding import HostSource
 
     with tempfile.TemporaryDirectory(dir=files[0].parent) as folder:
-        started, cpu_started = time.perf_counter(), time.process_time()
+        clock = Clock()
         info = analyse([HostSource(file.stem, (file,)) for file in files], str(Path(folder) / "trace"))
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-    count = sum(host.packets_count for host in info.hosts)
-    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "packets_count": count}
+        times = clock.read()
+    return times | {"packets_count": sum(host.packets_count for host in info.hosts)}
 
 
 def dpkt(files: list[Path]) -> Result:
     """Packets to lists of the same fields, by the usual Python library."""
     import dpkt
 
-    started = time.perf_counter()
+    clock = Clock()
     rows: list[tuple[object, ...]] = []
     for file in files:
         with file.open("rb") as stream:
@@ -70,7 +85,7 @@ def dpkt(files: list[Path]) -> Result:
                 tcp = ip.data
                 row = (stamp, ip.src, ip.dst, ip.id, ip.len, tcp.sport, tcp.dport, tcp.seq, tcp.ack, tcp.flags, tcp.win)
                 rows.append((*row, dpkt.tcp.parse_opts(tcp.opts)))
-    return {"seconds": time.perf_counter() - started, "packets_count": len(rows)}
+    return clock.read() | {"packets_count": len(rows)}
 
 
 STAGES: dict[str, Callable[[list[Path]], Result]] = {
@@ -79,6 +94,7 @@ STAGES: dict[str, Callable[[list[Path]], Result]] = {
     "end_to_end": end_to_end,
     "dpkt": dpkt,
 }
+
 
 if __name__ == "__main__":
     print(json.dumps(STAGES[sys.argv[1]]([Path(name) for name in sys.argv[2:]])))
