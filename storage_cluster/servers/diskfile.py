@@ -31,6 +31,7 @@ _DIGEST_BYTES = 16
 _LENGTH_BYTES = 8
 _TRAILER_LEN = _DIGEST_BYTES + _LENGTH_BYTES + len(_MAGIC)
 _READ_BYTES = 1_048_576
+_HELD_MAX_BYTES = 65_536
 _BOUND_TO_BODY = ("x-object-sysmeta-", "x-static-large-object")
 """Metadata that a POST does not replace."""
 
@@ -102,12 +103,7 @@ class ObjectDir:
 
     def new_file(self) -> "NewFile":
         """A file to write a new version to."""
-        drafts = self._device_dir / "tmp"
-        try:
-            return NewFile(drafts / uuid.uuid4().hex)
-        except FileNotFoundError:  # a fresh file system
-            drafts.mkdir(exist_ok=True)
-            return NewFile(drafts / uuid.uuid4().hex)
+        return NewFile(self._device_dir.joinpath("tmp", uuid.uuid4().hex))
 
     def data_commit(self, new: "NewFile", timestamp: str, content_type: str, metadata: dict[str, str]) -> "Commit":
         """What is left to do to make a written file this object's newest version, for good."""
@@ -122,6 +118,7 @@ class ObjectDir:
 
     def commit_copy(self, new: "NewFile", name: str) -> None:
         """Make a file that came whole from another replica one of this object's, for good. Raises: DamagedFileError."""
+        new.flush()
         check_file(new.path, name)
         commit(Commit(self, new, name))
 
@@ -236,14 +233,15 @@ def check_file(path: Path, name: str) -> int:
 
 
 class NewFile:
-    """A version in the making."""
+    """A version in the making. What is small stays in memory until it is synced, and is written at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
         self.committed = False
         self._md5 = hashlib.md5(usedforsecurity=False)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._held: list[bytes] = []
+        self._descriptor: int | None = None
 
     @property
     def etag(self) -> str:
@@ -254,23 +252,47 @@ class NewFile:
         """Append to the body."""
         self._md5.update(chunk)
         self.size += len(chunk)
-        _write_all(self._descriptor, chunk)
+        self._held.append(chunk)
+        if self._descriptor is not None or self.size > _HELD_MAX_BYTES:
+            self.flush()
 
     def write_footer(self, footer: dict[str, object]) -> None:
         """End the body."""
         encoded = json.dumps(footer).encode()
         length = len(encoded).to_bytes(_LENGTH_BYTES, "big")
-        _write_all(self._descriptor, encoded + _digest(encoded) + length + _MAGIC)
+        self._held.append(encoded + _digest(encoded) + length + _MAGIC)
+
+    def flush(self) -> None:
+        """Have it in the file. Raises: OSError."""
+        if self._descriptor is None:
+            self._descriptor = _create(self.path)
+        data = self._held[0] if len(self._held) == 1 else b"".join(self._held)
+        self._held.clear()
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
 
     def sync(self) -> None:
-        """Bring it to the disk."""
+        """Bring it to the disk. Raises: OSError."""
+        self.flush()
+        assert self._descriptor is not None
         os.fsync(self._descriptor)
 
     def close(self) -> None:
         """Let go of it; without a commit it disappears."""
-        os.close(self._descriptor)
-        if not self.committed:
-            self.path.unlink(missing_ok=True)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            if not self.committed:
+                self.path.unlink(missing_ok=True)
+
+
+def _create(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o644)
+    except FileNotFoundError:  # a fresh file system
+        path.parent.mkdir(exist_ok=True)
+        return os.open(path, flags, 0o644)
 
 
 def _read_footer(path: Path) -> tuple[dict, int]:
@@ -300,12 +322,6 @@ def _md5_of(path: Path, size: int) -> str:
             md5.update(chunk)
             size -= len(chunk)
     return md5.hexdigest()
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _make_directory(directory: str) -> list[str]:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -44,6 +45,7 @@ class Devices:
         self._topology = topology
         self._medium_dir = medium.directory(data_dir.parent.parent, host)
         self._media: dict[str, Medium] = {}
+        self._directories: dict[str, Path] = {}
 
     @property
     def dirs(self) -> Mapping[str, Path]:
@@ -72,8 +74,10 @@ class Devices:
 
     def dir(self, device: str) -> Path:
         """A device's directory. Raises: Refusal (507) if it is not there."""
-        directory = self._data_dir / device
-        if device in ("", ".", "..") or not directory.is_dir():
+        directory = self._directories.get(device)
+        if directory is None:
+            directory = self._directories[device] = self._data_dir / device
+        if device in ("", ".", "..") or not os.path.isdir(directory):
             raise Refusal(507)
         return directory
 

@@ -42,7 +42,7 @@ def test_what_is_committed_is_read(stored: ObjectDir, body: bytes) -> None:
 
 def test_without_commit_nothing_is_left(stored: ObjectDir, tmp_path: Path) -> None:
     new = stored.new_file()
-    new.write(b"half")
+    new.write(bytes(100_000))
     assert len(os.listdir(tmp_path / "tmp")) == 1
     new.close()
     assert os.listdir(tmp_path / "tmp") == []

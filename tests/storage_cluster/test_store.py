@@ -268,9 +268,9 @@ def test_a_reader_that_leaves_half_way_is_a_line_in_the_log(client: Client, stor
 
 def test_a_client_that_leaves_half_way_leaves_nothing(client: Client, store: LoopbackStore) -> None:
     proxy = store.topology.service("proxy")
-    head = f"PUT {ACCOUNT}/c/o HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {client.token}\r\nContent-Length: 9\r\n\r\nabc"
+    head = f"PUT {ACCOUNT}/c/o HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {client.token}\r\nContent-Length: 200000\r\n\r\n"
     with socket.create_connection((proxy.address, proxy.port), timeout=10) as connection:
-        connection.sendall(head.encode())
+        connection.sendall(head.encode() + bytes(100_000))
         wait_for(lambda: len(list(store.root.glob("data/*/*/tmp/*"))) == 3, "the body to arrive")
     wait_for(lambda: not list(store.root.glob("data/*/*/tmp/*")), "the temporary files to go")
     assert object_files(store) == []
