@@ -11,6 +11,7 @@ Source: Swift, "Logs" (docs: logs.html); swift.common.middleware.proxy_logging, 
 """
 
 import dataclasses
+import functools
 import json
 import os
 import time
@@ -68,40 +69,47 @@ def proxy_line(service: str, served: Served) -> str:
     address = served.peer.rpartition(":")[0]
     headers = served.headers
     token = headers.get("X-Auth-Token") or headers.get("X-Storage-Token") or ""
-    end_s = served.end_ns / _SECOND_NS
     values = (
-        headers.get("X-Forwarded-For", "").partition(",")[0].strip() or address,
+        _shown(headers.get("X-Forwarded-For", "").partition(",")[0].strip() or address),
         address,
-        time.strftime("%d/%b/%Y/%H/%M/%S", time.gmtime(end_s)),
+        _moment("%d/%b/%Y/%H/%M/%S", served.end_ns // _SECOND_NS),
         served.method,
-        served.path,
+        _shown(served.path),
         "HTTP/1.1",
-        served.status,
-        headers.get("Referer"),
-        headers.get("User-Agent"),
-        f"{token[:_TOKEN_SHOWN_LEN]}..." if token else None,
-        served.bytes_in or None,
-        served.bytes_out or None,
-        headers.get("Etag"),
-        served.transaction_id,
-        None,  # headers, if Swift is told to log them
+        str(served.status),
+        _shown(headers.get("Referer")),
+        _shown(headers.get("User-Agent")),
+        _shown(f"{token[:_TOKEN_SHOWN_LEN]}...") if token else "-",
+        str(served.bytes_in or "-"),
+        str(served.bytes_out or "-"),
+        _shown(headers.get("Etag")),
+        _shown(served.transaction_id),
+        "-",  # headers, if Swift is told to log them
         f"{(served.end_ns - served.start_ns) / _SECOND_NS:.4f}",
-        served.source,
-        None,  # what middlewares add
+        _shown(served.source),
+        "-",  # what middlewares add
         f"{served.start_ns / _SECOND_NS:.9f}",
-        f"{end_s:.9f}",
-        0 if served.path.count("/") >= 3 else None,  # storage policy
+        f"{served.end_ns / _SECOND_NS:.9f}",
+        "0" if served.path.count("/") >= 3 else "-",  # storage policy
     )
-    shown = ("-" if value is None else quote(str(value), _UNQUOTED) for value in values)
-    return f"{service}-server: {' '.join(shown)}"
+    return f"{service}-server: {' '.join(values)}"
 
 
 def storage_line(service: str, served: Served) -> str:
     """As Swift's account, container and object servers write it."""
-    moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(served.end_ns / _SECOND_NS))
+    moment = _moment("%d/%b/%Y:%H:%M:%S +0000", served.end_ns // _SECOND_NS)
     headers, address = served.headers, served.peer.rpartition(":")[0]
     return (
         f'{service}-server: {address} - - [{moment}] "{served.method} {served.path}" {served.status}'
         f' {served.bytes_out or "-"} "{headers.get("Referer", "-")}" "{served.transaction_id}"'
         f' "{headers.get("User-Agent", "-")}" {(served.end_ns - served.start_ns) / _SECOND_NS:.4f} "-" {os.getpid()} 0'
     )
+
+
+def _shown(value: str | None) -> str:
+    return "-" if value is None else quote(value, _UNQUOTED)
+
+
+@functools.lru_cache(2)
+def _moment(layout: str, second: int) -> str:
+    return time.strftime(layout, time.gmtime(second))
