@@ -17,7 +17,7 @@ _HASH_LEN = 32
 
 def hash_dir(device_dir: Path, kind: str, partition: int | str, path_hash: str) -> Path:
     """The directory of one account, container or object on a device."""
-    return device_dir / kind / str(partition) / path_hash[-3:] / path_hash
+    return device_dir.joinpath(kind, str(partition), path_hash[-3:], path_hash)
 
 
 def hash_dirs(device_dir: Path, kind: str) -> Iterator[tuple[int, str, Path]]:
