@@ -1,7 +1,8 @@
 """The object replicator: every primary gets what this host has of a partition; a handoff that is no longer needed goes.
 
-For each partition on each device of this host it asks the other primaries for the digests of their suffix directories,
-offers them the files of those that differ, and sends what they want. What they have and this host lacks, their own
+It asks the other devices for the digests of the suffix directories of the partitions that it shares with them (many
+partitions at once, so that a comparison is one request), offers them the files of those that differ, and sends what
+they want. What they have and this host lacks, their own
 replicators send. A device that is not among a partition's primaries (a handoff of a bad hour, or a primary of an older
 ring) is emptied of it as soon as all primaries have it.
 
@@ -18,7 +19,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,6 +28,7 @@ from storage_cluster.servers import layout
 from storage_cluster.servers.backend import NO_ANSWER, BackendAnswer, BackendUpload
 from storage_cluster.servers.object_replication import (
     MARK,
+    Digests,
     Files,
     digests,
     is_reclaimable,
@@ -39,6 +41,8 @@ from storage_cluster.topology import Device
 
 AT_ONCE = 4
 """Partitions under way at the same time."""
+COMPARED_MAX = 256
+"""Partitions in one comparison."""
 OFFER_MAX = 200
 """Objects in one SSYNC."""
 _READ_BYTES = 262_144
@@ -50,9 +54,27 @@ _DAMAGED_HERE = 422
 class Agreement:
     """What a partition was like when all other primaries had it all."""
 
-    digests: dict[str, str]
+    digests: Digests
     primaries: tuple[Device, ...]
     at_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A partition on a device of this host that is to be compared."""
+
+    device: str
+    root: Path
+    partition: int
+    primaries: tuple[Device, ...]
+    here: Device | None  # this device, if it is a primary
+    found: Mapping[str, Files]
+    digests: Digests
+
+    @property
+    def others(self) -> list[Device]:
+        """The primaries that are elsewhere."""
+        return [device for device in self.primaries if device != self.here]
 
 
 class ObjectReplicator:
@@ -66,69 +88,93 @@ class ObjectReplicator:
     async def run_once(self) -> str:
         """One pass over all partitions, handoffs first."""
         self._counts = Counter()
-        limit = asyncio.Semaphore(AT_ONCE)
-        await asyncio.gather(*[self._limited(limit, name, root, part) for name, root, part in self._partitions()])
+        for name, root in self._around.devices.dirs.items():
+            partitions = self._partitions(name, root)
+            for start in range(0, len(partitions), COMPARED_MAX):
+                chosen = partitions[start : start + COMPARED_MAX]
+                await self._replicate(await asyncio.to_thread(self._due, name, root, chosen))
         return counted(self._counts)
 
-    def _partitions(self) -> list[tuple[str, Path, int]]:
+    def _partitions(self, name: str, root: Path) -> list[int]:
         ring = self._around.backend.rings["object"]
-        found = [
-            (name, root, partition)
-            for name, root in self._around.devices.dirs.items()
-            for partition in layout.partitions(root, "objects")
-            if partition < ring.partition_count
-        ]
-        return sorted(found, key=lambda one: self._around.local_device(one[0], ring.primaries(one[2])) is not None)
+        found = [part for part in layout.partitions(root, "objects") if part < ring.partition_count]
+        return sorted(found, key=lambda part: self._around.local_device(name, ring.primaries(part)) is not None)
 
-    async def _limited(self, limit: asyncio.Semaphore, name: str, root: Path, partition: int) -> None:
+    def _due(self, name: str, root: Path, partitions: Sequence[int]) -> list[Work]:
+        """Those of these partitions that have changed, or were not compared for long; cleared of what is over."""
+        ring, before = self._around.backend.rings["object"], timestamp_before(self._around.intervals.reclaim_age_s)
+        works = []
+        for partition in partitions:
+            self._counts["tombstones reclaimed"] += _tidy(root, partition, before)
+            found = snapshot(root, partition, before)
+            primaries = ring.primaries(partition)
+            here = self._around.local_device(name, primaries)
+            work = Work(name, root, partition, primaries, here, found, digests(found))
+            if found and not self._agreed(work):
+                works.append(work)
+        return works
+
+    async def _replicate(self, works: list[Work]) -> None:
+        asked: dict[Device, list[int]] = {}
+        for work in works:
+            for device in work.others:
+                asked.setdefault(device, []).append(work.partition)
+        answers = await asyncio.gather(*[self._digests(device, partitions) for device, partitions in asked.items()])
+        theirs = dict(zip(asked, answers, strict=True))
+        limit = asyncio.Semaphore(AT_ONCE)
+        await asyncio.gather(*[self._settle(limit, work, theirs) for work in works])
+
+    async def _settle(
+        self, limit: asyncio.Semaphore, work: Work, theirs: Mapping[Device, Mapping[int, Digests] | None]
+    ) -> None:
         async with limit:
-            await self._replicate(name, root, partition)
+            if not all([await self._push(work, device, theirs[device]) for device in work.others]):
+                return
+            if work.here is None:
+                await asyncio.to_thread(_empty, work)
+                self._counts["handoff partitions emptied"] += 1
+            else:
+                agreement = Agreement(work.digests, work.primaries, time.monotonic())
+                self._agreements[work.device, work.partition] = agreement
 
-    async def _replicate(self, name: str, root: Path, partition: int) -> None:
-        primaries = self._around.backend.rings["object"].primaries(partition)
-        here = self._around.local_device(name, primaries)
-        before = timestamp_before(self._around.intervals.reclaim_age_s)
-        self._counts["tombstones reclaimed"] += await asyncio.to_thread(_tidy, root, partition, before)
-        found = await asyncio.to_thread(snapshot, root, partition, before)
-        if not found or self._agreed(name, partition, digests(found), primaries):
-            return
-        others = [device for device in primaries if device != here]
-        if not all([await self._push(root, partition, device, found) for device in others]):
-            return
-        if here is None:
-            await asyncio.to_thread(_empty, root, partition, found)
-            self._counts["handoff partitions emptied"] += 1
-        else:
-            self._agreements[name, partition] = Agreement(digests(found), primaries, time.monotonic())
-
-    def _agreed(self, name: str, partition: int, local: dict[str, str], primaries: tuple[Device, ...]) -> bool:
-        known = self._agreements.get((name, partition))
-        if known is None or (known.digests, known.primaries) != (local, primaries):
+    def _agreed(self, work: Work) -> bool:
+        known = self._agreements.get((work.device, work.partition))
+        if known is None or (known.digests, known.primaries) != (work.digests, work.primaries):
             return False
         return time.monotonic() - known.at_s < self._around.intervals.recheck_s
 
-    async def _push(self, root: Path, partition: int, device: Device, found: Mapping[str, Files]) -> bool:
-        """Give a device what it lacks of a partition; whether it has all now."""
-        answer = await self._ask("REPLICATE", device, partition)
+    async def _digests(self, device: Device, partitions: list[int]) -> dict[int, Digests] | None:
+        """What a device has of these partitions; None if it does not say."""
+        answer = await self._ask("REPLICATE", device, f"/{device.name}", partitions)
         if not answer.succeeded:
+            return None
+        return {int(partition): found for partition, found in json.loads(answer.body).items()}
+
+    async def _push(self, work: Work, device: Device, theirs: Mapping[int, Digests] | None) -> bool:
+        """Give a device what it lacks of a partition; whether it has all now."""
+        if theirs is None:
             return False
-        theirs, ours = json.loads(answer.body), digests(found)
-        offered = [item for suffix in found if theirs.get(suffix) != ours[suffix] for item in found[suffix].items()]
+        known = theirs.get(work.partition, {})
+        offered = [
+            item
+            for suffix in work.found
+            if known.get(suffix) != work.digests[suffix]
+            for item in work.found[suffix].items()
+        ]
         for start in range(0, len(offered), OFFER_MAX):
-            batch = dict(offered[start : start + OFFER_MAX])
-            answer = await self._ask("SSYNC", device, partition, json.dumps(batch).encode())
+            path, batch = f"/{device.name}/{work.partition}", dict(offered[start : start + OFFER_MAX])
+            answer = await self._ask("SSYNC", device, path, batch)
             if not answer.succeeded:
                 return False
             for path_hash, names in json.loads(answer.body).items():
                 for name in names:
-                    if not await self._send(root, partition, device, path_hash, name):
+                    if not await self._send(work.root, work.partition, device, path_hash, name):
                         return False
         return True
 
-    async def _ask(self, method: str, device: Device, partition: int, body: bytes = b"") -> BackendAnswer:
+    async def _ask(self, method: str, device: Device, path: str, document: object) -> BackendAnswer:
         backend = self._around.backend
-        path = f"/{device.name}/{partition}"
-        return await backend.request(backend.service("object", device), method, path, {}, body)
+        return await backend.request(backend.service("object", device), method, path, {}, json.dumps(document).encode())
 
     async def _send(self, root: Path, partition: int, device: Device, path_hash: str, name: str) -> bool:
         backend = self._around.backend
@@ -176,11 +222,11 @@ def _tidy(root: Path, partition: int, before: str) -> int:
     return count
 
 
-def _empty(root: Path, partition: int, found: Mapping[str, Files]) -> None:
-    """Remove these very files; what came since stays."""
-    for files in found.values():
+def _empty(work: Work) -> None:
+    """Remove the very files that were found; what came since stays."""
+    for files in work.found.values():
         for path_hash, names in files.items():
-            directory = object_dir(root, partition, path_hash).directory
+            directory = object_dir(work.root, work.partition, path_hash).directory
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     (directory / name).unlink()

@@ -1,6 +1,6 @@
 """The server's side of object replication: what an object server does for replicators.
 
-    REPLICATE /device/partition            the digest of each suffix directory there, as JSON
+    REPLICATE /device, [partitions]        the digest of each suffix directory of these partitions, as JSON
     SSYNC /device/partition                which files of these objects are wanted ({hash: [names]} in and out)
     PUT /device/partition/hash/name        with X-Backend-Replication: one file as it lies on another replica, whole
 
@@ -32,6 +32,8 @@ _SUFFIXES = (".data", ".meta", ".ts")
 
 Files = dict[str, list[str]]
 """Object's hash: names of its files."""
+Digests = dict[str, str]
+"""Suffix directory: digest."""
 OnDisk = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs blocking work on a thread."""
 
@@ -51,17 +53,21 @@ class ObjectReplication:
 
     async def handle(self, call: Call) -> Reply:
         """One call. Raises: Refusal."""
+        device_dir = self._devices.dir(call.names[0])
+        if call.method == "REPLICATE":
+            partitions = _partitions(await call.body.read(_MESSAGE_MAX_BYTES))
+            return _json_reply(await self._on_disk(functools.partial(self._digests, device_dir, partitions)))
         if len(call.names) < 2 or not call.names[1].isdigit():
             raise Refusal(400)
-        device_dir, partition = self._devices.dir(call.names[0]), int(call.names[1])
-        if call.method == "REPLICATE":
-            before = timestamp_before(self._reclaim_age_s)
-            found = await self._on_disk(functools.partial(snapshot, device_dir, partition, before))
-            return _json_reply(digests(found))
+        partition = int(call.names[1])
         if call.method == "SSYNC":
             offered = _offer(await call.body.read(_MESSAGE_MAX_BYTES))
             return _json_reply(await self._on_disk(functools.partial(_wanted, device_dir, partition, offered)))
         return await self._take(call, device_dir, partition)
+
+    def _digests(self, device_dir: Path, partitions: list[int]) -> dict[int, Digests]:
+        before = timestamp_before(self._reclaim_age_s)
+        return {partition: digests(snapshot(device_dir, partition, before)) for partition in partitions}
 
     async def _take(self, call: Call, device_dir: Path, partition: int) -> Reply:
         path_hash, name = (*call.names[2:], "", "")[:2]
@@ -121,7 +127,7 @@ def snapshot(device_dir: Path, partition: int, reclaim_before: str) -> dict[str,
     return {suffix: files for suffix, files in found.items() if files}
 
 
-def digests(found: Mapping[str, Files]) -> dict[str, str]:
+def digests(found: Mapping[str, Files]) -> Digests:
     """The digest of each suffix directory of a partition."""
     return {suffix: digest_of(files) for suffix, files in found.items()}
 
@@ -142,6 +148,13 @@ def _wanted(device_dir: Path, partition: int, offered: Files) -> Files:
         if missing:
             wanted[path_hash] = missing
     return wanted
+
+
+def _partitions(body: bytes) -> list[int]:
+    try:
+        return [int(partition) for partition in json.loads(body)]
+    except (ValueError, TypeError):
+        raise Refusal(400) from None
 
 
 def _offer(body: bytes) -> Files:

@@ -112,7 +112,7 @@ class TestObjectReplicator:
             assert store.requests == []
             store.write(primaries[0], partition, digest, T2)
             once(replicator)
-            assert [asked.method for asked in store.requests] == ["REPLICATE", "SSYNC", "PUT"] * 2
+            assert [asked.method for asked in store.requests] == [*["REPLICATE"] * 2, *["SSYNC", "PUT"] * 2]
 
     def test_old_tombstones_are_forgotten(self, store: InProcessStore) -> None:
         partition, primaries, _, digest = store.place(*NAMES)
@@ -122,6 +122,20 @@ class TestObjectReplicator:
         assert store.files(primaries[0], partition, digest) == []
         assert once(ObjectReplicator(store.around(primaries[1].host))) == "1 tombstones reclaimed"
         assert store.files(primaries[0], partition, digest) == []
+
+    def test_all_partitions_are_compared_in_one_request_to_each_device(self, store: InProcessStore) -> None:
+        for number in range(20):
+            partition, _, _, digest = store.place("AUTH_a", "c", f"o{number}")
+            for host in HOSTS:
+                if any(device.host == host for device in store.rings["object"].primaries(partition)):
+                    store.write(Device(host, "d", 0), partition, digest, T1)
+        assert once(ObjectReplicator(store.around("one"))) == ""
+        assert [(asked.method, asked.path) for asked in store.requests] == [("REPLICATE", "/d")] * 3
+
+    @pytest.mark.parametrize("body", [b"", b"{}x", b"7", b'["x"]', b"[[]]"])
+    def test_a_server_refuses_what_is_no_list_of_partitions(self, store: InProcessStore, body: bytes) -> None:
+        service = store.topology.service("object", "one")
+        assert asyncio.run(store.request(service, "REPLICATE", "/d", {}, body)).status == 400
 
     @pytest.mark.parametrize(
         ("path", "status"),
