@@ -54,11 +54,16 @@ class Daemon(Protocol):
 
 
 async def run_forever(
-    daemon: Daemon, interval_s: float, say: Say, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    daemon: Daemon,
+    interval_s: float,
+    say: Say,
+    begin_pass: Callable[[], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> NoReturn:
     """Pass after pass; the first one after a random part of the interval, so that hosts do not go in step."""
     await sleep(random.uniform(0, interval_s))
     while True:
+        begin_pass()
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         try:
             done = await daemon.run_once()

@@ -19,11 +19,11 @@ from storage_cluster.daemons.daemon import Daemon, Surroundings, run_forever
 from storage_cluster.daemons.database_replicator import DatabaseReplicator
 from storage_cluster.daemons.expirer import Expirer
 from storage_cluster.daemons.object_replicator import ObjectReplicator
+from storage_cluster.daemons.reach import Reach
 from storage_cluster.daemons.reaper import Reaper
 from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
 from storage_cluster.ring import FILE_NAME as RINGS_FILE_NAME
 from storage_cluster.ring import Rings
-from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.storage import Devices
 from storage_cluster.topology import Intervals, Topology
 
@@ -65,10 +65,10 @@ async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path)
         tasks = []
         for name in topology.daemons:
             log = stack.enter_context((logs_dir / f"{name}.log").open("a", encoding="utf-8"))
-            backend = Backend(topology, Rings(data_dir.parent / RINGS_FILE_NAME), name)
+            backend = Reach(topology, Rings(data_dir.parent / RINGS_FILE_NAME), name)
             stack.push_async_callback(backend.close)
             around = Surroundings(backend, host, Devices(topology, host, data_dir), _saying(log, host, name))
-            tasks.append(asyncio.create_task(_work(JOBS[name], around), name=name))
+            tasks.append(asyncio.create_task(_work(JOBS[name], around, backend), name=name))
         try:
             yield
         finally:
@@ -80,9 +80,9 @@ async def running(topology: Topology, host: str, data_dir: Path, logs_dir: Path)
                 raise end
 
 
-async def _work(job: Job, around: Surroundings) -> NoReturn:
+async def _work(job: Job, around: Surroundings, reach: Reach) -> NoReturn:
     try:
-        await run_forever(job.make(around), job.interval_s(around.intervals), around.say)
+        await run_forever(job.make(around), job.interval_s(around.intervals), around.say, reach.begin_pass)
     finally:
         failure = sys.exception()
         if not isinstance(failure, asyncio.CancelledError):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from storage_cluster import convergence
+from storage_cluster import convergence, ring_builder
+from storage_cluster import ring as rings
 from storage_cluster.convergence import Expected
-from storage_cluster.topology import DAEMONS, DAEMONS_SERVICE
+from storage_cluster.topology import DAEMONS, DAEMONS_SERVICE, Device
 from tests.helpers.loopback_store import STORAGE_HOSTS, LoopbackStore
 
 ACCOUNT = "/v1/AUTH_test"
@@ -110,6 +111,22 @@ def test_a_wiped_device_is_filled_again(store: LoopbackStore) -> None:
         store.restart("storage1", service)
     start_daemons(store)
     converged(store, client)
+
+
+def test_a_new_ring_moves_the_data_and_nothing_is_missed_meanwhile(store: LoopbackStore) -> None:
+    client = Client(store)
+    for number in range(12):
+        client.put(f"o{number}", bytes([number]) * 1000)
+    converged(store, client)
+    (store.root / "data" / "storage3" / "d3" / "tmp").mkdir(parents=True)
+    before = list(store.rings.values())
+    devices = [*before[0].devices[1:], Device("storage3", "d3", 3)]  # one goes, one comes
+    rings.save([ring_builder.rebalance(ring, devices) for ring in before], store.root / "data" / rings.FILE_NAME)
+    for number in range(12):
+        assert client("GET", f"/c/o{number}") == 200
+    converged(store, client)
+    gone = before[0].devices[0]
+    assert not list(store.root.glob(f"data/{gone.host}/{gone.name}/*/*/*/*/*.d*"))
 
 
 def test_bit_rot_is_found_and_mended_without_anybody_asking(store: LoopbackStore) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +14,16 @@ from storage_cluster.daemons.daemon import Daemon, run_forever
 from storage_cluster.daemons.database_replicator import DatabaseReplicator, Place, places
 from storage_cluster.daemons.expirer import Expirer
 from storage_cluster.daemons.object_replicator import ObjectReplicator
+from storage_cluster.daemons.reach import Reach
 from storage_cluster.daemons.reaper import Reaper
 from storage_cluster.daemons.updaters import ContainerUpdater, ObjectUpdater
 from storage_cluster.ring import path_hash
+from storage_cluster.servers.backend import Backend, BackendAnswer
 from storage_cluster.servers.container_db import ContainerDatabase, ObjectRow
 from storage_cluster.servers.expiry import queue_entry, timestamp_text
 from storage_cluster.servers.object_replication import object_dir
 from storage_cluster.servers.updates import PendingUpdates, Update
-from storage_cluster.topology import Device, Intervals
+from storage_cluster.topology import Device, Intervals, Service, Topology
 from tests.helpers.in_process_store import HOSTS, InProcessStore
 
 NAMES = ("AUTH_a", "c", "o")
@@ -371,6 +374,31 @@ def test_the_reaper_empties_deleted_accounts_only(store: InProcessStore) -> None
         assert [rows(store, device, account, "c") for device in primaries] == [names] * 3
 
 
+def test_who_is_silent_is_asked_once_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def request(_: Backend, service: Service, *__: object) -> BackendAnswer:
+        asked.append(service.address)
+        return BackendAnswer(0 if service.address == "silent" else 200)
+
+    async def upload(_: Backend, service: Service, *__: object) -> None:
+        asked.append(service.address)
+
+    async def one_pass(reach: Reach) -> list[int]:
+        reach.begin_pass()
+        services = [Service("object", "", address, 1) for address in ("silent", "well", "silent", "well")]
+        statuses = [(await reach.request(service, "GET", "/", {})).status for service in services]
+        assert await reach.upload(services[0], "/", {}) is None
+        return statuses
+
+    monkeypatch.setattr(Backend, "request", request)
+    monkeypatch.setattr(Backend, "upload", upload)
+    reach = Reach(Topology((), ()), {}, "object-replicator")
+    assert asyncio.run(one_pass(reach)) == asyncio.run(one_pass(reach)) == [0, 200, 0, 200]
+    assert asked == ["silent", "well", "well"] * 2
+    assert reach.user_agent == f"object-replicator {os.getpid()}"
+
+
 @dataclasses.dataclass
 class Failing:
     """A daemon whose second pass meets a full disk."""
@@ -394,7 +422,7 @@ def test_a_pass_that_a_disk_broke_off_is_followed_by_another() -> None:
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(run_forever(Failing(), 7.0, said.append, sleep))
+        asyncio.run(run_forever(Failing(), 7.0, said.append, lambda: None, sleep))
     assert [line.partition(" (")[0] for line in said] == [
         "pass 1",
         "pass broken off: [Errno 28] No space left on device",

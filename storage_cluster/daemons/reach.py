@@ -1,0 +1,43 @@
+"""The way to other servers, as a daemon takes it: who did not answer once is not asked again in the same pass.
+
+A stopped server or a cut link costs a request its whole timeout. A daemon has thousands of requests in a pass, and most
+of them are for others.
+"""
+
+from collections.abc import Mapping
+
+from storage_cluster.ring import Ring
+from storage_cluster.servers.backend import NO_ANSWER, Backend, BackendAnswer, BackendUpload
+from storage_cluster.topology import Service, Topology
+
+
+class Reach(Backend):
+    """Requests of one daemon."""
+
+    def __init__(self, topology: Topology, rings: Mapping[str, Ring], program: str) -> None:
+        super().__init__(topology, rings, program)
+        self._silent: set[tuple[str, int]] = set()
+
+    def begin_pass(self) -> None:
+        """Ask everybody again."""
+        self._silent.clear()
+
+    async def request(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> BackendAnswer:
+        """One request with a small body, answered whole; at once with status 0 if the server is known to be silent."""
+        if (service.address, service.port) in self._silent:
+            return BackendAnswer(NO_ANSWER)
+        answer = await super().request(service, method, path, headers, body)
+        if answer.status == NO_ANSWER:
+            self._silent.add((service.address, service.port))
+        return answer
+
+    async def upload(self, service: Service, path: str, headers: Mapping[str, str]) -> BackendUpload | None:
+        """A PUT, up to where the server has asked for the body or has answered; None if it does not answer."""
+        if (service.address, service.port) in self._silent:
+            return None
+        upload = await super().upload(service, path, headers)
+        if upload is None:
+            self._silent.add((service.address, service.port))
+        return upload
