@@ -97,10 +97,11 @@ def by_tshark(path: Path, preferences: Iterable[str] = TSHARK_PREFERENCES) -> li
 
 
 def by_dpkt(path: Path) -> list[Row]:
-    """Rows by dpkt: IPv4 over Ethernet in pcap, whole headers only."""
+    """Rows by dpkt: IPv4 over Ethernet in pcap or pcapng, whole headers only."""
     rows = []
+    reader = dpkt.pcapng.Reader if path.suffix == ".pcapng" else dpkt.pcap.Reader
     with path.open("rb") as file:
-        for frame, (_, data) in enumerate(dpkt.pcap.Reader(file), 1):
+        for frame, (_, data) in enumerate(reader(file), 1):
             try:
                 ip = dpkt.ethernet.Ethernet(data).data
             except dpkt.UnpackError:

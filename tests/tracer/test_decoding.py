@@ -424,9 +424,10 @@ BUNDLED = sorted((Path(__file__).parents[2] / "captures").rglob("*.pcapng"))
 
 @needs_tshark
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_bundled_captures_are_as_tshark_and_scapy_read_them(path):
+def test_bundled_captures_are_as_tshark_dpkt_and_scapy_read_them(path):
     rows = ours(path)
     assert differences(rows, by_tshark(path)) == []
+    assert differences([row for row in rows if "." in row["src_addr"]], by_dpkt(path)) == []
     assert differences(rows, by_scapy(path)) == []
     assert {row["direction"] for row in rows} <= {Direction.RECEIVE, Direction.SEND}
     assert len(rows) > 30

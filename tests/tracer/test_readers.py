@@ -249,6 +249,32 @@ def _ends(whole: bytes) -> set[int]:
     return {24 + n * record for n in range(4)}
 
 
+@pytest.mark.parametrize("whole", [files.pcap([(BASE_NS, PACKET)]), pcapng_of(PACKET)], ids=["pcap", "pcapng"])
+def test_a_file_cut_within_its_own_header_is_empty_cut_or_no_capture(write, whole):
+    for length in range(28):
+        path = write(whole[:length])
+        try:
+            events, _, reader = read(path)
+        except InputError:
+            continue
+        assert len(events.get("frame", ())) == 0
+        assert counts(reader).get("capture_truncated", 0) == (length not in _ends(whole)), length
+
+
+def test_a_gzip_cut_anywhere_keeps_what_came_before(write):
+    whole = gzip.compress(files.pcap([(BASE_NS + n, PACKET + os.urandom(20)) for n in range(3)]))
+    kept = []
+    for length in range(len(whole)):
+        try:
+            events, _, reader = read(write(whole[:length], "host.pcap.gz"))
+        except InputError:
+            continue
+        kept.append(len(events.get("frame", ())))
+        assert counts(reader)["capture_truncated"] == 1, length
+    assert kept == sorted(kept)
+    assert kept[-1] > 0
+
+
 def test_a_cut_gzip_keeps_what_came_before_and_says_so(write):
     whole = gzip.compress(files.pcap([(BASE_NS + n, PACKET + os.urandom(200)) for n in range(50)]))
     events, _, reader = read(write(whole[: len(whole) // 2], "host.pcap.gz"))
