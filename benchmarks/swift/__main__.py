@@ -47,10 +47,11 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
 @click.option("--topology", type=click.Path(path_type=Path, dir_okay=False), help="For the bundled cluster.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--duration", "duration_s", default=5.0, show_default=True, help="Seconds of each run.")
+@click.option("--nice", default=0, show_default=True, help="Priority of both stores and the client, on a busy machine.")
 @click.argument("only", nargs=-1)
-def compare_stores(topology: Path | None, rounds: int, duration_s: float, only: tuple[str, ...]) -> None:
+def compare_stores(topology: Path | None, rounds: int, duration_s: float, nice: int, only: tuple[str, ...]) -> None:
     """PUT and GET of 1 KiB and 1 MiB on both stores; ONLY scenarios that contain one of these words."""
-    compare.compare(topology, rounds, duration_s, only)
+    compare.compare(topology, rounds, duration_s, nice, only)
 
 
 if __name__ == "__main__":

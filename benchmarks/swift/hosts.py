@@ -166,7 +166,7 @@ def _configure(topology: Topology, host: Host, running: RunningSwift) -> None:
 
 
 def _start_servers(host: Host, running: RunningSwift, *, daemons: bool) -> None:
-    names = [service.name for service in host.services if service.name != "auth"]
+    names = [service.name for service in settings.swift_services(host)]
     if not names:
         return
     own = state_dir() / "hosts" / host.name
@@ -196,9 +196,7 @@ def _start(running: RunningSwift, host: Host, own: Path, argv: list[str]) -> Non
 
 def _await_servers(topology: Topology, running: RunningSwift) -> None:
     deadline = time.monotonic() + _START_PATIENCE_S
-    for service in topology.services:
-        if service.name == "auth":
-            continue
+    for service in (service for host in topology.hosts for service in settings.swift_services(host)):
         probe = [*running.enter("client"), sys.executable, "-c", _PROBE, service.address, str(service.port)]
         while subprocess.run(probe, check=False, capture_output=True).returncode != 0:
             if time.monotonic() > deadline:

@@ -109,7 +109,7 @@ class _Run:
                 status = 0
             now = time.perf_counter()
             count += 1
-            if start >= self._begin:
+            if now >= self._begin:
                 self._latencies.append(now - start)
                 self.failures += status not in (200, 201)
                 self.statuses[status] = self.statuses.get(status, 0) + 1
@@ -118,10 +118,10 @@ class _Run:
                 connection = await _connect(self._address)
 
     def result(self) -> dict[str, float | str]:
-        ordered = sorted(self._latencies)
+        ordered = sorted(self._latencies) or [0.0]
         count = len(ordered)
         return {
-            "requests_per_s": round((count - self.failures) / (self._last - self._begin), 1),
+            "requests_per_s": round((len(self._latencies) - self.failures) / max(1e-9, self._last - self._begin), 1),
             "p50_ms": round(ordered[count // 2] * 1e3, 2),
             "p99_ms": round(ordered[min(count - 1, int(count * 0.99))] * 1e3, 2),
             "requests_count": count,

@@ -11,7 +11,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from storage_cluster.topology import RING_SERVICES, Host, Topology
+from storage_cluster.topology import RING_SERVICES, Host, Service, Topology
 
 LOG_PORT = 514
 PROXY_PIPELINE = (
@@ -46,6 +46,15 @@ _FILTERS = {
         "user_test2_tester2 = testing2 .admin\nuser_test5_tester5 = testing5 service"
     ),
 }
+_MEMCACHE_CONF = """\
+[memcache]
+connect_timeout = 5
+pool_timeout = 10
+io_timeout = 10
+tries = 3
+error_suppression_limit = 1000
+"""
+"""Patience with memcached: on a busy machine Swift's own would lose the tokens that tempauth keeps there."""
 _SWIFT_CONF = """\
 [swift-hash]
 swift_hash_path_suffix = {suffix}
@@ -92,9 +101,8 @@ def write(topology: Topology, host: Host, directory: Path, data_dir: Path) -> No
     """All of one host's `/etc/swift` but the rings."""
     directory.mkdir(parents=True)
     (directory / "swift.conf").write_text(_SWIFT_CONF.format(suffix=topology.ring.hash_suffix), "utf-8")
-    for service in host.services:
-        if service.name == "auth":
-            continue  # tempauth is a part of Swift's proxy
+    (directory / "memcache.conf").write_text(_MEMCACHE_CONF, "utf-8")
+    for service in swift_services(host):
         head = _DEFAULTS.format(
             address=service.address, port=service.port, workers=os.cpu_count(), log_port=LOG_PORT, devices=data_dir
         )
@@ -109,6 +117,11 @@ def write(topology: Topology, host: Host, directory: Path, data_dir: Path) -> No
     pipeline = "[pipeline:main]\npipeline = catch_errors proxy-server\n[app:proxy-server]\nuse = egg:swift#proxy\n"
     catch = "[filter:catch_errors]\nuse = egg:swift#catch_errors\n"
     (directory / "object-expirer.conf").write_text(expirer + pipeline + catch, "utf-8")
+
+
+def swift_services(host: Host) -> list[Service]:
+    """Those of a host that Swift has as servers: tempauth is a part of its proxy, daemons are started by name."""
+    return [service for service in host.services if service.name in ("proxy", *RING_SERVICES)]
 
 
 def build_rings(topology: Topology, directory: Path) -> None:

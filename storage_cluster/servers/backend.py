@@ -22,6 +22,7 @@ from storage_cluster.servers.outbound import OutboundConnection
 from storage_cluster.topology import Device, Service, Topology
 
 CONNECT_TIMEOUT_S = 0.5
+_SECOND_LOOK_S = 0.005
 NO_ANSWER = 0
 _NOTHING: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
@@ -215,10 +216,7 @@ class Backend:
                 connection.reused = True
                 return connection
             connection.close()
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            _, made = await loop.create_connection(OutboundConnection, service.address, service.port)
-        return made
+        return await _connected(service)
 
     def _release(self, service: Service, connection: OutboundConnection) -> None:
         if self._pooled and connection.reusable:
@@ -234,6 +232,25 @@ class Backend:
 def device_path(device: Device, partition: int, *names: str) -> str:
     """The path of an account, container or object on one device, as the storage servers take it."""
     return f"/{device.name}/{partition}/" + "/".join(quote(name, safe="/", errors="surrogateescape") for name in names)
+
+
+async def _connected(service: Service) -> OutboundConnection:
+    """A new connection. Raises: OSError.
+
+    A loop that was busy for the whole time looks at its timers before its sockets; so it looks at the sockets once
+    more before it calls a server unreachable.
+    """
+    making = asyncio.get_running_loop().create_connection(OutboundConnection, service.address, service.port)
+    connecting = asyncio.ensure_future(making)
+    try:
+        done, _ = await asyncio.wait((connecting,), timeout=CONNECT_TIMEOUT_S)
+        if not done:
+            await asyncio.wait((connecting,), timeout=_SECOND_LOOK_S)
+        if not connecting.done():
+            raise TimeoutError(f"{_host(service)} does not accept a connection")
+        return connecting.result()[1]
+    finally:
+        connecting.cancel()
 
 
 async def _whole_answer(connection: OutboundConnection) -> BackendAnswer:
