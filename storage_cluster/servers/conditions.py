@@ -1,7 +1,7 @@
 """Conditional requests: whether an object that is there is what the client wants to see.
 
-Source: RFC 9110 §13. As Swift does it (swift.common.swob), 304 is looked for before 412, If-Modified-Since also where
-If-None-Match is given, and a date that is none counts as no condition.
+Source: RFC 9110 §13. As Swift does it (swift.common.swob), ETags come before dates and what would be 304 before what
+would be 412, If-Modified-Since counts also where If-None-Match is given, and a date that is none is no condition.
 """
 
 import datetime
@@ -31,18 +31,18 @@ def checked(asked: Mapping[str, str], found: CIMultiDict[str]) -> Reply | None:
 
 
 def absent(asked: Mapping[str, str]) -> Reply | None:
-    """412 where the client insists that there be something; None: 404 it is."""
-    return Reply(412) if "If-Match" in asked else None
+    """412 where the client insists that there be something (`If-Match: *`); None: 404 it is."""
+    return Reply(412) if "*" in asked.get("If-Match", "") else None
 
 
 def _status(asked: Mapping[str, str], etag: str, modified: float | None) -> int | None:
     since, until = _seconds(asked.get("If-Modified-Since")), _seconds(asked.get("If-Unmodified-Since"))
     if _names(asked.get("If-None-Match"), etag):
         return 304
-    if modified is not None and since is not None and modified <= since:
-        return 304
     if "If-Match" in asked and not _names(asked["If-Match"], etag):
         return 412
+    if modified is not None and since is not None and modified <= since:
+        return 304
     if modified is not None and until is not None and modified > until:
         return 412
     return None

@@ -48,7 +48,7 @@ def requested(header: str | None, whole_len: int) -> list[ByteRange] | None:
     specs = _specs(header or "")
     if not specs:
         return None
-    if whole_len == 0 and all(first is None and last for first, last in specs):
+    if whole_len == 0 and any(first is None and last for first, last in specs):
         return None
     found = [one for spec in specs if (one := _resolved(spec, whole_len)) is not None]
     return [] if _excessive(specs, found) else found

@@ -32,6 +32,7 @@ LATER, EARLIER = "Fri, 20 Nov 2037 12:00:00 GMT", "Fri, 20 Nov 2006 12:00:00 GMT
         ({"If-None-Match": "x", "If-Modified-Since": LATER}, 304),
         ({"If-Match": "x", "If-None-Match": ETAG}, 304),
         ({"If-Match": "x", "If-Modified-Since": EARLIER}, 412),
+        ({"If-Match": "x", "If-Modified-Since": LATER}, 412),
     ],
 )
 def test_status(asked: dict[str, str], status: int | None) -> None:

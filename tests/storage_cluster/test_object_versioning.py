@@ -85,6 +85,15 @@ def test_metadata_is_the_current_versions(client: Client) -> None:
     assert client(f"HEAD om/o?version-id={first}").headers["x-object-meta-a"] == "1"
     assert client(f"POST om/o?version-id={first}", {"X-Object-Meta-P": "2"}).status == 400
     assert client("POST om/absent", {"X-Object-Meta-P": "1"}).status == 404
+    client("POST om/o", {"Content-Type": "x/y"})
+    assert json.loads(client("GET om?format=json").body)[0]["content_type"] == "x/y"
+
+
+def test_the_object_ends_and_the_version_stays(client: Client) -> None:
+    client("PUT ox", {"X-Versions-Enabled": "true"})
+    put(client, "ox/o", b"one", {"X-Delete-After": "9999"})
+    assert "x-delete-at" not in client("HEAD ox/o").headers
+    assert "x-delete-at" in client("HEAD ox/o?symlink=get").headers
 
 
 def test_switched_off_objects_have_no_versions_and_the_old_ones_stay(client: Client) -> None:

@@ -95,6 +95,7 @@ def test_several_ranges(client: Client) -> None:
         ("PUT c/x", {"X-Object-Manifest": "nothing"}, 400, "X-Object-Manifest must be in the format"),
         ("PUT c/" + "o" * 1025, {}, 400, "Object name length of 1025 longer than 1024"),
         ("GET c/x", {"If-Match": "*"}, 412, ""),
+        ("GET c/x", {"If-Match": "x"}, 404, None),
         ("GET c/x", {"If-None-Match": "*"}, 404, None),
     ],
 )

@@ -49,6 +49,7 @@ async def source(start: int, stop: int) -> AsyncIterator[bytes]:
         ("bytes=" + ",".join(f"{n}-{n}" for n in range(18, 0, -2)), 100, []),
         ("bytes=0-", 0, []),
         ("bytes=-1", 0, None),
+        ("bytes=0-0,-1", 0, None),
     ],
 )
 def test_ranges(header: str | None, whole_len: int, found: list[tuple[int, int]] | None) -> None:

@@ -22,7 +22,7 @@ _ABOUT_SOURCE = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodifie
 _NOT_FOR_TARGET = (*_ABOUT_SOURCE, "Etag", "X-Copy-From", "X-Copy-From-Account", "Destination", "Destination-Account")
 _COPIED = tuple(name for name in CLIENT_METADATA if name != "x-object-manifest")
 _LINK = "x-symlink-target"
-_SHOWN = ("x-object-meta-", "x-delete-at", "x-delete-after")
+_SHOWN = ("x-object-meta-", "x-delete-at")
 _PLAIN = {"Content-Type": "text/plain"}
 
 Names = tuple[str, ...]
@@ -70,10 +70,11 @@ async def _copied(call: Call, inner: Handler, source: Names, target: Names) -> R
         )
         if as_manifest and is_true(found.headers.get("X-Static-Large-Object")):
             put.query["multipart-manifest"] = "put"
+        shown = {name.title(): value for name, value in put.headers.items() if name.lower().startswith(_SHOWN)}
         reply = await inner(put)
     finally:
         await found.close()
-    return _described(reply, put, found, source)
+    return _described(reply, shown, found, source)
 
 
 def _target_headers(call: Call, found: Reply, *, as_manifest: bool) -> CIMultiDict[str]:
@@ -100,18 +101,16 @@ async def _unbroken(found: Reply) -> AsyncIterator[bytes]:
         raise Refusal(503) from None
 
 
-def _described(reply: Reply, put: Call, found: Reply, source: Names) -> Reply:
+def _described(reply: Reply, shown: dict[str, str], found: Reply, source: Names) -> Reply:
     if not reply.succeeded:
         return reply
     reply.headers["X-Copied-From"] = quoted(*source[1:])
     reply.headers["X-Copied-From-Account"] = quoted(source[0])
-    if found.headers.get("X-Object-Version-Id", "null") != "null":
+    if "X-Object-Version-Id" in found.headers:
         reply.headers["X-Copied-From-Version-Id"] = found.headers["X-Object-Version-Id"]
     if "Last-Modified" in found.headers:
         reply.headers["X-Copied-From-Last-Modified"] = found.headers["Last-Modified"]
-    for name, value in put.headers.items():
-        if name.lower().startswith(_SHOWN):
-            reply.headers[name.title()] = value
+    reply.headers.update(shown)
     return reply
 
 

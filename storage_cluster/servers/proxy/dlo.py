@@ -54,35 +54,36 @@ async def _whole(call: Call, inner: Handler, manifest: Reply) -> Reply:
     if names is None:
         raise Refusal(409)
     segments = await _listed(call, inner, *names)
+    asked = call.headers.get("Range")
+    found = ranges.requested(asked, total_len(segments))
+    if found == [] and "," not in (asked or ""):
+        return _unsatisfiable(total_len(segments))
     headers = CIMultiDict(manifest.headers)
-    headers["Etag"] = (
-        f'"{hashlib.md5("".join(one.etag for one in segments).encode(), usedforsecurity=False).hexdigest()}"'
-    )
+    headers["Etag"] = f'"{_md5("".join(one.etag for one in segments))}"'
     headers["Content-Length"] = str(total_len(segments))
     unwanted = conditions.checked({name: call.headers[name] for name in _CONDITIONS if name in call.headers}, headers)
     if unwanted is not None:
         return unwanted
     if call.method == "HEAD":
         return Reply(200, headers)
-    return await _in_part(call, inner, headers, segments)
+    source = functools.partial(stream, segments, functools.partial(_fetch, call, inner))
+    one_part = asked if found is not None and len(found) == 1 else None
+    return await opened(ranges.in_part(200, headers, total_len(segments), one_part, source))
 
 
-async def _in_part(call: Call, inner: Handler, headers: CIMultiDict[str], segments: list[Segment]) -> Reply:
-    async def fetch(segment: Segment, asked: str | None) -> Reply:
-        names = (call.names[0], segment.container, segment.name)
-        headers = {} if asked is None else {"Range": asked}
-        return await inner(call.derived(method="GET", names=names, headers=headers, source="DLO"))
+async def _fetch(call: Call, inner: Handler, segment: Segment, asked: str | None) -> Reply:
+    names = (call.names[0], segment.container, segment.name)
+    headers = {} if asked is None else {"Range": asked}
+    return await inner(call.derived(method="GET", names=names, headers=headers, source="DLO"))
 
-    asked, whole_len = call.headers.get("Range"), total_len(segments)
-    found = ranges.requested(asked, whole_len)
-    if found == []:
-        body = usual_text(416).encode()
-        kept = {"Content-Range": f"bytes */{whole_len}", "Accept-Ranges": "bytes"}
-        return Reply(416, CIMultiDict(kept), body)
-    if found is not None and len(found) > 1:
-        asked = None
-    source = functools.partial(stream, segments, fetch)
-    return await opened(ranges.in_part(200, headers, whole_len, asked, source))
+
+def _unsatisfiable(whole_len: int) -> Reply:
+    headers = CIMultiDict({"Content-Range": f"bytes */{whole_len}", "Accept-Ranges": "bytes"})
+    return Reply(416, headers, usual_text(416).encode())
+
+
+def _md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 async def _listed(call: Call, inner: Handler, container: str, prefix: str) -> list[Segment]:

@@ -7,7 +7,7 @@ import json
 
 from storage_cluster.servers import limits
 from storage_cluster.servers.listings import LIMIT_MAX
-from storage_cluster.servers.proxy import bulk_delete, bulk_extract, tempurl
+from storage_cluster.servers.proxy import bulk_delete, bulk_extract, slo_manifest, symlink, tempurl, versions
 from storage_cluster.servers.proxy.signatures import DIGESTS
 from storage_cluster.servers.storage import POLICY
 
@@ -48,6 +48,18 @@ DOCUMENT = json.dumps(
             "outgoing_allow_headers": ("x-object-meta-public-*",),
             **_DIGESTS,
         },
+        "slo": {
+            "max_manifest_segments": slo_manifest.SEGMENTS_MAX,
+            "max_manifest_size": slo_manifest.MANIFEST_MAX_BYTES,
+            "yield_frequency": 10,
+            "min_segment_size": 1,
+            "allow_async_delete": False,
+        },
+        "symlink": {"symloop_max": symlink.LEVELS_MAX, "static_links": True},
+        "versioned_writes": {"allowed_flags": tuple(name.lower() for name in versions.LOCATIONS)},
+        "object_versioning": {},
+        "account_quotas": {},
+        "container_quotas": {},
         "bulk_upload": {
             "max_containers_per_extraction": bulk_extract.CONTAINERS_MAX,
             "max_failed_extractions": bulk_extract.FAILURES_MAX,

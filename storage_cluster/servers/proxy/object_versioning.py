@@ -18,11 +18,12 @@ from storage_cluster.servers.object_updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import ContainerInfo, required
 from storage_cluster.servers.proxy.object_names import quoted
-from storage_cluster.servers.proxy.object_rules import PLAIN, settle_type
+from storage_cluster.servers.proxy.object_rules import PLAIN, apply_expiry, settle_type
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG
 from storage_cluster.servers.proxy.symlink import TARGET_SYSMETA
 from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE, checked, current, may_write, put_as
 from storage_cluster.servers.proxy.version_names import (
+    ARCHIVE,
     ENABLED,
     POINTER,
     POINTER_BYTES,
@@ -56,10 +57,10 @@ class ObjectVersioning:
         if len(call.names) != 3:
             return await inner(call)
         info = await self._context.infos.container(call, *call.names[:2])
-        enabled, version_id = info.sysmeta("Container", ENABLED), call.query.get("version-id")
-        if enabled is None and version_id is None:
+        versioned, version_id = info.sysmeta("Container", ARCHIVE) is not None, call.query.get("version-id")
+        if not versioned and version_id is None:
             return await inner(call)
-        _check_id(call, version_id, versioned=enabled is not None)
+        _check_id(call, version_id, versioned=versioned)
         call.authorize = functools.partial(open_inside, call.authorize)
         if call.method in ("GET", "HEAD"):
             return await (_read(call, inner) if version_id is None else _read_version(call, inner, info, version_id))
@@ -67,7 +68,7 @@ class ObjectVersioning:
             return await inner(call)
         required(info)
         await may_write(call, info)
-        return await self._change(call, inner, enabled == "True", version_id)
+        return await self._change(call, inner, info.sysmeta("Container", ENABLED) == "True", version_id)
 
     async def _change(self, call: Call, inner: Handler, enabled: bool, version_id: str | None) -> Reply:
         if call.method == "POST":
@@ -85,6 +86,8 @@ class ObjectVersioning:
             raise Refusal(412)
         if "X-Symlink-Target" not in call.headers:
             settle_type(call, call.names[2])
+        apply_expiry(call)
+        delete_at = call.headers.pop("X-Delete-At", None)  # the object ends then, the version stays
         version_id = self._context.clock.now()
         put = call.derived(names=_version(call, version_id), headers=call.headers, body=call.body)
         put.headers.popall("If-None-Match", None)
@@ -92,7 +95,7 @@ class ObjectVersioning:
         if not reply.succeeded:
             return reply
         pointer = _Pointer(version_id, reply.headers["Etag"], put.body.bytes_in, put.headers["Content-Type"])
-        pointed = await inner(pointer.put(call, put.headers.get(f"{OVERRIDE}Etag")))
+        pointed = await inner(pointer.put(call, put.headers.get(f"{OVERRIDE}Etag"), delete_at))
         if not pointed.succeeded:
             return pointed
         reply.headers[ID] = version_id
@@ -118,7 +121,7 @@ class _Pointer:
     size: int
     content_type: str
 
-    def put(self, call: Call, listed: str | None) -> Call:
+    def put(self, call: Call, listed: str | None, delete_at: str | None = None) -> Call:
         """The call that writes it. `listed`: what the version itself would have had listed as its ETag."""
         sized = "swift_bytes" in self.content_type
         shown = (listed or self.etag).partition("; symlink_")[0]
@@ -129,7 +132,7 @@ class _Pointer:
             POINTER_ETAG: self.etag,
             POINTER_BYTES: str(self.size),
             f"{OVERRIDE}Etag": f"{shown}; symlink_path={_location(call, self.version_id)}; version_symlink=true",
-        }
+        } | ({} if delete_at is None else {"X-Delete-At": delete_at})
         return call.derived(method="PUT", headers=headers, body=b"", source=SOURCE)
 
 
@@ -146,7 +149,7 @@ async def _read(call: Call, inner: Handler) -> Reply:
     if location.startswith(inside):
         version_id = split_archive_name(unquote(location.removeprefix(inside), errors="surrogateescape"))[1]
         reply.headers["Content-Location"] = _location(call, version_id)
-    if reply.succeeded or reply.status in (304, 404, 412, 416):
+    if reply.succeeded or reply.status in (304, 404, 409, 412, 416):
         reply.headers[ID] = version_id if reply.status != 404 else _NULL
     return reply
 
@@ -176,17 +179,20 @@ async def _read_null(call: Call, inner: Handler) -> Reply:
     if await _current_id(call, inner) is not None:
         raise Refusal(404)
     reply = await inner(call)
-    if reply.status != 404:
+    if reply.succeeded:
         reply.headers[ID] = _NULL
     return reply
 
 
 async def _post(call: Call, inner: Handler) -> Reply:
-    """New metadata, for the current version."""
+    """New metadata, for the current version and the pointer to it, which shows its type in listings."""
     version_id = await _current_id(call, inner)
     if version_id is None:
         return await inner(call)
-    return await inner(call.derived(names=_version(call, version_id), headers=call.headers))
+    reply = await inner(call.derived(names=_version(call, version_id), headers=call.headers))
+    if reply.succeeded:
+        await inner(call)
+    return reply
 
 
 async def _make_current(call: Call, inner: Handler, version_id: str) -> Reply:
@@ -202,7 +208,8 @@ async def _make_current(call: Call, inner: Handler, version_id: str) -> Reply:
     await _archive_null(call, inner)
     etag, slo_etag = head.headers["Etag"], head.headers.get(SLO_ETAG)
     pointer = _Pointer(version_id, etag, int(head.headers["Content-Length"]), content_type)
-    reply = await inner(pointer.put(call, f"{etag}; slo_etag={slo_etag}" if slo_etag else None))
+    listed = f"{etag}; slo_etag={slo_etag}" if slo_etag else None
+    reply = await inner(pointer.put(call, listed))
     if reply.succeeded:
         reply.headers.update({ID: version_id, "Etag": etag})
     return reply

@@ -20,7 +20,7 @@ from storage_cluster.servers.proxy import slo_put
 from storage_cluster.servers.proxy.bulk_delete import delete_all, delete_report
 from storage_cluster.servers.proxy.bulk_report import reporting
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import is_true
+from storage_cluster.servers.proxy.object_names import is_true, quoted
 from storage_cluster.servers.proxy.segments import Segment, opened, stream, total_len
 from storage_cluster.servers.proxy.slo_manifest import Asked, Entry, parse_stored, sent_text
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG, SLO_SIZE
@@ -154,7 +154,7 @@ def _deletion(call: Call, inner: Handler) -> Reply:
             if refusal.status == 404:
                 report.count("Number Not Found")
             else:
-                report.errors.append((f"/{path}", refusal.text or refusal.status))
+                report.errors.append((f"/{quoted(path)}", refusal.text or refusal.status))
             return
         await delete_all(call, inner, paths, report, "SLO")
 

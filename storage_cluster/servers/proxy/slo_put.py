@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
+from storage_cluster.servers import ranges
 from storage_cluster.servers.content_type import with_swift_bytes
 from storage_cluster.servers.messages import Body, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object_updates import OVERRIDE
@@ -27,7 +28,6 @@ from storage_cluster.servers.proxy.slo_manifest import (
     Entry,
     etag_of,
     parse_sent,
-    resolved,
     stored_text,
 )
 
@@ -95,28 +95,36 @@ async def _checked(call: Call, asked: Sequence[Asked], head: Head) -> list[Entry
 
     firsts = {one.path: one for one in asked if one.data is None}
     replies = dict(zip(firsts, await asyncio.gather(*map(look, firsts.values())), strict=True))
-    problems = [(path, f"{reply.status} {reply.phrase}") for path, reply in replies.items() if reply.status != 200]
+    objects = [(one.path, at == len(asked) - 1) for at, one in enumerate(asked) if one.data is None]
+    problems = [problem for path, last in objects if (problem := _trouble(path, replies[path], last=last))]
     entries = []
-    for at, one in enumerate(asked):
+    for one in asked:
         if one.data is not None:
             entries.append(Entry({"data": one.data}))
         elif replies[one.path].status == 200:
             entries.append(Entry.found(one, replies[one.path].headers))
-            problems += _mismatches(one, entries[-1], last=at == len(asked) - 1)
+            problems += _mismatches(one, entries[-1])
     if problems:
         raise _listed(call, problems)
     return entries
 
 
-def _mismatches(asked: Asked, found: Entry, *, last: bool) -> list[Problem]:
+def _trouble(path: str, reply: Reply, *, last: bool) -> Problem | None:
+    """What keeps an object from being a segment at all."""
+    if reply.status != 200:
+        return path, f"{reply.status} {reply.phrase}"
+    if reply.headers["Content-Length"] == "0" and not last:
+        return path, TOO_SMALL.capitalize()
+    return None
+
+
+def _mismatches(asked: Asked, found: Entry) -> list[Problem]:
     problems, size = [], found.fields["bytes"]
-    if size == 0 and not last and asked.size != 0:
-        problems.append((asked.path, TOO_SMALL.capitalize()))
     if asked.size is not None and asked.size != size:
         problems.append((asked.path, "Size Mismatch"))
     if asked.etag is not None and asked.etag != found.fields["hash"]:
         problems.append((asked.path, "Etag Mismatch"))
-    if asked.range and resolved(asked.range, size) is None:
+    if asked.range and ranges.requested(f"bytes={asked.range}", size) == []:
         problems.append((asked.path, "Unsatisfiable Range"))
     return problems
 

@@ -16,7 +16,7 @@ from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.object_names import is_true
 from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE
 from storage_cluster.servers.proxy.version_names import (
-    ENABLED,
+    ARCHIVE,
     MARK,
     POINTER,
     archive_container,
@@ -39,7 +39,7 @@ async def listed_versions(call: Call, inner: Handler) -> Reply:
         return reply
     own = json.loads(await reply.read() or b"[]")
     archived: list[Fields] = []
-    if f"X-Container-Sysmeta-{ENABLED}" in reply.headers:
+    if f"X-Container-Sysmeta-{ARCHIVE}" in reply.headers:
         names = (call.names[0], archive_container(call.names[1]))
         query = _archive_query(call.query)
         listing = await inner(call.derived(names=names, query=query, source=SOURCE, privileged=True))
@@ -88,17 +88,16 @@ def _is_latest(entry: Fields, current: Mapping[str, str | None], newest: Mapping
 
 def _version(entry: Fields) -> Fields:
     name, version_id = split_archive_name(entry["name"])
-    return entry | {"name": name, "version_id": version_id}
+    return entry | {"name": name, "is_latest": False, "version_id": version_id}
 
 
 def _ordered(entry: Fields) -> Fields:
-    last = {name: entry.pop(name) for name in ("is_latest", "version_id")}
     slo_etag = {"slo_etag": entry.pop("slo_etag")} if "slo_etag" in entry else {}
-    return entry | last | slo_etag
+    return entry | slo_etag
 
 
 def _null(entry: Fields) -> Fields:
-    return entry | {"version_id": "null", "is_latest": True}
+    return _ordered(entry | {"version_id": "null", "is_latest": True})
 
 
 def _is_null(entry: Fields) -> bool:

@@ -15,7 +15,9 @@ from storage_cluster.servers.messages import Authorize, Call
 
 MARK = "\0"
 ENABLED = "Versions-Enabled"
-"""A container's sysmeta: True, False, or not there where versions were never switched on."""
+"""A container's sysmeta: True or False, as a client said last."""
+ARCHIVE = "Versions-Container"
+"""A container's sysmeta: there from when versions were first switched on; where they are."""
 POINTER = "X-Object-Sysmeta-Versions-Id"
 POINTER_ETAG = "X-Object-Sysmeta-Versions-Etag"
 POINTER_BYTES = "X-Object-Sysmeta-Versions-Bytes"

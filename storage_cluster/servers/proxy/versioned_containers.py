@@ -7,10 +7,10 @@ import json
 
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import is_true
+from storage_cluster.servers.proxy.object_names import is_true, quoted
 from storage_cluster.servers.proxy.version_copies import SOURCE, checked
 from storage_cluster.servers.proxy.version_listing import listed_versions
-from storage_cluster.servers.proxy.version_names import ENABLED, archive_container
+from storage_cluster.servers.proxy.version_names import ARCHIVE, ENABLED, archive_container
 
 _HEADER = "X-Versions-Enabled"
 _SYSMETA = f"X-Container-Sysmeta-{ENABLED}"
@@ -34,7 +34,8 @@ class VersionedContainers:
         enabled = reply.headers.get(_SYSMETA)
         if reply.succeeded and enabled and call.method in ("GET", "HEAD"):
             reply.headers[_HEADER] = enabled
-            await self._add_bytes(call, reply)
+            if f"X-Container-Sysmeta-{ARCHIVE}" in reply.headers:
+                await self._add_bytes(call, reply)
         return reply
 
     async def _switch(self, call: Call, inner: Handler) -> None:
@@ -44,8 +45,9 @@ class VersionedContainers:
             raise Refusal(400, _LEGACY)
         await call.check_access(None)
         call.headers[_SYSMETA] = str(enabled)
-        if enabled and info.sysmeta("Container", ENABLED) is None:
+        if enabled and info.sysmeta("Container", ARCHIVE) is None:
             names = (call.names[0], archive_container(call.names[1]))
+            call.headers[f"X-Container-Sysmeta-{ARCHIVE}"] = quoted(names[1])
             checked(await inner(call.derived(method="PUT", names=names, source=SOURCE, privileged=True)))
 
     async def _add_bytes(self, call: Call, reply: Reply) -> None:
@@ -56,7 +58,7 @@ class VersionedContainers:
 
     async def _delete(self, call: Call, inner: Handler) -> Reply:
         info = await self._infos.container(call, *call.names)
-        if info.sysmeta("Container", ENABLED) is None:
+        if info.sysmeta("Container", ARCHIVE) is None:
             return await inner(call)
         await call.check_access(None)
         archive = (call.names[0], archive_container(call.names[1]))

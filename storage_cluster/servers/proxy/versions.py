@@ -25,7 +25,8 @@ from storage_cluster.servers.proxy.version_copies import (
     put_as,
 )
 
-_LOCATIONS = {"X-Versions-Location": "stack", "X-History-Location": "history"}
+LOCATIONS = {"X-Versions-Location": "stack", "X-History-Location": "history"}
+"""Headers that say where versions go, and how they are kept there."""
 _SYSMETA_LOCATION = "X-Container-Sysmeta-Versions-Location"
 _SYSMETA_MODE = "X-Container-Sysmeta-Versions-Mode"
 
@@ -119,25 +120,23 @@ async def _of_container(call: Call, inner: Handler) -> Reply:
         _set_location(call)
     reply = await inner(call)
     location, mode = reply.headers.get(_SYSMETA_LOCATION), reply.headers.get(_SYSMETA_MODE)
-    for header, its_mode in _LOCATIONS.items():
+    for header, its_mode in LOCATIONS.items():
         if location and mode == its_mode:
             reply.headers[header] = location
     return reply
 
 
 def _set_location(call: Call) -> None:
-    given = {header: call.headers[header] for header in _LOCATIONS if call.headers.get(header)}
+    given = {header: call.headers[header] for header in LOCATIONS if call.headers.get(header)}
     if len(given) > 1:
         text = "Only one of x-versions-location or x-history-location may be specified"
         raise Refusal(400, text, {"Content-Type": "text/plain"})
     removed = [
-        header
-        for header in _LOCATIONS
-        if header in call.headers or header.replace("X-", "X-Remove-", 1) in call.headers
+        header for header in LOCATIONS if header in call.headers or header.replace("X-", "X-Remove-", 1) in call.headers
     ]
     for header, location in given.items():
         if any(mark in unquote(location) for mark in "/\0"):
             raise Refusal(412, "Container name cannot contain slashes")
-        call.headers[_SYSMETA_LOCATION], call.headers[_SYSMETA_MODE] = location, _LOCATIONS[header]
+        call.headers[_SYSMETA_LOCATION], call.headers[_SYSMETA_MODE] = location, LOCATIONS[header]
     if removed and not given:
         call.headers[_SYSMETA_LOCATION] = call.headers[_SYSMETA_MODE] = ""
