@@ -19,6 +19,7 @@ from storage_cluster.bench.engine.connection import Timeouts
 from storage_cluster.bench.errors import WorkloadError
 from storage_cluster.bench.formats import Sweep
 from storage_cluster.bench.model import Workload
+from storage_cluster.bench.paper.commands import paper
 from storage_cluster.bench.progress import Progress
 from storage_cluster.bench.results import compare as comparing
 from storage_cluster.bench.results import export
@@ -181,6 +182,7 @@ def compare(first: Path, second: Path) -> None:
 
 command.add_command(driver)
 command.add_command(controller)
+command.add_command(paper)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,8 @@ what the host's processes wrote is known. The network is what went over the host
     disk_busy_percent.DEVICE     of the time
     written_bytes_per_s          by its processes, to files and sockets
     sent_bytes_per_s, received_bytes_per_s
+    listen_drops_per_s           connections that a full listen queue of the host turned away (SYN or final ACK dropped)
+    retransmits_per_s            TCP segments that it sent again
 
 Rates are of the interval that ends at `host_ns` (the machine's wall clock: hosts of the cluster share it).
 """
@@ -31,6 +33,7 @@ from storage_cluster.servers.medium import Counters, read_counters
 
 FILE_NAME = "samples.csv"
 INTERVAL_S = 1.0
+_TCP_COUNTERS = (("net/netstat", "ListenDrops"), ("net/snmp", "RetransSegs"))
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -51,6 +54,7 @@ class _Reading:
     cpu_ticks: dict[int, int]  # process to its CPU time
     written_bytes: dict[int, int]
     network: tuple[int, int]  # received, sent
+    tcp: tuple[int, int]  # connections that listen queues dropped, segments sent again
     disks: dict[str, Counters]
 
 
@@ -152,6 +156,8 @@ def _rates(last: _Reading, now: _Reading) -> Iterator[tuple[str, float]]:
     yield "written_bytes_per_s", _growth(last.written_bytes, now.written_bytes) / span_s
     yield "received_bytes_per_s", (now.network[0] - last.network[0]) / span_s
     yield "sent_bytes_per_s", (now.network[1] - last.network[1]) / span_s
+    yield "listen_drops_per_s", (now.tcp[0] - last.tcp[0]) / span_s
+    yield "retransmits_per_s", (now.tcp[1] - last.tcp[1]) / span_s
     for name, counters in now.disks.items():
         if name in last.disks:
             share = counters.utilisation_since(last.disks[name], last.monotonic_ns, now.monotonic_ns)
@@ -167,9 +173,10 @@ def _read(host: HostStatus, pids: Sequence[int]) -> _Reading:
     ticks = {pid: value for pid in pids if (value := _cpu_ticks(pid)) is not None}
     written = {pid: value for pid in pids if (value := _written_bytes(pid)) is not None}
     network = next((found for pid in pids if (found := _network(pid)) is not None), (0, 0))
+    tcp = next((found for pid in pids if (found := _tcp(pid)) is not None), (0, 0))
     modelled = [device for device in host.devices if device.media != "none"]
     disks = {device.name: read_counters(Path(device.counters_file)) for device in modelled}
-    return _Reading(time.monotonic_ns(), ticks, written, network, disks)
+    return _Reading(time.monotonic_ns(), ticks, written, network, tcp, disks)
 
 
 def _processes(inodes: set[int]) -> dict[int, list[int]]:
@@ -202,6 +209,22 @@ def _network(pid: int) -> tuple[int, int] | None:
         if name.strip() == HOST_INTERFACE:
             cells = numbers.split()
             return int(cells[0]), int(cells[8])
+    return None
+
+
+def _tcp(pid: int) -> tuple[int, int] | None:
+    """The namespace's own counters. Source: Documentation/networking/snmp_counter.rst of the kernel."""
+    drops, again = (_counter(_proc(pid, file), name) for file, name in _TCP_COUNTERS)
+    return (drops, again) if drops is not None and again is not None else None
+
+
+def _counter(text: str, name: str) -> int | None:
+    """A counter of a file in which a line of names is followed by one of values."""
+    lines = text.splitlines()
+    for names, values in zip(lines[::2], lines[1::2], strict=False):
+        found = dict(zip(names.split(), values.split(), strict=False))
+        if name in found:
+            return int(found[name])
     return None
 
 

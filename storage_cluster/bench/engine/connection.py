@@ -3,9 +3,10 @@
 A load generator must not be what it measures. So there is no client library here: a non-blocking socket, watched by the
 event loop; requests are byte strings made by `storage`; responses go through `httptools` (llhttp). And its times must
 be true: a transport hands bytes to the kernel when the loop comes round, so a stamp taken at `write` is early by all
-that the loop did in between. Here the stamp is taken right before `connect` or `send`, and the last one right after the
-`recv` that brought the last byte. So what is measured contains what the packets show at this host, and exceeds it by
-the loop's own delay.
+that the loop did in between. Here the stamp is taken right before `connect` or `send`. And when bytes arrived is told
+by the kernel (SO_TIMESTAMPNS), which stamps each packet as a capture does; where it does not, right after `recv`. So
+what is measured contains what the packets show at this host, and exceeds it by the way into the kernel; a busy
+generator does not make the store look slow.
 
     start ── connect ──▶ sent ─── first byte ─── end        a connection made for this request
     start=sent ───────────────── first byte ─── end         one kept alive
@@ -18,6 +19,7 @@ import dataclasses
 import errno
 import hashlib
 import socket
+import struct
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 RECEIVE_BYTES = 256 * 1024
 SEND_BUFFERS_MAX = 16
 """Buffers given to one `sendmsg`; the kernel's limit is 1,024, but a socket buffer never takes more than this."""
+
+_SO_TIMESTAMPNS = 35  # include/uapi/asm-generic/socket.h
+_TIMESPEC = struct.Struct("@ll")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 
 ERROR_KINDS = (
     "status",  # the response says so
@@ -242,6 +248,7 @@ class Connection:
             return
         made.setblocking(False)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._socket = made
         self._connecting = True
         self._parser = HttpResponseParser(self)
@@ -313,12 +320,16 @@ class Connection:
         if self._socket is None:
             return
         try:
-            data = self._socket.recv(RECEIVE_BYTES)
+            data, ancillary, _, _ = self._socket.recvmsg(RECEIVE_BYTES, _ANCILLARY_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data, ancillary = b"", []
         stamp = time.perf_counter_ns() - self._reply.started
+        if ancillary:
+            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+            arrived = seconds * 1_000_000_000 + nanoseconds - self._reply.start_ns
+            stamp = arrived if 0 < arrived < stamp else stamp
         if self._done is None:  # between requests: closed, or garbage
             self._drop()
             return

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import resource
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable
 
@@ -199,6 +200,36 @@ def test_an_answer_that_comes_before_the_body_is_sent_is_the_answer() -> None:
 
     reply = asyncio.run(put())
     assert reply.status == 413 or reply.error == "reset"  # the kernel may throw the answer away with the reset
+
+
+def test_when_bytes_arrived_is_the_kernels_word_however_busy_the_generator_is() -> None:
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            for _ in range(3):
+                connection.recv(1000)
+                connection.sendall(response(200, b"hello"))
+
+    def be_busy(until: float) -> None:
+        while time.perf_counter() < until:
+            pass
+
+    async def ask(port: int) -> list[Reply]:
+        connection = Connection(endpoint(port), PATIENT)
+        replies = []
+        for _ in range(3):  # the kernel may begin to stamp a moment after it was asked to
+            asyncio.get_running_loop().call_later(0, be_busy, time.perf_counter() + 0.2)
+            replies.append(await connection.exchange(GET))
+        connection.close()
+        return replies
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        replies = asyncio.run(ask(listener.getsockname()[1]))
+        thread.join()
+    assert min(reply.end_ns for reply in replies) < 0.15e9
+    assert all(0 < reply.first_byte_ns <= reply.end_ns for reply in replies)
 
 
 def test_cancelling_says_so() -> None:

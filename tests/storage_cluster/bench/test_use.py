@@ -37,6 +37,7 @@ def test_what_this_host_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     span_s = (time.monotonic_ns() - begun) / 1e9
     assert found.keys() == {
         "cpu_percent", "written_bytes_per_s", "received_bytes_per_s", "sent_bytes_per_s", "disk_busy_percent.d1",
+        "listen_drops_per_s", "retransmits_per_s",
     }  # fmt: skip
     assert found["cpu_percent"] >= 100 * 0.18 / span_s
     assert found["disk_busy_percent.d1"] == pytest.approx(100 * busy_ns / 1e9 / span_s, rel=0.2)

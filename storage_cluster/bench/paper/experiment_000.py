@@ -1,0 +1,131 @@
+"""Document 000: uploads of 2,048 objects of 1 B, 1 KB and 1 MB with 1 to 2,048 at once, on a hard disk and on an SSD.
+
+The machines are those of its table 1 as the bundled topology `paper` has them: client, proxy, one storage node with one
+device. The device is a model (`servers/medium.py`); CPU is that of this machine, shared by all hosts. So heights of
+curves differ from the paper's; what is held against it is their shape, which it states in words.
+
+Source: 早川, 山口: オブジェクトストレージの性能の解析に関する一考察 (figures 3 to 14, §5, §7).
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from storage_cluster import topology
+from storage_cluster.bench.paper.points import Point
+from storage_cluster.bench.results.folder import Run
+from storage_cluster.bench.use import FILE_NAME, read_samples
+
+SIZES = {"1B": 1, "1KB": 1000, "1MB": 1_000_000}
+MEDIA = ("hdd", "ssd")
+CONCURRENCY = tuple(2**n for n in range(12))
+OBJECTS_COUNT = 2048
+QUICK_CONCURRENCY = (1, 8, 32, 128)
+QUICK_OBJECTS_COUNT = 128
+RETRIES_MAX = 10
+HOSTS = ("client", "proxy", "storage")
+_DEVICE = 'devices = [{ name = "d1", weight = 1.0 }]'
+_FRESH_FROM_BYTES = 1_000_000  # so that a sweep fits on the disk
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What of the sweep is done."""
+
+    media: tuple[str, ...] = MEDIA
+    sizes: tuple[str, ...] = tuple(SIZES)
+    concurrency: tuple[int, ...] = CONCURRENCY
+    objects_count: int = OBJECTS_COUNT
+
+
+QUICK = Plan(concurrency=QUICK_CONCURRENCY, objects_count=QUICK_OBJECTS_COUNT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What was found at a point."""
+
+    concurrency: int
+    throughput_per_s: float
+    failures_count: int
+    retries_count: int
+    errors: dict[str, int]
+    cpu_percent: dict[str, float]  # host: of one core
+    io_percent: dict[str, float]  # host: of the time its device was busy
+    listen_drops_per_s: dict[str, float]  # host
+
+
+Series = dict[tuple[str, str], list[Found]]
+"""(medium, size) to its points, by concurrency."""
+
+
+def points(plan: Plan, folder: Path) -> list[Point]:
+    """The sweep's points; writes the topologies that they need."""
+    made = []
+    for media in plan.media:
+        where = _topology(media, folder)
+        for size in plan.sizes:
+            for concurrency in plan.concurrency:
+                argv = (
+                    *("put", "--count", str(plan.objects_count), "--size", str(SIZES[size])),
+                    *("--concurrency", str(concurrency), "--retries", str(RETRIES_MAX), "--read-timeout", "20"),
+                    *("--container", f"{size}-{concurrency}"),
+                )
+                made.append(Point(name(media, size, concurrency), argv, where, SIZES[size] >= _FRESH_FROM_BYTES))
+    return made
+
+
+def name(media: str, size: str, concurrency: int) -> str:
+    """A point's folder."""
+    return f"{media}-{size}-{concurrency:04d}"
+
+
+def gather(plan: Plan, runs: Mapping[str, Run]) -> Series:
+    """What was found, as far as it is done."""
+    found: Series = {}
+    for media in plan.media:
+        for size in plan.sizes:
+            done = ((c, runs.get(name(media, size, c))) for c in plan.concurrency)
+            found[media, size] = [_found(concurrency, run) for concurrency, run in done if run is not None]
+    return {key: series for key, series in found.items() if series}
+
+
+def _found(concurrency: int, run: Run) -> Found:
+    keys = [key for key in run.tally.figures if key.stage == "put"]
+    total = run.tally.total(keys)
+    use = _use(run)
+    return Found(
+        concurrency,
+        total.successes_count / run.info.elapsed_s(keys[0], total),
+        total.failures_count,
+        total.retries_count,
+        total.errors,
+        {host: use.get((host, "cpu_percent"), 0.0) for host in HOSTS},
+        {host: max((v for (h, m), v in use.items() if h == host and "disk_busy" in m), default=0.0) for host in HOSTS},
+        {host: use.get((host, "listen_drops_per_s"), 0.0) for host in HOSTS},
+    )
+
+
+def _use(run: Run) -> dict[tuple[str, str], float]:
+    """(host, metric) to its mean while objects were put."""
+    stage = next(stage for stage in run.info.stages if stage.name == "put")
+    file = run.folder / FILE_NAME
+    samples = read_samples(file) if file.exists() else []
+    within = [each for each in samples if stage.started_ns < each.host_ns <= stage.ended_ns + 10**9]
+    values: dict[tuple[str, str], list[float]] = {}
+    for each in within:
+        values.setdefault((each.host, each.metric), []).append(each.value)
+    return {key: sum(found) / len(found) for key, found in values.items()}
+
+
+def _topology(media: str, folder: Path) -> Path:
+    text = (topology.BUNDLED_DIR / "paper.toml").read_text("utf-8")
+    assert _DEVICE in text
+    where = folder / f"{media}.toml"
+    where.write_text(text.replace(_DEVICE, _DEVICE.replace("1.0 }", f'1.0, media = "{media}" }}')), "utf-8")
+    return where
+
+
+def peak(series: Sequence[Found]) -> Found:
+    """The point of the highest throughput."""
+    return max(series, key=lambda found: found.throughput_per_s)

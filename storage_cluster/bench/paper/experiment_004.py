@@ -1,0 +1,109 @@
+"""Document 004: small objects by many workers, large ones by a few; three runs of each and their mean.
+
+The workloads are COSBench files, as the document's author used: 350 KB × 256 workers × 60 s, reads and writes apart;
+and 10 large objects written and read once each, without a time limit. What it reports: op/s, MB/s, 90 % response time,
+success ratio.
+
+Source: the document's "試験条件"; its numbers are a public cloud's, so only the form is the same.
+"""
+
+import dataclasses
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from storage_cluster import topology
+from storage_cluster.bench.paper.points import Point
+from storage_cluster.bench.results.folder import Run
+
+RUNS_COUNT = 3
+LARGE_COUNT = 10
+LARGE_MIB = (1024, 256, 64, 16)
+SPARE = 3  # of the free space at most one in so many bytes is filled
+REPLICAS = 3
+_FILES = Path(__file__).parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is done."""
+
+    runs_count: int = RUNS_COUNT
+    workers: int = 256
+    runtime_s: float = 60.0
+    large_mib: int = 0  # 0: as large as the disk allows
+
+
+QUICK = Plan(runs_count=1, workers=32, runtime_s=5.0, large_mib=16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One operation: means over the runs, and how far these are apart."""
+
+    title: str
+    operations_per_s: float
+    megabytes_per_s: float
+    response_90_ms: float
+    success_percent: float
+    spread_percent: float  # of op/s: (largest - smallest) / mean
+
+
+def points(plan: Plan, folder: Path) -> list[Point]:
+    """Runs on the bundled cluster of five hosts."""
+    large = plan.large_mib or largest(shutil.disk_usage(folder).free)
+    made = []
+    for number in range(1, plan.runs_count + 1):
+        small_argv = (
+            *(str(_FILES / "004-small.xml"), "--cluster", "--set", f"write.workers={plan.workers}"),
+            *("--set", f"read.workers={plan.workers}", "--set", f"write.runtime_s={plan.runtime_s}"),
+            *("--set", f"read.runtime_s={plan.runtime_s}"),
+        )
+        sizes = f"c({large})MB"
+        large_argv = (str(_FILES / "004-large.xml"), "--cluster", "--set", f"write.write.write.sizes={sizes}")
+        made.append(Point(f"small-{number}", small_argv, topology.BUNDLED_FILE, fresh=True))
+        made.append(Point(f"large-{number}", large_argv, topology.BUNDLED_FILE, fresh=True))
+    return made
+
+
+def largest(free_bytes: int) -> int:
+    """The size of a large object, MB, such that all replicas fit."""
+    fitting = (mib for mib in LARGE_MIB if mib * 10**6 * LARGE_COUNT * REPLICAS * SPARE <= free_bytes)
+    return next(fitting, LARGE_MIB[-1])
+
+
+def table(runs: Mapping[str, Run]) -> list[Line]:
+    """The document's figures, means over the runs."""
+    found = []
+    for kind in ("small", "large"):
+        for stage in ("write", "read"):
+            parts = [_figures(run, stage) for name, run in sorted(runs.items()) if name.startswith(kind)]
+            if parts:
+                found.append(_mean(f"{kind} {stage}", parts))
+    return found
+
+
+def as_text(lines: Sequence[Line]) -> str:
+    """The table for a terminal."""
+    made = [f"{'':<12}{'op/s':>10}{'MB/s':>10}{'90 % ms':>12}{'success':>10}{'spread':>9}"]
+    made += (
+        f"{each.title:<12}{each.operations_per_s:>10,.2f}{each.megabytes_per_s:>10,.2f}{each.response_90_ms:>12,.1f}"
+        f"{each.success_percent:>9.2f}%{each.spread_percent:>8.1f}%"
+        for each in lines
+    )
+    return "\n".join(made)
+
+
+def _figures(run: Run, stage: str) -> tuple[float, float, float, float]:
+    key = next(key for key in run.tally.figures if key.stage == stage)
+    figures = run.tally.figures[key]
+    elapsed_s = run.info.elapsed_s(key, figures)
+    response_90_ms = figures.response.percentile_ns(90.0) / 1e6
+    rates = figures.successes_count / elapsed_s, figures.bytes / elapsed_s / 1e6
+    return *rates, response_90_ms, 100 * figures.success_ratio
+
+
+def _mean(title: str, parts: Sequence[tuple[float, float, float, float]]) -> Line:
+    rate, bandwidth, response, success = (sum(values) / len(parts) for values in zip(*parts, strict=True))
+    rates = [part[0] for part in parts]
+    return Line(title, rate, bandwidth, response, success, 100 * (max(rates) - min(rates)) / rate if rate else 0.0)

@@ -1,0 +1,72 @@
+"""The points of a sweep: each is a run of its own process, on a cluster of its own; what is done is not done again.
+
+A point's run is `tracer bench run …` on the client host, so its folder is like any other run's. The cluster has its own
+state directory below the experiment's folder; the machine's other clusters are not touched.
+"""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from storage_cluster.bench.errors import RunError
+from storage_cluster.bench.results import folder as folders
+from storage_cluster.bench.results.folder import Run
+from storage_cluster.hosts import cluster, state
+
+Tell = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One run: arguments of `tracer bench run`, and the topology that it needs."""
+
+    name: str  # also its folder's
+    argv: tuple[str, ...]
+    topology: Path
+    fresh: bool = False  # on a cluster without data
+
+
+def do(points: Sequence[Point], folder: Path, tell: Tell) -> None:
+    """Do all points that are not done yet. Raises: ClusterError."""
+    up: Path | None = None
+    state_dir = folder.absolute() / "cluster"
+    try:
+        for number, point in enumerate(points, 1):
+            if is_done(folder / point.name):
+                continue
+            if up != point.topology or point.fresh:
+                cluster.down(state_dir)
+                cluster.up(state_dir, point.topology, quiet=True)
+                up = point.topology
+            tell(f"{number}/{len(points)}  {point.name}")
+            _run(point, folder, state_dir)
+    finally:
+        cluster.down(state_dir)
+
+
+def is_done(folder: Path) -> bool:
+    """Whether a point's run is there, and ended by itself."""
+    try:
+        return folders.load(folder).info.state != "running"
+    except RunError:
+        return False
+
+
+def load(points: Sequence[Point], folder: Path) -> dict[str, Run]:
+    """The runs of those points that are done."""
+    return {point.name: folders.load(folder / point.name) for point in points if is_done(folder / point.name)}
+
+
+def _run(point: Point, folder: Path, state_dir: Path) -> None:
+    where = folder / point.name
+    if where.exists():
+        where.rename(where.with_name(f"{where.name}.unfinished-{os.getpid()}"))
+    argv = [sys.executable, "-m", "tracer", "bench", "run", *point.argv, "-o", str(where)]
+    environment = os.environ | {state.STATE_DIR_VARIABLE: str(state_dir)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    if not is_done(where):
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise RunError(f"{point.name} did not end ({last})", "see why, then run it again: what is done is kept")

@@ -1,0 +1,137 @@
+"""What document 000 says, sentence by sentence, held against what was found."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+from storage_cluster.bench.paper.experiment_000 import Found, Series, peak
+
+PLATEAU = 0.9  # of the peak's throughput: no fall yet
+BUSY_PERCENT = 90.0
+IDLE_PERCENT = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """A sentence of the document, and what this sweep says to it."""
+
+    said: str
+    found: str
+    agrees: bool | None  # None: the sweep does not reach so far
+
+
+def statements(series: Series) -> list[Statement]:
+    """All of them."""
+    hdd = {size: found for (media, size), found in series.items() if media == "hdd"}
+    ssd = {size: found for (media, size), found in series.items() if media == "ssd"}
+    made = [
+        *_rise(hdd, "HDD: throughput rises up to 32 at once and falls beyond", 32),
+        *_rise(ssd, "SSD: throughput rises up to 32 and is steady to 128 (1 KB: falls beyond 32)", 128),
+        *_first(hdd, "HDD: retries above 128", 128, lambda found: found.retries_count),
+        *_first(ssd, "SSD: retries above 128", 128, lambda found: found.retries_count),
+        *_first(hdd, "HDD: failures above 256", 256, lambda found: found.failures_count),
+        *_first(ssd, "SSD: failures above 1,024", 1024, lambda found: found.failures_count),
+        *_faster(hdd, ssd),
+        *_storage_busy(hdd),
+        *_storage_bound(hdd),
+        *_overtaken(ssd),
+        *_kinds(series),
+    ]
+    return made
+
+
+def _rise(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[Statement]:
+    if not by_size:
+        return
+    tops = {size: peak(found).concurrency for size, found in by_size.items()}
+    ends = {
+        size: max(f.concurrency for f in found if f.throughput_per_s >= PLATEAU * peak(found).throughput_per_s)
+        for size, found in by_size.items()
+    }
+    text = "; ".join(
+        f"{size}: {peak(found).throughput_per_s:.0f}/s at {tops[size]}, within 10 % of it up to {ends[size]}"
+        for size, found in by_size.items()
+    )
+    reached = all(found[-1].concurrency > limit for found in by_size.values())
+    agrees = all(
+        tops[size] <= limit <= 2 * ends[size] and ends[size] < found[-1].concurrency for size, found in by_size.items()
+    )
+    yield Statement(said, text, agrees if reached else None)
+
+
+def _first(
+    by_size: dict[str, list[Found]], said: str, limit: int, count: Callable[[Found], int]
+) -> Iterator[Statement]:
+    if not by_size:
+        return
+    first = {size: next((f.concurrency for f in found if count(f)), None) for size, found in by_size.items()}
+    text = "; ".join(f"{size}: {f'first at {at:,}' if at else 'none'}" for size, at in first.items())
+    reached = all(found[-1].concurrency > limit for found in by_size.values())
+    agrees = all(at is not None and at > limit for at in first.values())
+    yield Statement(said, text, agrees if reached else None)
+
+
+def _faster(hdd: dict[str, list[Found]], ssd: dict[str, list[Found]]) -> Iterator[Statement]:
+    both = [size for size in hdd if size in ssd]
+    if both:
+        ratios = {size: peak(ssd[size]).throughput_per_s / peak(hdd[size]).throughput_per_s for size in both}
+        text = "; ".join(f"{size}: {ratio:.1f} times" for size, ratio in ratios.items())
+        yield Statement("SSD: the highest throughput is much higher than on HDD", text, min(ratios.values()) > 1.5)
+
+
+def _storage_busy(hdd: dict[str, list[Found]]) -> Iterator[Statement]:
+    if hdd:
+        least = {size: min(f.io_percent["storage"] for f in found) for size, found in hdd.items()}
+        text = "; ".join(f"{size}: {value:.0f} % or more" for size, value in least.items())
+        said = "HDD: the storage node's I/O is above 90 % at any concurrency"
+        yield Statement(said, text, min(least.values()) >= BUSY_PERCENT)
+
+
+def _storage_bound(hdd: dict[str, list[Found]]) -> Iterator[Statement]:
+    if hdd:
+        points = [found for series in hdd.values() for found in series]
+        below = all(max(f.cpu_percent.values()) <= f.io_percent["storage"] for f in points)
+        most = {host: max(f.cpu_percent[host] for f in points) for host in points[0].cpu_percent}
+        text = "most CPU: " + ", ".join(f"{host} {value:.0f} %" for host, value in most.items())
+        yield Statement("HDD: no CPU exceeds the storage node's I/O", text, below)
+        said = "HDD: the client's CPU stays below 10 %"
+        yield Statement(said, f"at most {most['client']:.0f} % (of one core)", most["client"] <= IDLE_PERCENT)
+
+
+def _overtaken(ssd: dict[str, list[Found]]) -> Iterator[Statement]:
+    if not ssd:
+        return
+    first = {}
+    for size, found in ssd.items():
+        first[size] = next((f.concurrency for f in found if f.cpu_percent["proxy"] > f.io_percent["storage"]), None)
+    text = "; ".join(f"{size}: {f'from {at:,} on' if at else 'never'}" for size, at in first.items())
+    said = "SSD: at high concurrency the proxy's CPU overtakes the storage node's I/O"
+    yield Statement(said, text, all(at is not None and at > 1 for at in first.values()))
+
+
+def _kinds(series: Series) -> Iterator[Statement]:
+    """§7: retries and failures come from sockets that could not be connected."""
+    errors: dict[str, int] = {}
+    drops: dict[str, float] = {}
+    for found in (each for points in series.values() for each in points):
+        for kind, count in found.errors.items():
+            errors[kind] = errors.get(kind, 0) + count
+        for host, rate in found.listen_drops_per_s.items():
+            drops[host] = max(drops.get(host, 0.0), rate)
+    said = "retries and failures come from connections that the client cannot make"
+    if not errors:
+        yield Statement(said, "there were none", None)
+        return
+    connecting = sum(count for kind, count in errors.items() if kind.startswith("connect"))
+    text = ", ".join(f"{kind} {count:,}" for kind, count in sorted(errors.items()))
+    text += "; full listen queues: " + (_queues(drops) or "none")
+    yield Statement(said, text, connecting > sum(errors.values()) / 2)
+
+
+def _queues(drops: dict[str, float]) -> str:
+    return ", ".join(f"{host} (up to {rate:.0f} dropped per s)" for host, rate in drops.items() if rate)
+
+
+def as_text(found: Sequence[Statement]) -> str:
+    """The table for a terminal."""
+    marks = {True: "as the paper", False: "differs", None: "not reached"}
+    return "\n".join(f"{marks[each.agrees]:<13} {each.said}\n{'':<13}   {each.found}" for each in found)

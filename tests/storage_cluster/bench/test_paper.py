@@ -1,0 +1,175 @@
+"""The papers' experiments: which points, what is drawn from their runs, what the statements say to made-up curves."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from storage_cluster import topology
+from storage_cluster.bench import formats
+from storage_cluster.bench.errors import RunError
+from storage_cluster.bench.paper import charts, experiment_000, experiment_004, points
+from storage_cluster.bench.paper.experiment_000 import CONCURRENCY, HOSTS, Found, Plan, Series
+from storage_cluster.bench.paper.statements_000 import as_text, statements
+from storage_cluster.bench.results import folder, rows
+from storage_cluster.bench.results.figures import Tally
+from storage_cluster.bench.results.folder import RunInfo, StageInfo, WorkInfo
+from storage_cluster.bench.results.rows import Row, RowFile, as_line
+from storage_cluster.bench.use import FILE_NAME, Sample, SampleFile
+
+START = 1_700_000_000_000_000_000
+
+
+def found(
+    concurrency: int, rate: float, *, io: float = 95.0, proxy: float = 20.0, failed: int = 0, retried: int = 0
+) -> Found:
+    errors = {"connect_timeout": retried} if retried else {}
+    cpu = {"client": 5.0, "proxy": proxy, "storage": 30.0}
+    return Found(concurrency, rate, failed, retried, errors, cpu, {"storage": io}, {"proxy": float(retried)})
+
+
+def as_the_paper() -> Series:
+    """Curves that do what the paper says."""
+    hdd = [
+        found(c, min(c, 32) * (1.0 if c <= 32 else 0.5), retried=9 * (c > 128), failed=3 * (c > 256))
+        for c in CONCURRENCY
+    ]
+    ssd = [
+        found(
+            c,
+            min(c, 32) * (4.0 if c <= 128 else 1.0),
+            io=80.0 if c <= 128 else 30.0,
+            proxy=50.0,
+            retried=9 * (c > 128),
+            failed=3 * (c > 1024),
+        )
+        for c in CONCURRENCY
+    ]
+    return {("hdd", "1B"): hdd, ("ssd", "1B"): ssd}
+
+
+def test_curves_as_the_papers_agree_with_every_statement() -> None:
+    made = statements(as_the_paper())
+    assert {each.said: each.agrees for each in made} == {each.said: True for each in made}
+    assert len(made) == 12
+
+
+@pytest.mark.parametrize(
+    ("said", "change"),
+    [
+        ("HDD: throughput rises", lambda c: found(c, float(c))),
+        ("HDD: retries above 128", lambda c: found(c, 1.0, retried=1)),
+        ("HDD: failures above 256", lambda c: found(c, 1.0)),
+        ("HDD: the storage node's I/O", lambda c: found(c, 1.0, io=50.0)),
+        ("HDD: no CPU exceeds", lambda c: found(c, 1.0, proxy=99.0)),
+        ("SSD: the highest", lambda c: found(c, 999.0)),
+    ],
+)
+def test_other_curves_differ(said: str, change) -> None:
+    series = as_the_paper() | {("hdd", "1B"): [change(c) for c in CONCURRENCY]}
+    assert [each.agrees for each in statements(series) if each.said.startswith(said)] == [False]
+
+
+def test_a_short_sweep_does_not_reach_the_limits() -> None:
+    series = {key: points[:5] for key, points in as_the_paper().items()}
+    reached = {each.said.split(" at ")[0]: each.agrees for each in statements(series)}
+    assert reached["HDD: retries above 128"] is None
+    assert "not reached" in as_text(statements(series))
+
+
+def test_the_points_are_the_papers(tmp_path: Path) -> None:
+    made = experiment_000.points(Plan(), tmp_path)
+    assert len(made) == 2 * 3 * 12
+    assert made[0].name == "hdd-1B-0001"
+    assert made[-1].argv[:5] == ("put", "--count", "2048", "--size", "1000000")
+    assert [point.fresh for point in made].count(True) == 24
+    for media in ("hdd", "ssd"):
+        (device,) = topology.load(tmp_path / f"{media}.toml").host("storage").disks
+        assert device.media == media
+
+
+def write_run(where: Path, *, state: str = "done") -> None:
+    """A run of ten uploads in a second, beside samples of that time and of before."""
+    where.mkdir(parents=True)
+    file, tally = RowFile.create(where / rows.FILE_NAME), Tally()
+    for n in range(10):
+        row = Row(
+            n, 0, "PUT", "local", 1, "e", "c/o", "", START + n * 10**8, 1, 10**8, "put", "put", "put", 201, 1, True,
+            True, 0, -1, "tx", 1,
+        )  # fmt: skip
+        tally.add(row)
+        file.write(as_line(row))
+    file.close()
+    stages = (StageInfo("put", (WorkInfo("put", 1, 0.0),), START, START + 10**9),)
+    folder.save(where, RunInfo("put", "command", "x", START, stages, state), tally)
+    samples = SampleFile.create(where / FILE_NAME)
+    samples.add([Sample("proxy", START - 1, "cpu_percent", 99.0)])
+    for second in (0.5, 1.0):
+        at = START + int(second * 1e9)
+        samples.add(
+            [Sample("proxy", at, "cpu_percent", 20 * second), Sample("storage", at, "disk_busy_percent.d1", 90.0)]
+        )
+    samples.close()
+
+
+def test_what_is_drawn_from_a_run(tmp_path: Path) -> None:
+    plan = Plan(("hdd",), ("1B",), (1, 2))
+    write_run(tmp_path / "hdd-1B-0001")
+    runs = points.load(experiment_000.points(plan, tmp_path), tmp_path)
+    (one,) = experiment_000.gather(plan, runs)["hdd", "1B"]
+    assert (one.throughput_per_s, one.failures_count) == (pytest.approx(10.0), 0)
+    assert one.cpu_percent == dict.fromkeys(HOSTS, 0.0) | {"proxy": 15.0}
+    assert one.io_percent["storage"] == 90.0
+
+
+def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+    series = as_the_paper()
+    charts.write_html(series, statements(series), tmp_path / "report.html", "Document <000>")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "Document &lt;000&gt;" in page
+    assert "Figure 3: 1B on HDD" in page and "Figure 12: use, 1B on SSD" in page
+    assert "<script src" not in page
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    monkeypatch.setattr(points.cluster, "up", lambda *a, **k: called.append("up"))
+    monkeypatch.setattr(points.cluster, "down", lambda *a, **k: called.append("down"))
+
+    def run(argv, **_) -> subprocess.CompletedProcess[str]:
+        called.append(Path(argv[-1]).name)
+        write_run(Path(argv[-1]))
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    monkeypatch.setattr(points.subprocess, "run", run)
+    todo = experiment_000.points(Plan(("hdd",), ("1B",), (1, 2, 4)), tmp_path)
+    write_run(tmp_path / "hdd-1B-0001")
+    write_run(tmp_path / "hdd-1B-0002", state="running")
+    points.do(todo, tmp_path, lambda line: None)
+    assert called == ["down", "up", "hdd-1B-0002", "hdd-1B-0004", "down"]
+    assert len(list(tmp_path.glob("hdd-1B-0002.unfinished-*"))) == 1
+    monkeypatch.setattr(
+        points.subprocess, "run", lambda argv, **_: subprocess.CompletedProcess(argv, 2, "", "a\nno luck\n")
+    )
+    shutil.rmtree(tmp_path / "hdd-1B-0004")
+    with pytest.raises(RunError, match=r"hdd-1B-0004 did not end \(no luck\)"):
+        points.do(todo, tmp_path, lambda line: None)
+
+
+def test_document_004_is_cosbench_files_and_means(tmp_path: Path) -> None:
+    made = experiment_004.points(experiment_004.Plan(large_mib=64), tmp_path)
+    assert [point.name for point in made] == ["small-1", "large-1", "small-2", "large-2", "small-3", "large-3"]
+    for point in made[:2]:
+        workload, _ = formats.load(Path(point.argv[0]))
+        assert workload.source == "cosbench"
+    assert "write.write.write.sizes=c(64)MB" in made[1].argv
+    mean = experiment_004._mean("t", [(10.0, 1.0, 5.0, 100.0), (20.0, 3.0, 7.0, 50.0)])
+    assert (mean.operations_per_s, mean.megabytes_per_s, mean.response_90_ms, mean.success_percent) == (15, 2, 6, 75)
+    assert mean.spread_percent == pytest.approx(100 * 10 / 15)
+    assert "t" in experiment_004.as_text([mean])
+
+
+@pytest.mark.parametrize(("free", "mib"), [(10**12, 1024), (30 * 10**9, 256), (10**9, 16), (0, 16)])
+def test_large_objects_are_as_large_as_the_disk_allows(free: int, mib: int) -> None:
+    assert experiment_004.largest(free) == mib
