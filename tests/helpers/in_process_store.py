@@ -36,6 +36,7 @@ class Asked:
     service: str
     method: str
     path: str
+    body: bytes = b""
 
 
 class InProcessStore:
@@ -109,7 +110,7 @@ class InProcessStore:
         self, service: Service, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> BackendAnswer:
         """One request, answered whole."""
-        self.requests.append(Asked(service.address, service.name, method, path))
+        self.requests.append(Asked(service.address, service.name, method, path, body))
         if service.address in self.down:
             return BackendAnswer(NO_ANSWER)
         raw_path, _, query = path.partition("?")

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -227,6 +228,11 @@ class TestDatabaseReplicator:
             self.put(store, first, f"o{number}")
         assert self.replicate(store, first) == "16 rows pushed"
         assert [len(rows(store, device, "AUTH_a", "c")) for device in (first, second, third)] == [8, 8, 8]
+        self.put(store, first, "late")
+        store.requests.clear()
+        self.replicate(store, first)
+        messages = [json.loads(asked.body) for asked in store.requests]
+        assert [len(message["rows"]) for message in messages if message["op"] == "rows"] == [1, 1]
 
     def test_deleted_names_are_forgotten_in_time(self, store: InProcessStore) -> None:
         _, (first, _, _), _, _ = store.place("AUTH_a", "c")

@@ -42,6 +42,11 @@ def test_container_rows_merge_in_any_order(
     stat = database.stat()
     assert [entry.name for entry in database.entries(Names("", True, "", 100))] == [row.name for row in live]
     assert (stat.object_count, stat.bytes_used) == (len(live), sum(row.size for row in live))
+    assert database.trouble() == ""
+    in_order = ContainerDatabase(tmp_path_factory.mktemp("c") / "c.db")
+    in_order.merge(rows)
+    assert in_order.state().digest == database.state().digest
+    in_order.close()
     database.close()
 
 
