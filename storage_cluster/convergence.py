@@ -11,10 +11,8 @@ is named, or patience is over.
 import collections
 import dataclasses
 import hashlib
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from storage_cluster.daemons.database_replicator import KINDS
 from storage_cluster.ring import Ring, path_hash
@@ -22,7 +20,7 @@ from storage_cluster.servers import layout
 from storage_cluster.servers.container_db import ContainerDatabase
 from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir, surviving
 from storage_cluster.servers.object_replication import names_in, object_dir
-from storage_cluster.servers.replicated_db import ReplicatedDatabase
+from storage_cluster.servers.replicated_db import peek
 from storage_cluster.servers.updates import PendingUpdates
 from storage_cluster.topology import Device
 
@@ -102,22 +100,7 @@ def _content(kind: str, directory: Path) -> object:
     if kind == "object":
         names = sorted(surviving(names_in(directory)))
         return tuple((name, hashlib.md5((directory / name).read_bytes()).hexdigest()) for name in names)
-    database = _opened(KINDS[kind], directory / f"{directory.name}.db")
-    if database is None:
-        return None
-    try:
-        return repr(database.state().told)
-    except sqlite3.Error as error:
-        return str(error)
-    finally:
-        database.close()
-
-
-def _opened(kind: type[ReplicatedDatabase[Any]], file: Path) -> ReplicatedDatabase[Any] | None:
-    try:
-        return kind(file, create=False)
-    except sqlite3.Error:
-        return None
+    return peek(KINDS[kind], directory / f"{directory.name}.db", lambda database: repr(database.state().told))
 
 
 def _object_losses(data_dir: Path, ring: Ring, one: Expected) -> Iterator[str]:
@@ -144,7 +127,7 @@ def _listing_losses(data_dir: Path, ring: Ring, names: tuple[str, str], rows: Ma
     partition, digest = ring.partition(*names), path_hash(names, ring.shape.hash_suffix)
     for device in ring.primaries(partition):
         directory = layout.hash_dir(data_dir / device.host / device.name, "containers", partition, digest)
-        listed = _rows(directory / f"{digest}.db")
+        listed = peek(ContainerDatabase, directory / f"{digest}.db", _rows) or {}
         missing = sorted(name for name, etag in rows.items() if listed.get(name) != etag)
         extra = sorted(listed.keys() - rows.keys())
         for what, wrong in (("does not list", missing), ("still lists", extra)):
@@ -153,17 +136,9 @@ def _listing_losses(data_dir: Path, ring: Ring, names: tuple[str, str], rows: Ma
                 yield f"{'/'.join(names)} on {_text(device)} {what} {', '.join(wrong[:3])}{more}"
 
 
-def _rows(file: Path) -> dict[str, str]:
-    """Name and ETag of all that a container's replica lists; nothing if it is not there."""
-    database = _opened(ContainerDatabase, file)
-    if database is None:
-        return {}
-    try:
-        rows, _ = database.changes_after(0, -1)
-    except sqlite3.Error:
-        return {}
-    finally:
-        database.close()
+def _rows(database: ContainerDatabase) -> dict[str, str]:
+    """Name and ETag of all that a container's replica lists."""
+    rows, _ = database.changes_after(0, -1)
     return {row.name: row.etag for row in rows if not row.deleted}
 
 

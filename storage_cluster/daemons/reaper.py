@@ -6,15 +6,14 @@ account's database stays, marked as deleted, until the account replicator forget
 Source: Swift, swift.account.reaper.
 """
 
-import sqlite3
 from collections import Counter
-from pathlib import Path
 
 from storage_cluster.daemons.daemon import Surroundings, counted
 from storage_cluster.daemons.database_replicator import places
 from storage_cluster.daemons.internal import InternalClient
 from storage_cluster.servers.account_db import AccountDatabase
 from storage_cluster.servers.listings import Names
+from storage_cluster.servers.replicated_db import peek
 
 _CONTAINERS_MAX = 1000
 """Containers of one account in one pass."""
@@ -36,7 +35,7 @@ class Reaper:
                 continue
             first = ring.primaries(place.partition)[0]
             if (first.host, first.name) == (self._around.host, place.device):
-                for account, container in _left(place.file):
+                for account, container in peek(AccountDatabase, place.file, _left) or ():
                     await self._reap(account, container, counts)
         return counted(counts)
 
@@ -48,17 +47,8 @@ class Reaper:
         counts["containers reaped"] += answer.succeeded
 
 
-def _left(file: Path) -> list[tuple[str, str]]:
+def _left(database: AccountDatabase) -> list[tuple[str, str]]:
     """The containers (account, name) that a deleted account still has."""
-    try:
-        database = AccountDatabase(file, create=False)
-    except sqlite3.Error:
-        return []
-    try:
-        state = database.state()
-        entries = database.entries(Names("", True, "", _CONTAINERS_MAX)) if state.deleted and state.names else []
-        return [(state.names[0], entry.name) for entry in entries]
-    except sqlite3.Error:
-        return []
-    finally:
-        database.close()
+    state = database.state()
+    entries = database.entries(Names("", True, "", _CONTAINERS_MAX)) if state.deleted and state.names else []
+    return [(state.names[0], entry.name) for entry in entries]

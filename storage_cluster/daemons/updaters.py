@@ -9,7 +9,6 @@ primaries of the container. A word is done when each of them has taken it or has
 Source: Swift, swift.container.updater, swift.obj.updater.
 """
 
-import sqlite3
 from collections import Counter
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +17,7 @@ from storage_cluster.daemons.daemon import Surroundings, counted
 from storage_cluster.daemons.database_replicator import places
 from storage_cluster.servers.backend import device_path
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat
+from storage_cluster.servers.replicated_db import peek
 from storage_cluster.servers.times import TimestampMaker, new_transaction_id
 from storage_cluster.servers.updates import Kept, PendingUpdates, report_headers
 from storage_cluster.topology import Device
@@ -43,7 +43,7 @@ class ContainerUpdater:
                 continue
             if self._around.local_device(place.device, ring.primaries(place.partition)) is None:
                 continue
-            found = _read(place.file)
+            found = peek(ContainerDatabase, place.file, _read)
             if found is None:
                 continue
             names, stat = found
@@ -107,14 +107,5 @@ def _all_heard(statuses: list[int]) -> bool:
     return all(200 <= status < 300 or status == HTTPStatus.NOT_FOUND for status in statuses)
 
 
-def _read(file: Path) -> tuple[tuple[str, ...], ContainerStat] | None:
-    try:
-        database = ContainerDatabase(file, create=False)
-    except sqlite3.Error:
-        return None
-    try:
-        return database.state().names, database.stat()
-    except sqlite3.Error:
-        return None
-    finally:
-        database.close()
+def _read(database: ContainerDatabase) -> tuple[tuple[str, ...], ContainerStat]:
+    return database.state().names, database.stat()

@@ -10,12 +10,14 @@ Source: Swift, swift.common.db and db_replicator (ROWID as change number, `hash`
 """
 
 import abc
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from storage_cluster.servers import database
 
@@ -40,6 +42,8 @@ class Named(Protocol):
 
 
 R = TypeVar("R", bound=Named)
+T = TypeVar("T")
+D = TypeVar("D", bound="ReplicatedDatabase[Any]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +155,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
                 self._sql.execute("UPDATE stat SET last_change = ?, digest = ?", (change, f"{digest:016x}"))
         if new_count:
             self._forget()
+            self._state = dataclasses.replace(state, last_change=change, digest=f"{digest:016x}")
         return new_count
 
     def merge_state(self, other: ReplicaState) -> None:
@@ -250,6 +255,15 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
     def _forget(self) -> None:
         """Nothing remembered in memory holds any longer."""
         self._state = None
+
+
+def peek(kind: type[D], file: Path, look: Callable[[D], T]) -> T | None:
+    """What is to be seen in a database that its server may be using; None if it cannot be read."""
+    try:
+        with contextlib.closing(kind(file, create=False)) as database:
+            return look(database)
+    except sqlite3.Error:
+        return None
 
 
 def row_hash(row: Named) -> int:
