@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from storage_cluster.servers.messages import Refusal
+from storage_cluster.servers.values import is_true
 
 LIMIT_MAX = 10_000
 PARAMETERS = ("limit", "marker", "end_marker", "prefix", "delimiter", "path", "reverse", "states")
 """What of a client's query goes on to a storage server."""
-_TRUE_WORDS = frozenset(("true", "1", "yes", "on", "t", "y"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +80,6 @@ def parse_query(query: Mapping[str, str]) -> ListingQuery:
         reverse=is_true(query.get("reverse", "")),
         one_level=path is not None,
     )
-
-
-def is_true(text: str) -> bool:
-    """Whether a header or parameter says yes, in Swift's words for it."""
-    return text.lower() in _TRUE_WORDS
 
 
 def select(query: ListingQuery, fetch: Fetch) -> list[Entry]:

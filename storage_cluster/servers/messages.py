@@ -59,6 +59,10 @@ _TEXTS = {
 }
 
 
+PLAIN = {"Content-Type": "text/plain"}
+"""Refusals are text/html unless this goes with them, as with many of Swift's about what a client sent."""
+
+
 class Refusal(Exception):
     """The answer is an error: a status and, where the usual words do not fit, a text (sent as text/html as it is)."""
 
@@ -263,6 +267,18 @@ class Reply:
             await self.close()
         self.body = whole
         return whole
+
+    def as_body(self) -> Body:
+        """The body as that of another call; if it breaks off, that call is refused (503), so that nothing is kept."""
+        size = self.headers.get("Content-Length")
+        return Body(self._unbroken_chunks(), None if size is None else int(size))
+
+    async def _unbroken_chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self.chunks():
+                yield chunk
+        except BrokenOff:
+            raise Refusal(503) from None
 
     async def close(self) -> None:
         """Let go of a body that nobody will read (to its end)."""

@@ -18,9 +18,9 @@ from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.messages import Call
 from storage_cluster.servers.storage import Devices, Target
 from storage_cluster.servers.updates import Parent, PendingUpdates, Update
+from storage_cluster.servers.values import etag_of
 
 OVERRIDE = "X-Object-Sysmeta-Container-Update-Override-"
-_EMPTY_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
 
 Described = tuple[int, str, str]
 """Size, ETag, Content-Type."""
@@ -60,7 +60,7 @@ class ObjectUpdates:
         if was is not None and was != is_now:
             await self._queue(call, target, "DELETE", was, {"X-Timestamp": timestamp})
         if is_now is not None:
-            row = {"X-Size": "0", "X-Etag": _EMPTY_ETAG, "X-Content-Type": "text/plain", "X-Timestamp": timestamp}
+            row = {"X-Size": "0", "X-Etag": etag_of(), "X-Content-Type": "text/plain", "X-Timestamp": timestamp}
             await self._queue(call, target, "PUT", is_now, row)
 
     async def _queue(self, call: Call, target: Target, method: str, due_s: int, headers: Mapping[str, str]) -> None:

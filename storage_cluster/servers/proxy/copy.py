@@ -7,23 +7,22 @@ and a Range in the request are about the source. A large object is copied as the
 Source: Swift, "Copy object"; swift.common.middleware.copy; answers as observed in Swift 2.30.
 """
 
-from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
 from storage_cluster.servers import limits
-from storage_cluster.servers.messages import Body, BrokenOff, Call, Handler, Refusal, Reply
+from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object import CLIENT_METADATA
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import container_and_object, is_true, quoted
+from storage_cluster.servers.proxy.object_names import container_and_object, quoted
+from storage_cluster.servers.values import is_true
 
 _ABOUT_SOURCE = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Range")
 _NOT_FOR_TARGET = (*_ABOUT_SOURCE, "Etag", "X-Copy-From", "X-Copy-From-Account", "Destination", "Destination-Account")
 _COPIED = tuple(name for name in CLIENT_METADATA if name != "x-object-manifest")
 _LINK = "x-symlink-target"
 _SHOWN = ("x-object-meta-", "x-delete-at")
-_PLAIN = {"Content-Type": "text/plain"}
 
 Names = tuple[str, ...]
 
@@ -42,7 +41,7 @@ class Copy:
             return await _copied(call, inner, call.names, _destination(call))
         if call.method == "PUT" and call.headers.get("X-Copy-From"):
             if call.body.length:
-                raise Refusal(400, "Copy requests require a zero byte body", _PLAIN)
+                raise Refusal(400, "Copy requests require a zero byte body", PLAIN)
             return await _copied(call, inner, _named(call, "X-Copy-From", "X-Copy-From-Account"), call.names)
         return await inner(call)
 
@@ -59,14 +58,13 @@ async def _copied(call: Call, inner: Handler, source: Names, target: Names) -> R
     if found.status not in (200, 206):
         return found
     try:
-        size = int(found.headers["Content-Length"]) if "Content-Length" in found.headers else None
-        if size is not None and size > limits.FILE_MAX_BYTES:
-            raise Refusal(413, "Your request is too large.", _PLAIN)
+        if int(found.headers.get("Content-Length", "0")) > limits.FILE_MAX_BYTES:
+            raise Refusal(413, "Your request is too large.", PLAIN)
         put = call.derived(
             method="PUT",
             names=target,
             headers=_target_headers(call, found, as_manifest=as_manifest),
-            body=Body(_unbroken(found), size),
+            body=found.as_body(),
         )
         if as_manifest and is_true(found.headers.get("X-Static-Large-Object")):
             put.query["multipart-manifest"] = "put"
@@ -90,15 +88,6 @@ def _target_headers(call: Call, found: Reply, *, as_manifest: bool) -> CIMultiDi
         if name.lower().startswith(kept):
             headers.setdefault(name, value)
     return headers
-
-
-async def _unbroken(found: Reply) -> AsyncIterator[bytes]:
-    """The source's body. Raises: Refusal (503), so that nothing is kept of a copy that is not whole."""
-    try:
-        async for chunk in found.chunks():
-            yield chunk
-    except BrokenOff:
-        raise Refusal(503) from None
 
 
 def _described(reply: Reply, shown: dict[str, str], found: Reply, source: Names) -> Reply:

@@ -8,7 +8,6 @@ for several ranges.
 """
 
 import functools
-import hashlib
 import json
 from typing import Any
 from urllib.parse import unquote
@@ -21,6 +20,7 @@ from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, usua
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object
 from storage_cluster.servers.proxy.segments import Segment, opened, stream, total_len
+from storage_cluster.servers.values import etag_of
 
 _MANIFEST = "X-Object-Manifest"
 _CONDITIONS = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
@@ -59,7 +59,7 @@ async def _whole(call: Call, inner: Handler, manifest: Reply) -> Reply:
     if found == [] and "," not in (asked or ""):
         return _unsatisfiable(total_len(segments))
     headers = CIMultiDict(manifest.headers)
-    headers["Etag"] = f'"{_md5("".join(one.etag for one in segments))}"'
+    headers["Etag"] = f'"{etag_of("".join(one.etag for one in segments).encode())}"'
     headers["Content-Length"] = str(total_len(segments))
     unwanted = conditions.checked({name: call.headers[name] for name in _CONDITIONS if name in call.headers}, headers)
     if unwanted is not None:
@@ -80,10 +80,6 @@ async def _fetch(call: Call, inner: Handler, segment: Segment, asked: str | None
 def _unsatisfiable(whole_len: int) -> Reply:
     headers = CIMultiDict({"Content-Range": f"bytes */{whole_len}", "Accept-Ranges": "bytes"})
     return Reply(416, headers, usual_text(416).encode())
-
-
-def _md5(text: str) -> str:
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 async def _listed(call: Call, inner: Handler, container: str, prefix: str) -> list[Segment]:

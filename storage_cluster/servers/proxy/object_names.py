@@ -2,13 +2,6 @@
 
 from urllib.parse import quote, unquote
 
-TRUE_WORDS = ("true", "1", "yes", "on", "t", "y")
-
-
-def is_true(text: str | None) -> bool:
-    """Whether a header's or parameter's value means yes."""
-    return text is not None and text.strip().lower() in TRUE_WORDS
-
 
 def container_and_object(text: str, *, reserved: bool = False) -> tuple[str, str] | None:
     """The two names in `[/]container/object`, percent-decoded; None if it is not of that form.

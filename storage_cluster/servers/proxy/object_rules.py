@@ -9,12 +9,9 @@ import time
 
 from storage_cluster.servers import limits
 from storage_cluster.servers.expiry import timestamp_text
-from storage_cluster.servers.messages import Call, Refusal
-from storage_cluster.servers.proxy.object_names import is_true
+from storage_cluster.servers.messages import PLAIN, Call, Refusal
 from storage_cluster.servers.proxy.version_names import as_clients_know
-
-PLAIN = {"Content-Type": "text/plain"}
-"""Swift answers broken rules in plain text."""
+from storage_cluster.servers.values import is_true
 
 
 def check_put(call: Call, name: str) -> None:

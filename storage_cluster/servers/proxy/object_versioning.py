@@ -13,12 +13,12 @@ import functools
 from urllib.parse import unquote
 
 from storage_cluster.servers.content_type import with_swift_bytes
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object_updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import ContainerInfo, required
 from storage_cluster.servers.proxy.object_names import quoted
-from storage_cluster.servers.proxy.object_rules import PLAIN, apply_expiry, settle_type
+from storage_cluster.servers.proxy.object_rules import apply_expiry, settle_type
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG
 from storage_cluster.servers.proxy.symlink import TARGET_SYSMETA
 from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE, checked, current, may_write, put_as

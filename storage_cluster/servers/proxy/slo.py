@@ -8,22 +8,22 @@ Source: Swift, "Static Large Objects"; answers as observed in Swift 2.30.
 """
 
 import functools
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers import conditions, ranges
+from storage_cluster.servers import conditions, ranges, values
 from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, answered
 from storage_cluster.servers.proxy import slo_put
 from storage_cluster.servers.proxy.bulk_delete import delete_all, delete_report
 from storage_cluster.servers.proxy.bulk_report import reporting
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import is_true, quoted
+from storage_cluster.servers.proxy.object_names import quoted
 from storage_cluster.servers.proxy.segments import Segment, opened, stream, total_len
 from storage_cluster.servers.proxy.slo_manifest import Asked, Entry, parse_stored, sent_text
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG, SLO_SIZE
+from storage_cluster.servers.values import is_true
 
 LEVELS_MAX = 10
 _FLAG = "X-Static-Large-Object"
@@ -121,7 +121,7 @@ async def _manifest(call: Call, inner: Handler) -> Reply:
         reply = await inner(_manifest_get(call))
     if reply.status == 200:
         text = sent_text(parse_stored(await reply.read()))
-        reply.headers["Etag"] = hashlib.md5(text, usedforsecurity=False).hexdigest()
+        reply.headers["Etag"] = values.etag_of(text)
         reply.headers["Content-Length"] = str(len(text))
         reply.body = text
     return reply

@@ -13,22 +13,20 @@ Source: Swift, "Static Large Objects"; wording of complaints as observed in Swif
 import base64
 import binascii
 import dataclasses
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from storage_cluster.servers import ranges
-from storage_cluster.servers.messages import Refusal
-from storage_cluster.servers.proxy.object_names import is_true
+from storage_cluster.servers import ranges, values
+from storage_cluster.servers.messages import PLAIN, Refusal
 from storage_cluster.servers.proxy.segments import Segment
+from storage_cluster.servers.values import is_true
 
 MANIFEST_MAX_BYTES = 8_388_608
 SEGMENTS_MAX = 1000
 TOO_SMALL = "too small; each segment must be at least 1 byte."
-_PLAIN = {"Content-Type": "text/plain"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Entry:
     def etag_part(self) -> str:
         """What goes into the large object's ETag."""
         if "data" in self.fields:
-            return _md5(base64.b64decode(self.fields["data"]))
+            return values.etag_of(base64.b64decode(self.fields["data"]))
         return f"{self.fields['hash']}:{self.fields['range']};" if "range" in self.fields else self.fields["hash"]
 
     @property
@@ -117,12 +115,12 @@ def parse_sent(text: bytes, target: str) -> list[Asked]:
         raise Refusal(400, "Manifest must be a list.\n")
     complaints = [f"Index {at}: {trouble}\n" for at, item in enumerate(document) if (trouble := _trouble(item, target))]
     if complaints:
-        raise Refusal(400, "".join(complaints), _PLAIN)
+        raise Refusal(400, "".join(complaints), PLAIN)
     entries = [_asked(item) for item in document]
     if sum(entry.data is None for entry in entries) > SEGMENTS_MAX:
         raise Refusal(413, f"Number of object-backed segments must be <= {SEGMENTS_MAX}")
     if entries and all(entry.data is not None for entry in entries):
-        raise Refusal(400, "Inline data segments require at least one object-backed segment.\n", _PLAIN)
+        raise Refusal(400, "Inline data segments require at least one object-backed segment.\n", PLAIN)
     return entries
 
 
@@ -146,7 +144,7 @@ def sent_text(entries: Sequence[Entry]) -> bytes:
 
 def etag_of(entries: Sequence[Entry]) -> str:
     """The large object's ETag, without quotes."""
-    return _md5("".join(entry.etag_part for entry in entries).encode())
+    return values.etag_of("".join(entry.etag_part for entry in entries).encode())
 
 
 def resolved(text: str | None, size: int) -> ranges.ByteRange | None:
@@ -219,7 +217,3 @@ def _asked(item: Mapping[str, Any]) -> Asked:
         return Asked(data=item["data"])
     container, _, name = item["path"].lstrip("/").partition("/")
     return Asked(container, name, item.get("etag"), _size(item.get("size_bytes")), item.get("range"))
-
-
-def _md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()

@@ -8,15 +8,14 @@ Source: Swift, "Static Large Objects"; answers as observed in Swift 2.30.
 """
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from storage_cluster.servers import ranges
+from storage_cluster.servers import ranges, values
 from storage_cluster.servers.content_type import with_swift_bytes
-from storage_cluster.servers.messages import Body, Call, Handler, Refusal, Reply
+from storage_cluster.servers.messages import PLAIN, Body, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object_updates import OVERRIDE
 from storage_cluster.servers.proxy.accept import best_match
 from storage_cluster.servers.proxy.object_rules import settle_type
@@ -44,7 +43,7 @@ Problem = tuple[str, str]
 async def put(call: Call, inner: Handler, head: Head) -> Reply:
     """Store the manifest that the call brings. Raises: Refusal (400, 411, 413, 422)."""
     if not call.body.framed:
-        raise Refusal(411, "Missing Content-Length header.", {"Content-Type": "text/plain"})
+        raise Refusal(411, "Missing Content-Length header.", PLAIN)
     asked = parse_sent(await _read(call), "/" + "/".join(call.names[1:]))
     entries = await _checked(call, asked, head)
     etag = etag_of(entries)
@@ -65,7 +64,7 @@ async def _read(call: Call) -> bytes:
 
 def _manifest_put(call: Call, entries: Sequence[Entry], etag: str) -> Call:
     text, size = stored_text(entries), total_len([entry.segment for entry in entries])
-    manifest_etag = hashlib.md5(text, usedforsecurity=False).hexdigest()
+    manifest_etag = values.etag_of(text)
     settle_type(call, call.names[2])
     for name in ("Transfer-Encoding", "X-Object-Manifest"):
         call.headers.popall(name, None)

@@ -11,18 +11,18 @@ Source: Swift, "Symlink"; swift.common.middleware.symlink; answers as observed i
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Mapping
 from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object_updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object, quoted
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG
 from storage_cluster.servers.proxy.version_names import POINTER, open_inside
+from storage_cluster.servers.values import etag_of
 
 LEVELS_MAX = 2
 _TARGET, _ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
@@ -30,8 +30,7 @@ _ETAG, _BYTES = "X-Symlink-Target-Etag", "X-Symlink-Target-Bytes"
 _ALL = (_TARGET, _ACCOUNT, _ETAG, _BYTES)
 TARGET_SYSMETA = "X-Object-Sysmeta-Symlink-Target"
 _SYSMETA = {name: name.replace("X-", "X-Object-Sysmeta-", 1) for name in _ALL}
-_EMPTY_ETAG = hashlib.md5(usedforsecurity=False).hexdigest()
-_PLAIN = {"Content-Type": "text/plain"}
+_EMPTY_ETAG = etag_of()
 _FORM = f"{_TARGET} header must be of the form <container name>/<object name>"
 _POSTED = "The requested POST was applied to a symlink. POST directly to the target to apply requested metadata."
 
@@ -116,7 +115,7 @@ async def _followed(call: Call, inner: Handler) -> Reply:
         await reply.close()
         levels += POINTER not in reply.headers
         if levels > LEVELS_MAX:
-            raise Refusal(409, f"Too many levels of symbolic links, maximum allowed is {LEVELS_MAX}", _PLAIN)
+            raise Refusal(409, f"Too many levels of symbolic links, maximum allowed is {LEVELS_MAX}", PLAIN)
         static, location = static or link.etag, link.location
         call = call.derived(names=link.names, query=call.query, headers=call.headers, source="SYM")
         if POINTER in reply.headers:  # who may read the object may read its versions
@@ -134,7 +133,7 @@ async def _prepare(call: Call, inner: Handler) -> None:
     """Turn a PUT with a target into one with sysmeta. Raises: Refusal (400, 409, 412)."""
     link = _asked(call)
     if call.body.length or (call.body.length is None and await _has_bytes(call)):
-        raise Refusal(400, "Symlink requests require a zero byte body", _PLAIN)
+        raise Refusal(400, "Symlink requests require a zero byte body", PLAIN)
     etag = call.headers.get(_ETAG, "").strip('"')
     if etag:
         link = await _checked(call, inner, link, etag)
@@ -157,7 +156,7 @@ async def _checked(call: Call, inner: Handler, link: Link, etag: str) -> Link:
     head = await _followed(call.derived(method="HEAD", names=link.names, source="SYM"), inner)
     location = head.headers.get("Content-Location", link.location)
     if head.status == 404:
-        raise Refusal(409, "X-Symlink-Target does not exist", _PLAIN | {"Content-Location": location})
+        raise Refusal(409, "X-Symlink-Target does not exist", PLAIN | {"Content-Location": location})
     if not head.succeeded:
         raise Refusal(head.status)
     if etag not in _etags(head):
@@ -169,7 +168,7 @@ async def _checked(call: Call, inner: Handler, link: Link, etag: str) -> Link:
 
 async def _posted(call: Call, inner: Handler) -> Reply:
     if _TARGET in call.headers:
-        raise Refusal(400, "A PUT request is required to set a symlink target", _PLAIN)
+        raise Refusal(400, "A PUT request is required to set a symlink target", PLAIN)
     reply = await inner(call)
     link = Link.kept_in(reply.headers, call.names[0])
     if not reply.succeeded or link is None:
@@ -184,13 +183,13 @@ def _asked(call: Call) -> Link:
     text = call.headers[_TARGET]
     names = None if text.startswith("/") else container_and_object(text)
     if names is None:
-        raise Refusal(412, _FORM, _PLAIN if text.startswith("/") else None)
+        raise Refusal(412, _FORM, PLAIN if text.startswith("/") else None)
     account = unquote(call.headers.get(_ACCOUNT, ""))
     if "/" in account:
         raise Refusal(412, "Account name cannot contain slashes")
     link = Link((account or call.names[0], *names), own_account=not account)
     if link.names == call.names:
-        raise Refusal(400, "Symlink cannot target itself", _PLAIN)
+        raise Refusal(400, "Symlink cannot target itself", PLAIN)
     return link
 
 
@@ -201,4 +200,4 @@ def _etags(reply: Reply) -> tuple[str, ...]:
 
 def _mismatch(reply: Reply, etag: str, location: str) -> Refusal:
     text = f"Object Etag '{_etags(reply)[1] or _etags(reply)[0]}' does not match {_ETAG} header '{etag}'"
-    return Refusal(409, text, _PLAIN | {"Content-Location": location})
+    return Refusal(409, text, PLAIN | {"Content-Location": location})

@@ -6,11 +6,9 @@ user's to either place, since the user has been asked already whether the change
 Source: Swift, swift.common.middleware.versioned_writes.
 """
 
-from collections.abc import AsyncIterator
-
 from multidict import CIMultiDict
 
-from storage_cluster.servers.messages import Body, BrokenOff, Call, Handler, Refusal, Reply
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.object import METADATA
 from storage_cluster.servers.proxy.infos import ContainerInfo
 
@@ -41,11 +39,9 @@ async def put_as(call: Call, inner: Handler, found: Reply, names: Names, extra: 
     headers["Content-Type"] = found.headers.get("Content-Type", "application/octet-stream")
     headers["Etag"] = found.headers.get("Etag", "")
     headers.update(extra or {})
-    body = Body(_unbroken(found), int(found.headers["Content-Length"]))
+    put = call.derived(method="PUT", names=names, headers=headers, body=found.as_body(), source=SOURCE, privileged=True)
     try:
-        return await inner(
-            call.derived(method="PUT", names=names, headers=headers, body=body, source=SOURCE, privileged=True)
-        )
+        return await inner(put)
     finally:
         await found.close()
 
@@ -55,11 +51,3 @@ def checked(reply: Reply) -> Reply:
     if reply.succeeded:
         return reply
     raise Refusal(412 if 400 <= reply.status < 500 else 503)
-
-
-async def _unbroken(found: Reply) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in found.chunks():
-            yield chunk
-    except BrokenOff:
-        raise Refusal(503) from None

@@ -7,10 +7,11 @@ import json
 
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import is_true, quoted
+from storage_cluster.servers.proxy.object_names import quoted
 from storage_cluster.servers.proxy.version_copies import SOURCE, checked
 from storage_cluster.servers.proxy.version_listing import listed_versions
 from storage_cluster.servers.proxy.version_names import ARCHIVE, ENABLED, archive_container
+from storage_cluster.servers.values import is_true
 
 _HEADER = "X-Versions-Enabled"
 _SYSMETA = f"X-Container-Sysmeta-{ENABLED}"

@@ -13,7 +13,7 @@ import json
 from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
+from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.version_copies import (
     DELETED_TYPE,
@@ -130,7 +130,7 @@ def _set_location(call: Call) -> None:
     given = {header: call.headers[header] for header in LOCATIONS if call.headers.get(header)}
     if len(given) > 1:
         text = "Only one of x-versions-location or x-history-location may be specified"
-        raise Refusal(400, text, {"Content-Type": "text/plain"})
+        raise Refusal(400, text, PLAIN)
     removed = [
         header for header in LOCATIONS if header in call.headers or header.replace("X-", "X-Remove-", 1) in call.headers
     ]

@@ -1,0 +1,15 @@
+"""What values in headers and queries mean: yes or no; what ETag bytes have."""
+
+import hashlib
+
+_TRUE_WORDS = frozenset(("true", "1", "yes", "on", "t", "y"))
+
+
+def is_true(text: str | None) -> bool:
+    """Whether a value means yes."""
+    return text is not None and text.strip().lower() in _TRUE_WORDS
+
+
+def etag_of(data: bytes = b"") -> str:
+    """The ETag of these bytes: their MD5, 32 hex digits."""
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
