@@ -39,6 +39,15 @@ class Division(enum.StrEnum):
     OBJECT = "object"
 
 
+DIVISIONS = {
+    Kind.INIT: Division.CONTAINER,
+    Kind.DISPOSE: Division.CONTAINER,
+    Kind.PREPARE: Division.OBJECT,
+    Kind.CLEANUP: Division.OBJECT,
+}
+"""What is divided unless a workload says otherwise, as in COSBench; nothing for other kinds."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Names:
     """Names made of numbers."""

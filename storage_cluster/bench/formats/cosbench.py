@@ -17,6 +17,7 @@ from storage_cluster.bench.formats.options import Options, boolean, convert, one
 from storage_cluster.bench.formats.xml import Element, parse
 from storage_cluster.bench.model import (
     CONTAINERS,
+    DIVISIONS,
     OBJECTS,
     AuthConfig,
     Division,
@@ -54,8 +55,6 @@ _WORK_ATTRIBUTES = (
     "name", "type", "workers", "interval", "division", "runtime", "rampup", "rampdown", "afr", "totalOps",
     "totalBytes", "driver", "config",
 )  # fmt: skip
-_DIVISIONS = {Kind.INIT: Division.CONTAINER, Kind.DISPOSE: Division.CONTAINER}
-_DIVISIONS |= {Kind.PREPARE: Division.OBJECT, Kind.CLEANUP: Division.OBJECT}
 
 
 _Part = TypeVar("_Part", Stage, Work)
@@ -134,7 +133,7 @@ def _limited(element: Element, work: Work) -> Work:
 def _work_kind(element: Element) -> Kind | None:
     """None: a mix of operations."""
     text = element.get("type", "normal")
-    kinds = (*_DIVISIONS, Kind.DELAY)
+    kinds = (*DIVISIONS, Kind.DELAY)
     if text in ("normal", "main", ""):
         return None
     if text not in kinds:
@@ -179,7 +178,7 @@ def _operation_of(element: Element, kind: Kind, context: _Context) -> Operation:
     made = _with_options(element, kind, dict(context.options))
     division = element.get("division")
     return dataclasses.replace(
-        made, division=_division(element, division) if division else _DIVISIONS.get(kind, Division.NONE)
+        made, division=_division(element, division) if division else DIVISIONS.get(kind, Division.NONE)
     )
 
 
@@ -204,7 +203,7 @@ def _with_options(element: Element, kind: Kind, options: Options) -> Operation:
         make_container=convert(element, options, "createContainer", boolean, False),
         delete_container=convert(element, options, "deleteContainer", boolean, False),
     )
-    if kind in _DIVISIONS:
+    if kind in DIVISIONS:
         _check_scan(element, operation)
     return operation
 

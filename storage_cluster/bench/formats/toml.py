@@ -38,6 +38,7 @@ from storage_cluster.bench.formats.tables import Table
 from storage_cluster.bench.formats.xml import MEND
 from storage_cluster.bench.model import (
     CONTAINERS,
+    DIVISIONS,
     OBJECTS,
     SCANS,
     Arrivals,
@@ -57,9 +58,6 @@ from storage_cluster.bench.selectors import parse_selector, parse_sizes
 
 Sweep = dict[str, list[str]]
 """Parameter to the values that it takes in turn."""
-
-_DIVISIONS = {Kind.INIT: Division.CONTAINER, Kind.DISPOSE: Division.CONTAINER}
-_DIVISIONS |= {Kind.PREPARE: Division.OBJECT, Kind.CLEANUP: Division.OBJECT}
 
 
 def parse_toml(text: str, file: str) -> tuple[Workload, Sweep]:
@@ -139,7 +137,7 @@ def _operations(table: Table) -> tuple[Operation, ...]:
 def _operation(table: Table, kind: Kind) -> Operation:
     """An operation; of a scan it is described in the work's own table."""
     with_objects = kind not in (Kind.INIT, Kind.DISPOSE, Kind.DELAY, Kind.LIST)
-    division = _DIVISIONS.get(kind, Division.NONE)
+    division = DIVISIONS.get(kind, Division.NONE)
     containers = _names(table, "container", CONTAINERS)
     return Operation(
         kind,

@@ -121,7 +121,7 @@ class Figures:
     outside_count: int = 0  # operations that were done but not counted: ramp-up, ramp-down, after the end
     first_start_ns: int = 0
     last_end_ns: int = 0
-    errors: dict[str, int] = dataclasses.field(default_factory=dict)  # kind: attempts
+    errors: dict[str, int] = dataclasses.field(default_factory=dict)  # kind (of `status`: with the code): attempts
     response: Times = dataclasses.field(default_factory=Times)  # of operations that went well
     processing: Times = dataclasses.field(default_factory=Times)
     slowest: list[Slow] = dataclasses.field(default_factory=list)  # a heap
@@ -152,7 +152,8 @@ class Figures:
         self.first_start_ns = min(self.first_start_ns or due_ns, due_ns)
         self.last_end_ns = max(self.last_end_ns, row.end_ns)
         if row.error:
-            self.errors[row.error] = self.errors.get(row.error, 0) + 1
+            kind = f"status_{row.status}" if row.error == "status" else row.error
+            self.errors[kind] = self.errors.get(kind, 0) + 1
         if row.final:
             self._add_operation(row)
 

@@ -121,5 +121,5 @@ def test_a_failing_store_costs_retries_and_then_a_failure(store: LoopbackStore) 
     for host in hosts:
         store.restart(host, "object")
     assert done.exit_code == 1
-    assert "attempts that failed: status 4" in done.output
+    assert "attempts that failed: status_503 4" in done.output
     assert "2 failed, 2 retries" in done.output

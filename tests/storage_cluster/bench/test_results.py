@@ -127,7 +127,7 @@ def test_an_operation_is_all_its_attempts() -> None:
     ]
     figures = tally(found).figures[Key("main", "main", "write")]
     assert (figures.operations_count, figures.failures_count, figures.retries_count) == (3, 1, 1)
-    assert (figures.bytes, figures.outside_count, figures.errors) == (2000, 1, {"reset": 1, "status": 1})
+    assert (figures.bytes, figures.outside_count, figures.errors) == (2000, 1, {"reset": 1, "status_500": 1})
     assert (figures.response.min_ns, figures.response.max_ns) == (5 * MS, 30 * MS)
     assert figures.processing.max_ns == 24 * MS
     assert max(figures.slowest).row.idx == 1
