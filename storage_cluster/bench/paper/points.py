@@ -6,10 +6,12 @@ state directory below the experiment's folder; the machine's other clusters are 
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
 from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.results import folder as folders
@@ -33,6 +35,7 @@ def do(points: Sequence[Point], folder: Path, tell: Tell) -> None:
     """Do all points that are not done yet. Raises: ClusterError."""
     up: Path | None = None
     state_dir = folder.absolute() / "cluster"
+    signal.signal(signal.SIGTERM, _end)  # so that the cluster is taken down then, too
     try:
         for number, point in enumerate(points, 1):
             if is_done(folder / point.name):
@@ -70,3 +73,7 @@ def _run(point: Point, folder: Path, state_dir: Path) -> None:
     if not is_done(where):
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise RunError(f"{point.name} did not end ({last})", "see why, then run it again: what is done is kept")
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

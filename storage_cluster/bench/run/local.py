@@ -20,6 +20,7 @@ from storage_cluster.bench.storage.opening import Login, check
 Watch = Callable[[Stage, Recorder], None]
 """Told a few times per second how a stage goes."""
 WATCH_INTERVAL_S = 0.5
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 async def run(
@@ -74,17 +75,19 @@ async def _stages(
 
 
 def _on_interrupt(runner: Runner) -> Callable[[], bool]:
-    """Ctrl-C ends the run in good order: what was done is told. A second one ends the process."""
+    """Ctrl-C or SIGTERM ends the run in good order: what was done is told. A second one ends the process."""
     loop = asyncio.get_running_loop()
     called: list[bool] = []
 
     def stop() -> None:
         called.append(True)
-        loop.remove_signal_handler(signal.SIGINT)
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
         runner.stop()
 
     if threading.current_thread() is threading.main_thread():
-        loop.add_signal_handler(signal.SIGINT, stop)
+        for number in _ENDING:
+            loop.add_signal_handler(number, stop)
     return lambda: bool(called)
 
 

@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from storage_cluster.bench.commands import command
-from storage_cluster.bench.results import folder
+from storage_cluster.bench.results import folder, rows
 from tests.helpers.loopback_store import LoopbackStore
 
 FILES = Path(__file__).with_name("workloads")
+ONLY = "main.workers=2,main.main.write.sizes=c(9)B"
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +127,33 @@ def test_a_failing_store_costs_retries_and_then_a_failure(store: LoopbackStore) 
     assert done.exit_code == 1
     assert "attempts that failed: status_503 4" in done.output
     assert "2 failed, 2 retries" in done.output
+
+
+def begun(store: LoopbackStore, where: Path) -> subprocess.Popen[str]:
+    """A long run in a process of its own, that has done something in its main stage; its folder is `where`."""
+    argv = ["run", str(FILES / "open.toml"), "--auth", store.auth_url, "-o", str(where), "--set", "main.runtime_s=60"]
+    argv += ["--sweep", "main.workers=2", "--sweep", "main.main.write.sizes=c(9)B"]
+    running = subprocess.Popen([sys.executable, "-m", "tracer", "bench", *argv], stdout=subprocess.PIPE, text=True)
+    file = where / ONLY / rows.FILE_NAME
+    while not (file.exists() and file.stat().st_size and any(row.stage == "main" for row in rows.read_rows(file))):
+        assert running.poll() is None
+    return running
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_called_off_tells_what_was_done(store: LoopbackStore, tmp_path: Path, number: int) -> None:
+    running = begun(store, tmp_path)
+    running.send_signal(number)
+    said, _ = running.communicate(timeout=30)
+    assert running.returncode == 1
+    assert "an open loop: cancelled (called off in stage main)" in said
+    assert folder.load(tmp_path / ONLY).info.state == "cancelled"
+
+
+def test_a_run_that_is_killed_can_be_told(store: LoopbackStore, tmp_path: Path) -> None:
+    running = begun(store, tmp_path)
+    running.kill()
+    running.communicate()
+    said = bench("report", tmp_path / ONLY).output
+    assert said.startswith("an open loop: running\n")
+    assert "\nmain (2 workers)\n" in said

@@ -134,6 +134,7 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
 
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
+    monkeypatch.setattr(points.signal, "signal", lambda *_: None)
     monkeypatch.setattr(points.cluster, "up", lambda *a, **k: called.append("up"))
     monkeypatch.setattr(points.cluster, "down", lambda *a, **k: called.append("down"))
 
