@@ -216,6 +216,7 @@ def _parquet_writer(file: IO[bytes], name: str, schema: pa.Schema) -> pq.Parquet
         file,
         schema,
         compression="lz4",
+        write_batch_size=ROW_GROUP_ROWS,
         use_dictionary=[column.name for column in schema if not pa.types.is_primitive(column.type)],
         column_encoding=encoding,
         write_statistics=[column.name for column in schema if column.name in LOOKED_UP_BY],

@@ -35,6 +35,8 @@ pub(crate) struct Side {
     /// The host that captured what this side sent, as sent; and the one that captured it as received.
     pub send_host: u16,
     pub receive_host: u16,
+    /// Least and greatest stamp of its events, whatever the host; `None` without any.
+    pub span_ns: Option<(i64, i64)>,
     /// The host that this side is, if it is captured.
     own_host: u16,
 }
@@ -78,20 +80,29 @@ pub(crate) fn group_by_four_tuple(events: &Events) -> Groups {
     let mut ids: FxHashMap<u128, u32> = FxHashMap::default();
     let mut group_of = Vec::with_capacity(n);
     let mut counts: Vec<u32> = Vec::new();
-    let mut last = (u128::MAX, 0);
+    let mut recent = [(u128::MAX, 0); RECENT];
     for event in 0..n {
         let key = four_tuple_key(events, event);
-        if key != last.0 {
+        let known = &mut recent[recent_slot(key)];
+        if key != known.0 {
             let fresh = u32::try_from(counts.len()).expect("fewer 4-tuples than events");
-            last = (key, *ids.entry(key).or_insert(fresh));
-            if last.1 == fresh {
+            *known = (key, *ids.entry(key).or_insert(fresh));
+            if known.1 == fresh {
                 counts.push(0);
             }
         }
-        counts[last.1 as usize] += 1;
-        group_of.push(last.1);
+        counts[known.1 as usize] += 1;
+        group_of.push(known.1);
     }
     scatter(&group_of, &counts)
+}
+
+/// Connections at a time are few beside all of them: 4-tuples met lately are kept where a look costs next to nothing.
+const RECENT: usize = 1 << 10;
+
+fn recent_slot(key: u128) -> usize {
+    let mixed = (key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15); // as FxHash: spread over high bits
+    (mixed >> 54) as usize
 }
 
 /// Counting sort: stable, so each group keeps the input's order.
@@ -488,6 +499,9 @@ fn place_side(events: &Events, numbers: &Numbers, fragments: &[Fragment], side: 
         events: placed,
         send_host: busiest_host(&seen, |seen| seen.sent, owner(addr)),
         receive_host: busiest_host(&seen, |seen| seen.received, owner(peer_addr)),
+        span_ns: of_side()
+            .map(|packet| (packet.host_ns, packet.host_ns))
+            .reduce(|known, next| (known.0.min(next.0), known.1.max(next.1))),
         own_host: NO_HOST,
     }
 }

@@ -175,7 +175,7 @@ fn match_untranslated(events: &Events, n: usize) -> Matched {
     let mut scratch = flow::Scratch::default();
     for group in groups.iter() {
         for incarnation in splitter.split(group) {
-            let connection = matched.begin_connection(events, &incarnation);
+            let connection = matched.begin_connection(&incarnation);
             flow::match_connection(events, &incarnation, connection, &mut scratch, &mut matched);
         }
     }

@@ -2,9 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::NO_EVENT;
 use crate::connections::{Incarnation, Side};
 use crate::translation::{FourTuple, Translation};
-use crate::{Events, NO_EVENT};
 
 /// What a transfer carried. The codes are the order of `collector.schema.HopKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Matched {
     }
 
     /// Store the connection's row and its events' places; return its index.
-    pub(crate) fn begin_connection(&mut self, events: &Events, incarnation: &Incarnation) -> u32 {
+    pub(crate) fn begin_connection(&mut self, incarnation: &Incarnation) -> u32 {
         let rows = &mut self.connections;
         let index = u32::try_from(rows.client_addr.len()).expect("fewer connections than events");
         let (client, server) = (
@@ -171,15 +171,9 @@ impl Matched {
         rows.client_isn.push(client.isn.map_or(-1, i64::from));
         rows.server_isn.push(server.isn.map_or(-1, i64::from));
         rows.events_count.push(incarnation.events_count());
-        let times = || {
-            incarnation
-                .sides
-                .iter()
-                .flat_map(|side| side.events.iter())
-                .map(|p| events.host_ns[p.event as usize])
-        };
-        rows.first_host_ns.push(times().min().unwrap_or(0));
-        rows.last_host_ns.push(times().max().unwrap_or(0));
+        let spans = || incarnation.sides.iter().filter_map(|side| side.span_ns);
+        rows.first_host_ns.push(spans().map(|span| span.0).min().unwrap_or(0));
+        rows.last_host_ns.push(spans().map(|span| span.1).max().unwrap_or(0));
         for (number, side) in incarnation.sides.iter().enumerate() {
             self.place_events(side, number == incarnation.client, index);
         }
