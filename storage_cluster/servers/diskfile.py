@@ -21,7 +21,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from storage_cluster.servers import layout
@@ -105,22 +105,22 @@ class ObjectDir:
         """A file to write a new version to."""
         return NewFile(self._device_dir.joinpath("tmp", uuid.uuid4().hex))
 
-    def data_commit(self, new: "NewFile", timestamp: str, content_type: str, metadata: dict[str, str]) -> "Commit":
-        """What is left to do to make a written file this object's newest version, for good."""
+    def commit_data(self, new: "NewFile", timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
+        """Make a written file this object's newest version, for good."""
         new.write_footer({"etag": new.etag, "content_type": content_type, "metadata": metadata})
-        return Commit(self, new, f"{timestamp}.data")
+        self._commit(new, f"{timestamp}.data")
 
     def write_meta(self, timestamp: str, content_type: str, metadata: dict[str, str]) -> None:
         """Replace the metadata, for good."""
         with contextlib.closing(self.new_file()) as new:
             new.write_footer({"content_type": content_type, "metadata": metadata})
-            commit(Commit(self, new, f"{timestamp}.meta"))
+            self._commit(new, f"{timestamp}.meta")
 
     def commit_copy(self, new: "NewFile", name: str) -> None:
         """Make a file that came whole from another replica one of this object's, for good. Raises: DamagedFileError."""
         new.flush()
         check_file(new.path, name)
-        commit(Commit(self, new, name))
+        self._commit(new, name)
 
     def check(self) -> int:
         """Read all there is; how many bytes. Raises: DamagedFileError, FileNotFoundError if it changes meanwhile."""
@@ -133,80 +133,30 @@ class ObjectDir:
     def write_tombstone(self, timestamp: str) -> None:
         """Delete the object, for good."""
         with contextlib.closing(self.new_file()) as new:
-            commit(Commit(self, new, f"{timestamp}.ts"))
+            self._commit(new, f"{timestamp}.ts")
 
-    def remove_old(self) -> None:
-        """Remove what newer files have made meaningless."""
+    def _commit(self, new: "NewFile", name: str) -> None:
+        # The directory before the file: what makes the file durable takes the directory along.
+        directory, path = str(self.directory), str(self.directory / name)
+        changed = _make_directory(directory)
+        new.sync()
+        try:
+            os.rename(new.path, path)
+        except FileNotFoundError:  # an empty directory was cleared away in between
+            changed = _make_directory(directory)
+            os.rename(new.path, path)
+        new.path = Path(path)
+        new.committed = True
+        for one in (directory, *changed):
+            _sync_directory(one)
+        if not changed:
+            self._remove_old()
+
+    def _remove_old(self) -> None:
         names = set(os.listdir(self.directory))
         for name in names - surviving(names):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.directory / name)
-
-
-class Commit:
-    """A written file on its way to being one of an object's, for good."""
-
-    def __init__(self, stored: ObjectDir, new: "NewFile", name: str) -> None:
-        self._stored = stored
-        self._new = new
-        self._path = os.path.join(stored.directory, name)
-        self.changed_directories: list[str] = []
-        self.failure: OSError | None = None
-
-    def prepare(self) -> None:
-        """Make its directory: before the file, so that what makes the file durable takes the directory along."""
-        self.changed_directories = _make_directory(os.path.dirname(self._path))
-
-    def sync_file(self) -> None:
-        """Bring it to the disk."""
-        self._new.sync()
-
-    def name_file(self) -> None:
-        """Give it its name; from here on it is seen."""
-        try:
-            os.rename(self._new.path, self._path)
-        except FileNotFoundError:  # an empty directory was cleared away in between
-            self.prepare()
-            os.rename(self._new.path, self._path)
-        self._new.path = Path(self._path)
-        self._new.committed = True
-        self._is_first = bool(self.changed_directories)
-        self.changed_directories.append(os.path.dirname(self._path))
-
-    def clear(self) -> None:
-        """Remove what it replaces."""
-        if not self._is_first:
-            self._stored.remove_old()
-
-    def attempt(self, step: Callable[["Commit"], None]) -> None:
-        """A step, unless one before failed."""
-        if self.failure is None:
-            try:
-                step(self)
-            except OSError as error:
-                self.failure = error
-
-
-def commit(one: Commit) -> None:
-    """Do it. Raises: OSError."""
-    commit_all([one])
-    if one.failure is not None:
-        raise one.failure
-
-
-def commit_all(commits: Sequence[Commit]) -> None:
-    """Do several, step by step: a journal that is written for one takes the others along. See each one's `failure`."""
-    for step in (Commit.prepare, Commit.sync_file, Commit.name_file):
-        for one in commits:
-            one.attempt(step)
-    synced: dict[str, OSError | None] = {}
-    for one in commits:
-        for directory in one.changed_directories if one.failure is None else ():
-            if directory not in synced:
-                synced[directory] = _sync_directory(directory)
-            one.failure = one.failure or synced[directory]
-    for one in commits:
-        one.attempt(Commit.clear)
 
 
 def surviving(names: Collection[str]) -> set[str]:
@@ -336,14 +286,9 @@ def _make_directory(directory: str) -> list[str]:
     return [os.path.dirname(directory)]
 
 
-def _sync_directory(path: str) -> OSError | None:
-    """Bring its entries to the disk; what went wrong, if something did."""
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        return error
-    return None
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

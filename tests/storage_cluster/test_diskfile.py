@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_cluster.servers import diskfile
 from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir
 
 T1, T2, T3 = "1700000001.00000", "1700000002.00000", "1700000003.00000"
@@ -22,7 +21,7 @@ def stored(tmp_path: Path) -> ObjectDir:
 def put(stored: ObjectDir, timestamp: str, body: bytes, metadata: dict[str, str] | None = None) -> None:
     new = stored.new_file()
     new.write(body)
-    diskfile.commit(stored.data_commit(new, timestamp, "text/plain", metadata or {}))
+    stored.commit_data(new, timestamp, "text/plain", metadata or {})
     new.close()
 
 
