@@ -63,7 +63,7 @@ class Upload:
             path = device_path(device, partition, *self._names)
             upload = await backend.upload(backend.service("object", device), path, headers)
             if upload is not None:
-                if upload.early_status in (0, *_FINAL_STATUSES):
+                if upload.early_status in (0, *_FINAL_STATUSES) or _succeeded(upload):
                     return upload
                 upload.give_up()
         return None
@@ -73,13 +73,16 @@ class Upload:
         for status in _FINAL_STATUSES:
             if early.count(status) >= self._replicas.quorum:
                 raise Refusal(status)
-        open_ones = [upload for upload in uploads if not upload.answered]
+        open_ones = [upload for upload in uploads if not upload.answered or _succeeded(upload)]
         if len(open_ones) < self._replicas.quorum:
             raise Refusal(503)
         return open_ones
 
     async def _transfer(self, call: Call, uploads: list[BackendUpload]) -> None:
-        """Pass the body on; who goes away, or answers before its end, is taken out of the list."""
+        """Pass the body on; who goes away, or answers before its end, is taken out of the list.
+
+        A server that knows the length may have stored all, and said so, before it is told of the end.
+        """
         async for chunk in call.body:
             if chunk:
                 await self._pass_on(chunk, uploads)
@@ -87,9 +90,19 @@ class Upload:
 
     async def _pass_on(self, chunk: bytes, uploads: list[BackendUpload]) -> None:
         for upload in list(uploads):
-            if not upload.answered:
-                upload.send(chunk)
-            if upload.answered or (upload.blocked and not await upload.paced()):
+            if not await _passed(chunk, upload):
                 uploads.remove(upload)
         if len(uploads) < self._replicas.quorum:
             raise Refusal(503)
+
+
+def _succeeded(upload: BackendUpload) -> bool:
+    return upload.early_status // 100 == 2
+
+
+async def _passed(chunk: bytes, upload: BackendUpload) -> bool:
+    """Send a piece, empty at the end; False if the server is gone, refuses, or has answered what it cannot know."""
+    if upload.answered:
+        return _succeeded(upload) and not chunk
+    upload.send(chunk)
+    return not upload.blocked or await upload.paced() or _succeeded(upload)
