@@ -92,7 +92,8 @@ class Injector:
                     self._end(number, "expired")
             except ClusterError as error:  # nobody waits for an answer: it goes to the keeper's log and the record
                 print(f"fault {number}: {error}", file=sys.stderr, flush=True)
-                self._forget(number, "failed")
+                if number in self._planned or number in self._active:
+                    self._forget(number, "failed")
 
     def end_all(self) -> None:
         """The cluster goes down: end everything, in the record too."""
@@ -138,7 +139,11 @@ class Injector:
     def _end(self, number: int, how: str) -> None:
         began_ns = time.time_ns()
         self._active.pop(number)
-        self._apply()
+        try:
+            self._apply()
+        except ClusterError:
+            self._log.ended(number, began_ns, "failed")
+            raise
         self._log.ended(number, began_ns, how)
 
     def _forget(self, number: int, how: str) -> None:

@@ -20,7 +20,6 @@ class Target(enum.Enum):
 
     HOST = "HOST"
     SERVERS = "HOST[/SERVICE]"
-    SERVER = "HOST/SERVICE"
     DEVICE = "HOST/DEVICE"
 
 
@@ -164,7 +163,6 @@ def _check_target(fault: Fault, kind: Kind, topology: Topology) -> None:
     allowed = {
         Target.HOST: {""},
         Target.SERVERS: {"", *services} if services else set(),
-        Target.SERVER: services,
         Target.DEVICE: devices,
     }[kind.target]
     if fault.part not in allowed:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from storage_cluster.faults.kinds import Fault, parse
+from storage_cluster.faults.kinds import Fault, FaultError, parse
 
 LOG_FILE = "faults.jsonl"
 
@@ -68,16 +68,14 @@ class FaultLog:
 
 
 def read(state_dir: Path) -> tuple[Record, ...]:
-    """All faults ever made in this state directory, oldest first."""
+    """All faults ever made in this state directory, oldest first. Raises: FaultError if the record is damaged."""
     records: dict[int, Record] = {}
-    for line in _lines(state_dir / LOG_FILE):
-        number, event = line["id"], line["event"]
-        if event == "planned":
-            records[number] = Record(number, parse(line["fault"]), line["wall_ns"])
-        elif event == "started":
-            records[number] = dataclasses.replace(records[number], started_ns=line["wall_ns"], detail=line["detail"])
-        else:
-            records[number] = dataclasses.replace(records[number], ended_ns=line["wall_ns"], how=line["how"])
+    file = state_dir / LOG_FILE
+    try:
+        for line in _lines(file):
+            records[line["id"]] = _after(records.get(line["id"]), line)
+    except (KeyError, TypeError, ValueError):
+        raise FaultError(f"{file} is no record of faults", "move it away") from None
     return tuple(records.values())
 
 
@@ -93,6 +91,17 @@ def close(state_dir: Path) -> None:
         log = FaultLog(state_dir)
         for record in open_ones:
             log.ended(record.id, time.time_ns(), "lost")
+
+
+def _after(record: Record | None, line: dict) -> Record:
+    """What is known of a fault after one more line."""
+    if line["event"] == "planned":
+        return Record(line["id"], parse(line["fault"]), line["wall_ns"])
+    if record is None:
+        raise ValueError(line["id"])
+    if line["event"] == "started":
+        return dataclasses.replace(record, started_ns=line["wall_ns"], detail=line["detail"])
+    return dataclasses.replace(record, ended_ns=line["wall_ns"], how=line["how"])
 
 
 def _lines(file: Path) -> Iterator[dict]:

@@ -37,7 +37,7 @@ class ServerPorts:
         closed: dict[str, list[str]] = {}
         for fault in active:
             if fault.kind == "refuse":
-                ports = (str(service.port) for service in self._fleet.matching(fault.host, fault.part))
+                ports = (str(service.port) for service in self._listening(fault))
                 rule = f"tcp dport {{ {', '.join(ports)} }} tcp flags & (syn | ack) == syn reject with tcp reset"
                 closed.setdefault(fault.host, []).append(rule)
         for host in sorted(closed.keys() | self._closed.keys()):
@@ -59,7 +59,7 @@ class ServerPorts:
             service: fault.parameters.backlog_count or 0
             for fault in active
             if fault.kind == "backlog"
-            for service in self._fleet.matching(fault.host, fault.part)
+            for service in self._listening(fault)
         }
         for service in {**self._backlogs, **wanted}:
             count = wanted.get(service, ACCEPT_BACKLOG)
@@ -67,6 +67,9 @@ class ServerPorts:
                 with _listening_socket(self._fleet.pid(service), service) as borrowed:
                     borrowed.listen(count)
         self._backlogs = wanted
+
+    def _listening(self, fault: Fault) -> list[Service]:
+        return [service for service in self._fleet.matching(fault.host, fault.part) if service.port]
 
 
 @contextlib.contextmanager

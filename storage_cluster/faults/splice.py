@@ -10,6 +10,7 @@ to packets is done inside. It is only there while a fault needs it: between b an
 are lost, a few at most.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -76,8 +77,10 @@ class Splice:
     def _end_relay(self) -> None:
         if self._relay is not None:
             self._configure(_close_middle)
-            self._order(None)
-            self._relay.stdin.close()  # type: ignore[union-attr]
+            assert self._relay.stdin is not None
+            with contextlib.suppress(FaultError, BrokenPipeError):  # it ended by itself
+                self._order(None)
+                self._relay.stdin.close()
             self._relay = None
 
     def _order(self, order: object) -> None:

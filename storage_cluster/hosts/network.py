@@ -60,7 +60,7 @@ def shape_host(link: Link, rate_bits_per_s: int | None) -> None:
     with IPRoute() as netlink:
         index = netlink.link_lookup(ifname=HOST_INTERFACE)[0]
         if rate_bits_per_s is None:
-            netlink.tc("del", "tbf", index, _ROOT_HANDLE, parent=_ROOT)
+            netlink.tc("del", index=index, parent=_ROOT)
         else:
             _shape(netlink, "replace", index, link, rate_bits_per_s)
 

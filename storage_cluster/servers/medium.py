@@ -23,8 +23,8 @@ that such drives reach with deep queues. The form of the disk model is that of R
 disk drive modeling", IEEE Computer 27(3), 1994, with an average in place of the seek curve.
 
 Limits. No page cache: every read goes to the medium, as after a cold start. No zones, no track skew, no write cache, no
-garbage collection. Account and container databases are not behind it. Waiting is as exact as the event loop's timers
-(one millisecond), so the ssd's latencies are rounded.
+garbage collection. Account and container databases, and what daemons read, are not behind it. Waiting is as exact as
+the event loop's timers (one millisecond), so the ssd's latencies are rounded.
 
 Faults (`<state dir>/disks/<host>/<device>.fault`, JSON, written by the keeper, read at each transfer) add latency, fail
 transfers (EIO) or refuse writes (ENOSPC), on any profile. Counters are in `<device>.counters` beside it, see

@@ -18,7 +18,6 @@ BUNDLED = topologies.load(topologies.BUNDLED_FILE)
 TARGETS = {
     Target.HOST: "storage2",
     Target.SERVERS: "storage2/object",
-    Target.SERVER: "storage2/object",
     Target.DEVICE: "storage2/d1",
 }
 NEEDED = Parameters(probability=0.5, delay_ns=7, rate_bits_per_s=10_000_000, cpu_share=0.2)
@@ -186,6 +185,14 @@ def test_what_cannot_be_made_leaves_nothing_but_its_record(run: Run) -> None:
     assert run.record() == [(1, "active", None), (2, "ended", "failed")]
 
 
+def test_what_cannot_be_undone_is_said_and_is_over_in_the_record(run: Run) -> None:
+    run.add(minimal("cut"))
+    run.add(minimal("delay"))
+    run.cable.refuses = "delay"
+    assert run.clear(1)["error"] == "no such module"
+    assert run.record() == [(1, "ended", "failed"), (2, "active", None)]
+
+
 def test_a_momentary_one_is_done_and_over(run: Run) -> None:
     run.add(minimal("restart"))
     assert (run.cable.told, run.record()) == ([["once restart"]], [(1, "ended", "momentary")])
@@ -214,6 +221,13 @@ def test_the_record_keeps_what_was_asked_and_when(run: Run) -> None:
     assert record.fault == checked(minimal("delay", for_ns=9), BUNDLED)
     assert record.started_ns is not None and record.ended_ns is not None
     assert record.planned_ns <= record.started_ns <= record.ended_ns
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"id": 1}', '{"id": 1, "event": "started", "wall_ns": 1, "detail": ""}'])
+def test_a_damaged_record_is_one_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / log.LOG_FILE).write_text(line + "\n")
+    with pytest.raises(FaultError, match="is no record of faults; move it away"):
+        log.read(tmp_path)
 
 
 def test_an_order_that_is_none_is_answered(run: Run) -> None:

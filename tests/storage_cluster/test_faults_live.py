@@ -31,6 +31,11 @@ for _ in range(count):
 print(json.dumps(said))
 """
 
+QUEUES = """
+from pyroute2 import IPRoute
+with IPRoute() as netlink:
+    print([queue.get_attr("TCA_KIND") for queue in netlink.get_qdiscs()])
+"""
 BUSY = """
 import time
 print("busy", flush=True)
@@ -111,6 +116,14 @@ def test_a_delayed_link_is_late_both_ways_and_whole_again_after(live: cluster.Cl
     clear(live, number)
     assert min(connects(live, "storage2", 6200, count=3)) < 20 * MS
     assert links(live) == before
+
+
+def test_a_narrow_link_carries_what_it_is_told_and_is_wide_again_after(live: cluster.ClusterStatus, add) -> None:
+    number = add("bandwidth", "storage2", rate_bits_per_s=1_000_000)
+    assert "tbf" in run_on(live, "storage2", sys.executable, "-c", QUEUES)
+    assert connects(live, "storage2", 6200)[0] > 0
+    clear(live, number)
+    assert "tbf" not in run_on(live, "storage2", sys.executable, "-c", QUEUES)
 
 
 def test_a_lossy_link_loses_some(live: cluster.ClusterStatus, add) -> None:
