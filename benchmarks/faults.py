@@ -130,6 +130,7 @@ class Run:
         return self._summary(time.monotonic() - begin_s)
 
     def _round(self, planned: Round) -> None:
+        before = self._counts()
         for client in self._clients:
             client.gate.set()
         time.sleep(0.5)
@@ -138,6 +139,7 @@ class Run:
         time.sleep(planned.hold_s)
         control.ask(self._state_dir, {"order": "clear", "ids": None})
         self._stand_still()
+        seen = self._counts() - before
         took_s, left = self._verifier.settle(self._histories, self._patience_s)
         self._not_converged += left
         self._rounds.append(
@@ -146,18 +148,26 @@ class Run:
                 "host": planned.host,
                 "hold_s": round(planned.hold_s, 1),
                 "settled_s": round(took_s, 1),
+                "seen": dict(seen),
             }
         )
+        failed = {
+            what: count for what, count in seen.items() if what.startswith(("PUT", "DELETE")) and " 20" not in what
+        }
         state = "ok" if not left else f"{len(left)} NOT CONVERGED"
         print(
             f"{len(self._rounds):>3}  {planned.name:<30} {planned.host:<9} held {planned.hold_s:3.1f} s, "
-            f"settled in {took_s:5.1f} s  {len(self._histories)} objects  {state}",
+            f"settled in {took_s:5.1f} s  {len(self._histories)} objects  {state}  "
+            + ", ".join(f"{count}× {what}" for what, count in sorted(failed.items())),
             flush=True,
         )
 
     @property
     def _histories(self) -> list[History]:
         return [history for client in self._clients for history in client.histories]
+
+    def _counts(self) -> collections.Counter[str]:
+        return sum((client.counts for client in self._clients), collections.Counter())
 
     def _stand_still(self) -> None:
         for client in self._clients:
@@ -166,9 +176,7 @@ class Run:
             client.stands.wait()
 
     def _summary(self, seconds: float) -> Summary:
-        counts: collections.Counter[str] = collections.Counter()
-        for client in self._clients:
-            counts += client.counts
+        counts = self._counts()
         histories = self._histories
         return Summary(
             seed=self._seed,

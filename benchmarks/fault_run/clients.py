@@ -13,6 +13,8 @@ from benchmarks.fault_run.objects import DELETED, History
 
 TIMEOUT_S = 20.0
 PAUSE_S = 0.03
+NEVER_SENT = ConnectionRefusedError.__name__
+REFUSED_PAUSE_S = 0.3
 SIZE_MAX_LOG2 = 18
 OBJECTS_AT_ONCE = 12
 _FAILURES = (OSError, http.client.HTTPException)
@@ -111,6 +113,8 @@ class Client(threading.Thread):
         self.counts[f"{method} {answer.status or answer.error}"] += 1
         if acknowledged:
             history.acknowledged = version
+        elif answer.error == NEVER_SENT:
+            time.sleep(REFUSED_PAUSE_S)
         else:
             history.uncertain = version
 

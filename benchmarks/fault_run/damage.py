@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from storage_cluster.faults.kinds import Fault, Parameters
 
 MS = 1_000_000
+DEVICES = ("d1", "d2")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,11 @@ def _fault(kind: str, target: str, **parameters: object) -> Fault:
 
 
 def _server(host: str, source: random.Random) -> str:
-    return f"{host}/{source.choice(('object', 'container', 'account'))}"
+    return f"{host}/{source.choice(('object', 'container', 'account', 'daemons'))}"
+
+
+def _device(host: str, source: random.Random) -> str:
+    return f"{host}/{source.choice(DEVICES)}"
 
 
 def _flapping(host: str, source: random.Random) -> list[Fault]:
@@ -66,6 +71,13 @@ _KINDS = {
     "slow link": lambda host, source: [_fault("delay", host, delay_ns=40 * MS, jitter_ns=20 * MS, seed=1)],
     "narrow link": lambda host, source: [_fault("bandwidth", host, rate_bits_per_s=3_000_000)],
     "servers restarted": lambda host, source: [_fault("restart", host)],
+    "disks full": lambda host, source: [_fault("full-disk", f"{host}/{device}") for device in DEVICES],
+    "disk full": lambda host, source: [_fault("full-disk", _device(host, source))],
+    "disk failing": lambda host, source: [_fault("bad-disk", _device(host, source), probability=0.4, seed=1)],
+    "disk slow": lambda host, source: [_fault("slow-disk", _device(host, source), latency_ns=80 * MS)],
+    "bits flipped": lambda host, source: [
+        _fault("bit-rot", _device(host, source), seed=source.randrange(1 << 30)) for _ in range(6)
+    ],
     "proxy killed": lambda host, source: [_fault("kill", host)],
     "proxy stopped": lambda host, source: [_fault("stop", host)],
     "proxy cut off": lambda host, source: [_fault("cut", host)],
