@@ -50,5 +50,7 @@ class Reaper:
 def _left(database: AccountDatabase) -> list[tuple[str, str]]:
     """The containers (account, name) that a deleted account still has."""
     state = database.state()
-    entries = database.entries(Names("", True, "", _CONTAINERS_MAX)) if state.deleted and state.names else []
+    if not (state.deleted and state.names):
+        return []
+    entries = database.entries(Names("", True, "", _CONTAINERS_MAX), reserved=True)
     return [(state.names[0], entry.name) for entry in entries]

@@ -139,10 +139,11 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
     def _count(self, known: ContainerRow | None, now: ContainerRow) -> None:
         pass
 
-    def entries(self, names: Names) -> list[Entry]:
-        """A run of containers, for `listings.select`; not those that begin with NUL, kept for servers."""
+    def entries(self, names: Names, *, reserved: bool = False) -> list[Entry]:
+        """A run of containers, for `listings.select`; those that begin with NUL, kept for servers, only if asked for."""
         where, values = database.names_condition(names)
-        rows = self._sql.execute(f"SELECT * FROM container WHERE {_LIVE} AND name >= char(1) AND {where}", values)
+        first = "" if reserved else "\1"
+        rows = self._sql.execute(f"SELECT * FROM container WHERE {_LIVE} AND name >= ? AND {where}", (first, *values))
         return [
             Entry(
                 row["name"],

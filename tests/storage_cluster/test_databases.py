@@ -96,6 +96,21 @@ def test_account_adds_up_its_live_containers(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_containers_that_servers_keep_for_themselves_are_listed_only_for_them(tmp_path: Path, descending: bool) -> None:
+    database = AccountDatabase(tmp_path / "a.db")
+    database.put("1.0", {})
+    for name in ("a", "\0versions\0a", "b"):
+        database.merge_container(ContainerRow(name, "1.0", "0", 1, 1))
+    names = Names("", True, "", 10, descending)
+    shown = ["b", "a"] if descending else ["a", "b"]
+    hidden = ["\0versions\0a"]
+    assert [entry.name for entry in database.entries(names)] == shown
+    everything = shown + hidden if descending else hidden + shown
+    assert [entry.name for entry in database.entries(names, reserved=True)] == everything
+    database.close()
+
+
 def test_only_so_many_databases_stay_open(tmp_path: Path) -> None:
     closed: list[Path] = []
     opened: Opened[Path] = Opened(lambda path: path, closed.append)
