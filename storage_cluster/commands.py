@@ -2,15 +2,17 @@
 
 import dataclasses
 import json
+import sys
 
 import click
 
-from storage_cluster import ring_commands
+from storage_cluster import convergence
 from storage_cluster import topology as topologies
 from storage_cluster.faults.commands import command as fault_command
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
+from storage_cluster.ring_commands import command as ring_command
 
 
 @click.group()
@@ -24,6 +26,7 @@ def command() -> None:
 
 
 command.add_command(fault_command)
+command.add_command(ring_command)
 
 
 @command.command()
@@ -80,6 +83,24 @@ def execute(host: str, argv: tuple[str, ...]) -> None:
         cluster.execute(default_state_dir(), host, argv)
 
 
+@command.command()
+@click.option("--wait", "patience_s", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait until it is.")
+def check(patience_s: float) -> None:
+    """Say whether every replica is where it belongs, the same on each device; exit 1 if not.
+
+    Reads the devices themselves, with the cluster up or its data kept. What was written a moment ago may still be on
+    its way: --wait looks again and again.
+    """
+    state_dir = default_state_dir()
+    with operator_errors():
+        rings = cluster.load_rings(state_dir)
+    found = convergence.await_agreement(cluster.rings_file(state_dir).parent, rings, patience_s)
+    for line in found:
+        click.echo(line)
+    click.echo(f"{len(found)} disagreements" if found else "All replicas agree.")
+    sys.exit(1 if found else 0)
+
+
 def _print_status(running: cluster.ClusterStatus) -> None:
     for host in running.hosts:
         services = ", ".join(
@@ -89,6 +110,3 @@ def _print_status(running: cluster.ClusterStatus) -> None:
         click.echo(f"  {host.host:<10} {' '.join(host.addresses):<12} {services}".rstrip())
     for fault in running.faults:
         click.echo(f"  fault {fault.id}: {fault.text}")
-
-
-command.add_command(ring_commands.make_command(operator_errors))

@@ -11,7 +11,8 @@ is named, or patience is over.
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from storage_cluster.daemons.database_replicator import KINDS
@@ -25,6 +26,7 @@ from storage_cluster.servers.updates import PendingUpdates
 from storage_cluster.topology import Device
 
 Names = tuple[str, str, str]
+_LOOK_AGAIN_S = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +43,16 @@ def disagreements(data_dir: Path, rings: Mapping[str, Ring]) -> list[str]:
     found = list(_pending(devices))
     for kind, ring in rings.items():
         found += _misplaced(kind, ring, devices)
+    return found
+
+
+def await_agreement(
+    data_dir: Path, rings: Mapping[str, Ring], patience_s: float, sleep: Callable[[float], None] = time.sleep
+) -> list[str]:
+    """The disagreements that are left when there are none, or patience is over."""
+    deadline = time.monotonic() + patience_s
+    while (found := disagreements(data_dir, rings)) and time.monotonic() < deadline:
+        sleep(_LOOK_AGAIN_S)
     return found
 
 

@@ -4,7 +4,6 @@ A change is written to the ring file; the servers take it up within a second, an
 Between the two, reads find what has not moved yet on its old device, which the new ring counts among the handoffs.
 """
 
-import contextlib
 import dataclasses
 import shlex
 from collections.abc import Callable, Sequence
@@ -19,11 +18,10 @@ from storage_cluster import topology as topologies
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.hosts import cluster
 from storage_cluster.hosts.state import default_state_dir
+from storage_cluster.operator import operator_errors
 from storage_cluster.ring import Ring, path_hash
 from storage_cluster.servers import layout
 from storage_cluster.topology import RING_SERVICES, Device, Topology
-
-Guard = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class PathGroup(click.Group):
@@ -38,61 +36,61 @@ class PathGroup(click.Group):
         return "show", self.commands["show"], args
 
 
-def make_command(guard: Guard) -> click.Group:
-    """The command group; `guard` turns the cluster's errors into what the command line prints."""
+@click.group("ring", cls=PathGroup, invoke_without_command=True, subcommand_metavar="[PATH | COMMAND ...]")
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Show where a path's replicas live, or how much each device holds; change the rings.
 
-    @click.group(cls=PathGroup, invoke_without_command=True, subcommand_metavar="[PATH | COMMAND ...]")
-    @click.pass_context
-    def ring(context: click.Context) -> None:
-        """Show where a path's replicas live, or how much each device holds; change the rings.
+    PATH is ACCOUNT, ACCOUNT/CONTAINER or ACCOUNT/CONTAINER/OBJECT, for example AUTH_test/photos/cat.
+    """
+    if context.invoked_subcommand is None:
+        with operator_errors():
+            _print_shares(*_current())
 
-        PATH is ACCOUNT, ACCOUNT/CONTAINER or ACCOUNT/CONTAINER/OBJECT, for example AUTH_test/photos/cat.
-        """
-        if context.invoked_subcommand is None:
-            with guard():
-                _print_shares(*_current())
 
-    @ring.command()
-    @click.argument("path", metavar="PATH")
-    def show(path: str) -> None:
-        """Show a path's partition, its primaries and handoffs, where its files lie, and how to ask each server."""
-        with guard():
-            _print_placement(*_current(), tuple(path.strip("/").split("/", 2)))
+@command.command()
+@click.argument("path", metavar="PATH")
+def show(path: str) -> None:
+    """Show a path's partition, its primaries and handoffs, where its files lie, and how to ask each server."""
+    with operator_errors():
+        _print_placement(*_current(), tuple(path.strip("/").split("/", 2)))
 
-    @ring.command()
-    def rebalance() -> None:
-        """Spread the partitions anew, moving as few as possible (add, remove and set-weight do it by themselves)."""
-        with guard():
-            _change(lambda devices: devices)
 
-    @ring.command("set-weight")
-    @click.argument("device", metavar="HOST/DEVICE")
-    @click.argument("weight", type=click.FloatRange(min=0))
-    def set_weight(device: str, weight: float) -> None:
-        """Give a device another share of the data; 0 empties it."""
-        with guard():
-            host, name = _split(device)
-            _change(lambda devices: _replaced(devices, host, name, weight))
+@command.command()
+def rebalance() -> None:
+    """Spread the partitions anew, moving as few as possible (add, remove and set-weight do it by themselves)."""
+    with operator_errors():
+        _change(lambda devices: devices)
 
-    @ring.command()
-    @click.argument("device", metavar="HOST/DEVICE")
-    @click.option("--weight", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Share of the data.")
-    @click.option("--zone", type=int, help="Zone number.  [default: that of the host's other devices]")
-    def add(device: str, weight: float, zone: int | None) -> None:
-        """Add a device to a storage host that is up."""
-        with guard():
-            host, name = _split(device)
-            _change(lambda devices: _added(devices, Device(host, name, _zone(host, zone), weight)))
 
-    @ring.command()
-    @click.argument("device", metavar="HOST/DEVICE")
-    def remove(device: str) -> None:
-        """Take a device out of the rings; what it holds is moved to the others."""
-        with guard():
-            host, name = _split(device)
-            _change(lambda devices: _removed(devices, host, name))
+@command.command("set-weight")
+@click.argument("device", metavar="HOST/DEVICE")
+@click.argument("weight", type=click.FloatRange(min=0))
+def set_weight(device: str, weight: float) -> None:
+    """Give a device another share of the data; 0 empties it."""
+    with operator_errors():
+        host, name = _split(device)
+        _change(lambda devices: _replaced(devices, host, name, weight))
 
-    return ring
+
+@command.command()
+@click.argument("device", metavar="HOST/DEVICE")
+@click.option("--weight", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Share of the data.")
+@click.option("--zone", type=int, help="Zone number.  [default: that of the host's other devices]")
+def add(device: str, weight: float, zone: int | None) -> None:
+    """Add a device to a storage host that is up."""
+    with operator_errors():
+        host, name = _split(device)
+        _change(lambda devices: _added(devices, Device(host, name, _zone(host, zone), weight)))
+
+
+@command.command()
+@click.argument("device", metavar="HOST/DEVICE")
+def remove(device: str) -> None:
+    """Take a device out of the rings; what it holds is moved to the others."""
+    with operator_errors():
+        host, name = _split(device)
+        _change(lambda devices: _removed(devices, host, name))
 
 
 def _current() -> tuple[Topology, dict[str, Ring]]:

@@ -10,6 +10,7 @@ from storage_cluster import ring_builder
 from storage_cluster import topology as topologies
 from storage_cluster.commands import command
 from storage_cluster.hosts import cluster
+from storage_cluster.servers import layout
 from tracer.errors import TracerError
 
 
@@ -92,3 +93,21 @@ def test_a_broken_ring_file_is_told(state_dir: Path) -> None:
     cluster.rings_file(state_dir).write_text("{", "utf-8")
     with pytest.raises(TracerError, match="the rings cannot be read"):
         run()
+
+
+def test_check_names_what_is_astray_and_exits_1(state_dir: Path) -> None:
+    done = CliRunner().invoke(command, ["check"])
+    assert (done.exit_code, done.output) == (0, "All replicas agree.\n")
+    ring = cluster.load_rings(state_dir)["object"]
+    digest = rings.path_hash(("AUTH_test", "c", "o"), ring.shape.hash_suffix)
+    partition = ring.partition_of_hash(digest)
+    astray = next(ring.handoffs(partition))
+    directory = layout.hash_dir(state_dir / "data" / astray.host / astray.name, "objects", partition, digest)
+    directory.mkdir(parents=True)
+    (directory / "1795179034.94752.ts").touch()
+    done = CliRunner().invoke(command, ["check", "--wait", "0.1"])
+    assert done.exit_code == 1
+    assert (
+        f"object {digest} (partition {partition}) is on {astray.host}/{astray.name}, which is a handoff" in done.output
+    )
+    assert done.output.endswith("2 disagreements\n")
