@@ -13,6 +13,7 @@ Source: the path's hash and the partition's bits are Swift's (swift.common.ring.
 the meaning of handoff; their order is weighted rendezvous hashing (Thaler and Ravishankar, IEEE/ACM ToN 6(1), 1998).
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -168,12 +169,13 @@ class Rings(Mapping[str, Ring]):
         return len(self._rings)
 
     def refresh(self) -> None:
-        """Look whether the file has changed, now. A file that is gone leaves the rings as they are."""
+        """Look whether the file has changed, now. One that is gone, or makes no sense, leaves the rings as they are."""
         self._looked_s = time.monotonic()
         stamp = _stamp(self._file)
         if stamp not in (None, self._stamp):
-            self._rings = load(self._file)
-            self._stamp = stamp
+            with contextlib.suppress(RingFileError):
+                self._rings = load(self._file)
+                self._stamp = stamp
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

@@ -176,6 +176,9 @@ def test_a_ring_file_is_read_as_it_was_written_and_again_when_it_changes(tmp_pat
     rings.save(second, file)
     loaded.refresh()
     assert list(loaded.values()) == second
+    file.write_text("{", "utf-8")
+    loaded.refresh()
+    assert list(loaded.values()) == second
     file.unlink()
     loaded.refresh()
     assert list(loaded.values()) == second

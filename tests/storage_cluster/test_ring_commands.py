@@ -1,5 +1,6 @@
 """`tracer cluster ring`, with no cluster up: what it shows, what it changes, what it refuses."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from storage_cluster import ring as rings
 from storage_cluster import ring_builder
 from storage_cluster import topology as topologies
 from storage_cluster.commands import command
+from storage_cluster.errors import ClusterError
 from storage_cluster.hosts import cluster
 from storage_cluster.servers import layout
 from tracer.errors import TracerError
@@ -111,3 +113,18 @@ def test_check_names_what_is_astray_and_exits_1(state_dir: Path) -> None:
         f"object {digest} (partition {partition}) is on {astray.host}/{astray.name}, which is a handoff" in done.output
     )
     assert done.output.endswith("2 disagreements\n")
+
+
+def test_the_next_cluster_keeps_the_rings_that_placed_the_data_it_keeps(state_dir: Path) -> None:
+    run("set-weight", "storage1/d1", "2")
+    run("add", "storage3/d3")
+    before = cluster.load_rings(state_dir)
+    topology = topologies.load(topologies.BUNDLED_FILE)
+    cluster._write_rings(state_dir, topology)
+    assert cluster.load_rings(state_dir) == before
+    smaller = dataclasses.replace(topology, hosts=tuple(h for h in topology.hosts if h.name != "storage3"))
+    cluster._write_rings(state_dir, smaller)
+    assert {device.host for device in cluster.load_rings(state_dir)["object"].devices} == {"storage1", "storage2"}
+    other = dataclasses.replace(topology, ring=dataclasses.replace(topology.ring, partition_power=9))
+    with pytest.raises(ClusterError, match=r"another \[ring\]"):
+        cluster._write_rings(state_dir, other)
