@@ -138,6 +138,7 @@ def checked(fault: Fault, topology: Topology) -> Fault:
     for name in kind.required:
         if name not in given:
             raise FaultError(f"{fault.kind} needs {_option(name)}", "tracer cluster fault add --help shows its unit")
+    _check_ranges(fault)
     if fault.kind == "clock" and not given:
         raise FaultError("a clock fault needs an error", "give --offset, --drift or both")
     if kind.momentary and fault.for_ns is not None:
@@ -170,6 +171,17 @@ def _check_target(fault: Fault, kind: Kind, topology: Topology) -> None:
         raise FaultError(f"{fault.kind} needs {kind.target.value}, not {fault.target!r}", f"choose from: {choices}")
 
 
+def _check_ranges(fault: Fault) -> None:
+    for name, value in fault.parameters.given().items():
+        low, high, text = _RANGES.get(name, (None, None, ""))
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise FaultError(f"{_option(name)} is out of range", f"give {text}")
+    if (fault.parameters.jitter_ns or 0) > (fault.parameters.delay_ns or 0):
+        raise FaultError("the jitter is more than the delay", "packets cannot arrive before they are sent")
+    if fault.after_ns < 0 or (fault.for_ns is not None and fault.for_ns <= 0):
+        raise FaultError("a fault cannot begin in the past, nor last no time", "give --after and --for a time ahead")
+
+
 def _check_host(name: str, topology: Topology) -> str:
     names = [host.name for host in topology.hosts]
     if name not in names:
@@ -177,6 +189,16 @@ def _check_host(name: str, topology: Topology) -> str:
     return name
 
 
+_RANGES: Mapping[str, tuple] = {
+    # lowest, highest, in words
+    "probability": (0.0, 1.0, "0 % to 100 %"),
+    "delay_ns": (0, None, "0 or more"),
+    "jitter_ns": (0, None, "0 or more"),
+    "latency_ns": (0, None, "0 or more"),
+    "rate_bits_per_s": (8_000, None, "8kbit or more"),
+    "cpu_share": (0.01, None, "1 % or more"),
+    "backlog_count": (0, None, "0 or more"),
+}
 _OPTIONS = {
     "delay_ns": "--delay", "jitter_ns": "--jitter", "rate_bits_per_s": "--rate", "cpu_share": "--share",
     "backlog_count": "--backlog", "offset_ns": "--offset", "drift_ppb": "--drift", "latency_ns": "--latency",

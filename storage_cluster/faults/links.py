@@ -77,7 +77,8 @@ class LinkFaults:
         else:
             ends = {"from": f'iifname "{names.from_host}"', "to": f'iifname "{names.to_host}"'}
             assert given.probability is not None
-            verdict = f"numgen random mod {_MILLION} < {round(given.probability * _MILLION)} drop"
+            share = round(given.probability * _MILLION)
+            verdict = f"numgen random mod {_MILLION} < {share} drop" if share < _MILLION else "drop"
         peer = self._address(given.peer)
         peers = {"from": f"ip daddr {peer}", "to": f"ip saddr {peer}"} if peer else {"from": "", "to": ""}
         wanted = ("from", "to") if given.direction in (None, "both") else (given.direction,)

@@ -52,6 +52,13 @@ def test_every_kind_is_accepted_with_its_least_and_defaults_are_filled_in(kind: 
         (Fault("cut", "storage1", Parameters(peer="x")), "no host 'x'"),
         (Fault("clock", "storage1"), "--offset, --drift"),
         (Fault("restart", "storage1", for_ns=3), "leave out --for"),
+        (Fault("drop", "storage1", Parameters(probability=1.1)), "--probability is out of range; give 0 % to 100 %"),
+        (Fault("delay", "storage1", Parameters(delay_ns=-1)), "--delay is out of range"),
+        (Fault("delay", "storage1", Parameters(delay_ns=5, jitter_ns=6)), "jitter is more than the delay"),
+        (Fault("bandwidth", "storage1", Parameters(rate_bits_per_s=0)), "8kbit or more"),
+        (Fault("cpu", "storage1", Parameters(cpu_share=0.0)), "1 % or more"),
+        (Fault("stop", "storage1", after_ns=-1), "cannot begin in the past"),
+        (Fault("stop", "storage1", for_ns=0), "nor last no time"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_would(fault: Fault, named: str) -> None:

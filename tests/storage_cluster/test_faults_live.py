@@ -127,8 +127,11 @@ def test_a_narrow_link_carries_what_it_is_told_and_is_wide_again_after(live: clu
 
 
 def test_a_lossy_link_loses_some(live: cluster.ClusterStatus, add) -> None:
-    add("drop", "storage2", probability=0.5, direction="to")
+    number = add("drop", "storage2", probability=0.5, direction="to")
     assert "TimeoutError" in connects(live, "storage2", 6200, count=12, patience_s=0.05)
+    clear(live, number)
+    add("drop", "storage2", probability=1.0, direction="to")
+    assert connects(live, "storage2", 6200, count=2, patience_s=0.05) == ["TimeoutError"] * 2
 
 
 def test_a_stopped_server_is_answered_for_by_its_kernel(live: cluster.ClusterStatus, add) -> None:
