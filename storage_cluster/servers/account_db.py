@@ -140,7 +140,7 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
         pass
 
     def entries(self, names: Names, *, reserved: bool = False) -> list[Entry]:
-        """A run of containers, for `listings.select`; those that begin with NUL, kept for servers, only if `reserved`."""
+        """A run of containers, for `listings.select`; the servers' own, whose names begin with NUL, if `reserved`."""
         where, values = database.names_condition(names)
         first = "" if reserved else "\1"
         rows = self._sql.execute(f"SELECT * FROM container WHERE {_LIVE} AND name >= ? AND {where}", (first, *values))
