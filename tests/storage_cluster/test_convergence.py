@@ -113,6 +113,34 @@ def test_a_wiped_device_is_filled_again(store: LoopbackStore) -> None:
     converged(store, client)
 
 
+def test_a_killed_host_finds_its_way_from_half_written_files(store: LoopbackStore, tmp_path: Path) -> None:
+    client = Client(store)
+    for number in range(8):
+        client.put(f"o{number}", b"x" * 100)
+    converged(store, client)
+    stop_daemons(store)
+    client.put("last", b"y")
+    devices, snapshot = store.root / "data" / "storage1", tmp_path / "as after SIGKILL"
+    shutil.copytree(devices, snapshot)  # the databases are open, their logs are not written back
+    logs = sorted(snapshot.glob("*/containers/**/*.db-wal"))
+    assert logs
+    for log in logs:
+        log.write_bytes(log.read_bytes()[:-100])
+    for device in snapshot.iterdir():
+        (device / "tmp" / "half").write_bytes(b"half")
+        (device / "async_pending").mkdir(exist_ok=True)
+        (device / "async_pending" / "half.tmp").write_bytes(b"{")
+    for service in ("object", "container", "account"):
+        store.stop("storage1", service)
+    shutil.rmtree(devices)
+    snapshot.rename(devices)
+    for service in ("account", "container", "object"):
+        store.restart("storage1", service)
+    start_daemons(store)
+    converged(store, client)
+    assert not list(devices.rglob("*half*"))
+
+
 def test_a_new_ring_moves_the_data_and_nothing_is_missed_meanwhile(store: LoopbackStore) -> None:
     client = Client(store)
     for number in range(12):
