@@ -104,16 +104,21 @@ class Profile:
         return steps if isgeneratorfunction(function) else call
 
 
-def _instrument(profile: Profile) -> None:
-    places: dict[str, dict[str, str]] = {}
+def places() -> Iterator[tuple[Any, str, dict[str, str]]]:
+    """What is timed: its owner, its name there, and the titles by first argument."""
+    titles: dict[str, dict[str, str]] = {}
     for title, names in STAGES.items():
         for name in names:
             place, _, argument = name.partition("/")
-            places.setdefault(place, {})[argument] = title
-    for place, titles in places.items():
+            titles.setdefault(place, {})[argument] = title
+    for place, of_place in titles.items():
         module, _, path = place.partition(":")
         *owners, name = path.split(".")
-        owner = reduce(getattr, owners, importlib.import_module(module))
+        yield reduce(getattr, owners, importlib.import_module(module)), name, of_place
+
+
+def _instrument(profile: Profile) -> None:
+    for owner, name, titles in places():
         setattr(owner, name, profile.timed(getattr(owner, name), titles))
     for module in ("collector.analysis", "collector.decoding"):
         vars(importlib.import_module(module))["ThreadPoolExecutor"] = Inline

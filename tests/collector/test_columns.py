@@ -1,0 +1,29 @@
+"""Arrow columns as the core takes them."""
+
+import pyarrow as pa
+
+from collector.columns import codes, indices, numbers, one_chunk
+
+HOSTS = pa.chunked_array([pa.array(["b", None]), pa.array(["a", "b"])])
+
+
+def test_numbers_have_a_stand_in_for_null_whatever_the_chunks() -> None:
+    column = pa.chunked_array([pa.array([1, None], pa.uint32()), pa.array([3], pa.uint32())])
+    assert numbers(column, missing=7).tolist() == [1, 7, 3]
+    assert numbers(pa.chunked_array([], pa.int64())).tolist() == []
+    assert numbers(pa.chunked_array([pa.array([True, False])])).tolist() == [True, False]
+
+
+def test_texts_are_places_in_their_list() -> None:
+    for column in (HOSTS, HOSTS.dictionary_encode()):
+        place, texts = indices(column)
+        assert [None if at < 0 else texts[at] for at in place] == ["b", None, "a", "b"]
+
+
+def test_codes_follow_the_order_that_is_asked_for() -> None:
+    assert codes(pa.chunked_array([pa.array(["x", "y", "x"])]), ["z", "y", "x"]).tolist() == [2, 1, 2]
+
+
+def test_one_chunk_is_not_copied() -> None:
+    array = pa.array([1, 2, 3])
+    assert one_chunk(pa.chunked_array([array])).buffers()[1].address == array.buffers()[1].address
