@@ -28,7 +28,7 @@ def check_name(kind: str, name: str, max_len: int, headers: Mapping[str, str] | 
 
 
 def check_metadata(headers: Mapping[str, str], kind: str) -> None:
-    """Check the `X-<kind>-Meta-…` headers of a request. Raises: Refusal (400)."""
+    """Check the `X-<kind>-Meta-…` headers of a request; an object's may hold any bytes. Raises: Refusal (400)."""
     prefix = f"x-{kind.lower()}-meta-"
     found = [(name[len(prefix) :], value) for name, value in headers.items() if name.lower().startswith(prefix)]
     for name, value in found:
@@ -51,7 +51,7 @@ def sum_trouble(items: Iterable[tuple[str, str]]) -> str | None:
 def _check_item(prefix: str, name: str, value: str) -> None:
     if not name:
         raise Refusal(400, "Metadata name cannot be empty", _PLAIN)
-    if _has_bad_bytes(name) or _has_bad_bytes(value):
+    if prefix != "x-object-meta-" and (_has_bad_bytes(name) or _has_bad_bytes(value)):
         raise Refusal(400, "Metadata must be valid UTF-8", _PLAIN)
     if _byte_len(name) > META_NAME_MAX_BYTES:
         raise Refusal(400, f"Metadata name too long: {prefix}{name.title()}", _PLAIN)

@@ -106,6 +106,12 @@ def test_what_is_refused(client: Client, line: str, headers: dict[str, str], sta
     assert client("GET c/x").status == 404
 
 
+def test_metadata_of_objects_are_bytes(client: Client) -> None:
+    for value in ("\xe9", "caf\xc3\xa9"):  # as http.client writes and reads them: one character a byte
+        assert client("PUT c/bytes", {"X-Object-Meta-A": value}, b"x").status == 201
+        assert client("HEAD c/bytes").headers["x-object-meta-a"] == value
+
+
 @pytest.mark.parametrize(
     ("name", "headers", "content_type"),
     [
