@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=None, help="end after so many rounds")
     parser.add_argument("--only", help="only damage whose name contains this")
     parser.add_argument("--patience", type=float, default=120.0, help="seconds that replicas may take to converge")
+    parser.add_argument("--topology", type=Path, help="another than the bundled one, with real file systems, say")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--state-dir", type=Path, help=argparse.SUPPRESS)  # given to the part on the client host
     options = parser.parse_args()
@@ -76,7 +77,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="twintap-faults-") as folder:
         state_dir = Path(folder, "cluster")
-        cluster.up(state_dir)
+        cluster.up(state_dir, options.topology)
         try:
             running = cluster.status(state_dir)
             argv = [sys.executable, "-m", "benchmarks.faults", *sys.argv[1:], "--state-dir", str(state_dir)]
