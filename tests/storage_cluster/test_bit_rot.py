@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.loopback_store import LoopbackStore
+from tests.helpers.polling import wait_for
 
 ACCOUNT = "/v1/AUTH_test"
 
@@ -15,8 +16,7 @@ def stored(store: LoopbackStore, body: bytes) -> dict[str, str]:
     headers = {"X-Auth-Token": store.token()}
     assert store.ask("PUT", f"{ACCOUNT}/c", headers).status == 201
     assert store.ask("PUT", f"{ACCOUNT}/c/o", headers, body).status == 201
-    while len(files(store)) < 3:
-        pass
+    wait_for(lambda: len(files(store)) == 3, "three replicas")
     return headers
 
 

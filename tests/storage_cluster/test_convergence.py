@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from storage_cluster import ring as rings
 from storage_cluster.convergence import Expected
 from storage_cluster.topology import DAEMONS, DAEMONS_SERVICE, Device
 from tests.helpers.loopback_store import STORAGE_HOSTS, LoopbackStore
+from tests.helpers.polling import wait_for
 
 ACCOUNT = "/v1/AUTH_test"
 
@@ -48,19 +49,13 @@ class Client:
         return [Expected(("AUTH_test", "c", name), etag) for name, etag in self.told.items()]
 
 
-def wait_for(troubles: Callable[[], list[str]]) -> None:
-    """Poll until nothing is wrong any more."""
-    deadline = time.monotonic() + 30
-    while found := troubles():
-        assert time.monotonic() < deadline, "\n".join(found)
-        time.sleep(0.05)
-
-
 def converged(store: LoopbackStore, client: Client) -> None:
-    data = store.root / "data"
-    wait_for(
-        lambda: convergence.disagreements(data, store.rings) + convergence.losses(data, store.rings, client.expected)
-    )
+    data, now = store.root / "data", store.rings
+
+    def troubles() -> list[str]:
+        return convergence.disagreements(data, now) + convergence.losses(data, now, client.expected)
+
+    wait_for(lambda: not troubles(), lambda: "\n".join(troubles()))
 
 
 def stop_daemons(store: LoopbackStore) -> None:
@@ -165,7 +160,7 @@ def test_bit_rot_is_found_and_mended_without_anybody_asking(store: LoopbackStore
     content = bytearray(rotten.read_bytes())
     content[300] ^= 4
     rotten.write_bytes(content)
-    wait_for(lambda: [] if _quarantined(store, "objects") else ["nothing quarantined"])
+    wait_for(lambda: bool(_quarantined(store, "objects")), "the quarantine")
     converged(store, client)
     assert len(_quarantined(store, "objects")) == 1
 
@@ -184,7 +179,7 @@ def test_a_damaged_container_is_put_aside_and_made_anew(store: LoopbackStore) ->
     file.write_bytes(content)
     store.restart("storage3", "container")
     start_daemons(store)
-    wait_for(lambda: [] if _quarantined(store, "containers") else ["nothing quarantined"])
+    wait_for(lambda: bool(_quarantined(store, "containers")), "the quarantine")
     converged(store, client)
     assert len(_quarantined(store, "containers")) == 1
 

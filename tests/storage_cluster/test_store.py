@@ -5,14 +5,14 @@ import hashlib
 import json
 import shutil
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import swiftclient
 
 from tests.helpers.loopback_store import Answer, LoopbackStore
+from tests.helpers.polling import wait_for
 
 ACCOUNT = "/v1/AUTH_test"
 NAMES = ["plain", "with space", "a/b/c", "per%20cent", "日本語/é", "query?x=1&y", "#"]
@@ -44,14 +44,6 @@ def swift(store: LoopbackStore) -> Iterator[swiftclient.Connection]:
     made = swiftclient.Connection(preauthurl=url, preauthtoken=store.token(), retries=0)
     with contextlib.closing(made) as connection:
         yield connection
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Poll for something that servers do on their own."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
-        time.sleep(0.01)
 
 
 def object_files(store: LoopbackStore) -> list[Path]:
