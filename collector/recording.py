@@ -5,7 +5,8 @@ recorded. An agent is `tracer capture` on its host. It ends when it is told to, 
 standard input closes), so that none is left behind.
 
 The command's times are stamps of this machine's clock right around its process; hosts of a cluster on one machine have
-the same clock. Entering the host (`nsenter`, about a millisecond) is within them.
+the same clock, or one that the cluster says is wrong by so much: then they are what the client's would say. Entering
+the host (`nsenter`, about a millisecond) is within them.
 """
 
 import json
@@ -16,13 +17,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from collector.store import CommandInfo
+from tracer.agent import ClockError
 from tracer.errors import InputError, ServiceError
 
 TRACER = (sys.executable, "-P", "-m", "tracer")
@@ -45,7 +47,7 @@ class ClusterHost:
     host: str
     interfaces: tuple[str, ...]
     enter: tuple[str, ...]
-    clock_error: str = ""  # that the cluster pretends its clock to have, as `tracer capture --clock-error` takes it
+    clock_error: ClockError = field(default_factory=ClockError)  # that the cluster pretends its clock to have
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,9 @@ def find_cluster() -> Cluster:
         raise ServiceError(message.splitlines()[-1], "" if ";" in message else "run: tracer cluster up")
     found = json.loads(done.stdout)
     hosts = (
-        ClusterHost(host["host"], tuple(host["interfaces"]), tuple(host["enter"]), _clock_error(host))
+        ClusterHost(
+            host["host"], tuple(host["interfaces"]), tuple(host["enter"]), ClockError(**(host.get("clock") or {}))
+        )
         for host in found["hosts"]
     )
     return Cluster(found["client_host"], found["environment"], tuple(hosts))
@@ -172,24 +176,21 @@ def capturing(hosts: Sequence[ClusterHost], folder: Path) -> Iterator[list[Agent
 def run_command(client: ClusterHost, argv: Sequence[str], environment: dict[str, str]) -> CommandInfo:
     """Run a command on the client host with our standard streams; Ctrl-C and SIGTERM are the command's to answer."""
     with _signals_for_command() as pass_to:
-        started_ns = time.time_ns()
+        started_ns = client.clock_error.stamp(time.time_ns())
         process = subprocess.Popen([*client.enter, *argv], env=environment)
         pass_to(process)
         status = process.wait()
-        ended_ns = time.time_ns()
+        ended_ns = client.clock_error.stamp(time.time_ns())
     return CommandInfo(tuple(argv), client.host, started_ns, ended_ns, status if status >= 0 else 128 - status)
-
-
-def _clock_error(host: Mapping) -> str:
-    return ",".join(f"{name}={value}" for name, value in (host.get("clock") or {}).items())
 
 
 @contextmanager
 def _agent(host: ClusterHost, folder: Path) -> Iterator[Agent]:
     interfaces = [argument for name in host.interfaces for argument in ("-i", name)]
     options = ["--host", host.host, "--write", str(folder), "--until-eof"]
-    if host.clock_error:
-        options += ["--clock-error", host.clock_error]
+    if host.clock_error != ClockError():
+        parts = asdict(host.clock_error).items()
+        options += ["--clock-error", ",".join(f"{name}={value}" for name, value in parts)]
     process = subprocess.Popen(
         [*host.enter, *TRACER, "capture", *interfaces, *options],
         stdin=subprocess.PIPE,

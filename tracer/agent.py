@@ -38,6 +38,11 @@ class ClockError:
     drift_ppb: int = 0
     since_ns: int = 0
 
+    def stamp(self, host_ns: int) -> int:
+        """What the wrong clock says when the right one says `host_ns`; the core does the same for packets."""
+        elapsed_ns = host_ns - self.since_ns
+        return host_ns if elapsed_ns < 0 else host_ns + self.offset_ns + elapsed_ns * self.drift_ppb // 1_000_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:

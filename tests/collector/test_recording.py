@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collector import recording
 from collector.recording import Cluster, ClusterHost, capturing, find_cluster, find_program, record, run_command
+from tracer.agent import ClockError
 from tracer.errors import InputError, ServiceError
 
 PROXY = ClusterHost("proxy", ("eth0", "lo"), ())
@@ -98,6 +101,20 @@ def test_an_agent_pretends_the_clock_error_of_its_host(tracer_is: FailingScript,
     tracer_is(GOOD_AGENT)
     with capturing([found], tmp_path) as (agent,):
         assert agent.lines[0].endswith("--until-eof --clock-error offset_ns=-5,drift_ppb=7,since_ns=9")
+
+
+def test_the_commands_times_are_of_the_clients_clock(tracer_is: FailingScript, tmp_path: Path) -> None:
+    tracer_is(GOOD_AGENT)
+    hour_ns = 3_600_000_000_000
+    client = replace(CLUSTER.hosts[0], clock_error=ClockError(offset_ns=hour_ns))
+    begin_ns = time.time_ns()
+    command = record(replace(CLUSTER, hosts=(client,)), [], shell("true"), tmp_path).command
+    assert begin_ns + hour_ns <= command.started_host_ns <= command.ended_host_ns <= time.time_ns() + hour_ns
+
+
+@pytest.mark.parametrize(("error", "stamp"), [((7, 0, 100), 207), ((0, -100_000_000, 100), 190), ((7, 9, 201), 200)])
+def test_a_wrong_clock_is_wrong_from_its_moment_on(error: tuple[int, int, int], stamp: int) -> None:
+    assert ClockError(*error).stamp(200) == stamp
 
 
 def test_hosts_can_be_chosen(tracer_is: FailingScript, tmp_path: Path) -> None:
