@@ -152,7 +152,7 @@ class Work:
     total_bytes: int = 0
     rampup_s: float = 0.0  # done, but not counted
     rampdown_s: float = 0.0
-    interval_s: float = 5.0  # of the timeline
+    interval_s: int = 1  # of the timeline
     driver: str = ""  # "": all of them
     acceptable_failures_ppm: int = 200_000
     retries_max: int = 0

@@ -106,6 +106,7 @@ def _work(table: Table, storage: StorageConfig, auth: AuthConfig) -> Work:
         total_bytes=table.number("total_bytes", 0),
         rampup_s=table.take("rampup_s", float, 0.0),
         rampdown_s=table.take("rampdown_s", float, 0.0),
+        interval_s=table.number("interval_s", 1, least=1),
         driver=table.take("driver", str, ""),
         acceptable_failures_ppm=table.number("acceptable_failures_ppm", 0 if kind else 1_000_000),
         retries_max=table.number("retries", 0),

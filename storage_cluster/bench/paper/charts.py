@@ -7,6 +7,7 @@ from typing import Any
 
 from storage_cluster.bench.paper.experiment_000 import HOSTS, Found, Series
 from storage_cluster.bench.paper.statements_000 import Statement
+from storage_cluster.bench.paper.traces import Traced
 from storage_cluster.errors import MissingResourceError
 
 _FIGURES = {
@@ -20,7 +21,7 @@ _FIGURES = {
 _COLOURS = {"client": "#2457c5", "proxy": "#c25700", "storage": "#1a7f4b"}
 
 
-def write_html(series: Series, found: Sequence[Statement], path: Path, title: str) -> None:
+def write_html(series: Series, found: Sequence[Statement], traced: Sequence[Traced], path: Path, title: str) -> None:
     """One page with all charts and the table, which needs nothing from elsewhere. Raises: MissingResourceError."""
     try:
         from plotly.io import to_html  # noqa: PLC0415  of another extra
@@ -38,7 +39,7 @@ def write_html(series: Series, found: Sequence[Statement], path: Path, title: st
         "grid-template-columns:repeat(3,1fr)}td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #ddd;"
         "vertical-align:top}</style>"
         f"<h1>{html.escape(title)}</h1><table><tr><th>The paper says<th>Found here<th></tr>{rows}</table>"
-        f"<div class=charts>{''.join(parts)}</div>"
+        f"<div class=charts>{''.join(parts)}</div>{''.join(map(_trace, traced))}"
     )
     path.write_text(page, "utf-8")
 
@@ -46,6 +47,11 @@ def write_html(series: Series, found: Sequence[Statement], path: Path, title: st
 def _row(each: Statement) -> str:
     mark = {True: "agrees", False: "differs", None: "not reached"}[each.agrees]
     return f"<tr><td>{html.escape(each.said)}<td>{html.escape(each.found)}<td>{mark}</tr>"
+
+
+def _trace(each: Traced) -> str:
+    how = f"tracer view {each.folder}"
+    return f"<h2>{html.escape(each.title)}</h2><p><code>{html.escape(how)}</code><pre>{html.escape(each.said)}</pre>"
 
 
 def _throughput(key: tuple[str, str], points: Sequence[Found]) -> Any:

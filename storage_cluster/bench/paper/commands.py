@@ -1,10 +1,11 @@
 """`tracer bench paper`: the papers' experiments, one command each."""
 
+import functools
 from pathlib import Path
 
 import click
 
-from storage_cluster.bench.paper import charts, experiment_000, experiment_004, points, statements_000
+from storage_cluster.bench.paper import charts, experiment_000, experiment_004, points, statements_000, traces
 from storage_cluster.operator import operator_errors
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -24,18 +25,24 @@ def paper() -> None:
 @click.option(
     "--size", "sizes", multiple=True, type=click.Choice(list(experiment_000.SIZES)), help="Only this; the same."
 )
-def paper_000(quick: bool, folder: Path, media: tuple[str, ...], sizes: tuple[str, ...]) -> None:
+@click.option("--no-traces", is_flag=True, help="Do not record pictures 15 and 16, nor what went wrong.")
+def paper_000(quick: bool, folder: Path, media: tuple[str, ...], sizes: tuple[str, ...], no_traces: bool) -> None:
     """Uploads on HDD and SSD, 1 to 2,048 at once: throughput, failures, use of the hosts (figures 3 to 14)."""
+    tell = functools.partial(click.echo, err=True)
     base = experiment_000.QUICK if quick else experiment_000.Plan()
     plan = experiment_000.Plan(media or base.media, sizes or base.sizes, base.concurrency, base.objects_count)
     with operator_errors():
         folder.mkdir(parents=True, exist_ok=True)
         todo = experiment_000.points(plan, folder)
-        points.do(todo, folder, lambda line: click.echo(line, err=True))
+        points.do(todo, folder, tell)
         series = experiment_000.gather(plan, points.load(todo, folder))
         found = statements_000.statements(series)
-        charts.write_html(series, found, folder / "report.html", f"Document 000, {plan.objects_count:,} objects")
+        traced = [] if no_traces else traces.record(todo, traces.worst(series, todo), folder, tell)
+        title = f"Document 000, {plan.objects_count:,} objects"
+        charts.write_html(series, found, traced, folder / "report.html", title)
     click.echo(statements_000.as_text(found))
+    for each in traced:
+        click.echo(f"{each.title}: tracer view {each.folder}")
     click.echo(f"charts: {folder / 'report.html'}")
 
 
@@ -50,6 +57,6 @@ def paper_004(quick: bool, folder: Path) -> None:
     with operator_errors():
         folder.mkdir(parents=True, exist_ok=True)
         todo = experiment_004.points(plan, folder)
-        points.do(todo, folder, lambda line: click.echo(line, err=True))
+        points.do(todo, folder, functools.partial(click.echo, err=True))
         lines = experiment_004.table(points.load(todo, folder))
     click.echo(experiment_004.as_text(lines))

@@ -51,14 +51,17 @@ class Recorder:
         self._timeline_writer = csv.writer(self._timeline)
         self._timeline_writer.writerow(TIMELINE_HEADER)
         self._lines: list[str] = []
+        self._longest_s = 1
         self._seconds: dict[tuple[int, Key], _Interval] = {}
         self._thread = ThreadPoolExecutor(1, "rows")
 
-    def add(self, row: rows.Row) -> None:
-        """One more attempt."""
+    def add(self, row: rows.Row, interval_s: int = 1) -> None:
+        """One more attempt; the timeline counts it in an interval of so many seconds."""
         self._lines.append(rows.as_line(row))
         self.tally.add(row)
-        key = (row.end_ns // 1_000_000_000, Key(row.stage, row.work, row.operation))
+        self._longest_s = max(self._longest_s, interval_s)
+        second = row.end_ns // 1_000_000_000
+        key = (second - second % interval_s, Key(row.stage, row.work, row.operation))
         interval = self._seconds.get(key)
         if interval is None:
             interval = self._seconds[key] = _Interval()
@@ -107,9 +110,9 @@ class Recorder:
             await self.flush()
 
     def _ended_seconds(self, *, all_of_them: bool) -> list[tuple[object, ...]]:
-        """Lines of the timeline for seconds that get no more rows."""
+        """Lines of the timeline for intervals that get no more rows."""
         newest = max((second for second, _ in self._seconds), default=0)
-        ended = [key for key in self._seconds if all_of_them or key[0] < newest - 1]
+        ended = [key for key in self._seconds if all_of_them or key[0] < newest - self._longest_s]
         return [(key[0], *key[1], *dataclasses.astuple(self._seconds.pop(key))) for key in sorted(ended)]
 
     def _write(self, text: str, timeline: list[tuple[object, ...]]) -> int:

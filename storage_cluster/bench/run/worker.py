@@ -162,7 +162,8 @@ class Worker:
                 reply.connect_ns,
                 reply.transaction_id,
                 reply.local_port,
-            )
+            ),
+            bench.work.interval_s,
         )
 
 

@@ -9,9 +9,10 @@ import pytest
 from storage_cluster import topology
 from storage_cluster.bench import formats
 from storage_cluster.bench.errors import RunError
-from storage_cluster.bench.paper import charts, experiment_000, experiment_004, points
+from storage_cluster.bench.paper import charts, experiment_000, experiment_004, points, traces
 from storage_cluster.bench.paper.experiment_000 import CONCURRENCY, HOSTS, Found, Plan, Series
 from storage_cluster.bench.paper.statements_000 import as_text, statements
+from storage_cluster.bench.paper.traces import Traced
 from storage_cluster.bench.results import folder, rows
 from storage_cluster.bench.results.figures import Tally
 from storage_cluster.bench.results.folder import RunInfo, StageInfo, WorkInfo
@@ -125,11 +126,35 @@ def test_what_is_drawn_from_a_run(tmp_path: Path) -> None:
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     series = as_the_paper()
-    charts.write_html(series, statements(series), tmp_path / "report.html", "Document <000>")
+    traced = [Traced("Figure 15", tmp_path / "t", "it took 1 s <b>")]
+    charts.write_html(series, statements(series), traced, tmp_path / "report.html", "Document <000>")
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "Document &lt;000&gt;" in page
     assert "Figure 3: 1B on HDD" in page and "Figure 12: use, 1B on SSD" in page
+    assert "it took 1 s &lt;b&gt;" in page
     assert "<script src" not in page
+
+
+def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def run(argv, **_) -> subprocess.CompletedProcess[str]:
+        ran.append(argv)
+        return subprocess.CompletedProcess(argv, 0, "all of it\n", "")
+
+    monkeypatch.setattr(traces.cluster, "up", lambda *a, **k: True)
+    monkeypatch.setattr(traces.cluster, "down", lambda *a, **k: True)
+    monkeypatch.setattr(traces.subprocess, "run", run)
+    todo = experiment_000.points(Plan(sizes=("1B",)), tmp_path)
+    worst = traces.worst(as_the_paper(), todo)
+    assert worst and worst.name == "hdd-1B-0512"
+    assert traces.worst({("hdd", "1B"): [found(1, 1.0)]}, todo) is None
+    for _ in range(2):  # the second time nothing is done again
+        made = traces.record(todo, worst, tmp_path, lambda line: None)
+        assert [each.folder.name for each in made] == ["figure-15", "figure-16", "trace-hdd-1B-0512"]
+        assert {each.said for each in made} == {"all of it\n"}
+    assert len(ran) == 3
+    assert ran[2][-len(worst.argv) :] == list(worst.argv)
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,6 +248,14 @@ def test_a_timeline_adds_up(tmp_path: Path) -> None:
     assert sum(int(line[4]) for line in lines if line[1] == "main") == 30
 
 
+def test_a_timeline_has_the_works_intervals(tmp_path: Path) -> None:
+    run, _ = done(mix("runtime_s = 1.2\ninterval_s = 60"), tmp_path)
+    lines = [line.split(",") for line in (run.folder / TIMELINE_NAME).read_text().splitlines()[1:]]
+    times = {int(line[0]) for line in lines if line[1] == "main"}
+    assert times and all(time % 60 == 0 for time in times)
+    assert len(times) <= 2
+
+
 @pytest.mark.parametrize(
     ("start", "steps", "total", "due"),
     [
