@@ -131,7 +131,7 @@ def _take(query: ListingQuery, names: Names, found: list[Entry], shown: list[Ent
         elif len(entry.name) == len(folded):
             shown.append(entry)
         else:
-            return _beyond(names, folded)
+            return _beyond(names, folded, one_level=True)
     if len(found) < names.limit:
         return names, True
     if names.descending:
@@ -139,10 +139,13 @@ def _take(query: ListingQuery, names: Names, found: list[Entry], shown: list[Ent
     return dataclasses.replace(names, low=found[-1].name, low_included=False), False
 
 
-def _beyond(names: Names, folded: str) -> tuple[Names, bool]:
-    """The run behind all that a fold stands for, and whether there can be nothing in it."""
+def _beyond(names: Names, folded: str, *, one_level: bool = False) -> tuple[Names, bool]:
+    """The run behind all that a fold stands for, and whether there can be nothing in it.
+
+    `one_level`: an object may be there under the very name of the fold, and in falling order is still to come.
+    """
     if names.descending:
-        return dataclasses.replace(names, high=folded), False
+        return dataclasses.replace(names, high=folded + ("\0" if one_level else "")), False
     low = after_prefix(folded)
     return dataclasses.replace(names, low=low, low_included=True), not low
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage_cluster.servers.listings import LIMIT_MAX, Entry, ListingQuery, Names, after_prefix, parse_query, select
@@ -44,6 +44,7 @@ def obvious(names: Iterable[str], query: ListingQuery) -> list[tuple[str, bool]]
     return shown[: query.limit]
 
 
+@example({"a/", "a/a"}, ListingQuery(limit=1, delimiter="/", reverse=True, one_level=True))
 @given(
     st.sets(NAMES, max_size=12),
     st.builds(
