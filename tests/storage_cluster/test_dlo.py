@@ -84,3 +84,9 @@ def test_a_segment_of_others_is_not_shown_through_a_manifest(client: Client, sha
     client("PUT dlo-open/whole", {"X-Object-Manifest": "dlo/seg/"}, b"")
     assert client("GET dlo-open/whole").body == WHOLE
     assert other("GET dlo-open/whole", account="AUTH_test").status == 403
+
+
+def test_a_static_large_object_is_no_segment(client: Client) -> None:
+    client("PUT dlo/parts/large?multipart-manifest=put", body=b'[{"path": "/dlo/seg/00"}, {"path": "/dlo/seg/05"}]')
+    client("PUT dlo/of-large", {"X-Object-Manifest": "dlo/parts/"}, b"")
+    assert client("GET dlo/of-large").status == 409  # its listed size is not that of the manifest which would be read
