@@ -1,0 +1,79 @@
+"""The controller's page in a browser: it shows drivers, takes a file, tells results; nothing goes wrong."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.helpers.viewer_server import CHROMIUM, FLAGS
+
+ROOT = Path(__file__).resolve().parents[3]
+SECONDS = 30
+WORKLOAD = """
+name = "from the page"
+[[stage]]
+name = "main"
+[[stage.work]]
+workers = 2
+total_ops = 500
+operations = [{ kind = "write", containers = "c(1)", objects = "s(1,100)", sizes = "c(9)B" }]
+"""
+
+
+@contextlib.contextmanager
+def started(*argv: str) -> Iterator[str]:
+    """A service of its own process; the address in what it says first."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    running = subprocess.Popen(
+        [sys.executable, "-m", *argv], stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+    )
+    assert running.stdout
+    try:
+        line = running.stdout.readline()
+        found = re.search(r"http://\S+?(?=/? )|^\d+$", line)
+        assert found, line
+        yield found[0]
+    finally:
+        running.terminate()
+        running.communicate(timeout=SECONDS)
+
+
+@pytest.mark.browser
+def test_a_run_from_the_page(tmp_path: Path) -> None:
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser: {CHROMIUM} is missing (apt install chromium)")
+    file = tmp_path / "w.toml"
+    file.write_text(WORKLOAD)
+    driver = ("tracer", "bench", "driver", "--listen", "127.0.0.1:0", "--name", "d1", "--data", str(tmp_path / "d1"))
+    with started("benchmarks.instant_server", "0") as port, started(*driver) as url, sync_playwright() as playwright:
+        controller = ("tracer", "bench", "controller", "--listen", "127.0.0.1:0", "--driver", url)
+        with started(*controller, "--data", str(tmp_path / "runs")) as page_url:
+            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+            page, faults = browser.new_page(), list[str]()
+            page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.goto(page_url)
+            expect(page.locator("#drivers .alive")).to_have_text("d1", timeout=SECONDS * 1000)
+            page.locator("#file").set_input_files(file)
+            page.locator("#settings").fill("main.workers=3")
+            page.locator("#auth").fill(f"http://127.0.0.1:{port}/auth/v1.0")
+            page.locator("#user").fill("u")
+            page.locator("#key").fill("k")
+            page.get_by_role("button", name="Run").click()
+            expect(page.locator("#title")).to_have_text("from the page — done", timeout=SECONDS * 1000)
+            expect(page.locator("#report")).to_contain_text("with main.workers=3", timeout=SECONDS * 1000)
+            expect(page.locator("#counts")).to_contain_text("500 operations, 0 failed")
+            page.locator("#form").select_option("cosbench")
+            expect(page.locator("#report")).to_contain_text("s1-main,write,write,500,4500,", timeout=SECONDS * 1000)
+            assert faults == []
+            file.write_text("name = 1")
+            page.locator("#file").set_input_files(file)
+            page.get_by_role("button", name="Run").click()
+            expect(page.locator("#error")).to_contain_text("w.toml", timeout=SECONDS * 1000)
+            browser.close()
