@@ -17,7 +17,6 @@ from storage_cluster.ring import Ring, path_hash
 from storage_cluster.servers.account import AccountServer
 from storage_cluster.servers.backend import NO_ANSWER, BackendAnswer
 from storage_cluster.servers.container import ContainerServer
-from storage_cluster.servers.diskfile import commit
 from storage_cluster.servers.messages import Body, Call, Handler, answered
 from storage_cluster.servers.object import ObjectServer
 from storage_cluster.servers.object_replication import object_dir
@@ -94,7 +93,7 @@ class InProcessStore:
         stored = object_dir(self.device_dir(device), partition, digest)
         new = stored.new_file()
         new.write(body)
-        commit(stored.data_commit(new, timestamp, "text/plain", {}))
+        stored.commit_data(new, timestamp, "text/plain", {})
         new.close()
 
     def files(self, device: Device, partition: int, digest: str) -> list[str]:
