@@ -39,7 +39,7 @@ ifeq ($(wildcard tracer/_core*.so),)
 SETUP_INPUTS += again
 endif
 
-.PHONY: help setup demo test lint test-rust test-python bench captures constraints clean again
+.PHONY: help setup demo test lint test-rust test-python miri bench captures constraints clean again
 
 help: ## List the targets
 	@echo 'Usage: make TARGET'
@@ -75,6 +75,10 @@ test-rust: setup ## Run the Rust tests only
 test-python: setup ## Run the Python tests only
 	@echo 'test: Python'
 	@$(VENV)/python -m pytest -q $(PYTEST_ARGS)
+
+miri: ## Run the tests of the crates without `unsafe` under Miri (needs: rustup component add miri rust-src --toolchain nightly)
+	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -q $(CORE_MANIFEST) --lib --test connections --test scripts \
+		-p twintap-wire -p twintap-matching -p twintap-exchanges -p twintap-hops -- --skip every_byte --skip anything_goes
 
 bench: setup ## Measure decode, match, end to end and the agent against tshark, dpkt, tcpdump (QUICK=1: one minute)
 	@$(VENV)/python -m benchmarks.run $(if $(QUICK),--quick)

@@ -115,6 +115,7 @@ fn what_is_inside_a_declared_body_is_no_head() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too many steps")]
 fn hostile_lengths_and_many_answers_to_nothing_stay_cheap() {
     let count = 200_000;
     let transfers: Vec<Transfer> = (0..count)
@@ -164,6 +165,7 @@ fn lines() -> impl Strategy<Value = Vec<HeadLine>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
     #[test]
     fn whatever_comes_times_are_in_order_and_hops_have_an_exchange_of_theirs(hops in transfers(), heads in lines()) {
         let found = built(5, &hops, &heads);

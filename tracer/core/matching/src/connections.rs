@@ -7,6 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::rounds;
 use crate::{Direction, Events, NO_HOST, flag};
 
 /// Sequence numbers further apart than this are not of one incarnation: no window is that large (RFC 7323 §2.3).
@@ -485,9 +486,15 @@ fn place_side(events: &Events, numbers: &Numbers, fragments: &[Fragment], side: 
         .unwrap_or(0);
     let of_side = || fragments.iter().flat_map(move |f| of_side(f, side));
     let mut placed = Vec::with_capacity(of_side().count());
+    let mut ends = Vec::with_capacity(fragments.len());
     for fragment in fragments {
         unwrap_offsets(self::of_side(fragment, side), base, &mut placed);
+        ends.push(placed.len());
     }
+    let anchor = fragments
+        .iter()
+        .position(|fragment| fragment.numbers.isn[side].is_some());
+    rounds::settle(events, &mut placed, &ends, anchor.unwrap_or(0));
     let (addr, port) = side_endpoint(events, fragments, side);
     let owner = |addr: u32| events.host_of_address.get(addr as usize).copied().unwrap_or(NO_HOST);
     let peer_addr = side_endpoint(events, fragments, 1 - side).0;

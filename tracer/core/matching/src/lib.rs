@@ -29,7 +29,8 @@
 //!
 //! # Limits
 //! One sending and one receiving host for each direction of a connection: what a host between them saw of it is a
-//! duplicate, or unmatched if an end was not captured. A capture that joins a connection more than 2 GiB after the other one did may be placed 4 GiB off.
+//! duplicate, or unmatched if an end was not captured. A capture that joins a connection
+//! more than 2 GiB after the other one did, without timestamps, may be placed 4 GiB off.
 //!
 //! Source: docs/architecture.md; RFC 9293 §3.4 (sequence numbers), RFC 7323 §3 (timestamps), RFC 2018 (SACK).
 #![forbid(unsafe_code)]
@@ -41,6 +42,7 @@ mod flow;
 mod output;
 mod points;
 mod resolve;
+mod rounds;
 mod translation;
 
 pub use output::{Connections, Hops, Kind, Matched, State};

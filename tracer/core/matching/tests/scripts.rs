@@ -314,6 +314,22 @@ fn a_stream_longer_than_the_sequence_space_goes_on_counting() {
 }
 
 #[test]
+fn timestamps_tell_how_often_numbers_went_round_before_a_capture_joined() {
+    let step = 1_u32 << 29;
+    let syn = packet(CLIENT, true, 0, 0, 0).flags(SYN).ts(1);
+    let both = (0..20_u32).flat_map(|n| {
+        let (at, seq) = (i64::from(n) * 10 + 1, n.wrapping_mul(step).wrapping_add(1));
+        let late = (n >= 13).then(|| received(at + 5, seq, 10).ts(n + 2));
+        [Some(sent(at, seq, 10).ts(n + 2)), late]
+    });
+    let script: Vec<Packet> = [syn].into_iter().chain(both.flatten()).collect();
+    let matched = rows(&run(&script));
+    let pairs: Vec<Row> = matched.into_iter().filter(|row| row.6 == State::Matched).collect();
+    assert_eq!(pairs.len(), 7);
+    assert_eq!(pairs[0], data(14, 15, 13 << 29, (13 << 29) + 10, 1));
+}
+
+#[test]
 fn a_reused_four_tuple_is_a_new_connection() {
     let syn = |host, at, isn| packet(host, true, at, isn, 0).flags(SYN);
     let fin = |host, at, seq| packet(host, true, at, seq, 0).flags(FIN | ACK);

@@ -158,6 +158,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many steps")]
     fn more_pairs_than_the_small_table_holds() {
         let mut table = AddressTable::default();
         for round in 0..2 {

@@ -133,6 +133,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many steps")]
     fn numbers_without_end_are_counted() {
         let (mut cooked, mut counters) = (CookedInterfaces::default(), Counters::default());
         let mut interfaces = vec![interface("any")];

@@ -337,6 +337,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many steps")]
     fn the_queue_is_bounded_when_every_datagram_is_whole() {
         let (mut fragments, mut counters) = (Fragments::default(), Counters::default());
         for number in 0..5 * WINDOW_PACKETS {
