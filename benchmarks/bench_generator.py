@@ -9,7 +9,7 @@ each on a core of its own, and says how many requests per second of its processo
 is what a busy machine leaves true. With swift-bench (pip install swift-bench, in an environment of its own) both run in
 turn, three times, and the ratio is that of the best of each.
 
-`memory` runs a closed loop and fits a line to the resident size of its second half.
+`memory` runs a closed loop and fits a line to the resident size after its first fifth.
 
 `truth` records a run on the bundled cluster with `tracer record` and holds each request's measured latency against the
 same request's packets at the client's host: from the first packet of the request that was sent to the last packet of
@@ -112,11 +112,13 @@ def memory(arguments: argparse.Namespace) -> None:
             with contextlib.suppress(OSError, IndexError):
                 status = Path(f"/proc/{running.pid}/statm").read_text().split()
                 sizes.append((time.monotonic(), int(status[1]) * os.sysconf("SC_PAGE_SIZE")))
-    half = sizes[len(sizes) // 2 : -2]
-    slope = float(np.polyfit([at for at, _ in half], [size for _, size in half], 1)[0])
+    steady = sizes[len(sizes) // 5 : -2]
+    slope = float(np.polyfit([at for at, _ in steady], [size for _, size in steady], 1)[0])
+    quarters = [np.median([size for _, size in part]) / 2**20 for part in np.array_split(np.array(steady), 4)]
     count = folder.load(out).tally.total().operations_count
-    print(f"{count:,} requests in {arguments.seconds} s; resident {half[-1][1] / 2**20:.1f} MiB at the end")
-    print(f"slope of the second half: {slope / 1024:+.1f} KiB/s, {slope * 3600 / 2**20:+.0f} MiB in an hour")
+    print(f"{count:,} requests in {arguments.seconds} s; resident MiB, median of each quarter after the first fifth:")
+    print("  " + ", ".join(f"{quarter:.1f}" for quarter in quarters))
+    print(f"slope: {slope / 1024:+.1f} KiB/s, {slope * 3600 / 2**20:+.0f} MiB in an hour if it went on")
 
 
 def truth(arguments: argparse.Namespace) -> None:

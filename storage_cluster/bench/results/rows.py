@@ -123,6 +123,7 @@ class RowFile:
 
     stream: BinaryIO
     written_len: int = 0  # bytes of complete frames
+    compressor: zstandard.ZstdCompressor = dataclasses.field(default_factory=lambda: zstandard.ZstdCompressor(_LEVEL))
 
     @classmethod
     def create(cls, path: Path) -> "RowFile":
@@ -137,7 +138,7 @@ class RowFile:
     def write(self, text: str) -> None:
         """Add a frame, and give it to the kernel."""
         if text:
-            frame = zstandard.ZstdCompressor(_LEVEL).compress(text.encode())
+            frame = self.compressor.compress(text.encode())
             self.stream.write(frame)
             self.stream.flush()
             self.written_len += len(frame)
