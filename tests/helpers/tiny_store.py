@@ -92,7 +92,10 @@ class TinyStore:
             return response(201, b"", f"Etag: {hashlib.md5(seen.body).hexdigest()}")
         if name not in held:
             return response(404)
-        return response(204 if held.pop(name) else 204) if seen.method == "DELETE" else response(200, held[name])
+        if seen.method == "DELETE":
+            del held[name]
+            return response(204)
+        return response(200, held[name])
 
 
 def response(status: int, body: bytes = b"", *headers: str) -> bytes:

@@ -199,7 +199,10 @@ def test_what_a_driver_cannot_do_fails_the_run(tmp_path: Path) -> None:
 def test_the_controller_takes_cancels_and_remembers_runs(tmp_path: Path) -> None:
     async def work(field: Field) -> None:
         made = Controller(field.drivers, tmp_path / "runs")
-        async with served(controller.create_app(made)) as (url, _), httpx.AsyncClient(base_url=url) as client:
+        async with (
+            served(controller.create_app(made)) as (url, _),
+            httpx.AsyncClient(base_url=url, timeout=60) as client,
+        ):
             while not all(each["alive"] for each in (await client.get("/api/state")).json()["drivers"]):
                 await asyncio.sleep(0.01)
             body = {"file": "w.toml", "content": WORKLOAD.decode(), "settings": {"main.workers": "3"}}
