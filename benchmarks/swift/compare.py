@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,9 +90,10 @@ def compare(topology_file: Path | None, rounds: int, duration_s: float, nice: in
     """All scenarios; prints a table."""
     click.echo(_line("scenario", "store", "req/s", "p50 ms", "p99 ms", "fail", "CPU ms/req", "req/s ×", "p99 ×"))
     with stores(topology_file) as (ours, swift):
-        os.setpriority(os.PRIO_PROCESS, 0, nice)  # and so the client
-        for store in (ours, swift):
-            _prefer(store, nice)
+        if nice:
+            _prefer([os.getpid()], nice)  # and so the client
+            for store in (ours, swift):
+                _prefer([process.pid for process in state.processes_inside(store.net_inodes)], nice)
         for method, size in SCENARIOS:
             for concurrency in CONCURRENCIES:
                 name = f"{method} {'1 KiB' if size == 1024 else '1 MiB'} c={concurrency}"
@@ -141,11 +142,14 @@ def _without_daemons(directory: Path) -> Path:
     return file
 
 
-def _prefer(store: Store, nice: int) -> None:
-    """Give all that runs on a store's hosts that priority."""
-    for process in state.processes_inside(store.net_inodes):
-        for thread in Path(f"/proc/{process.pid}/task").iterdir():
+def _prefer(pids: Iterable[int], nice: int) -> None:
+    """Give processes that priority, and their session too: the kernel may share the processor among sessions first."""
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
             os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+        autogroup = Path(f"/proc/{pid}/autogroup")
+        if autogroup.exists():
+            autogroup.write_text(str(nice), "ascii")
 
 
 def _ours(state_dir: Path) -> Store:

@@ -75,7 +75,27 @@ def environment() -> dict[str, str]:
 
 
 def up(*, daemons: bool) -> None:
-    """Set hosts, configuration and servers up. Raises: click.UsageError if this machine cannot."""
+    """Set hosts, configuration and servers up. Raises: click.UsageError if this machine cannot.
+
+    All in one session, since the kernel may share the processor among sessions (autogroup): Swift with a session for
+    each of its servers would get many shares of a busy machine.
+    """
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        status = 2
+        try:
+            _up(daemons=daemons)
+            status = 0
+        except click.UsageError as error:
+            click.echo(error.format_message(), err=True)
+        finally:
+            os._exit(status)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+        raise click.UsageError("Swift is not up")
+
+
+def _up(*, daemons: bool) -> None:
     _check_machine()
     if (state_dir() / "state.json").exists():
         raise click.UsageError("a Swift is up already, or was; run: python -m benchmarks.swift down")
@@ -140,7 +160,6 @@ def _hold(name: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # it outlives us, and a pipe of ours must not wait for it
-        start_new_session=True,
     )
     assert process.stdout is not None
     if process.stdout.readline() != b"ready\n":
@@ -188,7 +207,6 @@ def _start(running: RunningSwift, host: Host, own: Path, argv: list[str]) -> Non
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
         )
     process.returncode = 0  # it stays when we go
