@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_cluster.servers import diskfile
 from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir
 
 T1, T2, T3 = "1700000001.00000", "1700000002.00000", "1700000003.00000"
@@ -48,9 +49,11 @@ def test_without_commit_nothing_is_left(stored: ObjectDir, tmp_path: Path) -> No
     assert stored.read_info() is None
 
 
+@pytest.mark.parametrize("in_order", [True, False])
 def test_commit_syncs_the_file_before_its_name_and_the_directory_after(
-    stored: ObjectDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: ObjectDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_order: bool
 ) -> None:
+    monkeypatch.setattr(diskfile, "_journals_in_order", lambda _: in_order)
     steps: list[str] = []
     real_sync, real_rename = os.fsync, os.rename
     monkeypatch.setattr(os, "rename", lambda *a: (real_rename(*a), steps.append("rename")))
@@ -64,9 +67,8 @@ def test_commit_syncs_the_file_before_its_name_and_the_directory_after(
     put(stored, T2, b"second")
     assert steps[-3:] == ["sync file", "rename", "sync directory"]
     assert steps[:2] == ["sync file", "rename"]
-    assert steps.count("sync directory") == 2 + len(
-        stored.directory.relative_to(tmp_path).parts
-    )  # the object's own, twice; those that it was made in
+    made_in = 0 if in_order else len(stored.directory.relative_to(tmp_path).parts)
+    assert steps.count("sync directory") == 2 + made_in  # the object's own, twice
 
 
 def test_the_newest_wins_and_the_old_goes(stored: ObjectDir) -> None:
@@ -152,3 +154,13 @@ def test_what_is_quarantined_is_out_of_the_way_and_kept(stored: ObjectDir, tmp_p
     stored.quarantine()  # once more: nothing there
     put(stored, T2, b"again")
     assert files(stored) == [f"{T2}.data"]
+
+
+def test_a_journal_is_believed_in_only_where_the_kernel_shows_one() -> None:
+    assert not diskfile._journals_in_order("/proc")
+    for mounted in Path("/proc/mounts").read_text("utf-8").splitlines():
+        source, directory, kind, *_ = mounted.split()
+        if kind == "xfs" and source.startswith("/dev/") and os.path.isdir(directory):
+            assert diskfile._journals_in_order(directory)
+        if kind in ("tmpfs", "overlay", "ext2") and os.path.isdir(directory):
+            assert not diskfile._journals_in_order(directory)
