@@ -70,20 +70,23 @@ def stores(topology_file: Path | None) -> Iterator[tuple[Store, Store]]:
 
 def measure(store: Store, method: str, size: int, concurrency: int, duration_s: float) -> Figures:
     """One run."""
+    before = _cpu_s(store)
+    found = json.loads(_load(store, method, size, concurrency, duration_s))
+    spent_s = _cpu_s(store) - before
+    share = duration_s / (duration_s + 1)  # the warm-up second is in the processor time, not in the count
+    return Figures(**found, servers_cpu_ms=round(1e3 * spent_s * share / max(1, found["requests_count"]), 2))
+
+
+def _load(store: Store, method: str, size: int, concurrency: int = 1, duration_s: float = 0) -> bytes:
     argv = [sys.executable, "-m", "benchmarks.swift.load"]
     access = [store.environment[name] for name in ("ST_AUTH", "ST_USER", "ST_KEY")]
-    before = _cpu_s(store)
-    done = subprocess.run(
+    return subprocess.run(
         [*store.enter, *argv, *access, method, str(size), str(concurrency), str(duration_s)],
         check=True,
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},  # entering a host loses the directory
         timeout=_LOAD_TIMEOUT_S,
-    )
-    found = json.loads(done.stdout)
-    spent_s = _cpu_s(store) - before
-    share = duration_s / (duration_s + 1)  # the warm-up second is in the processor time, not in the count
-    return Figures(**found, servers_cpu_ms=round(1e3 * spent_s * share / max(1, found["requests_count"]), 2))
+    ).stdout
 
 
 def compare(topology_file: Path | None, rounds: int, duration_s: float, nice: int, only: tuple[str, ...]) -> None:
@@ -95,6 +98,8 @@ def compare(topology_file: Path | None, rounds: int, duration_s: float, nice: in
             for store in (ours, swift):
                 _prefer([process.pid for process in state.processes_inside(store.net_inodes)], nice)
         for method, size in SCENARIOS:
+            for store in (ours, swift):
+                _load(store, "PREPARE", size)
             for concurrency in CONCURRENCIES:
                 name = f"{method} {'1 KiB' if size == 1024 else '1 MiB'} c={concurrency}"
                 if only and not any(word in name for word in only):

@@ -2,7 +2,7 @@
 
 Closed loop: each worker has one kept-alive connection and sends its next request when the last is answered. The
 protocol does as little as it can with an answer (status, length), so that the machine's time goes to the store. Used
-for every store alike; prints one JSON line.
+for every store alike; prints one JSON line. METHOD is PUT, GET, or before these PREPARE: the container, what is read.
 """
 
 import asyncio
@@ -72,7 +72,9 @@ async def main(auth_url: str, user: str, key: str, method: str, size: str, concu
     """Load the store and print what came of it."""
     address, path, token = await _authenticate(auth_url, user, key)
     headers = f"Host: {address[0]}:{address[1]}\r\nX-Auth-Token: {token}\r\n"
-    await _prepare(address, path, headers, int(size) if method == "GET" else 0)
+    if method == "PREPARE":
+        await _prepare(address, path, headers, int(size))
+        return
     run = _Run(address, path, headers, method, int(size), float(duration_s))
     await run.all(int(concurrency))
     print(json.dumps(run.result()))
@@ -156,7 +158,7 @@ async def _prepare(address: tuple[str, int], path: str, headers: str, size: int)
     connection = await _connect(address)
     status = await connection.call(f"PUT {path}/{CONTAINER} HTTP/1.1\r\n{headers}Content-Length: 0\r\n\r\n".encode())
     assert status in (201, 202), f"the container cannot be made: {status}"
-    for index in range(READ_OBJECTS_COUNT if size else 0):
+    for index in range(READ_OBJECTS_COUNT):
         head = f"PUT {path}/{CONTAINER}/r{index} HTTP/1.1\r\n{headers}Content-Length: {size}\r\n\r\n"
         status = await connection.call(head.encode(), os.urandom(size))
         assert status == 201, f"an object to read cannot be put: {status}"
