@@ -22,7 +22,7 @@ from storage_cluster.servers.outbound import OutboundConnection
 from storage_cluster.topology import Device, Service, Topology
 
 CONNECT_TIMEOUT_S = 0.5
-_SECOND_LOOK_S = 0.005
+_MORE_TURNS = 10
 NO_ANSWER = 0
 _NOTHING: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
@@ -237,15 +237,15 @@ def device_path(device: Device, partition: int, *names: str) -> str:
 async def _connected(service: Service) -> OutboundConnection:
     """A new connection. Raises: OSError.
 
-    A loop that was busy for the whole time looks at its timers before its sockets; so it looks at the sockets once
-    more before it calls a server unreachable.
+    A loop that was busy for the whole time looks at its timers before its sockets, and a connection takes some turns
+    to be ready; so it gets a few turns more before a server is called unreachable.
     """
     making = asyncio.get_running_loop().create_connection(OutboundConnection, service.address, service.port)
     connecting = asyncio.ensure_future(making)
     try:
         done, _ = await asyncio.wait((connecting,), timeout=CONNECT_TIMEOUT_S)
-        if not done:
-            await asyncio.wait((connecting,), timeout=_SECOND_LOOK_S)
+        for _ in range(0 if done else _MORE_TURNS):
+            await asyncio.sleep(0)
         if not connecting.done():
             raise TimeoutError(f"{_host(service)} does not accept a connection")
         return connecting.result()[1]
