@@ -1,4 +1,4 @@
-"""How much of Swift our store is: `python -m benchmarks.swift.compat` asks it everything and writes docs/swift-compat.md.
+"""How much of Swift our store is: `python -m benchmarks.swift.compat` asks it and writes docs/swift-compat.md.
 
 Two kinds of judges: OpenStack Swift's own recorded answers (`tests/helpers/swift_scenarios`, asked over again of our
 store), and unmodified clients (`tests/swift_compat/test_clients.py`). The recording is made anew with
@@ -47,11 +47,10 @@ _LEFT_OUT = """\
 
 | feature | why |
 |---|---|
-| object versioning (`X-Versions-Enabled`) | versions in a container of their own (stack and history) are there; the newer kind is not |
-| several storage policies, erasure codes | there is one policy of replicas; a second would not change what a packet trace shows |
-| container sharding, container sync | no container of a traced workload grows that large; there is one cluster |
-| S3 API, Keystone, encryption, rate limits, `etag-quoter`, `/endpoints`, recon | not part of the Swift API proper |
-| Swift's own functional tests | the judges here are written from the API reference; that suite is not used |
+| several storage policies, erasure codes | one policy of replicas shows all the traffic there is to trace |
+| container sharding, container sync | no container of a traced workload grows so large; one cluster |
+| S3 API, Keystone, encryption, rate limits, `etag-quoter`, `/endpoints`, recon | no part of the Swift API |
+| Swift's own functional tests | the judges are written from the API reference; that suite is not used |
 """
 _ACCESS = """\
 Beyond tempauth, an access list may name `*:user`, a user of that name in any account, as with Keystone.

@@ -137,7 +137,7 @@ def _stat_headers(stat: AccountStat) -> dict[str, str]:
         "Object-Count": str(stat.object_count),
         "Bytes-Used": str(stat.bytes_used),
     }
-    of_policy = counts if stat.container_count else {}
+    of_policy = counts if stat.has_had_containers else {}
     return {
         "Content-Type": "application/json; charset=utf-8",
         **{f"X-Account-{name}": count for name, count in counts.items()},

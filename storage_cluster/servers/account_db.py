@@ -42,6 +42,7 @@ class AccountStat:
     object_count: int
     bytes_used: int
     metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
+    has_had_containers: bool
 
     @property
     def exists(self) -> bool:
@@ -90,6 +91,7 @@ class AccountDatabase(ReplicatedDatabase[ContainerRow]):
                 object_count=sums[1],
                 bytes_used=sums[2],
                 metadata=metadata,
+                has_had_containers=bool(self._sql.execute("SELECT EXISTS (SELECT 1 FROM container)").fetchone()[0]),
             )
         return self._stat
 

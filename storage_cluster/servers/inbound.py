@@ -11,6 +11,7 @@ Source: RFC 9112 §9.3 (persistence, pipelining), §9.6 (tear-down); RFC 9110 §
 
 import asyncio
 import collections
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -223,7 +224,7 @@ class InboundConnection(Sending, asyncio.Protocol):
         if self._transport.is_closing():
             return
         if exchange is None or not exchange.body.ended:  # more is on its way to us: it must not cause a reset
-            if self._transport.can_write_eof():
+            with contextlib.suppress(OSError):  # the peer may have gone meanwhile
                 self._transport.write_eof()
             self._transport.resume_reading()
             self._patience.stop()

@@ -36,6 +36,7 @@ AREAS: dict[str, Callable[[Site], None]] = {
     "quotas": objects.quotas,
     "symlinks": objects.symlinks,
     "versions": objects.versions,
+    "object versioning": objects.object_versioning,
     "static large objects": large.static,
     "dynamic large objects": large.dynamic,
 }

@@ -32,10 +32,6 @@ KNOWN = (
         area="CORS|FormPost",
     ),
     Known(
-        "Counts by storage policy are shown while there are containers; Swift goes on showing them at 0.",
-        r"x-account-storage-policy-.*: <later> → \(none\)",
-    ),
-    Known(
         "Metadata that is no UTF-8 is refused for objects as it is for accounts and containers; Swift stores it.",
         ".*",
         area="metadata limits",

@@ -1,6 +1,7 @@
 """What is asked of objects. Source: Swift API reference, "Objects"; RFC 9110 for conditions and ranges."""
 
 import hashlib
+import json
 
 from tests.helpers.swift_scenarios.site import ACCOUNT, Site
 
@@ -261,3 +262,39 @@ def versions(site: Site) -> None:
     site.ask("PUT", f"{ACCOUNT}/gone", {"X-Versions-Location": "nowhere"})
     site.ask("PUT", "/gone/o", {}, b"1")
     site.ask("PUT", "/gone/o", {}, b"2")
+
+
+def object_versioning(site: Site) -> None:
+    """Every version of every object of a container, by id."""
+    site.ask("PUT", "/v", {"X-Versions-Enabled": "true"})
+    site.ask("HEAD", "/v")
+    first = site.ask("PUT", "/v/o", {"X-Object-Meta-A": "1"}, b"one").header("X-Object-Version-Id")
+    site.ask("PUT", "/v/o", {}, b"second")
+    site.ask("GET", "/v/o")
+    site.ask("HEAD", "/v/o")
+    for query in ("", "?format=json", "?versions&format=json", "?versions&format=json&limit=1", "?versions&prefix=x"):
+        site.ask("GET", f"/v{query}")
+    for version_id in (first, "null", "nonsense", "1000000000.00000"):
+        for method in ("GET", "HEAD"):
+            site.ask(method, f"/v/o?version-id={version_id}")
+    site.ask("POST", "/v/o", {"X-Object-Meta-B": "2"})
+    site.ask("COPY", f"/v/o?version-id={first}", {"Destination": "/v/copied"})
+    site.ask("DELETE", "/v/o")
+    site.ask("GET", "/v/o")
+    site.ask("DELETE", "/v/o")
+    site.ask("GET", "/v?versions&format=json")
+    site.ask("PUT", f"/v/o?version-id={first}", {}, b"")
+    site.ask("GET", "/v/o")
+    site.ask("DELETE", "/v")
+    site.ask("POST", "/v", {"X-Versions-Enabled": "false"})
+    site.ask("HEAD", "/v")
+    site.ask("PUT", "/v/o", {}, b"third")
+    site.ask("GET", "/v?versions&format=json")
+    site.ask("DELETE", "/v/o")
+    site.ask("PUT", "/v", {"X-Versions-Enabled": "true", "X-Versions-Location": "old"})
+    site.ask("DELETE", f"/v/o?version-id={first}")
+    site.ask("DELETE", f"/v/o?version-id={first}")
+    for entry in json.loads(site.quietly("GET", "/v?versions&format=json").body):
+        site.quietly("DELETE", f"/v/{entry['name']}?version-id={entry['version_id']}")
+    site.ask("GET", "/v?versions&format=json")
+    site.ask("DELETE", "/v")

@@ -33,6 +33,7 @@ _WORDS = (
     (re.compile(r"AUTH_made[0-9a-f]{32}"), "AUTH_made"),
     (re.compile(r"AUTH_tk[0-9a-f]{32}"), "<token>"),
     (re.compile(r"tx[0-9a-f]{21}-[0-9a-f]{10}"), "<transaction>"),
+    (re.compile(r"version-id=1[0-9]{9}\.[0-9]{5}"), "version-id=<id>"),
     (re.compile(r"(temp_url_sig|temp_url_expires)=[^&' ]+"), r"\1=…"),
     (re.compile(r"\b1[0-9]{9}\.[0-9]{5}(_[0-9a-f]{16})?"), "<timestamp>"),
     (re.compile(r"\b1[789][0-9]{8}\b"), "<seconds>"),
