@@ -157,7 +157,7 @@ def _listed(row: sqlite3.Row) -> dict[str, object]:
         "bytes": row["size"] if size is None else size,
         "hash": etag,
         "name": row["name"],
-        "content_type": content_type,
+        "content_type": ";".join(part.strip() for part in content_type.split(";")),
         "last_modified": iso_date(row["timestamp"]),
     }
     for name, _, value in (parameter.partition("=") for parameter in parameters):

@@ -9,8 +9,6 @@ from tests.helpers.swift_scenarios.recording import Disagreement, disagreements
 from tests.helpers.swift_scenarios.site import Exchange, Site
 
 RECORDED = recording.load()
-UNFINISHED = ("objects", "conditions", "ranges", "static large objects", "dynamic large objects")
-"""Areas with a disagreement that is neither mended nor explained yet."""
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +17,7 @@ def site(store: LoopbackStore) -> Site:
     return Site(proxy.address, proxy.port)
 
 
-@pytest.mark.parametrize(
-    "area", [pytest.param(area, marks=pytest.mark.xfail) if area in UNFINISHED else area for area in AREAS]
-)
+@pytest.mark.parametrize("area", AREAS)
 def test_answers_are_swifts(site: Site, area: str) -> None:
     found = disagreements(area, RECORDED[area], run(site, area))
     assert [(each.wanted.request, unexplained(each)) for each in found if unexplained(each)] == []

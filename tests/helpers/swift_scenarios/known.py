@@ -32,16 +32,38 @@ KNOWN = (
         area="CORS|FormPost",
     ),
     Known(
-        "Metadata that is no UTF-8 is refused for objects as it is for accounts and containers; Swift stores it.",
-        ".*",
-        area="metadata limits",
-        request="POST .*/c/o .*X-Object-Meta-Uni: caf\xe9.*",
-    ),
-    Known(
         "A manifest that is no list is a bad request; Swift fails on it.",
         r"status: 500 Internal Error → 400 Bad Request|body: 'An error occurred' → .*",
         area="static large objects",
         request="PUT .*/c/refused.*multipart-manifest=put.*",
+    ),
+    Known(
+        "A segment's first trouble is told; Swift goes on and finds that no object is left.",
+        r"body: 'Index 0: data must be valid base64.*",
+        area="static large objects",
+    ),
+    Known(
+        "A dynamic large object that matches keeps its type and length; Swift forgets them.",
+        r"(accept-ranges|content-length|content-type): .*",
+        area="dynamic large objects",
+        request="GET .*If-Match.*",
+    ),
+    Known(
+        "A PUT with a wrong ETag has no Last-Modified; Swift gives the time it would have had.",
+        r"last-modified: <date> → \(none\)",
+        area="objects",
+        request="PUT .*ETag.*",
+    ),
+    Known(
+        "More than 50 ranges are refused; Swift counts only those that lie within the object.",
+        ".*",
+        area="ranges",
+        request=r"GET .*bytes=0-0,1-1,2-2,.*",
+    ),
+    Known(
+        "Which form a listing has depends on Accept, and Vary says so; Swift's listings of versions do not.",
+        r"vary: \(none\) → Accept",
+        area="object versioning",
     ),
     Known(
         "Quotas count what the container holds now; Swift counts from a cache of up to a minute.",
