@@ -4,7 +4,7 @@ Two kinds of judges: OpenStack Swift's own recorded answers (`tests/helpers/swif
 store), and unmodified clients (`tests/swift_compat/test_clients.py`). The recording is made anew with
 
     python -m benchmarks.swift up
-    python -m benchmarks.swift exec client -- python -m benchmarks.swift.compat record 10.77.0.20 8080
+    python -m benchmarks.swift exec client -- env PYTHONPATH=$PWD python -m benchmarks.swift.compat record 10.77.0.20 8080
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ _HEAD = """\
 # How much of Swift this is
 
 Written by `python -m benchmarks.swift.compat`: {same} of {asked} requests of the Swift API are answered as OpenStack
-Swift 2.30.1 answers them (status, headers and body), {explained} differ for a reason given below, {open} differ.
+Swift 2.30.1 answers them (status, headers and body), {explained} differ for a reason given below, {open} without one.
 
 ## Against OpenStack Swift's own answers
 
