@@ -4,7 +4,8 @@ Two kinds of judges: OpenStack Swift's own recorded answers (`tests/helpers/swif
 store), and unmodified clients (`tests/swift_compat/test_clients.py`). The recording is made anew with
 
     python -m benchmarks.swift up
-    python -m benchmarks.swift exec client -- env PYTHONPATH=$PWD python -m benchmarks.swift.compat record 10.77.0.20 8080
+    python -m benchmarks.swift exec client -- env PYTHONPATH=$PWD \\
+        python -m benchmarks.swift.compat record 10.77.0.20 8080
 """
 
 import dataclasses
