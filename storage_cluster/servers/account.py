@@ -4,17 +4,14 @@
 container servers, which report that a container was made, deleted or has changed its counts.
 """
 
-from pathlib import Path
-
-from storage_cluster.servers import database, layout, listings
+from storage_cluster.servers import listings
 from storage_cluster.servers.account_db import AccountDatabase, AccountStat, ContainerRow
-from storage_cluster.servers.database_replication import METHOD, DatabaseReplication
+from storage_cluster.servers.database_server import DatabaseServer
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import (
     POLICY,
     Devices,
     Target,
-    disk_errors,
     metadata_headers,
     present,
     timestamp_of,
@@ -25,28 +22,13 @@ METADATA_PREFIXES = ("x-account-meta-", "x-account-sysmeta-")
 _DELETED = {"X-Account-Status": "Deleted"}
 
 
-class AccountServer:
+class AccountServer(DatabaseServer[AccountDatabase]):
     """Answers for the accounts on this host's devices."""
 
     def __init__(self, devices: Devices) -> None:
-        self._devices = devices
-        self._databases = database.Opened(AccountDatabase, AccountDatabase.close)
-        self._replication = DatabaseReplication("accounts", devices, self._databases)
+        super().__init__("accounts", 1, AccountDatabase, devices)
 
-    def close(self) -> None:
-        """Close the databases."""
-        self._databases.close()
-
-    async def handle(self, call: Call) -> Reply:
-        """One call."""
-        with disk_errors():
-            if call.method == METHOD:
-                return await self._replication.handle(call)
-            target = self._devices.target(call, 1)
-            with self._replication.guarded(self._path(target)):
-                return self._handle(call, target)
-
-    def _handle(self, call: Call, target: Target) -> Reply:
+    async def _handle(self, call: Call, target: Target) -> Reply:
         if len(target.names) == 2 and call.method == "PUT":
             return self._put_container(call, target)
         if len(target.names) == 2:
@@ -65,30 +47,7 @@ class AccountServer:
         found = self._database(target, create=create)
         if found is not None and found.stat().deleted:
             raise Refusal(403 if create else 404, "Recently deleted" if create else "", _DELETED)
-        if found is None or not (create or found.stat().exists):
-            raise Refusal(404)
-        return found
-
-    def _open_or_make(self, call: Call, target: Target) -> AccountDatabase:
-        """The account; one of the cluster's own (`.expiring_objects`) is made by its first container."""
-        if not target.names[0].startswith("."):
-            return self._open(target)
-        found = self._open(target, create=True)
-        if not found.stat().exists:
-            found.put(timestamp_of(call), {})
-        return found
-
-    def _database(self, target: Target, *, create: bool = False) -> AccountDatabase | None:
-        """The account's database, even of a deleted one."""
-        found = self._databases.get(self._path(target), create=create)
-        if found is not None and not found.state().names:
-            found.set_names(target.names[:1])
-        return found
-
-    @staticmethod
-    def _path(target: Target) -> Path:
-        directory = layout.hash_dir(target.device_dir, "accounts", target.partition, target.hash)
-        return directory / f"{target.hash}.db"
+        return super()._open(target, create=create)
 
     def _put(self, call: Call, target: Target) -> Reply:
         account = self._open(target, create=True)

@@ -13,7 +13,7 @@ from typing import Any
 from storage_cluster.servers import database
 from storage_cluster.servers.listings import Entry, Names
 from storage_cluster.servers.metadata import merged_metadata
-from storage_cluster.servers.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, ReplicatedDatabase
+from storage_cluster.servers.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, Lifetime, ReplicatedDatabase
 from storage_cluster.servers.times import iso_date
 
 _LIVE = "put_timestamp > delete_timestamp"
@@ -32,7 +32,7 @@ class ContainerRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class AccountStat:
+class AccountStat(Lifetime):
     """An account's state and counts."""
 
     created_timestamp: str
@@ -43,16 +43,6 @@ class AccountStat:
     bytes_used: int
     metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
     has_had_containers: bool
-
-    @property
-    def exists(self) -> bool:
-        """Whether it was made, and not deleted since."""
-        return self.put_timestamp > self.delete_timestamp
-
-    @property
-    def deleted(self) -> bool:
-        """Whether it was deleted, and not made again since."""
-        return self.delete_timestamp > self.put_timestamp
 
 
 class AccountDatabase(ReplicatedDatabase[ContainerRow]):

@@ -5,18 +5,15 @@ object servers. It tells the account servers of a container's birth and death be
 container updater tells them a little later, once for many changes.
 """
 
-from pathlib import Path
-
-from storage_cluster.servers import database, layout, listings
+from storage_cluster.servers import listings
 from storage_cluster.servers.backend import Backend
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat, ObjectRow
-from storage_cluster.servers.database_replication import METHOD, DatabaseReplication
+from storage_cluster.servers.database_server import DatabaseServer
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply
 from storage_cluster.servers.storage import (
     POLICY,
     Devices,
     Target,
-    disk_errors,
     metadata_headers,
     present,
     timestamp_of,
@@ -28,28 +25,13 @@ PATH_SEGMENT_COUNT = 5
 METADATA_PREFIXES = ("x-container-meta-", "x-container-sysmeta-", "x-container-read", "x-container-write")
 
 
-class ContainerServer:
+class ContainerServer(DatabaseServer[ContainerDatabase]):
     """Answers for the containers on this host's devices."""
 
     def __init__(self, devices: Devices, backend: Backend) -> None:
-        self._devices = devices
+        super().__init__("containers", 2, ContainerDatabase, devices)
         self._backend = backend
-        self._databases = database.Opened(ContainerDatabase, ContainerDatabase.close)
-        self._replication = DatabaseReplication("containers", devices, self._databases)
         self._clock = TimestampMaker()
-
-    def close(self) -> None:
-        """Close the databases."""
-        self._databases.close()
-
-    async def handle(self, call: Call) -> Reply:
-        """One call."""
-        with disk_errors():
-            if call.method == METHOD:
-                return await self._replication.handle(call)
-            target = self._devices.target(call, 2)
-            with self._replication.guarded(self._path(target)):
-                return await self._handle(call, target)
 
     async def _handle(self, call: Call, target: Target) -> Reply:
         if len(target.names) == 3:
@@ -63,33 +45,6 @@ class ContainerServer:
         if call.method in ("GET", "HEAD"):
             return self._show(call, target)
         raise Refusal(405)
-
-    def _open(self, target: Target, *, create: bool = False) -> ContainerDatabase:
-        found = self._database(target, create=create)
-        if found is None or not (create or found.stat().exists):
-            raise Refusal(404)
-        return found
-
-    def _open_queue_or_container(self, call: Call, target: Target) -> ContainerDatabase:
-        """The container; one of an account of the cluster itself (`.expiring_objects`) is made by its first object."""
-        if not target.names[0].startswith("."):
-            return self._open(target)
-        found = self._open(target, create=True)
-        if not found.stat().exists:
-            found.put(timestamp_of(call), {})
-        return found
-
-    def _database(self, target: Target, *, create: bool = False) -> ContainerDatabase | None:
-        """The container's database, even of a deleted one."""
-        found = self._databases.get(self._path(target), create=create)
-        if found is not None and not found.state().names:
-            found.set_names(target.names[:2])
-        return found
-
-    @staticmethod
-    def _path(target: Target) -> Path:
-        directory = layout.hash_dir(target.device_dir, "containers", target.partition, target.hash)
-        return directory / f"{target.hash}.db"
 
     async def _put(self, call: Call, target: Target) -> Reply:
         container = self._open(target, create=True)
@@ -116,7 +71,7 @@ class ContainerServer:
             raise Refusal(405)
         headers = call.headers
         deleted = call.method == "DELETE"
-        self._open_queue_or_container(call, target).merge_object(
+        self._open_or_make_own(call, target).merge_object(
             ObjectRow(
                 name=target.names[2],
                 timestamp=timestamp_of(call),

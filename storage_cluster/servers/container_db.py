@@ -15,7 +15,7 @@ from storage_cluster.servers import database
 from storage_cluster.servers.content_type import split_swift_bytes
 from storage_cluster.servers.listings import Entry, Names
 from storage_cluster.servers.metadata import merged_metadata
-from storage_cluster.servers.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, ReplicatedDatabase
+from storage_cluster.servers.replicated_db import COMMON_SCHEMA, STAT_COLUMNS, Lifetime, ReplicatedDatabase
 from storage_cluster.servers.times import iso_date
 
 
@@ -32,7 +32,7 @@ class ObjectRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class ContainerStat:
+class ContainerStat(Lifetime):
     """A container's state and counts."""
 
     created_timestamp: str  # of the first statement that made it; kept when it is deleted and made again
@@ -41,11 +41,6 @@ class ContainerStat:
     object_count: int
     bytes_used: int
     metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
-
-    @property
-    def exists(self) -> bool:
-        """Whether it was made, and not deleted since."""
-        return self.put_timestamp > self.delete_timestamp
 
 
 class ContainerDatabase(ReplicatedDatabase[ObjectRow]):

@@ -46,18 +46,11 @@ T = TypeVar("T")
 D = TypeVar("D", bound="ReplicatedDatabase[Any]")
 
 
-@dataclasses.dataclass(frozen=True)
-class ReplicaState:
-    """What a replica says of itself; two with equal digests hold the same rows."""
+class Lifetime:
+    """When something was last made and last deleted; the later statement holds."""
 
-    replica_id: str
-    names: tuple[str, ...]  # account[, container]
-    last_change: int
-    digest: str
-    created_timestamp: str
     put_timestamp: str
     delete_timestamp: str
-    metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
 
     @property
     def exists(self) -> bool:
@@ -68,6 +61,20 @@ class ReplicaState:
     def deleted(self) -> bool:
         """Whether it was deleted, and not made again since."""
         return self.delete_timestamp > self.put_timestamp
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicaState(Lifetime):
+    """What a replica says of itself; two with equal digests hold the same rows."""
+
+    replica_id: str
+    names: tuple[str, ...]  # account[, container]
+    last_change: int
+    digest: str
+    created_timestamp: str
+    put_timestamp: str
+    delete_timestamp: str
+    metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
 
     @property
     def told(self) -> tuple[object, ...]:
@@ -90,6 +97,14 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
     def close(self) -> None:
         """Let go of the file."""
         self._sql.close()
+
+    @abc.abstractmethod
+    def stat(self) -> Lifetime:
+        """Its state and counts."""
+
+    @abc.abstractmethod
+    def put(self, timestamp: str, metadata: Mapping[str, str]) -> None:
+        """It is made, or made again, with these headers; an empty one is removed."""
 
     @abc.abstractmethod
     def newer(self, known: R, stated: R) -> R:
