@@ -311,6 +311,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many steps")]
     fn the_table_is_bounded_and_the_oldest_goes() {
         let (mut fragments, mut counters) = (Fragments::default(), Counters::default());
         let count = DATAGRAM_LIMIT as u32 + 10;

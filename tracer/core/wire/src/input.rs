@@ -173,6 +173,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many steps")]
     fn grows_for_one_record_but_not_past_the_limit() {
         let mut input = dripping(BUFFER_LEN * 3, 100_000, None);
         assert!(input.require(BUFFER_LEN * 2));
