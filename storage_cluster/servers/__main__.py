@@ -13,7 +13,7 @@ import uvloop
 
 from storage_cluster import topology as topologies
 from storage_cluster.daemons import host as daemons
-from storage_cluster.servers import process
+from storage_cluster.servers import open_files, process
 
 _GC_THRESHOLD = 20_000
 """Objects made and not freed between collections. Requests leave hardly a cycle behind; 700 is several a request."""
@@ -21,6 +21,7 @@ _GC_THRESHOLD = 20_000
 
 async def main() -> None:
     """Serve until SIGTERM or SIGINT."""
+    open_files.allow_all()
     parser = argparse.ArgumentParser()
     parser.add_argument("service")
     parser.add_argument("--host", required=True)

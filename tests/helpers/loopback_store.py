@@ -21,7 +21,7 @@ from storage_cluster import ring_builder
 from storage_cluster import topology as topologies
 from storage_cluster.daemons import host as daemons
 from storage_cluster.ring import Ring
-from storage_cluster.servers import process
+from storage_cluster.servers import open_files, process
 from storage_cluster.topology import (
     DAEMONS_SERVICE,
     UPDATERS,
@@ -73,6 +73,7 @@ class LoopbackStore:
         self._thread = threading.Thread(target=self._loop.run_forever)
 
     def __enter__(self) -> Self:
+        open_files.allow_all()  # all servers in one process, each with many databases
         self._thread.start()
         for service in self.topology.services:
             self._do(self._start(service))
