@@ -11,14 +11,13 @@ import webbrowser
 from types import FrameType
 
 import click
-from waitress.server import create_server
 
 from collector.queries import open_trace
 from tracer.errors import InputError, ResourceError
 from viewer.access import Access
 from viewer.app import create_app
+from viewer.serving import make_server
 
-THREADS = 8
 MAKE_ONE = "\0"
 """`--token` without a value."""
 
@@ -51,7 +50,7 @@ def command(trace: str, listen: str, token: str | None, no_browser: bool) -> Non
     if not no_browser and _has_display():
         webbrowser.open(url)
     signal.signal(signal.SIGTERM, _stop)
-    create_server(app.server, sockets=[listener], threads=THREADS, ident="twintap").run()
+    make_server(app, listener).run()
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -1,16 +1,17 @@
 """The viewer in a thread, and how to start Chromium for it."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from waitress.server import create_server
 from waitress.wasyncore import close_all
 
 from collector.queries import TraceView
 from viewer.access import Access
 from viewer.app import create_app
+from viewer.serving import make_server
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -22,11 +23,12 @@ FLAGS = [
 @contextmanager
 def serving(trace: TraceView, access: Access | None = None) -> Iterator[str]:
     """The URL of a viewer of `trace` on a free port of loopback, while the context lasts."""
-    server = create_server(create_app(trace, access).server, host="127.0.0.1", port=0, threads=4)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = make_server(create_app(trace, access), listener)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.effective_port}/"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
     finally:
         # Closed by the thread that waits on its sockets: from here it would find them gone under its hands.
         server.trigger.pull_trigger(lambda: close_all(server.trigger._map))

@@ -15,7 +15,7 @@ def store(tmp_path: Path) -> Iterator[LoopbackStore]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackStore]:
     """One store for tests that only ask it things and harm nothing: each module works in containers of its own."""
     with LoopbackStore(tmp_path_factory.mktemp("store")) as running:
