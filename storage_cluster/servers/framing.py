@@ -12,6 +12,7 @@ Limits, as Swift (eventlet.wsgi) sets them: 8 KiB for the request line (414) and
 Source: RFC 9112; Swift, swift.common.wsgi (MAX_HEADER_SIZE), eventlet.wsgi (MAX_TOTAL_HEADER_SIZE).
 """
 
+import abc
 import dataclasses
 import enum
 import re
@@ -92,7 +93,7 @@ class _State(enum.Enum):
     TRAILERS = enum.auto()
 
 
-class _Reader:
+class _Reader(abc.ABC):
     """The machine that requests and responses share."""
 
     def __init__(self) -> None:
@@ -153,8 +154,9 @@ class _Reader:
             return True
         return False
 
+    @abc.abstractmethod
     def _parse(self, block: bytes) -> RequestHead | ResponseHead:
-        raise NotImplementedError
+        """Read a head, and set what follows it."""
 
     def _skip_empty_lines(self, data: bytes, at: int) -> int:
         while data.startswith(b"\r\n", at):  # RFC 9112 §2.2: before a request, from clients that count badly
