@@ -16,6 +16,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector import store, story
+from collector.comparison import (
+    Comparison,
+    Group,
+    KindComparison,
+    StageDifference,
+    compare,
+    slow_against_typical,
+    stages_at,
+)
 from collector.durations import in_words, with_uncertainty
 from collector.packets import PacketFields, read_packet
 from collector.pairing import NAMES as PAIRING_NAMES
@@ -24,6 +33,7 @@ from collector.quality import ConnectionQuality, HostPair
 from collector.schema import HopKind, HopState
 from collector.span_trees import Span, SpanTrees
 from collector.spans import LEDGER_COLUMNS
+from collector.stages import request_stages
 from collector.store import CommandInfo, CounterInfo, HostInfo, Read, TraceInfo
 from collector.story import Story
 from collector.timeline import (
@@ -48,19 +58,23 @@ __all__ = [
     "ArrowClass",
     "Arrows",
     "Command",
+    "Comparison",
     "ConnectionQuality",
     "CounterInfo",
     "DensityCounts",
+    "Group",
     "Hop",
     "HopKind",
     "HopState",
     "HostPair",
+    "KindComparison",
     "Lane",
     "PacketFields",
     "Pairing",
     "Problem",
     "Request",
     "Span",
+    "StageDifference",
     "Story",
     "Summary",
     "TraceView",
@@ -303,6 +317,18 @@ class TraceView:
         """The spans of a request, root first, each followed by its children in order of time."""
         assert 0 <= number < len(self._trees), number
         return self._trees.spans(number)
+
+    def slow_against_typical(self) -> Comparison:
+        """What makes slow requests slow: the slowest 5 % of each kind against the middle half of it."""
+        return slow_against_typical(request_stages(self._tables.spans, self._tables.exchanges))
+
+    def against(self, other_url: str) -> Comparison:
+        """This trace against another one.
+
+        Raises: `InputError` if that is no trace.
+        """
+        mine = request_stages(self._tables.spans, self._tables.exchanges)
+        return compare(mine, stages_at(other_url), self._url, other_url)
 
     def next_problem(self, at_ns: int, backwards: bool = False) -> Problem | None:
         """The nearest problem after (or before) a time: a lost or repeated packet, a reset, or a finding."""
