@@ -1,0 +1,53 @@
+"""What a viewer asks of a trace: one typed answer for each question, all of it from the tables.
+
+`open_trace` gives a `TraceView`, which answers questions about packets and requests. Nothing is corrected here: what
+the tables lack, the answers lack.
+"""
+
+from collector.durations import in_words, with_uncertainty
+from collector.packets import PacketFields
+from collector.pairing import NAMES as PAIRING_NAMES
+from collector.pairing import Pairing, connection_name, pair_name, trouble_words
+from collector.quality import ConnectionQuality, HostPair
+from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
+from collector.queries.trace_view import TraceView, open_trace
+from collector.schema import HopKind, HopState
+from collector.span_trees import Span
+from collector.spans import LEDGER_COLUMNS
+from collector.store import CounterInfo
+from collector.story import Story
+from collector.timeline import KINDS, MISSING_NS, NO_LANE, STATES, ArrowClass, DensityCounts
+
+__all__ = [
+    "KINDS",
+    "LEDGER_COLUMNS",
+    "MISSING_NS",
+    "NO_LANE",
+    "PAIRING_NAMES",
+    "STATES",
+    "ArrowClass",
+    "Arrows",
+    "Command",
+    "ConnectionQuality",
+    "CounterInfo",
+    "DensityCounts",
+    "Hop",
+    "HopKind",
+    "HopState",
+    "HostPair",
+    "Lane",
+    "PacketFields",
+    "Pairing",
+    "Problem",
+    "Request",
+    "Span",
+    "Story",
+    "Summary",
+    "TraceView",
+    "connection_name",
+    "in_words",
+    "open_trace",
+    "pair_name",
+    "trouble_words",
+    "with_uncertainty",
+]

@@ -1,0 +1,129 @@
+"""What `TraceView` answers with: typed rows and columns. Times are int64 ns since the trace's start."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collector.packets import PacketFields
+from collector.schema import HopKind, HopState
+from collector.store import CounterInfo
+from collector.timeline import ArrowClass
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A host as a line of the timeline."""
+
+    host: str
+    addresses: tuple[str, ...]
+    services: tuple[str, ...]
+    packets_count: int
+    clock: str  # how its clock was put on the trace's timescale, in words
+    clock_offset_ns: int | None
+    clock_uncertainty_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The command that was recorded."""
+
+    argv: tuple[str, ...]
+    lane: int  # NO_LANE if its host was not captured
+    from_ns: int
+    to_ns: int
+    exit_status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The trace in a line."""
+
+    name: str
+    packets_count: int  # at all capture points
+    hops_count: int
+    requests_count: int
+    connections_count: int
+    duration_ns: int
+    first_hop_ns: int | None  # when the first packet was seen
+    last_hop_ns: int | None
+    delay_p50_ns: int | None  # over hops between hosts that were seen at both ends
+    delay_p99_ns: int | None
+    class_counts: tuple[int, ...]  # hops by ArrowClass
+    state_counts: tuple[int, ...]  # hops by STATES
+    warnings: tuple[CounterInfo, ...]  # counters of severity data_loss or error
+
+
+@dataclass(frozen=True, slots=True)
+class Arrows:
+    """Some hops as columns of equal length; `number`, the rank by time within the trace, names them."""
+
+    number: NDArray[np.uint32]
+    sent_ns: NDArray[np.int64]  # MISSING_NS if not seen
+    received_ns: NDArray[np.int64]
+    source: NDArray[np.uint16]
+    target: NDArray[np.uint16]
+    arrow_class: NDArray[np.uint8]
+    kind: NDArray[np.uint8]
+    state: NDArray[np.uint8]
+    attempt: NDArray[np.uint8]
+    size_bytes: NDArray[np.uint32]
+    stream_start: NDArray[np.int64]  # bytes past the connection's beginning
+    request: NDArray[np.int32]  # -1 if it belongs to none
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One hop in full, with the packet that was seen at each of its ends."""
+
+    number: int
+    kind: HopKind
+    state: HopState
+    arrow_class: ArrowClass
+    attempt: int
+    source_host: str | None
+    target_host: str | None
+    sent_ns: int | None
+    received_ns: int | None
+    delay_ns: int | None
+    uncertainty_ns: int | None
+    stream_start: int | None
+    stream_end: int | None
+    connection_id: int | None
+    request: int | None
+    span: int | None
+    sent_packet: PacketFields | None
+    received_packet: PacketFields | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A root request as a row of a list."""
+
+    number: int
+    title: str
+    service: str
+    client_host: str | None
+    server_host: str | None
+    status: int
+    complete: bool
+    start_ns: int
+    end_ns: int
+    spans_count: int
+    hops_count: int
+    problems_count: int
+
+    @property
+    def duration_ns(self) -> int:
+        """From its first packet to its last."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A place where something went wrong; `hop` is the number of the hop, if it is one."""
+
+    from_ns: int
+    to_ns: int
+    hop: int | None
+    text: str

@@ -1,0 +1,82 @@
+"""Places where something went wrong: packets lost, sent again, reset, not paired; findings of the report."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collector.queries.answers import Problem
+from collector.queries.tables import Tables
+from collector.schema import HopKind, HopState
+from collector.timeline import KINDS, MISSING_NS, NO_LANE, STATES, ArrowClass, HopColumns
+
+PROBLEM_CLASSES = (ArrowClass.RETRANSMISSION, ArrowClass.LOST)
+WHAT = {ArrowClass.RETRANSMISSION: "sent again", ArrowClass.LOST: "lost"}
+FINE = [STATES.index(HopState.MATCHED), STATES.index(HopState.OUTSIDE_WINDOW)]
+"""States in which nothing failed."""
+
+
+class Problems:
+    """Those of one trace, by time."""
+
+    def __init__(
+        self,
+        columns: HopColumns,
+        hosts: list[str],
+        tables: Tables,
+        start_ns: int,
+    ) -> None:
+        self._columns, self._hosts, self._start_ns = columns, hosts, start_ns
+        self._findings, self._findings_ns = tables.trouble, tables.trouble_from_ns - start_ns
+        self._rows = np.flatnonzero(np.isin(columns.arrow_class, PROBLEM_CLASSES))
+
+    def next(self, at_ns: int, backwards: bool) -> Problem | None:
+        """The nearest after (or before) a time; None if there is none."""
+        candidates = [*self._hop(at_ns, backwards), *self._finding(at_ns, backwards)]
+        if not candidates:
+            return None
+        return max(candidates, key=_begin) if backwards else min(candidates, key=_begin)
+
+    def first_among(self, rows: NDArray[np.intp]) -> Problem | None:
+        """The first of these rows of the table `hops` that was lost, sent again, not paired or early."""
+        columns = self._columns
+        hops = np.flatnonzero(np.isin(columns.row, rows))
+        early = (columns.received_ns[hops] < columns.sent_ns[hops]) & (columns.received_ns[hops] != MISSING_NS)
+        unpaired = ~np.isin(columns.state[hops], FINE)
+        trouble = hops[early | unpaired | (columns.attempt[hops] > 1)]
+        return self._at(int(trouble[0])) if len(trouble) else None
+
+    def _hop(self, at_ns: int, backwards: bool) -> list[Problem]:
+        times = self._columns.anchor_ns[self._rows]
+        place = int(np.searchsorted(times, at_ns, side="left" if backwards else "right")) - (1 if backwards else 0)
+        if not 0 <= place < len(times):
+            return []
+        return [self._at(int(self._rows[place]))]
+
+    def _at(self, at: int) -> Problem:
+        columns, begin_ns = self._columns, int(self._columns.anchor_ns[at])
+        source, target = (self._host_name(lane[at]) for lane in (columns.source, columns.target))
+        kind, state = KINDS[columns.kind[at]], STATES[columns.state[at]]
+        alone = "received before sent" if state is HopState.MATCHED else state.replace("_", " ")
+        what = WHAT.get(ArrowClass(columns.arrow_class[at]), alone)
+        text = f"reset, {source} → {target}" if kind is HopKind.RST else f"{kind} {what}, {source} → {target}"
+        return Problem(begin_ns, seen(columns.received_ns[at]) or begin_ns, at, text)
+
+    def _finding(self, at_ns: int, backwards: bool) -> list[Problem]:
+        times = self._findings_ns
+        place = int(np.searchsorted(times, at_ns, side="left" if backwards else "right")) - (1 if backwards else 0)
+        if not 0 <= place < len(times):
+            return []
+        row = self._findings.slice(place, 1).to_pylist()[0]
+        end = int(times[place]) if row["to_trace_ns"] is None else row["to_trace_ns"] - self._start_ns
+        return [Problem(int(times[place]), end, None, row["text"] or row["kind"] or "finding")]
+
+    def _host_name(self, lane: int) -> str:
+        return "an uncaptured host" if lane == NO_LANE else self._hosts[lane]
+
+
+def _begin(problem: Problem) -> int:
+    return problem.from_ns
+
+
+def seen(time_ns: np.int64) -> int | None:
+    """None for a time that was not seen."""
+    return None if time_ns == MISSING_NS else int(time_ns)
