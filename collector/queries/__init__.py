@@ -4,6 +4,7 @@
 the tables lack, the answers lack.
 """
 
+from collector.comparison import Comparison, Group, KindComparison, StageDifference
 from collector.durations import in_words, with_uncertainty
 from collector.packets import PacketFields
 from collector.pairing import NAMES as PAIRING_NAMES
@@ -28,19 +29,23 @@ __all__ = [
     "ArrowClass",
     "Arrows",
     "Command",
+    "Comparison",
     "ConnectionQuality",
     "CounterInfo",
     "DensityCounts",
+    "Group",
     "Hop",
     "HopKind",
     "HopState",
     "HostPair",
+    "KindComparison",
     "Lane",
     "PacketFields",
     "Pairing",
     "Problem",
     "Request",
     "Span",
+    "StageDifference",
     "Story",
     "Summary",
     "TraceView",

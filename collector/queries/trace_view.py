@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector import store, story
+from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.packets import read_packet
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
 from collector.queries.lanes import command_of, command_span, lane_order, lanes_of
@@ -18,6 +19,7 @@ from collector.queries.problems import PROBLEM_CLASSES, Problems, seen
 from collector.queries.tables import Tables
 from collector.schema import HopState
 from collector.span_trees import Span, SpanTrees
+from collector.stages import request_stages
 from collector.store import Read, TraceInfo
 from collector.timeline import KINDS, MISSING_NS, STATES, ArrowClass, DensityCounts, HopColumns, HopIndex
 from tracer.errors import InputError
@@ -125,6 +127,18 @@ class TraceView:
         """The spans of a request, root first, each followed by its children in order of time."""
         assert 0 <= number < len(self._trees), number
         return self._trees.spans(number)
+
+    def slow_against_typical(self) -> Comparison:
+        """What makes slow requests slow: the slowest 5 % of each kind against the middle half of it."""
+        return slow_against_typical(request_stages(self._tables.spans, self._tables.exchanges))
+
+    def against(self, other_url: str) -> Comparison:
+        """This trace against another one.
+
+        Raises: `InputError` if that is no trace.
+        """
+        mine = request_stages(self._tables.spans, self._tables.exchanges)
+        return compare(mine, stages_at(other_url), self._url, other_url)
 
     def next_problem(self, at_ns: int, backwards: bool = False) -> Problem | None:
         """The nearest problem after (or before) a time: a lost or repeated packet, a reset, or a finding."""
