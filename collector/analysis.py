@@ -90,11 +90,14 @@ def analyse(
     trace_url: str,
     *,
     command: CommandInfo | None = None,
+    samples: pa.Table | None = None,
     options: AnalysisOptions = AnalysisOptions(),
 ) -> TraceInfo:
     """Run all stages over the captures of several hosts and write the trace.
 
-    Arguments: `sources`, one for each host; `trace_url`, a directory or any fsspec URL; `command`, what ran meanwhile.
+    Arguments: `sources`, one for each host; `trace_url`, a directory or any fsspec URL; `command`, what ran meanwhile;
+    `samples`, what hosts used meanwhile: those of hosts without a capture have no place on the trace's timescale and
+    are left out.
     Raises: `InputError` for a file that is no capture, or captures without a TCP packet; `ResourceError` if the trace
     cannot be written.
     """
@@ -110,6 +113,8 @@ def analyse(
         )
         with write_trace(trace_url) as writer:
             run_stages(captures, info, options, writer, held, by_time)
+            if samples is not None:
+                writer.write_table("samples", _of_hosts(samples, info))
             writer.write_info(info)
     return info
 
@@ -152,6 +157,12 @@ def run_stages(
     asked = read_table(writer.url, "exchanges", findings.REPLICA_COLUMNS)
     told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info)
     writer.write_table("findings", told)
+
+
+def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
+    """The samples of the trace's hosts, each metric's together."""
+    known = pl.col("host").is_in([host.host for host in info.hosts])
+    return pl.DataFrame(samples).filter(known).sort("host", "metric", "host_ns").to_arrow()
 
 
 def _ways_again(held: Held) -> Iterator[clock_evidence.Ways]:

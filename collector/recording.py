@@ -1,7 +1,8 @@
 """Capturing on all hosts of the running cluster while a command runs on its client host: `perf record` for a cluster.
 
 The cluster is known only by what `tracer cluster status --json` prints, so any set of hosts that prints the same can be
-recorded. An agent is `tracer capture` on its host. It ends when it is told to, or when this process is gone (its
+recorded. An agent is `tracer capture` on its host; beside the agents runs the cluster's own sampler, if it names one,
+which notes what every host uses. Each ends when it is told to, or when this process is gone (its
 standard input closes), so that none is left behind.
 
 The command's times are stamps of this machine's clock right around its process; hosts of a cluster on one machine have
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from collector.sources import SAMPLES_FILE
 from collector.store import CommandInfo
 from tracer.agent import ClockError
 from tracer.errors import InputError, ServiceError
@@ -33,11 +35,14 @@ TRACER = (sys.executable, "-P", "-m", "tracer")
 START_SECONDS = 30
 """Longest time for an agent to begin; one takes about a fifth of a second, more on a busy machine."""
 
+SAMPLE_SECONDS = 0.5
+"""How often what the hosts use is noted; a look takes a few milliseconds of CPU time."""
+
 STOP_SECONDS = 30
 """Longest time for an agent to write what it has; it takes about a fifth of a second."""
 
-READY = "tracer: capturing on "
-"""How the line begins by which an agent says that every interface is captured."""
+READY = ("tracer: capturing on ", "tracer: sampling into ")
+"""How the line begins by which an agent says that every interface is captured, the sampler that it has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,12 @@ class ClusterHost:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The running cluster. `environment` is for commands on the client host."""
+    """The running cluster. `environment` is for commands on the client host; `sampler` notes what the hosts use."""
 
     client_host: str
     environment: dict[str, str]
     hosts: tuple[ClusterHost, ...]
+    sampler: tuple[str, ...] = ()
 
     def host(self, name: str) -> ClusterHost:
         """Return one host. Raises: InputError that lists the hosts if there is none of that name."""
@@ -68,7 +74,7 @@ class Cluster:
 
 @dataclass(slots=True)
 class Agent:
-    """A running `tracer capture` and the lines it has printed."""
+    """A running `tracer capture`, or the sampler, and the lines it has printed."""
 
     host: str
     process: subprocess.Popen[str]
@@ -117,7 +123,7 @@ def find_cluster() -> Cluster:
         )
         for host in found["hosts"]
     )
-    return Cluster(found["client_host"], found["environment"], tuple(hosts))
+    return Cluster(found["client_host"], found["environment"], tuple(hosts), tuple(found.get("sampler", ())))
 
 
 def find_program(argv: Sequence[str]) -> dict[str, str]:
@@ -150,13 +156,13 @@ def record(cluster: Cluster, host_names: Sequence[str], argv: Sequence[str], fol
     environment = find_program(argv) | cluster.environment
     client = cluster.host(cluster.client_host)
     hosts = [cluster.host(name) for name in dict.fromkeys(host_names)] or list(cluster.hosts)
-    with capturing(hosts, folder) as agents:
+    with capturing(hosts, folder) as agents, _sampling(cluster.sampler, folder / SAMPLES_FILE) as not_sampled:
         command = run_command(client, argv, environment)
     last = [(agent.process.returncode, f"{agent.host}: {agent.last_line()}") for agent in agents]
     return Recording(
         command,
         summaries=tuple(line for status, line in last if status == 0),
-        notices=tuple(f"{agent.host}: {line}" for agent in agents for line in agent.notices()),
+        notices=(*not_sampled, *(f"{agent.host}: {line}" for agent in agents for line in agent.notices())),
         failures=tuple(line for status, line in last if status != 0),
     )
 
@@ -191,15 +197,36 @@ def _agent(host: ClusterHost, folder: Path) -> Iterator[Agent]:
     if host.clock_error != ClockError():
         parts = asdict(host.clock_error).items()
         options += ["--clock-error", ",".join(f"{name}={value}" for name, value in parts)]
+    with _running(host.host, [*host.enter, *TRACER, "capture", *interfaces, *options]) as agent:
+        yield agent
+
+
+@contextmanager
+def _sampling(sampler: Sequence[str], file: Path) -> Iterator[list[str]]:
+    """Within it what the hosts use is noted in `file`. Yields why not, which is known at the end."""
+    trouble: list[str] = []
+    if not sampler:
+        yield trouble
+        return
+    with _running("sampler", [*sampler, "-o", str(file), "--interval", str(SAMPLE_SECONDS), "--until-eof"]) as running:
+        running.spoke.wait(START_SECONDS)
+        yield trouble
+    if running.process.returncode != 0 or not running.captures():
+        trouble.append(f"what the hosts used is not known: {running.last_line()}")
+
+
+@contextmanager
+def _running(name: str, argv: Sequence[str]) -> Iterator[Agent]:
+    """Within it the program runs; at its end it is told to stop, and has."""
     process = subprocess.Popen(
-        [*host.enter, *TRACER, "capture", *interfaces, *options],
+        argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # Ctrl-C at the terminal is for the command; the agents still see it end
     )
-    agent = Agent(host.host, process)
+    agent = Agent(name, process)
     reader = threading.Thread(target=agent.read, daemon=True)
     reader.start()
     try:

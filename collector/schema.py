@@ -236,7 +236,12 @@ FINDINGS = _fields(
 """One row for each thing that is wrong or remarkable."""
 
 SAMPLES = _fields(host=_text(), host_ns=pa.int64(), metric=_text(), value=pa.float64())
-"""CPU, disk and network of each host."""
+"""What a host used in the interval that ends at its own stamp `host_ns` and began at the metric's sample before.
+Metrics of the bundled cluster, `.NAME` where a host may have several:
+    cpu_percent (100 is one core), disk_busy_percent.DEVICE,
+    disk_read_bytes_per_s.DEVICE, disk_written_bytes_per_s.DEVICE, read_bytes_per_s, written_bytes_per_s,
+    received_bytes_per_s.INTERFACE, sent_bytes_per_s.INTERFACE,
+    listen_overflows_per_s, listen_drops_per_s, syn_retransmits_per_s, retransmits_per_s, resets_sent_per_s."""
 
 TABLES: dict[str, pa.Schema] = {
     "events": EVENTS,

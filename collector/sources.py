@@ -4,8 +4,8 @@ FILE          a capture; its host is what the agent wrote into it, else the file
 HOST=FILE     the same, of that host; HOST=DIR, all captures in a folder
 DIR           every folder below is a host with its captures in order of name; a loose capture is a FILE
 
-A folder that `tracer record` made also holds `command.json`: the command that ran, and when. With it a replay tells the
-same story as the recording did.
+A folder that `tracer record` made also holds `command.json`, the command that ran, and when, and `samples.csv`, what
+the hosts used meanwhile. With them a replay tells the same story as the recording did.
 """
 
 import json
@@ -14,13 +14,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import pyarrow as pa
+from pyarrow import csv
+
 from collector.decoding import HostSource
+from collector.schema import TABLES
 from collector.store import INFO_FILE, CommandInfo
 from tracer.errors import InputError
 
 CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap)\d*(\.(gz|zst))?$")
 """What a capture in a folder is called; `tcpdump -C` puts a number behind it."""
 COMMAND_FILE = "command.json"
+SAMPLES_FILE = "samples.csv"
 GIVE_CAPTURES = "give capture files (.pcap, .pcapng), HOST=FILE, or a folder of them"
 
 
@@ -59,6 +64,24 @@ def command_of(arguments: Sequence[str]) -> CommandInfo | None:
         return CommandInfo(**document | {"argv": tuple(document["argv"])})
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{file} is damaged ({error})", "remove it to replay without the command's times") from None
+
+
+def samples_of(arguments: Sequence[str]) -> pa.Table | None:
+    """What the hosts used while these captures were made, if they are one folder and it tells: a table `samples`.
+
+    Raises: `InputError` if what it tells cannot be understood.
+    """
+    file = Path(arguments[0]) / SAMPLES_FILE
+    if len(arguments) != 1 or not file.is_file():
+        return None
+    kinds = {column.name: column.type for column in TABLES["samples"]}
+    texts = {name: pa.string() if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+    options = csv.ConvertOptions(column_types=texts, include_columns=list(texts))
+    try:
+        return csv.read_csv(file, convert_options=options)
+    except (pa.ArrowInvalid, KeyError) as error:
+        reason = str(error).partition("\n")[0].strip("'\"")
+        raise InputError(f"{file} is damaged ({reason})", "remove it to replay without what the hosts used") from None
 
 
 def _split(argument: str) -> tuple[str | None, Path]:

@@ -13,7 +13,7 @@ from collector.analysis import analyse
 from collector.recording import Recording, find_cluster, record
 from collector.report import gather
 from collector.report_text import show
-from collector.sources import COMMAND_FILE, host_sources, write_command
+from collector.sources import COMMAND_FILE, SAMPLES_FILE, host_sources, samples_of, write_command
 from tracer.errors import InputError, TracerError
 
 TRACES = Path("traces")
@@ -29,8 +29,8 @@ TRACES = Path("traces")
 def command(*, hosts: tuple[str, ...], trace: str | None, argv: tuple[str, ...]) -> None:
     """Capture on all hosts of the running cluster while COMMAND runs on its client host, then analyse.
 
-    The exit status is COMMAND's. The captures are kept beside the trace, in TRACE.captures; `tracer replay`
-    makes the same trace of them again.
+    What each host used meanwhile (CPU, disk, network) is in the trace, too. The exit status is COMMAND's. The captures
+    are kept beside the trace, in TRACE.captures; `tracer replay` makes the same trace of them again.
     """
     cluster = find_cluster()
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
@@ -45,7 +45,8 @@ def command(*, hosts: tuple[str, ...], trace: str | None, argv: tuple[str, ...])
     _tell(recording)
     write_command(captures, recording.command)
     try:
-        analyse(host_sources([str(captures)]), trace, command=recording.command)
+        given = [str(captures)]
+        analyse(host_sources(given), trace, command=recording.command, samples=samples_of(given))
     except TracerError:
         click.echo(f"tracer: the captures are kept; to analyse them again: tracer replay {captures}", err=True)
         raise
@@ -59,7 +60,9 @@ def _captures_folder(trace: str) -> Path:
     name = trace.rstrip("/")
     folder = Path(f"{name}.captures") if "://" not in name else TRACES / f"{name.rsplit('/', 1)[-1]}.captures"
     present = (path for path in folder.rglob("*") if path.is_file())
-    if folder.is_file() or not all(path.suffix == ".pcapng" or path.name == COMMAND_FILE for path in present):
+    if folder.is_file() or not all(
+        path.suffix == ".pcapng" or path.name in (COMMAND_FILE, SAMPLES_FILE) for path in present
+    ):
         raise InputError(f"{folder} holds other files than captures", "choose another place with -o")
     return folder
 

@@ -8,7 +8,7 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.report import gather
 from collector.report_text import show
-from collector.sources import command_of, host_sources
+from collector.sources import command_of, host_sources, samples_of
 
 TRACES = Path("traces")
 """Where traces go that are not told a place."""
@@ -26,6 +26,6 @@ def command(*, trace: str | None, no_align: bool, captures: tuple[str, ...]) -> 
     """
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
     options = AnalysisOptions(align_clocks=not no_align)
-    analyse(host_sources(captures), trace, command=command_of(captures), options=options)
+    analyse(host_sources(captures), trace, command=command_of(captures), samples=samples_of(captures), options=options)
     show(gather(trace))
     click.echo(f"trace: {trace}")

@@ -162,12 +162,13 @@ def report(folder: Path, form: str) -> None:
     help="CSV with the columns of a trace's table `samples`.",
 )
 @click.option("--interval", "interval_s", default=1.0, show_default=True, type=click.FloatRange(0.1), help="Seconds.")
-def sample(file: Path, interval_s: float) -> None:
+@click.option("--until-eof", is_flag=True, help="Also end when standard input does.")
+def sample(file: Path, interval_s: float, until_eof: bool) -> None:
     """Note what each host of the cluster uses (CPU, disk, network), until Ctrl-C or SIGTERM."""
     with operator_errors():
         sampler = use.Sampler(cluster.status(default_state_dir()))
         _check_writable(file)
-        use.sample_until_ended(sampler, file, interval_s)
+        use.sample_until_ended(sampler, file, interval_s, until_eof=until_eof)
 
 
 @command.command()

@@ -12,7 +12,6 @@ Source: Documentation/admin-guide/cgroup-v2.rst (cpu.max), Documentation/schedul
 """
 
 import contextlib
-import hashlib
 import os
 import subprocess
 import sys
@@ -23,9 +22,9 @@ from typing import Protocol
 from storage_cluster.faults.kinds import Fault
 from storage_cluster.hosts import namespaces, state
 from storage_cluster.hosts.fleet import Fleet
+from storage_cluster.hosts.groups import CGROUP_ROOT, group_name
 
 PERIOD_US = 100_000
-CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 
 class CpuFaults:
@@ -50,7 +49,7 @@ class CpuFaults:
         }
         for host, share in shares.items():
             if host not in self._brakes:
-                self._brakes[host] = _brake(cgroup_name(self._state_dir, host))
+                self._brakes[host] = _brake(group_name(self._state_dir, host))
             self._brakes[host].hold(self._processes(host) - stopped, share)
 
     def once(self, fault: Fault) -> str:
@@ -79,7 +78,7 @@ class Brake(Protocol):
 
 
 class QuotaGroup:
-    """A control group with a quota."""
+    """A control group with a quota: of v2 the host's own, which stays (`hosts/groups.py`); of v1 one made for it."""
 
     def __init__(self, directory: Path, version: int) -> None:
         directory.mkdir(exist_ok=True)
@@ -99,7 +98,10 @@ class QuotaGroup:
                 (self._directory / "cgroup.procs").write_text(str(pid), "ascii")
 
     def release(self) -> None:
-        """Put processes back into the group above, and remove this one."""
+        """No quota any more; of v1 also no group: processes go back to the one above."""
+        if self._version == 2:
+            (self._directory / "cpu.max").write_text(f"max {PERIOD_US}", "ascii")
+            return
         for pid in (self._directory / "cgroup.procs").read_text("ascii").split():
             with contextlib.suppress(ProcessLookupError):
                 (self._directory.parent / "cgroup.procs").write_text(pid, "ascii")
@@ -125,19 +127,6 @@ class DutyCycle:
             self._process.stdin.close()
             self._process.wait()
             self._process = None
-
-
-def cgroup_name(state_dir: Path, host: str) -> str:
-    """The control group of a host, told apart from those of other clusters."""
-    return f"twintap-{hashlib.md5(str(state_dir).encode(), usedforsecurity=False).hexdigest()[:8]}-{host}"
-
-
-def remove_leftovers(state_dir: Path) -> None:
-    """Remove control groups that a killed keeper left; their processes are gone."""
-    pattern = cgroup_name(state_dir, "*")
-    for directory in (*CGROUP_ROOT.glob(pattern), *CGROUP_ROOT.glob(f"cpu/{pattern}")):
-        with contextlib.suppress(OSError):
-            directory.rmdir()
 
 
 def _brake(name: str) -> Brake:

@@ -21,8 +21,8 @@ from storage_cluster import ring_builder
 from storage_cluster import topology as topologies
 from storage_cluster.errors import MissingResourceError, NotPermittedError, NotRunningError
 from storage_cluster.faults import control, log
-from storage_cluster.faults.cpu import remove_leftovers
 from storage_cluster.hosts import filesystems, namespaces, network, state
+from storage_cluster.hosts.groups import remove_groups
 from storage_cluster.ring import Ring
 from storage_cluster.servers import medium
 from storage_cluster.topology import Device, Host, Topology
@@ -48,6 +48,11 @@ class ClockStatus:
     offset_ns: int
     drift_ppb: int
     since_ns: int
+
+    def stamp(self, true_ns: int) -> int:
+        """What the host's clock says when the machine's says `true_ns`."""
+        elapsed_ns = true_ns - self.since_ns
+        return true_ns if elapsed_ns < 0 else true_ns + self.offset_ns + elapsed_ns * self.drift_ppb // 1_000_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +93,7 @@ class HostStatus:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterStatus:
-    """A running cluster."""
+    """A running cluster. `sampler` is the command that notes what its hosts use, in a file given with `-o`."""
 
     running: bool
     state_dir: str
@@ -96,6 +101,7 @@ class ClusterStatus:
     environment: dict[str, str]
     hosts: tuple[HostStatus, ...]
     faults: tuple[FaultStatus, ...] = ()
+    sampler: tuple[str, ...] = ()
 
     def host(self, name: str) -> HostStatus:
         """The host of that name. Raises: KeyError."""
@@ -171,6 +177,7 @@ def status(state_dir: Path) -> ClusterStatus:
             for host in found.hosts
         ),
         faults=tuple(_fault_status(record) for record in faults),
+        sampler=(sys.executable, "-P", "-m", "tracer", "bench", "sample"),
     )
 
 
@@ -280,7 +287,7 @@ def _clean(state_dir: Path, found: state.ClusterState | None) -> None:
         state.end([found.keeper], _STOP_GRACE_S)
         state.end([guest for guest in guests if guest.pid != os.getpid()], _STOP_GRACE_S)
     log.close(state_dir)
-    remove_leftovers(state_dir)
+    remove_groups(state_dir)
     (state_dir / state.STATE_FILE).unlink(missing_ok=True)
 
 

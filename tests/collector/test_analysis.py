@@ -46,6 +46,16 @@ def test_a_trace_has_every_table_and_its_hosts(tmp_path: Path) -> None:
     assert len(table(trace, "exchanges")) == 4
 
 
+def test_what_hosts_used_is_kept_of_those_that_were_captured(tmp_path: Path) -> None:
+    names, stamps = ["server", "client", "elsewhere", "client"], [3, 2, 1, 1]
+    given = pa.table({"host": names, "host_ns": stamps, "metric": ["cpu_percent"] * 4, "value": [0.5, 2.0, 9.0, 1.0]})
+    analyse(captured(tmp_path), str(tmp_path / "trace"), samples=given)
+    kept = table(tmp_path / "trace", "samples")
+    assert kept.rows() == [
+        ("client", 1, "cpu_percent", 1.0), ("client", 2, "cpu_percent", 2.0), ("server", 3, "cpu_percent", 0.5)
+    ]  # fmt: skip
+
+
 def test_captures_that_begin_apart_lose_nothing(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     analyse(captured(tmp_path, late_ns=40_000_000), str(trace))

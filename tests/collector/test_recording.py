@@ -14,6 +14,7 @@ import pytest
 
 from collector import recording
 from collector.recording import Cluster, ClusterHost, capturing, find_cluster, find_program, record, run_command
+from collector.sources import samples_of
 from tracer.agent import ClockError
 from tracer.errors import InputError, ServiceError
 
@@ -21,6 +22,12 @@ PROXY = ClusterHost("proxy", ("eth0", "lo"), ())
 CLIENT = ClusterHost("client", ("eth0",), ())
 CLUSTER = Cluster("client", {"ST_USER": "test:tester"}, (CLIENT, PROXY))
 
+GOOD_SAMPLER = """
+import sys
+open(sys.argv[2], "w").write("host,host_ns,metric,value\\nproxy,5,cpu_percent,12.5\\n")
+print("tracer: sampling into", sys.argv[2], *sys.argv[3:], file=sys.stderr, flush=True)
+sys.stdin.read()
+"""
 GOOD_AGENT = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: (os.write(2, b"tracer: 5 packets\\n"), os._exit(0)))
@@ -49,6 +56,7 @@ def test_the_cluster_is_what_its_status_says(tracer_is: FailingScript) -> None:
         "environment": {"ST_USER": "test:tester"},
         "hosts": [{"host": "proxy", "interfaces": ["eth0", "lo"], "enter": ["nsenter", "-t", "1", "--"], "more": 1}],
         "running": True,
+        "sampler": ["sample"],
     }
     tracer_is(f"print({json.dumps(status)!r})")
     found = find_cluster()
@@ -56,6 +64,7 @@ def test_the_cluster_is_what_its_status_says(tracer_is: FailingScript) -> None:
         "client",
         {"ST_USER": "test:tester"},
         (ClusterHost("proxy", ("eth0", "lo"), ("nsenter", "-t", "1", "--")),),
+        ("sample",),
     )
 
 
@@ -85,6 +94,31 @@ def test_all_hosts_are_captured_while_the_command_runs(tracer_is: FailingScript,
     assert done.summaries == ("client: 5 packets", "proxy: 5 packets")
     assert done.notices == ("client: interface lo is down", "proxy: interface lo is down")
     assert done.failures == ()
+
+
+def test_what_the_hosts_use_is_noted_beside_the_captures(tracer_is: FailingScript, tmp_path: Path) -> None:
+    tracer_is(GOOD_AGENT)
+    script = GOOD_SAMPLER.replace("sys.stdin.read()", "import signal; signal.sigwait([signal.SIGTERM])")
+    block = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])"
+    cluster = replace(CLUSTER, sampler=(sys.executable, "-c", block + script))
+    assert record(cluster, [], shell("true"), tmp_path).notices[0] == "client: interface lo is down"
+    assert samples_of([str(tmp_path)]).to_pylist() == [
+        {"host": "proxy", "host_ns": 5, "metric": "cpu_percent", "value": 12.5}
+    ]
+
+
+@pytest.mark.parametrize(
+    "script", ["sys.exit('tracer: no such cluster')", "sys.stderr.write('tracer: no such cluster')"]
+)
+def test_a_sampler_that_fails_is_told_and_the_recording_goes_on(
+    tracer_is: FailingScript, tmp_path: Path, script: str
+) -> None:
+    tracer_is(GOOD_AGENT)
+    cluster = replace(CLUSTER, sampler=(sys.executable, "-c", f"import sys; {script}"))
+    done = record(cluster, [], shell("exit 3"), tmp_path)
+    assert done.notices[0] == "what the hosts used is not known: no such cluster"
+    assert done.command.exit_status == 3
+    assert samples_of([str(tmp_path)]) is None
 
 
 def test_each_agent_is_told_its_interfaces_and_host(tracer_is: FailingScript, tmp_path: Path) -> None:

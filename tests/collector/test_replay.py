@@ -49,3 +49,18 @@ def test_a_capture_that_is_none_leaves_nothing_behind(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, ["-o", str(tmp_path / "trace"), str(tmp_path / "a.pcap")])
     assert isinstance(result.exception, InputError)
     assert [path.name for path in tmp_path.iterdir()] == ["a.pcap"]
+
+
+def test_what_the_hosts_used_is_replayed_too(tmp_path: Path) -> None:
+    shutil.copytree(CAPTURES, tmp_path / "captures", ignore=shutil.ignore_patterns("expected"))
+    samples = tmp_path / "captures" / "samples.csv"
+    samples.write_text("host,host_ns,metric,value\nproxy,5,cpu_percent,12.5\n")
+    result = CliRunner().invoke(command, ["-o", str(tmp_path / "trace"), str(tmp_path / "captures")])
+    assert result.exit_code == 0
+    (row,) = store.read_table(str(tmp_path / "trace"), "samples").to_pylist()
+    assert row == {"host": "proxy", "host_ns": 5, "metric": "cpu_percent", "value": 12.5}
+    for damage in ("host,host_ns,metric,value\nproxy,soon,cpu_percent,1\n", "host,value\nproxy,1\n", ""):
+        samples.write_text(damage)
+        result = CliRunner().invoke(command, ["-o", str(tmp_path / "other"), str(tmp_path / "captures")])
+        assert isinstance(result.exception, InputError)
+        assert "samples.csv is damaged" in str(result.exception)
