@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from collector.event_tables import HostColumns, HostRun, event_table, head_batch, heads_with_rows
 from collector.hosts import (
     ENOUGH_PAIRS,
-    HandshakeGaps,
+    AnswerGaps,
     Traffic,
     address_pairs,
     is_loopback,
@@ -105,7 +105,7 @@ class _Capture:
     pairs: Tally[tuple[int, int]] = field(default_factory=Tally)
     own: frozenset[int] = frozenset()
     passing: frozenset[int] = frozenset()
-    gaps: HandshakeGaps = field(default_factory=HandshakeGaps)
+    gaps: AnswerGaps = field(default_factory=AnswerGaps)
     counters: list[CounterInfo] = field(default_factory=list)
     _places: dict[str | tuple[int, int], int] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ class _Capture:
     def traffic(self) -> Traffic:
         """What it shows of its host."""
         own = self.named_addresses or self.own - self.passing
-        return Traffic(self.pairs, own, self.own & self.passing, self.gaps.by_handshake)
+        return Traffic(self.pairs, own, self.own & self.passing, self.gaps.by_answer)
 
 
 class Scan:

@@ -2,12 +2,14 @@
 
 A capture that knows tells it: pcapng direction flags, Linux cooked captures, an agent's name records. A plain Ethernet
 capture does not. There, a host's own addresses are those that every packet of its capture has at one end; where the
-peer is always the same one both ends qualify, and the other captures decide, or at last the handshake: the gap from SYN
-to SYN-ACK holds a round trip at the host that sent the SYN, and only its own work at the one that answered.
+peer is always the same one both ends qualify, and the other captures decide, or at last the answers: the gap from a
+packet (a SYN, or bytes) to the first that acknowledges it holds a round trip at the host that sent it, and only the
+receiver's own work at the one that answered.
 
 Limits: the capture of a router or a switch has no own end; its packets stay without direction, and a counter says so.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -17,13 +19,16 @@ from numpy.typing import NDArray
 
 from tracer.records import Columns, Direction, TcpFlag
 
-Handshake = tuple[int, int]
-"""Both ISNs, the client's first: the same at both ends, even where addresses are translated between them."""
-ACK = int(TcpFlag.ACK)
-"""A plain integer: masking with a member of the enum makes one, a microsecond each."""
-ENOUGH_HANDSHAKES = 1000
+Answer = tuple[int, int]
+"""Acknowledgment and sequence number of a packet: the same at both ends, even where addresses are translated."""
+ENOUGH_ANSWERS = 1000
+MOST_ROWS = 4 * ENOUGH_ANSWERS
+"""Packets of a batch that are looked at one by one."""
+SPREAD = 0x9E3779B1
+"""2^32 over the golden ratio: multiplying by it spreads numbers evenly (Knuth, TAOCP 3, §6.4)."""
+LARGEST_HASH = 0xFFFFFFFF
 MOST_ASKED = 1 << 16
-"""SYNs that wait for their answer: under a flood most have none, and the first ones tell enough."""
+"""Packets that wait for their answer: under a flood of SYNs most have none, and few of them tell enough."""
 ENOUGH_PAIRS = 1 << 16
 """Pairs of addresses that tell a host's own well enough: bounds memory where sources are forged."""
 MOST_COUNTERS = 1 << 20
@@ -38,13 +43,13 @@ class Traffic:
 
     `pairs` counts packets by (source, destination). `told` are addresses that the capture itself calls its own,
     `passing` those whose packets it saw both come in and go out: of containers behind it, or of hosts it forwards for.
-    `gaps_ns` holds, for each handshake, client, server, and the time from SYN to SYN-ACK.
+    `gaps_ns` holds, for some answers, who had asked, who answered, and the time between.
     """
 
     pairs: Mapping[AddressPair, int]
     told: frozenset[int] = frozenset()
     passing: frozenset[int] = frozenset()
-    gaps_ns: Mapping[Handshake, tuple[int, int, int]] = field(default_factory=dict)
+    gaps_ns: Mapping[Answer, tuple[int, int, int]] = field(default_factory=dict)
 
 
 def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
@@ -132,33 +137,68 @@ def told_by_direction(events: Columns) -> tuple[frozenset[int], frozenset[int]]:
 
 
 @dataclass(slots=True)
-class HandshakeGaps:
-    """Of the first handshakes that a capture holds: client, server, time from SYN to SYN-ACK."""
+class AnswerGaps:
+    """Of some packets of a capture: who sent it, who acknowledged its end first, and the time between.
 
-    by_handshake: dict[Handshake, tuple[int, int, int]] = field(default_factory=dict)
+    Those are kept whose sequence number has a small hash, the smaller the more there are: so the captures of two hosts
+    keep the same ones, however much earlier one of them began.
+    """
+
+    by_answer: dict[Answer, tuple[int, int, int]] = field(default_factory=dict)
     _asked: dict[tuple[int, int, int, int, int], int] = field(default_factory=dict)
+    _below: int = LARGEST_HASH
 
     def add(self, events: Columns) -> None:
-        """Note the handshakes of a batch, while there are few."""
-        if len(self.by_handshake) >= ENOUGH_HANDSHAKES:
-            return
-        flags = events["flags"] & np.uint16(TcpFlag.SYN | TcpFlag.ACK)
-        rows = np.flatnonzero(flags & np.uint16(TcpFlag.SYN))[: 4 * ENOUGH_HANDSHAKES]
-        names = ("src_addr", "src_port", "dst_addr", "dst_port", "seq", "ack", "flags", "host_ns")
-        columns = np.stack([events[name][rows].astype(np.int64) for name in names])
-        for sa, sp, da, dp, seq, ack, flag, ns in columns.T.tolist():
-            if not flag & ACK:
-                if len(self._asked) < MOST_ASKED:
-                    self._asked.setdefault((sa, sp, da, dp, seq), ns)
-                continue
-            isn = (ack - 1) & 0xFFFFFFFF
-            asked_ns = self._asked.pop((da, dp, sa, sp, isn), None)
+        """Note the answers of a batch. Cost: linear, and a step in Python for up to `MOST_ROWS` packets."""
+        end = _sequence_end(events)
+        asked = _hashed(end, end != events["seq"])
+        answered = _hashed(events["ack"], events["flags"] & np.uint16(TcpFlag.ACK) != 0)
+        self._keep_few(asked, answered)
+        asking, answering = asked < self._below, answered < self._below
+        rows = np.flatnonzero(asking | answering)
+        names = ("src_addr", "src_port", "dst_addr", "dst_port", "host_ns", "seq")
+        columns = [*(events[name][rows].astype(np.int64).tolist() for name in names)]
+        marks = (array[rows].tolist() for array in (end, events["ack"], asking, answering))
+        for sa, sp, da, dp, ns, seq, last, ack, is_asking, is_answering in zip(*columns, *marks, strict=True):
+            asked_ns = self._asked.pop((da, dp, sa, sp, ack), None) if is_answering else None
             if asked_ns is not None:
-                self.by_handshake.setdefault((isn, seq), (da, sa, ns - asked_ns))
+                self.by_answer.setdefault((ack, seq), (da, sa, ns - asked_ns))
+            if is_asking:
+                self._asked.setdefault((sa, sp, da, dp, last), ns)
+        if len(self.by_answer) > ENOUGH_ANSWERS or len(self._asked) > MOST_ASKED:
+            self._keep_below(self._below // 2)
+
+    def _keep_few(self, asked: NDArray[np.uint32], answered: NDArray[np.uint32]) -> None:
+        """Lower the limit so that no batch holds more than about `MOST_ROWS` packets below it."""
+        for hashed in (asked, answered):
+            if np.count_nonzero(hashed < self._below) > MOST_ROWS:
+                self._keep_below(int(np.partition(hashed, MOST_ROWS)[MOST_ROWS]))
+
+    def _keep_below(self, below: int) -> None:
+        self._below = below
+        self.by_answer = {key: gap for key, gap in self.by_answer.items() if _hash(key[0]) < below}
+        self._asked = {key: ns for key, ns in self._asked.items() if _hash(key[4]) < below}
+
+
+def _sequence_end(events: Columns) -> NDArray[np.uint32]:
+    """Sequence number after the last byte; SYN and FIN count as one each (RFC 9293 §3.4)."""
+    flags = events["flags"]
+    syn, fin = flags & np.uint16(TcpFlag.SYN) != 0, flags & np.uint16(TcpFlag.FIN) != 0
+    end: NDArray[np.uint32] = events["seq"] + events["payload_len"] + syn + fin
+    return end
+
+
+def _hash(number: int) -> int:
+    return number * SPREAD & LARGEST_HASH
+
+
+def _hashed(numbers: NDArray[np.uint32], counts: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """Hashes of numbers; the largest of all where a number does not count."""
+    return np.where(counts, numbers * np.uint32(SPREAD), np.uint32(LARGEST_HASH))
 
 
 def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None], undecided: Sequence[int]) -> None:
-    """Settle one capture that the pairs leave open, by the handshake's gap; give up on one if none can be settled."""
+    """Settle one capture that the pairs leave open, by its answers' gaps; give up on one if none can be settled."""
     for index in undecided:
         for other in range(len(captures)):
             side = _side_of(captures[index], captures[other]) if other != index else None
@@ -169,13 +209,14 @@ def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None],
 
 
 def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
-    """Addresses of the first capture's host: the clients', if its gaps are longer, else the servers'."""
-    shared = one.gaps_ns.keys() & other.gaps_ns.keys()
-    longer = sum(one.gaps_ns[key][2] > other.gaps_ns[key][2] for key in shared)
-    if 2 * longer == len(shared):
-        return None
-    ends = {one.gaps_ns[key][0 if 2 * longer > len(shared) else 1] for key in shared}
-    return frozenset(ends) if len(ends) == 1 else None
+    """Address of the first capture's host: of who asked where its gaps are the longer ones, else of who answered."""
+    votes = Counter(
+        one.gaps_ns[key][0 if one.gaps_ns[key][2] > other.gaps_ns[key][2] else 1]
+        for key in one.gaps_ns.keys() & other.gaps_ns.keys()
+        if one.gaps_ns[key][2] != other.gaps_ns[key][2]
+    )
+    address, count = next(iter(votes.most_common(1)), (0, 0))
+    return frozenset({address}) if 2 * count > votes.total() else None
 
 
 def _covering(traffic: Traffic) -> frozenset[int]:

@@ -31,6 +31,16 @@ def captured(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[Host
     return [HostSource(None, (file,)) for file in net.write(folder)]
 
 
+def one_connection(folder: Path, begins_ns: dict[str, int]) -> list[HostSource]:
+    """Captures of two hosts that talk to each other only, over one connection, each from a time of its own on."""
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2", Clock(3_000_000))], Path_(loss=0.01), 5)
+    net.connect("client", "server", 40_000, 300_000, 600_000)
+    net.run()
+    for name, begin_ns in begins_ns.items():
+        net.records[name] = [record for record in net.records[name] if record.at_ns >= begin_ns]
+    return [HostSource(None, (file,)) for file in net.write(folder)]
+
+
 def table(trace: Path, name: str) -> pl.DataFrame:
     return pl.DataFrame(store.read_table(str(trace), name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
@@ -64,6 +74,15 @@ def test_captures_that_begin_apart_lose_nothing(tmp_path: Path) -> None:
     assert len(lone) > 10
     assert set(lone["state"]) == {"outside_window"}
     assert set(lone["send_host"]) | set(lone["receive_host"]) == {"client", "server"}
+
+
+@pytest.mark.parametrize("begins_ns", [{"server": 2_000_000}, {"client": 3_000_000, "server": 2_000_000}])
+def test_two_hosts_alone_are_told_apart_without_their_handshake(tmp_path: Path, begins_ns: dict[str, int]) -> None:
+    info = analyse(one_connection(tmp_path, begins_ns), str(tmp_path / "trace"))
+    assert [host.addresses for host in info.hosts] == [("10.0.0.1",), ("10.0.0.2",)]
+    hops = table(tmp_path / "trace", "hops")
+    assert len(hops.filter(pl.col("state") == "matched")) > 300
+    assert hops["one_way_delay_ns"].min() >= 0
 
 
 def test_clock_correction_can_be_turned_off(tmp_path: Path) -> None:
