@@ -3,10 +3,14 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
+  // Further parts of the address, of other files: name to {read(text or null), write() → text or ""}.
+  T.addressParts = {};
+
   T.readAddress = function (meta) {
     const given = new URLSearchParams(location.hash.slice(1));
     const whole = (name) => (/^-?\d{1,16}$/.test(given.get(name) || "") ? Number(given.get(name)) : null);
     const from = whole("from"), to = whole("to"), request = whole("request"), hop = whole("hop");
+    for (const [name, part] of Object.entries(T.addressParts)) part.read(given.get(name));
     const hidden = (given.get("hide") || "").split(",").filter((each) => /^[0-5]$/.test(each)).map(Number);
     return {
       view: from !== null && to !== null && to > from ? [from, to] : null,
@@ -22,6 +26,10 @@ window.twintap = window.twintap || {};
     if (selection.request !== null) parts.push(`request=${selection.request + 1}`);
     if (selection.hop !== null) parts.push(`hop=${selection.hop}`);
     if (hidden.size) parts.push(`hide=${[...hidden].sort().join(",")}`);
+    for (const [name, part] of Object.entries(T.addressParts)) {
+      const text = part.write();
+      if (text) parts.push(`${name}=${encodeURIComponent(text)}`);
+    }
     history.replaceState(null, "", "#" + parts.join("&"));
   };
 })(window.twintap);

@@ -42,19 +42,21 @@ window.twintap = window.twintap || {};
     canvas.addEventListener("dblclick", (event) => actor.zoomIn(event.offsetX));
   };
 
-  // Keys of the whole page, off while typing. `actions`: name → function.
+  // Key to action; other files add theirs.
+  T.keys = {
+    ArrowLeft: "left", a: "left", ArrowRight: "right", d: "right", ArrowUp: "in", w: "in", "+": "in", "=": "in",
+    ArrowDown: "out", s: "out", "-": "out", 0: "fit", n: "next-problem", N: "previous-problem", f: "fit-request",
+    p: "pairing", t: "theme", "?": "help", Escape: "deselect",
+  };
+
+  // Keys of the whole page, off while typing and inside what moves by arrows itself. `actions`: name → function.
   T.attachKeys = function (actions) {
-    const keys = {
-      ArrowLeft: "left", a: "left", ArrowRight: "right", d: "right", ArrowUp: "in", w: "in", "+": "in", "=": "in",
-      ArrowDown: "out", s: "out", "-": "out", 0: "fit", n: "next-problem", N: "previous-problem", f: "fit-request",
-      p: "pairing", t: "theme", "?": "help", Escape: "deselect",
-    };
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.target.closest && event.target.closest("input, textarea, select, [contenteditable]")) return;
-      const inList = event.target.closest && event.target.closest("#panel");
+      const inList = event.target.closest && event.target.closest("#panel, [role=grid], [role=menu]");
       if (inList && event.key.startsWith("Arrow")) return; // scrolls the panel
-      const action = actions[keys[event.key]];
+      const action = actions[T.keys[event.key]];
       if (!action) return;
       event.preventDefault();
       action();

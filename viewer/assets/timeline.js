@@ -14,6 +14,7 @@ window.twintap = window.twintap || {};
   };
   T.state = state; // read by tests and benchmarks
   T.settledCount = 0;
+  T.parts = T.parts || []; // what other files begin when the timeline has begun
   let canvas, context, minimap, tip, view, requestTimes;
   let drawing = false, settleTimer = 0, fetching = null, arrowsInView = 0;
 
@@ -37,6 +38,7 @@ window.twintap = window.twintap || {};
     drawChips();
     loadOverview();
     if (given.request !== null || given.hop !== null) select(given.request, given.hop);
+    T.parts.forEach((begin) => begin(meta));
     return true;
   };
 
@@ -49,11 +51,11 @@ window.twintap = window.twintap || {};
       leave: onLeave,
       click: onClick,
     });
-    T.attachKeys(actions);
+    T.attachKeys(T.actions);
     document.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (!button) return;
-      if (button.dataset.action) actions[button.dataset.action]();
+      if (button.dataset.action) T.actions[button.dataset.action]();
       if (button.dataset.class) toggleClass(Number(button.dataset.class));
       if (button.dataset.connection) goToConnection(button.dataset.connection);
       if (button.dataset.request) {
@@ -64,7 +66,8 @@ window.twintap = window.twintap || {};
     window.addEventListener("hashchange", onAddress);
   }
 
-  const actions = {
+  // What keys and buttons do; other files add theirs.
+  const actions = (T.actions = {
     left: () => glide(...moved(-T.KEY_STEP)),
     right: () => glide(...moved(T.KEY_STEP)),
     in: () => glideAround(middle(), 0.6),
@@ -81,7 +84,14 @@ window.twintap = window.twintap || {};
     pairing: () => open("pairing"),
     close: () => document.querySelector("dialog[open]").close(),
     deselect: () => (document.querySelector("dialog[open]") ? actions.close() : select(null, null)),
-  };
+  });
+
+  // For the page's other parts: to move the view, to select, and to hear of both.
+  T.glide = (from, to) => glide(from, to);
+  T.select = (request, hop) => select(request, hop);
+  T.currentView = () => view;
+  T.tell = (what) => document.dispatchEvent(new CustomEvent(`twintap:${what}`));
+  T.hear = (what, act) => document.addEventListener(`twintap:${what}`, act);
 
   const open = (id) => document.querySelector("dialog[open]") || document.getElementById(id).showModal();
 
@@ -168,6 +178,7 @@ window.twintap = window.twintap || {};
     requestAnimationFrame(() => requestAnimationFrame(() => {
       T.settledCount += 1;
       prepareStill();
+      T.tell("settled");
     }));
   }
 
@@ -342,6 +353,7 @@ window.twintap = window.twintap || {};
       if (request !== null) loadRequest(request);
     }
     T.writeAddress(state, state.selection, state.hidden);
+    T.tell("selected");
     redraw();
   }
 
