@@ -112,6 +112,10 @@ class SpanTrees:
             found[str(host)] = (*found.get(str(host), ()), str(service))
         return found
 
+    def texts(self) -> pl.DataFrame:
+        """What a search looks at: of each span its `request`, connection, texts, hosts and status; by request."""
+        return self._frame.select("request", "connection_id", "client_host", "server_host", "status", *TEXTS)
+
     def _per_request(self, column: str) -> NDArray[np.int64]:
         return np.asarray(self._frame[column].to_numpy()[self._first[:-1]], dtype=np.int64)
 

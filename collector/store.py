@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
+from numpy.typing import NDArray
 
 from collector.schema import FORMAT_VERSION, TABLES, conform
 from tracer.errors import InputError, MissingDependencyError, ResourceError
@@ -264,6 +266,21 @@ def read_rows(url: str, name: str, columns: Sequence[str], first: int, count: in
                 skipped = before + rows
             before += rows
         return parquet.read_row_groups(groups, columns=list(columns)).slice(first - skipped, count)
+
+
+def read_chosen(url: str, name: str, columns: Sequence[str], rows: NDArray[np.int64]) -> Iterator[pa.Table]:
+    """Chosen rows (ascending places) of a table of a trace, those of one row group at a time.
+
+    Raises: `InputError` if `url` is no trace or lacks the table.
+    """
+    with _open_table(url, name) as file:
+        parquet, before = pq.ParquetFile(file, pre_buffer=False), 0
+        for group in range(parquet.num_row_groups):
+            count = parquet.metadata.row_group(group).num_rows
+            low, high = np.searchsorted(rows, (before, before + count))
+            if high > low:
+                yield parquet.read_row_group(group, columns=list(columns)).take(pa.array(rows[low:high] - before))
+            before += count
 
 
 def read_info(url: str) -> TraceInfo:

@@ -7,8 +7,10 @@ import dash
 from collector.queries import TraceView
 from viewer.access import Access, guard
 from viewer.callbacks import add_callbacks
+from viewer.finding import add_finding
 from viewer.layout import page
 from viewer.routes import add_routes
+from viewer.saving import add_saving
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -26,5 +28,7 @@ def create_app(trace: TraceView, access: Access | None = None) -> dash.Dash:
     app.layout = page(trace)
     add_callbacks(app, trace)
     add_routes(app.server, trace)
+    add_finding(app.server, trace)
+    add_saving(app.server, trace)
     guard(app.server, access or Access(), list(app.csp_hashes()))
     return app

@@ -10,6 +10,7 @@ from collector.queries import KINDS, STATES, ArrowClass, Lane, Request, Story, T
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.pairing import pairing_dialog, pairing_line, warning_line
+from viewer.tools import packet_list, save_menu, search_box
 from viewer.wording import KIND_NAMES, compact, duration, exact_time, facts_line, plural, request_title
 
 REQUESTS_LISTED = 200
@@ -32,8 +33,9 @@ ACTIONS = (
     ("‹ problem", "previous-problem", "Previous problem (N)"),
     ("problem ›", "next-problem", "Next problem (n)"),
     ("fit all", "fit", "The whole trace (0)"),
-    ("light / dark", "theme", "Theme (t)"),
-    ("? keys", "help", "Keys (?)"),
+    ("packets", "packets", "The packets as a table (l)"),
+    ("◐", "theme", "Light or dark (t)"),
+    ("?", "help", "Keys (?)"),
 )
 KEYS = (
     ("wheel, W S, ↑ ↓", "zoom, at the cursor"),
@@ -43,6 +45,9 @@ KEYS = (
     ("click", "an arrow: its packet, and its request lights up"),
     ("f", "fit the selected request"),
     ("n, N", "next, previous problem"),
+    ("/, Enter, Shift+Enter", "search; next, previous hit"),
+    ("l", "the packets of the request, or in view, as a table"),
+    ("e", "save: picture, page, table, capture"),
     ("p", "how well packets were paired"),
     ("t", "light or dark"),
     ("Esc", "deselect, close"),
@@ -61,6 +66,7 @@ def page(trace: TraceView) -> Component:
             _bar(trace),
             html.Div(html.Canvas(id="minimap"), id="minimap-box", title="The whole trace; drag the window"),
             html.Main([_timeline(trace), _panel(trace)]),
+            packet_list(),
             html.Div(id="tip", role="status"),
             html.Div(id="banner", role="alert"),
             _help(),
@@ -145,7 +151,7 @@ def _bar(trace: TraceView) -> Component:
         for kind, text, what in LEGEND
     ]
     actions = [action_button(text, action, title) for text, action, title in ACTIONS]
-    return html.Nav([html.Div(chips, id="legend"), html.Div(actions, id="actions")], id="bar")
+    return html.Nav([html.Div(chips, id="legend"), html.Div([*actions, save_menu()], id="actions")], id="bar")
 
 
 def _timeline(trace: TraceView) -> Component:
@@ -208,6 +214,7 @@ def _lane_label(lane: Lane, prefix: str) -> Component:
 def _panel(trace: TraceView) -> Component:
     return html.Aside(
         [
+            search_box(),
             html.Div(id="request-details"),
             html.Div(id="packet-details"),
             _request_list(trace.requests(REQUESTS_LISTED), trace.summary.requests_count),

@@ -15,11 +15,11 @@ def write(url: str, place: Path) -> list[Path]:
     written = []
     for name in TABLES:
         written.append(place / f"{name}.csv")
-        pyarrow.csv.write_csv(_plain(read_table(url, name)), written[-1])
+        pyarrow.csv.write_csv(plain(read_table(url, name)), written[-1])
     return written
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """Without dictionary columns, which the CSV writer does not know."""
+def plain(table: pa.Table) -> pa.Table:
+    """The table without dictionary columns, which the CSV writer does not know."""
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))

@@ -11,6 +11,8 @@ from collector.pairing import NAMES as PAIRING_NAMES
 from collector.pairing import Pairing, connection_name, pair_name, trouble_words
 from collector.quality import ConnectionQuality, HostPair
 from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
+from collector.queries.search import SearchHits, TraceSearch
+from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.queries.trace_view import TraceView, open_trace
 from collector.schema import HopKind, HopState
 from collector.span_trees import Span
@@ -44,10 +46,13 @@ __all__ = [
     "Pairing",
     "Problem",
     "Request",
+    "SearchHits",
+    "Selection",
     "Span",
     "StageDifference",
     "Story",
     "Summary",
+    "TraceSearch",
     "TraceView",
     "connection_name",
     "in_words",
@@ -55,4 +60,6 @@ __all__ = [
     "pair_name",
     "trouble_words",
     "with_uncertainty",
+    "write_csv",
+    "write_parquet",
 ]

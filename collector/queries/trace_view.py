@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -30,11 +31,15 @@ DETAIL_COLUMNS = (
 )
 
 
+FIRST_NS = -(1 << 62)
+"""Before any time of a trace."""
+
+
 class TraceView:
     """A trace, opened for questions. Safe to use from several threads: nothing changes after it is made."""
 
     def __init__(self, url: str, info: TraceInfo, tables: Tables) -> None:
-        self._url, self._info, self._tables = url, info, tables
+        self.url, self._info, self._tables = url, info, tables
         command_ns = command_span(info, tables.clocks)
         self.start_ns, end_ns = _bounds(tables.hops, command_ns)
         self.duration_ns = max(1, end_ns - self.start_ns)
@@ -82,6 +87,24 @@ class TraceView:
         """The hops of one request (which has some) counted by pair, class and time bin."""
         return self._index.density_of(self._request_rows(number), most_bins)
 
+    def packets_between(self, from_ns: int, to_ns: int, first: int, count: int) -> Arrows:
+        """Up to `count` of the hops in [from_ns, to_ns), as `count` counts them, from the `first` on; by time."""
+        begin, most = self.count(FIRST_NS, from_ns), self.count(from_ns, to_ns)
+        return self._arrows_of(np.arange(begin + min(first, most), begin + min(first + count, most)))
+
+    def request_packets(self, number: int, first: int, count: int) -> Arrows:
+        """Up to `count` hops of a request, from its `first` on, in order of time."""
+        return self._arrows_of(self._request_rows(number)[first : first + count])
+
+    def rows_between(self, from_ns: int, to_ns: int) -> NDArray[np.int64]:
+        """Places in the table `hops` of those in [from_ns, to_ns), as `count` counts them; ascending."""
+        first, count = self.count(FIRST_NS, from_ns), self.count(from_ns, to_ns)
+        return np.sort(self._columns.row[first : first + count]).astype(np.int64)
+
+    def rows_of_request(self, number: int) -> NDArray[np.int64]:
+        """Places in the table `hops` of a request's; ascending."""
+        return np.sort(self._columns.row[self._request_rows(number)]).astype(np.int64)
+
     def hop(self, number: int) -> Hop | None:
         """One hop in full; None if there is none of this number.
 
@@ -89,12 +112,11 @@ class TraceView:
         """
         if not 0 <= number < len(self._columns):
             return None
-        return self._of_this_trace(lambda: self._hop_at(number))
+        return self.unchanged(lambda: self._hop_at(number))
 
     def requests(self, limit: int) -> tuple[Request, ...]:
         """The slowest requests, slowest first."""
-        durations = self._trees.end_ns - self._trees.start_ns
-        slowest = np.argsort(-durations, kind="stable")[:limit]
+        slowest = np.argsort(-self.request_durations_ns(), kind="stable")[:limit]
         return tuple(self.request(int(number)) for number in slowest)
 
     def request(self, number: int) -> Request:
@@ -138,7 +160,15 @@ class TraceView:
         Raises: `InputError` if that is no trace.
         """
         mine = request_stages(self._tables.spans, self._tables.exchanges)
-        return compare(mine, stages_at(other_url), self._url, other_url)
+        return compare(mine, stages_at(other_url), self.url, other_url)
+
+    def request_texts(self) -> pl.DataFrame:
+        """Of each exchange its `request`, `connection_id`, hosts, `status` and texts; by request."""
+        return self._trees.texts()
+
+    def request_durations_ns(self) -> NDArray[np.int64]:
+        """Of all requests, in order of their numbers."""
+        return np.asarray(self._trees.end_ns - self._trees.start_ns)
 
     def next_problem(self, at_ns: int, backwards: bool = False) -> Problem | None:
         """The nearest problem after (or before) a time: a lost or repeated packet, a reset, or a finding."""
@@ -150,15 +180,28 @@ class TraceView:
         Cost: one column of the hops is read, about 0.1 s for each million.
         Raises: as `hop`.
         """
-        ids = self._of_this_trace(lambda: store.read_table(self._url, "hops", ["connection_id"])["connection_id"])
+        ids = self.unchanged(lambda: store.read_table(self.url, "hops", ["connection_id"])["connection_id"])
         return self._problems.first_among(np.flatnonzero(pc.equal(ids, connection_id).fill_null(False).to_numpy()))
+
+    def unchanged(self, read: Callable[[], Read]) -> Read:
+        """What is read of the tables at `url` now, if they are still those that were opened.
+
+        Raises: `InputError` if the trace was made anew meanwhile.
+        """
+
+        def checked(info: TraceInfo) -> Read:
+            if info.created_ns != self._info.created_ns:
+                raise InputError(f"{self.url} was made anew since it was opened", "open it again with `tracer view`")
+            return read()
+
+        return store.read_unchanged(self.url, checked)
 
     def _summarise(self) -> Summary:
         columns = self._columns
         delays = _delays(columns)
         median, high = np.percentile(delays, (50, 99), method="nearest") if len(delays) else (None, None)
         return Summary(
-            name=PurePosixPath(self._url.rstrip("/")).name or self._url,
+            name=PurePosixPath(self.url.rstrip("/")).name or self.url,
             packets_count=sum(host.events_count for host in self._info.hosts),
             hops_count=len(columns),
             requests_count=len(self._trees),
@@ -197,19 +240,9 @@ class TraceView:
         low, high = np.searchsorted(self._columns.anchor_ns, (start - margin, end + margin + 1))
         return np.flatnonzero(self._request[low:high] == number) + low
 
-    def _of_this_trace(self, read: Callable[[], Read]) -> Read:
-        """What is read of the tables now, if they are still those that were opened."""
-
-        def checked(info: TraceInfo) -> Read:
-            if info.created_ns != self._info.created_ns:
-                raise InputError(f"{self._url} was made anew since it was opened", "open it again with `tracer view`")
-            return read()
-
-        return store.read_unchanged(self._url, checked)
-
     def _hop_at(self, at: int) -> Hop:
         columns = self._columns
-        raw = store.read_rows(self._url, "hops", DETAIL_COLUMNS, int(columns.row[at]), 1).to_pylist()[0]
+        raw = store.read_rows(self.url, "hops", DETAIL_COLUMNS, int(columns.row[at]), 1).to_pylist()[0]
         span = int(columns.span[at])
         return Hop(
             number=at,
@@ -228,8 +261,8 @@ class TraceView:
             connection_id=raw["connection_id"],
             request=None if span < 0 else int(self._request[at]),
             span=None if span < 0 else span,
-            sent_packet=read_packet(self._url, raw["send_host"], raw["send_frame"]),
-            received_packet=read_packet(self._url, raw["receive_host"], raw["receive_frame"]),
+            sent_packet=read_packet(self.url, raw["send_host"], raw["send_frame"]),
+            received_packet=read_packet(self.url, raw["receive_host"], raw["receive_frame"]),
         )
 
 

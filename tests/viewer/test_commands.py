@@ -26,14 +26,14 @@ def test_what_is_no_trace_is_said_in_one_line(tmp_path: Path) -> None:
 def test_a_port_in_use_names_another(small_trace: TraceView) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        error = error_of(small_trace._url, "--listen", f"127.0.0.1:{port}", "--no-browser")
+        error = error_of(small_trace.url, "--listen", f"127.0.0.1:{port}", "--no-browser")
     assert isinstance(error, ResourceError)
     assert f"--listen 127.0.0.1:{port + 1}" in str(error)
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"])
 def test_beyond_this_machine_only_with_a_token(small_trace: TraceView, listen: str) -> None:
-    error = error_of(small_trace._url, "--listen", listen, "--no-browser")
+    error = error_of(small_trace.url, "--listen", listen, "--no-browser")
     assert isinstance(error, TracerError)
     assert "--token" in str(error)
 

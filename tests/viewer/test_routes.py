@@ -48,7 +48,7 @@ def test_the_whole_of_a_small_trace_is_sent_as_arrows(small: FlaskClient, small_
 
 def test_arrow_ends_are_exact_to_the_nanosecond(small: FlaskClient, small_trace: TraceView) -> None:
     message = window(small, 0, small_trace.duration_ns)
-    hops = pq.read_table(f"{small_trace._url}/hops.parquet")
+    hops = pq.read_table(f"{small_trace.url}/hops.parquet")
     for name, column in (("sent", "send_trace_ns"), ("received", "receive_trace_ns")):
         sent = {int(time) + small_trace.start_ns for time in message.columns[name] if not np.isnan(time)}
         assert sent == set(hops[column].drop_null().to_pylist())
@@ -63,7 +63,7 @@ def zooms(duration_ns: int) -> Iterator[tuple[int, int]]:
 
 
 def test_counts_are_conserved_at_every_zoom(large: FlaskClient, large_trace: TraceView) -> None:
-    anchors = pq.read_table(f"{large_trace._url}/hops.parquet")["send_trace_ns"].to_numpy() - large_trace.start_ns
+    anchors = pq.read_table(f"{large_trace.url}/hops.parquet")["send_trace_ns"].to_numpy() - large_trace.start_ns
     modes = set()
     for from_ns, to_ns in list(zooms(large_trace.duration_ns))[::7]:
         message = window(large, from_ns, to_ns)
@@ -77,7 +77,7 @@ def test_counts_are_conserved_at_every_zoom(large: FlaskClient, large_trace: Tra
 
 
 def test_every_bin_counts_its_own_rows(large: FlaskClient, large_trace: TraceView) -> None:
-    table = pq.read_table(f"{large_trace._url}/hops.parquet")
+    table = pq.read_table(f"{large_trace.url}/hops.parquet")
     anchors = table["send_trace_ns"].to_numpy() - large_trace.start_ns
     message = window(large, 0, large_trace.duration_ns)
     bins = np.bincount((anchors - message.from_ns) // message.bin_ns, minlength=message.shape[2])
@@ -94,7 +94,7 @@ def test_the_overview_counts_every_hop(large: FlaskClient, large_trace: TraceVie
 def test_a_window_holds_exactly_the_arrows_that_overlap_it(large: FlaskClient, large_trace: TraceView) -> None:
     from_ns, to_ns = large_trace.duration_ns // 2, large_trace.duration_ns // 2 + 2_000_000
     message = window(large, from_ns, to_ns)
-    table = pq.read_table(f"{large_trace._url}/hops.parquet")
+    table = pq.read_table(f"{large_trace.url}/hops.parquet")
     sent = table["send_trace_ns"].to_numpy() - large_trace.start_ns
     received = table["receive_trace_ns"].to_numpy(zero_copy_only=False) - large_trace.start_ns
     inside = (sent <= message.to_ns) & (received >= message.from_ns)
@@ -203,7 +203,7 @@ def test_a_hop_of_a_trace_that_was_made_anew_is_no_wrong_hop(tmp_path: Path) -> 
 
 
 def test_a_request_is_found_by_its_transaction_id(small: FlaskClient, small_trace: TraceView) -> None:
-    exchanges = pq.read_table(f"{small_trace._url}/exchanges.parquet", columns=["transaction_id"])
+    exchanges = pq.read_table(f"{small_trace.url}/exchanges.parquet", columns=["transaction_id"])
     ids = [text for text in dict.fromkeys(exchanges["transaction_id"].to_pylist()) if text]
     found = [small.get(f"/transaction/{text}", base_url="http://localhost") for text in ids]
     assert {response.status_code for response in found} == {303}

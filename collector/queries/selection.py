@@ -1,0 +1,74 @@
+"""The packets of a selection, as files for other tools: the rows of `hops` as CSV or Parquet, or the packets themselves
+as pcapng, cut from the captures that the trace was made from.
+
+A selection is a request or a range of time. What is written keeps the contracts of the tables: times are trace times,
+int64 ns; a packet's stamp in pcapng is its own host's.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from collector import store
+from collector.export.csv import plain
+from collector.queries.trace_view import TraceView
+from collector.schema import HOPS
+from tracer.errors import InputError
+
+MOST_ROWS = 5_000_000
+"""Of a table that is handed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A request by its number, or the hops in [from_ns, to_ns)."""
+
+    request: int | None = None
+    from_ns: int = 0
+    to_ns: int = 0
+
+
+def write_csv(trace: TraceView, selection: Selection, place: Path) -> None:
+    """Write the selection's hops as CSV with a header line; null is an empty field.
+
+    Raises: `InputError` if they are too many, or the trace was made anew meanwhile.
+    """
+    rows = _rows(trace, selection)
+    schema = plain(HOPS.empty_table()).schema
+
+    def write() -> None:
+        with pyarrow.csv.CSVWriter(place, schema) as writer:
+            for table in store.read_chosen(trace.url, "hops", HOPS.names, rows):
+                writer.write_table(plain(table).cast(schema))
+
+    trace.unchanged(write)
+
+
+def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
+    """Write the selection's hops as Parquet, in the types of the table `hops`.
+
+    Raises: as `write_csv`.
+    """
+    rows = _rows(trace, selection)
+
+    def write() -> None:
+        with pq.ParquetWriter(place, HOPS, compression="zstd") as writer:
+            for table in store.read_chosen(trace.url, "hops", HOPS.names, rows):
+                writer.write_table(table.cast(HOPS))
+
+    trace.unchanged(write)
+
+
+def _rows(trace: TraceView, selection: Selection) -> NDArray[np.int64]:
+    if selection.request is not None:
+        rows = trace.rows_of_request(selection.request)
+    else:
+        rows = trace.rows_between(selection.from_ns, max(selection.from_ns, selection.to_ns))
+    if len(rows) > MOST_ROWS:
+        what = f"{len(rows):,} packets are more than the {MOST_ROWS:,} that are handed out at once"
+        raise InputError(what, "zoom in, select a request, or take the whole trace with: tracer export")
+    return rows

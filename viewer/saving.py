@@ -1,0 +1,44 @@
+"""Files of the selection's packets, made when asked for and gone when sent."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from flask import Flask, Response, abort, request, send_file
+
+from collector.queries import Selection, TraceView, write_csv, write_parquet
+
+WRITERS: dict[str, tuple[Callable[[TraceView, Selection, Path], None], str]] = {
+    "csv": (write_csv, "text/csv"),
+    "parquet": (write_parquet, "application/vnd.apache.parquet"),
+}
+"""Format to what writes it, and its media type."""
+LARGEST_NS = 1 << 52
+
+
+def add_saving(server: Flask, trace: TraceView) -> None:
+    """Serve selections of one trace as files."""
+
+    @server.get("/save/<form>")
+    def save(form: str) -> Response:
+        if form not in WRITERS:
+            abort(404, f"packets are not saved as {form}")
+        write, kind = WRITERS[form]
+        selection = _selection(trace)
+        with tempfile.TemporaryDirectory(prefix="twintap-save-") as folder:
+            place = Path(folder) / "packets"
+            write(trace, selection, place)
+            return send_file(place.open("rb"), mimetype=kind, as_attachment=True, download_name=f"packets.{form}")
+
+
+def _selection(trace: TraceView) -> Selection:
+    given = {name: request.args.get(name, "") for name in ("request", "from", "to")}
+    if given["request"].isdecimal() and len(given["request"]) < 10:
+        number = int(given["request"]) - 1
+        if not 0 <= number < trace.summary.requests_count:
+            abort(404, "no such request")
+        return Selection(number)
+    times = [given[name] for name in ("from", "to")]
+    if not all(text.removeprefix("-").isdecimal() and len(text) < 17 for text in times):
+        abort(400, "say which packets: `request`, or `from` and `to` in ns")
+    return Selection(None, *(int(text) for text in times))
