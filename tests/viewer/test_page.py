@@ -1,84 +1,15 @@
 """The page in a real browser. The `page` fixture fails a test on any console error and any request to elsewhere."""
 
 import re
-from collections.abc import Callable
-
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from collector.queries import TraceView
+from tests.helpers.viewer_page import arrow_point, canvas_middle, ink, open_page, request_row, settled, view
 from tests.helpers.viewer_server import serving
 from viewer.wording import facts_line
 
 pytestmark = pytest.mark.browser
-
-SETTLED = "count => window.twintap.settledCount > count && !window.twintap.state.moving"
-FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-
-
-def open_page(page: Page, url: str, address: str = "") -> None:
-    """Load it and wait for the first settled picture."""
-    page.goto(url + address)
-    page.wait_for_function(SETTLED.replace("count =>", "() =>").replace("> count", "> 0"))
-
-
-def settled(page: Page, act: Callable[[], object]) -> None:
-    """Do something that changes the view, and wait until the picture is at rest again."""
-    count = page.evaluate("window.twintap.settledCount")
-    act()
-    page.wait_for_function(SETTLED, arg=count)
-
-
-def view(page: Page) -> tuple[float, float]:
-    state = page.evaluate("[window.twintap.state.from, window.twintap.state.to]")
-    return state[0], state[1]
-
-
-def ink(page: Page, cls: int) -> int:
-    """Pixels of the canvas in exactly the colour of a class of arrows."""
-    page.evaluate(FRAMES)
-    return int(
-        page.evaluate(
-            """cls => {
-                const canvas = document.getElementById("arrows"), copy = canvas.cloneNode();
-                const context = copy.getContext("2d", { willReadFrequently: true });
-                context.drawImage(canvas, 0, 0);
-                const { data } = context.getImageData(0, 0, copy.width, copy.height);
-                const hex = window.twintap.palette.classes[cls];
-                const [r, g, b] = [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
-                let found = 0;
-                for (let at = 0; at < data.length; at += 4)
-                    found += data[at] === r && data[at + 1] === g && data[at + 2] === b && data[at + 3] === 255;
-                return found;
-            }""",
-            cls,
-        )
-    )
-
-
-def arrow_point(page: Page, number: int) -> tuple[float, float]:
-    """A point of the page on an arrow, a fifth along its way."""
-    x, y = page.evaluate(
-        """number => {
-            const { state, makeView, ends, meta } = window.twintap;
-            const canvas = document.getElementById("arrows"), box = canvas.getBoundingClientRect();
-            const view = makeView(state.from, state.to, box.width, box.height, meta.rulerHeight, meta.lanes.length);
-            const [x1, y1, x2, y2] = ends(view, state.data, state.data.number.indexOf(number));
-            return [box.left + x1 + (x2 - x1) * 0.2, box.top + y1 + (y2 - y1) * 0.2];
-        }""",
-        number,
-    )
-    return x, y
-
-
-def canvas_middle(page: Page) -> tuple[float, float]:
-    box = page.locator("#arrows").bounding_box()
-    assert box is not None
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
-def request_row(page: Page, number: int) -> Locator:
-    return page.locator(f'#requests [data-request="{number}"]')
 
 
 def test_the_first_screen_tells_the_story_and_the_facts(page: Page, small_url: str, small_trace: TraceView) -> None:

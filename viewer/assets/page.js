@@ -19,7 +19,7 @@ window.twintap = window.twintap || {};
     const width = T.duration(state.to - state.from, 4);
     const count = (number) => number.toLocaleString("en");
     const what = inView === null ? `density of ${count(data.count)} packets` : `${count(inView)} arrow${inView === 1 ? "" : "s"}`;
-    byId("badge").textContent = `${what} in ${width}`;
+    T.badgeText = byId("badge").textContent = `${what} in ${width}`;
   };
 
   T.banner = function (text) {

@@ -21,10 +21,11 @@ window.twintap = window.twintap || {};
 
   T.leastHeight = (lanes, ruler) => ruler + PAD_TOP + PAD_BOTTOM + LEAST_GAP * Math.max(0, lanes - 1);
 
-  // state: {data, picture, overview, overviewPicture, selected, hidden, hover, selection, moving}. Returns arrows in view.
+  // state: {data, picture, overview, overviewPicture, selected, hidden, hover, selection, moving}, and `withTicks` where
+  // Plotly's ruler is not. Returns arrows in view.
   T.drawScene = function (context, view, state) {
     context.clearRect(0, 0, view.width, view.height);
-    if (state.moving) drawTicks(context, view);
+    if (state.moving || state.withTicks) drawTicks(context, view);
     drawLanes(context, view);
     drawCommand(context, view);
     context.save();

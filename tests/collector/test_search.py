@@ -1,0 +1,100 @@
+"""Searching: each kind of word finds what it names and nothing else."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from collector.queries import TraceSearch, TraceView, open_trace
+from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    folder = tmp_path_factory.mktemp("traces") / "searched"
+    write_synthetic_trace(folder, Recipe(uploads_count=5))
+    return open_trace(str(folder))
+
+
+@pytest.fixture(scope="module")
+def search(trace: TraceView) -> TraceSearch:
+    return TraceSearch(trace)
+
+
+def requests(search: TraceSearch, query: str) -> list[int]:
+    hits = search.hits(query)
+    assert not hits.problem
+    return hits.requests.tolist()
+
+
+EVERYONE = [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("cat.jpg", EVERYONE),
+        ("CAT.JPG put", EVERYONE),
+        ("cat.jpg get", []),
+        ("path:/v1/AUTH_test", EVERYONE),
+        ("path:PUT", []),
+        ("method:put", EVERYONE),
+        ("service:swift-proxy", EVERYONE),
+        ("host:storage2", EVERYONE),
+        ("host:cat", []),
+        ("#2", [1]),
+        ("req:5", [4]),
+        ("#6", []),
+        ("201", EVERYONE),
+        ("status:404", []),
+        (">1s", []),
+        (">1us <1s", EVERYONE),
+        ("10.77.0.11:8080", EVERYONE),
+        ("10.77.0.11", EVERYONE),
+        ("addr::8080", EVERYONE),
+        (":9", []),
+        ("10.77.0.1", []),  # no address of anybody, though the beginning of some
+        ("no:thing", []),
+        ("%", []),  # a text, not a pattern
+        (".*", []),
+    ],
+)
+def test_words(search: TraceSearch, query: str, found: list[int]) -> None:
+    assert requests(search, query) == found
+
+
+def test_a_transaction_id_and_a_connection_find_their_request(trace: TraceView, search: TraceSearch) -> None:
+    exchanges = pq.read_table(f"{trace.url}/exchanges.parquet")
+    roots = exchanges.slice(0, 1).to_pylist()[0]
+    number = trace.request_of(roots["transaction_id"])
+    assert requests(search, roots["transaction_id"].upper()) == [number]
+    assert requests(search, f"tx:{roots['transaction_id'][2:]}") == [number]
+    assert requests(search, f"conn:{roots['connection_id']}") == [number]
+
+
+def test_a_hit_is_where_its_request_is(trace: TraceView, search: TraceSearch) -> None:
+    hit = search.hit(search.hits("#4"), 0)
+    request = trace.request(3)
+    assert (hit.request, hit.from_ns, hit.to_ns, hit.text) == (3, request.start_ns, request.end_ns, request.title)
+
+
+def test_a_connection_of_no_request_is_found_after_the_requests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("traces") / "silent"
+    write_synthetic_trace(folder, Recipe(uploads_count=2))
+    for table in ("exchanges", "spans"):  # the second upload's requests are not known
+        path = folder / f"{table}.parquet"
+        rows = pq.read_table(path)
+        pq.write_table(rows.slice(0, rows.num_rows // 2), path)
+    trace = open_trace(str(folder))
+    hits = TraceSearch(trace).hits("10.77.0.11")
+    assert hits.requests.tolist() == [0]
+    assert len(hits.connections) > 0
+    hit = TraceSearch(trace).hit(hits, 1)
+    assert hit.request is None
+    assert 0 <= hit.from_ns < hit.to_ns <= trace.duration_ns
+    assert f"connection {hits.connections[0]}" in hit.text
+
+
+@pytest.mark.parametrize("query", ["", "   ", ">soon", "<5", "#x", "conn:abc", "req:", "addr:cat", "status:ok"])
+def test_what_cannot_be_searched_for_is_said(search: TraceSearch, query: str) -> None:
+    hits = search.hits(query)
+    assert hits.count == 0
+    assert bool(hits.problem) == (query != "#x")  # which is a text
