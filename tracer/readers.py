@@ -5,7 +5,7 @@ names and counters grows while it reads. A file that is no capture raises at onc
 gives all before that point, and a counter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ from typing import Self
 
 from tracer import _core
 from tracer.errors import InputError
-from tracer.records import Columns, Counter, Severity
+from tracer.records import Columns, Counter, Direction, Severity
 
 BATCH_PACKETS = 131_072
 """Packets in a batch: about 10 MiB of columns."""
@@ -61,6 +61,20 @@ class EventBatch:
     heads: Columns
 
 
+@dataclass(frozen=True, slots=True)
+class PacketCopy:
+    """A packet as it stands in the file."""
+
+    frame: int
+    """From 1 within the file."""
+    host_ns: int
+    interface: int
+    """Place in `CaptureReader.interfaces`."""
+    direction: Direction
+    original_len: int
+    data: bytes
+
+
 class CaptureReader:
     """A capture file being read. Made by `open_capture`; a context manager."""
 
@@ -90,6 +104,16 @@ class CaptureReader:
         while (batch := self._open().next_batch(packets)) is not None:
             events, heads = batch
             yield EventBatch(events, heads)
+
+    def copy_packets(self, frames: Sequence[int]) -> list[PacketCopy]:
+        """The packets of `frames` (ascending, after what was read before); those that the file lacks are left out.
+
+        Cost: reading the file up to the last of them, about 0.1 s for each million packets; nothing is decoded.
+        """
+        return [
+            PacketCopy(frame, host_ns, interface, Direction(direction), original_len, data)
+            for frame, host_ns, interface, direction, original_len, data in self._open().copy_packets(frames)
+        ]
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use twintap_wire::counters::CounterKind;
 use twintap_wire::events::{EventColumns, HeadColumns, Strings};
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
@@ -30,6 +30,9 @@ fn decode_counters() -> Vec<(&'static str, &'static str, &'static str)> {
 type InterfaceFields = (String, u16, u64, u32, u64, Option<u64>, Option<u64>, String, u64);
 /// (name, severity, count, remedy) of a counter.
 type CounterFields = (&'static str, &'static str, u64, &'static str);
+
+/// (frame, host ns, interface, direction, original length, bytes) of a packet.
+type CopyFields<'py> = (u32, i64, u16, u8, u32, Bound<'py, PyBytes>);
 
 /// A capture file being read. `tracer.readers` is its public face.
 #[pyclass(frozen, module = "tracer._core")]
@@ -61,6 +64,23 @@ impl CaptureFile {
             return Ok(None);
         };
         Ok(Some((event_arrays(py, events)?, head_arrays(py, heads)?)))
+    }
+
+    /// The packets of these frames (ascending, ahead) as they stand in the file; those that it does not have are left out.
+    fn copy_packets<'py>(&self, py: Python<'py>, frames: Vec<u32>) -> Vec<CopyFields<'py>> {
+        let copies = py.detach(|| self.locked().copy_packets(&frames));
+        let fields = |copy: reader::PacketCopy| {
+            let data = PyBytes::new(py, &copy.data);
+            (
+                copy.frame,
+                copy.host_ns,
+                copy.interface,
+                copy.direction as u8,
+                copy.original_len,
+                data,
+            )
+        };
+        copies.into_iter().map(fields).collect()
     }
 
     /// Fields of every interface described so far.

@@ -65,6 +65,17 @@ pub struct Batch {
     pub heads: HeadColumns,
 }
 
+/// A packet as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketCopy {
+    pub frame: u32,
+    pub host_ns: i64,
+    pub interface: u16,
+    pub direction: Direction,
+    pub original_len: u32,
+    pub data: Vec<u8>,
+}
+
 /// A capture file being read.
 pub struct Reader<R> {
     input: Input<R>,
@@ -187,10 +198,41 @@ impl<R: Read> Reader<R> {
         is_any.then_some(Batch { events, heads })
     }
 
-    /// Take one packet; false at the end.
+    /// Copy the packets of `frames`, which ascend and lie ahead; those that the file does not have are left out. What is read
+    /// on the way is not decoded.
+    pub fn copy_packets(&mut self, frames: &[u32]) -> Vec<PacketCopy> {
+        let mut copies = Vec::with_capacity(frames.len());
+        for &frame in frames {
+            while self.frame < frame && !self.is_done {
+                let step = self.next_step();
+                let Step::Packet(record) = step else {
+                    self.is_done = !self.take_rare(&step);
+                    continue;
+                };
+                self.frame += 1;
+                if self.frame == frame {
+                    copies.push(self.copy(&record));
+                }
+            }
+        }
+        copies
+    }
+
+    fn copy(&mut self, record: &Record) -> PacketCopy {
+        let data = self.input.consumed(record.captured_len, record.tail_len).to_vec();
+        PacketCopy {
+            frame: self.frame,
+            host_ns: record.host_ns,
+            interface: record.interface,
+            direction: record.direction,
+            original_len: record.original_len,
+            data,
+        }
+    }
+
     #[inline(always)]
-    fn step(&mut self) -> bool {
-        let step = match &mut self.format {
+    fn next_step(&mut self) -> Step {
+        match &mut self.format {
             FileFormat::Pcap(pcap) => pcap.next(&mut self.input),
             FileFormat::Pcapng(pcapng) => pcapng.next(
                 &mut self.input,
@@ -198,8 +240,13 @@ impl<R: Read> Reader<R> {
                 &mut self.section,
                 &mut self.counters,
             ),
-        };
-        match step {
+        }
+    }
+
+    /// Take one packet; false at the end.
+    #[inline(always)]
+    fn step(&mut self) -> bool {
+        match self.next_step() {
             Step::Packet(record) => self.take_packet(&record),
             other => return self.take_rare(&other),
         }
