@@ -10,12 +10,11 @@ from viewer.controls import action_button
 PICTURES = (
     ("picture-png", "PNG picture", "The timeline as you see it"),
     ("picture-svg", "SVG picture", "The same as lines, for a document"),
-    ("picture-html", "One-file HTML page", "Picture, story, and the selected request; opens anywhere, without a network"),
+    ("picture-html", "One-file HTML page", "Picture, story and the selected request; opens anywhere"),
 )
 TABLES = (
     ("csv", "CSV table", "A row for each packet's way from host to host"),
     ("parquet", "Parquet table", "The same, with its types"),
-    ("pcapng", "pcapng capture", "The packets themselves, cut from the captures; opens in Wireshark"),
 )
 COLUMNS = ("#", "sent", "received", "from → to", "what", "bytes", "state", "request")
 SEARCH_HINT = "Search: id, path, host, ADDR:PORT, #12, >5ms  ( / )"
@@ -40,10 +39,7 @@ def search_box() -> Component:
 def save_menu() -> Component:
     """Pictures of the view, and the packets of the selected request or, without one, of the view."""
     pictures = [action_button(text, action, title) for action, text, title in PICTURES]
-    tables = [
-        html.A(text, href="", download="", title=title, className="button", **{"data-save": form})
-        for form, text, title in TABLES
-    ]
+    tables = [_link(text, title, {"data-save": form}) for form, text, title in TABLES]
     return html.Details(
         [
             html.Summary("save ▾", title="Save the picture, or the packets (e)"),
@@ -54,7 +50,7 @@ def save_menu() -> Component:
 
 
 def packet_list() -> Component:
-    """The packets as a table: of the selected request or, without one, of the view. Rows come as they are scrolled to."""
+    """The packets as a table: of the selected request or, without one, of the view. Rows come when scrolled to."""
     head = html.Div(
         [html.Span(name, role="columnheader") for name in COLUMNS], role="row", className="packet-row packet-head"
     )
@@ -68,3 +64,8 @@ def packet_list() -> Component:
         ]
     )
     return html.Section([title, body], id="packets", hidden=True)
+
+
+def _link(text: str, title: str, data: dict[str, Any]) -> Component:
+    """Where it leads is set when the menu opens."""
+    return html.A(text, href="", download="", title=title, **data)

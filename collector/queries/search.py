@@ -103,9 +103,7 @@ class TraceSearch:
 
     def _connection(self, connection_id: int) -> SearchHit:
         times = ("send_trace_ns", "receive_trace_ns")
-        hops = store.read_matching(
-            self._trace.url, "hops", ("connection_id", *times), {"connection_id": connection_id}
-        )
+        hops = store.read_matching(self._trace.url, "hops", ("connection_id", *times), {"connection_id": connection_id})
         bounds = [time for name in times for time in pc.min_max(hops[name]).as_py().values() if time is not None]
         seen = [time - self._trace.start_ns for time in bounds] or [0]
         return SearchHit(None, min(seen), max(seen), f"connection {connection_id}, {hops.num_rows:,} packets")

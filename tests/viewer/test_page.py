@@ -1,6 +1,7 @@
 """The page in a real browser. The `page` fixture fails a test on any console error and any request to elsewhere."""
 
 import re
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
