@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.spans import LEDGER_COLUMNS
+from collector.timeline.shelf import Shelf
 
 BEGINS = ("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns")
 ENDS = ("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns")
@@ -69,20 +70,39 @@ class Span:
         return f"exchange with {self.service or self.server_host or 'an uncaptured host'}"
 
 
+def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, start_ns: int) -> None:
+    """Put on the shelf what `SpanTrees` reads."""
+    frame = _joined(spans, exchanges, start_ns)
+    shelf.put_table("spans", frame)
+    request = frame["request"].to_numpy()
+    first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(frame) else 1))
+    shelf.put("request-first-span", first.astype(np.int64))
+    bounds = [frame[name].to_numpy()[first[:-1]].astype(np.int64) for name in ("root_start", "root_end")]
+    for name, values in zip(("request-start-ns", "request-end-ns"), bounds, strict=True):
+        shelf.put(name, values)
+    shelf.put("request-slowest", np.argsort(bounds[0] - bounds[1], kind="stable").astype(np.int32))
+
+
 class SpanTrees:
     """All spans of a trace, grouped by request."""
 
-    def __init__(self, spans: pa.Table, exchanges: pa.Table, start_ns: int) -> None:
-        self._frame = _joined(spans, exchanges, start_ns)
+    def __init__(self, shelf: Shelf) -> None:
+        self._frame = shelf.table("spans")
         self.span_ids: NDArray[np.int64] = self._frame["span_id"].to_numpy()
         self.request_of_span: NDArray[np.int32] = self._frame["request"].to_numpy()
-        count = int(self.request_of_span[-1]) + 1 if len(self._frame) else 0
-        self._first = np.searchsorted(self.request_of_span, np.arange(count + 1))
-        self.start_ns: NDArray[np.int64] = self._per_request("root_start")
-        self.end_ns: NDArray[np.int64] = self._per_request("root_end")
+        self._first = shelf.array("request-first-span")
+        self.start_ns: NDArray[np.int64] = shelf.array("request-start-ns")
+        self.end_ns: NDArray[np.int64] = shelf.array("request-end-ns")
+        self.slowest: NDArray[np.int32] = shelf.array("request-slowest")
 
     def __len__(self) -> int:
         return len(self._first) - 1
+
+    def request_of(self, transaction_id: str) -> int | None:
+        """The first request with that transaction id. Cost: a search over all spans."""
+        found = self._frame.lazy().filter(pl.col("transaction_id") == transaction_id).select("request").head(1)
+        numbers = found.collect()["request"].to_list()
+        return numbers[0] if numbers else None
 
     def spans(self, request: int) -> tuple[Span, ...]:
         """The spans of a request, root first, each followed by its children in order of time."""
@@ -115,9 +135,6 @@ class SpanTrees:
     def texts(self) -> pl.DataFrame:
         """What a search looks at: of each span its `request`, connection, texts, hosts and status; by request."""
         return self._frame.select("request", "connection_id", "client_host", "server_host", "status", *TEXTS)
-
-    def _per_request(self, column: str) -> NDArray[np.int64]:
-        return np.asarray(self._frame[column].to_numpy()[self._first[:-1]], dtype=np.int64)
 
 
 def _joined(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame:

@@ -12,6 +12,7 @@ which rows are looked up; a column that is never null is stored as such, which s
 
 import ctypes
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -35,6 +36,8 @@ from collector.schema import FORMAT_VERSION, TABLES, conform
 from tracer.errors import InputError, MissingDependencyError, ResourceError
 
 INFO_FILE = "trace.json"
+INDEX_FOLDER = ".index"
+"""Within a trace: what a viewer keeps there to open it quickly; nothing is lost with it."""
 LOOKED_UP_BY = ("host", "frame", "connection_id")
 """Columns with statistics, by which a reader skips row groups."""
 READ_ATTEMPTS = 5
@@ -250,6 +253,45 @@ def read_matching(url: str, name: str, columns: Sequence[str], equal: Mapping[st
     return table.filter(reduce(pc.and_, matches))
 
 
+def read_batches(url: str, name: str, columns: Sequence[str]) -> Iterator[tuple[float, pa.Table]]:
+    """Some columns of a table of a trace, a row group at a time, each with the share of rows read by then.
+
+    Raises: `InputError` if `url` is no trace or lacks the table or a column of it.
+    """
+    with _open_table(url, name) as file:
+        parquet = pq.ParquetFile(file, pre_buffer=False)
+        _check_columns(url, name, parquet, columns)
+        done, rows = 0, max(1, parquet.metadata.num_rows)
+        for group in range(parquet.num_row_groups):
+            table = parquet.read_row_group(group, columns=list(columns))
+            done += table.num_rows
+            yield done / rows, table
+
+
+def fingerprint(url: str, info: TraceInfo) -> str:
+    """What changes when a table of a trace does: when it was made, and each table's size and time."""
+    fs, root = _filesystem(url)
+    parts = [str(info.created_ns), str(info.format_version)]
+    for name in TABLES:
+        with _storage_errors(url):
+            found = fs.info(f"{root}/{name}.parquet") if fs.exists(f"{root}/{name}.parquet") else {}
+        parts += [str(found.get(key, "")) for key in ("size", "mtime", "ETag")]
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()
+
+
+def table_bytes(url: str, name: str) -> int:
+    """The size of a table of a trace as it is stored; 0 if there is none."""
+    fs, root = _filesystem(url)
+    path = f"{root}/{name}.parquet"
+    return int(fs.size(path) or 0) if fs.exists(path) else 0
+
+
+def local_folder(url: str) -> Path | None:
+    """Where a trace lies on this machine's disk; None if it lies elsewhere."""
+    fs, root = _filesystem(url)
+    return Path(root) if isinstance(fs, LocalFileSystem) else None
+
+
 def read_rows(url: str, name: str, columns: Sequence[str], first: int, count: int) -> pa.Table:
     """Rows [first, first + count) of a table of a trace, by their place in it. Cost: the row groups that hold them.
 
@@ -358,7 +400,7 @@ def _refuse_to_overwrite(fs: Any, root: str, url: str) -> None:
 
 def _is_trace_like(fs: Any, root: str) -> bool:
     """A trace, or the remains of one whose writing was cut off on an object store: nothing but our own files."""
-    ours = {INFO_FILE, *(f"{name}.parquet" for name in TABLES)}
+    ours = {INFO_FILE, INDEX_FOLDER, *(f"{name}.parquet" for name in TABLES)}
     return all(name in ours for name in _names(fs, root))
 
 

@@ -41,7 +41,7 @@ def command(trace: str, listen: str, token: str | None, no_browser: bool) -> Non
     if token is None and not is_loopback(host):
         raise InputError(f"--listen {listen} can be reached from other machines", "add --token, or listen on 127.0.0.1")
     secret = secrets.token_urlsafe(16) if token == MAKE_ONE else token
-    app = create_app(open_trace(trace), Access(secret))
+    app = create_app(open_trace(trace, _tell_progress), Access(secret))
     listener = _listening(host, port)
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listener.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
@@ -73,6 +73,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _tell_progress(share: float) -> None:
+    """On a terminal, in place; elsewhere only that it begins."""
+    if sys.stderr.isatty():
+        click.echo(f"\rmaking the index of this trace, once: {share:4.0%}", nl=share == 1, err=True)
 
 
 def _listening(host: str, port: int) -> socket.socket:

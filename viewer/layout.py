@@ -3,6 +3,7 @@
 import shlex
 from typing import Any
 
+import numpy as np
 from dash import dcc, html
 from dash.development.base_component import Component
 
@@ -28,6 +29,7 @@ LEGEND = (
         "one end only",
         "Seen at one end only: outside the other capture, dropped by it, or ambiguous",
     ),
+    (ArrowClass.EARLY, "early", "Received before it was sent: so far, the clocks are proven wrong (red, thick)"),
 )
 ACTIONS = (
     ("‹ problem", "previous-problem", "Previous problem (N)"),
@@ -82,7 +84,7 @@ def _meta(trace: TraceView) -> dict[str, object]:
     return {
         "duration": trace.duration_ns,
         "lanes": [lane.host for lane in trace.lanes],
-        "pairs": trace.pairs.tolist(),
+        "pairs": np.stack((trace.pairs.source, trace.pairs.target), axis=1).tolist(),
         "typical": trace.typical_delay_ns.tolist(),
         "kinds": [KIND_NAMES[kind] for kind in KINDS],
         "states": [str(state) for state in STATES],

@@ -19,15 +19,27 @@ from collector.span_trees import Span
 from collector.spans import LEDGER_COLUMNS
 from collector.store import CounterInfo
 from collector.story import Story
-from collector.timeline import KINDS, MISSING_NS, NO_LANE, STATES, ArrowClass, DensityCounts
+from collector.timeline.columns import (
+    KINDS,
+    MISSING_NS,
+    NO_LANE,
+    NO_SERVICE,
+    STATES,
+    UNCERTAINTY_UNKNOWN,
+    ArrowClass,
+    Pairs,
+)
+from collector.timeline.windows import DensityCounts, EndCounts
 
 __all__ = [
     "KINDS",
     "LEDGER_COLUMNS",
     "MISSING_NS",
     "NO_LANE",
+    "NO_SERVICE",
     "PAIRING_NAMES",
     "STATES",
+    "UNCERTAINTY_UNKNOWN",
     "ArrowClass",
     "Arrows",
     "Command",
@@ -35,6 +47,7 @@ __all__ = [
     "ConnectionQuality",
     "CounterInfo",
     "DensityCounts",
+    "EndCounts",
     "Group",
     "Hop",
     "HopKind",
@@ -44,6 +57,7 @@ __all__ = [
     "Lane",
     "PacketFields",
     "Pairing",
+    "Pairs",
     "Problem",
     "Request",
     "SearchHits",

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from collector.packets import PacketFields
 from collector.schema import HopKind, HopState
 from collector.store import CounterInfo
-from collector.timeline import ArrowClass
+from collector.timeline.columns import ArrowClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Arrows:
     number: NDArray[np.uint32]
     sent_ns: NDArray[np.int64]  # MISSING_NS if not seen
     received_ns: NDArray[np.int64]
+    pair: NDArray[np.uint32]  # row of `TraceView.pairs`
     source: NDArray[np.uint16]
     target: NDArray[np.uint16]
     arrow_class: NDArray[np.uint8]
@@ -70,6 +71,7 @@ class Arrows:
     size_bytes: NDArray[np.uint32]
     stream_start: NDArray[np.int64]  # bytes past the connection's beginning
     request: NDArray[np.int32]  # -1 if it belongs to none
+    uncertainty_ns: NDArray[np.uint32]  # of the delay; UNCERTAINTY_UNKNOWN where there is none
 
 
 @dataclass(frozen=True, slots=True)

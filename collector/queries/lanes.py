@@ -4,28 +4,20 @@ import re
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from collector.queries.answers import Command, Lane
 from collector.store import CommandInfo, HostInfo, TraceInfo
-from collector.timeline import NO_LANE
+from collector.timeline.columns import NO_LANE
+from collector.timescale import to_trace_ns
 
 
-def command_span(info: TraceInfo, clocks: pa.Table) -> tuple[int, int] | None:
+def command_span(command: CommandInfo | None, clocks: pa.Table) -> tuple[int, int] | None:
     """The recorded command's start and end in trace time."""
-    command = info.command
     if command is None:
         return None
-    rows = [row for row in clocks.to_pylist() if row["host"] == command.host]
-    return _trace_ns(command.started_host_ns, rows), _trace_ns(command.ended_host_ns, rows)
-
-
-def _trace_ns(host_ns: int, clock_rows: list[dict[str, int]]) -> int:
-    """A host's stamp in trace time, by the interval that holds it or else the nearest; see `schema.CLOCKS`."""
-    if not clock_rows:
-        return host_ns
-    row = min(clock_rows, key=lambda each: max(each["from_host_ns"] - host_ns, host_ns - each["to_host_ns"], 0))
-    return host_ns - row["offset_ns"] - row["skew_ppb"] * (host_ns - row["from_host_ns"]) // 1_000_000_000
+    stamps = pa.array([command.started_host_ns, command.ended_host_ns])
+    begin, end = (int(at) for at in to_trace_ns(pa.array([command.host] * 2), stamps, clocks))
+    return begin, end
 
 
 def command_of(
@@ -37,12 +29,9 @@ def command_of(
     return Command(info.argv, lane, span[0] - start_ns, span[1] - start_ns, info.exit_status)
 
 
-def lane_order(info: TraceInfo, hops: pa.Table, depth: dict[str, int]) -> list[str]:
+def lane_order(info: TraceInfo, busy: set[str], depth: dict[str, int]) -> list[str]:
     """Hosts from the client inwards: those that serve nothing, then by how deep in requests they serve, then those
-    without a packet."""
-    busy = {
-        host for name in ("send_host", "receive_host") for host in pc.unique(hops[name]).to_pylist() if host is not None
-    }
+    without a packet (`busy` have some)."""
     known = busy | {host.host for host in info.hosts}
     return sorted(known, key=lambda host: (host not in busy, depth.get(host, -1), _natural(host)))
 
@@ -53,13 +42,14 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def lanes_of(
-    hosts: Sequence[str], info: TraceInfo, clocks: pa.Table, services: dict[str, tuple[str, ...]]
+    hosts: Sequence[str], info: TraceInfo, clocks: pa.Table, services: Sequence[tuple[str, ...]]
 ) -> tuple[Lane, ...]:
+    """A lane for each of `hosts`, which serve `services`."""
     known = {host.host: host for host in info.hosts}
     rows = clocks.to_pylist()
     return tuple(
-        _lane(host, known.get(host), [row for row in rows if row["host"] == host], services.get(host, ()))
-        for host in hosts
+        _lane(host, known.get(host), [row for row in rows if row["host"] == host], served)
+        for host, served in zip(hosts, services, strict=True)
     )
 
 

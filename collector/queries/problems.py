@@ -1,15 +1,21 @@
 """Places where something went wrong: packets lost, sent again, reset, not paired; findings of the report."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from collector.queries.answers import Problem
 from collector.queries.tables import Tables
 from collector.schema import HopKind, HopState
-from collector.timeline import KINDS, MISSING_NS, NO_LANE, STATES, ArrowClass, HopColumns
+from collector.timeline.columns import KINDS, MISSING_NS, NO_LANE, STATES, ArrowClass, Seen
+from collector.timeline.windows import HopIndex
 
-PROBLEM_CLASSES = (ArrowClass.RETRANSMISSION, ArrowClass.LOST)
-WHAT = {ArrowClass.RETRANSMISSION: "sent again", ArrowClass.LOST: "lost"}
+WHAT = {
+    ArrowClass.RETRANSMISSION: "sent again",
+    ArrowClass.LOST: "lost",
+    ArrowClass.EARLY: "received before it was sent",
+}
 FINE = [STATES.index(HopState.MATCHED), STATES.index(HopState.OUTSIDE_WINDOW)]
 """States in which nothing failed."""
 
@@ -17,16 +23,14 @@ FINE = [STATES.index(HopState.MATCHED), STATES.index(HopState.OUTSIDE_WINDOW)]
 class Problems:
     """Those of one trace, by time."""
 
-    def __init__(
-        self,
-        columns: HopColumns,
-        hosts: list[str],
-        tables: Tables,
-        start_ns: int,
-    ) -> None:
-        self._columns, self._hosts, self._start_ns = columns, hosts, start_ns
+    def __init__(self, index: HopIndex, hosts: Sequence[str], tables: Tables, start_ns: int) -> None:
+        self._columns, self._pairs, self._hosts, self._start_ns = index.columns, index.pairs, hosts, start_ns
         self._findings, self._findings_ns = tables.trouble, tables.trouble_from_ns - start_ns
-        self._rows = np.flatnonzero(np.isin(columns.arrow_class, PROBLEM_CLASSES))
+        self._rows = index.problem_rows
+        self._times_ns = index.problem_times_ns
+
+    def __len__(self) -> int:
+        return len(self._rows) + len(self._findings_ns)
 
     def next(self, at_ns: int, backwards: bool) -> Problem | None:
         """The nearest after (or before) a time; None if there is none."""
@@ -39,13 +43,13 @@ class Problems:
         """The first of these rows of the table `hops` that was lost, sent again, not paired or early."""
         columns = self._columns
         hops = np.flatnonzero(np.isin(columns.row, rows))
-        early = (columns.received_ns[hops] < columns.sent_ns[hops]) & (columns.received_ns[hops] != MISSING_NS)
+        early = (columns.received_ns[hops] < columns.anchor_ns[hops]) & (columns.seen[hops] == Seen.BOTH)
         unpaired = ~np.isin(columns.state[hops], FINE)
         trouble = hops[early | unpaired | (columns.attempt[hops] > 1)]
         return self._at(int(trouble[0])) if len(trouble) else None
 
     def _hop(self, at_ns: int, backwards: bool) -> list[Problem]:
-        times = self._columns.anchor_ns[self._rows]
+        times = self._times_ns
         place = int(np.searchsorted(times, at_ns, side="left" if backwards else "right")) - (1 if backwards else 0)
         if not 0 <= place < len(times):
             return []
@@ -53,12 +57,13 @@ class Problems:
 
     def _at(self, at: int) -> Problem:
         columns, begin_ns = self._columns, int(self._columns.anchor_ns[at])
-        source, target = (self._host_name(lane[at]) for lane in (columns.source, columns.target))
+        pair = int(columns.pair[at])
+        source, target = (self._host_name(int(lane[pair])) for lane in (self._pairs.source, self._pairs.target))
         kind, state = KINDS[columns.kind[at]], STATES[columns.state[at]]
-        alone = "received before sent" if state is HopState.MATCHED else state.replace("_", " ")
-        what = WHAT.get(ArrowClass(columns.arrow_class[at]), alone)
+        what = WHAT.get(ArrowClass(columns.arrow_class[at]), state.replace("_", " "))
         text = f"reset, {source} → {target}" if kind is HopKind.RST else f"{kind} {what}, {source} → {target}"
-        return Problem(begin_ns, seen(columns.received_ns[at]) or begin_ns, at, text)
+        end_ns = seen(columns.received_ns[at])
+        return Problem(begin_ns, begin_ns if end_ns is None else end_ns, at, text)
 
     def _finding(self, at_ns: int, backwards: bool) -> list[Problem]:
         times = self._findings_ns

@@ -1,4 +1,4 @@
-"""The tables of a trace, as far as a view of it keeps them."""
+"""The tables of a trace that a view of it keeps: those that are small beside the hops."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector import store
-from collector.pairing import Pairing, read_pairing
 
-HOP_COLUMNS = (
-    *("kind", "send_host", "send_trace_ns", "receive_host", "receive_trace_ns"),
-    *("stream_start", "stream_end", "attempt", "state", "exchange_id"),
-)
 TROUBLE = ("warning", "error")
 """Severities of findings that count as problems."""
 
@@ -22,14 +17,9 @@ TROUBLE = ("warning", "error")
 class Tables:
     """What is read when a trace is opened."""
 
-    hops: pa.Table
     clocks: pa.Table
-    spans: pa.Table
-    exchanges: pa.Table
     trouble: pa.Table  # findings that are problems and have a time, sorted by it
     trouble_from_ns: NDArray[np.int64]
-    connections_count: int
-    pairing: Pairing
 
     @classmethod
     def read(cls, url: str) -> "Tables":
@@ -38,12 +28,7 @@ class Tables:
         severity = pc.is_in(findings["severity"].cast(pa.string()), pa.array(TROUBLE))
         trouble = findings.filter(pc.and_(severity, pc.is_valid(findings["from_trace_ns"]))).sort_by("from_trace_ns")
         return cls(
-            hops=store.read_table(url, "hops", HOP_COLUMNS),
             clocks=store.read_table(url, "clocks"),
-            spans=store.read_table(url, "spans"),
-            exchanges=store.read_table(url, "exchanges"),
             trouble=trouble,
             trouble_from_ns=trouble["from_trace_ns"].to_numpy(),
-            connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,
-            pairing=read_pairing(url),
         )

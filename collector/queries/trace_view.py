@@ -7,22 +7,22 @@ from pathlib import PurePosixPath
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector import store, story
+from collector import store
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.packets import read_packet
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
-from collector.queries.lanes import command_of, command_span, lane_order, lanes_of
-from collector.queries.problems import PROBLEM_CLASSES, Problems, seen
+from collector.queries.lanes import command_of, command_span, lanes_of
+from collector.queries.problems import Problems, seen
 from collector.queries.tables import Tables
-from collector.schema import HopState
-from collector.span_trees import Span, SpanTrees
-from collector.stages import request_stages
+from collector.queries.trace_index import Facts, TraceIndex, open_index
+from collector.span_trees import Span
 from collector.store import Read, TraceInfo
-from collector.timeline import KINDS, MISSING_NS, STATES, ArrowClass, DensityCounts, HopColumns, HopIndex
+from collector.timeline.build import Progress
+from collector.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
+from collector.timeline.windows import DensityCounts
 from tracer.errors import InputError
 
 DETAIL_COLUMNS = (
@@ -38,27 +38,27 @@ FIRST_NS = -(1 << 62)
 class TraceView:
     """A trace, opened for questions. Safe to use from several threads: nothing changes after it is made."""
 
-    def __init__(self, url: str, info: TraceInfo, tables: Tables) -> None:
-        self.url, self._info, self._tables = url, info, tables
-        command_ns = command_span(info, tables.clocks)
-        self.start_ns, end_ns = _bounds(tables.hops, command_ns)
-        self.duration_ns = max(1, end_ns - self.start_ns)
-        self._trees = SpanTrees(tables.spans, tables.exchanges, self.start_ns)
-        self._hosts = lane_order(info, tables.hops, self._trees.serving_depth())
-        self.lanes = lanes_of(self._hosts, info, tables.clocks, self._trees.services())
-        self.command = command_of(info.command, command_ns, self.start_ns, self._hosts)
-        self._columns = HopColumns.from_table(tables.hops, self._hosts, self.start_ns, self._trees.span_ids)
-        self._index = HopIndex(self._columns, len(self._hosts))
-        self._request = _requests_of(self._columns.span, self._trees.request_of_span)
-        self._problems = Problems(self._columns, self._hosts, tables, self.start_ns)
-        self.story = story.tell(info, tables.spans, tables.exchanges, tables.clocks)
-        self.pairing = tables.pairing
-        self.summary = self._summarise()
+    def __init__(self, url: str, info: TraceInfo, index: TraceIndex, tables: Tables) -> None:
+        self.url, self._info, self._made = url, info, index
+        facts = index.facts
+        self.start_ns, self.duration_ns = facts.start_ns, max(1, facts.end_ns - facts.start_ns)
+        self.lanes = lanes_of(facts.hosts, info, tables.clocks, facts.host_services)
+        command_ns = command_span(info.command, tables.clocks)
+        self.command = command_of(info.command, command_ns, self.start_ns, facts.hosts)
+        self.services, self.story, self.pairing = facts.services, facts.story, facts.pairing
+        self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
+        self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
+        self.summary = _summary(url, info, facts, len(self._columns), len(self._trees))
 
     @property
-    def pairs(self) -> NDArray[np.uint16]:
-        """Directed pairs of lanes that exchange packets, shape (n, 2); `NO_LANE` for an end that is not known."""
+    def pairs(self) -> Pairs:
+        """Directed pairs of ends that exchange packets."""
         return self._index.pairs
+
+    @property
+    def problems_count(self) -> int:
+        """How many places `next_problem` can lead to."""
+        return len(self._problems)
 
     @property
     def typical_delay_ns(self) -> NDArray[np.int64]:
@@ -116,13 +116,12 @@ class TraceView:
 
     def requests(self, limit: int) -> tuple[Request, ...]:
         """The slowest requests, slowest first."""
-        slowest = np.argsort(-self.request_durations_ns(), kind="stable")[:limit]
-        return tuple(self.request(int(number)) for number in slowest)
+        return tuple(self.request(int(number)) for number in self._trees.slowest[:limit])
 
     def request(self, number: int) -> Request:
-        """One request as a row of a list. Cost: a search over the hops of its time."""
+        """One request as a row of a list."""
         assert 0 <= number < len(self._trees), number
-        root, rows = self._trees.root(number), self._request_rows(number)
+        root, first = self._trees.root(number), self._made.request_first
         return Request(
             number=number,
             title=root.title,
@@ -134,16 +133,13 @@ class TraceView:
             start_ns=int(self._trees.start_ns[number]),
             end_ns=int(self._trees.end_ns[number]),
             spans_count=self._trees.spans_count(number),
-            hops_count=len(rows),
-            problems_count=int(np.isin(self._columns.arrow_class[rows], PROBLEM_CLASSES).sum()),
+            hops_count=int(first[number + 1] - first[number]),
+            problems_count=int(self._made.request_problems[number]),
         )
 
     def request_of(self, transaction_id: str) -> int | None:
-        """The number of the request with that transaction id; None if there is none. Cost: a search over exchanges."""
-        exchanges = self._tables.exchanges
-        found = exchanges.filter(pc.equal(exchanges["transaction_id"].cast(pa.string()), transaction_id))
-        at = np.flatnonzero(np.isin(self._trees.span_ids, found["exchange_id"].to_numpy()))
-        return int(self._trees.request_of_span[at].min()) if len(at) else None
+        """The number of the request with that transaction id; None if there is none. Cost: a search over all spans."""
+        return self._trees.request_of(transaction_id)
 
     def spans(self, number: int) -> tuple[Span, ...]:
         """The spans of a request, root first, each followed by its children in order of time."""
@@ -152,14 +148,14 @@ class TraceView:
 
     def slow_against_typical(self) -> Comparison:
         """What makes slow requests slow: the slowest 5 % of each kind against the middle half of it."""
-        return slow_against_typical(request_stages(self._tables.spans, self._tables.exchanges))
+        return slow_against_typical(self._stages())
 
     def against(self, other_url: str) -> Comparison:
         """This trace against another one.
 
         Raises: `InputError` if that is no trace.
         """
-        mine = request_stages(self._tables.spans, self._tables.exchanges)
+        mine = self._stages()
         return compare(mine, stages_at(other_url), self.url, other_url)
 
     def request_texts(self) -> pl.DataFrame:
@@ -196,49 +192,38 @@ class TraceView:
 
         return store.read_unchanged(self.url, checked)
 
-    def _summarise(self) -> Summary:
-        columns = self._columns
-        delays = _delays(columns)
-        median, high = np.percentile(delays, (50, 99), method="nearest") if len(delays) else (None, None)
-        return Summary(
-            name=PurePosixPath(self.url.rstrip("/")).name or self.url,
-            packets_count=sum(host.events_count for host in self._info.hosts),
-            hops_count=len(columns),
-            requests_count=len(self._trees),
-            connections_count=self._tables.connections_count,
-            duration_ns=self.duration_ns,
-            first_hop_ns=int(columns.anchor_ns[0]) if len(columns) else None,
-            last_hop_ns=int(max(columns.anchor_ns[-1], columns.received_ns.max())) if len(columns) else None,
-            delay_p50_ns=None if median is None else int(median),
-            delay_p99_ns=None if high is None else int(high),
-            class_counts=tuple(np.bincount(columns.arrow_class, minlength=len(ArrowClass)).tolist()),
-            state_counts=tuple(np.bincount(columns.state, minlength=len(STATES)).tolist()),
-            warnings=tuple(each for each in self._info.counters if each.severity in ("data_loss", "error")),
-        )
+    def _stages(self) -> pl.DataFrame:
+        return self.unchanged(lambda: stages_at(self.url))
 
     def _arrows_of(self, rows: NDArray[np.intp]) -> Arrows:
-        columns = self._columns
+        columns, pairs = self._columns, self._index.pairs
+        pair = columns.pair[rows]
         return Arrows(
             number=rows.astype(np.uint32),
-            sent_ns=columns.sent_ns[rows],
+            sent_ns=columns.sent_ns(rows),
             received_ns=columns.received_ns[rows],
-            source=columns.source[rows],
-            target=columns.target[rows],
+            pair=pair,
+            source=pairs.source[pair],
+            target=pairs.target[pair],
             arrow_class=columns.arrow_class[rows],
             kind=columns.kind[rows],
             state=columns.state[rows],
             attempt=columns.attempt[rows],
             size_bytes=columns.size_bytes[rows],
             stream_start=columns.stream_start[rows],
-            request=self._request[rows],
+            request=self._requests_of(columns.span[rows]),
+            uncertainty_ns=columns.uncertainty_ns[rows],
         )
 
     def _request_rows(self, number: int) -> NDArray[np.intp]:
-        """A request's hops; they may begin before it (a handshake) and end after it (a FIN), by up to its length."""
-        start, end = int(self._trees.start_ns[number]), int(self._trees.end_ns[number])
-        margin = max(end - start, 1_000_000_000)
-        low, high = np.searchsorted(self._columns.anchor_ns, (start - margin, end + margin + 1))
-        return np.flatnonzero(self._request[low:high] == number) + low
+        """A request's hops, in order of time."""
+        first = self._made.request_first
+        return self._made.request_rows[int(first[number]) : int(first[number + 1])].astype(np.intp)
+
+    def _requests_of(self, span: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The request of each of these spans, -1 for none."""
+        known = span >= 0
+        return np.where(known, self._trees.request_of_span[np.where(known, span, 0)], -1).astype(np.int32)
 
     def _hop_at(self, at: int) -> Hop:
         columns = self._columns
@@ -252,45 +237,45 @@ class TraceView:
             attempt=int(raw["attempt"] or 1),
             source_host=raw["send_host"],
             target_host=raw["receive_host"],
-            sent_ns=seen(columns.sent_ns[at]),
+            sent_ns=None if columns.seen[at] == Seen.RECEIVED else int(columns.anchor_ns[at]),
             received_ns=seen(columns.received_ns[at]),
             delay_ns=raw["one_way_delay_ns"],
             uncertainty_ns=raw["uncertainty_ns"],
             stream_start=raw["stream_start"],
             stream_end=raw["stream_end"],
             connection_id=raw["connection_id"],
-            request=None if span < 0 else int(self._request[at]),
+            request=None if span < 0 else int(self._trees.request_of_span[span]),
             span=None if span < 0 else span,
             sent_packet=read_packet(self.url, raw["send_host"], raw["send_frame"]),
             received_packet=read_packet(self.url, raw["receive_host"], raw["receive_frame"]),
         )
 
 
-def open_trace(url: str) -> TraceView:
-    """Read a trace for viewing. Cost: about 1.1 s of CPU time and, at the peak, 280 MB for each million hops.
+def open_trace(url: str, progress: Progress | None = None) -> TraceView:
+    """Open a trace for viewing.
 
+    Arguments: `progress` is told the share done while the trace's index is built, once for each trace.
+    Cost: less than 0.1 s with its index; building that, about 1 s of CPU time for each million hops.
     Raises: `InputError` if `url` is no trace.
     """
-    return store.read_unchanged(url, lambda info: TraceView(url, info, Tables.read(url)))
+    return store.read_unchanged(
+        url, lambda info: TraceView(url, info, open_index(url, info, progress), Tables.read(url))
+    )
 
 
-def _bounds(hops: pa.Table, command_span: tuple[int, int] | None) -> tuple[int, int]:
-    """First and last time of the trace, trace time; (0, 0) for an empty one."""
-    times = [] if command_span is None else [*command_span]
-    for name in ("send_trace_ns", "receive_trace_ns"):
-        bounds = pc.min_max(hops[name]).as_py()
-        times += [bounds["min"], bounds["max"]]
-    known = [time for time in times if time is not None]
-    return (min(known), max(known)) if known else (0, 0)
-
-
-def _requests_of(span: NDArray[np.int32], request_of_span: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Each hop's request, -1 for none."""
-    return np.append(request_of_span, np.int32(-1))[span]
-
-
-def _delays(columns: HopColumns) -> NDArray[np.int64]:
-    """Delays of the hops that were seen at both ends, on two hosts."""
-    seen = (columns.state == STATES.index(HopState.MATCHED)) & (columns.source != columns.target)
-    seen &= (columns.sent_ns != MISSING_NS) & (columns.received_ns != MISSING_NS)
-    return columns.received_ns[seen] - columns.sent_ns[seen]
+def _summary(url: str, info: TraceInfo, facts: Facts, hops_count: int, requests_count: int) -> Summary:
+    return Summary(
+        name=PurePosixPath(url.rstrip("/")).name or url,
+        packets_count=sum(host.events_count for host in info.hosts),
+        hops_count=hops_count,
+        requests_count=requests_count,
+        connections_count=facts.connections_count,
+        duration_ns=max(1, facts.end_ns - facts.start_ns),
+        first_hop_ns=facts.first_hop_ns,
+        last_hop_ns=facts.last_hop_ns,
+        delay_p50_ns=facts.delay_p50_ns,
+        delay_p99_ns=facts.delay_p99_ns,
+        class_counts=facts.class_counts,
+        state_counts=facts.state_counts,
+        warnings=tuple(each for each in info.counters if each.severity in ("data_loss", "error")),
+    )

@@ -11,7 +11,7 @@ window.twintap = window.twintap || {};
     const whole = (name) => (/^-?\d{1,16}$/.test(given.get(name) || "") ? Number(given.get(name)) : null);
     const from = whole("from"), to = whole("to"), request = whole("request"), hop = whole("hop");
     for (const [name, part] of Object.entries(T.addressParts)) part.read(given.get(name));
-    const hidden = (given.get("hide") || "").split(",").filter((each) => /^[0-5]$/.test(each)).map(Number);
+    const hidden = (given.get("hide") || "").split(",").filter((each) => /^[0-6]$/.test(each)).map(Number);
     return {
       view: from !== null && to !== null && to > from ? [from, to] : null,
       request: request !== null && request > 0 && request <= meta.requests ? request - 1 : null,

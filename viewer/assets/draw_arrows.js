@@ -26,7 +26,7 @@ window.twintap = window.twintap || {};
   // Draw `arrows`; options: {hidden: Set, alpha, grow, moving, keep(at)}. Returns how many were in view.
   T.drawArrows = function (context, view, arrows, options) {
     let inView = 0;
-    const order = [T.CLASS.ACK, T.CLASS.HANDSHAKE, T.CLASS.DATA, T.CLASS.ONE_SIDED, T.CLASS.RETRANSMISSION, T.CLASS.LOST];
+    const order = [T.CLASS.ACK, T.CLASS.HANDSHAKE, T.CLASS.DATA, T.CLASS.ONE_SIDED, ...T.PROBLEMS];
     const shown = order.filter((cls) => !options.hidden.has(cls)).map((cls) => [cls, visible(view, arrows, cls, options)]);
     for (const [, list] of shown) inView += list.length;
     const heads = inView <= (options.moving ? 1500 : MOST_HEADS);
@@ -50,7 +50,7 @@ window.twintap = window.twintap || {};
 
   function drawClass(context, view, arrows, cls, list, options, heads, inView) {
     const crowded = Math.max(0.18, Math.min(1, (1.6 * view.width) / inView));
-    context.globalAlpha = options.alpha * (cls === T.CLASS.RETRANSMISSION || cls === T.CLASS.LOST ? 1 : crowded);
+    context.globalAlpha = options.alpha * (T.isProblem(cls) ? 1 : crowded);
     context.strokeStyle = context.fillStyle = T.palette.classes[cls];
     context.lineWidth = T.LINE_WIDTHS[cls] * (options.grow || 1);
     const dashed = T.LINE_DASHES[cls];

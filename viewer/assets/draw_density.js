@@ -4,7 +4,7 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
-  const STACK = [0, 1, 2, 5, 3, 4]; // classes from the lane outwards, problems last, as a cap
+  const STACK = [0, 1, 2, 5, 3, 4, 6]; // classes from the lane outwards, problems last, as a cap
   const LANE_SHARE = 0.4; // of the gap between lanes: a full bar
   const LEAST_TROUBLE_PX = 1.5;
 
@@ -24,7 +24,7 @@ window.twintap = window.twintap || {};
         if (target !== T.NO_LANE) add(ends[(target * 2 + 1) * classes + cls], counts);
         if (source === T.NO_LANE || target === T.NO_LANE) continue;
         for (let gap = Math.min(source, target); gap < Math.max(source, target); gap++) {
-          add(cls === T.CLASS.LOST || cls === T.CLASS.RETRANSMISSION ? trouble[gap] : gaps[gap], counts);
+          add(T.isProblem(cls) ? trouble[gap] : gaps[gap], counts);
         }
       }
     });
@@ -101,7 +101,7 @@ window.twintap = window.twintap || {};
     const bins = rows[0].length, base = new Float64Array(bins);
     for (const cls of STACK) {
       context.fillStyle = T.palette.classes[cls];
-      const least = cls === T.CLASS.LOST || cls === T.CLASS.RETRANSMISSION ? LEAST_TROUBLE_PX : 0;
+      const least = T.isProblem(cls) ? LEAST_TROUBLE_PX : 0;
       for (let bin = 0; bin < bins; bin++) {
         const count = rows[cls][bin];
         if (!count) continue;

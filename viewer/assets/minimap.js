@@ -4,7 +4,7 @@ window.twintap = window.twintap || {};
 
 (function (T) {
   const STACK = [0, 1, 2, 5]; // classes from below
-  const TROUBLE = [3, 4];
+  const TROUBLE = [3, 4, 6];
 
   T.Minimap = class {
     constructor(canvas, meta, onMove) {

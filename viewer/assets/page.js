@@ -71,7 +71,7 @@ window.twintap = window.twintap || {};
     const lone = cls === T.CLASS.LOST || cls === T.CLASS.ONE_SIDED;
     const arrows = {
       number: [0], source: [0], target: [1], cls: [cls], kind: [0], attempt: [1], size: [0],
-      sent: [0], received: [lone ? NaN : 1], begin: [0], end: [1], byClass: [[], [], [], [], [], []],
+      sent: [0], received: [lone ? NaN : 1], begin: [0], end: [1], byClass: T.CLASS_NAMES.map(() => []),
     };
     arrows.byClass[cls] = [0];
     const view = { from: 0, to: 1, width: 22, height: 12, lanes: 2, gap: 8, top: 2, x: (t) => 2 + 18 * t, y: (lane) => 2 + 8 * lane };

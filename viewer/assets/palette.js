@@ -3,11 +3,13 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
-  T.CLASS = { DATA: 0, HANDSHAKE: 1, ACK: 2, RETRANSMISSION: 3, LOST: 4, ONE_SIDED: 5 };
-  T.CLASS_NAMES = ["data", "handshake", "ack", "again", "lost", "one-sided"];
-  T.LINE_WIDTHS = [1.4, 1.4, 0.9, 3, 2, 1.3];
-  T.LINE_DASHES = [[], [], [], [], [6, 4], [2, 3]];
-  T.HEADS = [8, 8, 6, 11, 8, 7];
+  T.CLASS = { DATA: 0, HANDSHAKE: 1, ACK: 2, RETRANSMISSION: 3, LOST: 4, ONE_SIDED: 5, EARLY: 6 };
+  T.CLASS_NAMES = ["data", "handshake", "ack", "again", "lost", "one-sided", "early"];
+  T.LINE_WIDTHS = [1.4, 1.4, 0.9, 3, 2, 1.3, 2.4];
+  T.LINE_DASHES = [[], [], [], [], [6, 4], [2, 3], []];
+  T.HEADS = [8, 8, 6, 11, 8, 7, 10];
+  T.PROBLEMS = [T.CLASS.RETRANSMISSION, T.CLASS.LOST, T.CLASS.EARLY]; // the worse, the later
+  T.isProblem = (cls) => T.PROBLEMS.includes(cls);
   const FONT = "system-ui, sans-serif";
   T.font = (size, weight = "") => `${weight} ${size}px ${FONT}`.trim();
 

@@ -185,7 +185,7 @@ window.twintap = window.twintap || {};
       const at = Math.round(x / 3), before = marks.get(at) || [0, 0];
       if (x >= -3 && x <= view.width + 3) marks.set(at, [Math.max(cls, before[0]), Math.max(strength, before[1])]);
     };
-    const classes = [T.CLASS.RETRANSMISSION, T.CLASS.LOST].filter((cls) => !state.hidden.has(cls));
+    const classes = T.PROBLEMS.filter((cls) => !state.hidden.has(cls));
     if (state.data && state.data.mode === "arrows") {
       for (const cls of classes) for (const at of state.data.byClass[cls]) note(view.x(state.data.begin[at]), cls, 1);
     } else if (state.data) {

@@ -18,13 +18,15 @@ window.twintap = window.twintap || {};
 
   // Arrows with both ends known as drawn: a missing end is as far away as is typical for the pair of lanes.
   T.withEnds = function (arrows, meta) {
-    const typical = new Map(meta.pairs.map(([source, target], at) => [source * 65536 + target, meta.typical[at]]));
     const count = arrows.number.length;
     arrows.begin = new Float64Array(count);
     arrows.end = new Float64Array(count);
-    arrows.byClass = [[], [], [], [], [], []];
+    arrows.byClass = T.CLASS_NAMES.map(() => []);
+    arrows.source = new Uint16Array(count);
+    arrows.target = new Uint16Array(count);
     for (let at = 0; at < count; at++) {
-      const usual = typical.get(arrows.source[at] * 65536 + arrows.target[at]) || 1;
+      const pair = arrows.pair[at], usual = meta.typical[pair];
+      [arrows.source[at], arrows.target[at]] = meta.pairs[pair];
       const sent = arrows.sent[at], received = arrows.received[at];
       arrows.begin[at] = Number.isNaN(sent) ? received - usual : sent;
       arrows.end[at] = Number.isNaN(received) ? sent + usual : received;

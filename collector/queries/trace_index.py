@@ -1,0 +1,252 @@
+"""A trace as it is opened: its index from a folder of files, built first if it is not there or no longer true.
+
+The index lies in the trace's folder under `.index`; where that cannot be written, and for a trace on another machine,
+in the user's cache. It holds the fingerprint of the tables it was made of, so it is never older than they are. A small
+trace needs none: it is indexed in memory each time.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collector import store, story
+from collector.pairing import Pairing, read_pairing
+from collector.queries.lanes import command_span, lane_order
+from collector.span_trees import SpanTrees, build_trees
+from collector.store import INDEX_FOLDER, TraceInfo
+from collector.story import Story
+from collector.timeline.build import (
+    Progress,
+    Services,
+    build_columns,
+    build_groups,
+    chunks,
+    problem_rows,
+    read_hosts,
+    read_times,
+)
+from collector.timeline.columns import COLUMNS, STATES, ArrowClass, HopColumns, Pairs, Seen
+from collector.timeline.shelf import Shelf
+from collector.timeline.windows import HopIndex, build_windows
+
+VERSION = 1
+"""Of the index; another one is built anew."""
+SMALL_BYTES = 4 << 20
+"""Tables of hops smaller than this are indexed in memory: it takes less than a second."""
+CACHE = "twintap"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a trace as a whole; times relative to its start."""
+
+    start_ns: int
+    end_ns: int
+    hosts: tuple[str, ...]  # the lanes, in order
+    host_services: tuple[tuple[str, ...], ...]  # that each was seen to serve
+    services: tuple[str, ...]  # what `Pairs.service` counts
+    connections_count: int
+    first_hop_ns: int | None
+    last_hop_ns: int | None
+    delay_p50_ns: int | None
+    delay_p99_ns: int | None
+    class_counts: tuple[int, ...]
+    state_counts: tuple[int, ...]
+    story: Story
+    pairing: Pairing
+
+
+@dataclass(frozen=True, slots=True)
+class _Stamp:
+    version: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceIndex:
+    """What a trace is opened with."""
+
+    facts: Facts
+    hops: HopIndex
+    trees: SpanTrees
+    request_first: NDArray[np.int64]  # where each request's hops begin in `request_rows`
+    request_rows: NDArray[np.uint32]
+    request_problems: NDArray[np.int32]  # how many of them are in trouble
+
+    @classmethod
+    def read(cls, shelf: Shelf) -> "TraceIndex":
+        """From a shelf that `build` filled."""
+        return cls(
+            facts=shelf.document("facts", Facts),
+            hops=HopIndex(shelf),
+            trees=SpanTrees(shelf),
+            request_first=shelf.array("request-first"),
+            request_rows=shelf.array("request-rows"),
+            request_problems=shelf.array("request-problems"),
+        )
+
+
+def open_index(url: str, info: TraceInfo, progress: Progress | None = None) -> TraceIndex:
+    """The index of a trace, built if there is none of it.
+
+    Arguments: `progress` is told the share done while it is built.
+    Raises: `InputError` if a table is missing or damaged.
+    """
+    if store.table_bytes(url, "hops") < SMALL_BYTES:
+        shelf = Shelf()
+        build(shelf, url, info, progress or _quiet)
+        return TraceIndex.read(shelf)
+    mark = store.fingerprint(url, info)
+    for folder in _places(url):
+        found = _read(folder, mark)
+        if found is not None:
+            return found
+    for folder in _places(url):
+        made = _made(folder, mark, lambda shelf: build(shelf, url, info, progress or _quiet))
+        if made is not None:
+            return made
+    with tempfile.TemporaryDirectory(prefix=f"{CACHE}-") as temporary:  # mapped files live on without their names
+        shelf = Shelf(Path(temporary))
+        build(shelf, url, info, progress or _quiet)
+        return TraceIndex.read(Shelf(Path(temporary)))
+
+
+def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
+    """Fill a shelf from the tables of a trace."""
+    clocks = store.read_table(url, "clocks")
+    span = command_span(info.command, clocks)
+    times = read_times(url, span, progress)
+    spans, exchanges = store.read_table(url, "spans"), store.read_table(url, "exchanges")
+    build_trees(shelf, spans, exchanges, times.start_ns)
+    told = story.tell(info, spans, exchanges, clocks)
+    del spans, exchanges
+    progress(0.3)
+    trees = SpanTrees(shelf)
+    hosts = lane_order(info, read_hosts(url), trees.serving_depth())
+    services = Services.read(url, info.services)
+    pairs = build_columns(shelf, url, times, hosts, services, trees.span_ids, _part_of(progress, 0.3, 0.8))
+    columns = HopColumns(**{name: shelf.array(name) for name in COLUMNS})
+    problems = problem_rows(columns.arrow_class)
+    shelf.put("problem-rows", problems)
+    shelf.put("problem-times-ns", columns.anchor_ns[problems])
+    build_windows(shelf, pairs)
+    progress(0.9)
+    of_span = np.append(trees.request_of_span, np.int32(-1))
+    build_groups(shelf, "request", lambda rows: of_span[columns.span[rows]], len(columns), len(trees))
+    troubled = of_span[columns.span[problems]]
+    shelf.put("request-problems", np.bincount(troubled[troubled >= 0], minlength=len(trees)).astype(np.int32))
+    served = trees.services()
+    count = store.read_table(url, "connections", ["connection_id"]).num_rows
+    first, last = _first_and_last(columns)
+    median, high = _delays(columns, pairs)
+    facts = Facts(
+        start_ns=times.start_ns,
+        end_ns=times.end_ns,
+        hosts=tuple(hosts),
+        host_services=tuple(served.get(host, ()) for host in hosts),
+        services=services.names,
+        connections_count=count,
+        first_hop_ns=first,
+        last_hop_ns=last,
+        delay_p50_ns=median,
+        delay_p99_ns=high,
+        class_counts=_tally(columns.arrow_class, len(ArrowClass)),
+        state_counts=_tally(columns.state, len(STATES)),
+        story=told,
+        pairing=read_pairing(url),
+    )
+    shelf.put_document("facts", facts)
+    progress(1.0)
+
+
+def _quiet(share: float) -> None:
+    """Nobody is told."""
+
+
+def _part_of(progress: Progress, begin: float, end: float) -> Progress:
+    return lambda share: progress(begin + (end - begin) * share)
+
+
+def _places(url: str) -> list[Path]:
+    """Where an index of the trace may be, best first."""
+    folder = store.local_folder(url)
+    name = hashlib.sha256(str(folder.resolve() if folder else url).encode()).hexdigest()[:32]
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cached = Path(home) / CACHE / name
+    return [folder / INDEX_FOLDER, cached] if folder else [cached]
+
+
+def _read(folder: Path, mark: str) -> TraceIndex | None:
+    """The index in a folder, if it is whole and of these tables."""
+    shelf = Shelf(folder)
+    try:
+        if shelf.document("stamp", _Stamp) != _Stamp(VERSION, mark):
+            return None
+        return TraceIndex.read(shelf)
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged
+        return None
+
+
+def _made(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> TraceIndex | None:
+    """An index put into place as a whole; None where there is no place for it."""
+    staging = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.partial")
+    if folder.name == INDEX_FOLDER:  # beside the trace, so that one that is replaced meanwhile holds nothing foreign
+        staging = folder.parent.with_name(f".{folder.parent.name}{staging.name}")
+    try:
+        if folder.name == INDEX_FOLDER and not os.access(folder.parent, os.W_OK):
+            return None
+        staging.mkdir(parents=True)
+    except OSError:
+        return None
+    try:
+        shelf = Shelf(staging)
+        fill(shelf)
+        shelf.put_document("stamp", _Stamp(VERSION, mark))
+        del shelf
+        return _into_place(staging, folder, mark)
+    except OSError:  # no room for it
+        return None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _into_place(staging: Path, folder: Path, mark: str) -> TraceIndex | None:
+    old = staging.with_suffix(".old")
+    if folder.exists():
+        folder.rename(old)
+    staging.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    return _read(folder, mark)
+
+
+def _first_and_last(columns: HopColumns) -> tuple[int | None, int | None]:
+    if not len(columns):
+        return None, None
+    received = max(int(columns.received_ns[part].max()) for part in chunks(len(columns)))
+    return int(columns.anchor_ns[0]), max(int(columns.anchor_ns[-1]), received)
+
+
+def _delays(columns: HopColumns, pairs: Pairs) -> tuple[int | None, int | None]:
+    """Median and 99th percentile of the delays of hops that were seen at both ends, on two hosts."""
+    found = []
+    for part in chunks(len(columns)):
+        seen = (columns.seen[part] == Seen.BOTH) & (pairs.source != pairs.target)[columns.pair[part]]
+        found.append((columns.received_ns[part] - columns.anchor_ns[part])[seen])
+    delays = np.concatenate(found) if found else np.zeros(0, np.int64)
+    if not len(delays):
+        return None, None
+    median, high = np.percentile(delays, (50, 99), method="nearest")
+    return int(median), int(high)
+
+
+def _tally(values: NDArray[np.uint8], kinds: int) -> tuple[int, ...]:
+    counts = sum((np.bincount(values[part], minlength=kinds) for part in chunks(len(values))), np.zeros(kinds, int))
+    return tuple(int(count) for count in counts)

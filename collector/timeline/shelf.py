@@ -1,0 +1,120 @@
+"""Where an index is kept: arrays, tables and documents under names, in memory or as files that are mapped into it.
+
+On disk an index is a folder: `<name>.npy` for an array, `<name>.arrow` for a table (uncompressed, so that it is read in
+place), `<name>.json` for a document. It is written under another name and renamed, so it is whole or not there.
+Nothing in it is executed or trusted with a path: a foreign trace may bring one along.
+"""
+
+import dataclasses
+import json
+import os
+import types
+import typing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Document = TypeVar("Document")
+
+
+class Shelf:
+    """Arrays, tables and documents by name; in `folder`, or in memory without one."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._held: dict[str, Any] = {}
+
+    def make(self, name: str, dtype: type[np.generic] | np.dtype[Any], *shape: int) -> NDArray[Any]:
+        """A new array of zeros, to be filled.
+
+        Raises: `OSError` if there is no room for it.
+        """
+        if self._folder is None or 0 in shape:  # a file of nothing cannot be mapped
+            made: NDArray[Any] = np.zeros(shape, dtype)
+            return self._keep(name, made)
+        path = self._folder / f"{name}.npy"
+        mapped = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
+        with path.open("r+b") as file:  # now, not when a mapped page is written: that would end the process
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        return mapped
+
+    def put(self, name: str, values: NDArray[Any]) -> None:
+        """Keep an array."""
+        self.make(name, values.dtype, *values.shape)[...] = values
+
+    def holds(self, name: str) -> bool:
+        """Whether there is an array of that name."""
+        return name in self._held or (self._folder is not None and (self._folder / f"{name}.npy").exists())
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The array of that name."""
+        if name not in self._held:
+            assert self._folder is not None, name
+            path = self._folder / f"{name}.npy"
+            try:
+                self._held[name] = np.load(path, mmap_mode="r", allow_pickle=False)
+            except ValueError:  # nothing to map
+                self._held[name] = np.load(path, allow_pickle=False)
+        return typing.cast("NDArray[Any]", self._held[name])
+
+    def put_table(self, name: str, table: pl.DataFrame) -> None:
+        """Keep a table."""
+        if self._folder is None:
+            self._held[name] = table
+        else:
+            path, rows = self._folder / f"{name}.arrow", max(1, len(table))
+            table.rechunk().write_ipc(path, compression="uncompressed", record_batch_size=rows)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The table of that name."""
+        if name not in self._held:
+            assert self._folder is not None, name
+            file = pa.memory_map(str(self._folder / f"{name}.arrow"))
+            self._held[name] = pl.from_arrow(pa.ipc.open_file(file).read_all())  # in place; `pl.read_ipc` copies
+        return typing.cast("pl.DataFrame", self._held[name])
+
+    def put_document(self, name: str, document: Any) -> None:
+        """Keep a dataclass of plain values, dataclasses and tuples of them."""
+        if self._folder is None:
+            self._held[name] = document
+        else:
+            text = json.dumps(dataclasses.asdict(document))
+            (self._folder / f"{name}.json").write_text(text, encoding="utf-8")
+
+    def document(self, name: str, kind: type[Document]) -> Document:
+        """The document of that name.
+
+        Raises: `ValueError`, `KeyError` or `TypeError` if it is not of this kind, `OSError` if it is not there.
+        """
+        if name not in self._held:
+            assert self._folder is not None, name
+            self._held[name] = _parsed(json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8")), kind)
+        return typing.cast("Document", self._held[name])
+
+    def _keep(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        if self._folder is not None:
+            np.save(self._folder / f"{name}.npy", values)
+        self._held[name] = values
+        return values
+
+
+def _parsed(value: Any, kind: Any) -> Any:
+    """What `json` read, as the type that a dataclass names for it."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        return tuple(_parsed(item, of) for item, of in zip(value, each, strict=True))
+    if origin in (types.UnionType, typing.Union):
+        return None if value is None else _parsed(value, arguments[0])
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return kind(**{name: _parsed(value[name], hints[name]) for name in hints})  # type: ignore[operator]
+    if kind is float and isinstance(value, int):
+        return float(value)
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
