@@ -256,6 +256,7 @@ window.twintap = window.twintap || {};
   }
 
   function onResize() {
+    if (!canvas.isConnected) return; // the page is going away
     const box = document.getElementById("plot");
     const height = Math.max(document.getElementById("timeline").clientHeight, T.leastHeight(T.meta.lanes.length, T.meta.rulerHeight));
     box.style.height = `${height}px`;

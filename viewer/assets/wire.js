@@ -13,8 +13,16 @@ window.twintap = window.twintap || {};
     for (const { name, dtype, offset, length } of header.columns) {
       message[name] = new ARRAYS[dtype](buffer, 4 + size + offset, length);
     }
+    if (message.pair) [message.source, message.target] = lanesOf(message.pair);
     return message;
   };
+
+  // The lanes at both ends of pairs.
+  function lanesOf(pairs) {
+    const lanes = [new Uint16Array(pairs.length), new Uint16Array(pairs.length)];
+    pairs.forEach((pair, at) => [lanes[0][at], lanes[1][at]] = T.meta.pairs[pair]);
+    return lanes;
+  }
 
   // Arrows with both ends known as drawn: a missing end is as far away as is typical for the pair of lanes.
   T.withEnds = function (arrows, meta) {
@@ -22,11 +30,8 @@ window.twintap = window.twintap || {};
     arrows.begin = new Float64Array(count);
     arrows.end = new Float64Array(count);
     arrows.byClass = T.CLASS_NAMES.map(() => []);
-    arrows.source = new Uint16Array(count);
-    arrows.target = new Uint16Array(count);
     for (let at = 0; at < count; at++) {
-      const pair = arrows.pair[at], usual = meta.typical[pair];
-      [arrows.source[at], arrows.target[at]] = meta.pairs[pair];
+      const usual = meta.typical[arrows.pair[at]];
       const sent = arrows.sent[at], received = arrows.received[at];
       arrows.begin[at] = Number.isNaN(sent) ? received - usual : sent;
       arrows.end[at] = Number.isNaN(received) ? sent + usual : received;
