@@ -1,0 +1,1 @@
+"""How often requests are put together rightly, measured on live captures against the servers' own logs."""
