@@ -1,7 +1,7 @@
 """`python -m benchmarks.linking [--quick]`: record and score; `record FOLDER`, `score FOLDER…`: either alone.
 
-The table and the picture are those of docs/linking-accuracy.md, which `score --docs docs` writes. Recording needs network
-namespaces, as root or as an ordinary user; scoring needs neither.
+The table and the picture are those of docs/linking-accuracy.md, which `score --docs docs` writes. Recording needs
+network namespaces, as root or as an ordinary user; scoring needs neither.
 """
 
 import argparse

@@ -59,9 +59,9 @@ def _linked(exchanges: pa.Table, assign: Assign) -> pl.DataFrame:
         host=pl.col("server_host").cast(pl.String), parent_id="exchange_id", opened=opened, closed=closed
     ).drop_nulls(["host", "opened"])
     found = [pl.DataFrame(schema={"exchange_id": pl.Int64, "parent_id": pl.Int64, "confidence": pl.Float64})]
-    for (host, _), mine in calls.drop_nulls(["host", "at"]).group_by("host", "service", maintain_order=True):
+    for (host, _), group in calls.drop_nulls(["host", "at"]).group_by("host", "service", maintain_order=True):
         here = parents.filter(pl.col("host") == host).sort("opened", "parent_id")
-        mine = mine.sort("at", "exchange_id")
+        mine = group.sort("at", "exchange_id")
         place, confidence = assign(
             here["opened"].to_numpy(), here["closed"].fill_null(FOREVER).to_numpy(), mine["at"].to_numpy()
         )

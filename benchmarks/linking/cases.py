@@ -1,9 +1,9 @@
 """One recorded run on disk, ready to be scored again: captures, the servers' logs, what the clients measured.
 
-    CASE/case.json     what it is (`Case`)
-    CASE/captures/     a folder for each host, as `tracer record` keeps them
-    CASE/logs/         HOST/SERVICE.jsonl, the truth
-    CASE/requests.csv.zst   rows of `tracer bench`, if it was the load
+CASE/case.json     what it is (`Case`)
+CASE/captures/     a folder for each host, as `tracer record` keeps them
+CASE/logs/         HOST/SERVICE.jsonl, the truth
+CASE/requests.csv.zst   rows of `tracer bench`, if it was the load
 """
 
 import json

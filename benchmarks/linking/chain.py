@@ -4,8 +4,8 @@
                                                  └▶ price (storage3)      and, of every third request, `stock` again
 
 `front` and `logic` are asynchronous, with connections kept and used again by whatever comes next; `stock` and `price`
-have a thread for each connection. All work for a random time. The trace id of `traceparent` goes along, and each service
-logs what it did as the bundled store does, so the same truth is found in the same way.
+have a thread for each connection. All work for a random time. The trace id of `traceparent` goes along, and each
+service logs what it did as the bundled store does, so the same truth is found in the same way.
 
     python -m benchmarks.linking.chain serve NAME PORT LOG      one service
     python -m benchmarks.linking.chain load URL AT_ONCE COUNT    requests, so many at once

@@ -1,8 +1,8 @@
 """Live runs of the bundled cluster, recorded with everything that is needed to score them.
 
 Reads and writes, half of each, by a closed loop of so many workers, after 200 objects were put there; objects all of
-1,000 bytes, or of 1 to 64 KB evenly, as in ssbench's scenarios with ranges. Servers log, daemons run. With a fault it is
-made before the load and cleared after it.
+1,000 bytes, or of 1 to 64 KB evenly, as in ssbench's scenarios with ranges. Servers log, daemons run. With a fault it
+is made before the load and cleared after it.
 """
 
 import json

@@ -98,9 +98,7 @@ def score_links(links: pl.DataFrame, truth: Truth) -> LinkScore:
 def _bins(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[Bin, ...]:
     place = np.clip((confidence * BINS).astype(np.int64), 0, BINS - 1)
     chosen = [place == number for number in range(BINS)]
-    return tuple(
-        Bin(float(confidence[of].mean()), float(right[of].mean()), int(of.sum())) for of in chosen if of.any()
-    )
+    return tuple(Bin(float(confidence[of].mean()), float(right[of].mean()), int(of.sum())) for of in chosen if of.any())
 
 
 def score_whole(spans: pl.DataFrame, exchanges: pl.DataFrame, truth: Truth, client_host: str) -> WholeScore:
@@ -110,8 +108,10 @@ def score_whole(spans: pl.DataFrame, exchanges: pl.DataFrame, truth: Truth, clie
         roots, left_on="span_id", right_on="exchange_id", how="semi"
     )
     of_line = truth.exchanges.select("exchange_id", "line").join(_true_roots(truth), on="line")
-    found = spans.select("trace_id", exchange_id="span_id").join(of_line, on="exchange_id").select(
-        "trace_id", "line", "true_root"
+    found = (
+        spans.select("trace_id", exchange_id="span_id")
+        .join(of_line, on="exchange_id")
+        .select("trace_id", "line", "true_root")
     )
     found = found.unique(["trace_id", "line"]).join(mine.select("trace_id"), on="trace_id", how="semi")
     line_of_root = of_line.select(trace_id="exchange_id", root_line="line")

@@ -82,9 +82,7 @@ def write_page(scored: Sequence[Scored], docs: Path) -> None:
 
 def _draw(scored: Sequence[Scored], path: Path) -> None:
     figure = go.Figure()
-    figure.add_scatter(
-        x=[0, 1], y=[0, 1], mode="lines", name="as it should be", line={"color": "#111827", "width": 1}
-    )
+    figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", name="as it should be", line={"color": "#111827", "width": 1})
     for name in (OURS, *METHODS):
         bins = _merged([bin_ for one in scored for bin_ in one.hidden[name].bins])
         figure.add_scatter(

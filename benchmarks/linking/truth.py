@@ -19,7 +19,7 @@ import pyarrow as pa
 CLOCK_NS = 20_000
 """How far trace times and the machine's clock may be apart: the reference host's clock is that of all."""
 LINGER_NS = 1_000_000_000
-"""How long after the last packet of a connection a request on it may begin to be handled; ports are used again later."""
+"""How long after a connection's last packet a request on it may begin to be handled; ports are used again later."""
 COLUMNS = ("transaction_id", "start_ns", "end_ns", "peer", "local")
 ROOT = -1
 NO_ID = ("", "-")
@@ -28,8 +28,8 @@ NO_ID = ("", "-")
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """`exchanges`: `exchange_id, line, is_first`; `lines`: `line, parent` (`ROOT`, null where not known), `transaction_id,
-    start_ns, end_ns`. A line is a logged request."""
+    """A line is a logged request. `exchanges`: `exchange_id, line, is_first`; `lines`: `line, parent` (`ROOT`, null where
+    not known), `transaction_id, client_host, start_ns, end_ns`."""
 
     exchanges: pl.DataFrame
     lines: pl.DataFrame
@@ -55,7 +55,9 @@ def find_truth(exchanges: pa.Table, connections: pa.Table, logs: pl.DataFrame) -
     ends = ["peer", "local"]
     began = logs.select("line", *ends, at=pl.col("start_ns") + CLOCK_NS).sort("at")
     firsts = began.join_asof(shown.sort("at"), on="at", by=ends, strategy="backward", check_sortedness=False)
-    firsts = firsts.filter(pl.col("at") <= pl.col("last_ns") + LINGER_NS).unique("exchange_id", keep="first", maintain_order=True)
+    firsts = firsts.filter(pl.col("at") <= pl.col("last_ns") + LINGER_NS).unique(
+        "exchange_id", keep="first", maintain_order=True
+    )
     told = firsts.select("exchange_id", "line").join(logs, on="line")
     later = shown.join(told, on="exchange_id", how="anti").sort("at")
     spans = logs.join(told, on="line", how="semi").select("line", *ends, "end_ns", at="start_ns").sort("at")

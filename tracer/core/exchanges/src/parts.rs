@@ -73,7 +73,7 @@ impl PartTimes {
     fn add(&mut self, range: &Range, (start, end): (i64, i64), whole: (i64, i64)) {
         self.bytes = whole.1 - whole.0;
         self.uncertainty_ns = self.uncertainty_ns.max(range.uncertainty_ns);
-        self.last_received_ns = self.last_received_ns.max(range.received_ns);
+        self.last_received_ns = self.last_received_ns.max(range.new_ns);
         if start == whole.0 {
             self.first_sent_ns = earlier(self.first_sent_ns, range.sent_ns);
             self.first_received_ns = earlier(self.first_received_ns, range.received_ns);
@@ -85,8 +85,9 @@ impl PartTimes {
     }
 
     fn settled(self) -> Self {
+        // What came before the first part may have brought the bytes, so there may be no arrival of new ones.
         let last_received_ns = if self.end_arrived {
-            self.last_received_ns
+            self.last_received_ns.max(self.first_received_ns)
         } else {
             UNSEEN
         };

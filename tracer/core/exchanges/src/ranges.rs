@@ -2,7 +2,8 @@
 
 use crate::{Hops, UNSEEN, earlier, first_seen, kind};
 
-/// Bytes `start..end` of one direction. `server_ns` is the server's stamp, or the client's where the server has none.
+/// Bytes `start..end` of one direction. `server_ns` is the server's stamp, or the client's where the server has none;
+/// `new_ns` is `received_ns` if it brought a byte that had not arrived before, or `UNSEEN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub start: i64,
@@ -11,6 +12,7 @@ pub struct Range {
     pub received_ns: i64,
     pub uncertainty_ns: i64,
     pub server_ns: i64,
+    pub new_ns: i64,
 }
 
 /// Two of a thing: what the server sent, what the client sent.
@@ -61,6 +63,7 @@ pub fn byte_ranges(hops: &Hops, rows: &[u32], swapped: bool, found: &mut Ways<Ve
             received_ns: hops.received_ns[row],
             uncertainty_ns: hops.uncertainty_ns[row],
             server_ns: UNSEEN,
+            new_ns: UNSEEN,
         });
     }
     for from_client in [false, true] {
@@ -83,8 +86,42 @@ fn merge(ranges: &mut Vec<Range>, from_client: bool) {
         }
         same
     });
-    for range in ranges {
+    let (mut reach, mut overlap) = (i64::MIN, false);
+    for range in ranges.iter_mut() {
         range.server_ns = server_ns(from_client, range.sent_ns, range.received_ns);
+        range.new_ns = range.received_ns;
+        overlap |= range.start < reach;
+        reach = reach.max(range.end);
+    }
+    if overlap {
+        forget_repeats_slow(ranges);
+    }
+}
+
+/// Bytes that were sent again, cut at other places, bring nothing where all of them had arrived.
+fn forget_repeats_slow(ranges: &mut [Range]) {
+    let mut order: Vec<usize> = (0..ranges.len())
+        .filter(|at| ranges[*at].received_ns != UNSEEN)
+        .collect();
+    order.sort_by_key(|at| ranges[*at].received_ns);
+    let mut there: Vec<(i64, i64)> = Vec::new(); // disjoint, ascending
+    for at in order {
+        let (start, end) = (ranges[at].start, ranges[at].end);
+        let first = there.partition_point(|piece| piece.1 < start);
+        let behind = there.partition_point(|piece| piece.0 <= end);
+        if there[first..behind]
+            .iter()
+            .any(|piece| piece.0 <= start && end <= piece.1)
+        {
+            ranges[at].new_ns = UNSEEN;
+            continue;
+        }
+        let touched = &there[first..behind];
+        let whole = (
+            touched.first().map_or(start, |piece| piece.0.min(start)),
+            touched.last().map_or(end, |piece| piece.1.max(end)),
+        );
+        there.splice(first..behind, [whole]);
     }
 }
 

@@ -60,6 +60,26 @@ fn built(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
 }
 
 #[test]
+fn what_is_sent_again_in_other_pieces_does_not_arrive_again() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 3_000), (40, 50)),
+        (false, (2_000, 3_000), (45, 5_000)), // a tail loss probe
+    ];
+    let end_of = |transfers: &[Transfer]| built(7, transfers, &[]).exchanges[0].response.last_received_ns;
+    assert_eq!(end_of(&transfers), 50);
+    let hole = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 1_000), (40, 50)),
+        (false, (1_000, 3_000), (40, UNSEEN)),
+        (false, (3_000, 4_000), (40, 55)),
+        (false, (500, 3_500), (60, 70)), // fills it
+        (false, (0, 500), (80, 90)),
+    ];
+    assert_eq!(end_of(&hole), 70);
+}
+
+#[test]
 fn turns_make_exchanges_and_acks_go_with_the_last_that_had_come() {
     let transfers = [
         (true, (0, 100), (10, 20)),
