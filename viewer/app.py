@@ -7,6 +7,7 @@ import dash
 from collector.queries import TraceView
 from viewer.access import Access, guard
 from viewer.callbacks import add_callbacks
+from viewer.explaining import add_explaining
 from viewer.finding import add_finding
 from viewer.layout import page
 from viewer.routes import add_routes
@@ -29,6 +30,7 @@ def create_app(trace: TraceView, access: Access | None = None) -> dash.Dash:
     add_callbacks(app, trace)
     add_routes(app.server, trace)
     add_finding(app.server, trace)
+    add_explaining(app.server, trace)
     add_saving(app.server, trace)
     guard(app.server, access or Access(), list(app.csp_hashes()))
     return app

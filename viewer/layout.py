@@ -11,7 +11,7 @@ from collector.queries import KINDS, STATES, ArrowClass, Lane, Request, Story, T
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.pairing import pairing_dialog, pairing_line, warning_line
-from viewer.tools import packet_list, save_menu, search_box
+from viewer.tools import packet_fields, packet_list, save_menu, search_box
 from viewer.wording import KIND_NAMES, compact, duration, exact_time, facts_line, plural, request_title
 
 REQUESTS_LISTED = 200
@@ -49,6 +49,7 @@ KEYS = (
     ("n, N", "next, previous problem"),
     ("/, Enter, Shift+Enter", "search; next, previous hit"),
     ("l", "the packets of the request, or in view, as a table"),
+    ("x", "explain the selected packet, field by field"),
     ("e", "save: picture, page, table, capture"),
     ("p", "how well packets were paired"),
     ("t", "light or dark"),
@@ -219,6 +220,7 @@ def _panel(trace: TraceView) -> Component:
             search_box(),
             html.Div(id="request-details"),
             html.Div(id="packet-details"),
+            packet_fields(),
             _request_list(trace.requests(REQUESTS_LISTED), trace.summary.requests_count),
         ],
         id="panel",

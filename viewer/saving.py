@@ -6,11 +6,12 @@ from pathlib import Path
 
 from flask import Flask, Response, abort, request, send_file
 
-from collector.queries import Selection, TraceView, write_csv, write_parquet
+from collector.queries import Selection, TraceView, write_csv, write_parquet, write_pcapng
 
 WRITERS: dict[str, tuple[Callable[[TraceView, Selection, Path], None], str]] = {
     "csv": (write_csv, "text/csv"),
     "parquet": (write_parquet, "application/vnd.apache.parquet"),
+    "pcapng": (write_pcapng, "application/octet-stream"),
 }
 """Format to what writes it, and its media type."""
 LARGEST_NS = 1 << 52

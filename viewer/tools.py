@@ -15,6 +15,7 @@ PICTURES = (
 TABLES = (
     ("csv", "CSV table", "A row for each packet's way from host to host"),
     ("parquet", "Parquet table", "The same, with its types"),
+    ("pcapng", "pcapng capture", "The packets themselves, cut from the captures; opens in Wireshark"),
 )
 COLUMNS = ("#", "sent", "received", "from → to", "what", "bytes", "state", "request")
 SEARCH_HINT = "Search: id, path, host, ADDR:PORT, #12, >5ms  ( / )"
@@ -47,6 +48,15 @@ def save_menu() -> Component:
         ],
         id="save",
     )
+
+
+def packet_fields() -> Component:
+    """Under the selected packet: what explains it field by field."""
+    buttons = [
+        action_button("explain field by field", "explain", "As it was sent (x)", "small"),
+        action_button("as received", "explain-received", "As it arrived", "small"),
+    ]
+    return html.Div([html.Div(buttons, id="explain-buttons", hidden=True), html.Div(id="packet-fields")])
 
 
 def packet_list() -> Component:

@@ -11,6 +11,7 @@ from collector.pairing import NAMES as PAIRING_NAMES
 from collector.pairing import Pairing, connection_name, pair_name, trouble_words
 from collector.quality import ConnectionQuality, HostPair
 from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
+from collector.queries.captured import CapturedPacket, captured_packet, packet_file, write_pcapng
 from collector.queries.search import SearchHits, TraceSearch
 from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.queries.trace_view import TraceView, open_trace
@@ -42,6 +43,7 @@ __all__ = [
     "UNCERTAINTY_UNKNOWN",
     "ArrowClass",
     "Arrows",
+    "CapturedPacket",
     "Command",
     "Comparison",
     "ConnectionQuality",
@@ -68,12 +70,15 @@ __all__ = [
     "Summary",
     "TraceSearch",
     "TraceView",
+    "captured_packet",
     "connection_name",
     "in_words",
     "open_trace",
+    "packet_file",
     "pair_name",
     "trouble_words",
     "with_uncertainty",
     "write_csv",
     "write_parquet",
+    "write_pcapng",
 ]

@@ -37,7 +37,7 @@ def write_csv(trace: TraceView, selection: Selection, place: Path) -> None:
 
     Raises: `InputError` if they are too many, or the trace was made anew meanwhile.
     """
-    rows = _rows(trace, selection)
+    rows = rows_of(trace, selection)
     schema = plain(HOPS.empty_table()).schema
 
     def write() -> None:
@@ -53,7 +53,7 @@ def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
 
     Raises: as `write_csv`.
     """
-    rows = _rows(trace, selection)
+    rows = rows_of(trace, selection)
 
     def write() -> None:
         with pq.ParquetWriter(place, HOPS, compression="zstd") as writer:
@@ -63,7 +63,11 @@ def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
     trace.unchanged(write)
 
 
-def _rows(trace: TraceView, selection: Selection) -> NDArray[np.int64]:
+def rows_of(trace: TraceView, selection: Selection) -> NDArray[np.int64]:
+    """Places of the selection's hops in their table; ascending.
+
+    Raises: `InputError` if they are too many.
+    """
     if selection.request is not None:
         rows = trace.rows_of_request(selection.request)
     else:

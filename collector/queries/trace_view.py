@@ -39,7 +39,7 @@ class TraceView:
     """A trace, opened for questions. Safe to use from several threads: nothing changes after it is made."""
 
     def __init__(self, url: str, info: TraceInfo, index: TraceIndex, tables: Tables) -> None:
-        self.url, self._info, self._made = url, info, index
+        self.url, self.info, self._made = url, info, index
         facts = index.facts
         self.start_ns, self.duration_ns = facts.start_ns, max(1, facts.end_ns - facts.start_ns)
         self.lanes = lanes_of(facts.hosts, info, tables.clocks, facts.host_services)
@@ -186,7 +186,7 @@ class TraceView:
         """
 
         def checked(info: TraceInfo) -> Read:
-            if info.created_ns != self._info.created_ns:
+            if info.created_ns != self.info.created_ns:
                 raise InputError(f"{self.url} was made anew since it was opened", "open it again with `tracer view`")
             return read()
 

@@ -112,6 +112,7 @@ def test_the_view_is_saved_as_png_svg_and_a_page_that_needs_nothing_else(
     saved = save(page, '[data-action="picture-html"]', tmp_path / "view.html")
     assert "<script" not in saved.read_text()
     assert not re.search(r"""(src|href)=["'](?!data:|#|")""", saved.read_text())
+    page = page.context.new_page()
     page.set_content(saved.read_text())
     expect(page.locator("h1")).to_contain_text("took")
     expect(page.locator(".ledger").first).to_contain_text("100 %")

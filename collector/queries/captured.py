@@ -1,0 +1,170 @@
+"""Packets as they stand in the captures that a trace was made from: one to look into, or a selection of them as pcapng.
+
+A trace names its captures' files but does not hold them; they are looked for where they were, beside the trace, and where
+`tracer record` keeps them. A file that holds another packet at a frame than the trace knows is another file: then it is
+said, and nothing of it is shown.
+
+Cost: reading a host's files up to the last packet asked for, about 0.1 s for each million packets.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from collector import store
+from collector.packets import PacketFields
+from collector.queries.selection import Selection, rows_of
+from collector.queries.trace_view import TraceView
+from collector.store import HostInfo
+from tracer.errors import InputError
+from tracer.readers import Interface, PacketCopy, open_capture
+from tracer.records import Direction
+
+AT_ONCE = 20_000
+"""Packets copied at a time: a few MB."""
+MOST_PACKETS = 1_000_000
+SECTION, INTERFACE, PACKET = 0x0A0D0D0A, 1, 6
+"""Block types of draft-ietf-opsawg-pcapng."""
+COMMENT, IF_NAME, IF_TSRESOL, EPB_FLAGS = 1, 2, 9, 2
+NANOSECONDS = b"\x09"
+FLAGS = {Direction.UNKNOWN: 0, Direction.RECEIVE: 1, Direction.SEND: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedPacket:
+    """A packet's bytes, as far as they were captured."""
+
+    link_type: int  # as registered at tcpdump.org/linktypes.html
+    host_ns: int
+    original_len: int
+    data: bytes
+    file: str
+
+
+def captured_packet(trace: TraceView, packet: PacketFields) -> CapturedPacket:
+    """The bytes of a packet of the trace.
+
+    Raises: `InputError` if its capture is not there any more, or is another one.
+    """
+    host = next(host for host in trace.info.hosts if host.host == packet.host)
+    interface, copy = next(_copies(trace, host, [packet.frame], [packet.host_ns]))
+    names = ", ".join(Path(file).name for file in host.files)
+    return CapturedPacket(interface.link_type, copy.host_ns, copy.original_len, copy.data, names)
+
+
+def write_pcapng(trace: TraceView, selection: Selection, place: Path) -> None:
+    """Write the selection's packets, cut from the captures: a section for each host, each packet once, stamps its own.
+
+    Raises: `InputError` if they are too many, or a capture is not there any more or is another one.
+    """
+    chosen = trace.unchanged(lambda: _frames(trace, selection))
+    if len(chosen) > MOST_PACKETS:
+        what = f"{len(chosen):,} packets are more than the {MOST_PACKETS:,} that are cut at once"
+        raise InputError(what, "zoom in, or select a request")
+    with place.open("wb") as file:
+        for host in trace.info.hosts:
+            mine = chosen.filter(pl.col("host") == host.host)
+            if len(mine):
+                file.writelines(_section(trace, host, mine["frame"].to_list(), mine["host_ns"].to_list()))
+
+
+def packet_file(packet: CapturedPacket) -> bytes:
+    """A pcapng file of that one packet."""
+    interface = _interface_block(packet.link_type, "")
+    return _section_block("") + interface + _packet_block(0, packet.host_ns, packet.original_len, packet.data, 0)
+
+
+def _frames(trace: TraceView, selection: Selection) -> pl.DataFrame:
+    """`host`, `frame` and `host_ns` of the packets at both ends of the selection's hops, each once, in order."""
+    columns = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns")]
+    tables = store.read_chosen(trace.url, "hops", columns, rows_of(trace, selection))
+    ends = []
+    for table in tables:
+        frame = pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
+        for end in ("send", "receive"):
+            ends.append(frame.select(pl.col(f"{end}_{what}").alias(what) for what in ("host", "frame", "host_ns")))
+    schema = {"host": pl.String, "frame": pl.UInt32, "host_ns": pl.Int64}
+    together = pl.concat(ends) if ends else pl.DataFrame(schema=schema)
+    return together.drop_nulls("frame").unique(["host", "frame"]).sort("host", "frame")
+
+
+def _section(trace: TraceView, host: HostInfo, frames: Sequence[int], stamps: Sequence[int]) -> Iterator[bytes]:
+    yield _section_block(f"twintap.host={host.host}")
+    places: dict[tuple[str, int], int] = {}
+    for interface, copy in _copies(trace, host, frames, stamps):
+        key = (interface.name, interface.link_type)
+        if key not in places:
+            places[key] = len(places)
+            yield _interface_block(interface.link_type, interface.name)
+        yield _packet_block(places[key], copy.host_ns, copy.original_len, copy.data, FLAGS[copy.direction])
+
+
+def _copies(
+    trace: TraceView, host: HostInfo, frames: Sequence[int], stamps: Sequence[int]
+) -> Iterator[tuple[Interface, PacketCopy]]:
+    """The packets of these frames (ascending, over all files of the host), each checked to have its stamp."""
+    waiting, before = list(zip(frames, stamps, strict=True)), 0
+    for file in host.files:
+        if not waiting:
+            return
+        with open_capture(_found(trace.url, file, host.host)) as reader:
+            while part := waiting[:AT_ONCE]:
+                copies = reader.copy_packets([frame - before for frame, _ in part])
+                interfaces = reader.interfaces
+                for copy, (frame, stamp_ns) in zip(copies, part, strict=False):
+                    if (copy.frame + before, copy.host_ns) != (frame, stamp_ns):
+                        raise _another(file, frame)
+                    yield interfaces[copy.interface], replace(copy, frame=frame)
+                waiting = waiting[len(copies) :]
+                if len(copies) < len(part):
+                    break
+            before += reader.packets_count
+    if waiting:
+        raise _another(host.files[-1], waiting[0][0])
+
+
+def _another(file: str, frame: int) -> InputError:
+    what = f"{file} is not the capture that this trace was made from: its packet {frame:,} is another one"
+    return InputError(what, "put the right file back, or make the trace again: tracer replay")
+
+
+def _found(url: str, file: str, host: str) -> Path:
+    """Where the capture is now."""
+    trace = Path(url) if "://" not in url else Path()
+    places = [Path(file), trace.parent / file]
+    places += [folder / Path(file).name for folder in (Path(f"{trace}.captures"), trace.parent)]
+    for place in places:
+        if place.is_file():
+            return place
+    what = f"the capture of {host} is not there any more ({file})"
+    raise InputError(what, f"put it back, or into {trace}.captures; packets are not kept in a trace")
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    length = struct.pack("<I", 12 + len(body))
+    return struct.pack("<I", kind) + length + body + length
+
+
+def _option(code: int, value: bytes) -> bytes:
+    return struct.pack("<HH", code, len(value)) + value + b"\0" * (-len(value) % 4)
+
+
+def _section_block(comment: str) -> bytes:
+    options = _option(COMMENT, comment.encode()) + _option(0, b"") if comment else b""
+    return _block(SECTION, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options)
+
+
+def _interface_block(link_type: int, name: str) -> bytes:
+    options = _option(IF_NAME, name.encode()) if name else b""
+    return _block(
+        INTERFACE, struct.pack("<HHI", link_type, 0, 0) + options + _option(IF_TSRESOL, NANOSECONDS) + _option(0, b"")
+    )
+
+
+def _packet_block(interface: int, host_ns: int, original_len: int, data: bytes, flags: int) -> bytes:
+    head = struct.pack("<IIIII", interface, host_ns >> 32, host_ns & 0xFFFFFFFF, len(data), original_len)
+    options = _option(EPB_FLAGS, struct.pack("<I", flags)) + _option(0, b"") if flags else b""
+    return _block(PACKET, head + data + b"\0" * (-len(data) % 4) + options)
