@@ -1,4 +1,4 @@
-"""One packet, field by field: by tshark's dissectors where tshark and pyshark are installed, by our own decoder otherwise.
+"""One packet, field by field: by tshark's dissectors where tshark and pyshark are installed, else by our own decoder.
 
 tshark sees nothing but this packet: its bytes, cut from the capture, go in by a pipe. It runs with names unresolved (so
 it asks no server), with limits on CPU time, memory and wall time; what it prints is read by pyshark. Whatever fails is
@@ -11,6 +11,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.util import find_spec
 
 from flask import Flask, Response, abort, jsonify, request
 
@@ -85,7 +87,9 @@ def explain(trace: TraceView, packet: PacketFields) -> Explanation:
 
 def own_layers(packet: PacketFields) -> tuple[Layer, ...]:
     """The fields that the tables keep."""
-    return (Layer("TCP/IP, as the trace keeps it", tuple(Field(f"{name}: {text}") for name, text in packet_facts(packet))),)
+    return (
+        Layer("TCP/IP, as the trace keeps it", tuple(Field(f"{name}: {text}") for name, text in packet_facts(packet))),
+    )
 
 
 def dissect(captured: CapturedPacket) -> tuple[tuple[Layer, ...], str]:
@@ -93,15 +97,14 @@ def dissect(captured: CapturedPacket) -> tuple[tuple[Layer, ...], str]:
     program = shutil.which("tshark")
     if program is None:
         return (), NO_TSHARK
-    try:
-        from pyshark.tshark.output_parser import tshark_xml  # only where installed
-    except ImportError:
+    if find_spec("pyshark") is None:
         return (), NO_TSHARK
+    reader = import_module("pyshark.tshark.output_parser.tshark_xml")
     printed, trouble = _run([program, *TSHARK], packet_file(captured))
     start, end = printed.find(b"<packet>"), printed.rfind(b"</packet>")
     if start < 0 or end < 0:
         return (), trouble or "tshark could not read it"
-    found = tshark_xml.packet_from_xml_packet(printed[start : end + len(b"</packet>")])
+    found = reader.packet_from_xml_packet(printed[start : end + len(b"</packet>")])
     return tuple(_layer(layer.layer_name, layer._all_fields.values()) for layer in found.layers), ""
 
 

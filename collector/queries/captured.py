@@ -1,7 +1,7 @@
-"""Packets as they stand in the captures that a trace was made from: one to look into, or a selection of them as pcapng.
+"""Packets as they stand in the captures that a trace was made from: one to look into, or a selection as pcapng.
 
-A trace names its captures' files but does not hold them; they are looked for where they were, beside the trace, and where
-`tracer record` keeps them. A file that holds another packet at a frame than the trace knows is another file: then it is
+A trace names its captures' files but does not hold them; they are looked for where they were, beside the trace, and
+where `tracer record` keeps them. A file that holds another packet at a frame than the trace knows is another file: then it is
 said, and nothing of it is shown.
 
 Cost: reading a host's files up to the last packet asked for, about 0.1 s for each million packets.

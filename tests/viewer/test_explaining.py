@@ -1,0 +1,122 @@
+"""A packet field by field: tshark where it is, our decoder otherwise, and a sentence where the capture is gone."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from collector.analysis import analyse
+from collector.queries import PacketFields, Selection, TraceView, open_trace, write_pcapng
+from collector.sources import host_sources
+from tracer.errors import InputError
+from viewer import explaining
+from viewer.explaining import explain
+
+SAMPLE = Path(__file__).parents[2] / "captures" / "swift-upload-1B"
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """A trace whose captures lie beside it, as `tracer record` leaves them."""
+    folder = tmp_path_factory.mktemp("explained")
+    captures = folder / "trace.captures"
+    shutil.copytree(SAMPLE, captures, ignore=shutil.ignore_patterns("expected", "*.toml"))
+    analyse(host_sources([str(captures)]), str(folder / "trace"))
+    return open_trace(str(folder / "trace"))
+
+
+def request_packet(trace: TraceView) -> PacketFields:
+    """The first packet of a PUT, as its sender captured it."""
+    number = next(request.number for request in trace.requests(9) if request.title.endswith("one-byte"))
+    for hop in trace.request_packets(number, 0, 50).number:
+        packet = trace.hop(int(hop)).sent_packet  # type: ignore[union-attr]
+        if packet is not None and packet.payload_len > 100:
+            return packet
+    raise AssertionError("no packet with a head")
+
+
+needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+
+
+@needs_tshark
+def test_tshark_tells_every_layer_of_that_packet_alone(trace: TraceView) -> None:
+    packet = request_packet(trace)
+    told = explain(trace, packet)
+    assert (told.by, told.note) == ("tshark", "")
+    assert [layer.name for layer in told.layers] == ["ETH", "IP", "TCP", "HTTP"]
+    texts = {field.text for layer in told.layers for field in layer.fields}
+    assert f"Source Port: {packet.src_port}" in texts
+    assert any("/v1/AUTH_test" in text for text in texts)
+    port = next(field for field in told.layers[2].fields if field.text.startswith("Source Port"))
+    at = 2 * port.at
+    assert int(told.bytes[at : at + 2 * port.size], 16) == packet.src_port
+
+
+@pytest.mark.parametrize("missing", ["tshark", "pyshark"])
+def test_without_tshark_our_own_decoder_tells(trace: TraceView, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    gone = "viewer.explaining.shutil.which" if missing == "tshark" else "viewer.explaining.find_spec"
+    monkeypatch.setattr(gone, lambda name: None)
+    packet = request_packet(trace)
+    told = explain(trace, packet)
+    assert told.by == "our decoder"
+    assert "install tshark and pyshark" in told.note
+    assert f"seq: {packet.seq}" in {field.text for field in told.layers[0].fields}
+    assert len(told.bytes) == 2 * packet.captured_len
+
+
+@pytest.mark.parametrize(
+    ("program", "trouble"),
+    [(["sleep", "20"], "longer than"), (["false"], "status 1"), (["sh", "-c", "kill -9 $$"], "status -9")],
+)
+def test_a_dissector_that_fails_or_hangs_is_ended_and_said(
+    monkeypatch: pytest.MonkeyPatch, program: list[str], trouble: str
+) -> None:
+    monkeypatch.setattr(explaining, "WALL_SECONDS", 0.2)
+    printed, said = explaining._run(program, b"")
+    assert printed == b""
+    assert trouble in said
+
+
+def test_a_capture_that_is_gone_or_another_is_said(trace: TraceView, tmp_path: Path) -> None:
+    packet = request_packet(trace)
+    captures = Path(f"{trace.url}.captures")
+    file, aside = captures / f"{packet.host}.pcapng", tmp_path / "aside"
+    file.rename(aside)
+    try:
+        told = explain(trace, packet)
+        assert "is not there any more" in told.note
+        assert told.layers
+        assert not told.bytes
+        other = next(path for path in captures.glob("*.pcapng"))
+        shutil.copy(other, file)
+        assert "is not the capture that this trace was made from" in explain(trace, packet).note
+    finally:
+        shutil.move(aside, file)
+
+
+@needs_tshark
+def test_a_selection_is_cut_from_the_captures_packet_by_packet(trace: TraceView, tmp_path: Path) -> None:
+    place = tmp_path / "cut.pcapng"
+    write_pcapng(trace, Selection(request=1), place)
+    wanted = set()
+    for number in trace.request_packets(1, 0, 10_000).number:
+        hop = trace.hop(int(number))
+        assert hop is not None
+        wanted |= {(each.host, each.frame) for each in (hop.sent_packet, hop.received_packet) if each is not None}
+    argv = ["tshark", "-r", str(place), "-T", "fields", "-e", "frame.time_epoch", "-e", "tcp.seq_raw"]
+    lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    assert len(lines) == 2 * len(wanted)
+    events = pl.read_parquet(f"{trace.url}/events.parquet", columns=["host_ns", "seq"])
+    known = {(str(ns), str(seq)) for ns, seq in events.iter_rows()}
+    found = {(stamp.replace(".", ""), seq) for stamp, seq in zip(lines[::2], lines[1::2], strict=True)}
+    assert found <= known
+
+
+def test_too_many_packets_are_refused_in_a_sentence(
+    trace: TraceView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collector.queries.captured.MOST_PACKETS", 10)
+    with pytest.raises(InputError, match="more than the 10 that are cut at once; zoom in"):
+        write_pcapng(trace, Selection(request=1), tmp_path / "cut.pcapng")
