@@ -1,7 +1,7 @@
 """Is the load generator fast enough, does it stay small, and are its times true?
 
     python -m benchmarks.bench_generator speed [--swift-bench PATH]
-    python -m benchmarks.bench_generator memory [--seconds 120]
+    python -m benchmarks.bench_generator memory [--seconds 120] [--rate 300]
     python -m benchmarks.bench_generator truth [--count 500] [--concurrency 8]
 
 `speed` puts 1,000-byte objects on a server that answers at once (`benchmarks.instant_server`), generator and server
@@ -9,7 +9,7 @@ each on a core of its own, and says how many requests per second of its processo
 is what a busy machine leaves true. With swift-bench (pip install swift-bench, in an environment of its own) both run in
 turn, three times, and the ratio is that of the best of each.
 
-`memory` runs a closed loop and fits a line to the resident size after its first fifth.
+`memory` runs a closed loop, or an open one of a rate, and fits a line to the resident size after its first fifth.
 
 `truth` records a run on the bundled cluster with `tracer record` and holds each request's measured latency against the
 same request's packets at the client's host: from the first packet of the request that was sent to the last packet of
@@ -99,8 +99,10 @@ def speed(arguments: argparse.Namespace) -> None:
 def memory(arguments: argparse.Namespace) -> None:
     """The slope of the resident size."""
     workload = Path(tempfile.mkdtemp()) / "w.toml"
+    rate = f"rate_per_s = {arguments.rate}\n" if arguments.rate else ""
     workload.write_text(
-        f'name = "m"\n[[stage]]\nname = "main"\n[[stage.work]]\nworkers = {WORKERS}\nruntime_s = {arguments.seconds}\n'
+        f'name = "m"\n[[stage]]\nname = "main"\n[[stage.work]]\n{rate}'
+        f"workers = {WORKERS}\nruntime_s = {arguments.seconds}\n"
         f'operations = [{{ kind = "write", containers = "c(1)", objects = "s(1,1000000)", sizes = "c(100)B" }}]\n'
     )
     sizes: list[tuple[float, int]] = []
@@ -158,6 +160,7 @@ def main() -> None:
         each.add_argument("--count", type=int, default=500 if function is truth else 30_000)
         each.add_argument("--concurrency", type=int, default=8)
         each.add_argument("--seconds", type=int, default=120)
+        each.add_argument("--rate", type=int, default=0)
         each.add_argument("--swift-bench", default="")
     arguments = parser.parse_args()
     arguments.function(arguments)

@@ -112,15 +112,22 @@ def analyse(
             services=dict(known_services()),
         )
         with write_trace(trace_url) as writer:
-            run_stages(captures, info, options, writer, held, by_time)
-            if samples is not None:
-                writer.write_table("samples", _of_hosts(samples, info))
+            used = None if samples is None else _of_hosts(samples, info)
+            if used is not None:
+                writer.write_table("samples", used)
+            run_stages(captures, info, options, writer, held, by_time, used)
             writer.write_info(info)
     return info
 
 
 def run_stages(
-    captures: Scan, info: TraceInfo, options: AnalysisOptions, writer: TraceWriter, held: Held, by_time: SortedRuns
+    captures: Scan,
+    info: TraceInfo,
+    options: AnalysisOptions,
+    writer: TraceWriter,
+    held: Held,
+    by_time: SortedRuns,
+    samples: pa.Table | None = None,
 ) -> None:
     """All stages in their order, writing tables as they are done.
 
@@ -154,8 +161,8 @@ def run_stages(
     memory.give_back()
     linked = spans.link(read_table(writer.url, "exchanges", spans.COLUMNS))
     writer.write_table("spans", linked)
-    asked = read_table(writer.url, "exchanges", findings.REPLICA_COLUMNS)
-    told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info)
+    asked = read_table(writer.url, "exchanges", findings.REQUEST_COLUMNS)
+    told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info, samples)
     writer.write_table("findings", told)
 
 

@@ -11,6 +11,7 @@ twice is normal (tail loss probe): neither is reported.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from collector.durations import in_words
 from collector.schema import FINDINGS, conform
 from collector.store import TraceInfo
+from collector.timescale import to_trace_ns
 from collector.troubles import PAIR, Troubles, gather, together
 
 SEVERITIES = ("error", "warning", "notice", "info")
@@ -26,10 +28,11 @@ SEVERITIES = ("error", "warning", "notice", "info")
 REPLICA_GROUPS, REPLICA_RATIO, REPLICA_EXCESS_NS, REPLICA_SHARE = 5, 2.0, 1_000_000, 0.6
 """A replica is slow if in at least this many groups of parallel requests its median is this many times its siblings',
 by at least this much, and it was the slower in this share of them. Below, chance looks the same."""
-REPLICA_COLUMNS = [
-    *("exchange_id", "connection_id", "server_host", "service", "method"),
-    *("request_last_received_trace_ns", "response_first_sent_trace_ns"),
+REQUEST_COLUMNS = [
+    *("exchange_id", "connection_id", "server_host", "service", "method", "status", "given_up_trace_ns"),
+    *("request_first_sent_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
 ]
+"""Of `exchanges`: what slow replicas and causes of errors are told by."""
 SPAN_COLUMNS = ["span_id", "parent_span_id", "critical_ns"]
 
 
@@ -61,19 +64,29 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
     return told(together([troubles]), exchanges, tables["spans"], tables["clocks"], info)
 
 
-def told(troubles: Troubles, exchanges: pa.Table, spans: pa.Table, clocks: pa.Table, info: TraceInfo) -> pa.Table:
-    """The table `findings`: the troubles of all connections, slow replicas, and clocks.
+def told(
+    troubles: Troubles,
+    exchanges: pa.Table,
+    spans: pa.Table,
+    clocks: pa.Table,
+    info: TraceInfo,
+    samples: pa.Table | None = None,
+) -> pa.Table:
+    """The table `findings`: the troubles of all connections, slow replicas, hosts' own counters, and clocks.
 
-    Arguments: of `exchanges`, at least `REPLICA_COLUMNS`.
+    Arguments: of `exchanges`, at least `REQUEST_COLUMNS`.
     """
+    children = _children(exchanges, spans)
     found = [
         *_losses(troubles),
         *_syn_retries(troubles),
         *_unconnected(troubles),
+        *_queued(troubles),
+        *_turned_away(samples, clocks),
         *_capture_drops(troubles),
         *_cut_exchanges(troubles),
-        *_server_errors(troubles),
-        *_slow_replicas(_children(exchanges, spans)),
+        *_server_errors(troubles, _causes(exchanges, children)),
+        *_slow_replicas(children),
         *_clocks(_frame(clocks), info),
     ]
     found.sort(key=lambda finding: (SEVERITIES.index(finding.severity), -finding.cost_ns))
@@ -138,7 +151,10 @@ def _unconnected(troubles: Troubles) -> Iterable[Finding]:
         refused = row["reset"]
         where = f"{row['server_host'] or row['server_addr']}:{row['server_port']}"
         how = "refused" if refused else "never answered"
+        if row["server_host"] and not refused:
+            how += ": their SYNs arrived there" if row["arrived"] else ": their SYNs did not arrive there"
         up = "see that the server is running" if refused else "see that the server is up"
+        up += " and its listen queue not full (nstat TcpExtListenDrops)" if row["arrived"] and not refused else ""
         yield Finding(
             severity="warning",
             kind="connection_refused" if refused else "connection_unanswered",
@@ -146,6 +162,55 @@ def _unconnected(troubles: Troubles) -> Iterable[Finding]:
             text=f"{_times(row['count'], 'connection')} from {row['client_host']} to {where} {how}",
             remedy=f"{up} and listens on port {row['server_port']}, and that no firewall is in between",
             **_evidence(row),
+        )
+
+
+_QUEUES = {
+    "syn": ("SYN", "answered late: its accept queue was full"),
+    "accept": ("ACK", "not taken: its accept queue was full, and the SYN-ACK was sent again"),
+}
+"""Queue to the packets that were dropped there, and what that means."""
+
+
+def _queued(troubles: Troubles) -> Iterable[Finding]:
+    """Connections that a full queue of the server's kept waiting."""
+    for row in troubles.queued.iter_rows(named=True):
+        packet, meaning = _QUEUES[row["queue"]]
+        where = f"{row['server_host'] or row['server_addr']}:{row['server_port']}"
+        yield Finding(
+            severity="warning",
+            kind="listen_queue_full",
+            host=row["server_host"],
+            text=f"{_times(row['count'], 'connection')} from {row['client_host']} to {where} waited, at worst "
+            f"{in_words(row['worst_ns'])}: {_times(row['dropped'], packet)} arrived there and were {meaning}",
+            remedy="let the server accept sooner, or raise its backlog and net.core.somaxconn; nstat "
+            "TcpExtListenOverflows counts them",
+            **_evidence(row),
+        )
+
+
+def _turned_away(samples: pa.Table | None, clocks: pa.Table) -> Iterable[Finding]:
+    """What the hosts' own counters say of full listen queues."""
+    if samples is None:
+        return
+    every_ns = pl.col("host_ns").diff().over("host").backward_fill().over("host").fill_null(0)
+    drops = _frame(samples).filter(pl.col("metric") == "listen_drops_per_s").sort("host", "host_ns")
+    counted = drops.with_columns(count=pl.col("value") * every_ns / 1e9).filter(pl.col("value") > 0)
+    rows = counted.group_by("host", maintain_order=True).agg(
+        pl.sum("count"), first=pl.first("host_ns"), last=pl.last("host_ns")
+    )
+    for row in rows.iter_rows(named=True):
+        stamps = pa.array([row["first"], row["last"]])
+        first_ns, last_ns = to_trace_ns(pa.array([row["host"]] * 2), stamps, clocks).tolist()
+        yield Finding(
+            severity="warning",
+            kind="listen_drops",
+            host=row["host"],
+            from_trace_ns=first_ns,
+            to_trace_ns=last_ns,
+            text=f"the kernel of {row['host']} counted {_times(round(row['count']), 'packet')} of connections that its "
+            "full listen queues turned away (ListenDrops)",
+            remedy="let the server accept sooner, or raise its backlog and net.core.somaxconn",
         )
 
 
@@ -204,14 +269,43 @@ def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
         )
 
 
-def _server_errors(troubles: Troubles) -> Iterable[Finding]:
+def _causes(exchanges: pa.Table, children: pl.DataFrame) -> dict[tuple[str | None, str, int], str]:
+    """`server_host, service, status` of an error to what most of such requests had asked in vain, in words."""
+    failed = pl.DataFrame(exchanges.select(REQUEST_COLUMNS).filter(pc.field("status") >= 500)).with_columns(
+        pl.col(pl.Categorical).cast(pl.String)
+    )
+    asked = children.filter(pl.col("given_up_trace_ns").is_not_null() | (pl.col("status") >= 500))
+    fate = (
+        pl.when(pl.col("status_asked").is_null())
+        .then(pl.lit("left unanswered"))
+        .otherwise(pl.format("answered {}", "status_asked"))
+    )
+    waited = pl.col("given_up_trace_ns_asked") - pl.col("request_first_sent_trace_ns_asked")
+    key = ["server_host", "service", "status"]
+    groups = (
+        failed.join(asked, left_on="exchange_id", right_on="parent_span_id", suffix="_asked")
+        .with_columns(fate=fate, waited=waited)
+        .group_by(*key, "service_asked", "server_host_asked", "fate")
+        .agg(count=pl.col("exchange_id").n_unique(), waited=pl.max("waited"))
+        .sort("count", "service_asked", "server_host_asked")
+    )
+    return {tuple(row[name] for name in key): _cause(row) for row in groups.iter_rows(named=True)}
+
+
+def _cause(row: dict[str, Any]) -> str:
+    after = f" for up to {in_words(row['waited'])}" if row["waited"] else ""
+    where = f"{row['service_asked']} on {row['server_host_asked']}"
+    return f"; {row['count']:,} of them after {where} {row['fate'].replace('left', 'had left it')}{after}"
+
+
+def _server_errors(troubles: Troubles, causes: Mapping[tuple[str | None, str, int], str]) -> Iterable[Finding]:
     for row in troubles.failed.iter_rows(named=True):
         yield Finding(
             severity="warning",
             kind="server_error",
             host=row["server_host"],
             text=f"{row['service']} on {row['server_host']} answered {row['status']} to "
-            f"{_times(row['count'], 'request')}",
+            f"{_times(row['count'], 'request')}" + causes.get((row["server_host"], row["service"], row["status"]), ""),
             remedy="read that server's log for the transaction id of the span",
             **_evidence(row),
         )
@@ -220,7 +314,7 @@ def _server_errors(troubles: Troubles) -> Iterable[Finding]:
 def _children(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
     """Exchanges that have a parent, with their spans."""
     linked = _frame(spans.select(SPAN_COLUMNS).filter(pc.field("parent_span_id").is_valid()))
-    asked = pl.DataFrame(exchanges.select(REPLICA_COLUMNS))
+    asked = pl.DataFrame(exchanges.select(REQUEST_COLUMNS))
     return asked.join(linked, left_on="exchange_id", right_on="span_id").with_columns(
         pl.col(pl.Categorical).cast(pl.String)
     )

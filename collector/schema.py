@@ -238,7 +238,7 @@ FINDINGS = _fields(
 SAMPLES = _fields(host=_text(), host_ns=pa.int64(), metric=_text(), value=pa.float64())
 """What a host used in the interval that ends at its own stamp `host_ns` and began at the metric's sample before.
 Metrics of the bundled cluster, `.NAME` where a host may have several:
-    cpu_percent (100 is one core), disk_busy_percent.DEVICE,
+    cpu_percent (100 is one core), cpu_wait_percent (some process had no processor), disk_busy_percent.DEVICE,
     disk_read_bytes_per_s.DEVICE, disk_written_bytes_per_s.DEVICE, read_bytes_per_s, written_bytes_per_s,
     received_bytes_per_s.INTERFACE, sent_bytes_per_s.INTERFACE,
     listen_overflows_per_s, listen_drops_per_s, syn_retransmits_per_s, retransmits_per_s, resets_sent_per_s."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.exchanges import UNKNOWN
+from collector.listen_queues import QUEUED, queued
 from collector.quality import flow_counts
 from collector.schema import TABLES, HopState
 from collector.stalls import PAIR, stalls
@@ -46,7 +47,8 @@ class Troubles:
     lost_syns: pl.DataFrame  # as `stalls`
     unconnected: (
         pl.DataFrame
-    )  # client_host, server_host, server_addr, server_port, reset; count, cost_ns, and the worst
+    )  # client_host, server_host, server_addr, server_port, reset, arrived; count, cost_ns, and the worst
+    queued: pl.DataFrame  # as `listen_queues`
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
     cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
     failed: pl.DataFrame  # server_host, service, status; count, and the first
@@ -71,12 +73,13 @@ def _gathered(
 ) -> Troubles:
     """As `gather`, of hops and exchanges that may tell of trouble."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
-    resets = _resets(packets)
+    resets, ends = _resets(packets), _frame(connections, CONNECTION_COLUMNS)
     return Troubles(
         sent=sent,
         lost=stalls(packets, "data"),
         lost_syns=stalls(packets, "syn"),
-        unconnected=_unconnected(packets, resets, _frame(connections, CONNECTION_COLUMNS), end_trace_ns),
+        unconnected=_unconnected(packets, resets, ends, end_trace_ns),
+        queued=queued(packets, ends),
         missed=_missed(packets),
         cut=_cut(asked, resets, end_trace_ns),
         failed=_failed(asked),
@@ -102,21 +105,22 @@ def together(parts: Iterable[Troubles]) -> Troubles:
     first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
     return Troubles(
         sent=of["sent"].group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
-        lost=_added(of["lost"], PAIR, "lost", "worst_ns").sort("cost_ns", descending=True, maintain_order=True),
-        lost_syns=_added(of["lost_syns"], PAIR, "lost", "worst_ns").sort(
+        lost=_added(of["lost"], PAIR, ("lost",), "worst_ns").sort("cost_ns", descending=True, maintain_order=True),
+        lost_syns=_added(of["lost_syns"], PAIR, ("lost",), "worst_ns").sort(
             "cost_ns", descending=True, maintain_order=True
         ),
-        unconnected=_added(of["unconnected"], UNCONNECTED, "count", "worst_ns"),
+        unconnected=_added(of["unconnected"], UNCONNECTED, ("count",), "worst_ns"),
+        queued=_added(of["queued"], QUEUED, ("count", "dropped"), "worst_ns"),
         missed=of["missed"]
         .group_by("host", maintain_order=True)
         .agg(pl.col("count").sum(), pl.col("connection_id").first(), first, last)
         .sort("count", descending=True, maintain_order=True),
-        cut=_added(of["cut"], CUT, "count", "worst_ns"),
-        failed=_added(of["failed"], FAILED, "count", "worst_ns"),
+        cut=_added(of["cut"], CUT, ("count",), "worst_ns"),
+        failed=_added(of["failed"], FAILED, ("count",), "worst_ns"),
     )
 
 
-UNCONNECTED = ("client_host", "server_host", "server_addr", "server_port", "reset")
+UNCONNECTED = ("client_host", "server_host", "server_addr", "server_port", "reset", "arrived")
 CUT = ("fate", "client_host", "server_host", "service")
 FAILED = ("server_host", "service", "status")
 EVIDENCE = ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")
@@ -154,12 +158,12 @@ def _sent(hops: pa.Table, flows: Columns) -> pl.DataFrame:
     )
 
 
-def _added(groups: pl.DataFrame, keys: Sequence[str], count: str, worst: str) -> pl.DataFrame:
+def _added(groups: pl.DataFrame, keys: Sequence[str], counts: Sequence[str], worst: str) -> pl.DataFrame:
     """Groups of the same keys as one: counts and costs added up, the rest from the one with the worst case."""
     return (
         groups.sort(worst, descending=True, maintain_order=True)
         .group_by(keys, maintain_order=True)
-        .agg(pl.col(count, "cost_ns").sum(), pl.exclude(*keys, count, "cost_ns").first())
+        .agg(pl.col(*counts, "cost_ns").sum(), pl.exclude(*keys, *counts, "cost_ns").first())
     )
 
 
@@ -183,7 +187,11 @@ def _unconnected(
     ends = (
         hops.join(tried.join(answered, on="connection_id", how="anti"), on="connection_id", how="semi")
         .group_by("connection_id")
-        .agg(from_trace_ns=_at().min(), to_trace_ns=_at().max())
+        .agg(
+            from_trace_ns=_at().min(),
+            to_trace_ns=_at().max(),
+            arrived=((kind == "syn") & pl.col("receive_trace_ns").is_not_null()).any(),
+        )
         .join(connections, on="connection_id")
         .with_columns(reset=pl.col("connection_id").is_in(resets["connection_id"].implode()))
     )

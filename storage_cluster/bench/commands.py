@@ -6,7 +6,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -38,7 +38,7 @@ from storage_cluster.operator import operator_errors
 RUNS = Path("runs")
 """Where runs go that are not told a place."""
 SIMPLE = ("put", "get")
-_SIMPLE_OPTIONS = ("count", "size_bytes", "concurrency", "retries_max", "container")
+_SIMPLE_OPTIONS = ("count", "size_bytes", "concurrency", "retries_max", "container", "seconds")
 
 
 @click.group()
@@ -58,6 +58,7 @@ def command() -> None:
 @click.option(
     "--retries", "retries_max", default=3, show_default=True, type=click.IntRange(0), help="put, get: per operation."
 )
+@click.option("--seconds", default=0.0, type=click.FloatRange(0.0), help="put, get: end after this time, done or not.")
 @click.option(
     "--container", default="bench", show_default=True, help="put, get: where the objects are; they stay there."
 )
@@ -105,7 +106,7 @@ def run(
     folder: Path | None,
     json_file: Path | None,
     rows_file: Path | None,
-    **simple_options: int | str,
+    **simple_options: int | float | str,
 ) -> None:
     """Put or get objects, or do what a workload file says: COSBench XML, ssbench JSON or TOML.
 
@@ -117,6 +118,8 @@ def run(
         for name, value in _pairs(settings).items():
             made = parameters.change(made, name, value)
         sweep = sweep | {name: values.split(",") for name, values in _pairs(sweeps).items()}
+        for line in (*made.notices, *_of_drivers(made)):
+            click.echo(f"tracer: {line}", err=True)
         given = Login(Credentials(auth, user, key)) if auth else None
         running = None if given or _says_itself(made, on_cluster) else _on_client_host()
         login = Login(_credentials(running)) if running else given
@@ -198,7 +201,7 @@ class _Plan:
     cluster: ClusterStatus | None  # whose hosts' use is sampled
 
 
-def _workload(name: str, simple_options: Mapping[str, int | str]) -> tuple[Workload, Sweep]:
+def _workload(name: str, simple_options: Mapping[str, int | float | str]) -> tuple[Workload, Sweep]:
     if name in SIMPLE:
         return simple.workload(name, **simple_options), {}  # type: ignore[arg-type]
     context = click.get_current_context()
@@ -248,6 +251,12 @@ def _says_itself(workload: Workload, on_cluster: bool) -> bool:
     works = [work for stage in workload.stages for work in stage.works]
     named = any(work.auth.kind != "none" or work.storage.option("storage_url") for work in works)
     return not on_cluster and (named or any(work.storage.kind != "swift" for work in works))
+
+
+def _of_drivers(workload: Workload) -> Iterator[str]:
+    """Works that a file gives to one driver of several."""
+    for work in (work for stage in workload.stages for work in stage.works if work.driver):
+        yield f"work {work.name} is for driver {work.driver}; without a controller it is done here"
 
 
 def _on_client_host() -> ClusterStatus:

@@ -137,6 +137,7 @@ class AuthConfig(StorageConfig):
     """Who asks, and where a token is to be had."""
 
     kind: str = "none"
+    cached: bool = True  # a token is fetched once; otherwise by every work anew
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,3 +193,4 @@ class Workload:
     stages: tuple[Stage, ...]
     description: str = ""
     source: str = ""  # cosbench, ssbench, toml, command
+    notices: tuple[str, ...] = ()  # what its file says without effect, and where

@@ -7,9 +7,19 @@ from storage_cluster.bench.selectors import Selector, Sizes, constant
 
 
 def workload(
-    operation: str, *, count: int, size_bytes: int, concurrency: int, retries_max: int, container: str
+    operation: str,
+    *,
+    count: int,
+    size_bytes: int,
+    concurrency: int,
+    retries_max: int,
+    container: str,
+    seconds: float = 0.0,
 ) -> Workload:
-    """Put objects `object-000000`, `object-000001`, … once each; or get them, after putting those that are missing."""
+    """Put objects `object-000000`, `object-000001`, … once each; or get them, after putting those that are missing.
+
+    With `seconds`, only as many as are done within that time.
+    """
     put = Operation(
         Kind.WRITE,
         name="put",
@@ -26,8 +36,8 @@ def workload(
         stages.append(_stage("prepare", Work("prepare", Kind.PREPARE, (prepare,), workers=workers)))
         put = dataclasses.replace(put, kind=Kind.READ, name="get", sizes=None, hash_check=True)
     main = Work(
-        operation, None, (put,), workers=workers, total_ops=count, retries_max=retries_max,
-        acceptable_failures_ppm=1_000_000,
+        operation, None, (put,), workers=workers, total_ops=count, runtime_s=seconds,
+        retries_max=retries_max, acceptable_failures_ppm=1_000_000,
     )  # fmt: skip
     return Workload(operation, (*stages, _stage(operation, main)), source="command")
 

@@ -1,6 +1,7 @@
 """What each host of the cluster uses: CPU, disk and network, in the form of a trace's table `samples`.
 
     cpu_percent                         100 is one core; all that ran on the host (`hosts/counters.py`)
+    cpu_wait_percent                    of the time, somebody there wanted a processor and had none (only with groups)
     disk_busy_percent.DEVICE            of the time, for a device with `media`
     disk_read_bytes_per_s.DEVICE, disk_written_bytes_per_s.DEVICE    the same device
     read_bytes_per_s, written_bytes_per_s    from and to real disks, by the host's processes
@@ -142,6 +143,8 @@ def _rates(last: Reading, now: Reading) -> Iterator[tuple[str, float]]:
         return max(after - before, 0) * 1e9 / span_ns
 
     yield "cpu_percent", per_s(last.cpu_ns, now.cpu_ns) / 1e7
+    if last.cpu_wait_ns is not None and now.cpu_wait_ns is not None:
+        yield "cpu_wait_percent", per_s(last.cpu_wait_ns, now.cpu_wait_ns) / 1e7
     yield "read_bytes_per_s", per_s(last.disk_bytes[0], now.disk_bytes[0])
     yield "written_bytes_per_s", per_s(last.disk_bytes[1], now.disk_bytes[1])
     for name in last.network_bytes.keys() & now.network_bytes.keys():

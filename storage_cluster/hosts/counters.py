@@ -39,6 +39,7 @@ class Reading:
 
     monotonic_ns: int
     cpu_ns: int
+    cpu_wait_ns: int | None  # None: not counted here
     disk_bytes: tuple[int, int]
     network_bytes: dict[str, tuple[int, int]]  # by interface
     tcp: dict[str, int]
@@ -62,6 +63,7 @@ class HostCounters:
         return Reading(
             time.monotonic_ns(),
             cpu_ns,
+            self._group.cpu_wait_ns() if self._group else None,
             disk_bytes,
             _network_bytes(some, self._host.interfaces) if some else {},
             _tcp(some) if some else {},

@@ -6,7 +6,8 @@ down` finds what a killed process left. They are made in cgroup v2, also where i
 Where making a group or moving a process into it is not allowed (an ordinary user, a container with a read-only
 /sys/fs/cgroup) there is none, and who wants to count must look at each process.
 
-Source: Documentation/admin-guide/cgroup-v2.rst of the kernel (cpu.stat, io.stat, delegation).
+Source: Documentation/admin-guide/cgroup-v2.rst of the kernel (cpu.stat, io.stat, delegation),
+Documentation/accounting/psi.rst (cpu.pressure).
 """
 
 import contextlib
@@ -50,6 +51,14 @@ class HostGroup:
     def cpu_ns(self) -> int:
         """CPU time used by all that have been in it. Raises: OSError."""
         return 1000 * int(_values((self.directory / "cpu.stat").read_text("ascii"))["usage_usec"])
+
+    def cpu_wait_ns(self) -> int | None:
+        """Time in which any of them could have run and had no processor; None where the kernel does not count."""
+        try:
+            some = (self.directory / "cpu.pressure").read_text("ascii").splitlines()[0]
+        except OSError:
+            return None
+        return 1000 * int(some.rpartition("total=")[2])
 
     def disk_bytes(self) -> tuple[int, int] | None:
         """(read, written) by all that have been in it, all disks together; None where the kernel does not count."""

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from collector.exchanges import build_exchanges
-from collector.findings import find
+from collector.findings import find, told
 from collector.schema import FINDINGS
 from collector.spans import link
 from collector.store import HostInfo, TraceInfo
+from collector.troubles import gather, together
 from tests.helpers.exchange_lines import exchanges_of
 from tests.helpers.scripts import BASE_NS, play, table
 
@@ -113,6 +114,76 @@ CASES = {
         3000000 > syn #3
         """,
         ["warning connection_unanswered None 3e+06 | 1 connection from client to 10.0.0.2:8080 never answered"],
+    ),
+    "a SYN that arrived at a host that never answered it": (
+        """
+        client:40000 > proxy:8080
+              0 > syn
+        1000000 > syn #2
+        client:40001 > proxy:8080
+              0 > syn lost
+        1000000 > syn #2 lost
+        """,
+        [
+            "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: their "
+            "SYNs arrived there",
+            "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: their "
+            "SYNs did not arrive there",
+        ],
+    ),
+    "SYNs that arrived and were answered late": (
+        """
+        client:40000 > proxy:8080
+              0 > syn
+        1000000 > syn #2
+        1000050 < syn_ack
+        1000100 > 0:100 GET /a
+        1000200 < 0:50 200
+        client:40001 > proxy:8080
+              0 > syn
+        1000000 > syn #2
+        3000000 > syn #3
+        3000050 < syn_ack
+        3000100 > 0:100 GET /a
+        3000200 < 0:50 200
+        """,
+        [
+            "warning listen_queue_full proxy 4.00006e+06 | 2 connections from client to proxy:8080 waited, at worst "
+            "3.000 s: 3 SYNs arrived there and were answered late: its accept queue was full",
+        ],
+    ),
+    "an ACK that a full accept queue dropped": (
+        """
+        client:40000 > proxy:8080
+              0 > syn
+             50 < syn_ack
+            100 > 0:0
+            110 > 0:100 GET /a
+        1000050 < syn_ack #2
+        1000100 > 0:100 #2 GET /a
+        1000200 < 0:50 200
+        """,
+        [
+            "warning listen_queue_full proxy 999930 | 1 connection from client to proxy:8080 waited, at worst "
+            "999.9 ms: 2 ACKs arrived there and were not taken: its accept queue was full, and the SYN-ACK was sent "
+            "again",
+        ],
+    ),
+    "a server error, and what it had waited for": (
+        """
+        client:40000 > proxy:8080
+            100 > 0:100 PUT /a tx=t1
+         900400 < 0:50 503
+        proxy:50000 > db:8080
+            300 > 0:100 PUT /d1/a tx=t1
+         900300 > fin
+        """,
+        [
+            "warning unanswered_request db 900000 | 1 request from proxy to swift on db never answered, the longest "
+            "wait 900.0 ms",
+            "warning server_error proxy 0 | swift on proxy answered 503 to 1 request; 1 of them after swift on db had "
+            "left it unanswered for up to 900.0 ms",
+        ],
     ),
     "a SYN at the capture's end is not yet unanswered": (
         """
@@ -264,3 +335,28 @@ def test_clocks() -> None:
         "warning unaligned_clock b 0",
         "warning inconsistent_clock c 0",
     ]
+
+
+def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
+    tables = play("client:40000 > proxy:8080\n 100 > 0:100 GET /a\n 300 < 0:50 200")
+    row = {"from_host_ns": 0, "to_host_ns": 10**18, "offset_ns": 7, "skew_ppb": 0, "uncertainty_ns": 0}
+    clocks = table("clocks", [{**row, "host": "proxy", "reference": False, "method": "m", "from_frame": 1}])
+    samples = [
+        {"host": host, "host_ns": at, "metric": metric, "value": value}
+        for host, at, metric, value in [
+            ("proxy", 1_000_000_000, "listen_drops_per_s", 0.0),
+            ("proxy", 1_500_000_000, "listen_drops_per_s", 8.0),
+            ("proxy", 2_000_000_000, "listen_drops_per_s", 2.0),
+            ("proxy", 2_000_000_000, "cpu_percent", 99.0),
+            ("client", 2_000_000_000, "listen_drops_per_s", 0.0),
+        ]
+    ]
+    built = build_exchanges(tables.hops, tables.messages, tables.connections, {8080: "swift"})
+    parts = together([gather(built.hops, tables.connections, built.exchanges, 0)])
+    given = (parts, built.exchanges, link(built.exchanges), clocks, INFO)
+    (finding,) = [f for f in told(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"]
+    assert finding["text"] == (
+        "the kernel of proxy counted 5 packets of connections that its full listen queues turned away (ListenDrops)"
+    )
+    assert (finding["from_trace_ns"], finding["to_trace_ns"]) == (1_499_999_993, 1_999_999_993)
+    assert [f["kind"] for f in told(*given).to_pylist() if f["kind"] == "listen_drops"] == []

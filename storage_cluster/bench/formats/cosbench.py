@@ -10,7 +10,7 @@ Source: COSBench User Guide 2.8.6 and its `cosbench-config` (defaults, what is m
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from storage_cluster.bench.formats.options import Options, boolean, convert, one_of, parse_options
@@ -67,6 +67,7 @@ class _Context:
     storage: StorageConfig
     auth: AuthConfig
     options: Mapping[str, str]
+    notices: list[str] = dataclasses.field(default_factory=list)
 
 
 def parse_cosbench(text: bytes, file: str) -> Workload:
@@ -85,7 +86,8 @@ def parse_cosbench(text: bytes, file: str) -> Workload:
     stages = [_stage(element, context) for element in workflow.all("workstage")]
     if not stages:
         workflow.fail("there is no <workstage>")
-    return Workload(_name(root), _distinct(stages), root.get("description").strip(), "cosbench")
+    notices = tuple(dict.fromkeys(context.notices))
+    return Workload(_name(root), _distinct(stages), root.get("description").strip(), "cosbench", notices)
 
 
 def _stage(element: Element, above: _Context) -> Stage:
@@ -226,11 +228,28 @@ def _names(element: Element, options: Options, key: str, letter: str, default: N
 
 def _context(element: Element, above: _Context, keys: tuple[str, ...] = _ALL_KEYS) -> _Context:
     """What holds within an element."""
-    return _Context(
+    made = _Context(
         _storage(element.one("storage"), above.storage),
         _auth(element.one("auth"), above.auth),
         parse_options(element, keys, above.options),
+        above.notices,
     )
+    given = element.one("storage") or element.one("auth")
+    if given is not None:
+        made.notices.extend(f"{given.where('config')}: {what}" for what in _idle(made.storage, made.auth))
+    return made
+
+
+def _idle(storage: StorageConfig, auth: AuthConfig) -> Iterator[str]:
+    """Keys that have no effect together."""
+    if auth.kind in AUTH_KINDS and auth.kind != "none":
+        for key in ("token", "storage_url"):
+            if storage.option(key):
+                yield f"key {key} of <storage> has no effect, since auth {auth.kind} gives its own"
+    elif auth.kind == "none":
+        for key in _AUTH_KEYS:
+            if auth.option(key):
+                yield f"key {key} of <auth> has no effect with auth none"
 
 
 def _storage(element: Element | None, above: StorageConfig) -> StorageConfig:
@@ -249,8 +268,9 @@ def _auth(element: Element | None, above: AuthConfig) -> AuthConfig:
     element.allow(("type", "config"))
     kind = element.get("type")
     options = parse_options(element, _AUTH_KEYS) if kind in AUTH_KINDS else {}
-    convert(element, options, "caching", boolean, True)  # a token is fetched once for a run, whatever it says
-    return AuthConfig(kind, tuple(options.items()), element.where() + ": ")
+    convert(element, options, "timeout", _positive, 0)
+    cached = convert(element, options, "caching", boolean, True)
+    return AuthConfig(kind, tuple(options.items()), element.where() + ": ", cached=cached)
 
 
 def _positive(text: str) -> int:

@@ -1,14 +1,18 @@
 """`tracer bench paper`: the papers' experiments, one command each."""
 
+import dataclasses
 import functools
+import sys
 from pathlib import Path
 
 import click
 
-from storage_cluster.bench.paper import charts, experiment_000, experiment_004, points, statements_000, traces
+from storage_cluster.bench.paper import experiment_000, experiment_004, outcome, points, statements_000, traces
 from storage_cluster.operator import operator_errors
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
+_PUBLISH = click.option("--publish", type=_FOLDER, help="Where text and pictures for the docs go.  [default: -o]")
+_tell = functools.partial(click.echo, err=True)
 
 
 @click.group()
@@ -25,25 +29,41 @@ def paper() -> None:
 @click.option(
     "--size", "sizes", multiple=True, type=click.Choice(list(experiment_000.SIZES)), help="Only this; the same."
 )
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.0),
+    help="Longest time of a point, from 128 at once on six times that; 0: none.  [default: 10]",
+)
 @click.option("--no-traces", is_flag=True, help="Do not record pictures 15 and 16, nor what went wrong.")
-def paper_000(quick: bool, folder: Path, media: tuple[str, ...], sizes: tuple[str, ...], no_traces: bool) -> None:
+@_PUBLISH
+def paper_000(
+    quick: bool,
+    folder: Path,
+    media: tuple[str, ...],
+    sizes: tuple[str, ...],
+    seconds: float | None,
+    no_traces: bool,
+    publish: Path | None,
+) -> None:
     """Uploads on HDD and SSD, 1 to 2,048 at once: throughput, failures, use of the hosts (figures 3 to 14)."""
-    tell = functools.partial(click.echo, err=True)
     base = experiment_000.QUICK if quick else experiment_000.Plan()
-    plan = experiment_000.Plan(media or base.media, sizes or base.sizes, base.concurrency, base.objects_count)
+    plan = dataclasses.replace(
+        base, media=media or base.media, sizes=sizes or base.sizes, seconds=base.seconds if seconds is None else seconds
+    )
     with operator_errors():
         folder.mkdir(parents=True, exist_ok=True)
         todo = experiment_000.points(plan, folder)
-        points.do(todo, folder, tell)
+        points.do(todo, folder, _tell)
         series = experiment_000.gather(plan, points.load(todo, folder))
-        found = statements_000.statements(series)
-        traced = [] if no_traces else traces.record(todo, traces.worst(series, todo), folder, tell)
-        title = f"Document 000, {plan.objects_count:,} objects"
-        charts.write_html(series, found, traced, folder / "report.html", title)
+        traced = [] if no_traces else traces.record(todo, traces.worst(series, todo), folder, _tell)
+        found = statements_000.statements(series, traces.accounts(traced))
+        made = outcome.figures(series, traced)
+        page = outcome.write_html(made, found, traced, folder, f"Document 000, {plan.objects_count:,} objects")
+        outcome.publish(made, series, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _tell)
     click.echo(statements_000.as_text(found))
     for each in traced:
         click.echo(f"{each.title}: tracer view {each.folder}")
-    click.echo(f"charts: {folder / 'report.html'}")
+    click.echo(f"charts: {page}; pictures and text: {(publish or folder) / outcome.TEXT}")
 
 
 @paper.command("004")
@@ -51,12 +71,19 @@ def paper_000(quick: bool, folder: Path, media: tuple[str, ...], sizes: tuple[st
 @click.option(
     "-o", "--output", "folder", default=Path("runs/paper-004"), show_default=True, type=_FOLDER, help="Where to."
 )
-def paper_004(quick: bool, folder: Path) -> None:
+@click.option(
+    "--large-mb", type=click.IntRange(1), help="Size of a large object.  [default: 1024, or what the disk allows]"
+)
+@_PUBLISH
+def paper_004(quick: bool, folder: Path, large_mb: int | None, publish: Path | None) -> None:
     """350 KB by 256 workers for 60 s, and ten large objects: op/s, MB/s, 90 % response time, success; mean of three."""
-    plan = experiment_004.QUICK if quick else experiment_004.Plan()
+    base = experiment_004.QUICK if quick else experiment_004.Plan()
+    plan = dataclasses.replace(base, large_mb=large_mb or base.large_mb)
     with operator_errors():
         folder.mkdir(parents=True, exist_ok=True)
         todo = experiment_004.points(plan, folder)
-        points.do(todo, folder, functools.partial(click.echo, err=True))
+        points.do(todo, folder, _tell)
         lines = experiment_004.table(points.load(todo, folder))
+        text = experiment_004.publish(lines, todo, publish or folder, ("tracer", *sys.argv[1:]))
     click.echo(experiment_004.as_text(lines))
+    click.echo(f"text: {text}")

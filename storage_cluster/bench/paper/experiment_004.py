@@ -8,7 +8,11 @@ Source: the document's "試験条件"; its numbers are a public cloud's, so only
 """
 
 import dataclasses
+import os
+import platform
+import shlex
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +22,7 @@ from storage_cluster.bench.results.folder import Run
 
 RUNS_COUNT = 3
 LARGE_COUNT = 10
-LARGE_MIB = (1024, 256, 64, 16)
+LARGE_MB = (1024, 256, 64, 16)
 SPARE = 3  # of the free space at most one in so many bytes is filled
 REPLICAS = 3
 _FILES = Path(__file__).parent
@@ -31,10 +35,10 @@ class Plan:
     runs_count: int = RUNS_COUNT
     workers: int = 256
     runtime_s: float = 60.0
-    large_mib: int = 0  # 0: as large as the disk allows
+    large_mb: int = 0  # 0: as large as the disk allows
 
 
-QUICK = Plan(runs_count=1, workers=32, runtime_s=5.0, large_mib=16)
+QUICK = Plan(runs_count=1, workers=32, runtime_s=5.0, large_mb=16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Line:
 
 def points(plan: Plan, folder: Path) -> list[Point]:
     """Runs on the bundled cluster of five hosts."""
-    large = plan.large_mib or largest(shutil.disk_usage(folder).free)
+    large = plan.large_mb or largest(shutil.disk_usage(folder).free)
     made = []
     for number in range(1, plan.runs_count + 1):
         small_argv = (
@@ -68,8 +72,8 @@ def points(plan: Plan, folder: Path) -> list[Point]:
 
 def largest(free_bytes: int) -> int:
     """The size of a large object, MB, such that all replicas fit."""
-    fitting = (mib for mib in LARGE_MIB if mib * 10**6 * LARGE_COUNT * REPLICAS * SPARE <= free_bytes)
-    return next(fitting, LARGE_MIB[-1])
+    fitting = (mb for mb in LARGE_MB if mb * 10**6 * LARGE_COUNT * REPLICAS * SPARE <= free_bytes)
+    return next(fitting, LARGE_MB[-1])
 
 
 def table(runs: Mapping[str, Run]) -> list[Line]:
@@ -92,6 +96,29 @@ def as_text(lines: Sequence[Line]) -> str:
         for each in lines
     )
     return "\n".join(made)
+
+
+def publish(lines: Sequence[Line], done: Sequence[Point], folder: Path, command: Sequence[str]) -> Path:
+    """The table as Markdown, as docs have it; its file."""
+    size = next(argument for point in done for argument in point.argv if ".sizes=" in argument).partition("=")[2]
+    text = [
+        "# Document 004, done again",
+        "",
+        f"Written by `{shlex.join(command)}`, {time.strftime('%Y-%m-%d')}, on {os.cpu_count()} cores, "
+        f"Linux {platform.release()}. Means of {sum(point.name.startswith('small') for point in done)} runs on the "
+        f"bundled cluster (5 hosts, 3 replicas); large objects: {LARGE_COUNT} of {size}.",
+        "",
+        "| | op/s | MB/s | 90 % response time, ms | success | op/s: largest - smallest |",
+        "|---|--:|--:|--:|--:|--:|",
+        *(
+            f"| {each.title} | {each.operations_per_s:,.2f} | {each.megabytes_per_s:,.2f} | "
+            f"{each.response_90_ms:,.1f} | {each.success_percent:.2f} % | {each.spread_percent:.1f} % of the mean |"
+            for each in lines
+        ),
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text("\n".join(text) + "\n", "utf-8")
+    return folder / "README.md"
 
 
 def _figures(run: Run, stage: str) -> tuple[float, float, float, float]:

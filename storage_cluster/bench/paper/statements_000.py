@@ -1,13 +1,22 @@
-"""What document 000 says, sentence by sentence, held against what was found."""
+"""What document 000 says, sentence by sentence, held against what was found; and where it differs, why.
+
+Why is told from two things: what the hosts used at the points that a sentence is about (the disk or the processor was
+full, or neither, so requests waited for something else), and what the trace of the point where most went wrong shows:
+which connections failed, at which step, on whose queue.
+"""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage_cluster.bench.paper.experiment_000 import Found, Series, peak
 
 PLATEAU = 0.9  # of the peak's throughput: no fall yet
 BUSY_PERCENT = 90.0
 IDLE_PERCENT = 10.0
+FULL_SHARE = 0.85  # of all cores
+WAIT_PERCENT = 50.0
+MARKS = {True: "as the paper", False: "differs", None: "not reached"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,13 +26,26 @@ class Statement:
     said: str
     found: str
     agrees: bool | None  # None: the sweep does not reach so far
+    why: str = ""  # it differs
 
 
-def statements(series: Series) -> list[Statement]:
+Accounts = Mapping[str, Sequence[str]]
+"""Medium to what the trace of its worst point shows to be wrong."""
+
+
+def statements(series: Series, accounts: Accounts | None = None) -> list[Statement]:
     """All of them."""
+    made = _held_against(series)
+    return [
+        each if each.agrees is not False else dataclasses.replace(each, why=_why(each, series, accounts or {}))
+        for each in made
+    ]
+
+
+def _held_against(series: Series) -> list[Statement]:
     hdd = {size: found for (media, size), found in series.items() if media == "hdd"}
     ssd = {size: found for (media, size), found in series.items() if media == "ssd"}
-    made = [
+    return [
         *_rise(hdd, "HDD: throughput rises up to 32 at once and falls beyond", 32),
         *_rise(ssd, "SSD: throughput rises up to 32 and is steady to 128 (1 KB: falls beyond 32)", 128),
         *_first(hdd, "HDD: retries above 128", 128, lambda found: found.retries_count),
@@ -36,7 +58,6 @@ def statements(series: Series) -> list[Statement]:
         *_overtaken(ssd),
         *_kinds(series),
     ]
-    return made
 
 
 def _rise(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[Statement]:
@@ -115,8 +136,8 @@ def _kinds(series: Series) -> Iterator[Statement]:
     for found in (each for points in series.values() for each in points):
         for kind, count in found.errors.items():
             errors[kind] = errors.get(kind, 0) + count
-        for host, rate in found.listen_drops_per_s.items():
-            drops[host] = max(drops.get(host, 0.0), rate)
+        for host, away in found.turned_away.items():
+            drops[host] = drops.get(host, 0.0) + away
     said = "retries and failures come from connections that the client cannot make"
     if not errors:
         yield Statement(said, "there were none", None)
@@ -128,10 +149,64 @@ def _kinds(series: Series) -> Iterator[Statement]:
 
 
 def _queues(drops: dict[str, float]) -> str:
-    return ", ".join(f"{host} (up to {rate:.0f} dropped per s)" for host, rate in drops.items() if rate)
+    return ", ".join(f"{host} ({count:,.0f} turned away)" for host, count in drops.items() if round(count))
+
+
+def _why(statement: Statement, series: Series, accounts: Accounts) -> str:
+    """From the points of the medium that it is about: the first, the best and the last."""
+    media = [medium for medium in ("hdd", "ssd") if statement.said.startswith(medium.upper())] or ["hdd", "ssd"]
+    of_medium = {key: points for key, points in series.items() if key[0] in media and points}
+    if any(word in statement.said for word in ("retries", "failures")):
+        told = [f"{medium.upper()}: {text}" for medium in media for text in accounts.get(medium, ())]
+        return "in the trace: " + "; ".join(told) if told else _use_of(of_medium)
+    return _use_of(of_medium)
+
+
+def _use_of(series: Series) -> str:
+    parts = []
+    for (_, size), points in series.items():
+        chosen = list({found.concurrency: found for found in (points[0], peak(points), points[-1])}.values())
+        at, disk, cpu, wait = (
+            ", ".join(f"{value(found):,.0f}" for found in chosen) for value in (_concurrency, _disk, _cpu, _wait)
+        )
+        parts.append(
+            f"{size}: at {at} at once the disk is busy {disk} %, the hosts use {cpu} % of a core, and wait for one "
+            f"{wait} % of the time; at the best, {_limit(peak(points))}"
+        )
+    return "; ".join(parts)
+
+
+def _concurrency(found: Found) -> float:
+    return found.concurrency
+
+
+def _disk(found: Found) -> float:
+    return found.io_percent.get("storage", 0.0)
+
+
+def _cpu(found: Found) -> float:
+    return sum(found.cpu_percent.values())
+
+
+def _wait(found: Found) -> float:
+    return max(found.cpu_wait_percent.values(), default=0.0)
+
+
+def _limit(found: Found) -> str:
+    """What was full at a point."""
+    if _disk(found) >= BUSY_PERCENT:
+        return "the disk is full"
+    if _cpu(found) >= FULL_SHARE * 100 * (os.cpu_count() or 1):
+        return "the machine's processor, which all hosts share, is full"
+    if _wait(found) >= WAIT_PERCENT:
+        return "the machine's processor is full, with other work too"
+    return "neither is full: requests wait for each other"
 
 
 def as_text(found: Sequence[Statement]) -> str:
     """The table for a terminal."""
-    marks = {True: "as the paper", False: "differs", None: "not reached"}
-    return "\n".join(f"{marks[each.agrees]:<13} {each.said}\n{'':<13}   {each.found}" for each in found)
+    lines = []
+    for each in found:
+        lines += [f"{MARKS[each.agrees]:<13} {each.said}", f"{'':<13}   {each.found}"]
+        lines += [f"{'':<13}   why: {each.why}"] if each.why else []
+    return "\n".join(lines)

@@ -1,10 +1,12 @@
-"""Traces beside a sweep: its pictures 15 and 16, and the point where most went wrong, done again under `tracer record`.
+"""Traces beside a sweep: its pictures 15 and 16, and of each medium the point where most went wrong, done again under
+`tracer record`.
 
 Nothing of the tracer is imported: it is run, as anybody would, and what it says is kept. Where it is not installed
 (the store can be without it) there are no traces, and that is told.
 """
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -15,58 +17,96 @@ from storage_cluster.bench.paper.experiment_000 import Series, name
 from storage_cluster.bench.paper.points import Point, Tell
 from storage_cluster.hosts import cluster, state
 
+_TRACER = (sys.executable, "-m", "tracer")
+
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """A trace, and what `tracer record` said of it."""
+    """A trace, what `tracer record` said of it, and what `tracer report` finds wrong in it."""
 
     title: str
     folder: Path
     said: str
+    findings: tuple[str, ...] = ()
+    is_picture: bool = False
+
+    @property
+    def exported(self) -> Path:
+        """Its tables as CSV."""
+        return self.folder.with_suffix(".csv")
 
 
-def worst(series: Series, points: Sequence[Point]) -> Point | None:
-    """The point with the most failures and retries; None if there were none."""
+def worst(series: Series, points: Sequence[Point]) -> list[Point]:
+    """Of each medium the point with the most failures and retries, if there were any."""
     by_name = {point.name: point for point in points}
-    counts = {
-        name(*key, found.concurrency): (found.failures_count, found.retries_count)
-        for key, series_points in series.items()
-        for found in series_points
-    }
-    first = max(counts, key=lambda each: counts[each], default="")
-    return by_name[first] if first and any(counts[first]) else None
+    found = []
+    for media in dict.fromkeys(media for media, _ in series):
+        counts = {
+            name(*key, each.concurrency): (each.failures_count, each.retries_count)
+            for key, series_points in series.items()
+            for each in series_points
+            if key[0] == media
+        }
+        first = max(counts, key=lambda each: counts[each])
+        found += [by_name[first]] if any(counts[first]) else []
+    return found
 
 
-def record(points: Sequence[Point], worst_point: Point | None, folder: Path, tell: Tell) -> list[Traced]:
+def accounts(traced: Sequence[Traced]) -> dict[str, tuple[str, ...]]:
+    """Medium to what the trace of its worst point shows to be wrong."""
+    of_points = (each for each in traced if not each.is_picture)
+    return {each.folder.name.removeprefix("trace-").partition("-")[0]: each.findings for each in of_points}
+
+
+def record(points: Sequence[Point], worst_points: Sequence[Point], folder: Path, tell: Tell) -> list[Traced]:
     """Make the traces that are not there yet. Raises: ClusterError."""
-    tracer = (sys.executable, "-m", "tracer")
-    two = (*tracer, "bench", "run", "put", "--count", "2", "--size", "1")
+    two = (*_TRACER, "bench", "run", "put", "--count", "2", "--size", "1")
     todo = [
         ("Figure 15: two objects of 1 B by the load generator", "figure-15", points[0].topology, two),
         ("Figure 16: one object of 1 B by `swift`", "figure-16", points[0].topology, _upload(folder)),
+        *(
+            (f"Where most went wrong: {each.name}", f"trace-{each.name}", each.topology, _again(each))
+            for each in worst_points
+        ),
     ]
-    if worst_point is not None:
-        argv = (*tracer, "bench", "run", *worst_point.argv)
-        todo.append(
-            (f"Where most went wrong: {worst_point.name}", f"trace-{worst_point.name}", worst_point.topology, argv)
-        )
     return [_record(title, folder / where, topology, argv, folder, tell) for title, where, topology, argv in todo]
 
 
+def _again(point: Point) -> tuple[str, ...]:
+    return (*_TRACER, "bench", "run", *point.argv)
+
+
 def _record(title: str, where: Path, topology: Path, argv: Sequence[str], folder: Path, tell: Tell) -> Traced:
-    said = where.with_suffix(".txt")
+    said, found = where.with_suffix(".txt"), where.with_suffix(".json")
+    picture = where.name.startswith("figure")
+    made = Traced(title, where, "", is_picture=picture)
     if not said.exists():
         tell(title)
         state_dir = folder.absolute() / "cluster"
-        environment = os.environ | {state.STATE_DIR_VARIABLE: str(state_dir), "COLUMNS": "100"}
         try:
             cluster.up(state_dir, topology, quiet=True)
-            command = [sys.executable, "-m", "tracer", "record", "-o", str(where), "--", *argv]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            done = _run(["record", "-o", str(where), "--", *argv], state_dir)
         finally:
             cluster.down(state_dir)
+        if picture:
+            _run(["export", "--to", "csv", "-o", str(made.exported), str(where)], state_dir)
+        found.write_text(_run(["report", "--json", str(where)], state_dir).stdout, "utf-8")
         said.write_text(done.stdout or done.stderr, "utf-8")
-    return Traced(title, where, said.read_text("utf-8"))
+    return dataclasses.replace(made, said=said.read_text("utf-8"), findings=_findings(found))
+
+
+def _run(argv: Sequence[str], state_dir: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {state.STATE_DIR_VARIABLE: str(state_dir), "COLUMNS": "100"}
+    return subprocess.run([*_TRACER, *argv], env=environment, capture_output=True, text=True, check=False)
+
+
+def _findings(report: Path) -> tuple[str, ...]:
+    """What a report in JSON tells to be wrong; nothing if there is none."""
+    try:
+        found = json.loads(report.read_text("utf-8"))["findings"]
+    except (OSError, ValueError):
+        return ()
+    return tuple(each["text"] for each in found if each["severity"] in ("error", "warning"))
 
 
 def _upload(folder: Path) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from storage_cluster.bench.errors import RunError
-from storage_cluster.bench.model import Stage, Workload
+from storage_cluster.bench.model import Stage, Work, Workload
 from storage_cluster.bench.results import rows
 from storage_cluster.bench.results.figures import Figures, Key, Tally
 
@@ -30,7 +30,7 @@ class WorkInfo:
 
     name: str
     workers: int
-    runtime_s: float  # 0: until all was done
+    runtime_s: float  # 0: until all was done, which may end it before its time, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +136,12 @@ def _from_rows(run: Run) -> Tally:
 
 
 def _stage_info(stage: Stage) -> StageInfo:
-    return StageInfo(stage.name, tuple(WorkInfo(work.name, work.workers_max, work.runtime_s) for work in stage.works))
+    return StageInfo(stage.name, tuple(map(_work_info, stage.works)))
+
+
+def _work_info(work: Work) -> WorkInfo:
+    limited = work.total_ops or work.total_bytes
+    return WorkInfo(work.name, work.workers_max, 0.0 if limited else work.runtime_s)
 
 
 def _info(found: dict) -> RunInfo:

@@ -14,7 +14,7 @@ from storage_cluster.bench.run.orders import Shared
 from storage_cluster.bench.run.work import Share, run_work, whole
 from storage_cluster.bench.run.worker import Bench
 from storage_cluster.bench.storage import Storage
-from storage_cluster.bench.storage.opening import Login, open_storage
+from storage_cluster.bench.storage.opening import Login, open_storage, timeouts_of
 
 Shares = Mapping[str, Share]
 """Work's name to the part of it that is done here; a work that is not named is done elsewhere."""
@@ -82,10 +82,10 @@ class Runner:
 
     async def _bench(self, stage: Stage, work: Work) -> Bench:
         key = (work.storage, work.auth)
-        if key not in self._storages:
+        if key not in self._storages or not work.auth.cached:
             self._storages[key] = await open_storage(*key, self._timeouts, self._login)
-        bench = Bench(stage.name, work, self._storages[key], self._recorder, self._shared, self._seed, self._timeouts)
-        return bench
+        timeouts = timeouts_of(work.storage, self._timeouts)
+        return Bench(stage.name, work, self._storages[key], self._recorder, self._shared, self._seed, timeouts)
 
     async def _pause(self, seconds: float) -> None:
         sleeping = asyncio.ensure_future(self._sleep(seconds))

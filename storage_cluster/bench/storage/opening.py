@@ -22,16 +22,17 @@ class Login:
 
 async def open_storage(storage: StorageConfig, auth: AuthConfig, timeouts: Timeouts, login: Login | None) -> Storage:
     """A store that requests can be put to. Raises: WorkloadError, NotRunningError."""
+    patience, timeouts = timeouts_of(auth, timeouts), timeouts_of(storage, timeouts)
+    policy = _policy(storage)
     if login is not None:
-        return await Swift.login(login.credentials, timeouts=timeouts, policy=_policy(storage))
+        return await Swift.login(login.credentials, timeouts=timeouts, auth_timeouts=patience, policy=policy)
     check(storage, auth)
-    timeouts = _timeouts(storage, timeouts)
     if auth.kind == "none":
         access = Access(storage.option("storage_url"), storage.option("token"))
-        return Swift(access, timeouts=timeouts, policy=_policy(storage))
+        return Swift(access, timeouts=timeouts, policy=policy)
     user, key = auth.option("username"), auth.option("password")
     credentials = Credentials(auth.option("auth_url") or auth.option("url"), user, key)
-    return await Swift.login(credentials, timeouts=timeouts, policy=_policy(storage))
+    return await Swift.login(credentials, timeouts=timeouts, auth_timeouts=patience, policy=policy)
 
 
 def check(storage: StorageConfig, auth: AuthConfig) -> None:
@@ -50,7 +51,7 @@ def _policy(storage: StorageConfig) -> str:
     return storage.option("policy") if storage.kind == "swift" else ""
 
 
-def _timeouts(storage: StorageConfig, timeouts: Timeouts) -> Timeouts:
+def timeouts_of(config: StorageConfig, timeouts: Timeouts) -> Timeouts:
     """COSBench's one timeout, in ms, is for connecting and for reading."""
-    given = storage.option("timeout")
+    given = config.option("timeout")
     return Timeouts(int(given) / 1000, int(given) / 1000) if given else timeouts

@@ -89,17 +89,23 @@ class Swift:
         credentials: Credentials | None = None,
         *,
         timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
+        auth_timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
         policy: str = "",
     ) -> None:
         self._credentials = credentials
         self._timeouts = timeouts
+        self._auth_timeouts = auth_timeouts
         self._policy = f"X-Storage-Policy: {policy}\r\n" if policy else ""
         self._use(access)
 
     @classmethod
-    async def login(cls, credentials: Credentials, *, timeouts: Timeouts, policy: str = "") -> "Swift":
+    async def login(
+        cls, credentials: Credentials, *, timeouts: Timeouts, auth_timeouts: Timeouts | None = None, policy: str = ""
+    ) -> "Swift":
         """One that got itself a token. Raises: NotRunningError."""
-        return cls(await authenticate(credentials, timeouts), credentials, timeouts=timeouts, policy=policy)
+        patience = auth_timeouts or timeouts
+        access = await authenticate(credentials, patience)
+        return cls(access, credentials, timeouts=timeouts, auth_timeouts=patience, policy=policy)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -135,7 +141,7 @@ class Swift:
     async def renew(self, stale: Request) -> None:
         """Get a new token if the one of that request is still in use. Raises: NotRunningError."""
         if self._credentials is not None and self._token.encode() in stale.head:
-            self._use(await authenticate(self._credentials, self._timeouts))
+            self._use(await authenticate(self._credentials, self._auth_timeouts))
 
     async def present(self, container: str) -> dict[str, int]:
         """Name and size of each object in a container; empty if it is not there. Raises: NotRunningError."""

@@ -55,6 +55,28 @@ def test_cosbench_operations() -> None:
     assert delete.division is Division.OBJECT
 
 
+def test_what_cosbench_may_say_without_effect_is_noticed_with_its_line() -> None:
+    assert parsed(XML).notices == ()
+    given = '<storage type="swift" config="token=t;storage_url=http://a/v1" />'
+    text = XML.replace('<storage type="swift" />', given)
+    assert text != XML
+    line = 1 + text[: text.index(given)].count("\n")
+    assert parsed(text).notices == tuple(
+        f"file.xml line {line}: attribute config of <storage>: key {key} of <storage> has no effect, since auth swauth "
+        "gives its own"
+        for key in ("token", "storage_url")
+    )
+    (notice,) = parsed(XML.replace('type="swauth"', 'type="none"').replace("password=testing;", "")).notices[:1]
+    assert "key username of <auth> has no effect with auth none" in notice
+
+
+def test_cosbench_tokens_are_fetched_once_or_by_every_work() -> None:
+    assert {work.auth.cached for stage in parsed(XML).stages for work in stage.works} == {True}
+    text = XML.replace("password=testing;", "password=testing;caching=false;")
+    assert {work.auth.cached for stage in parsed(text).stages for work in stage.works} == {False}
+    assert "key caching: 'no' is neither true nor false" in refusal(text.replace("caching=false", "caching=no"))
+
+
 def test_cosbench_scans_divide_what_cosbench_divides() -> None:
     stages = {stage.name: stage.works[0] for stage in parsed(XML).stages}
     divisions = {name: stages[name].operations[0].division for name in ("init", "prepare", "cleanup", "dispose")}

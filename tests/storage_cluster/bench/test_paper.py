@@ -1,6 +1,9 @@
 """The papers' experiments: which points, what is drawn from their runs, what the statements say to made-up curves."""
 
+import json
+import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 from storage_cluster import topology
 from storage_cluster.bench import formats
 from storage_cluster.bench.errors import RunError
-from storage_cluster.bench.paper import charts, experiment_000, experiment_004, points, traces
+from storage_cluster.bench.paper import arrows, experiment_000, experiment_004, outcome, pictures, points, traces
 from storage_cluster.bench.paper.experiment_000 import CONCURRENCY, HOSTS, Found, Plan, Series
 from storage_cluster.bench.paper.statements_000 import as_text, statements
 from storage_cluster.bench.paper.traces import Traced
@@ -18,6 +21,7 @@ from storage_cluster.bench.results.figures import Tally
 from storage_cluster.bench.results.folder import RunInfo, StageInfo, WorkInfo
 from storage_cluster.bench.results.rows import Row, RowFile, as_line
 from storage_cluster.bench.use import FILE_NAME, Sample, SampleFile
+from tests.helpers.viewer_server import CHROMIUM
 
 START = 1_700_000_000_000_000_000
 
@@ -27,7 +31,7 @@ def found(
 ) -> Found:
     errors = {"connect_timeout": retried} if retried else {}
     cpu = {"client": 5.0, "proxy": proxy, "storage": 30.0}
-    return Found(concurrency, rate, failed, retried, errors, cpu, {"storage": io}, {"proxy": float(retried)})
+    return Found(concurrency, rate, failed, retried, errors, cpu, {"storage": io}, {}, {"proxy": float(retried)})
 
 
 def as_the_paper() -> Series:
@@ -84,6 +88,7 @@ def test_the_points_are_the_papers(tmp_path: Path) -> None:
     assert len(made) == 2 * 3 * 12
     assert made[0].name == "hdd-1B-0001"
     assert made[-1].argv[:5] == ("put", "--count", "2048", "--size", "1000000")
+    assert [made[at].argv[-1] for at in (0, 6, 7, 11)] == ["10", "10", "60", "60"]
     assert [point.fresh for point in made].count(True) == 24
     for media in ("hdd", "ssd"):
         (device,) = topology.load(tmp_path / f"{media}.toml").host("storage").disks
@@ -109,7 +114,11 @@ def write_run(where: Path, *, state: str = "done") -> None:
     for second in (0.5, 1.0):
         at = START + int(second * 1e9)
         samples.add(
-            [Sample("proxy", at, "cpu_percent", 20 * second), Sample("storage", at, "disk_busy_percent.d1", 90.0)]
+            [
+                Sample("proxy", at, "cpu_percent", 20 * second),
+                Sample("proxy", at, "listen_drops_per_s", 8.0),
+                Sample("storage", at, "disk_busy_percent.d1", 90.0),
+            ]
         )
     samples.close()
 
@@ -122,17 +131,94 @@ def test_what_is_drawn_from_a_run(tmp_path: Path) -> None:
     assert (one.throughput_per_s, one.failures_count) == (pytest.approx(10.0), 0)
     assert one.cpu_percent == dict.fromkeys(HOSTS, 0.0) | {"proxy": 15.0}
     assert one.io_percent["storage"] == 90.0
+    assert (one.objects_count, one.elapsed_s, one.turned_away["proxy"]) == (10, pytest.approx(1.0), pytest.approx(8.0))
+
+
+def test_where_it_differs_is_told_why() -> None:
+    series = as_the_paper() | {("hdd", "1B"): [found(c, float(c), retried=1) for c in CONCURRENCY]}
+    account = {"hdd": ("proxy on proxy answered 503 to 9 requests",)}
+    why = {each.said: each.why for each in statements(series, account)}
+    assert why["HDD: retries above 128"] == "in the trace: HDD: proxy on proxy answered 503 to 9 requests"
+    assert why["HDD: throughput rises up to 32 at once and falls beyond"].startswith(
+        "1B: at 1, 2,048 at once the disk is"
+    )
+    assert "at the best, the disk is full" in why["HDD: throughput rises up to 32 at once and falls beyond"]
+    assert why["SSD: retries above 128"] == ""  # as the paper
+    busy = [found(c, 1.0, io=10.0, proxy=100.0 * (os.cpu_count() or 1)) for c in CONCURRENCY]
+    (said,) = {each.why for each in statements({("hdd", "1B"): busy}) if each.said.startswith("HDD: the storage node")}
+    assert "the machine's processor, which all hosts share, is full" in said
+    assert "why: in the trace: HDD: proxy" in as_text(statements(series, account))
+
+
+def a_picture(tmp_path: Path) -> Traced:
+    """A trace of one packet there and one lost, exported, whose command began 5 ms before."""
+    traced = Traced("Figure 15 <b>", tmp_path / "figure-15", "it took 1 s <b>", ("a finding",), is_picture=True)
+    traced.folder.mkdir()
+    traced.exported.mkdir()
+    (traced.folder / "trace.json").write_text(json.dumps({"command": {"started_host_ns": 1_000_000}}))
+    (traced.exported / "hops.csv").write_text(
+        "kind,send_host,send_trace_ns,receive_host,receive_trace_ns\n"
+        "syn,client,6000000,proxy,6500000\ndata,proxy,7000000,storage,\ndata,proxy,8000000,client,9000000\n"
+    )
+    return traced
+
+
+def test_a_picture_is_an_arrow_for_each_packet(tmp_path: Path) -> None:
+    traced = a_picture(tmp_path)
+    picture = arrows.read_picture("t", traced.folder, traced.exported)
+    assert [(each.kind, each.send_host, each.received_ns) for each in picture.arrows] == [
+        ("syn", "client", 6_500_000), ("data", "proxy", 9_000_000)
+    ]  # fmt: skip
+    drawn = arrows.figure(picture)
+    data, control = drawn.data
+    assert (list(control.x), list(control.y)) == ([5.0, 5.5, None], [0, 1, None])
+    assert list(data.x) == [7.0, 8.0, None]
+    assert drawn.layout.annotations[0].text == "no packet yet: 5 ms"
 
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
-    series = as_the_paper()
-    traced = [Traced("Figure 15", tmp_path / "t", "it took 1 s <b>")]
-    charts.write_html(series, statements(series), traced, tmp_path / "report.html", "Document <000>")
-    page = (tmp_path / "report.html").read_text("utf-8")
+    series, traced = as_the_paper(), [a_picture(tmp_path)]
+    figures = outcome.figures(series, traced)
+    assert list(figures) == ["figure-03", "figure-06", "figure-09", "figure-12", "figure-15"]
+    page = outcome.write_html(figures, statements(series), traced, tmp_path, "Document <000>").read_text("utf-8")
     assert "Document &lt;000&gt;" in page
     assert "Figure 3: 1B on HDD" in page and "Figure 12: use, 1B on SSD" in page
     assert "it took 1 s &lt;b&gt;" in page
     assert "<script src" not in page
+
+
+def test_what_goes_into_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures.shutil, "which", lambda name: None)
+    series, traced, told = as_the_paper(), [a_picture(tmp_path)], list[str]()
+    made = outcome.figures(series, traced)
+    file = outcome.publish(
+        made, series, statements(series), traced, tmp_path / "d", ("tracer", "bench", "a b"), told.append
+    )
+    text = file.read_text("utf-8")
+    assert "`tracer bench 'a b'`" in text
+    assert "| HDD: retries above 128 | 1B: first at 256 | as the paper |  |" in text
+    assert "| at once | 1 | 2 |" in text and "- a finding" in text
+    assert len(told) == 1 and "no pictures as PNG" in told[0]
+    runs = [points.Point("small-1", ("w",), tmp_path), points.Point("large-1", ("--set", "x.sizes=c(64)MB"), tmp_path)]
+    line = experiment_004.Line("small write", 1.5, 2.0, 3.0, 99.5, 10.0)
+    text = experiment_004.publish([line], runs, tmp_path / "e", ("tracer", "x")).read_text("utf-8")
+    assert "Means of 1 runs" in text and "10 of c(64)MB" in text
+    assert "| small write | 1.50 | 2.00 | 3.0 | 99.50 % | 10.0 % of the mean |" in text
+
+
+@pytest.mark.browser
+def test_figures_become_pictures(tmp_path: Path) -> None:
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser: {CHROMIUM} is missing (apt install chromium)")
+    made = outcome.figures({("hdd", "1B"): [found(1, 1.0), found(2, 2.0)]}, [])
+    told: list[str] = []
+    files = pictures.draw(made, tmp_path, told.append)
+    assert [file.name for file in files] == ["figure-03.png", "figure-09.png"]
+    assert told == []
+    for file in files:
+        content = file.read_bytes()
+        assert content[:8] == b"\x89PNG\r\n\x1a\n"
+        assert struct.unpack(">II", content[16:24]) == (pictures.WIDTH, pictures.HEIGHT)
 
 
 def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,21 +226,25 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def run(argv, **_) -> subprocess.CompletedProcess[str]:
         ran.append(argv)
-        return subprocess.CompletedProcess(argv, 0, "all of it\n", "")
+        found = [{"severity": "warning", "text": "503"}, {"severity": "info", "text": "no matter"}]
+        said = json.dumps({"findings": found}) if "report" in argv else "all of it\n"
+        return subprocess.CompletedProcess(argv, 0, said, "")
 
     monkeypatch.setattr(traces.cluster, "up", lambda *a, **k: True)
     monkeypatch.setattr(traces.cluster, "down", lambda *a, **k: True)
     monkeypatch.setattr(traces.subprocess, "run", run)
     todo = experiment_000.points(Plan(sizes=("1B",)), tmp_path)
     worst = traces.worst(as_the_paper(), todo)
-    assert worst and worst.name == "hdd-1B-0512"
-    assert traces.worst({("hdd", "1B"): [found(1, 1.0)]}, todo) is None
+    assert [point.name for point in worst] == ["hdd-1B-0512", "ssd-1B-2048"]
+    assert traces.worst({("hdd", "1B"): [found(1, 1.0)]}, todo) == []
     for _ in range(2):  # the second time nothing is done again
         made = traces.record(todo, worst, tmp_path, lambda line: None)
-        assert [each.folder.name for each in made] == ["figure-15", "figure-16", "trace-hdd-1B-0512"]
+        names = [each.folder.name for each in made]
+        assert names == ["figure-15", "figure-16", "trace-hdd-1B-0512", "trace-ssd-1B-2048"]
         assert {each.said for each in made} == {"all of it\n"}
-    assert len(ran) == 3
-    assert ran[2][-len(worst.argv) :] == list(worst.argv)
+        assert traces.accounts(made) == {"hdd": ("503",), "ssd": ("503",)}
+    assert [argv[3] for argv in ran] == ["record", "export", "report"] * 2 + ["record", "report"] * 2
+    assert ran[6][-len(worst[0].argv) :] == list(worst[0].argv)
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +274,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_document_004_is_cosbench_files_and_means(tmp_path: Path) -> None:
-    made = experiment_004.points(experiment_004.Plan(large_mib=64), tmp_path)
+    made = experiment_004.points(experiment_004.Plan(large_mb=64), tmp_path)
     assert [point.name for point in made] == ["small-1", "large-1", "small-2", "large-2", "small-3", "large-3"]
     for point in made[:2]:
         workload, _ = formats.load(Path(point.argv[0]))
@@ -196,6 +286,6 @@ def test_document_004_is_cosbench_files_and_means(tmp_path: Path) -> None:
     assert "t" in experiment_004.as_text([mean])
 
 
-@pytest.mark.parametrize(("free", "mib"), [(10**12, 1024), (30 * 10**9, 256), (10**9, 16), (0, 16)])
-def test_large_objects_are_as_large_as_the_disk_allows(free: int, mib: int) -> None:
-    assert experiment_004.largest(free) == mib
+@pytest.mark.parametrize(("free", "mb"), [(10**12, 1024), (30 * 10**9, 256), (10**9, 16), (0, 16)])
+def test_large_objects_are_as_large_as_the_disk_allows(free: int, mb: int) -> None:
+    assert experiment_004.largest(free) == mb

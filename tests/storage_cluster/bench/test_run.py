@@ -107,6 +107,41 @@ def test_a_cosbench_file_runs_unchanged(tmp_path: Path) -> None:
     assert len(store.containers) == 4
 
 
+COSBENCH = """<workload name="w">
+<storage type="swift" config="{storage}"/><auth type="swauth" config="{auth}"/><workflow>
+<workstage name="init"><work type="init" workers="1" config="containers=r(1,2)"/></workstage>
+<workstage name="main"><work name="main" workers="1" totalOps="2" afr="0"><operation type="write"
+config="containers=c(1);objects=s(1,9);sizes=c(1)B"/></work></workstage></workflow></workload>"""
+
+
+@pytest.mark.parametrize(("auth", "tokens"), [("", 1), ("caching=true", 1), ("caching=false", 2)])
+def test_cosbench_caching_is_one_token_for_all_works(tmp_path: Path, auth: str, tokens: int) -> None:
+    run, store = done(formats.parse(COSBENCH.format(storage="", auth=auth).encode(), "w.xml")[0], tmp_path)
+    assert (run.info.state, store.tokens_count) == ("done", tokens)
+
+
+def test_cosbench_timeout_is_that_of_requests(tmp_path: Path) -> None:
+    text = COSBENCH.format(storage="timeout=50", auth="timeout=9000")
+
+    def hang(seen: Seen) -> object:
+        return HANG if seen.method == "PUT" and "/" in seen.name else None
+
+    run, _ = done(formats.parse(text.encode(), "w.xml")[0], tmp_path, hang, Timeouts(60, 60))
+    assert run.tally.total().errors == {"read_timeout": 2}
+    assert max(row.duration_ns for row in main_rows(run)) < 30e9
+
+
+def test_a_time_ends_a_count(tmp_path: Path) -> None:
+    workload = simple.workload(
+        "put", count=10**6, size_bytes=1, concurrency=2, retries_max=0, container="b", seconds=0.2
+    )
+    run, _ = done(workload, tmp_path)
+    (key,) = (key for key in run.tally.figures if key.stage == "put")
+    figures = run.tally.figures[key]
+    assert 0 < figures.operations_count < 10**6
+    assert 0 < run.info.elapsed_s(key, figures) <= 0.2
+
+
 def test_an_ssbench_scenario_runs(tmp_path: Path) -> None:
     text = (Path(__file__).with_name("workloads") / "small.scenario").read_text()
     run, store = done(formats.parse(text.encode(), "small.scenario")[0], tmp_path)
