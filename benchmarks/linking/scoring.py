@@ -155,12 +155,13 @@ def score_ledgers(spans: pl.DataFrame, exchanges: pl.DataFrame, rows: list[Row],
         orient="row",
     ).unique("transaction_id", keep="none")
     both = roots.join(measured, on="transaction_id").with_columns(apart=(pl.col("measured") - pl.col("parts")).abs())
+    apart = both["apart"].to_numpy()
     allowed = pl.max_horizontal(CLIENT_NS, CLIENT_SHARE * pl.col("measured"))
     return LedgerScore(
         requests_count=len(roots),
         adding_up_count=int((roots["parts"] == roots["took"]).sum()),
         measured_count=len(both),
         agreeing_count=int(both.select((pl.col("apart") <= allowed).sum()).item()),
-        median_difference_ns=round(both["apart"].median() or 0),
-        worst_difference_ns=int(both["apart"].max() or 0),
+        median_difference_ns=int(np.median(apart)) if len(apart) else 0,
+        worst_difference_ns=int(apart.max(initial=0)),
     )

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
-from playwright.sync_api import sync_playwright
 
 from benchmarks.linking.measure import METHODS, OURS, Scored
 from benchmarks.linking.scoring import Bin
+from benchmarks.viewer_session import browser
 
 PAGE, PICTURE = "linking-accuracy.md", "images/linking-calibration.png"
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
@@ -102,13 +102,11 @@ def _draw(scored: Sequence[Scored], path: Path) -> None:
         margin={"l": 60, "r": 20, "t": 60, "b": 60},
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch()
-        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.set_content(figure.to_html(include_plotlyjs=True, default_width=WIDTH, default_height=HEIGHT))
         page.wait_for_selector(".main-svg")
         page.screenshot(path=str(path))
-        browser.close()
 
 
 def _merged(bins: Sequence[Bin]) -> list[Bin]:

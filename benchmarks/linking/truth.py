@@ -28,8 +28,8 @@ NO_ID = ("", "-")
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A line is a logged request. `exchanges`: `exchange_id, line, is_first`; `lines`: `line, parent` (`ROOT`, null where
-    not known), `transaction_id, client_host, start_ns, end_ns`."""
+    """A line is a logged request. `exchanges`: `exchange_id, line, is_first`; `lines`: `line, parent` (`ROOT`, null
+    where not known), `transaction_id, client_host, start_ns, end_ns`."""
 
     exchanges: pl.DataFrame
     lines: pl.DataFrame
