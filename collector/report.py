@@ -10,7 +10,9 @@ from typing import Any
 import polars as pl
 
 from collector import durations, store, story
+from collector.foreground import of_clients
 from collector.pairing import Pairing, read_pairing
+from collector.replicas import HANDOFF, replica_roles
 from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.story import Story
 
@@ -55,6 +57,8 @@ class RequestSummary:
     count: int
     exchanges_count: int
     incomplete_count: int
+    background_count: int  # exchanges that daemons asked, and what was done for them
+    handoffs_count: int  # exchanges with a server that stood in for another
     mean_ns: int | None
     median_ns: int | None
     p99_ns: int | None
@@ -119,7 +123,7 @@ def _gathered(url: str, info: TraceInfo) -> Report:
     spans, exchanges, clocks = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
     states = _frame(url, "hops", ["state"])
     rows = story.joined(spans, exchanges)
-    requests = _requests(rows)
+    requests = _requests(rows, replica_roles(pl.DataFrame(exchanges), pl.DataFrame(spans)))
     return Report(
         url=url,
         info=info,
@@ -178,7 +182,8 @@ def _clock_words(rows: list[dict[str, Any]]) -> str:
     return f"{offset}, {int(str(row['skew_ppb'])):+,} ppb{steps}"
 
 
-def _requests(rows: pl.DataFrame) -> RequestSummary:
+def _requests(rows: pl.DataFrame, roles: pl.DataFrame) -> RequestSummary:
+    mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
     roots = story.outermost(rows)
     took = roots["duration_ns"]
     sizes = rows.group_by("trace_id").agg(spans=pl.len())
@@ -192,6 +197,8 @@ def _requests(rows: pl.DataFrame) -> RequestSummary:
         count=len(roots),
         exchanges_count=len(rows),
         incomplete_count=int((~rows["complete"]).sum()),
+        background_count=int((~rows["trace_id"].is_in(mine)).sum()),
+        handoffs_count=int((roles["role"] == HANDOFF).sum()),
         mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
         median_ns=figure(took.quantile(0.5, "linear")),
         p99_ns=figure(took.quantile(0.99)),

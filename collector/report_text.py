@@ -193,6 +193,10 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
     figures = f"{requests.count:,} in {requests.exchanges_count:,} exchanges"
     if requests.incomplete_count:
         figures += f", {requests.incomplete_count:,} of these incomplete"
+    if requests.background_count:
+        figures += f", {requests.background_count:,} in the background"
+    if requests.handoffs_count:
+        figures += f", {requests.handoffs_count:,} to handoffs"
     if requests.count > 1:
         figures += f"; mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
         figures += f", p99 {in_words(requests.p99_ns)}"

@@ -201,6 +201,8 @@ EXCHANGES = _fields(
     target=pa.string(),
     status=pa.uint16(),
     transaction_id=pa.string(),
+    response_transaction_id=pa.string(),  # where the response shows another than the request; else null
+    background=pa.bool_(),  # asked by a daemon, as its User-Agent says (services.toml); null where none was seen
     complete=pa.bool_(),
 )
 """One row for each request and its final response on a connection, whatever the protocol. Unknown times are null."""

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.foreground import of_clients
 from collector.spans import LEDGER_COLUMNS
 from collector.timeline.shelf import Shelf
 
@@ -80,7 +81,9 @@ def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, start_ns: in
     bounds = [frame[name].to_numpy()[first[:-1]].astype(np.int64) for name in ("root_start", "root_end")]
     for name, values in zip(("request-start-ns", "request-end-ns"), bounds, strict=True):
         shelf.put(name, values)
-    shelf.put("request-slowest", np.argsort(bounds[0] - bounds[1], kind="stable").astype(np.int32))
+    asked = of_clients(frame.filter(pl.col("parent_span_id").is_null()), frame)["request"].unique().sort().to_numpy()
+    slowest = np.argsort((bounds[0] - bounds[1])[asked], kind="stable")
+    shelf.put("request-slowest", asked[slowest].astype(np.int32))
 
 
 class SpanTrees:
@@ -93,7 +96,7 @@ class SpanTrees:
         self._first = shelf.array("request-first-span")
         self.start_ns: NDArray[np.int64] = shelf.array("request-start-ns")
         self.end_ns: NDArray[np.int64] = shelf.array("request-end-ns")
-        self.slowest: NDArray[np.int32] = shelf.array("request-slowest")
+        self.slowest: NDArray[np.int32] = shelf.array("request-slowest")  # the clients' own requests
 
     def __len__(self) -> int:
         return len(self._first) - 1

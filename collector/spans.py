@@ -20,7 +20,8 @@ LEDGER_COLUMNS = ("connect_ns", "request_network_ns", "work_ns", "response_netwo
 
 
 COLUMNS = [
-    *("exchange_id", "client_host", "server_host", "service", "transaction_id"),
+    *("exchange_id", "client_host", "server_host", "service"),
+    *("transaction_id", "response_transaction_id", "background"),
     *("connect_start_trace_ns", "connected_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
@@ -55,16 +56,31 @@ def link(exchanges: pa.Table) -> pa.Table:
 
 def _links(exchanges: pl.DataFrame) -> pl.DataFrame:
     """`find_links`, with small numbers in place of texts. Of transaction ids it is a 64-bit hash: one in 10^7 traces
-    errs by that."""
-    shown = pl.col("transaction_id")
+    errs by that. What daemons ask was asked by nobody's request, so it has no client to look for."""
     hosts, services = pl.concat([exchanges["client_host"], exchanges["server_host"]]), exchanges["service"]
+    by_daemon = pl.col("background").fill_null(value=False)
     return find_links(
         exchanges.with_columns(
             pl.col("client_host", "server_host").cast(_texts_of(hosts)),
             pl.col("service").cast(_texts_of(services)),
-            transaction_id=pl.when(shown.is_not_null()).then(shown.hash()),
-        )
+            transaction_id=_ids(exchanges),
+        ).with_columns(client_host=pl.when(~by_daemon).then("client_host"))
     )
+
+
+def _ids(exchanges: pl.DataFrame) -> pl.Series:
+    """The transaction id of each exchange, as a hash: its request's, or its response's where others show that one.
+
+    A client's own id (`X-Request-Id`) may end at the first server, which names another in its answer and in its calls.
+    """
+    asked, answered = (
+        exchanges.select(pl.when(pl.col(name).is_not_null()).then(pl.col(name).hash())).to_series()
+        for name in ("transaction_id", "response_transaction_id")
+    )
+    if answered.null_count() == len(answered):
+        return asked
+    goes_on = answered.is_in(asked.drop_nulls().implode())
+    return pl.select(pl.when(goes_on).then(answered).otherwise(asked)).to_series()
 
 
 def _texts_of(column: pl.Series) -> pl.Enum:

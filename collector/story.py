@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
 from collector.durations import in_words, share, with_uncertainty
+from collector.foreground import of_clients
 from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
 from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
@@ -68,14 +69,11 @@ def tell(info: TraceInfo, spans: pa.Table, exchanges: pa.Table, clocks: pa.Table
 
 
 def outermost(rows: pl.DataFrame) -> pl.DataFrame:
-    """Root spans of known length whose client serves nobody, or all of known length if there are none such.
+    """Root spans of known length that clients asked (`collector.foreground`).
 
     Arguments: `exchanges` and `spans` joined, as columns of both.
     """
-    roots = rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0))
-    served = rows["server_host"].drop_nulls().unique()
-    outer = roots.filter(~pl.col("client_host").is_in(served.implode()))
-    return outer if len(outer) else roots
+    return of_clients(rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0)), rows)
 
 
 def joined(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:

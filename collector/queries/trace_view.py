@@ -48,7 +48,7 @@ class TraceView:
         self.services, self.story, self.pairing = facts.services, facts.story, facts.pairing
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
-        self.summary = _summary(url, info, facts, len(self._columns), len(self._trees))
+        self.summary = _summary(url, info, facts, len(self._columns), len(self._trees.slowest))
 
     @property
     def pairs(self) -> Pairs:

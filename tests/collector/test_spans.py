@@ -239,6 +239,22 @@ CASES = {
         """,
         ["1 | 0 0 38 0", "2 < 1 transaction_id 1.00 | 0 2 38 2"],
     ),
+    "what a daemon asks has no parent, what is asked for it has": (
+        """
+        client > proxy       0 10 190 200
+        proxy > storage1    50 52  60  62 daemon tx=d
+        storage1 > storage2 53 54  56  58 tx=d
+        """,
+        ["1 | 0 10 180 10", "2 | 0 2 3 2", "3 < 2 transaction_id 1.00 | 0 1 2 2"],
+    ),
+    "an id that the server names in its answer and in its calls": (
+        """
+        client > proxy    0 10 90 100 tx=mine answer_tx=theirs
+        client > proxy    1 11 91 101 tx=other answer_tx=nobody
+        proxy > storage1 20 22 60  62 tx=theirs
+        """,
+        ["1 | 0 10 38 10", "2 | 0 10 80 10", "3 < 1 transaction_id 1.00 | 0 2 38 2"],
+    ),
     "a server that was not captured: all the time between is its work": (
         """
         client > -/web    0  - -  100

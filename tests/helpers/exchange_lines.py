@@ -7,7 +7,8 @@ The four times: request sent, arrived, answer sent, answer ended; `-` for a time
 Other times: `connect=` the SYN, `connected=` its answer, `whole=` the last byte of the request arrived (else as the
 first), `continue=` the server's 100, `continued=` at the client, `body=` the client sent on, `first=` the first byte of
 the response arrived (else when it ended), `up=` the client gave up. Besides: `tx=`, `method=`, `target=`, `status=`,
-`uncertainty=` in ns; `cut` for an incomplete one.
+`uncertainty=` in ns, `answer_tx=` the id that only the response shows; `daemon` for what one asked, `cut` for an
+incomplete one.
 """
 
 import pyarrow as pa
@@ -54,6 +55,8 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "target": options.get("target", "/"),
         "status": int(options.get("status", 200)),
         "transaction_id": options.get("tx"),
+        "response_transaction_id": options.get("answer_tx"),
+        "background": "daemon" in words,
         "complete": "cut" not in words,
     }
 
