@@ -11,7 +11,15 @@ from collector.pairing import NAMES as PAIRING_NAMES
 from collector.pairing import Pairing, connection_name, pair_name, trouble_words
 from collector.quality import ConnectionQuality, HostPair
 from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
-from collector.queries.captured import CapturedPacket, captured_packet, packet_file, write_pcapng
+from collector.queries.captured import (
+    CaptureDescription,
+    CapturedPacket,
+    captured_packet,
+    describe_capture,
+    packet_file,
+    write_pcapng,
+)
+from collector.queries.live import is_live, made_ns
 from collector.queries.search import SearchHits, TraceSearch
 from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.queries.trace_view import TraceView, open_trace
@@ -43,6 +51,7 @@ __all__ = [
     "UNCERTAINTY_UNKNOWN",
     "ArrowClass",
     "Arrows",
+    "CaptureDescription",
     "CapturedPacket",
     "Command",
     "Comparison",
@@ -72,7 +81,10 @@ __all__ = [
     "TraceView",
     "captured_packet",
     "connection_name",
+    "describe_capture",
     "in_words",
+    "is_live",
+    "made_ns",
     "open_trace",
     "packet_file",
     "pair_name",
