@@ -25,11 +25,11 @@ ONE_THREAD = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Read by the libraries when they are imported, so the analysis is imported after they are set."""
 
 STAGES: dict[str, tuple[str, ...]] = {
-    "decode": ("tracer.readers:CaptureReader.batches",),
+    "decode": ("tracer.readers:CaptureReader.rows",),
     "note hosts, spread over partitions": ("collector.analysis:scan",),
     "events of a partition": ("collector.decoding:Scan.take",),
     "match: the core": ("tracer._core:match_events",),
-    "match: columns in and out": ("collector.matching:match", "collector.matching:messages"),
+    "match: columns out": ("collector.matching:match",),
     "clocks: evidence": ("collector.clock_evidence:ways_of", "collector.clock_evidence:Evidence.telling"),
     "clocks: solve": ("collector.clocks:solve", "collector.analysis:refined"),
     "align": ("collector.analysis:align", "collector.analysis:settle_windows"),

@@ -53,11 +53,11 @@ def match(files: list[Path]) -> Result:
 
     decoded = decode_sources([HostSource(file.stem, (file,)) for file in files])
     clock = Clock()
-    matched = match_events(decoded.events)
+    matched = match_events(decoded)
     times = clock.read()
     states = matched.hops["state"].value_counts().to_pylist()
     found: Result = {f"hops_{row['values']}": row["counts"] for row in states}
-    return times | {"packets_count": decoded.events.num_rows} | found
+    return times | {"packets_count": matched.events.num_rows} | found
 
 
 def end_to_end(files: list[Path]) -> Result:

@@ -66,12 +66,9 @@ class AnalysisOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One partition after matching: what is written, what waits for the clocks, and what tells them."""
+    """One partition after matching, and what tells the clocks."""
 
-    events: pa.Table
-    connections: pa.Table
-    messages: pa.Table
-    hops: pa.Table
+    matched: matching.Matched
     ways: clock_evidence.Ways
 
 
@@ -141,13 +138,14 @@ def run_stages(
     evidence = clock_evidence.Evidence({host.host: host.packets_count for host in info.hosts})
     workers = options.workers or os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
-        matched = _in_order(pool, workers, lambda number: _match(captures, number, evidence), range(len(captures)))
-        for number, part in enumerate(matched):
+        parts = _in_order(pool, workers, lambda number: _match(captures, number, evidence), range(len(captures)))
+        for number, part in enumerate(parts):
             if part is not None:
-                writer.append("events", part.events)
-                writer.append("messages", part.messages)
-                writer.append("connections", part.connections)
-                held.put(number, part.hops, part.messages, part.connections)
+                matched = part.matched
+                writer.append("events", matched.events)
+                writer.append("messages", matched.messages)
+                writer.append("connections", matched.connections)
+                held.put(number, matched.hops, matched.messages, matched.connections)
                 evidence.add(part.ways)
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
@@ -186,11 +184,9 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     decoded = captures.take(number)
     if decoded is None:
         return None
-    matched = matching.match(decoded.events, number * ID_STRIDE + 1)
+    matched = matching.match(decoded, number * ID_STRIDE + 1)
     ways = evidence.telling(clock_evidence.ways_of(matched.hops))
-    messages = conform("messages", matching.messages(decoded.heads, matched.events))
-    events = matched.events.drop_columns(list(matching.ONLY_FOR_MESSAGES))
-    return _Part(events, conform("connections", matched.connections), messages, matched.hops, ways)
+    return _Part(matched, ways)
 
 
 def _rebuild(

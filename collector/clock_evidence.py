@@ -9,13 +9,12 @@ Limits: from thinned evidence, the place of a step is known to such a stretch; `
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import codes, indices, numbers
+from collector.columns import indices, numbers
 from collector.schema import HopState
 from tracer import _core
 from tracer.records import Columns
@@ -25,7 +24,6 @@ Ints = NDArray[np.int64]
 MOST_HOPS = 1 << 18
 """Of all directions together, before they are thinned; solving costs ~0.5 µs for each."""
 SPANS = 256
-MATCHED = list(HopState).index(HopState.MATCHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +51,18 @@ def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
     Arguments: `hops` with host, frame and `host_ns` of both ends, and `state`.
     """
     (send, senders), (receive, receivers) = (indices(hops[f"{end}_host"]) for end in ("send", "receive"))
-    pair = send.astype(np.int64) * len(receivers) + receive
+    state, states = indices(hops["state"])
+    if HopState.MATCHED not in states:
+        return {}
     pairs = [(sender, receiver) for sender in senders for receiver in receivers]
-    apart = np.array([sender != receiver for sender, receiver in pairs], dtype=bool)
-    matched = np.flatnonzero(codes(hops["state"], list(HopState)) == MATCHED)
-    rows = matched[apart[pair[matched]]]
-    rows = rows[np.argsort(pair[rows].astype(np.uint16 if len(pairs) <= 1 << 16 else np.int64), kind="stable")]
-    edges = np.searchsorted(pair[rows], np.arange(len(pairs) + 1))
-    names = ("send_host_ns", "receive_host_ns", "send_frame", "receive_frame")
-    columns = [numbers(hops[name]).astype(np.int64, copy=False) for name in names]
-    return {
-        between: Way(*(column[rows[start:end]] for column in columns))
-        for between, (start, end) in zip(pairs, pairwise(edges.tolist()), strict=True)
-        if end > start
+    apart = np.array([sender != receiver for sender, receiver in pairs], dtype=np.bool_)
+    ends: dict[str, Columns] = {
+        end: {"host": host, "frame": numbers(hops[f"{end}_frame"]), "host_ns": numbers(hops[f"{end}_host_ns"])}
+        for end, host in (("send", send), ("receive", receive))
     }
+    matched = states.index(HopState.MATCHED)
+    found = _core.hop_ways(ends["send"], ends["receive"], state, matched, apart, len(receivers))
+    return {pairs[pair]: Way(*columns) for pair, *columns in found}
 
 
 class Evidence:

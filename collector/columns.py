@@ -1,4 +1,4 @@
-"""Arrow columns as the core takes them: numpy arrays of fixed dtype, texts as codes."""
+"""Arrow columns as the core takes and gives them: numpy arrays of fixed dtype, texts as codes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +28,20 @@ def codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[n
     """A column of texts, none null, as places in `names`, which holds them all."""
     place, texts = indices(column)
     return np.array([names.index(text) for text in texts], dtype=np.uint8)[place]
+
+
+ALL_VALID: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+
+
+def nullable(values: NDArray[Any], validity: NDArray[np.uint8] = ALL_VALID) -> pa.Array:
+    """Numbers as Arrow has them, not copied; `validity` has a bit for each that is not null, or is empty."""
+    bits = pa.py_buffer(validity) if len(validity) else None
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
+
+
+def coded(places: NDArray[np.int32], names: pa.Array, validity: NDArray[np.uint8] = ALL_VALID) -> pa.DictionaryArray:
+    """Texts by their places in `names`, not copied; `validity` as in `nullable`."""
+    return pa.DictionaryArray.from_arrays(nullable(places, validity), names, safe=False)
 
 
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:

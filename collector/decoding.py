@@ -1,16 +1,14 @@
-"""Captures of several hosts, decoded: events by partition, hosts, counters.
+"""Captures of several hosts, decoded: packets by partition, hosts, counters.
 
-The first stage. The core decodes a batch at a time; here the batches of all hosts get one address table, are spread
-over partitions (`collector.partitions`) and, when one is loaded, get a direction for each packet. Hosts are read side
-by side.
+The first stage. The core decodes a batch at a time and spreads it over partitions (`collector.partitions`); here is
+what must be known of whole captures: hosts, their interfaces and own addresses, which give a partition's packets their
+meaning when it is taken. Hosts are read side by side.
 """
 
-from collections import Counter as Tally
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -18,21 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.event_tables import HostColumns, HostRun, event_table, head_batch, heads_with_rows
-from collector.hosts import (
-    ENOUGH_PAIRS,
-    AnswerGaps,
-    Traffic,
-    address_pairs,
-    is_loopback,
-    own_addresses,
-    told_by_direction,
-)
-from collector.partitions import Batch, Keys, Partitions, address_key, connection_keys
+from collector.columns import nullable
+from collector.hosts import Traffic, is_loopback, own_addresses
+from collector.partitions import AddressOrder, HostView, Notes, Partitions
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
-from tracer.readers import CaptureReader, EventBatch, Interface, open_capture
-from tracer.records import Columns, Direction, Severity
+from tracer.readers import CaptureReader, Interface, open_capture
+from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns, Severity
 
 BYTES_PER_PACKET = 90
 """Of a capture file with headers and message heads; only to guess how many partitions are worth while."""
@@ -44,6 +34,7 @@ LAST_FRAME = (1 << 32) - 2
 """Of one host; the next number says that there is none. Of a single file the reader leaves out what is beyond it."""
 READERS = 2
 """Hosts read side by side."""
+NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,36 +47,18 @@ class HostSource:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`events` as `schema.EVENTS` without `connection_id`, and with what matching needs besides; `heads` one row for
-    each HTTP head: `event_row` (its row in `events`), `payload_offset`, and the head's columns."""
+    """Packets of some connections, of all hosts, and the HTTP heads in them.
 
-    events: pa.Table
-    heads: pa.Table
+    `events` by column, as the core's matching takes them (`EVENT_COLUMNS` and what `partitions.Taken` adds); their
+    `*_place` and address columns are places in `hosts`, `points` and `addresses`. `heads` as in `HEAD_COLUMNS` and
+    `HEAD_STRINGS`, with `event_row`, each one's row in `events`.
+    """
 
-
-@dataclass(slots=True)
-class _Addresses:
-    """One table of addresses for all captures; safe to use from several threads."""
-
-    texts: list[str] = field(default_factory=list)
-    index: dict[str, int] = field(default_factory=dict)
-    lock: Lock = field(default_factory=Lock)
-    _keys: Keys = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-
-    def add(self, text: str) -> int:
-        """The address's index, new or known."""
-        with self.lock:
-            if text not in self.index:
-                self.index[text] = len(self.texts)
-                self.texts.append(text)
-            return self.index[text]
-
-    def keys(self) -> Keys:
-        """Of all addresses so far, as `partitions.address_key`."""
-        with self.lock:
-            new = [address_key(text) for text in self.texts[len(self._keys) :]]
-            self._keys = np.append(self._keys, np.array(new, dtype=np.uint64))
-            return self._keys
+    events: Columns
+    heads: pa.RecordBatch
+    hosts: pa.StringArray
+    points: pa.StringArray
+    addresses: pa.StringArray
 
 
 @dataclass(slots=True)
@@ -97,15 +70,8 @@ class _Capture:
     interfaces: list[str] = field(default_factory=list)
     points: tuple[PointInfo, ...] = ()
     packets_count: int = 0
-    events_count: int = 0
-    unknown_count: int = 0
-    first_ns: int | None = None
-    last_ns: int | None = None
+    notes: Notes = NOTHING
     named_addresses: frozenset[int] = frozenset()
-    pairs: Tally[tuple[int, int]] = field(default_factory=Tally)
-    own: frozenset[int] = frozenset()
-    passing: frozenset[int] = frozenset()
-    gaps: AnswerGaps = field(default_factory=AnswerGaps)
     counters: list[CounterInfo] = field(default_factory=list)
     _places: dict[str | tuple[int, int], int] = field(default_factory=dict)
 
@@ -113,7 +79,7 @@ class _Capture:
 
     def begin_file(self, first_ns: int) -> None:
         """Note the first stamp of the next file: one that goes on where the last ended is of the same series."""
-        if self.last_ns is not None and first_ns < self.last_ns:
+        if self.notes.last_ns is not None and first_ns < self.notes.last_ns:
             self._series += 1
 
     def places(self, interfaces: Sequence[Interface]) -> NDArray[np.uint16]:
@@ -132,8 +98,8 @@ class _Capture:
 
     def traffic(self) -> Traffic:
         """What it shows of its host."""
-        own = self.named_addresses or self.own - self.passing
-        return Traffic(self.pairs, own, self.own & self.passing, self.gaps.by_answer)
+        told, others = self.notes.own, self.notes.others
+        return Traffic(self.notes.pairs, self.named_addresses or told - others, told & others, self.notes.gaps_ns)
 
 
 class Scan:
@@ -142,21 +108,18 @@ class Scan:
     `hosts` and `counters` are whole; events come by partition.
     """
 
-    def __init__(self, captures: list[_Capture], partitions: Partitions, addresses: _Addresses) -> None:
+    def __init__(self, captures: list[_Capture], partitions: Partitions) -> None:
         own = own_addresses([capture.traffic() for capture in captures])
-        self._partitions = partitions
-        texts, rank = tuple(sorted(addresses.texts)), np.argsort(np.argsort(addresses.texts)).astype(np.uint32)
-        everyones = frozenset(place for place, text in enumerate(texts) if is_loopback(text))
-        shared = pa.array(texts, pa.string())
-        self._columns = [
-            HostColumns(
-                capture.host, tuple(capture.interfaces), everyones.union(rank[list(mine)].tolist()), shared, rank
-            )
-            for capture, mine in zip(captures, own, strict=True)
-        ]
-        self.hosts = tuple(
-            _host_info(capture, mine, addresses.texts) for capture, mine in zip(captures, own, strict=True)
-        )
+        self._partitions, texts = partitions, partitions.addresses()
+        order = np.argsort(texts)
+        self._texts = pa.array(texts, pa.string()).take(pa.array(order))
+        loopback = np.array([is_loopback(text) for text in texts], dtype=np.bool_)
+        self._order = AddressOrder(np.argsort(order).astype(np.uint32), loopback[order])
+        self._names = pa.array([capture.host for capture in captures], pa.string())
+        points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
+        self._points = pa.array(points, pa.string())
+        self._views = list(_views(captures, own, loopback))
+        self.hosts = tuple(_host_info(capture, mine, texts) for capture, mine in zip(captures, own, strict=True))
         undirected = (_undirected(capture) for capture, mine in zip(captures, own, strict=True) if not mine)
         counters = [counter for capture in captures for counter in capture.counters]
         self.counters = (*counters, *(counter for counter in undirected if counter is not None))
@@ -177,21 +140,22 @@ class Scan:
 
         A partition can be taken once.
         """
-        batches = self._partitions.take(number)
-        if not batches:
+        taken = self._partitions.take(number, self._views, self._order)
+        if taken is None:
             return None
-        raw = _by_frame(pa.Table.from_batches([batch.events for batch in batches]), batches).combine_chunks()
-        runs, rows = [], 0
-        heads = []
-        for host, columns in enumerate(self._columns):
-            own = [batch for batch in batches if batch.host == host]
-            count = sum(batch.events.num_rows for batch in own)
-            if own:
-                of_host = pa.Table.from_batches([batch.heads for batch in own])
-                heads.append(heads_with_rows(of_host, raw["frame"].to_numpy()[rows : rows + count], rows))
-            runs.append(HostRun(columns, rows, rows + count))
-            rows += count
-        return Decoded(event_table(raw, runs), pa.concat_tables(heads).combine_chunks())
+        addresses = self._texts.take(pa.array(taken.addresses))
+        return Decoded(taken.events, _head_batch(taken.heads), self._names, self._points, addresses)
+
+
+def _views(
+    captures: Sequence[_Capture], own: Sequence[frozenset[int]], loopback: NDArray[np.bool_]
+) -> Iterator[HostView]:
+    first_point = 0
+    for capture, mine in zip(captures, own, strict=True):
+        is_own = loopback.copy()
+        is_own[list(mine)] = True
+        yield HostView(is_own, first_point)
+        first_point += len(capture.interfaces)
 
 
 def decode(sources: Sequence[HostSource]) -> Decoded:
@@ -215,28 +179,20 @@ def scan(sources: Sequence[HostSource], spill: Path | None = None, partition_bit
     """
     named = _merged_by_name(sources)
     bits = _partition_bits(named) if partition_bits is None else partition_bits
-    addresses, partitions = _Addresses(), Partitions(bits, spill)
+    partitions = Partitions(bits, len(named), spill)
     try:
         with ThreadPoolExecutor(READERS) as pool:
-            jobs = [pool.submit(_read_host, *job, addresses, partitions) for job in enumerate(named)]
+            jobs = [pool.submit(_read_host, *job, partitions) for job in enumerate(named)]
             captures = [job.result() for job in jobs]
-        if not any(capture.events_count for capture in captures):
+        if not any(capture.notes.events_count for capture in captures):
             files = ", ".join(file for capture in captures for file in capture.files)
             what = f"no TCP packet in {files or 'the given captures'}"
             raise InputError(what, "capture with a filter that includes tcp")
-        partitions = partitions.regrouped(partitions.handshakes.joined(), addresses.keys())
+        partitions.finish()
     except BaseException:
         partitions.close()
         raise
-    return Scan(captures, partitions, addresses)
-
-
-def _by_frame(events: pa.Table, batches: Sequence[Batch]) -> pa.Table:
-    """Each host's events in the order of its frames; they may have come from several partitions."""
-    frames = events["frame"].to_numpy()
-    hosts = np.repeat([batch.host for batch in batches], [batch.events.num_rows for batch in batches])
-    in_order = (np.diff(frames.astype(np.int64)) > 0) | (np.diff(hosts) != 0)
-    return events if in_order.all() else events.take(pa.array(np.lexsort((frames, hosts))))
+    return Scan(captures, partitions)
 
 
 def _partition_bits(sources: Iterable[HostSource]) -> int:
@@ -264,32 +220,25 @@ def _merged_by_name(sources: Iterable[HostSource]) -> list[HostSource]:
 def _name_of(path: Path) -> str:
     """The host that the agent wrote into its capture, else the file's stem without any ending."""
     with open_capture(path) as reader:
-        next(iter(reader.batches()), None)
+        next(iter(reader.rows()), None)
         return reader.host or path.name.split(".", 1)[0]
 
 
-def _read_host(number: int, source: HostSource, addresses: _Addresses, partitions: Partitions) -> _Capture:
+def _read_host(number: int, source: HostSource, partitions: Partitions) -> _Capture:
     assert source.host is not None
     capture = _Capture(source.host, tuple(map(str, source.files)))
     for path in source.files:
         with open_capture(path) as reader:
-            frames = capture.packets_count
-            keys: Keys = np.empty(0, dtype=np.uint64)
-            shared = np.empty(0, dtype=np.uint32)
-            for place, batch in enumerate(reader.batches()):
-                new = [addresses.add(text) for text in reader.addresses[len(shared) :]]
-                shared = np.append(shared, np.array(new, dtype=np.uint32))
-                _check_frames(source, frames + reader.packets_count)
-                events = _placed(batch, shared, frames)
-                if place == 0 and len(events["host_ns"]):
-                    capture.begin_file(int(events["host_ns"].min()))
-                events["interface"] = capture.places(reader.interfaces)[events["interface"]]
-                if len(keys) < len(addresses.texts):
-                    keys = addresses.keys()
-                _note_events(capture, events)
-                partitions.add(number, events, head_batch(batch.heads), connection_keys(events, keys))
+            for place, rows in enumerate(reader.rows()):
+                _check_frames(source, capture.packets_count + reader.packets_count)
+                first_ns = rows.first_ns()
+                if place == 0 and first_ns is not None:
+                    capture.begin_file(first_ns)
+                interfaces = capture.places(reader.interfaces)
+                partitions.add(number, reader, rows, capture.packets_count, interfaces)
+            capture.notes = partitions.notes(number)
             capture.packets_count += reader.packets_count
-            _note_origin(capture, reader, addresses)
+            _note_origin(capture, reader, partitions)
     return capture
 
 
@@ -301,44 +250,14 @@ def _check_frames(source: HostSource, count: int) -> None:
         raise InputError(what, "make one trace of each stretch of time, from some of the files")
 
 
-def _placed(batch: EventBatch, shared: NDArray[np.uint32], frames: int) -> Columns:
-    """Events with addresses as in the shared table, `shared` by the file's own numbers; frames of a host's later files
-    go on counting."""
-    events = batch.events
-    if len(shared):
-        events["src_addr"], events["dst_addr"] = shared[events["src_addr"]], shared[events["dst_addr"]]
-    if frames:
-        events["frame"] += np.uint32(frames)
-        batch.heads["frame"] += np.uint32(frames)
-    return events
-
-
-def _note_events(capture: _Capture, events: Columns) -> None:
-    """Add to what the capture shows of its host."""
-    stamps = events["host_ns"]
-    if not len(stamps):
-        return
-    capture.events_count += len(stamps)
-    first, last = int(stamps.min()), int(stamps.max())
-    capture.first_ns = first if capture.first_ns is None else min(first, capture.first_ns)
-    capture.last_ns = last if capture.last_ns is None else max(last, capture.last_ns)
-    capture.unknown_count += int((events["direction"] == Direction.UNKNOWN).sum())
-    if len(capture.pairs) < ENOUGH_PAIRS:
-        capture.pairs.update(address_pairs(events))
-    own, passing = told_by_direction(events)
-    capture.own |= own
-    capture.passing |= passing
-    capture.gaps.add(events)
-
-
-def _note_origin(capture: _Capture, reader: CaptureReader, addresses: _Addresses) -> None:
+def _note_origin(capture: _Capture, reader: CaptureReader, partitions: Partitions) -> None:
     names = [_shown_name(interface) for interface in reader.interfaces]
     known = {point.interface for point in capture.points}
     for interface, name in zip(reader.interfaces, names, strict=True):
         if name not in known:
             known.add(name)
             capture.points += (PointInfo(f"{capture.host}/{name}", name, str(interface.link_type)),)
-    named = {addresses.add(record.address) for record in reader.names if record.name == reader.host}
+    named = {partitions.address_number(record.address) for record in reader.names if record.name == reader.host}
     capture.named_addresses |= named
     for counter in reader.counters:
         if counter.count:
@@ -352,12 +271,23 @@ def _shown_name(interface: Interface) -> str:
 
 def _host_info(capture: _Capture, own: frozenset[int], texts: Sequence[str]) -> HostInfo:
     addresses = tuple(sorted(text for text in (texts[index] for index in own) if not is_loopback(text)))
-    counts = (capture.packets_count, capture.events_count)
-    return HostInfo(capture.host, addresses, capture.points, capture.files, *counts, capture.first_ns, capture.last_ns)
+    notes = capture.notes
+    counts = (capture.packets_count, notes.events_count)
+    return HostInfo(capture.host, addresses, capture.points, capture.files, *counts, notes.first_ns, notes.last_ns)
 
 
 def _undirected(capture: _Capture) -> CounterInfo | None:
     """For a host of whose packets nothing tells which way they went."""
     remedy = "capture at the host itself, or name its interface's direction with `tcpdump -i any`"
-    count = capture.unknown_count
+    count = capture.notes.unknown_count
     return CounterInfo(capture.host, "direction_unknown", Severity.DATA_LOSS, count, remedy) if count else None
+
+
+def _head_batch(heads: Columns) -> pa.RecordBatch:
+    plain = {name: nullable(heads[name]) for name in (*HEAD_COLUMNS, "event_row")}
+    return pa.record_batch(plain | {name: _strings(heads, name) for name in HEAD_STRINGS})
+
+
+def _strings(columns: Columns, name: str) -> pa.Array:
+    offsets, data = columns[f"{name}_offsets"], columns[f"{name}_bytes"]
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))

@@ -36,11 +36,6 @@ class Moves:
     keys: Keys
     to: Keys
 
-    def applied(self, keys: Keys) -> Keys:
-        """`keys` with those that are moved replaced."""
-        place = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        return np.where(self.keys[place] == keys, self.to[place], keys)
-
 
 class Handshakes:
     """Fingerprints of SYN-ACKs of all hosts."""
@@ -68,8 +63,8 @@ class Handshakes:
         if self._count > self._most:
             self._to_disk()
 
-    def joined(self) -> Moves | None:
-        """Which keys are to be replaced; None if no 4-tuples may be one connection."""
+    def joined(self) -> Moves:
+        """Which keys are to be replaced."""
         held = np.concatenate([np.empty(0, dtype=ROW), *self._rows])
         if self._folder is None:
             return _moves(_pairs(held))
@@ -111,6 +106,7 @@ def _file_number(rows: NDArray[np.void]) -> Keys:
 
 def _pairs(rows: NDArray[np.void]) -> NDArray[np.uint64]:
     """Pairs of keys of which each alone shows a fingerprint that both show, each at one host; shape (n, 2)."""
+    rows = _of_several_keys(rows)
     rows = rows[np.lexsort((rows["host"], rows["key"], rows["fingerprint"]))]
     print_begins = np.diff(rows["fingerprint"], prepend=rows["fingerprint"][:1] + np.uint64(1)) != 0
     key_begins = print_begins | (np.diff(rows["key"], prepend=rows["key"][:1]) != 0)
@@ -122,10 +118,21 @@ def _pairs(rows: NDArray[np.void]) -> NDArray[np.uint64]:
     return np.column_stack([lone["key"][shared], lone["key"][shared + 1]])
 
 
-def _moves(pairs: NDArray[np.uint64]) -> Moves | None:
+def _of_several_keys(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """The rows whose fingerprint several keys show: few, where nothing is translated. Cost: one sort of integers."""
+    if not len(rows):
+        return rows
+    order = np.argsort(rows["fingerprint"])
+    prints, keys = rows["fingerprint"][order], rows["key"][order]
+    first = np.flatnonzero(np.diff(prints, prepend=prints[:1] + np.uint64(1)))
+    several = np.minimum.reduceat(keys, first) != np.maximum.reduceat(keys, first)
+    return rows[order[np.repeat(several, np.diff(first, append=len(rows)))]]
+
+
+def _moves(pairs: NDArray[np.uint64]) -> Moves:
     """Every key that hangs together with others goes to the least of them."""
     if not len(pairs):
-        return None
+        return Moves(np.empty(0, np.uint64), np.empty(0, np.uint64))
     keys, number = np.unique(pairs, return_inverse=True)
     ends = number.reshape(-1, 2).T
     links = coo_array((np.ones(len(pairs), dtype=np.int8), (ends[0], ends[1])), shape=(len(keys), len(keys)))

@@ -7,8 +7,9 @@ from typing import Self
 
 import pyarrow as pa
 
-from collector.partitions import MOST_IN_MEMORY_BYTES
 from collector.spilling import spilling
+
+MOST_IN_MEMORY_BYTES = 3 << 28
 
 
 class Held:

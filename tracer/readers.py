@@ -11,12 +11,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tracer import _core
 from tracer.errors import InputError
 from tracer.records import Columns, Counter, Direction, Severity
 
+Rows = _core.Rows
+"""A run of decoded packets that stays in the core."""
 BATCH_PACKETS = 131_072
 """Packets in a batch: about 10 MiB of columns."""
+CACHED_PACKETS = 32_768
+"""Packets in a run of rows: what is read again at once should still be in a core's own cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,28 @@ class CaptureReader:
             PacketCopy(frame, host_ns, interface, Direction(direction), original_len, data)
             for frame, host_ns, interface, direction, original_len, data in self._open().copy_packets(frames)
         ]
+
+    def rows(self, packets: int = CACHED_PACKETS) -> Iterator[Rows]:
+        """As `batches`, but the rows stay in the core; `spread` takes them."""
+        assert packets > 0
+        while (rows := self._open().next_rows(packets)) is not None:
+            yield rows
+
+    def spread(
+        self,
+        rows: Rows,
+        partitions: _core.Partitions,
+        host: int,
+        frames_before: int,
+        interfaces: NDArray[np.uint16],
+    ) -> Columns:
+        """Put the rows given last into `partitions`, as packets of a host.
+
+        Arguments: `frames_before` of the host's earlier files; `interfaces`, of each of the file's its number for the
+        host. Returns: the packets with a SYN, as in `EVENT_COLUMNS`, and the `key` of each one's 4-tuple.
+        Raises: OSError if they can be kept neither in memory nor on disk.
+        """
+        return partitions.add(host, self._open(), rows, frames_before, interfaces)
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from collector import decoding, partitions, store
+from collector import decoding, store
 from collector.analysis import AnalysisOptions, HostSource, analyse
 from collector.held import Held
 from collector.partitions import Partitions
@@ -16,6 +16,7 @@ from collector.schema import TABLES
 from tests.helpers.live_segments import write_segments
 from tests.helpers.netsim import Clock, Network, Path_, Station
 from tracer.errors import InputError, ResourceError
+from tracer.readers import open_capture
 
 
 def captured(folder: Path, *, late_ns: int = 0, offset_ns: int = 0) -> list[HostSource]:
@@ -140,7 +141,6 @@ def test_partitions_change_nothing_but_ids(
 ) -> None:
     sources = captured(tmp_path, offset_ns=3_000_000)
     analyse(sources, str(tmp_path / "whole"), options=AnalysisOptions(partition_bits=0))
-    monkeypatch.setattr(partitions, "MOST_IN_MEMORY_BYTES", in_memory_bytes)
     monkeypatch.setattr(Partitions.__init__, "__defaults__", (in_memory_bytes,))
     monkeypatch.setattr(Held.__init__, "__defaults__", (None, in_memory_bytes))
     analyse(sources, str(tmp_path / "parts"), options=AnalysisOptions(partition_bits=3, workers=2))
@@ -155,9 +155,9 @@ def test_a_disk_too_full_for_intermediate_data_is_the_operators(tmp_path: Path) 
     absent = tmp_path / "absent"
     with pytest.raises(ResourceError, match=r"no room for intermediate data in .*absent.*TMPDIR"):
         Held(absent, 0).put(0, pa.table({"a": [1]}))
-    spread = Partitions(0, absent, 0)
-    with pytest.raises(ResourceError, match="no room for intermediate data"):
-        spread.add(0, {"frame": np.arange(3)}, pa.record_batch({"frame": [1]}), np.zeros(3, np.uint64))
+    (client, _) = captured(tmp_path)
+    with open_capture(client.files[0]) as reader, pytest.raises(ResourceError, match="no room for intermediate data"):
+        Partitions(0, 1, absent, 0).add(0, reader, next(reader.rows()), 0, np.zeros(1, np.uint16))
 
 
 def test_a_translated_connection_is_one_in_any_partition(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def of_container(folder: Path) -> list[HostSource]:
 
 
 def test_each_packet_of_a_container_is_sent_once_and_received_once(tmp_path: Path) -> None:
-    matched = match(decode(of_container(tmp_path)).events)
+    matched = match(decode(of_container(tmp_path)))
     hops = plain(matched.hops)
     assert len(hops) == len(conversation(CONTAINER, SERVER))
     assert set(hops["state"]) == {"matched"}
@@ -140,7 +140,7 @@ def test_within_a_host_each_packet_is_one_arrow(tmp_path: Path, server: str, cop
     header_len = len(files.pcap([]))
     at_server = [seen for end in (CONTAINER, NEIGHBOUR) for seen in at_the_server(conversation(end, SERVER))]
     everything = inside + outside[header_len:] + more[header_len:]
-    matched = match(decode(sources(tmp_path, docker=everything, server=files.pcap(at_server))).events)
+    matched = match(decode(sources(tmp_path, docker=everything, server=files.pcap(at_server))))
     hops = plain(matched.hops)
     within = hops.filter((pl.col("send_host") == "docker") & (pl.col("receive_host") == "docker"))
     assert len(within) == len(packets)

@@ -31,7 +31,7 @@ def scored(
         )
     net.run()
     decoded = decode([HostSource(file.stem, (file,)) for file in net.write(tmp_path)])
-    hops = pl.DataFrame(match(decoded.events).hops).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    hops = pl.DataFrame(match(decoded).hops).with_columns(pl.col(pl.Categorical).cast(pl.String))
     columns = ("send_host", "send_frame", "receive_host", "receive_frame", "stream_start", "stream_end")
     found = set(hops.filter(pl.col("state") == "matched").select(columns).iter_rows())
     truth = merged({(*t.send, *t.receive, t.start, t.end) for t in net.truth() if t.send and t.receive})

@@ -62,7 +62,7 @@ def expected(folder: Path) -> tuple[set[Pair], set[tuple[str, int]]]:
 @pytest.mark.parametrize("variant", sorted(variants()))
 def test_hops_are_the_independent_pairs(variant: str) -> None:
     given = FOLDER / variant
-    hops = pl.DataFrame(match(decode(sources(given)).events).hops).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    hops = pl.DataFrame(match(decode(sources(given))).hops).with_columns(pl.col(pl.Categorical).cast(pl.String))
     between = hops.filter(pl.col("send_host") != pl.col("receive_host"))
     paired = between.filter(pl.col("state") == "matched")
     found = set(paired.select("send_host", "send_frame", "receive_host", "receive_frame").iter_rows())

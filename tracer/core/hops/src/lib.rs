@@ -8,6 +8,7 @@
 pub mod align;
 pub mod flows;
 pub mod hull;
+pub mod ways;
 
 /// Frame of an end that was not captured; frames count from 1.
 pub const NO_FRAME: u32 = 0;

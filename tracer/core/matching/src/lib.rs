@@ -40,12 +40,14 @@ mod control;
 mod data;
 mod flow;
 mod output;
+mod owners;
 mod points;
 mod resolve;
 mod rounds;
 mod translation;
 
 pub use output::{Connections, Hops, Kind, Matched, State};
+pub use owners::host_of_address;
 pub use translation::{FourTuple, Translation};
 
 /// TCP flags that matter here (RFC 9293 §3.1).

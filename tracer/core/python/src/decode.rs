@@ -1,12 +1,14 @@
 //! Capture files to columns: `tracer._core.CaptureFile`. A batch crosses as arrays that own their memory; nothing is copied.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use twintap_partitions::keys::FileAddresses;
 use twintap_wire::counters::CounterKind;
 use twintap_wire::events::{EventColumns, HeadColumns, Strings};
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
@@ -14,6 +16,7 @@ use twintap_wire::{with_event_columns, with_head_columns};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CaptureFile>()?;
+    module.add_class::<Rows>()?;
     module.add_function(wrap_pyfunction!(decode_counters, module)?)
 }
 
@@ -36,8 +39,24 @@ type CopyFields<'py> = (u32, i64, u16, u8, u32, Bound<'py, PyBytes>);
 
 /// A capture file being read. `tracer.readers` is its public face.
 #[pyclass(frozen, module = "tracer._core")]
-struct CaptureFile {
+pub struct CaptureFile {
     reader: Mutex<Reader<Source>>,
+    /// What its addresses are in the numbering of all captures, where its rows go to partitions.
+    pub addresses: Mutex<FileAddresses>,
+}
+
+/// Decoded rows that stay in the core: `Partitions` takes them.
+#[pyclass(frozen, module = "tracer._core")]
+pub struct Rows {
+    pub batch: Batch,
+}
+
+#[pymethods]
+impl Rows {
+    /// Least stamp, None without a row.
+    fn first_ns(&self) -> Option<i64> {
+        self.batch.events.host_ns.iter().copied().min()
+    }
 }
 
 #[pymethods]
@@ -51,6 +70,7 @@ impl CaptureFile {
         })?;
         Ok(Self {
             reader: Mutex::new(reader),
+            addresses: Mutex::default(),
         })
     }
 
@@ -81,6 +101,12 @@ impl CaptureFile {
             )
         };
         copies.into_iter().map(fields).collect()
+    }
+
+    /// As `next_batch`, but left in the core.
+    fn next_rows(&self, py: Python<'_>, packets: usize) -> Option<Rows> {
+        let batch = py.detach(|| self.locked().next_batch(packets))?;
+        Some(Rows { batch })
     }
 
     /// Fields of every interface described so far.
@@ -148,15 +174,24 @@ impl CaptureFile {
 }
 
 impl CaptureFile {
-    fn locked(&self) -> std::sync::MutexGuard<'_, Reader<Source>> {
-        // Poisoned only by a panic of ours, which Python has already seen.
-        self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, Reader<Source>> {
+        locked(&self.reader)
     }
+
+    /// Show `visit` the addresses from number `from` on.
+    pub fn with_new_addresses(&self, from: usize, visit: impl FnOnce(&[IpAddr])) {
+        visit(&self.locked().addresses().all()[from..]);
+    }
+}
+
+/// Poisoned only by a panic of ours, which Python has already seen.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 macro_rules! define_event_arrays {
     ($($name:ident: $kind:ty,)*) => {
-        fn event_arrays<'py>(py: Python<'py>, columns: EventColumns) -> PyResult<Bound<'py, PyDict>> {
+        pub fn event_arrays<'py>(py: Python<'py>, columns: EventColumns) -> PyResult<Bound<'py, PyDict>> {
             let arrays = PyDict::new(py);
             $(arrays.set_item(stringify!($name), PyArray1::from_vec(py, columns.$name))?;)*
             Ok(arrays)
@@ -166,7 +201,7 @@ macro_rules! define_event_arrays {
 
 macro_rules! define_head_arrays {
     ($($name:ident: $kind:ty,)*) => {
-        fn head_arrays<'py>(py: Python<'py>, columns: HeadColumns) -> PyResult<Bound<'py, PyDict>> {
+        pub fn head_arrays<'py>(py: Python<'py>, columns: HeadColumns) -> PyResult<Bound<'py, PyDict>> {
             let arrays = PyDict::new(py);
             $(arrays.set_item(stringify!($name), PyArray1::from_vec(py, columns.$name))?;)*
             set_strings(&arrays, "method", columns.method)?;

@@ -1,4 +1,4 @@
-//! `align_hops`, `count_flows`, `lower_hull` and `way_hulls`: columns in, columns out.
+//! `align_hops`, `count_flows`, `hop_ways`, `lower_hull` and `way_hulls`: columns in, columns out.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -7,12 +7,14 @@ use pyo3::types::PyDict;
 use twintap_hops::align::{Aligned, End, Knots, Lines, align};
 use twintap_hops::flows::{Flows, Hops, count};
 use twintap_hops::hull;
+use twintap_hops::ways;
 
 use crate::columns::column;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(align_hops, module)?)?;
     module.add_function(wrap_pyfunction!(count_flows, module)?)?;
+    module.add_function(wrap_pyfunction!(hop_ways, module)?)?;
     module.add_function(wrap_pyfunction!(lower_hull, module)?)?;
     module.add_function(wrap_pyfunction!(way_hulls, module)?)
 }
@@ -125,6 +127,57 @@ fn flow_columns(py: Python<'_>, flows: Flows) -> PyResult<Bound<'_, PyDict>> {
     columns.set_item("resets", flows.resets.into_pyarray(py))?;
     columns.set_item("syn_acks", flows.syn_acks.into_pyarray(py))?;
     Ok(columns)
+}
+
+/// A pair of hosts (sender times receivers plus receiver), then of each of its hops stamps and frames at both ends.
+type WayFields<'py> = (
+    usize,
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i64>>,
+);
+
+/// Matched hops by the hosts that they are between; see `tracer/_core.pyi`.
+#[pyfunction]
+fn hop_ways<'py>(
+    py: Python<'py>,
+    send: &Bound<'py, PyDict>,
+    receive: &Bound<'py, PyDict>,
+    state: PyReadonlyArray1<'py, i32>,
+    matched: i32,
+    apart: PyReadonlyArray1<'py, bool>,
+    receivers_count: usize,
+) -> PyResult<Vec<WayFields<'py>>> {
+    let end_columns = |end| {
+        Ok::<_, PyErr>((
+            column::<i32>(end, "host")?,
+            column::<u32>(end, "frame")?,
+            column::<i64>(end, "host_ns")?,
+        ))
+    };
+    let (sends, receives) = (end_columns(send)?, end_columns(receive)?);
+    let [send, receive] = [&sends, &receives].map(|(host, frame, host_ns)| {
+        Ok::<_, PyErr>(ways::End {
+            host: host.as_slice()?,
+            frame: frame.as_slice()?,
+            host_ns: host_ns.as_slice()?,
+        })
+    });
+    let (send, receive, state, apart) = (send?, receive?, state.as_slice()?, apart.as_slice()?);
+    let split = py.detach(|| ways::split(&send, &receive, state, matched, apart, receivers_count));
+    let fields = |(pair, way): (usize, ways::Way)| {
+        let ns = (way.send_ns.into_pyarray(py), way.receive_ns.into_pyarray(py));
+        (
+            pair,
+            ns.0,
+            ns.1,
+            way.send_frame.into_pyarray(py),
+            way.receive_frame.into_pyarray(py),
+        )
+    };
+    let occurring = split.into_iter().enumerate().filter(|(_, way)| !way.send_ns.is_empty());
+    Ok(occurring.map(fields).collect())
 }
 
 /// Places of points on their lower hull; see `tracer/_core.pyi`.

@@ -6,6 +6,7 @@ mod decode;
 mod exchanges;
 mod hops;
 mod matching;
+mod partitions;
 
 use pyo3::prelude::*;
 
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     decode::register(module)?;
     capture::register(module)?;
+    partitions::register(module)?;
     matching::register(module)?;
     exchanges::register(module)?;
     hops::register(module)

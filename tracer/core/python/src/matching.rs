@@ -4,7 +4,10 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_matching::{Connections, Events, FourTuple, Hops, Matched, NO_EVENT, match_events};
+use twintap_matching::{
+    Connections, Events, FourTuple, Hops, Matched, NO_EVENT, NO_HOST, host_of_address, match_events,
+};
+use twintap_partitions::columns::Validity;
 
 use crate::columns::column;
 
@@ -12,14 +15,18 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(match_events_py, module)?)
 }
 
-/// Pair all transfers; see `tracer/_core.pyi`.
+/// Pair all transfers; connections are numbered from `first_connection_id`. See `tracer/_core.pyi`.
 #[pyfunction(name = "match_events")]
-fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+fn match_events_py<'py>(
+    py: Python<'py>,
+    columns: &Bound<'py, PyDict>,
+    first_connection_id: i64,
+) -> PyResult<Bound<'py, PyDict>> {
     let host = column::<u16>(columns, "host")?;
-    let point = column::<u16>(columns, "point")?;
+    let point = column::<u16>(columns, "interface")?;
     let host_ns = column::<i64>(columns, "host_ns")?;
     let direction = column::<u8>(columns, "direction")?;
-    let (src_addr, dst_addr) = (column::<u32>(columns, "src_addr")?, column::<u32>(columns, "dst_addr")?);
+    let (src_addr, dst_addr) = (column::<u32>(columns, "src_end")?, column::<u32>(columns, "dst_end")?);
     let (src_port, dst_port) = (column::<u16>(columns, "src_port")?, column::<u16>(columns, "dst_port")?);
     let (seq, ack) = (column::<u32>(columns, "seq")?, column::<u32>(columns, "ack")?);
     let (flags, window) = (column::<u16>(columns, "flags")?, column::<u16>(columns, "window")?);
@@ -30,7 +37,6 @@ fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResu
     let mss = column::<u16>(columns, "mss")?;
     let sack_hash = column::<u32>(columns, "sack_hash")?;
     let frame = column::<u32>(columns, "frame")?;
-    let host_of_address = column::<u16>(columns, "host_of_address")?;
     let events = Events {
         host: host.as_slice()?,
         point: point.as_slice()?,
@@ -51,68 +57,92 @@ fn match_events_py<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResu
         options: options.as_slice()?,
         mss: mss.as_slice()?,
         sack_hash: sack_hash.as_slice()?,
-        host_of_address: host_of_address.as_slice()?,
+        host_of_address: &[],
     };
-    if events.len_checked().is_none() {
-        return Err(PyValueError::new_err("event columns differ in length"));
-    }
     let frames = frame.as_slice()?;
-    if frames.len() != events.host.len() {
+    if events.len_checked() != Some(frames.len()) {
         return Err(PyValueError::new_err("event columns differ in length"));
     }
-    let (matched, ends) = py.detach(|| {
-        let matched = match_events(&events);
-        let ends =
-            [&matched.hops.send_event, &matched.hops.receive_event].map(|of| End::of(of, frames, events.host_ns));
-        (matched, ends)
+    let (matched, ends, ids) = py.detach(|| {
+        let owners = host_of_address(events.direction, events.host, events.src_addr, events.dst_addr);
+        let matched = match_events(&Events {
+            host_of_address: &owners,
+            ..events
+        });
+        let Hops {
+            send_event,
+            receive_event,
+            send_host,
+            receive_host,
+            ..
+        } = &matched.hops;
+        let ends = [(send_event, send_host), (receive_event, receive_host)]
+            .map(|(of, hosts)| End::of(of, hosts, frames, events.host_ns));
+        let id = |number: &u32| i64::from(*number) + first_connection_id;
+        let ids = [&matched.event_connection, &matched.hops.connection].map(|of| of.iter().map(id).collect());
+        (matched, ends, ids)
     });
-    as_columns(py, matched, ends)
+    as_columns(py, matched, ends, ids)
 }
 
-/// Frame and stamp of each hop's event at one end; 0 where there is none.
+/// Host, frame and stamp of each hop's event at one end, 0 where there is none; and where there is one.
 struct End {
+    host: Vec<i32>,
+    host_validity: Validity,
     frame: Vec<u32>,
     host_ns: Vec<i64>,
+    validity: Validity,
 }
 
 impl End {
-    fn of(hop_events: &[u32], frames: &[u32], host_ns: &[i64]) -> Self {
+    fn of(hop_events: &[u32], hosts: &[u16], frames: &[u32], host_ns: &[i64]) -> Self {
         let known = |&event: &u32| usize::try_from(event).ok().filter(|_| event != NO_EVENT);
+        let place = |&host: &u16| if host == NO_HOST { 0 } else { i32::from(host) };
         Self {
+            host: hosts.iter().map(place).collect(),
+            host_validity: Validity::of(hosts.iter().map(|&host| host != NO_HOST)),
             frame: hop_events.iter().map(|e| known(e).map_or(0, |e| frames[e])).collect(),
             host_ns: hop_events.iter().map(|e| known(e).map_or(0, |e| host_ns[e])).collect(),
+            validity: Validity::of(hop_events.iter().map(|&event| event != NO_EVENT)),
         }
     }
 }
 
-fn as_columns(py: Python<'_>, matched: Matched, ends: [End; 2]) -> PyResult<Bound<'_, PyDict>> {
+fn as_columns(
+    py: Python<'_>,
+    matched: Matched,
+    ends: [End; 2],
+    [event_ids, hop_ids]: [Vec<i64>; 2],
+) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     let events = PyDict::new(py);
-    events.set_item("connection", matched.event_connection.into_pyarray(py))?;
+    events.set_item("connection_id", event_ids.into_pyarray(py))?;
     events.set_item("from_client", matched.event_from_client.into_pyarray(py))?;
     events.set_item("stream_offset", matched.event_stream_offset.into_pyarray(py))?;
     events.set_item("duplicate", matched.event_duplicate.into_pyarray(py))?;
     columns.set_item("events", events)?;
-    columns.set_item("hops", hop_columns(py, matched.hops, ends)?)?;
+    columns.set_item("hops", hop_columns(py, matched.hops, ends, hop_ids)?)?;
     columns.set_item("connections", connection_columns(py, matched.connections)?)?;
     Ok(columns)
 }
 
-fn hop_columns(py: Python<'_>, hops: Hops, [send, receive]: [End; 2]) -> PyResult<Bound<'_, PyDict>> {
+fn hop_columns(py: Python<'_>, hops: Hops, ends: [End; 2], ids: Vec<i64>) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
-    columns.set_item("connection", hops.connection.into_pyarray(py))?;
-    columns.set_item("kind", hops.kind.into_pyarray(py))?;
+    let wide = |codes: &[u8]| codes.iter().map(|&code| i32::from(code)).collect::<Vec<i32>>();
+    columns.set_item("connection_id", ids.into_pyarray(py))?;
+    columns.set_item("kind", wide(&hops.kind).into_pyarray(py))?;
     columns.set_item("from_client", hops.from_client.into_pyarray(py))?;
-    columns.set_item("send_frame", send.frame.into_pyarray(py))?;
-    columns.set_item("send_host_ns", send.host_ns.into_pyarray(py))?;
-    columns.set_item("receive_frame", receive.frame.into_pyarray(py))?;
-    columns.set_item("receive_host_ns", receive.host_ns.into_pyarray(py))?;
-    columns.set_item("send_host", hops.send_host.into_pyarray(py))?;
-    columns.set_item("receive_host", hops.receive_host.into_pyarray(py))?;
     columns.set_item("stream_start", hops.stream_start.into_pyarray(py))?;
     columns.set_item("stream_end", hops.stream_end.into_pyarray(py))?;
     columns.set_item("attempt", hops.attempt.into_pyarray(py))?;
-    columns.set_item("state", hops.state.into_pyarray(py))?;
+    columns.set_item("state", wide(&hops.state).into_pyarray(py))?;
+    for (name, end) in ["send", "receive"].into_iter().zip(ends) {
+        columns.set_item(format!("{name}_host"), end.host.into_pyarray(py))?;
+        columns.set_item(format!("{name}_host_validity"), end.host_validity.bits.into_pyarray(py))?;
+        columns.set_item(format!("{name}_frame"), end.frame.into_pyarray(py))?;
+        columns.set_item(format!("{name}_host_ns"), end.host_ns.into_pyarray(py))?;
+        columns.set_item(format!("{name}_validity"), end.validity.bits.into_pyarray(py))?;
+    }
     Ok(columns)
 }
 

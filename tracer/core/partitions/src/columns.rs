@@ -1,0 +1,204 @@
+//! The columns of a partition: rows of all hosts put together, with what each host's own addresses tell of them.
+//!
+//! Addresses are numbered anew, in the order of their texts and only those that occur: readers number them in the order in
+//! which threads meet them, and a table must be the same in every run.
+
+use twintap_wire::events::{Event, EventColumns, HeadColumns};
+use twintap_wire::packet::Direction;
+
+use crate::rows::{ROW_LEN, frame_of, rows, unpack, unpack_heads};
+
+/// Rows that are turned into columns at once: 256 × 80 bytes stay in the level-1 cache.
+const BLOCK_LEN: usize = 256;
+/// Code of the direction of a packet that stayed inside its host.
+const LOOPBACK: u8 = 3;
+/// The options' bit for timestamps.
+const TIMESTAMPS: u8 = 0x01;
+
+/// What gives a host's rows their meaning; all by an address's number in all captures.
+#[derive(Clone, Copy, Debug)]
+pub struct HostView<'a> {
+    /// The host's own addresses, loopback ones too.
+    pub is_own: &'a [bool],
+    /// Place among all texts.
+    pub rank: &'a [u32],
+    pub first_point: u16,
+}
+
+/// Which rows of a column have a value, as Arrow has it: a bit for each, the lowest first. Empty if all have one.
+#[derive(Clone, Debug, Default)]
+pub struct Validity {
+    pub bits: Vec<u8>,
+}
+
+impl Validity {
+    /// By asking of each row.
+    pub fn of(is_known: impl ExactSizeIterator<Item = bool>) -> Self {
+        let n = is_known.len();
+        let mut bits = Vec::with_capacity(n.div_ceil(8));
+        let (mut byte, mut all) = (0, true);
+        for (at, known) in is_known.enumerate() {
+            byte |= u8::from(known) << (at % 8);
+            all &= known;
+            if at % 8 == 7 || at + 1 == n {
+                bits.push(byte);
+                byte = 0;
+            }
+        }
+        Self {
+            bits: if all { Vec::new() } else { bits },
+        }
+    }
+}
+
+/// Columns of a partition. In `events`, `interface` is the point and `direction` a code with 3 for what stayed inside its
+/// host; addresses are places in `addresses`.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    pub events: EventColumns,
+    pub host: Vec<u16>,
+    /// As the addresses of `events`, but a loopback address is another one on each host.
+    pub src_end: Vec<u32>,
+    pub dst_end: Vec<u32>,
+    /// Of each address that occurs, its rank; ascending.
+    pub addresses: Vec<u32>,
+    pub heads: HeadColumns,
+    /// Of each head, the row of its packet.
+    pub head_row: Vec<i64>,
+    occurs: Vec<bool>,
+}
+
+impl Columns {
+    /// Add the packed rows and heads of the next host.
+    pub(crate) fn add_host(&mut self, host: u16, packed: &[Vec<u8>], heads: &[Vec<u8>], view: &HostView) {
+        let start = self.events.len();
+        self.occurs.resize(view.rank.len(), false);
+        self.events
+            .reserve(packed.iter().map(|chunk| chunk.len() / ROW_LEN).sum());
+        let all = || packed.iter().flat_map(|chunk| rows(chunk));
+        if all().is_sorted_by_key(frame_of) {
+            packed.iter().for_each(|chunk| self.add_rows(rows(chunk).iter(), view));
+        } else {
+            let mut sorted: Vec<&[u8; ROW_LEN]> = all().collect();
+            sorted.sort_unstable_by_key(|row| frame_of(row));
+            self.add_rows(sorted.into_iter(), view);
+        }
+        self.host.resize(self.events.len(), host);
+        let first = self.heads.len();
+        heads.iter().for_each(|chunk| unpack_heads(chunk, &mut self.heads));
+        let frames = &self.events.frame[start..];
+        let row_of = |frame: &u32| (start + frames.partition_point(|known| known < frame)) as i64;
+        self.head_row.extend(self.heads.frame[first..].iter().map(row_of));
+    }
+
+    fn add_rows<'a>(&mut self, rows: impl Iterator<Item = &'a [u8; ROW_LEN]>, view: &HostView) {
+        let mut block = Vec::with_capacity(BLOCK_LEN);
+        for row in rows {
+            let event = view.settled(unpack(row));
+            self.occurs[event.src_addr as usize] = true;
+            self.occurs[event.dst_addr as usize] = true;
+            block.push(event);
+            if block.len() == BLOCK_LEN {
+                self.events.extend(&block);
+                block.clear();
+            }
+        }
+        self.events.extend(&block);
+    }
+
+    /// Number the addresses that occur. `is_loopback` by rank.
+    pub(crate) fn finish(&mut self, is_loopback: &[bool]) {
+        let ranks = (0..).zip(&self.occurs).filter(|(_, occurs)| **occurs);
+        self.addresses = ranks.map(|(rank, _)| rank).collect();
+        let mut place = vec![0; self.occurs.len()];
+        (0..)
+            .zip(&self.addresses)
+            .for_each(|(at, &rank)| place[rank as usize] = at);
+        let settle = |column: &mut Vec<u32>| column.iter_mut().for_each(|rank| *rank = place[*rank as usize]);
+        settle(&mut self.events.src_addr);
+        settle(&mut self.events.dst_addr);
+        self.src_end = self.ends(&self.events.src_addr, is_loopback);
+        self.dst_end = self.ends(&self.events.dst_addr, is_loopback);
+    }
+
+    fn ends(&self, places: &[u32], is_loopback: &[bool]) -> Vec<u32> {
+        let count = self.addresses.len() as u32;
+        let own: Vec<bool> = self.addresses.iter().map(|&rank| is_loopback[rank as usize]).collect();
+        if !own.contains(&true) {
+            return places.to_vec();
+        }
+        let end = |(&place, &host): (&u32, &u16)| {
+            if own[place as usize] {
+                place + (u32::from(host) + 1) * count
+            } else {
+                place
+            }
+        };
+        places.iter().zip(&self.host).map(end).collect()
+    }
+
+    /// Which rows have an IP ID, and which have timestamps.
+    pub fn validity(&self) -> [Validity; 2] {
+        let is_stamped = |options: &u8| options & TIMESTAMPS != 0;
+        [
+            Validity::of(self.events.ip_id.iter().map(|&id| id >= 0)),
+            Validity::of(self.events.options.iter().map(is_stamped)),
+        ]
+    }
+}
+
+impl HostView<'_> {
+    #[inline]
+    fn settled(&self, event: Event) -> Event {
+        let [src, dst] = [event.src_addr, event.dst_addr].map(|address| address as usize);
+        let direction = match (self.is_own[src], self.is_own[dst], event.direction) {
+            (true, true, _) => LOOPBACK,
+            (true, false, told) if told == Direction::Unknown as u8 => Direction::Send as u8,
+            (false, true, told) if told == Direction::Unknown as u8 => Direction::Receive as u8,
+            (_, _, told) => told,
+        };
+        Event {
+            src_addr: self.rank[src],
+            dst_addr: self.rank[dst],
+            interface: self.first_point + event.interface,
+            direction,
+            ..event
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directions_are_inferred_only_where_the_capture_does_not_tell() {
+        let view = HostView {
+            is_own: &[true, false, false],
+            rank: &[2, 1, 0],
+            first_point: 4,
+        };
+        let settled = |src_addr, dst_addr, direction| {
+            let event = view.settled(Event {
+                src_addr,
+                dst_addr,
+                direction,
+                interface: 1,
+                ..Event::default()
+            });
+            (event.src_addr, event.dst_addr, event.direction, event.interface)
+        };
+        assert_eq!(settled(0, 1, 0), (2, 1, 2, 5));
+        assert_eq!(settled(1, 0, 0), (1, 2, 1, 5));
+        assert_eq!(settled(0, 0, 2), (2, 2, 3, 5), "what stays inside its host");
+        assert_eq!(settled(1, 2, 2), (1, 0, 2, 5), "told by the capture");
+        assert_eq!(settled(1, 2, 0), (1, 0, 0, 5), "nothing tells");
+    }
+
+    #[test]
+    fn validity_is_a_bit_for_each_row_and_nothing_where_all_are_known() {
+        assert_eq!(Validity::of([true; 9].into_iter()).bits, [0; 0]);
+        let known = [true, false, true, true, false, false, false, false, true];
+        assert_eq!(Validity::of(known.into_iter()).bits, [0b1101, 1]);
+    }
+}

@@ -1,0 +1,130 @@
+//! What a host's packets tell of the host: how many, when, between which addresses, and which way.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use twintap_wire::events::EventColumns;
+use twintap_wire::packet::Direction;
+
+use crate::answers::Answers;
+
+/// Pairs of addresses that tell a host's own well enough: bounds memory where sources are forged.
+pub const ENOUGH_PAIRS: usize = 1 << 16;
+/// Pairs counted beside the map, by their hash: a capture has few, and most packets are of the last ones.
+const RECENT_BITS: u32 = 8;
+
+/// Source, destination, and the direction's code.
+type Pair = (u32, u32, u8);
+
+/// Of one host. Addresses are by their numbers in all captures.
+#[derive(Debug, Default)]
+pub struct Notes {
+    pub events_count: u64,
+    /// Packets of which the capture does not tell the direction.
+    pub unknown_count: u64,
+    /// Least and greatest stamp; `None` without a packet.
+    pub span_ns: Option<(i64, i64)>,
+    /// Packets by source and destination, while there are few pairs.
+    pub pairs: FxHashMap<(u32, u32), u64>,
+    /// Addresses that the host sent from or received at, and those at the other end. Who is in both only passed through.
+    pub own: FxHashSet<u32>,
+    pub others: FxHashSet<u32>,
+    pub answers: Answers,
+}
+
+impl Notes {
+    /// Note the packets of a batch; `number` gives the number of an address of its file.
+    pub fn add(&mut self, events: &EventColumns, number: impl Fn(u32) -> u32) {
+        let (Some(&first), Some(&last)) = (events.host_ns.iter().min(), events.host_ns.iter().max()) else {
+            return;
+        };
+        let known = self.span_ns.unwrap_or((first, last));
+        self.span_ns = Some((known.0.min(first), known.1.max(last)));
+        self.events_count += events.len() as u64;
+        self.answers.add(events, &number);
+        let counts_pairs = self.pairs.len() < ENOUGH_PAIRS;
+        for ((src, dst, direction), count) in tally(events) {
+            let (src, dst) = (number(src), number(dst));
+            if counts_pairs {
+                *self.pairs.entry((src, dst)).or_default() += count;
+            }
+            if direction == Direction::Send as u8 {
+                self.own.insert(src);
+                self.others.insert(dst);
+            } else if direction == Direction::Receive as u8 {
+                self.own.insert(dst);
+                self.others.insert(src);
+            } else {
+                self.unknown_count += count;
+            }
+        }
+    }
+}
+
+/// How many packets there are of each pair and direction.
+fn tally(events: &EventColumns) -> FxHashMap<Pair, u64> {
+    let mut counts: FxHashMap<Pair, u64> = FxHashMap::default();
+    let mut recent: [(Pair, u64); 1 << RECENT_BITS] = [((0, 0, 0), 0); 1 << RECENT_BITS];
+    for ((&src, &dst), &direction) in events.src_addr.iter().zip(&events.dst_addr).zip(&events.direction) {
+        let pair = (src, dst, direction);
+        let mixed = (src.wrapping_mul(31) ^ dst.rotate_left(16) ^ u32::from(direction)).wrapping_mul(0x9E37_79B9);
+        let slot = &mut recent[(mixed >> (32 - RECENT_BITS)) as usize];
+        if slot.0 != pair {
+            *counts.entry(slot.0).or_default() += slot.1;
+            *slot = (pair, 0);
+        }
+        slot.1 += 1;
+    }
+    for (pair, count) in recent {
+        *counts.entry(pair).or_default() += count;
+    }
+    counts.retain(|_, count| *count > 0);
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use twintap_wire::events::Event;
+
+    fn batch(packets: &[(u32, u32, u8, i64)]) -> EventColumns {
+        let rows: Vec<Event> = packets
+            .iter()
+            .map(|&(src_addr, dst_addr, direction, host_ns)| Event {
+                src_addr,
+                dst_addr,
+                direction,
+                host_ns,
+                ..Event::default()
+            })
+            .collect();
+        let mut events = EventColumns::default();
+        events.extend(&rows);
+        events
+    }
+
+    #[test]
+    fn packets_are_counted_by_pair_and_the_direction_tells_whose_address_is_whose() {
+        let mut notes = Notes::default();
+        notes.add(&batch(&[(0, 1, 2, 50), (1, 0, 1, 70), (0, 1, 2, 60)]), |address| {
+            address + 10
+        });
+        notes.add(&batch(&[(2, 3, 0, 40)]), |address| address + 10);
+        notes.add(&batch(&[]), |address| address);
+        assert_eq!((notes.events_count, notes.unknown_count), (4, 1));
+        assert_eq!(notes.span_ns, Some((40, 70)));
+        assert_eq!(notes.own, FxHashSet::from_iter([10]));
+        assert_eq!(notes.others, FxHashSet::from_iter([11]));
+        let pairs = [((10, 11), 2), ((11, 10), 1), ((12, 13), 1)];
+        assert_eq!(notes.pairs, FxHashMap::from_iter(pairs));
+    }
+
+    #[test]
+    fn many_pairs_are_all_counted() {
+        let packets: Vec<_> = (0..5_000).map(|n| (n % 1_000, n % 7, 0, i64::from(n))).collect();
+        let counts = tally(&batch(&packets));
+        assert_eq!(counts.values().sum::<u64>(), 5_000);
+        assert_eq!(
+            counts[&(0, 0, 0)],
+            packets.iter().filter(|p| p.0 == 0 && p.1 == 0).count() as u64
+        );
+    }
+}

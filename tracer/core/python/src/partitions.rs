@@ -1,0 +1,203 @@
+//! `Partitions`: batches of capture files in, columns of a partition out.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use numpy::{IntoPyArray, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use twintap_partitions::answers::Gap;
+use twintap_partitions::columns::{Columns, HostView};
+use twintap_partitions::keys::Addresses;
+use twintap_partitions::notes::Notes;
+use twintap_partitions::partitions::{Moves, Origin, Partitions};
+
+use crate::decode::{CaptureFile, Rows, event_arrays, head_arrays, locked};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyPartitions>()
+}
+
+/// Packets of all hosts by partition. `collector.partitions` is its public face.
+#[pyclass(frozen, name = "Partitions", module = "tracer._core")]
+struct PyPartitions {
+    partitions: Partitions,
+    addresses: Mutex<Addresses>,
+}
+
+/// Packets, those without a direction, first and last stamp, (source, destination, packets), own addresses, others',
+/// (acknowledgment, sequence number, asker, answerer, ns).
+type NoteFields = (
+    u64,
+    u64,
+    Option<i64>,
+    Option<i64>,
+    Vec<(u32, u32, u64)>,
+    Vec<u32>,
+    Vec<u32>,
+    Vec<(u32, u32, u32, u32, i64)>,
+);
+/// Events, heads, and the ranks of the addresses that occur.
+type TakenColumns<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, numpy::PyArray1<u32>>);
+
+#[pymethods]
+impl PyPartitions {
+    #[new]
+    fn new(bits: u32, hosts_count: usize, folder: PathBuf, most_bytes: usize) -> Self {
+        Self {
+            partitions: Partitions::new(bits, hosts_count, folder, most_bytes),
+            addresses: Mutex::default(),
+        }
+    }
+
+    /// Take in the rows that were decoded last from a file of a host; the packets with a SYN, and `key` of each. Raises
+    /// OSError if they can be kept neither in memory nor on disk.
+    fn add<'py>(
+        &self,
+        py: Python<'py>,
+        host: usize,
+        file: &CaptureFile,
+        rows: &Rows,
+        frames_before: u32,
+        interfaces: PyReadonlyArray1<'py, u16>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let interfaces = interfaces.as_slice()?;
+        let syns = py.detach(|| {
+            let mut known = locked(&file.addresses);
+            file.with_new_addresses(known.len(), |new| {
+                if !new.is_empty() {
+                    known.extend(new, &mut locked(&self.addresses));
+                }
+            });
+            let origin = Origin {
+                host,
+                frames_before,
+                interfaces,
+                addresses: &known,
+            };
+            self.partitions.add(&rows.batch, origin)
+        })?;
+        let columns = event_arrays(py, syns.events)?;
+        columns.set_item("key", syns.keys.into_pyarray(py))?;
+        Ok(columns)
+    }
+
+    /// What the packets of a host tell of it so far.
+    fn notes(&self, host: usize) -> NoteFields {
+        let answer = |(&(ack, seq), gap): (&(u32, u32), &Gap)| (ack, seq, gap.asker, gap.answerer, gap.ns);
+        self.partitions.with_notes(host, |notes: &Notes| {
+            (
+                notes.events_count,
+                notes.unknown_count,
+                notes.span_ns.map(|span| span.0),
+                notes.span_ns.map(|span| span.1),
+                notes
+                    .pairs
+                    .iter()
+                    .map(|(pair, count)| (pair.0, pair.1, *count))
+                    .collect(),
+                notes.own.iter().copied().collect(),
+                notes.others.iter().copied().collect(),
+                notes.answers.gaps.iter().map(answer).collect(),
+            )
+        })
+    }
+
+    /// The number of an address, new or known.
+    fn address_number(&self, text: &str) -> PyResult<u32> {
+        let address: IpAddr = text.parse().map_err(|_| PyValueError::new_err("no address"))?;
+        Ok(locked(&self.addresses).number(address))
+    }
+
+    /// All addresses, by number.
+    fn addresses(&self) -> Vec<String> {
+        locked(&self.addresses).all().iter().map(ToString::to_string).collect()
+    }
+
+    /// All is added: packets whose keys are among `keys` (ascending) go where those of `to` are. Raises OSError.
+    fn finish<'py>(
+        &self,
+        py: Python<'py>,
+        keys: PyReadonlyArray1<'py, u64>,
+        to: PyReadonlyArray1<'py, u64>,
+    ) -> PyResult<()> {
+        let (keys, to) = (keys.as_slice()?, to.as_slice()?);
+        Ok(py.detach(|| {
+            if !keys.is_empty() {
+                self.partitions.regroup(&locked(&self.addresses), Moves { keys, to })?;
+            }
+            self.partitions.finish()
+        })?)
+    }
+
+    /// The columns of a partition, or None if it is empty; they are kept no longer. For each host `own` tells its
+    /// addresses by number and `first_points` its first point; `rank` is an address's place among all texts, by which
+    /// `is_loopback` tells of it. Raises OSError.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        number: usize,
+        own: Vec<PyReadonlyArray1<'py, bool>>,
+        first_points: Vec<u16>,
+        rank: PyReadonlyArray1<'py, u32>,
+        is_loopback: PyReadonlyArray1<'py, bool>,
+    ) -> PyResult<Option<TakenColumns<'py>>> {
+        let (rank, is_loopback) = (rank.as_slice()?, is_loopback.as_slice()?);
+        let view = |(own, &first_point): (&'_ PyReadonlyArray1<'py, bool>, &u16)| {
+            let is_own = own.as_slice()?;
+            Ok::<_, PyErr>((is_own.to_vec(), first_point))
+        };
+        let owned = own.iter().zip(&first_points).map(view).collect::<PyResult<Vec<_>>>()?;
+        let views: Vec<HostView> = owned
+            .iter()
+            .map(|(is_own, first_point)| HostView {
+                is_own,
+                rank,
+                first_point: *first_point,
+            })
+            .collect();
+        let Some(columns) = py.detach(|| self.partitions.take(number, &views, is_loopback))? else {
+            return Ok(None);
+        };
+        taken_arrays(py, columns).map(Some)
+    }
+}
+
+fn taken_arrays(py: Python<'_>, columns: Columns) -> PyResult<TakenColumns<'_>> {
+    let (places, [ip_id, stamps]) = py.detach(|| (Places::of(&columns), columns.validity()));
+    let heads = head_arrays(py, columns.heads)?;
+    heads.set_item("event_row", columns.head_row.into_pyarray(py))?;
+    let events = event_arrays(py, columns.events)?;
+    events.set_item("host", columns.host.into_pyarray(py))?;
+    events.set_item("src_end", columns.src_end.into_pyarray(py))?;
+    events.set_item("dst_end", columns.dst_end.into_pyarray(py))?;
+    events.set_item("host_place", places.host.into_pyarray(py))?;
+    events.set_item("point_place", places.point.into_pyarray(py))?;
+    events.set_item("direction_place", places.direction.into_pyarray(py))?;
+    events.set_item("ip_id_validity", ip_id.bits.into_pyarray(py))?;
+    events.set_item("stamps_validity", stamps.bits.into_pyarray(py))?;
+    Ok((events, heads, columns.addresses.into_pyarray(py)))
+}
+
+/// Codes as wide as Arrow's dictionaries of the tables have them.
+struct Places {
+    host: Vec<i32>,
+    point: Vec<i32>,
+    direction: Vec<i32>,
+}
+
+impl Places {
+    fn of(columns: &Columns) -> Self {
+        /// Table's code of the direction, by the core's: what stays inside its host is received.
+        const OF_DIRECTION: [i32; 4] = [0, 1, 2, 1];
+        let wide = |codes: &[u16]| codes.iter().map(|&code| i32::from(code)).collect();
+        let directions = columns.events.direction.iter();
+        Self {
+            host: wide(&columns.host),
+            point: wide(&columns.events.interface),
+            direction: directions.map(|&code| OF_DIRECTION[usize::from(code & 3)]).collect(),
+        }
+    }
+}
