@@ -159,8 +159,9 @@ def run_stages(
     memory.give_back()
     linked = spans.link(read_table(writer.url, "exchanges", spans.COLUMNS))
     writer.write_table("spans", linked)
-    asked = read_table(writer.url, "exchanges", findings.REQUEST_COLUMNS)
-    told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info, samples)
+    asked = read_table(writer.url, "exchanges", findings.EXCHANGE_COLUMNS)
+    end_ns = _end_ns(info, alignment)
+    told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info, end_ns, samples)
     writer.write_table("findings", told)
 
 
@@ -200,9 +201,7 @@ def _rebuild(
     by_time: SortedRuns,
 ) -> Iterator[troubles.Troubles]:
     """Align and rebuild each partition, and write or keep what it gives; its troubles are handed on."""
-    ends = [(host.host, host.last_host_ns) for host in info.hosts if host.last_host_ns is not None]
-    names, stamps = (pa.array(column) for column in zip(*ends, strict=True))
-    end_ns = int(to_trace_ns(names, stamps, alignment.clocks).max())
+    end_ns = _end_ns(info, alignment)
 
     def rebuild(number: int) -> _Requests:
         hops, messages, connections = held.take(number)
@@ -218,6 +217,13 @@ def _rebuild(
         writer.append("quality", requests.quality)
         by_time.put(requests.exchanges, _started(requests.exchanges))
         yield requests.troubles
+
+
+def _end_ns(info: TraceInfo, alignment: Alignment) -> int:
+    """When the last capture ended."""
+    ends = [(host.host, host.last_host_ns) for host in info.hosts if host.last_host_ns is not None]
+    names, stamps = (pa.array(column) for column in zip(*ends, strict=True))
+    return int(to_trace_ns(names, stamps, alignment.clocks).max())
 
 
 def _in_order(

@@ -227,11 +227,15 @@ FINDINGS = _fields(
     severity=_text(),  # "info" | "notice" | "warning" | "error"
     kind=_text(),
     host=_text(),
-    connection_id=pa.int64(),
+    peer_host=_text(),  # the other end, where a link between two hosts is meant
+    service=_text(),  # where one is meant
+    connection_id=pa.int64(),  # this and the four below: the worst case
     span_id=pa.int64(),
     from_trace_ns=pa.int64(),
     to_trace_ns=pa.int64(),
-    cost_ns=pa.int64(),
+    count=pa.int64(),  # of packets, connections or requests, as the text says
+    cost_ns=pa.int64(),  # request time that was waited
+    cause=pa.string(),  # "KIND on HOST" of the finding that this one follows from; null for one that stands for itself
     text=pa.string(),
     remedy=pa.string(),
 )

@@ -14,19 +14,20 @@ def stalls(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
     """Losses of one kind of hop, one row for each pair of hosts.
 
     Arguments: `hops`, columns of `collector.schema.HOPS`; `kind`, `data` or `syn`.
-    Returns: `send_host, receive_host, lost` (count), `cost_ns` (all stalls), `worst_ns`, and of the worst stall
-    `connection_id, span_id, from_trace_ns, to_trace_ns`; costliest first.
+    Returns: `send_host, receive_host, lost` (count), `cost_ns` (all stalls), `from_trace_ns, to_trace_ns` (first to
+    last), `worst_ns`, and of the worst stall `connection_id, span_id`; costliest first.
     """
     lost = hops.filter((pl.col("kind") == kind) & (pl.col("state") == "lost"))
     again = hops.filter((pl.col("kind") == kind) & (pl.col("state") != "lost") & (pl.col("attempt") > 1))
     waits = _merged(_waits(lost, again))
     counts = lost.group_by(PAIR).agg(lost=pl.len())
-    first = pl.col("connection_id", "span_id", "from_trace_ns", "to_trace_ns")
+    first = pl.col("connection_id", "span_id")
+    begin, end = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
     waited = pl.col("to_trace_ns") - pl.col("from_trace_ns")
     worst = (
         waits.sort(waited, descending=True)
         .group_by(PAIR, maintain_order=True)
-        .agg(first.first(), cost_ns=waited.sum(), worst_ns=waited.max())
+        .agg(first.first(), begin, end, cost_ns=waited.sum(), worst_ns=waited.max())
     )
     return worst.join(counts, on=PAIR, nulls_equal=True).sort("cost_ns", descending=True)
 

@@ -14,8 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector.connecting import added, connecting
 from collector.exchanges import UNKNOWN
-from collector.listen_queues import QUEUED, queued
+from collector.link_traffic import COUNTS, KEYS, link_traffic
 from collector.quality import flow_counts
 from collector.schema import TABLES, HopState
 from collector.stalls import PAIR, stalls
@@ -43,12 +44,10 @@ class Troubles:
     """One frame for each kind of trouble, one row for each group of cases; times are trace times in ns."""
 
     sent: pl.DataFrame  # send_host, receive_host, sent: data hops
+    traffic: pl.DataFrame  # as `link_traffic`
     lost: pl.DataFrame  # as `stalls`
-    lost_syns: pl.DataFrame  # as `stalls`
-    unconnected: (
-        pl.DataFrame
-    )  # client_host, server_host, server_addr, server_port, reset, arrived; count, cost_ns, and the worst
-    queued: pl.DataFrame  # as `listen_queues`
+    connecting: pl.DataFrame  # as `connecting`
+    broken: pl.DataFrame  # connection_id, broken_ns: when the server's side ended a connection that owed an answer
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
     cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
     failed: pl.DataFrame  # server_host, service, status; count, and the first
@@ -61,25 +60,30 @@ def gather(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace
     `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended.
     """
     flows = flow_counts(hops)
-    sent = _sent(hops, flows)
+    sent, traffic = _sent(hops, flows), link_traffic(hops)
     told, asked = _telling(hops, flows), exchanges.filter(_cut_or_failed(exchanges))
     if not told.num_rows and not asked.num_rows:
-        return replace(_nothing(), sent=sent)
-    return _gathered(sent, told, connections, asked, end_trace_ns)
+        return replace(_nothing(), sent=sent, traffic=traffic)
+    return _gathered(sent, traffic, told, connections, asked, end_trace_ns)
 
 
 def _gathered(
-    sent: pl.DataFrame, hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_ns: int
+    sent: pl.DataFrame,
+    traffic: pl.DataFrame,
+    hops: pa.Table,
+    connections: pa.Table,
+    exchanges: pa.Table,
+    end_trace_ns: int,
 ) -> Troubles:
     """As `gather`, of hops and exchanges that may tell of trouble."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     resets, ends = _resets(packets), _frame(connections, CONNECTION_COLUMNS)
     return Troubles(
         sent=sent,
+        traffic=traffic,
         lost=stalls(packets, "data"),
-        lost_syns=stalls(packets, "syn"),
-        unconnected=_unconnected(packets, resets, ends, end_trace_ns),
-        queued=queued(packets, ends),
+        connecting=connecting(packets, ends, end_trace_ns),
+        broken=_broken(packets, asked),
         missed=_missed(packets),
         cut=_cut(asked, resets, end_trace_ns),
         failed=_failed(asked),
@@ -90,7 +94,7 @@ def _gathered(
 def _nothing() -> Troubles:
     """Of a part where all went well, as most do: thirty queries less."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
-    return _gathered(_sent(hops, flow_counts(hops)), hops, connections, exchanges, end_trace_ns=0)
+    return _gathered(_sent(hops, flow_counts(hops)), link_traffic(hops), hops, connections, exchanges, end_trace_ns=0)
 
 
 def _cut_or_failed(exchanges: pa.Table) -> pa.Array:
@@ -105,12 +109,13 @@ def together(parts: Iterable[Troubles]) -> Troubles:
     first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
     return Troubles(
         sent=of["sent"].group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
-        lost=_added(of["lost"], PAIR, ("lost",), "worst_ns").sort("cost_ns", descending=True, maintain_order=True),
-        lost_syns=_added(of["lost_syns"], PAIR, ("lost",), "worst_ns").sort(
-            "cost_ns", descending=True, maintain_order=True
-        ),
-        unconnected=_added(of["unconnected"], UNCONNECTED, ("count",), "worst_ns"),
-        queued=_added(of["queued"], QUEUED, ("count", "dropped"), "worst_ns"),
+        lost=_added(of["lost"], PAIR, ("lost",), "worst_ns")
+        .drop("from_trace_ns", "to_trace_ns")
+        .join(of["lost"].group_by(PAIR).agg(first, last), on=PAIR, nulls_equal=True)
+        .sort("cost_ns", descending=True, maintain_order=True),
+        traffic=of["traffic"].group_by(KEYS, maintain_order=True).agg(pl.col(COUNTS).sum()),
+        connecting=added(of["connecting"]),
+        broken=of["broken"],
         missed=of["missed"]
         .group_by("host", maintain_order=True)
         .agg(pl.col("count").sum(), pl.col("connection_id").first(), first, last)
@@ -120,7 +125,6 @@ def together(parts: Iterable[Troubles]) -> Troubles:
     )
 
 
-UNCONNECTED = ("client_host", "server_host", "server_addr", "server_port", "reset", "arrived")
 CUT = ("fate", "client_host", "server_host", "service")
 FAILED = ("server_host", "service", "status")
 EVIDENCE = ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")
@@ -177,32 +181,11 @@ def _resets(hops: pl.DataFrame) -> pl.DataFrame:
     return resets.group_by("connection_id").agg(reset_ns=_at().min())
 
 
-def _unconnected(
-    hops: pl.DataFrame, resets: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int
-) -> pl.DataFrame:
-    """Connections that were asked for and refused, or not answered in time."""
-    kind = pl.col("kind")
-    tried = hops.filter(kind == "syn").select(pl.col("connection_id").unique())
-    answered = hops.filter((kind == "syn_ack") | (kind == "data")).select("connection_id")
-    ends = (
-        hops.join(tried.join(answered, on="connection_id", how="anti"), on="connection_id", how="semi")
-        .group_by("connection_id")
-        .agg(
-            from_trace_ns=_at().min(),
-            to_trace_ns=_at().max(),
-            arrived=((kind == "syn") & pl.col("receive_trace_ns").is_not_null()).any(),
-        )
-        .join(connections, on="connection_id")
-        .with_columns(reset=pl.col("connection_id").is_in(resets["connection_id"].implode()))
-    )
-    late = end_trace_ns - pl.col("from_trace_ns") >= LATE_NS
-    waited = ends.filter(pl.col("reset") | late).with_columns(worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
-    return (
-        waited.with_columns(span_id=pl.lit(None, pl.Int64))
-        .sort("worst_ns", "connection_id", descending=[True, False])
-        .group_by(UNCONNECTED, maintain_order=True)
-        .agg(pl.len().alias("count"), pl.col(EVIDENCE).first(), pl.col("worst_ns").first(), cost_ns=pl.sum("worst_ns"))
-    )
+def _broken(hops: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Connections with a request that got no answer, and on which the server's side sent RST or FIN."""
+    owed = exchanges.filter(pl.col("response_bytes").is_null()).select(pl.col("connection_id").unique())
+    ends = hops.filter(pl.col("kind").is_in(["rst", "fin"]) & ~pl.col("from_client"))
+    return ends.join(owed, on="connection_id", how="semi").group_by("connection_id").agg(broken_ns=_at().min())
 
 
 def _missed(hops: pl.DataFrame) -> pl.DataFrame:

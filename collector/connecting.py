@@ -1,0 +1,132 @@
+"""Connections that came up late or not at all, counted, with what became of each packet of their handshakes.
+
+A SYN that never arrived was lost on the way, or its answer was. One that was answered with RST was refused: nobody
+listens there. Otherwise it is the server's kernel that did not take it, at a host whose capture shows its arrival. A
+Linux server has two queues for a port that it listens on:
+
+    SYN ──▶ [ SYN queue ] ──SYN-ACK──▶ client ──ACK──▶ [ accept queue ] ──▶ accept()
+
+While the accept queue is full a SYN is dropped without a word, and the client sends it again after 1, 3, 7 … seconds.
+If it fills up after the SYN was answered, the client's ACK is dropped, and the server sends the SYN-ACK again, while
+the client holds the connection to be there and may have sent its request. Neither is a loss of the network.
+
+Limits: only where the server's host was captured; a firewall on that host drops SYNs without a word, too.
+
+Source: RFC 9293 §3.5; Linux, net/ipv4/tcp_input.c (tcp_conn_request), net/ipv4/tcp_minisocks.c (tcp_check_req);
+Documentation/networking/snmp_counter.rst (ListenOverflows, ListenDrops).
+"""
+
+import polars as pl
+
+GROUP = ("fate", "why", "client_host", "server_host", "server_addr", "server_port")
+"""`fate`: refused, unanswered, late (it came up in the end). `why`, of packets in vain: refused, lost, ignored, or
+unseen."""
+LATE_NS = 1_000_000_000
+"""TCP's first timeout (RFC 6298 §2): a SYN so old by the capture's end was not answered."""
+
+
+def connecting(hops: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int) -> pl.DataFrame:
+    """Troubles of handshakes, one row for each of `GROUP`.
+
+    Arguments: hops of connections that had any trouble; their rows of `connections`; when the last capture ended.
+    Returns: `count` (connections), `vain` (packets without effect), `cost_ns` (all waits), `begin_ns`, `end_ns` (first
+    to last), and of the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; longest first.
+    """
+    tried = _tried(hops).join(connections, on="connection_id").with_columns(fate=_fate(end_trace_ns), why=_why())
+    told = tried.filter(pl.col("fate").is_not_null()).with_columns(
+        to_trace_ns=pl.coalesce("up_ns", "last_ns"), span_id=pl.lit(None, pl.Int64)
+    )
+    told = told.with_columns(worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
+    return (
+        told.sort("worst_ns", "connection_id", descending=[True, False])
+        .group_by(GROUP, maintain_order=True)
+        .agg(
+            pl.len().cast(pl.Int64).alias("count"),
+            vain=pl.col("vain").sum(),
+            cost_ns=pl.col("worst_ns").sum(),
+            begin_ns=pl.col("from_trace_ns").min(),
+            end_ns=pl.col("last_ns").max(),
+            worst_ns=pl.col("worst_ns").first(),
+            **{name: pl.col(name).first() for name in ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")},
+        )
+    )
+
+
+def added(groups: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several parts as one for each of `GROUP`."""
+    return (
+        groups.sort("worst_ns", descending=True, maintain_order=True)
+        .group_by(GROUP, maintain_order=True)
+        .agg(
+            pl.col("count", "vain", "cost_ns").sum(),
+            pl.col("begin_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("worst_ns", "connection_id", "span_id", "from_trace_ns", "to_trace_ns").first(),
+        )
+    )
+
+
+def _fate(end_trace_ns: int) -> pl.Expr:
+    came_up = pl.col("up_ns").is_not_null()
+    again = (pl.col("attempts") > 1) | (pl.col("answers") > 1)
+    old = end_trace_ns - pl.col("from_trace_ns") >= LATE_NS
+    late = pl.when(came_up & again).then(pl.lit("late"))
+    refused = late.when(~came_up & pl.col("reset_ns").is_not_null()).then(pl.lit("refused"))
+    return refused.when(~came_up & old).then(pl.lit("unanswered"))
+
+
+def _why() -> pl.Expr:
+    lost = (pl.col("lost") > 0) | (pl.col("answers_lost") > 0) | (pl.col("acks_lost") > 0)
+    ignored = (pl.col("ignored") > 0) | (pl.col("acks_ignored") > 0)
+    refused = pl.when(pl.col("up_ns").is_null() & pl.col("reset_ns").is_not_null()).then(pl.lit("refused"))
+    return refused.when(lost).then(pl.lit("lost")).when(ignored).then(pl.lit("ignored")).otherwise(pl.lit("unseen"))
+
+
+def _tried(hops: pl.DataFrame) -> pl.DataFrame:
+    """Connections whose SYN was seen, one row each: how often it was sent (`attempts`), in `vain`, `lost` and `ignored`
+    (arrived, and not answered before the next, or ever); answers sent and lost; when it came up."""
+    kind, at = pl.col("kind"), pl.coalesce("send_trace_ns", "receive_trace_ns")
+    syns = hops.filter(kind == "syn").with_columns(at=at).sort("connection_id", "at")
+    tried = syns.join(_answers(hops), on="connection_id", how="left")
+    following = pl.col("at").shift(-1).over("connection_id")
+    vain = pl.col("answered_ns").is_null() | following.is_not_null()
+    arrived = (pl.col("state") == "matched") & pl.col("receive_trace_ns").is_not_null()
+    ignored = arrived & (pl.col("answered_ns").is_null() | (pl.col("answered_ns") > following).fill_null(value=False))
+    each = tried.with_columns(vain=vain, ignored=ignored, gone=vain & (pl.col("state") == "lost"))
+    of_answers = [name for name in tried.columns if name not in syns.columns]
+    found = each.group_by("connection_id").agg(
+        pl.col(of_answers).first(),
+        pl.col("vain", "ignored").sum().cast(pl.Int64),
+        lost=pl.col("gone").sum(),
+        attempts=pl.len(),
+        from_trace_ns=pl.col("at").min(),
+        last_ns=pl.col("at").max(),
+    )
+    counts = pl.col("answers", "answers_lost", "acks_lost", "acks_ignored").fill_null(0)
+    taken = pl.when(pl.col("acks_ignored") > 0).then("last_answer_ns")
+    found = found.with_columns(counts, up_ns=pl.coalesce(taken, "up_ns", "spoke_ns"))
+    return found.with_columns(
+        vain=pl.col("vain") + pl.col("answers_lost") + pl.col("acks_ignored"),
+        last_ns=pl.max_horizontal("last_ns", "up_ns", "reset_ns"),
+    )
+
+
+def _answers(hops: pl.DataFrame) -> pl.DataFrame:
+    """What came of connections' SYNs: `answered_ns, last_answer_ns, up_ns, answers, answers_lost`, the client's packets
+    after that (`acks_lost`; `acks_ignored` arrived before the answer was sent again), `spoke_ns` (data), `reset_ns`."""
+    kind, at = pl.col("kind"), pl.coalesce("send_trace_ns", "receive_trace_ns")
+    arrival, lost = pl.coalesce("receive_trace_ns", "send_trace_ns"), pl.col("state") == "lost"
+    answer, client = kind == "syn_ack", pl.col("from_client")
+    last = pl.col("send_trace_ns").filter(answer).max()
+    after = client & ~kind.is_in(["syn", "rst"])
+    return hops.group_by("connection_id").agg(
+        answered_ns=at.filter(answer).min(),
+        last_answer_ns=last,
+        up_ns=arrival.filter(answer & ~lost).min(),
+        answers=answer.sum().cast(pl.Int64),
+        answers_lost=(answer & lost).sum().cast(pl.Int64),
+        acks_lost=(after & lost & (pl.col("stream_start") <= 0)).sum().cast(pl.Int64),
+        acks_ignored=(after & (pl.col("receive_trace_ns") < last)).sum().cast(pl.Int64),
+        spoke_ns=at.filter(kind == "data").min(),
+        reset_ns=at.filter((kind == "rst") & ~client).min(),
+    )

@@ -1,0 +1,250 @@
+"""Requests that got no answer, a broken one, or one that says that something failed.
+
+A server is silent if it sent no answer at all for a while although several requests waited for one: a dead process
+behind a living kernel, which goes on accepting and acknowledging. Where it answered others meanwhile, the request is
+merely unanswered; where it waited itself, for a server that it had asked, it is not silent either. How long is unusual
+is told by the other hosts of the same service, and by its own other answers.
+"""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from collector.durations import in_words
+from collector.findings.finding import Finding, evidence, times
+from collector.findings.timeouts import fingerprint
+from collector.troubles import Troubles
+
+SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
+"""A server is silent if it answers nothing for so long, and for so many times as long as its peers at their worst."""
+WAITING = 2
+"""How many requests must wait for half of that time or more: one may be slow by itself."""
+MOST = 0.95
+"""Of a server's requests."""
+INSUFFICIENT_STORAGE = 507
+"""RFC 4918 §11.5; Swift's servers say it of a full or unmounted device."""
+NOT_FOUND = 404
+
+_FATES = {
+    "reset": (
+        "warning",
+        "connection_reset",
+        "broken off by a reset before the answer was whole",
+        "read the log of the side that sent the RST at that time",
+    ),
+    "unanswered": (
+        "warning",
+        "unanswered_request",
+        "never answered",
+        "read the server's log at that time; see that the process still runs (a kernel accepts for a dead one)",
+    ),
+    "cut": (
+        "info",
+        "incomplete_exchange",
+        "cut off by the capture's beginning or end, or not wholly seen",
+        "start the capture earlier, or end it later",
+    ),
+}
+"""What became of an exchange: severity, kind, text, remedy."""
+
+
+def answer_findings(troubles: Troubles, requests: pl.DataFrame, end_trace_ns: int) -> list[Finding]:
+    """All that is wrong with answers."""
+    return [
+        *_silent(_until(requests, troubles, end_trace_ns)),
+        *_cut_exchanges(troubles),
+        *_server_errors(troubles, requests),
+        *_missing(requests),
+    ]
+
+
+def _until(requests: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.DataFrame:
+    """Requests that arrived, with `until` when each waited: the answer, the end of the connection, or of the trace."""
+    broken = troubles.broken.unique("connection_id")
+    known = requests.filter(pl.col("server_host").is_not_null() & pl.col("asked").is_not_null() & pl.col("readable"))
+    rows = known.join(broken, on="connection_id", how="left")
+    until = pl.min_horizontal("given_up", "broken_ns")
+    return rows.with_columns(until=pl.coalesce("answered", until, pl.lit(end_trace_ns, pl.Int64)))
+
+
+def _silent(requests: pl.DataFrame) -> Iterable[Finding]:
+    """Servers that answered nothing for a while, of requests with `until`."""
+    stalls = _stalls(requests)
+    worst = stalls.sort("stall", descending=True).unique(["server_host", "service"], keep="first", maintain_order=True)
+    peers = pl.col("stall").sort(descending=True).over("service")
+    first, second = peers.first().over("service"), pl.col("stall").top_k(2).min().over("service")
+    has_peers = pl.len().over("service") > 1
+    others = pl.when(pl.col("stall") == first).then(pl.when(has_peers).then(second)).otherwise(first)
+    worst = worst.with_columns(others=others.fill_null(0))
+    for row in worst.filter(
+        (pl.col("stall") >= SILENT_NS)
+        & (pl.col("stall") >= SILENT_RATIO * pl.col("others"))
+        & (pl.col("waiting") >= WAITING)
+    ).iter_rows(named=True):
+        if row["stall"] < SILENT_RATIO * _usually_takes(requests, row):
+            continue  # no silence: it is as slow at other times
+        waits = _waits_within(requests, row)
+        yield Finding(
+            severity="warning",
+            kind="server_silent",
+            host=row["server_host"],
+            service=row["service"],
+            connection_id=row["connection_id"],
+            span_id=row["exchange_id"],
+            from_trace_ns=row["since"],
+            to_trace_ns=row["until"],
+            count=row["waiting"],
+            cost_ns=sum(waits),
+            text=f"{row['service']} on {row['server_host']} answered nothing for {in_words(row['stall'])}, while its "
+            f"kernel went on accepting: {times(row['waiting'], 'request')} waited, the longest "
+            f"{in_words(max(waits, default=row['stall']))}" + fingerprint("answer", waits),
+            remedy="see whether that process is stopped, hangs or swaps (ps -o stat,wchan; py-spy dump, gdb)",
+        )
+
+
+def _usually_takes(requests: pl.DataFrame, row: dict[str, int]) -> float:
+    """What most of a server's requests take that it answered at other times than in its silence."""
+    mine = (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
+    apart = (pl.col("until") <= row["since"]) | (pl.col("asked") >= row["until"])
+    return float(requests.filter(mine & apart)["own_ns"].quantile(MOST) or 0)
+
+
+def _waits_within(requests: pl.DataFrame, row: dict[str, int]) -> list[int]:
+    """How long requests to a silent server waited that were there in its silence."""
+    until = pl.col("until")
+    there = requests.filter(
+        (pl.col("server_host") == row["server_host"])
+        & (pl.col("service") == row["service"])
+        & (pl.col("asked") < row["until"])
+        & (until > row["since"])
+    )
+    waits = there.select(until - pl.col("asked")).to_series()
+    return [wait for wait in waits.to_list() if wait >= SILENT_NS // 2]
+
+
+def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
+    """Times between a server's answers in which somebody waited: `since`, `until`, `stall` (ns), `waiting` (how many).
+
+    Answers in order of time; a stall begins with the answer before, or with the first arrival of those still waiting.
+    """
+    server = ["server_host", "service"]
+    names = ("exchange_id", "connection_id", "asked", "until", "arrived")
+    waits_itself = pl.col("asking_ns").fill_null(0) > 0
+    rows = requests.filter(~waits_itself).select(*server, *names, silent=pl.col("answered").is_null())
+    rows = rows.with_columns(arrived=pl.coalesce("arrived", "asked"))
+    rows = rows.filter(~pl.col("silent") | (pl.col("until") - pl.col("asked") >= SILENT_NS)).sort(*server, "until")
+    rows = rows.with_columns(spoke=pl.when(~pl.col("silent")).then("until"))
+    before = pl.col("spoke").cum_max().shift().over(server)
+    earliest = pl.col("arrived").reverse().cum_min().reverse().over(server)
+    rows = rows.with_columns(since=pl.max_horizontal(before, earliest))
+    rows = rows.with_columns(stall=pl.col("until") - pl.col("since"))
+    long = rows.filter(pl.col("stall") >= SILENT_NS // SILENT_RATIO)
+    if long.is_empty():
+        return long.with_columns(waiting=pl.lit(0, pl.Int64))
+    waiting = (
+        long.select(*server, "exchange_id", "since", at="until")
+        .join(rows.select(*server, "arrived", other="until"), on=server)
+        .with_columns(meant=pl.min_horizontal("other", "at") - pl.max_horizontal("arrived", "since"))
+        .filter(2 * pl.col("meant") >= pl.col("at") - pl.col("since"))
+        .group_by("exchange_id")
+        .agg(waiting=pl.len().cast(pl.Int64))
+    )
+    return long.join(waiting, on="exchange_id", how="left")
+
+
+def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
+    """Requests without a whole answer."""
+    for row in troubles.cut.iter_rows(named=True):
+        severity, kind, text, remedy = _FATES[row["fate"]]
+        wait = f", the longest wait {in_words(row['worst_ns'])}" if row["worst_ns"] else ""
+        until = row["to_trace_ns"] if severity == "warning" else row["from_trace_ns"]
+        waited = [row["worst_ns"]] if row["fate"] == "unanswered" else []
+        yield Finding(
+            severity=severity,
+            kind=kind,
+            host=row["server_host"],
+            service=row["service"],
+            count=row["count"],
+            text=f"{times(row['count'], 'request')} from {row['client_host']} to {row['service']} on "
+            f"{row['server_host']} {text}{wait}" + fingerprint("answer", waited),
+            remedy=remedy,
+            **evidence(row | {"to_trace_ns": until}),
+        )
+
+
+def _server_errors(troubles: Troubles, requests: pl.DataFrame) -> Iterable[Finding]:
+    """Answers of 500 and above."""
+    failed = requests.filter(pl.col("status") >= 500)
+    devices = failed.group_by("server_host", "service", "status").agg(
+        pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
+        end=pl.col("ended").max(),
+    )  # fmt: skip
+    reasons = _reasons(requests)
+    rows = troubles.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
+    for row in rows.iter_rows(named=True):
+        full = row["status"] == INSUFFICIENT_STORAGE
+        of = f" (device {', '.join(row['device'])})" if row["device"] and len(row["device"]) <= 2 else ""
+        yield Finding(
+            severity="warning",
+            kind="disk_full" if full else "server_error",
+            host=row["server_host"],
+            service=row["service"],
+            count=row["count"],
+            text=f"{row['service']} on {row['server_host']}{of} answered {row['status']} to "
+            f"{times(row['count'], 'request')}"
+            + (": it has no room, or no disk there" if full else reasons.get((row["server_host"], row["service"]), "")),
+            remedy="make room, or mount the disk (df, dmesg)"
+            if full
+            else "read that server's log for the transaction id of the span, and dmesg of that host",
+            **{**evidence(row), "cost_ns": row["cost"] or 0, "from_trace_ns": row["begin"] or row["from_trace_ns"],
+               "to_trace_ns": row["end"] or row["to_trace_ns"]},
+        )  # fmt: skip
+
+
+def _reasons(requests: pl.DataFrame) -> dict[tuple[str, str], str]:
+    """Of servers that failed requests, what most of these had asked in vain before, in words."""
+    failed = requests.filter(pl.col("status") >= 500).select("exchange_id", of="server_host", by="service")
+    vain = requests.filter(pl.col("given_up").is_not_null() | (pl.col("status") >= 500))
+    unanswered = pl.when(pl.col("status").is_null()).then(pl.lit("had left it unanswered"))
+    fate = unanswered.otherwise(pl.format("answered {}", "status"))
+    groups = (
+        vain.join(failed, left_on="parent_span_id", right_on="exchange_id")
+        .with_columns(fate=fate, waited=pl.col("given_up") - pl.col("begin"))
+        .group_by("of", "by", "service", "server_host", "fate")
+        .agg(count=pl.col("parent_span_id").n_unique(), waited=pl.col("waited").max())
+        .sort("count", "service", "server_host")
+    )
+    return {
+        (
+            row["of"],
+            row["by"],
+        ): f"; {row['count']:,} of them after {row['service']} on {row['server_host']} {row['fate']}"
+        + (f" for up to {in_words(row['waited'])}" if row["waited"] else "")
+        for row in groups.iter_rows(named=True)
+    }
+
+
+def _missing(requests: pl.DataFrame) -> Iterable[Finding]:
+    """Replicas that did not have what another, asked by the same request, had."""
+    asked = requests.filter(pl.col("parent_span_id").is_not_null() & pl.col("method").is_in(["GET", "HEAD"]))
+    group = ["parent_span_id", "service", "method"]
+    found = (pl.col("status").is_between(200, 299)).any().over(group)
+    missing = asked.filter(found & (pl.col("status") == NOT_FOUND))
+    for (host, service), rows in missing.sort("begin").group_by("server_host", "service", maintain_order=True):
+        first = rows.row(0, named=True)
+        yield Finding(
+            severity="warning",
+            kind="missing_replica",
+            host=str(host),
+            service=str(service),
+            connection_id=first["connection_id"],
+            span_id=first["exchange_id"],
+            from_trace_ns=first["begin"],
+            to_trace_ns=rows["ended"].max(),  # type: ignore[arg-type]
+            count=len(rows),
+            cost_ns=int(rows["critical_ns"].sum() or 0),
+            text=f"{service} on {host} does not have what another replica has: it answered 404 to "
+            f"{times(len(rows), 'request')} that another answered",
+            remedy="see its log for a quarantined or deleted file (a damaged replica is put aside), and whether the "
+            "replicators bring it back",
+        )

@@ -1,0 +1,76 @@
+"""Connections that were refused, not answered, or came up late; and ports that run out."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import polars as pl
+
+from collector.durations import in_words
+from collector.findings.finding import Finding, evidence, listed, times
+from collector.findings.timeouts import fingerprint
+from collector.troubles import Troubles
+
+WORDS = {
+    "refused": ("connection_refused", "refused", "see that the server is running and listens on port {port}"),
+    "ignored": (
+        "listen_queue_full",
+        "{late}: {packets} reached {server} and its kernel did not take them",
+        "the queue of connections to be accepted is full (nstat TcpExtListenOverflows): the server accepts too slowly, "
+        "or its backlog and net.core.somaxconn are too small",
+    ),
+    "lost": (
+        "syn_retry",
+        "{late}: {packets} lost on the way",
+        "look for drops on the path (ip -s link, tc -s qdisc)",
+    ),
+    "unseen": (
+        "connection_unanswered",
+        "{late}: {packets} without an answer",
+        "see that the server is up and listens on port {port}, and that no firewall is in between",
+    ),
+    "gone": (
+        "connection_unanswered",
+        "never answered: {packets} lost on the way",
+        "see that the server is up, and look for what drops packets to port {port} on the way",
+    ),
+}
+"""Why SYNs were in vain: kind, what became of them, remedy."""
+
+
+def connection_findings(troubles: Troubles) -> list[Finding]:
+    """One for each server host and cause; ports of one host together."""
+    return [*_handshakes(troubles.connecting)]
+
+
+def _handshakes(rows: pl.DataFrame) -> Iterable[Finding]:
+    lost_for_good = (pl.col("why") == "lost") & (pl.col("fate") == "unanswered")
+    why = pl.when(lost_for_good).then(pl.lit("gone")).otherwise("why")
+    where = pl.coalesce("server_host", "server_addr")
+    for (cause, server), group in rows.group_by(why.alias("cause"), where.alias("where"), maintain_order=True):
+        yield _handshake(str(cause), str(server), group.rows(named=True))
+
+
+def _handshake(cause: str, server: str, rows: list[dict[str, Any]]) -> Finding:
+    worst = max(rows, key=lambda row: row["worst_ns"])
+    count, vain, cost = (sum(row[name] for row in rows) for name in ("count", "vain", "cost_ns"))
+    ports = sorted({row["server_port"] for row in rows})
+    clients = sorted({str(row["client_host"] or "a host that was not captured") for row in rows})
+    kind, became, remedy = WORDS[cause]
+    begin, end = min(row["begin_ns"] for row in rows), max(row["end_ns"] for row in rows)
+    names = ", ".join(f"{server}:{port}" for port in ports)
+    never = sum(row["count"] for row in rows if row["fate"] == "unanswered")
+    late = "never answered" if never == count else "came up late" + (", or never" if never else "")
+    what = became.format(server=server, late=late, packets=times(vain, "handshake packet"))
+    wait = f"; that took {in_words(cost)}" + (f", at worst {in_words(worst['worst_ns'])}" if count > 1 else "")
+    told = bool(cost) and cause != "refused"
+    return Finding(
+        severity="warning",
+        kind=kind,
+        host=str(worst["server_host"]) if worst["server_host"] else None,
+        touches=frozenset(clients),
+        count=count,
+        text=f"{times(count, 'connection')} from {listed(clients)} to {names} {what}{wait if told else ''}"
+        + fingerprint("connect", [row["worst_ns"] for row in rows if row["fate"] == "unanswered"]),
+        remedy=remedy.format(port=listed(map(str, ports))),
+        **{**evidence(worst), "from_trace_ns": begin, "to_trace_ns": end, "cost_ns": cost},
+    )

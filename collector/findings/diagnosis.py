@@ -1,0 +1,78 @@
+"""All findings of a trace: each family's own, then what follows from what."""
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collector.findings.answers import answer_findings
+from collector.findings.captures import capture_findings
+from collector.findings.causes import Askers, with_causes
+from collector.findings.clocks import clock_findings
+from collector.findings.connections import connection_findings
+from collector.findings.finding import as_table, frame
+from collector.findings.network import Links
+from collector.findings.pace import pace_findings
+from collector.findings.requests import requests_of
+from collector.findings.samples import sample_findings
+from collector.store import TraceInfo
+from collector.troubles import Troubles, gather, together
+
+
+def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
+    """The table `findings` of a whole trace in memory.
+
+    Arguments: `tables` by name, with at least `hops, connections, exchanges, spans, clocks`; what the trace says of
+    itself.
+    """
+    hops, exchanges = tables["hops"], tables["exchanges"]
+    end_ns = pc.max(pc.coalesce(hops["send_trace_ns"], hops["receive_trace_ns"])).as_py() or 0
+    troubles = gather(hops, tables["connections"], exchanges, end_ns)
+    return told(together([troubles]), exchanges, tables["spans"], tables["clocks"], info, end_ns)
+
+
+def told(
+    troubles: Troubles,
+    exchanges: pa.Table,
+    spans: pa.Table,
+    clocks: pa.Table,
+    info: TraceInfo,
+    end_trace_ns: int,
+    samples: pa.Table | None = None,
+) -> pa.Table:
+    """The table `findings`, from the troubles of all connections, the requests, the hosts' own counters, the clocks.
+
+    Arguments: of `exchanges`, at least `requests.EXCHANGE_COLUMNS`; `end_trace_ns`, when the last capture ended.
+    """
+    requests = requests_of(exchanges, spans)
+    found = [
+        *Links(troubles, requests).findings(),
+        *connection_findings(troubles),
+        *answer_findings(troubles, requests, end_trace_ns),
+        *pace_findings(requests),
+        *sample_findings(samples, clocks),
+        *capture_findings(troubles),
+        *clock_findings(frame(clocks), info),
+    ]
+    return as_table(with_causes(found, _askers(requests)))
+
+
+def _askers(requests: pl.DataFrame) -> Askers:
+    """Who asks whom, through any number of others."""
+    pairs = requests.select("client_host", "server_host").drop_nulls().unique().rows()
+    asked_by: dict[str, set[str]] = {}
+    for client, server in pairs:
+        if client != server:
+            asked_by.setdefault(server, set()).add(client)
+    return {host: frozenset(_reached(host, asked_by)) for host in asked_by}
+
+
+def _reached(host: str, asked_by: Mapping[str, Iterable[str]]) -> set[str]:
+    reached, waiting = set[str](), [host]
+    while waiting:
+        for asker in asked_by.get(waiting.pop(), ()):
+            if asker not in reached:
+                reached.add(asker)
+                waiting.append(asker)
+    return reached - {host}

@@ -1,0 +1,88 @@
+"""What a finding is, and the table that findings are kept in."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from collector.schema import FINDINGS, conform
+
+SEVERITIES = ("error", "warning", "notice", "info")
+"""Most urgent first. From `warning` on somebody should act; a `notice` is worth knowing, or follows from another."""
+
+WORTH_ACTING = 0.01
+"""Of all request time of a trace: what is merely slow and costs less is a notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row of the table `findings`."""
+
+    severity: str
+    kind: str
+    text: str
+    remedy: str
+    host: str | None = None
+    peer_host: str | None = None  # the other end, if it is a link between two hosts that is meant
+    service: str | None = None
+    connection_id: int | None = None
+    span_id: int | None = None
+    from_trace_ns: int | None = None
+    to_trace_ns: int | None = None
+    count: int = 0
+    cost_ns: int = 0
+    cause: str | None = None  # "KIND on HOST" of the finding that this one follows from
+    touches: frozenset[str] = frozenset()  # other hosts that it is about; not in the table
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody should act."""
+        return self.severity in SEVERITIES[:2]
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Where it is, and whom it is about."""
+        return self.touches | {host for host in (self.host, self.peer_host) if host is not None}
+
+
+def as_table(found: Iterable[Finding]) -> pa.Table:
+    """The table `findings`: most severe first, then what cost most."""
+    ordered = sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), -finding.cost_ns))
+    columns = {field.name: _plain(field.type) for field in FINDINGS}
+    rows = [asdict(finding) for finding in ordered]
+    table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in columns.items()})
+    return conform("findings", table)
+
+
+def weight(cost_ns: int, total_ns: int) -> str:
+    """The severity of something that is merely slow, by its share of all request time."""
+    return "warning" if cost_ns >= WORTH_ACTING * total_ns else "notice"
+
+
+def evidence(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a group of cases: the worst one, and the cost of all."""
+    return {name: row[name] for name in ("connection_id", "span_id", "from_trace_ns", "to_trace_ns", "cost_ns")}
+
+
+def times(count: int, what: str) -> str:
+    """`1 packet`, `2 packets`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    each = list(words)
+    return " and ".join([", ".join(each[:-1]), each[-1]]) if len(each) > 1 else "".join(each)
+
+
+def frame(table: pa.Table) -> pl.DataFrame:
+    """A table with its texts as texts."""
+    made = pl.from_arrow(table)
+    assert isinstance(made, pl.DataFrame)
+    return made.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

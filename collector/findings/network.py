@@ -1,0 +1,320 @@
+"""Links: down, lossy, slow, narrow, reordering. Each is named as what it is of: one host's link, or one between two.
+
+What is usual is what the other links of the trace do, in the same trace. A link's delay at its best (a low quantile) is
+the link's own; what is beyond that at times of load is a queue. So a link whose delay is high even at its best is slow;
+one that is quick when it is idle and late under load is narrow. A single pair of hosts has nothing to be compared with,
+but itself at other times.
+
+Where all links of a host are wrong in the same way, it is the host's own link; otherwise it is the one between the two.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from collector.durations import in_words
+from collector.findings.finding import Finding, evidence, listed, times, weight
+from collector.link_traffic import SLICE_NS, delay_of_bin
+from collector.troubles import PAIR, Troubles
+
+DOWN_LOST, DOWN_SLICES = 3, 2
+"""A link is down if nothing came through while at least so many packets were sent over so many slices of time."""
+LATE_RATIO, LATE_NS = 8, 300_000
+"""A link is late in a slice if its median delay is this many times the usual one, and by this much: beyond what the
+hosts themselves add on their way to the capture when they are busy."""
+LATE_SLICES, LATE_PACKETS = 3, 20
+"""In how many slices, and how many packets, before it is said."""
+QUEUE_RATIO = 8
+"""A late link's median over its best (2 %) from which on it is a queue that makes it late."""
+OVERTAKEN_SHARE, OVERTAKEN_LEAST = 0.01, 10
+"""Reordering that a path with two queues makes by itself is rarer (RFC 4737 gives no norm; Linux bears 3 packets)."""
+LOSS_SHARE, LOSS_LEAST = 0.002, 3
+"""Of data packets. From here on a loss is more than what a full queue drops now and then (Mathis et al. 1997: at this
+share TCP over 10 ms is held to about 30 Mbit/s)."""
+BEST, MIDDLE = 0.02, 0.5
+USUAL = 1 / 3
+"""Which of all links, by their delay, is the usual one: with few hosts, one bad host has half of the links."""
+HOST_SHARE = 0.7
+"""Of a host's links that must be wrong for it to be the host's own."""
+
+Pair = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where links are wrong: at a host (`peer` is None), or between two."""
+
+    host: str
+    peer: str | None
+    pairs: tuple[Pair, ...]
+
+    @property
+    def words(self) -> str:
+        """`the link of storage2`, `the link between proxy and storage2`."""
+        return f"the link between {self.peer} and {self.host}" if self.peer else f"the link of {self.host}"
+
+
+def places(wrong: Mapping[Pair, float], active: Iterable[Pair]) -> list[Place]:
+    """The fewest places that explain the wrong pairs of hosts, heaviest first.
+
+    Arguments: `wrong`, each pair's weight; `active`, all pairs that sent anything.
+    """
+    left, every, found = dict(wrong), {*active, *wrong}, []
+    while left:
+        hosts = sorted({host for pair in left for host in pair})
+        of = {host: [pair for pair in left if host in pair] for host in hosts}
+        whole = [
+            host
+            for host in hosts
+            if len(of[host]) > 1 and len(of[host]) >= HOST_SHARE * sum(host in pair for pair in every)
+        ]
+        if whole:
+            best = max(whole, key=lambda host: sum(left[pair] for pair in of[host]))
+            found.append(Place(best, None, tuple(of[best])))
+        else:
+            pair = max(left, key=lambda each: left[each])
+            host, peer = sorted(pair, reverse=True)
+            found.append(Place(host, peer, (pair,)))
+        for pair in found[-1].pairs:
+            del left[pair]
+    return found
+
+
+class Links:
+    """All links of a trace: what they carried, over time, and what requests waited for them."""
+
+    def __init__(self, troubles: Troubles, requests: pl.DataFrame) -> None:
+        self.troubles = troubles
+        self.traffic = troubles.traffic
+        self.requests = requests
+        ends = self.traffic.select(PAIR).unique().rows()
+        self.active = {frozenset(pair) for pair in ends if pair[0] != pair[1]}
+
+    def findings(self) -> list[Finding]:
+        """All that is wrong with links."""
+        return [*self.down(), *self.late(), *self.reordering(), *self.losses()]
+
+    def down(self) -> Iterable[Finding]:
+        """Links over which nothing came through for a while."""
+        dead = self._dead_runs()
+        by_pair = {_pair(row): row for row in dead.iter_rows(named=True)}
+        for place in places({pair: row["lost"] for pair, row in by_pair.items()}, self.active):
+            rows = [by_pair[pair] for pair in place.pairs]
+            begin, end = min(row["begin"] for row in rows), max(row["end"] for row in rows)
+            lost = sum(row["lost"] for row in rows)
+            others = sorted({host for pair in place.pairs for host in pair} - {place.host})
+            yield Finding(
+                severity="warning",
+                kind="link_down",
+                host=place.host,
+                peer_host=place.peer,
+                count=lost,
+                from_trace_ns=begin,
+                to_trace_ns=end,
+                cost_ns=self._unheard_ns(place, begin, end),
+                text=f"nothing came through on {place.words} for {in_words(end - begin)}: all {times(lost, 'packet')} "
+                f"to or from {listed(others)} were lost, though both captures ran",
+                remedy="look at that cable, switch port or firewall (ip -s link, ethtool); the host itself may be well",
+            )
+
+    def late(self) -> Iterable[Finding]:
+        """Links whose packets take much longer than those of others: slow ones and narrow ones."""
+        late = {(row["send_host"], row["receive_host"]): row for row in self._late_ways().iter_rows(named=True)}
+        for kind in ("narrow_link", "slow_link"):
+            of_kind = [row for row in late.values() if (kind == "narrow_link") == row["queue"]]
+            worst: dict[Pair, dict[str, int]] = {}
+            for row in sorted(of_kind, key=lambda row: row["middle_ns"]):
+                worst[_pair(row)] = row
+            for place in places({pair: float(row["middle_ns"]) for pair, row in worst.items()}, self.active):
+                yield self._late_finding(kind, place, [worst[pair] for pair in place.pairs])
+
+    def reordering(self) -> Iterable[Finding]:
+        """Links on which packets overtake each other."""
+        counts = self.traffic.group_by(PAIR).agg(pl.col("overtaken", "data").sum(), _slices())
+        share = pl.col("overtaken") / pl.col("data").clip(lower_bound=1)
+        bad = counts.filter((pl.col("overtaken") >= OVERTAKEN_LEAST) & (share >= OVERTAKEN_SHARE))
+        by_pair = _by_pair(bad, "overtaken", "data")
+        for place in places({pair: row["overtaken"] for pair, row in by_pair.items()}, self.active):
+            rows = [by_pair[pair] for pair in place.pairs]
+            overtaken, data = (sum(row[name] for row in rows) for name in ("overtaken", "data"))
+            begin, end = min(row["begin"] for row in rows), max(row["end"] for row in rows)
+            yield Finding(
+                severity="warning",
+                kind="reordering",
+                host=place.host,
+                peer_host=place.peer,
+                count=overtaken,
+                from_trace_ns=begin,
+                to_trace_ns=end,
+                cost_ns=self._network_ns(place, begin, end),
+                text=f"packets overtake each other on {place.words}: {times(overtaken, 'data packet')} of {data:,} "
+                f"({100 * overtaken / data:.1f} %) arrived after one sent later",
+                remedy="look for several paths or queues that one connection is spread over (bonding, ECMP, RPS)",
+            )
+
+    def losses(self) -> Iterable[Finding]:
+        """Data that the network lost."""
+        lost = self.troubles.lost.join(self.troubles.sent, on=PAIR, how="left", nulls_equal=True, maintain_order="left")
+        rows = {
+            (row["send_host"], row["receive_host"]): row | {"sent": row["sent"] or row["lost"]}
+            for row in lost.iter_rows(named=True)
+        }
+        seen = [row for row in rows.values() if row["receive_host"] is not None and row["send_host"] is not None]
+        weights: dict[Pair, float] = {}
+        for row in seen:
+            weights[_pair(row)] = weights.get(_pair(row), 0) + row["lost"]
+        for place in places(weights, self.active):
+            yield self._loss(place, [row for row in seen if _pair(row) in place.pairs])
+        for row in rows.values():
+            if row not in seen:
+                yield self._loss(None, [row])
+
+    def _loss(self, place: Place | None, rows: list[dict[str, int]]) -> Finding:
+        lost, sent, cost = (sum(row[name] for row in rows) for name in ("lost", "sent", "cost_ns"))
+        worst = max(rows, key=lambda row: row["worst_ns"])
+        where = f"on {place.words}" if place and len(rows) > 1 else _way(worst)
+        much = lost >= LOSS_LEAST and lost >= LOSS_SHARE * sent
+        return Finding(
+            severity="warning" if much else weight(cost, self.total_ns),
+            kind="packet_loss",
+            host=place.host if place else worst["send_host"] or worst["receive_host"],  # type: ignore[arg-type]
+            peer_host=place.peer if place else None,
+            count=lost,
+            text=f"{times(lost, 'data packet')} {where} lost ({100 * lost / sent:.1f} %); connections waited "
+            f"{in_words(cost)} for the copies, at worst {in_words(worst['worst_ns'])} at once",
+            remedy="look for drops on the path and at both interfaces (ip -s link, tc -s qdisc, ethtool -S)",
+            **{
+                **evidence(worst),
+                "cost_ns": cost,
+                "from_trace_ns": min(row["from_trace_ns"] for row in rows),
+                "to_trace_ns": max(row["to_trace_ns"] for row in rows),
+            },
+        )
+
+    @property
+    def total_ns(self) -> int:
+        """All request time of the trace."""
+        return int(self.requests["critical_ns"].sum() or 0)
+
+    def _late_finding(self, kind: str, place: Place, rows: list[dict[str, int]]) -> Finding:
+        begin, end = min(row["begin"] for row in rows), max(row["end"] for row in rows)
+        middle, usual = max(row["middle_ns"] for row in rows), rows[0]["usual_ns"]
+        cost = self._network_ns(place, begin, end)
+        if kind == "slow_link":
+            text = (
+                f"packets take {in_words(middle)} on {place.words}, each way or both, where they usually take "
+                f"{in_words(usual)} between these hosts"
+            )
+            remedy = "see what lies on that path (traceroute, ping): distance, a tunnel, a congested switch"
+        else:
+            rate = max(row["rate"] for row in rows)
+            text = (
+                f"{place.words} is narrow: packets wait {in_words(middle)} in a queue for it while it carries at most "
+                f"{rate / 1e6:.1f} Mbit/s; idle it takes {in_words(usual)}"
+            )
+            remedy = "see what the link can carry and what else uses it (ethtool, tc -s qdisc, a shaper on the way)"
+        return Finding(
+            severity=weight(cost, self.total_ns),
+            kind=kind,
+            host=place.host,
+            peer_host=place.peer,
+            count=sum(row["packets"] for row in rows),
+            from_trace_ns=begin,
+            to_trace_ns=end,
+            cost_ns=cost,
+            text=text,
+            remedy=remedy,
+        )
+
+    def _dead_runs(self) -> pl.DataFrame:
+        """For each pair of hosts the longest time in which all that was sent was lost: `send_host` …, `lost`."""
+        first, second = pl.min_horizontal(PAIR), pl.max_horizontal(PAIR)
+        both = self.traffic.with_columns(send_host=first, receive_host=second)
+        slices = both.group_by(*PAIR, "slice").agg(pl.col("hops", "lost").sum()).sort(*PAIR, "slice")
+        alive = pl.col("hops") > pl.col("lost")
+        runs = slices.with_columns(run=alive.cum_sum().over(PAIR)).filter(~alive).group_by(*PAIR, "run").agg(
+            pl.col("lost").sum(), begin=pl.col("slice").min() * SLICE_NS, end=(pl.col("slice").max() + 1) * SLICE_NS
+        )  # fmt: skip
+        dead = runs.filter((pl.col("lost") >= DOWN_LOST) & (pl.col("end") - pl.col("begin") >= DOWN_SLICES * SLICE_NS))
+        return dead.sort("lost", descending=True).unique(PAIR, keep="first", maintain_order=True)
+
+    def _late_ways(self) -> pl.DataFrame:
+        """Directions between two hosts that are late for a while, with how late, since when, and what they carry."""
+        seen = self.traffic.filter((pl.col("bin") >= 0) & (pl.col("hops") > pl.col("lost")))
+        if seen.is_empty():
+            return pl.DataFrame()
+        middle = _quantile(seen, [*PAIR, "slice"], MIDDLE, "middle_ns")
+        whole = _quantile(seen, PAIR, MIDDLE, "whole_ns").with_columns(
+            usual_ns=pl.col("whole_ns").quantile(USUAL).cast(pl.Int64)
+        )
+        calm = middle.group_by(PAIR).agg(calm_ns=pl.col("middle_ns").min())
+        few = len(whole) < 4  # two links at most: nothing but itself to be compared with
+        usual = pl.col("calm_ns") if few else pl.col("usual_ns")
+        ways = middle.join(whole, on=PAIR).join(calm, on=PAIR).with_columns(usual_ns=usual)
+        late = ways.filter(
+            (pl.col("middle_ns") >= LATE_RATIO * pl.col("usual_ns"))
+            & (pl.col("middle_ns") >= pl.col("usual_ns") + LATE_NS)
+        )
+        spans = seen.join(late.select(*PAIR, "slice", "usual_ns"), on=[*PAIR, "slice"])
+        if spans.is_empty():
+            return pl.DataFrame()
+        figures = _quantile(spans, PAIR, MIDDLE, "middle_ns").join(_quantile(spans, PAIR, BEST, "best_ns"), on=PAIR)
+        carried = spans.group_by(*PAIR, "slice", "usual_ns").agg(pl.col("hops", "bytes").sum())
+        found = carried.group_by(PAIR).agg(
+            _slices(),
+            slices=pl.len(),
+            packets=pl.col("hops").sum(),
+            usual_ns=pl.col("usual_ns").first(),
+            rate=pl.col("bytes").max() * 8e9 / SLICE_NS,
+        )
+        found = found.unnest("time").join(figures, on=PAIR)
+        found = found.filter((pl.col("slices") >= LATE_SLICES) & (pl.col("packets") >= LATE_PACKETS))
+        return found.with_columns(queue=pl.col("middle_ns") >= QUEUE_RATIO * pl.col("best_ns")).sort(PAIR)
+
+    def _network_ns(self, place: Place, begin: int, end: int) -> int:
+        """What requests on those links spent in the network meanwhile, on their critical paths."""
+        return int(self._between(place, begin, end)["network_ns"].sum() or 0)
+
+    def _unheard_ns(self, place: Place, begin: int, end: int) -> int:
+        """What requests waited on those links meanwhile."""
+        rows = self._between(place, begin, end)
+        return int(rows.select((pl.col("ended") - pl.col("begin")).sum()).item() or 0)
+
+    def _between(self, place: Place, begin: int, end: int) -> pl.DataFrame:
+        on = pl.lit(value=False)
+        for pair in place.pairs:
+            one, other = sorted(pair)
+            for client, server in ((one, other), (other, one)):
+                on |= (pl.col("client_host") == client) & (pl.col("server_host") == server)
+        return self.requests.filter(on & (pl.col("begin") < end) & (pl.col("ended") > begin))
+
+
+def _pair(row: Mapping[str, object]) -> Pair:
+    return frozenset((str(row["send_host"]), str(row["receive_host"])))
+
+
+def _by_pair(rows: pl.DataFrame, *counts: str) -> dict[Pair, dict[str, int]]:
+    """Rows of both directions as one."""
+    first, second = pl.min_horizontal(PAIR), pl.max_horizontal(PAIR)
+    both = rows.unnest("time").group_by(send_host=first, receive_host=second).agg(
+        pl.col(counts).sum(), pl.col("begin").min(), pl.col("end").max()
+    )  # fmt: skip
+    return {_pair(row): row for row in both.iter_rows(named=True)}
+
+
+def _slices() -> pl.Expr:
+    begin, end = pl.col("slice").min() * SLICE_NS, (pl.col("slice").max() + 1) * SLICE_NS
+    return pl.struct(begin=begin, end=end).alias("time")
+
+
+def _quantile(rows: pl.DataFrame, keys: list[str], share: float, name: str) -> pl.DataFrame:
+    """The delay that this share of hops stays below, for each of `keys`, from the histogram."""
+    bins = rows.group_by(*keys, "bin").agg(pl.col("hops").sum()).sort(*keys, "bin")
+    upto, whole = pl.col("hops").cum_sum().over(keys), pl.col("hops").sum().over(keys)
+    reached = bins.filter(upto >= share * whole)
+    return reached.group_by(keys, maintain_order=True).agg(delay_of_bin(pl.col("bin").first()).alias(name))
+
+
+def _way(row: Mapping[str, object]) -> str:
+    return f"from {row['send_host'] or 'an uncaptured host'} to {row['receive_host'] or 'a host that was not captured'}"

@@ -1,0 +1,315 @@
+"""What is named as the cause, on scripts of a cluster's transfers with one trouble each; the rest follows from it.
+
+Every case is a small form of a recorded run of `python -m benchmarks.diagnosis`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collector.analysis import analyse
+from collector.decoding import HostSource
+from collector.exchanges import build_exchanges
+from collector.findings import find
+from collector.spans import link
+from collector.store import HostInfo, TraceInfo, read_table
+from tests.helpers.exchange_lines import exchanges_of
+from tests.helpers.netsim import Network, Path_, Station
+from tests.helpers.scripts import play, table
+
+HOSTS = ("proxy", "storage1", "storage2", "storage3")
+PORTS = {8080: "swift-proxy", 6200: "swift-object", 6201: "swift-container"}
+INFO = TraceInfo(created_ns=0, tool_version="", hosts=())
+MS = 1000
+"""Scripts tell times in µs."""
+
+
+def of_packets(script: str) -> list[dict]:
+    """Findings of a script of transfers."""
+    played = play(script)
+    built = build_exchanges(played.hops, played.messages, played.connections, PORTS)
+    return _find(built.exchanges, built.hops, played.connections)
+
+
+def of_requests(text: str) -> list[dict]:
+    """Findings of a script of exchanges."""
+    empty = play("")
+    return _find(exchanges_of(text), empty.hops, empty.connections)
+
+
+def _find(exchanges, hops, connections, clocks=None, info=INFO) -> list[dict]:
+    tables = {"hops": hops, "connections": connections, "exchanges": exchanges, "spans": link(exchanges)}
+    clocks = table("clocks", []) if clocks is None else clocks
+    return find(tables | {"clocks": clocks}, info).to_pylist()
+
+
+def named(findings: list[dict]) -> list[str]:
+    """What somebody should act on: the kind, and where."""
+    urgent = [row for row in findings if row["severity"] in ("error", "warning")]
+    return [f"{row['kind']} {'–'.join(filter(None, (row['host'], row['peer_host'])))}" for row in urgent]
+
+
+def followed(findings: list[dict]) -> dict[str, str]:
+    """Kinds of what follows from another, with their causes."""
+    return {row["kind"]: row["cause"] for row in findings if row["cause"]}
+
+
+def asking(
+    number: int, at_us: int, client: str, server: str, port: int = 6200, late_us: int = 20, body: int = 400
+) -> str:
+    """A connection with a request and its answer; every packet is `late_us` on its way."""
+    late, trip = f"late={late_us}", 2 * late_us + 100
+    return f"""
+    {client}:{40000 + number} > {server}:{port}
+      {at_us} > syn {late}
+      {at_us + trip // 2} < syn_ack {late}
+      {at_us + trip} > 0:100 GET /a {late}
+      {at_us + trip + trip // 2} < 0:{body} 200 body={body - 80} with={body - 80} {late}
+    """
+
+
+def everyone(count: int, apart_us: int, late_us) -> str:
+    """All pairs of hosts ask each other `count` times; `late_us(client, server)` is how late packets are."""
+    text, number = "", 0
+    for turn in range(count):
+        for client in HOSTS:
+            for server in HOSTS[1:]:
+                if client != server:
+                    number += 1
+                    text += asking(number, turn * apart_us, client, server, late_us=late_us(client, server))
+    return text
+
+
+def at(host: str, late_us: int):
+    """Packets to and from one host are late."""
+    return lambda client, server: late_us if host in (client, server) else 20
+
+
+def between(one: str, other: str, late_us: int):
+    """Packets between two hosts are late."""
+    return lambda client, server: late_us if {one, other} == {client, server} else 20
+
+
+@pytest.mark.parametrize(
+    ("late_us", "expected"),
+    [
+        (at("storage2", 30 * MS), ["slow_link storage2"]),
+        (between("proxy", "storage3", 5 * MS), ["slow_link storage3–proxy"]),
+        (at("storage2", 100), []),
+        (lambda client, server: 30 * MS, []),
+    ],
+    ids=["a host's link", "between two hosts", "not by much", "all alike: a long way, no fault"],
+)
+def test_slow_links(late_us, expected: list[str]) -> None:
+    assert named(of_packets(everyone(12, 200 * MS, late_us))) == expected
+
+
+def test_a_narrow_link_is_quick_when_idle() -> None:
+    """Packets wait longer and longer behind each other, and not at all after a pause; its losses follow from it."""
+    text = everyone(12, 200 * MS, at("nobody", 0))
+    for turn in range(10):
+        for packet in range(40):
+            text += f"""
+            proxy:{50000 + turn * 40 + packet} > storage3:6200
+              {turn * 200 * MS + packet * 10} > 0:1400 PUT /a late={20 + packet * 2 * MS}
+              {turn * 200 * MS + 190 * MS} < 0:50 200
+            """
+        text += f"""
+            proxy:{60000 + turn} > storage3:6200
+              {turn * 200 * MS + 500} > 0:1400 PUT /a lost
+              {turn * 200 * MS + 150 * MS} > 0:1400 #2 PUT /a
+              {turn * 200 * MS + 190 * MS} < 0:50 200
+            """
+    findings = of_packets(text)
+    assert named(findings) == ["narrow_link storage3–proxy"]
+    assert followed(findings)["packet_loss"] == "narrow_link on storage3"
+
+
+def cut_off(host: str, peers: Sequence[str]) -> str:
+    """All of the cluster talks for a second; then SYNs between a host and its peers are lost for two."""
+    text = everyone(6, 200 * MS, at("nobody", 0))
+    for number, peer in enumerate(peers):
+        for turn in range(8):
+            text += f"""
+            {peer}:{50000 + number * 100 + turn} > {host}:6200
+              {1500 * MS + turn * 250 * MS} > syn lost
+            """
+    return text + asking(999, 5000 * MS, "proxy", "storage1")
+
+
+def test_a_host_cut_off() -> None:
+    findings = of_packets(cut_off("storage2", ("proxy", "storage1", "storage3")))
+    assert named(findings) == ["link_down storage2"]
+    assert followed(findings) == {"connection_unanswered": "link_down on storage2"}
+
+
+def test_a_link_between_two_hosts_cut() -> None:
+    assert named(of_packets(cut_off("storage2", ("proxy",)))) == ["link_down storage2–proxy"]
+
+
+def test_a_full_listen_queue_is_told_from_a_lost_syn() -> None:
+    """The SYN arrived, and the kernel said nothing."""
+    script = """
+        client:40000 > proxy:8080
+              0 > syn
+        1000000 > syn #2
+        1000050 < syn_ack
+        1000100 > 0:100 GET /a
+        1000200 < 0:50 200
+    """
+    (finding,) = of_packets(script)
+    assert (finding["kind"], finding["host"]) == ("listen_queue_full", "proxy")
+    assert "1 handshake packet reached proxy and its kernel did not take" in finding["text"]
+    assert finding["cost_ns"] == 1_000_070_000
+
+
+def test_an_answer_to_a_syn_that_was_lost() -> None:
+    script = """
+        client:40000 > proxy:8080
+              0 > syn
+             50 < syn_ack lost
+        1000000 > syn #2
+        1000050 < syn_ack #2
+        1000100 > 0:100 GET /a
+        1000200 < 0:50 200
+    """
+    assert named(of_packets(script)) == ["syn_retry proxy"]
+
+
+def test_ports_of_one_host_that_refuse_are_one_finding() -> None:
+    script = "".join(
+        f"""
+        proxy:4000{number} > storage1:{port}
+          {number * 100} > syn
+          {number * 100 + 50} < rst
+        """
+        for number, port in enumerate((6200, 6201, 6200))
+    )
+    (finding,) = of_packets(script)
+    assert (finding["kind"], finding["host"], finding["count"]) == ("connection_refused", "storage1", 3)
+    assert "storage1:6200, storage1:6201" in finding["text"]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.1, ["reordering server–client"]), (0.0, [])])
+def test_reordered_packets(tmp_path: Path, share: float, expected: list[str]) -> None:
+    network = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], Path_(reorder=share), seed=1)
+    for number in range(10):
+        network.connect("client", "server", 40000 + number, 2000, 60_000, at_ns=number * 20_000_000)
+    network.run()
+    files = network.write(tmp_path)
+    analyse([HostSource(file.stem, (file,)) for file in files], str(tmp_path / "trace"))
+    assert named(read_table(str(tmp_path / "trace"), "findings").to_pylist()) == expected
+
+
+def stopped(answers_at: str) -> str:
+    """storage2 is asked by the proxy all the time and answers nothing between 1 and 6 s; the others go on."""
+    text = ""
+    for number in range(60):
+        begin = number * 100 * MS
+        ends = dict.fromkeys(HOSTS[1:], f"{begin + 2 * MS} {begin + 2 * MS + 10}")
+        up = ""
+        if 10 <= number < 60:
+            ends["storage2"], up = answers_at, f"up={begin + 2000 * MS}"
+        for host, end in ends.items():
+            text += f"proxy > {host}/swift-object {begin} {begin + 10} {end} {up if host == 'storage2' else ''}\n"
+    return text
+
+
+def test_a_server_that_is_stopped() -> None:
+    findings = of_requests(stopped("- -"))
+    assert named(findings) == ["server_silent storage2"]
+
+
+def replicas(count: int, took, hosts: Sequence[str] = HOSTS[1:]) -> str:
+    """Uploads, each to all storage hosts, object and container; `took(host, service, device)` in µs."""
+    text = ""
+    for number in range(count):
+        begin = number * 2000 * MS
+        end = begin + 1900 * MS
+        text += f"client > proxy/swift-proxy {begin} {begin + 10} {end} {end + 10} tx={number}\n"
+        for host in hosts:
+            for service in ("swift-object", "swift-container"):
+                device = f"d{1 + number % 2}"
+                end = begin + 20 + took(host, service, device)
+                target = f"target=/{device}/12/AUTH_a/c"
+                text += f"proxy > {host}/{service} {begin + 20} {begin + 20} {end} {end + 10} tx={number} {target}\n"
+    return text
+
+
+SLOW = 300 * MS
+
+
+@pytest.mark.parametrize(
+    ("took", "expected"),
+    [
+        (lambda host, service, device: SLOW if host == "storage2" else 2 * MS, "host_starved storage2"),
+        (
+            lambda host, service, device: SLOW if (host, service) == ("storage2", "swift-object") else 2 * MS,
+            "slow_replica storage2",
+        ),
+        (
+            lambda host, service, device: (
+                SLOW if (host, service, device) == ("storage2", "swift-object", "d2") else 2 * MS
+            ),
+            "slow_disk storage2",
+        ),
+    ],
+    ids=["whatever it serves: the host", "one service: the server", "one device: the disk"],
+)
+def test_what_is_slow_tells_why(took, expected: str) -> None:
+    assert named(of_requests(replicas(20, took))) == [expected]
+
+
+def test_a_server_that_waits_for_a_slow_one_is_not_slow() -> None:
+    """The proxies wait for storage2, which alone is named."""
+    text = ""
+    for number in range(20):
+        begin = number * 2000 * MS
+        for front, took in (("proxy1", SLOW), ("proxy2", 3 * MS)):
+            back = "storage2" if front == "proxy1" else "storage1"
+            tx = f"tx={front}{number}"
+            text += f"client > {front}/swift-proxy {begin} {begin} {begin + took + 100} {begin + took + 110} {tx}\n"
+            text += f"{front} > {back}/swift-object {begin + 50} {begin + 50} {begin + took} {begin + took + 10} {tx}\n"
+    assert named(of_requests(text)) == ["slow_replica storage2"]
+
+
+def test_a_replica_that_lacks_what_another_has() -> None:
+    text = """
+    client > proxy/swift-proxy      0  10 900 910 tx=1
+    proxy > storage1/swift-object  20  30 100 110 tx=1 status=404
+    proxy > storage2/swift-object 120 130 800 810 tx=1
+    client > proxy/swift-proxy      0  10 900 910 tx=2 status=404
+    proxy > storage1/swift-object  20  30 100 110 tx=2 status=404
+    proxy > storage3/swift-object 120 130 800 810 tx=2 status=404
+    """
+    (finding,) = of_requests(text)
+    assert (finding["kind"], finding["host"], finding["count"]) == ("missing_replica", "storage1", 1)
+
+
+def test_a_full_disk_and_the_failures_that_follow_from_it() -> None:
+    text = """
+    client > proxy/swift-proxy      0  10 900 910 tx=1 method=PUT status=503
+    proxy > storage1/swift-object  20  30 100 110 tx=1 method=PUT status=507 target=/d1/7/a/c/o
+    """
+    findings = of_requests(text)
+    assert named(findings) == ["disk_full storage1"]
+    assert "(device d1)" in findings[0]["text"]
+    assert followed(findings) == {"server_error": "disk_full on storage1"}
+
+
+def test_clocks_that_are_wrong_or_were_set() -> None:
+    def clock(host: str, offset_ns: int, skew_ppb: int = 0) -> dict[str, object]:
+        return {"host": host, "method": "hull", "offset_ns": offset_ns, "skew_ppb": skew_ppb, "uncertainty_ns": 5000}
+
+    rows = [
+        clock("a", 0) | {"reference": True},
+        *(clock("b", 80_000_000, 200_000), clock("c", 2_000_000), clock("d", 0), clock("d", 3_000_000)),
+    ]
+    host = HostInfo("a", (), (), (), 1, 1, 0, 1)
+    info = replace(INFO, hosts=tuple(replace(host, host=name) for name in "abcd"))
+    empty = play("")
+    findings = _find(exchanges_of(""), empty.hops, empty.connections, table("clocks", rows), info)
+    assert named(findings) == ["clock_offset b", "clock_step d"]
+    assert "80.0 ms ahead of the reference, and runs 200 ppm too fast" in findings[0]["text"]
