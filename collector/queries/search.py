@@ -133,7 +133,7 @@ def _masks(word: str, where: Searched) -> Masks | None:
         limit_ns = float(duration[2]) * UNIT_NS[duration[3]]
         found = where.durations_ns > limit_ns if duration[1] == ">" else where.durations_ns < limit_ns
         return found, _none(where)
-    if word[0] in "<>":
+    if re.fullmatch(r"[<>][\w.]*", word):  # meant as one
         return None
     key, colon, value = word.partition(":")
     rule = RULES.get(key.lower()) if colon else None

@@ -11,7 +11,7 @@ from scapy.utils import wrpcap
 
 from collector.decoding import HostSource
 
-SCRIPT = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
+SCRIPT = '<script>window.hacked=1</script><img/src=x/onerror="window.hacked=1">'
 HOSTS = ('"><img src=x onerror="window.hacked=1">', "</title><svg onload=window.hacked=1>")
 """The client's and the server's, as an agent could write them into its captures."""
 TARGETS = (

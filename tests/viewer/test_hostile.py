@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from collector.analysis import analyse
-from collector.queries import TraceView, open_trace
+from collector.queries import TraceSearch, TraceView, open_trace
 from tests.helpers.hostile_captures import HOSTS, SCRIPT, TARGETS, write_hostile_captures
 from tests.helpers.viewer_page import open_page, request_row, settled
 from tests.helpers.viewer_server import serving
@@ -29,6 +29,7 @@ def test_the_captures_hold_what_they_should(trace: TraceView) -> None:
     assert any(SCRIPT in title for title in titles)
     assert any("\u202e" in title for title in titles)
     assert max(len(title) for title in titles) > 1_000
+    assert TraceSearch(trace).hits("<script>").count == len(TARGETS)  # in their transaction ids
 
 
 def test_nothing_of_a_capture_runs_wherever_it_is_shown(page: Page, trace: TraceView, tmp_path: Path) -> None:
