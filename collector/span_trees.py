@@ -107,6 +107,12 @@ class SpanTrees:
         numbers = found.collect()["request"].to_list()
         return numbers[0] if numbers else None
 
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Every span with its exchange: the columns of both tables, `request`, and `start`, `end` relative to the
+        trace; sorted by request, root first."""
+        return self._frame
+
     def spans(self, request: int) -> tuple[Span, ...]:
         """The spans of a request, root first, each followed by its children in order of time."""
         rows = self._frame.slice(int(self._first[request]), int(self._first[request + 1] - self._first[request]))

@@ -49,8 +49,8 @@ def pairing_dialog(pairing: Pairing, warnings: Sequence[CounterInfo]) -> Compone
             *(warning_line(each) for each in warnings),
             *(html.P(note) for note in pairing.notes),
             html.H3("By pair of hosts"),
-            _pairs(pairing.host_pairs),
-            _meanings(),
+            pairs_table(pairing.host_pairs),
+            meanings_table(),
             *_worst(pairing),
         ],
         id="pairing",
@@ -64,7 +64,7 @@ def warning_line(counter: CounterInfo) -> Component:
     return html.P([what, f" on {counter.host or 'the trace'}: {counter.remedy}"], className="warning")
 
 
-def _pairs(pairs: Sequence[HostPair]) -> Component:
+def pairs_table(pairs: Sequence[HostPair]) -> Component:
     """Columns in which all are 0 are left out."""
     shown = [name for name in PAIRING_NAMES if any(getattr(pair.counts, name) for pair in pairs)]
     names = ["hops", "matched", *(PAIRING_NAMES[name] for name in shown)]
@@ -83,10 +83,15 @@ def _pairs(pairs: Sequence[HostPair]) -> Component:
     return html.Table([html.Thead(head), html.Tbody(rows)], className="figures")
 
 
-def _meanings() -> Component:
+def meanings_table() -> Component:
     """The titles of the columns again, for who has no pointer."""
     rows = [html.Tr([html.Th(name, scope="row"), html.Td(meaning)]) for name, meaning in MEANINGS.items()]
     return html.Details([html.Summary("What these counts mean"), html.Table(html.Tbody(rows), className="meanings")])
+
+
+def connection_words(connection: ConnectionQuality) -> list[str | Component]:
+    """A connection and what is wrong with it."""
+    return [connection_name(connection), html.Small(trouble_words(connection.counts))]
 
 
 def _worst(pairing: Pairing) -> list[Component]:
@@ -100,5 +105,4 @@ def _worst(pairing: Pairing) -> list[Component]:
 
 
 def _connection(connection: ConnectionQuality) -> Component:
-    words: list[str | Component] = [connection_name(connection), html.Small(trouble_words(connection.counts))]
-    return connection_button(words, connection.connection_id)
+    return connection_button(connection_words(connection), connection.connection_id)

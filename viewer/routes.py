@@ -72,6 +72,15 @@ def add_routes(server: Flask, trace: TraceView) -> None:
             abort(404, "no request of this trace has that transaction id")
         return Response(status=303, headers={"Location": f"/#request={number + 1}"})
 
+    @server.get("/connection/<int:number>")
+    def connection(number: int) -> Response:  # from pages that have no timeline of their own
+        found = trace.first_trouble(number) if number <= LARGEST_ID else None
+        if found is None:
+            abort(404, "no packet of such a connection was lost, sent again or not paired")
+        margin = max(found.to_ns - found.from_ns, 1_000_000)
+        address = f"/#from={found.from_ns - margin}&to={found.to_ns + margin}&hop={found.hop}"
+        return Response(status=303, headers={"Location": address})
+
     @server.get("/api/<path:rest>")
     def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
         abort(404, f"nothing is served as {rest}")

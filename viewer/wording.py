@@ -136,5 +136,13 @@ def compact(count: int) -> str:
     return f"{count:,}"
 
 
+def bytes_in_words(count: int) -> str:
+    """A size in the unit that suits it: `1.18 KB`, `950 B`; units of 1,000, as rates have them."""
+    for size, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "KB")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
+
+
 def _either(sent: str, received: str) -> str:
     return sent if sent == received else f"{sent} → {received}"

@@ -11,18 +11,26 @@ from collector.pairing import NAMES as PAIRING_NAMES
 from collector.pairing import Pairing, connection_name, pair_name, trouble_words
 from collector.quality import ConnectionQuality, HostPair
 from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
-from collector.queries.captured import (
-    CaptureDescription,
-    CapturedPacket,
-    captured_packet,
-    describe_capture,
-    packet_file,
-    write_pcapng,
+from collector.queries.bench_runs import PERCENTILES as RUN_PERCENTILES
+from collector.queries.bench_runs import (
+    BenchRun,
+    HostUse,
+    Operation,
+    find_runs,
+    read_run,
+    run_overlaps,
+    slowest_operations,
 )
-from collector.queries.live import is_live, made_ns
+from collector.queries.captured import CapturedPacket, captured_packet, packet_file, write_pcapng
+from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Flight, Scatter
+from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
+from collector.queries.overlay import STEPS as ROWS_PER_LANE
+from collector.queries.overlay import Overlay as RequestOverlay
+from collector.queries.request_table import RequestClass
 from collector.queries.search import SearchHits, TraceSearch
 from collector.queries.selection import Selection, write_csv, write_parquet
-from collector.queries.trace_view import TraceView, open_trace
+from collector.queries.service_graph import Edge, Node, ServiceGraph
+from collector.queries.trace_view import TraceView, check_trace, open_trace
 from collector.schema import HopKind, HopState
 from collector.span_trees import Span
 from collector.spans import LEDGER_COLUMNS
@@ -46,33 +54,51 @@ __all__ = [
     "MISSING_NS",
     "NO_LANE",
     "NO_SERVICE",
+    "ORDERS",
     "PAIRING_NAMES",
+    "PERCENTILES",
+    "ROWS_PER_LANE",
+    "RUN_PERCENTILES",
     "STATES",
     "UNCERTAINTY_UNKNOWN",
     "ArrowClass",
     "Arrows",
-    "CaptureDescription",
+    "AtConcurrency",
+    "BenchRun",
     "CapturedPacket",
     "Command",
     "Comparison",
     "ConnectionQuality",
     "CounterInfo",
     "DensityCounts",
+    "Durations",
+    "Edge",
     "EndCounts",
+    "Flight",
     "Group",
     "Hop",
     "HopKind",
     "HopState",
     "HostPair",
+    "HostUse",
     "KindComparison",
     "Lane",
+    "Load",
+    "Node",
+    "Operation",
     "PacketFields",
     "Pairing",
     "Pairs",
     "Problem",
     "Request",
+    "RequestClass",
+    "RequestOverlay",
+    "RequestRow",
+    "RequestSelection",
+    "Scatter",
     "SearchHits",
     "Selection",
+    "ServiceGraph",
     "Span",
     "StageDifference",
     "Story",
@@ -80,14 +106,16 @@ __all__ = [
     "TraceSearch",
     "TraceView",
     "captured_packet",
+    "check_trace",
     "connection_name",
-    "describe_capture",
+    "find_runs",
     "in_words",
-    "is_live",
-    "made_ns",
     "open_trace",
     "packet_file",
     "pair_name",
+    "read_run",
+    "run_overlaps",
+    "slowest_operations",
     "trouble_words",
     "with_uncertainty",
     "write_csv",

@@ -2,8 +2,9 @@
 asked for. Times are int64 ns relative to `TraceView.start_ns`: the first packet or, if earlier, the start of the
 recorded command."""
 
-from collections.abc import Callable
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import polars as pl
@@ -14,13 +15,16 @@ from collector import store
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.packets import read_packet
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
+from collector.queries.bench_runs import recorded_with
 from collector.queries.lanes import command_of, command_span, lanes_of
+from collector.queries.load import Load
+from collector.queries.overlay import WholeHops
 from collector.queries.problems import Problems, seen
 from collector.queries.tables import Tables
 from collector.queries.trace_index import Facts, TraceIndex, open_index
 from collector.span_trees import Span
 from collector.store import Read, TraceInfo
-from collector.timeline.build import Progress
+from collector.timeline.build import Progress, chunks
 from collector.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
 from collector.timeline.windows import DensityCounts
 from tracer.errors import InputError
@@ -33,6 +37,8 @@ DETAIL_COLUMNS = (
 
 FIRST_NS = -(1 << 62)
 """Before any time of a trace."""
+HOPS_AT_ONCE = 1 << 20
+"""About so many are in memory at a time where all are asked for."""
 
 
 class TraceView:
@@ -64,6 +70,55 @@ class TraceView:
     def typical_delay_ns(self) -> NDArray[np.int64]:
         """Median delay of each of `pairs`."""
         return self._index.typical_delay_ns
+
+    @cached_property
+    def load(self) -> Load:
+        """The requests as a crowd."""
+        facts = self._made.facts
+        return Load(self._trees, self, facts.hosts, facts.host_services, self.duration_ns)
+
+    def whole_hops(self, numbers: NDArray[np.int64]) -> Iterator[WholeHops]:
+        """The hops of some requests, by their numbers, that were seen at both ends; some at a time."""
+        first, pairs = self._made.request_first, self._index.pairs
+        for some in np.array_split(numbers, 1 + int((first[numbers + 1] - first[numbers]).sum()) // HOPS_AT_ONCE):
+            counts = first[some + 1] - first[some]
+            place = np.repeat(first[some] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+            rows = self._made.request_rows[place].astype(np.intp)
+            seen_at = self._columns.seen[rows] == Seen.BOTH
+            rows, pair = rows[seen_at], self._columns.pair[rows[seen_at]]
+            yield WholeHops(
+                source=pairs.source[pair],
+                target=pairs.target[pair],
+                sent_ns=self._columns.anchor_ns[rows],
+                received_ns=self._columns.received_ns[rows],
+                request=np.repeat(some, counts)[seen_at].astype(np.int32),
+            )
+
+    def delays(self) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.int64]]]:
+        """Source lane, target lane and delay of all hops between hosts that were seen at both ends; some at a time."""
+        columns, pairs = self._columns, self._index.pairs
+        between = pairs.source != pairs.target
+        for part in chunks(len(columns)):
+            rows = (columns.seen[part] == Seen.BOTH) & between[columns.pair[part]]
+            pair = columns.pair[part][rows]
+            delay_ns = (columns.received_ns[part] - columns.anchor_ns[part])[rows]
+            yield pairs.source[pair], pairs.target[pair], delay_ns
+
+    def hops_by_span(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many hops each span has, and how many of these were lost or sent again."""
+        count = len(self._trees.span_ids)
+        found = np.zeros((2, count), dtype=np.int64)
+        for part in chunks(len(self._columns)):
+            span = self._columns.span[part]
+            trouble = np.isin(self._columns.arrow_class[part], (ArrowClass.RETRANSMISSION, ArrowClass.LOST))
+            for row, mine in enumerate((span >= 0, (span >= 0) & trouble)):
+                found[row] += np.bincount(span[mine], minlength=count)
+        return found[0], found[1]
+
+    def runs_beside(self) -> tuple[Path, ...]:
+        """Folders of the load generator's runs that were recorded as this trace."""
+        command = self.info.command
+        return recorded_with(Path(self.url), command.argv if command else ())
 
     def arrows(self, from_ns: int, to_ns: int, limit: int) -> Arrows | None:
         """The arrows that overlap [from_ns, to_ns]; None if there are more than `limit`."""
@@ -249,6 +304,14 @@ class TraceView:
             sent_packet=read_packet(self.url, raw["send_host"], raw["send_frame"]),
             received_packet=read_packet(self.url, raw["receive_host"], raw["receive_frame"]),
         )
+
+
+def check_trace(url: str) -> None:
+    """Nothing, if there is a trace.
+
+    Raises: `InputError` if `url` is none.
+    """
+    store.read_info(url)
 
 
 def open_trace(url: str, progress: Progress | None = None) -> TraceView:

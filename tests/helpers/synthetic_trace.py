@@ -52,6 +52,7 @@ class Recipe:
     hosts: Sequence[str] = ()  # names instead of client, proxy, storage1…
     target: str = "/v1/AUTH_test/photos/cat.jpg"
     counters: tuple[CounterInfo, ...] = ()
+    spread_ns: int = 0  # by how much longer the server of an upload takes than it must, on average
     seed: int = 1
 
 
@@ -78,6 +79,8 @@ TEMPLATE = sorted(
     ]
 )
 """The packets of an upload, in order of time."""
+ANSWER_US = 4_500
+"""What the upload's own connection carries after this is its answer and its end."""
 
 
 def write_synthetic_trace(path: Path, recipe: Recipe) -> None:
@@ -106,6 +109,8 @@ class _Made:
         first = EPOCH_NS + recipe.lead_ns
         self.starts = first + np.sort(self.rng.integers(0, max(1, recipe.span_ns), count))
         self.starts[:1] = first
+        extra = self.rng.exponential(recipe.spread_ns, count) if recipe.spread_ns else np.zeros(count)
+        self.extra = extra.astype(np.int64)
         self._spread_template()
         self._draw_delays()
         self._lose_some()
@@ -120,7 +125,8 @@ class _Made:
         self.kind = np.tile([KINDS.index(each) for each in kind], uploads).astype(np.int8)
         self.size = np.tile(size, uploads)
         jitter = self.rng.integers(0, 9_000, len(upload))
-        self.sent = self.starts[upload] + np.tile(at, uploads) * 1_000 + jitter
+        answers = np.tile((connection == 0) & (at > ANSWER_US), uploads)
+        self.sent = self.starts[upload] + np.tile(at, uploads) * 1_000 + jitter + answers * self.extra[upload]
         storages = len(self.hosts) - 2
         server = np.where(self.connection == 0, 1, 2 + (upload + self.connection) % storages)
         client_host = np.where(self.connection == 0, 0, 1)
@@ -270,6 +276,7 @@ class _Made:
         times = {name: self.starts[upload] + value[connection] for name, value in _phases().items()}
         server = np.where(connection == 0, 1, 2 + (upload + connection) % (len(self.hosts) - 2))
         root = connection == 0
+        times |= {name: at + self.extra[upload] * root for name, at in times.items() if name.startswith("response")}
         return pa.table(
             {
                 "exchange_id": upload * CONNECTIONS_OF_UPLOAD + connection,
@@ -296,6 +303,9 @@ class _Made:
         ledger = _ledger()
         upload = np.repeat(np.arange(uploads), width)
         root = np.tile(np.arange(width) == 0, uploads)
+        longer = self.extra[upload] * root
+        columns = {name: np.tile(value, uploads) for name, value in ledger.items()}
+        columns["work_ns"] = columns["work_ns"] + longer
         return pa.table(
             {
                 "trace_id": upload * width,
@@ -304,8 +314,8 @@ class _Made:
                 "link_reason": pa.array(["transaction_id"] * len(upload), mask=root).dictionary_encode(),
                 "confidence": np.ones(len(upload)),
                 "depth": (~root).astype(np.uint16),
-                "critical_ns": np.tile(sum(ledger.values()), uploads),
-                **{name: np.tile(value, uploads) for name, value in ledger.items()},
+                "critical_ns": np.tile(sum(ledger.values()), uploads) + longer,
+                **columns,
             }
         )
 

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from collector.queries import TraceView, open_trace
 from collector.store import CounterInfo
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_server import CHROMIUM, FLAGS, serving
 
+expect.set_options(timeout=20_000)  # the machine may be busy; what is there is found at once all the same
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 SMALL = Recipe(lost_share=0.05, lone_share=0.01)
 COUNTER = CounterInfo("proxy", "capture_dropped", "data_loss", 12, "capture with a larger ring")

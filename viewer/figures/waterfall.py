@@ -7,6 +7,7 @@ from itertools import pairwise
 import plotly.graph_objects as go
 
 from collector.queries import Span
+from viewer.figures.frame import unit_of
 from viewer.ledger import place
 from viewer.wording import duration
 
@@ -30,7 +31,7 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
     """
     shown = spans[:MOST_SPANS]
     start_ns, end_ns = spans[0].start_ns, max(span.end_ns for span in spans)
-    unit_ns, unit = _unit(end_ns - start_ns)
+    unit_ns, unit = unit_of(end_ns - start_ns)
     figure = go.Figure([_bars(shown, phase, start_ns, unit_ns) for phase in range(len(PHASES))])
     for row, span in enumerate(shown):
         figure.add_annotation(_title(span, row))
@@ -97,10 +98,3 @@ def _hover(span: Span, name: str, interval: Interval) -> str:
         sure = "" if span.confidence is None else f", confidence {span.confidence:.0%}"
         lines.append(f"joined by {span.link_reason.replace('_', ' ')}{sure}")
     return "<br>".join(lines)
-
-
-def _unit(span_ns: int) -> tuple[int, str]:
-    for unit_ns, unit in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")):
-        if span_ns >= 2 * unit_ns:
-            return unit_ns, unit
-    return 1, "ns"

@@ -1,0 +1,231 @@
+"""Runs of a load generator beside a trace: throughput, failures, latency, and how busy the hosts were.
+
+Read from the folders that `tracer bench run` writes (`run.json`, `requests.csv.zst`, `samples.csv`); a folder of such
+folders is a sweep. A run is cut into stages; preparing and cleaning up are stages too, so what is shown of a run is the
+stage that did most. Its concurrency is the number of its workers.
+
+Failures are of operations, retries of attempts; an operation lasts from when it was due to the end of its last attempt.
+Use of the hosts is the mean of the samples within the stage. A run that was killed has no figures: it is told, not
+shown.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import zstandard
+
+INFO_NAME, ROWS_NAME, SAMPLES_NAME = "run.json", "requests.csv.zst", "samples.csv"
+PERCENTILES = (50.0, 90.0, 99.0)
+NS_PER_S = 10**9
+_CONCURRENCY = re.compile(r"[-_]?c?0*([0-9]+)$")
+_ROWS = ("op", "file", "error", "start", "duration_ns", "stage", "work", "status", "final", "measured", "waited_ns")
+_COLUMNS = (*_ROWS, "attempt", "transaction_id")
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """How busy a host was on average; None where it was not measured."""
+
+    host: str
+    cpu_percent: float | None  # of one core
+    disk_percent: float | None  # of the time its busiest disk was
+    sent_bytes_per_s: float | None
+    received_bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRun:
+    """One run, by the stage that did most."""
+
+    folder: Path
+    name: str
+    series: str  # runs that differ in their concurrency only have the same
+    stage: str
+    concurrency: int
+    started_ns: int  # wall clock
+    ended_ns: int
+    elapsed_s: float
+    operations_count: int
+    failures_count: int
+    retries_count: int
+    bytes: int
+    percentiles_ns: tuple[int, ...]  # as PERCENTILES, of operations that went well; empty if none did
+    errors: tuple[tuple[str, int], ...]
+    use: tuple[HostUse, ...]
+
+    @property
+    def throughput_per_s(self) -> float:
+        """Operations that went well."""
+        return (self.operations_count - self.failures_count) / self.elapsed_s
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One attempt at an operation of a run."""
+
+    op: str
+    file: str
+    error: str
+    start_ns: int  # wall clock
+    response_ns: int
+    status: int
+    attempt: int
+    transaction_id: str
+
+
+def find_runs(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Folders of runs: those given, and those directly inside them."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        inside = sorted(folder.iterdir()) if folder.is_dir() else []
+        for each in (folder, *inside):
+            if (each / INFO_NAME).is_file():
+                found[each.resolve()] = None
+    return tuple(found)
+
+
+def recorded_with(trace: Path, argv: tuple[str, ...]) -> tuple[Path, ...]:
+    """Folders in which runs may be that were recorded as this trace: what its command was told, and those beside it."""
+    told = [Path(argv[at + 1]) for at, word in enumerate(argv[:-1]) if word in ("-o", "--output")]
+    names = [path for path in told if path.is_dir()] + [trace.parent / path.name for path in told]
+    return find_runs([*names, *(each for each in _beside(trace) if each != trace)])
+
+
+def read_run(folder: Path) -> BenchRun | None:
+    """A run; None if it is not done or not one."""
+    file = folder / INFO_NAME
+    try:
+        return _read_run(folder, file.stat().st_mtime_ns)
+    except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError, zstandard.ZstdError):
+        return None
+
+
+def slowest_operations(folder: Path, limit: int) -> tuple[Operation, ...]:
+    """The attempts of a run that took longest or failed, failed ones first."""
+    rows = _rows(folder).filter(pl.col("measured"))
+    rows = rows.with_columns(response_ns=pl.col("waited_ns") + pl.col("duration_ns"))
+    chosen = rows.sort(pl.col("error") == "", -pl.col("response_ns")).head(limit)
+    names = [name for name in Operation.__dataclass_fields__ if name != "start_ns"]
+    starts = chosen["start"].str.to_datetime("%+", time_unit="ns", time_zone="UTC").dt.epoch("ns")
+    return tuple(
+        Operation(start_ns=start, **row)
+        for start, row in zip(starts, chosen.select(names).iter_rows(named=True), strict=True)
+    )
+
+
+def run_overlaps(run: BenchRun, from_ns: int, to_ns: int) -> bool:
+    """Whether a run went on during a stretch of wall-clock time."""
+    return run.started_ns < to_ns and run.ended_ns > from_ns
+
+
+def _beside(trace: Path) -> list[Path]:
+    """Folders that have a trace's name with an ending, as in `c512` and `c512.bench`."""
+    parent = trace.resolve().parent
+    if not parent.is_dir():
+        return []
+    return [each for each in sorted(parent.iterdir()) if each.is_dir() and each.name.startswith(f"{trace.name}.")]
+
+
+@lru_cache(maxsize=256)
+def _read_run(folder: Path, modified_ns: int) -> BenchRun | None:
+    info = json.loads((folder / INFO_NAME).read_text("utf-8"))
+    if info["state"] == "running" or not info["figures"]:
+        return None
+    figures = max(info["figures"], key=lambda each: (each["operations_count"], each["op"] != "DELETE"))
+    mine = [each for each in info["figures"] if each["stage"] == figures["stage"]]
+    stage = next(each for each in info["stages"] if each["name"] == figures["stage"])
+    elapsed_s = max((work["runtime_s"] for work in stage["works"]), default=0.0)
+    first, last = min(each["first_start_ns"] for each in mine), max(each["last_end_ns"] for each in mine)
+    concurrency = sum(work["workers"] for work in stage["works"])
+    total = {
+        name: sum(each[name] for each in mine)
+        for name in ("operations_count", "failures_count", "attempts_count", "bytes")
+    }
+    return BenchRun(
+        folder=folder,
+        name=folder.name,
+        series=_series(folder.name, concurrency),
+        stage=stage["name"],
+        concurrency=concurrency,
+        started_ns=stage["started_ns"],
+        ended_ns=stage["ended_ns"],
+        elapsed_s=elapsed_s or max(last - first, 1) / NS_PER_S,
+        operations_count=total["operations_count"],
+        failures_count=total["failures_count"],
+        retries_count=max(0, total["attempts_count"] - total["operations_count"]),
+        bytes=total["bytes"],
+        percentiles_ns=_percentiles(_rows(folder), stage["name"]),
+        errors=_errors(mine),
+        use=_use(folder / SAMPLES_NAME, stage["started_ns"], stage["ended_ns"]),
+    )
+
+
+def _series(name: str, concurrency: int) -> str:
+    """A folder's name without its concurrency: `hdd-1B-0512` is `hdd-1B`."""
+    found = _CONCURRENCY.search(name)
+    return name[: found.start()] or name if found and int(found[1]) == concurrency else name
+
+
+def _errors(figures: list[dict[str, Any]]) -> tuple[tuple[str, int], ...]:
+    counts: dict[str, int] = {}
+    for each in figures:
+        for kind, count in each["errors"].items():
+            counts[str(kind)] = counts.get(str(kind), 0) + int(count)
+    return tuple(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def _rows(folder: Path) -> pl.DataFrame:
+    """The attempts of a run, of all its drivers."""
+    files = [folder / ROWS_NAME, *sorted(folder.glob(f"*/{ROWS_NAME}"))]
+    return pl.concat([_read_rows(file) for file in files if file.is_file()], how="vertical")
+
+
+def _read_rows(file: Path) -> pl.DataFrame:
+    with file.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
+        text = stream.read()
+    rows = pl.read_csv(io.BytesIO(text), separator="\t", columns=list(_COLUMNS), infer_schema=False)
+    whole = [pl.col(name).cast(pl.Int64) for name in ("duration_ns", "status", "waited_ns", "attempt")]
+    flags = [(pl.col(name) == pl.lit("1")).alias(name) for name in ("final", "measured")]
+    return rows.with_columns(whole).with_columns(flags).fill_null("")
+
+
+def _percentiles(rows: pl.DataFrame, stage: str) -> tuple[int, ...]:
+    good = rows.filter((pl.col("stage") == stage) & pl.col("measured") & pl.col("final") & (pl.col("error") == ""))
+    took = good["waited_ns"] + good["duration_ns"]
+    if not len(took):
+        return ()
+    return tuple(int(took.quantile(share / 100, "higher") or 0) for share in PERCENTILES)
+
+
+def _use(file: Path, from_ns: int, to_ns: int) -> tuple[HostUse, ...]:
+    """Means of the samples of a stage; a sample is of the second that ends at its time."""
+    if not file.is_file():
+        return ()
+    rows = pl.read_csv(file, schema=_SAMPLES)
+    rows = rows.filter((pl.col("host_ns") > from_ns) & (pl.col("host_ns") <= to_ns + NS_PER_S))
+    means = rows.group_by("host", "metric", maintain_order=True).agg(pl.col("value").mean())
+    by_host: dict[str, dict[str, float]] = {}
+    for host, metric, value in means.iter_rows():
+        by_host.setdefault(host, {})[metric] = value
+    return tuple(_use_of(host, found) for host, found in by_host.items())
+
+
+_SAMPLES = {"host": pl.String, "host_ns": pl.Int64, "metric": pl.String, "value": pl.Float64}
+
+
+def _use_of(host: str, found: dict[str, float]) -> HostUse:
+    disks = [value for metric, value in found.items() if metric.startswith("disk_busy_percent")]
+    return HostUse(
+        host,
+        found.get("cpu_percent"),
+        max(disks, default=None),
+        found.get("sent_bytes_per_s"),
+        found.get("received_bytes_per_s"),
+    )

@@ -1,0 +1,223 @@
+"""The requests of a trace as a crowd: which there are, how long they took, what they have in common.
+
+`TraceView.load` has one. What it answers is aggregated here, so that an answer about a million requests is as small as
+one about a hundred. Tables are made when first asked for and kept. Times are int64 ns since the trace's start.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from collector.queries import latency
+from collector.queries.latency import AtConcurrency, Durations, Flight, Scatter
+from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
+from collector.queries.request_table import RequestClass, request_classes, request_table
+from collector.queries.service_graph import ServiceGraph, call_ends, service_graph
+from collector.span_trees import SpanTrees
+
+SLOW_SHARE, TYPICAL = 0.95, (0.25, 0.75)
+"""As `collector.comparison` has them: slow requests are above this quantile, typical ones between those."""
+FLIGHT_BINS = 600
+Order = Literal["slowest", "first", "largest", "most in flight"]
+_ORDERS: dict[Order, tuple[str, bool]] = {
+    "slowest": ("duration_ns", True),
+    "first": ("start_ns", False),
+    "largest": ("bytes", True),
+    "most in flight": ("in_flight", True),
+}
+ORDERS = tuple(_ORDERS)
+Part = Literal["all", "slow", "typical"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSelection:
+    """Some requests of a trace: those for which all that is given is true."""
+
+    class_name: str = ""
+    failed: bool = False
+    from_ns: int | None = None  # of the beginning
+    to_ns: int | None = None
+    least_ns: int | None = None  # of the duration
+    most_ns: int | None = None
+    caller: str = ""  # with an exchange from here
+    callee: str = ""  # … to there, as nodes of the service graph
+    text: str = ""  # in the target or the transaction id
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """A request in a list of many."""
+
+    number: int
+    class_name: str
+    method: str
+    target: str
+    status: int
+    failed: bool
+    client_host: str
+    server_host: str
+    start_ns: int
+    duration_ns: int
+    bytes: int
+    in_flight: int
+    transaction_id: str
+
+
+class Hops(Protocol):
+    """What is asked of the packets of the trace."""
+
+    def whole_hops(self, numbers: NDArray[np.int64]) -> Iterable[WholeHops]:
+        """Those of some requests that were seen at both ends."""
+        ...
+
+    def delays(self) -> Iterable[tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.int64]]]:
+        """Source, target and delay of all that were seen at both ends."""
+        ...
+
+    def hops_by_span(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many each span has, and how many of these were lost or sent again."""
+        ...
+
+
+class Load:
+    """Safe to use from several threads: what is kept is only ever replaced by the same."""
+
+    def __init__(
+        self, trees: SpanTrees, hops: Hops, lanes: Sequence[str], services: Sequence[tuple[str, ...]], duration_ns: int
+    ) -> None:
+        self._trees, self._hops = trees, hops
+        self._lanes, self._services, self._duration_ns = lanes, services, duration_ns
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """Every request, as `request_table` gives them."""
+        return request_table(self._trees.frame)
+
+    @cached_property
+    def classes(self) -> tuple[RequestClass, ...]:
+        """The one with most time in all first."""
+        return request_classes(self.table)
+
+    def select(self, selection: RequestSelection) -> pl.DataFrame:
+        """Rows of `table`."""
+        rows = self.table
+        for condition in _conditions(selection):
+            rows = rows.filter(condition)
+        if selection.caller or selection.callee:
+            rows = rows.filter(pl.col("number").is_in(self._with_call(selection).implode()))
+        return rows
+
+    def rows(
+        self, selection: RequestSelection, order: Order, first: int, limit: int
+    ) -> tuple[int, tuple[RequestRow, ...]]:
+        """How many are selected, and some of them in an order."""
+        chosen = self.select(selection)
+        column, descending = _ORDERS[order]
+        page = chosen.sort(column, "number", descending=[descending, False]).slice(first, limit)
+        named = page.rename({"class": "class_name"}).select(list(RequestRow.__dataclass_fields__))
+        filled = named.with_columns(pl.col(pl.String).fill_null(""), pl.col("status").fill_null(0))
+        return len(chosen), tuple(RequestRow(**row) for row in filled.iter_rows(named=True))
+
+    def numbers_of(self, transaction_ids: Sequence[str]) -> tuple[int | None, ...]:
+        """The first request with each of these transaction ids, None where there is none."""
+        spans = self._trees.frame.select("transaction_id", "request")
+        known = spans.filter(pl.col("transaction_id").is_in(list(filter(None, transaction_ids))))
+        first = dict(known.group_by("transaction_id").agg(pl.col("request").min()).iter_rows())
+        return tuple(first.get(each) for each in transaction_ids)
+
+    def part(self, selection: RequestSelection, part: Part) -> pl.DataFrame:
+        """Rows of `table`: the slow or the typical of those selected, or all of them."""
+        rows, took = self.select(selection), pl.col("duration_ns")
+        if part == "slow":
+            return rows.filter(took > took.quantile(SLOW_SHARE, "linear"))
+        if part == "typical":
+            low, high = (took.quantile(each, "linear") for each in TYPICAL)
+            return rows.filter(took.is_between(low, high))
+        return rows
+
+    def overlay(
+        self, requests: pl.DataFrame, window: tuple[int, int, int], aligned_at_end: bool, by_service: bool
+    ) -> Overlay:
+        """The packets of some rows of `table`, laid over each other; `window` as in `overlay.overlay`."""
+        numbers = np.sort(requests["number"].to_numpy()).astype(np.int64)
+        zero_ns = self._trees.end_ns if aligned_at_end else self._trees.start_ns
+        groups = LaneGroups.of(self.lane_names(by_service))
+        return overlay(self._hops.whole_hops(numbers), zero_ns, len(requests), groups, window)
+
+    def lane_names(self, by_service: bool) -> list[str]:
+        """Of each lane of the timeline; hosts that serve the same are one by service."""
+        if not by_service:
+            return list(self._lanes)
+        return [", ".join(served) or host for host, served in zip(self._lanes, self._services, strict=True)]
+
+    def scatter(self, selection: RequestSelection) -> Scatter:
+        """When the selected requests began and how long they took."""
+        return latency.scatter(self.select(selection), self._duration_ns)
+
+    def by_concurrency(self, selection: RequestSelection) -> tuple[AtConcurrency, ...]:
+        """How long they took by how many were in flight."""
+        return latency.by_concurrency(self.select(selection))
+
+    def in_flight(self, selection: RequestSelection) -> Flight:
+        """How many of the selected requests were in flight over time."""
+        return latency.in_flight(self.select(selection), self._duration_ns, FLIGHT_BINS)
+
+    @cached_property
+    def class_durations(self) -> tuple[Durations, ...]:
+        """Of requests, by class."""
+        return latency.by_group(self.table, "class")
+
+    @cached_property
+    def service_durations(self) -> tuple[Durations, ...]:
+        """Of exchanges, by the service that answered."""
+        ends = self._calls[False]
+        return latency.by_group(ends, "callee")
+
+    @cached_property
+    def hop_delays(self) -> tuple[Durations, ...]:
+        """One-way delays of packets that were seen at both ends, by pair of hosts: the slowest median first."""
+        return latency.delays_by_pair(self._hops.delays(), self._lanes)
+
+    def graph(self, hosts_apart: bool) -> ServiceGraph:
+        """Who calls whom."""
+        return service_graph(self._calls[hosts_apart])
+
+    @cached_property
+    def _calls(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Both ends of every exchange: services, and services on hosts."""
+        packets, lost = self._hops.hops_by_span()
+        frame = self._trees.frame
+        return call_ends(frame, packets, lost, False), call_ends(frame, packets, lost, True)
+
+    def _with_call(self, selection: RequestSelection) -> pl.Series:
+        """Numbers of requests that hold a call between two nodes, of either graph."""
+        ends = pl.concat(self._calls)
+        if selection.caller:
+            ends = ends.filter(pl.col("caller") == selection.caller)
+        if selection.callee:
+            ends = ends.filter(pl.col("callee") == selection.callee)
+        return ends["request"].unique()
+
+
+def _conditions(selection: RequestSelection) -> list[pl.Expr]:
+    start, took = pl.col("start_ns"), pl.col("duration_ns")
+    found = [
+        start >= selection.from_ns if selection.from_ns is not None else None,
+        start <= selection.to_ns if selection.to_ns is not None else None,
+        took >= selection.least_ns if selection.least_ns is not None else None,
+        took <= selection.most_ns if selection.most_ns is not None else None,
+        pl.col("class") == selection.class_name if selection.class_name else None,
+        pl.col("failed") if selection.failed else None,
+        _holds(selection.text) if selection.text else None,
+    ]
+    return [each for each in found if each is not None]
+
+
+def _holds(text: str) -> pl.Expr:
+    target, transaction = (pl.col(name).fill_null("") for name in ("target", "transaction_id"))
+    return target.str.contains(text, literal=True) | transaction.str.contains(text, literal=True)

@@ -1,0 +1,110 @@
+"""All requests of a trace as one frame, and the classes that group them: what was asked, of whom, and how large.
+
+A thousand uploads at once are one thing seen a thousand times; an upload and a listing are not. So requests are of one
+class if they share method, kind (account, container or object, where the path tells), service and size. Size is that
+of the larger of request and response, heads included, in steps that are a factor of sixteen apart: within one the size
+says little about the duration.
+
+Source for the paths: Swift's API reference (`/v1/{account}/{container}/{object}`) and the requests of its proxy
+(`/{device}/{partition}/…`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+SIZES = (
+    (1 << 10, "under 1 KiB"),
+    (16 << 10, "1-16 KiB"),
+    (256 << 10, "16-256 KiB"),
+    (4 << 20, "256 KiB-4 MiB"),
+    (64 << 20, "4-64 MiB"),
+)
+LARGEST = "over 64 MiB"
+SERVER_ERROR = 500
+"""Statuses from here on are failures of the service (RFC 9110 §15.6)."""
+_PATH = r"^/(?:v1|[A-Za-z][\w.-]*/[0-9]+)/[^/?]+(?<container>/[^/?]+)?(?<object>/[^?]+)?"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClass:
+    """Requests that are of one kind; durations are of all of them, in ns."""
+
+    name: str  # unique within the trace
+    requests_count: int
+    failed_count: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    longest_ns: int
+
+
+def request_table(spans: pl.DataFrame) -> pl.DataFrame:
+    """The requests of a trace, one row each, by number.
+
+    Arguments: `spans`, as `SpanTrees.frame`.
+    Returns: `number, start_ns, end_ns, duration_ns, class, method, target, service, status, failed, client_host,
+    server_host, bytes, transaction_id, outermost` (its client serves nobody, as far as is seen), `in_flight` (outermost
+    requests in flight when it began, itself included).
+    """
+    roots = spans.unique("request", keep="first", maintain_order=True)
+    served = roots["server_host"].drop_nulls().unique()
+    size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
+    outermost = ~pl.col("client_host").is_in(served.implode()).fill_null(value=False)
+    rows = roots.select(
+        *("method", "target", "service", "status", "client_host", "server_host", "transaction_id"),
+        number="request",
+        start_ns="start",
+        end_ns="end",
+        duration_ns=pl.col("end") - pl.col("start"),
+        bytes=size,
+        failed=~pl.col("complete") | (pl.col("status") >= SERVER_ERROR),
+        outermost=outermost,
+    ).with_columns(pl.col("failed").fill_null(value=True))
+    rows = rows.with_columns(_class_name().alias("class"))
+    return rows.with_columns(in_flight=pl.Series(in_flight_at_start(rows), dtype=pl.Int32))
+
+
+def request_classes(requests: pl.DataFrame) -> tuple[RequestClass, ...]:
+    """The classes of a frame that `request_table` made, the one with most time in all first."""
+    took = pl.col("duration_ns")
+    shares = {f"p{name}_ns": took.quantile(share, "higher").cast(pl.Int64) for name, share in _SHARES}
+    rows = requests.group_by("class").agg(
+        requests_count=pl.len(), failed_count=pl.col("failed").sum(), **shares, longest_ns=took.max(), all=took.sum()
+    )
+    ordered = rows.sort("all", "class", descending=[True, False]).drop("all").rename({"class": "name"})
+    return tuple(RequestClass(**row) for row in ordered.iter_rows(named=True))
+
+
+_SHARES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
+
+
+def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
+    """How many of the outermost requests were in flight when each request began, itself included if it is one."""
+    outer = requests.filter(pl.col("outermost"))
+    begun, ended = np.sort(outer["start_ns"].to_numpy()), np.sort(outer["end_ns"].to_numpy())
+    at = requests["start_ns"].to_numpy()
+    count = np.searchsorted(begun, at, side="right") - np.searchsorted(ended, at, side="left")
+    return np.maximum(count, 0).astype(np.int32)
+
+
+def _class_name() -> pl.Expr:
+    """`PUT object 1-16 KiB at swift-proxy`; parts that are not known are left out."""
+    groups = pl.col("target").fill_null("").str.extract_groups(_PATH)
+    path = pl.col("target").fill_null("").str.contains(_PATH)
+    kind = (
+        pl.when(groups.struct.field("object").is_not_null())
+        .then(pl.lit("object"))
+        .when(groups.struct.field("container").is_not_null())
+        .then(pl.lit("container"))
+        .when(path)
+        .then(pl.lit("account"))
+    )
+    size = pl.lit(LARGEST)
+    for limit, name in reversed(SIZES):
+        size = pl.when(pl.col("bytes") < limit).then(pl.lit(name)).otherwise(size)
+    method = pl.col("method").replace("", None).fill_null("request")
+    at = pl.when(pl.col("service").fill_null("") != "").then(pl.format("at {}", "service"))
+    return pl.concat_str(method, kind, size, at, separator=" ", ignore_nulls=True)

@@ -1,0 +1,119 @@
+"""Who calls whom: services and hosts as a graph, with what passed along each of its edges.
+
+A caller is the service that was answering when it asked (the parent span's), or the bare host where nothing says so: a
+client. Layers by how deep in requests a service mostly answers, so that requests run from left to right; networkx
+places the nodes of each.
+"""
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from collector.queries.request_table import SERVER_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A service on a host, a service on all its hosts, or a client; its place in a picture that is 1 × 1."""
+
+    name: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What one node asked of another."""
+
+    caller: str
+    callee: str
+    exchanges_count: int
+    failed_count: int
+    bytes: int  # both directions, heads included
+    p50_ns: int
+    p99_ns: int
+    packets_count: int
+    lost_count: int  # packets sent again or lost
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceGraph:
+    """Nodes from the clients on, edges with most exchanges first."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+
+def service_graph(ends: pl.DataFrame) -> ServiceGraph:
+    """The graph of a trace.
+
+    Arguments: `ends`, as `call_ends` gives them.
+    """
+    took = pl.col("duration_ns")
+    rows = ends.group_by("caller", "callee").agg(
+        exchanges_count=pl.len(),
+        failed_count=pl.col("failed").sum(),
+        bytes=pl.col("bytes").sum(),
+        p50_ns=took.quantile(0.5, "higher").cast(pl.Int64),
+        p99_ns=took.quantile(0.99, "higher").cast(pl.Int64),
+        packets_count=pl.col("packets_count").sum(),
+        lost_count=pl.col("lost_count").sum(),
+    )
+    ordered = rows.sort("exchanges_count", "caller", "callee", descending=[True, False, False])
+    edges = tuple(Edge(**row) for row in ordered.iter_rows(named=True))
+    return ServiceGraph(_placed(edges, ends), edges)
+
+
+def call_ends(
+    spans: pl.DataFrame, packets: NDArray[np.int64], lost: NDArray[np.int64], hosts_apart: bool
+) -> pl.DataFrame:
+    """Both ends of every exchange: `request, depth, caller, callee, duration_ns, failed, bytes, packets_count,
+    lost_count`.
+
+    Arguments: `spans` as `SpanTrees.frame`, and the packets of each; `hosts_apart`: a service on two hosts is two
+    nodes.
+    """
+    host = pl.col("server_host").fill_null("an uncaptured host")
+    service = pl.when(pl.col("service").fill_null("") != "").then(pl.col("service"))
+    on_host = pl.when(service.is_null()).then(host).otherwise(pl.format("{} on {}", service, host))
+    callee = on_host if hosts_apart else service.fill_null(host)
+    rows = spans.with_columns(
+        callee=callee,
+        packets_count=pl.Series(packets[: len(spans)]),
+        lost_count=pl.Series(lost[: len(spans)]),
+    )
+    parents = rows.select(parent_span_id="span_id", asked_by="callee", asked_on="server_host")
+    rows = rows.join(parents, on="parent_span_id", how="left", maintain_order="left")
+    same = pl.col("asked_on").eq_missing(pl.col("client_host"))
+    client = pl.col("client_host").fill_null("an uncaptured host")
+    return rows.select(
+        "request",
+        "depth",
+        "callee",
+        "packets_count",
+        "lost_count",
+        caller=pl.when(same).then(pl.col("asked_by")).otherwise(client),
+        duration_ns=pl.col("end") - pl.col("start"),
+        failed=(~pl.col("complete") | (pl.col("status") >= SERVER_ERROR)).fill_null(value=True),
+        bytes=pl.col("request_bytes").fill_null(0) + pl.col("response_bytes").fill_null(0),
+    )
+
+
+def _placed(edges: tuple[Edge, ...], ends: pl.DataFrame) -> tuple[Node, ...]:
+    """Callers that answer nothing on the left, then by the depth at which a node answers most."""
+    if not edges:
+        return ()
+    depths = ends.group_by("callee").agg(layer=pl.col("depth").mode().min() + 1)
+    layers = dict(depths.iter_rows())
+    graph = nx.DiGraph((edge.caller, edge.callee) for edge in edges)
+    names: dict[int, list[str]] = {}
+    for name in sorted(graph):
+        names.setdefault(layers.get(name, 0), []).append(name)
+    places = nx.multipartite_layout(graph, subset_key=dict(sorted(names.items())))
+    every = np.array(list(places.values()))
+    low, span = every.min(axis=0), np.maximum(np.ptp(every, axis=0), 1e-9)
+    scaled = {name: (place - low) / span for name, place in places.items()}
+    return tuple(Node(name, float(scaled[name][0]), float(1 - scaled[name][1])) for name in places)

@@ -1,0 +1,227 @@
+"""The pages beside the timeline in a real browser. The `page` fixture fails on console errors and on requests to
+elsewhere."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from collector.queries import RequestSelection, TraceView, open_trace
+from tests.helpers.bench_folders import write_run
+from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from tests.helpers.viewer_server import serving
+from viewer.pages.context import Beside
+
+pytestmark = pytest.mark.browser
+
+CLASS = "PUT object 1-16 KiB at swift-proxy"
+DRAWN = "() => [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('.main-svg'))"
+PAGES = ("requests", "overlay", "services", "latency", "quality", "bench", "compare")
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """A hundred and twenty uploads on five hosts, some packets lost."""
+    folder = tmp_path_factory.mktemp("traces") / "crowd"
+    write_synthetic_trace(
+        folder, Recipe(120, 3, 400_000_000, lost_share=0.02, spread_ns=20_000_000, target="/v1/a/c/o")
+    )
+    return open_trace(str(folder))
+
+
+@pytest.fixture(scope="module")
+def url(crowd: TraceView, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The crowd, with two runs and a trace of its own kind beside it."""
+    folder = tmp_path_factory.mktemp("beside")
+    for concurrency in (8, 64):
+        write_run(folder / f"ssd-1B-{concurrency:04d}", concurrency, crowd.load.table["transaction_id"][:20].to_list())
+    write_synthetic_trace(
+        folder / "other", Recipe(120, 3, 400_000_000, spread_ns=60_000_000, target="/v1/a/c/o", seed=2)
+    )
+    beside = Beside((folder,), (str(folder / "other"),))
+    with serving(crowd, beside=beside) as served:
+        yield served
+
+
+def open_page(page: Page, url: str, name: str) -> None:
+    """Load it and wait for its charts."""
+    page.goto(f"{url}pages/{name}")
+    page.wait_for_selector("#content h1, #content h2")
+    page.wait_for_function(DRAWN)
+
+
+def cell(page: Page, table: str, row: str, column: str) -> str:
+    """The text of a cell of a table by the names of its row and column."""
+    head = page.locator(f"{table} thead th").all_text_contents()
+    found = page.locator(f"{table} tbody tr").filter(has=page.locator("th", has_text=re.compile(f"^(✗ )?{row}$")))
+    return found.locator("th, td").nth(head.index(column)).text_content() or ""
+
+
+def test_the_row_of_pages_leads_to_each_of_them_and_marks_where_one_is(page: Page, url: str) -> None:
+    page.goto(url)
+    for name in PAGES:
+        page.locator("#pages-nav a", has_text=name.capitalize()).click()
+        page.wait_for_url(f"**/pages/{name}")
+        expect(page.locator("#pages-nav [aria-current], #pages-nav .here")).to_have_text(name.capitalize())
+        expect(page.locator("#content h1")).to_have_text(name.capitalize())
+    page.locator("#pages-nav a", has_text="Timeline").click()
+    expect(page.locator("#arrows")).to_be_visible()
+
+
+def test_requests_are_listed_slowest_first_and_lead_to_the_timeline(page: Page, url: str, crowd: TraceView) -> None:
+    open_page(page, url, "requests")
+    slowest = crowd.requests(1)[0]
+    rows = page.locator("#request-table tbody tr")
+    expect(rows).to_have_count(100)
+    expect(page.locator("#request-table")).to_contain_text("1 to 100 of 120 requests")
+    expect(rows.first).to_contain_text(f"#{slowest.number + 1} PUT /v1/a/c/o")
+    rows.first.locator("a").click()
+    expect(page.locator("#request-details h2")).to_have_text(f"Request #{slowest.number + 1}")
+
+
+def test_requests_are_found_by_text_and_the_address_keeps_it(page: Page, url: str, crowd: TraceView) -> None:
+    open_page(page, url, "requests")
+    wanted = crowd.load.table["transaction_id"][7]
+    page.locator("input[type=search]").fill(wanted)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**text={wanted}*")
+    expect(page.locator("#request-table tbody tr")).to_have_count(1)
+    expect(page.locator("#request-table")).to_contain_text(wanted)
+
+
+def test_an_overlay_counts_every_packet_of_its_class_and_draws_the_slowest_on_top(
+    page: Page, url: str, crowd: TraceView
+) -> None:
+    open_page(page, url, "overlay?span=all")
+    card = page.locator("#card-overlay")
+    packets = sum(len(some.request) for some in crowd.whole_hops(np.arange(120)))
+    expect(card.locator("h2")).to_contain_text("All 120 requests")
+    expect(card.locator("h2")).to_contain_text(f"{packets:,} packets seen at both ends")
+    expect(card.locator(".heatmaplayer image")).to_have_count(1)
+    expect(card.locator(".legendtext")).to_have_count(4)
+    expect(page.locator("#card-slow h2")).to_contain_text("the slowest 6 requests")
+    expect(page.locator("#card-typical h2")).to_contain_text("the middle 60 requests")
+    page.locator("#singles a").first.click()
+    number = crowd.requests(1)[0].number + 1
+    expect(page.locator("#request-details h2")).to_have_text(f"Request #{number}")
+
+
+def test_an_overlay_of_services_has_one_lane_for_hosts_that_serve_the_same(page: Page, url: str) -> None:
+    open_page(page, url, "overlay")
+    expect(page.locator("#card-overlay .ytick")).to_have_count(5)
+    page.locator(".choice", has_text="services").click()
+    page.wait_for_url("**lanes=services*")
+    expect(page.locator("#card-overlay .ytick")).to_have_text(["client", "swift-proxy", "swift-object"])
+
+
+def test_the_service_graph_tells_calls_and_a_call_leads_to_its_requests(page: Page, url: str) -> None:
+    open_page(page, url, "services?nodes=services")
+    graph = page.locator("#card-services")
+    expect(graph.locator(".textpoint text", has_text="swift-object")).to_have_count(1)
+    expect(graph.locator(".textpoint text", has_text=re.compile(r"^360 · "))).to_have_count(1)
+    assert cell(page, "#calls", "client → swift-proxy", "exchanges") == "120"
+    assert cell(page, "#calls", "swift-proxy → swift-object", "exchanges") == "360"
+    assert int(cell(page, "#calls", "swift-proxy → swift-object", "lost or sent again")) > 0
+    page.locator("#calls a", has_text="swift-proxy → swift-object").click()
+    expect(page.locator(".narrowed")).to_contain_text("a call from swift-proxy to swift-object")
+    expect(page.locator("#request-table")).to_contain_text("of 120 requests")
+
+
+def test_a_dot_of_the_latency_scatter_opens_its_request(page: Page, url: str, crowd: TraceView) -> None:
+    open_page(page, url, "latency")
+    dots = page.locator("#card-scatter .scatterlayer .point")
+    expect(dots).to_have_count(120)
+    box = dots.first.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_url("**/#*request=*")
+    expect(page.locator("#request-details h2")).to_have_text(re.compile(r"^Request #\d+$"))
+
+
+def test_latency_tables_hold_what_the_charts_show(page: Page, url: str, crowd: TraceView) -> None:
+    open_page(page, url, "latency")
+    assert cell(page, "#card-classes", CLASS, "count") == "120"
+    assert cell(page, "#card-services", "swift-object", "count") == "360"
+    assert int(cell(page, "#card-hops", "client → proxy", "count").replace(",", "")) > 400
+    in_flight = crowd.load.by_concurrency(RequestSelection())
+    expect(page.locator("#card-concurrency tbody tr")).to_have_count(len(in_flight))
+
+
+def test_quality_tells_pairs_connections_and_clocks(page: Page, url: str, crowd: TraceView) -> None:
+    open_page(page, url, "quality")
+    expect(page.locator("#content")).to_contain_text(crowd.pairing.words)
+    assert cell(page, "#clocks", "client", "clock") == "reference clock"
+    assert "±" in cell(page, "#clocks", "proxy", "offset from the reference")
+    page.locator("#worst a").first.click()
+    page.wait_for_url("**/#*hop=*")
+    expect(page.locator("#packet-details")).to_contain_text("Packet")
+
+
+def test_bench_shows_runs_over_concurrency_and_leads_to_requests_in_the_trace(page: Page, url: str) -> None:
+    open_page(page, url, "bench")
+    assert cell(page, "#card-throughput", "8 at once", "ssd-1B") == "20.0/s"
+    assert cell(page, "#runs", "ssd-1B-0064", "retries") == "1"
+    assert cell(page, "#card-use-ssd-1B", "64 at once, proxy", "CPU") == "50.0 %"
+    page.locator("#runs a", has_text="ssd-1B-0064").click()
+    run = page.locator("#run")
+    expect(run.locator("h2")).to_contain_text("each leads to its request in the trace")
+    expect(run.locator("tbody tr").first).to_contain_text("✗ status")
+    run.locator("a").first.click()
+    expect(page.locator("#request-details h2")).to_have_text(re.compile(r"^Request #\d+$"))
+
+
+def test_compare_tells_slow_from_typical_and_from_a_trace_given_at_start(page: Page, url: str) -> None:
+    open_page(page, url, "compare")
+    expect(page.locator("#card-kind-0 h2")).to_have_text("PUT at swift-proxy")
+    expect(page.locator("#card-kind-0 .barlayer .trace")).to_have_count(2)
+    page.locator(".choice", has_text="with other").click()
+    page.wait_for_url("**with=other*")
+    expect(page.locator("#differs")).to_contain_text("other")
+    expect(page.locator("#card-kind-0 thead th").nth(2)).to_have_text("other")
+
+
+def test_no_text_of_a_capture_becomes_markup(page: Page, hostile_trace: TraceView) -> None:
+    with serving(hostile_trace) as url:
+        for name in PAGES:
+            open_page(page, url, name)
+            assert page.evaluate("window.hacked") is None
+            assert page.locator("#content img, #content script").count() == 0
+        open_page(page, url, "services")
+        expect(page.locator("#calls tbody th").first).to_contain_text("<img src=x onerror=")
+
+
+def test_a_trace_without_packets_says_what_to_do_next(page: Page, empty_trace: TraceView) -> None:
+    with serving(empty_trace) as url:
+        for name in PAGES:
+            open_page(page, url, name)
+            expect(page.locator("#content .nothing").first).to_be_visible()
+
+
+def test_an_address_that_makes_no_sense_is_no_error(page: Page, url: str) -> None:
+    nonsense = "class=none&page=99999&from=x&to=1e9&least=-3&span=0&with=/etc/passwd&run=../..&caller=%00&order=;"
+    for name in PAGES:
+        open_page(page, url, f"{name}?{nonsense}")
+        expect(page.locator("#content h1")).to_have_text(name.capitalize())
+    open_page(page, url, "nowhere")
+    expect(page.locator("#content")).to_contain_text("There is no such page")
+
+
+def test_the_theme_is_kept_over_pages(page: Page, url: str) -> None:
+    open_page(page, url, "quality")
+    before = page.locator("html").get_attribute("data-theme")
+    page.keyboard.press("t")
+    expect(page.locator("html")).not_to_have_attribute("data-theme", before or "")
+    page.locator("#pages-nav a", has_text="Timeline").click()
+    expect(page.locator("#arrows")).to_be_visible()
+    expect(page.locator("html")).not_to_have_attribute("data-theme", before or "")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (3840, 2160)])
+def test_pages_fit_the_screen_in_width(page: Page, url: str, width: int, height: int) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    for name in PAGES:
+        open_page(page, url, name)
+        sizes = page.evaluate("(({ scrollWidth, clientWidth }) => [scrollWidth, clientWidth])(window.content)")
+        assert sizes[0] <= sizes[1], name

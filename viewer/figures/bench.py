@@ -1,0 +1,95 @@
+"""Runs over concurrency, as the paper's figures 3 to 14 have them: throughput, what went wrong, use of the hosts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+
+import plotly.graph_objects as go
+
+from collector.queries import RUN_PERCENTILES, BenchRun
+from viewer.figures.frame import BAD, Style, doubling_axis, duration_axis, framed, style
+from viewer.wording import duration
+
+Link = Callable[[BenchRun], str]
+HEIGHT_PX = 320
+AT_ONCE = "at once"
+
+
+def throughput_figure(series: dict[str, list[BenchRun]], link: Link) -> go.Figure:
+    """Operations that went well, a second."""
+    figure = go.Figure()
+    for at, (name, runs) in enumerate(series.items()):
+        values = [run.throughput_per_s for run in runs]
+        words = [f"{value:,.1f}/s" for value in values]
+        figure.add_trace(_line(name, runs, values, words, style(at), link))
+    return _over_concurrency(figure, series, {"title": {"text": "operations/s", "standoff": 4}, "rangemode": "tozero"})
+
+
+def trouble_figure(series: dict[str, list[BenchRun]], link: Link) -> go.Figure:
+    """Failures of operations and retries of attempts."""
+    figure = go.Figure()
+    for at, (name, runs) in enumerate(series.items()):
+        for what, look in (("retries", style(at)), ("failures", BAD)):
+            values = [getattr(run, f"{what}_count") for run in runs]
+            if any(values) or what == "retries":
+                words = [f"{value:,} {what}" for value in values]
+                symbol = look._replace(symbol=look.symbol if what == "failures" else f"{look.symbol}-open")
+                figure.add_trace(_line(f"{name}: {what}", runs, values, words, symbol, link))
+    return _over_concurrency(figure, series, {"title": {"text": "times", "standoff": 4}, "rangemode": "tozero"})
+
+
+def latency_figure(series: dict[str, list[BenchRun]], link: Link) -> go.Figure:
+    """The median and the highest percentile of operations that went well."""
+    figure = go.Figure()
+    values_all: list[int] = []
+    for at, (name, runs) in enumerate(series.items()):
+        good = [run for run in runs if run.percentiles_ns]
+        for place, dash in ((0, "solid"), (len(RUN_PERCENTILES) - 1, "dot")):
+            values = [run.percentiles_ns[place] for run in good]
+            label = f"{name}: p{RUN_PERCENTILES[place]:g}"
+            words = [duration(value) for value in values]
+            figure.add_trace(_line(label, good, values, words, style(at)._replace(dash=dash), link))
+            values_all += values
+    low, high = min(values_all, default=1), max(values_all, default=10)
+    return _over_concurrency(figure, series, duration_axis(low, high, "response time"))
+
+
+def use_figure(runs: Sequence[BenchRun], link: Link) -> go.Figure:
+    """CPU of each host, and the busiest disk of each that has one, of the runs of one series."""
+    figure = go.Figure()
+    hosts = list(dict.fromkeys(use.host for run in runs for use in run.use))
+    for at, host in enumerate(hosts):
+        found = [(run, use) for run in runs for use in run.use if use.host == host]
+        cpu = [(run, use.cpu_percent) for run, use in found if use.cpu_percent is not None]
+        disk = [(run, use.disk_percent) for run, use in found if use.disk_percent is not None]
+        looks = style(at)._replace(dash="dot"), style(at)._replace(dash="solid", symbol="hexagram")
+        for what, values, look in (("CPU", cpu, looks[0]), ("I/O", disk, looks[1])):
+            if not values:
+                continue
+            words = [f"{value:.1f} %" for _, value in values]
+            label = f"{host} {what}"
+            figure.add_trace(_line(label, [run for run, _ in values], [v for _, v in values], words, look, link))
+    axis = {"title": {"text": "% (CPU: of one core)", "standoff": 4}, "rangemode": "tozero"}
+    return _over_concurrency(figure, {"": list(runs)}, axis)
+
+
+def _line(
+    name: str, runs: Sequence[BenchRun], values: Sequence[float], words: Sequence[str], look: Style, link: Link
+) -> go.Scatter:
+    return go.Scatter(
+        x=[run.concurrency for run in runs],
+        y=list(values),
+        name=escape(name),
+        mode="lines+markers",
+        line={"color": look.colour, "dash": look.dash, "width": 2},
+        marker={"color": look.colour, "symbol": look.symbol, "size": 9},
+        customdata=[link(run) for run in runs],
+        hovertext=[
+            f"{escape(name)}<br>{run.concurrency:,} at once: {text}" for run, text in zip(runs, words, strict=True)
+        ],
+        hoverinfo="text",
+    )
+
+
+def _over_concurrency(figure: go.Figure, series: dict[str, list[BenchRun]], y_axis: Mapping[str, object]) -> go.Figure:
+    counts = sorted({run.concurrency for runs in series.values() for run in runs})
+    return framed(figure, HEIGHT_PX, showlegend=True, xaxis=doubling_axis(counts, AT_ONCE), yaxis=y_axis)

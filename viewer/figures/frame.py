@@ -1,0 +1,93 @@
+"""What all charts have in common: margins, axes of time, and series that colour-blind eyes and both themes tell apart.
+
+Text and grid take the page's colours by its style sheet. The colours of series have a contrast of 3:1 or more on both
+papers, and each comes with a dash and a symbol of its own.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+from viewer.wording import duration
+
+CLEAR = "rgba(0,0,0,0)"
+FONT = {"family": "system-ui, sans-serif", "size": 12}
+
+
+class Style(NamedTuple):
+    """How a series is told from the others."""
+
+    colour: str
+    dash: str
+    symbol: str
+
+
+STYLES = (
+    Style("#2f7fd6", "solid", "circle"),
+    Style("#c27c00", "dash", "square"),
+    Style("#0e9384", "dot", "diamond"),
+    Style("#a855f7", "dashdot", "triangle-up"),
+    Style("#d6246e", "longdash", "x"),
+    Style("#6b7788", "longdashdot", "cross"),
+)
+BAD = STYLES[4]
+"""Of failures."""
+SCALE = ((0.0, "rgba(47,127,214,0)"), (0.02, "rgba(47,127,214,0.22)"), (0.6, "rgba(47,127,214,1)"), (1.0, "#e08a00"))
+"""Of densities: from nothing, whatever the paper, to what stands out on it."""
+
+
+def style(at: int) -> Style:
+    """Of the series at a place; after the last they begin again."""
+    return STYLES[at % len(STYLES)]
+
+
+def framed(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
+    """A figure as all are: no margin to waste, legend below, nothing to drag."""
+    figure.update_layout(
+        height=height,
+        margin={"l": 64, "r": 18, "t": 28, "b": 44},
+        paper_bgcolor=CLEAR,
+        plot_bgcolor=CLEAR,
+        font=FONT,
+        dragmode=False,
+        hoverlabel={"align": "left"},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
+    )
+    figure.update_xaxes(fixedrange=True, zeroline=False)
+    figure.update_yaxes(fixedrange=True, zeroline=False)
+    return figure.update_layout(**layout)
+
+
+def unit_of(span_ns: int) -> tuple[int, str]:
+    """The unit in which an axis so long is labelled, and its name."""
+    for unit_ns, unit in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")):
+        if span_ns >= 2 * unit_ns:
+            return unit_ns, unit
+    return 1, "ns"
+
+
+def duration_axis(low_ns: float, high_ns: float, title: str) -> dict[str, Any]:
+    """A logarithmic axis in ns, labelled in the units that suit."""
+    ticks = [size * 10**power for power in range(13) for size in (1, 3)]
+    shown = [tick for tick in ticks if low_ns / 4 <= tick <= high_ns * 4]
+    if len(shown) > 8:
+        shown = [tick for tick in shown if str(tick).startswith("1")]
+    return {
+        "type": "log",
+        "title": {"text": title, "standoff": 4},
+        "tickvals": shown,
+        "ticktext": [duration(tick, 2) for tick in shown],
+    }
+
+
+def doubling_axis(values: Sequence[int], title: str) -> dict[str, Any]:
+    """A logarithmic axis of counts, labelled at powers of two."""
+    ticks = [1 << power for power in range(max(values, default=1).bit_length() + 1)]
+    shown = [tick for tick in ticks if min(values, default=1) / 2 <= tick <= max(values, default=1) * 2]
+    return {
+        "type": "log",
+        "title": {"text": title, "standoff": 4},
+        "tickvals": shown,
+        "ticktext": [f"{tick:,}" for tick in shown],
+    }

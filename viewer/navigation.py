@@ -1,0 +1,46 @@
+"""The pages of the viewer, and the row of links that stands on top of each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+PREFIX = "/pages/"
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A page by its place and what it answers."""
+
+    name: str
+    path: str
+    question: str
+
+
+TIMELINE = PageLink("Timeline", "/", "Every packet on the hosts' lanes")
+PAGES = (
+    TIMELINE,
+    PageLink("Requests", f"{PREFIX}requests", "Every request, to filter and sort"),
+    PageLink("Overlay", f"{PREFIX}overlay", "Many requests laid over each other"),
+    PageLink("Services", f"{PREFIX}services", "Who calls whom"),
+    PageLink("Latency", f"{PREFIX}latency", "How long requests, exchanges and packets took"),
+    PageLink("Quality", f"{PREFIX}quality", "How far this trace can be trusted"),
+    PageLink("Bench", f"{PREFIX}bench", "Runs of the load generator"),
+    PageLink("Compare", f"{PREFIX}compare", "What makes requests slow, and what differs from another trace"),
+)
+
+
+def navigation(current: str) -> Component:
+    """Links to all pages; the one whose path is `current` is marked."""
+    label: dict[str, Any] = {"aria-label": "Pages"}
+    return html.Nav([_link(page, current) for page in PAGES], id="pages-nav", **label)
+
+
+def _link(page: PageLink, current: str) -> Component:
+    """Between the timeline and the other pages the browser loads anew, among these it does not."""
+    here: dict[str, Any] = {"aria-current": "page"} if page.path == current else {}
+    stays = page is not TIMELINE and current != TIMELINE.path
+    if stays:
+        return dcc.Link(page.name, href=page.path, title=page.question, className="here" if here else None)
+    return html.A(page.name, href=page.path, title=page.question, **here)

@@ -1,0 +1,86 @@
+"""The pages' own Dash application, on the same server as the timeline: the address decides what is shown."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dash
+from dash import ALL, ClientsideFunction, Input, Output, dcc, html
+from dash.development.base_component import Component
+from flask import Flask
+
+from collector.queries import TraceView
+from viewer.navigation import PAGES, PREFIX, navigation
+from viewer.pages import bench, compare, latency, overlay, quality, requests, services
+from viewer.pages.address import Address
+from viewer.pages.context import Beside, Shown
+from viewer.pages.parts import nothing
+
+Content = Callable[[Shown, Address], list[Component]]
+CONTENTS: dict[str, Content] = {
+    f"{PREFIX}requests": requests.content,
+    f"{PREFIX}overlay": overlay.content,
+    f"{PREFIX}services": services.content,
+    f"{PREFIX}latency": latency.content,
+    f"{PREFIX}quality": quality.content,
+    f"{PREFIX}bench": bench.content,
+    f"{PREFIX}compare": compare.content,
+}
+
+
+def create_pages(server: Flask, trace: TraceView, beside: Beside, assets: Path) -> dash.Dash:
+    """The pages of `trace` below `PREFIX`."""
+    app = dash.Dash(
+        "viewer.pages",
+        server=server,  # type: ignore[arg-type]  # a Flask server is what it is for
+        url_base_pathname=PREFIX,
+        assets_folder=str(assets),
+        serve_locally=True,
+        title=f"{trace.summary.name} · Twintap",
+        update_title="",
+        suppress_callback_exceptions=True,  # charts are there only on some pages
+    )
+    app.layout = _frame(trace)
+    shown = Shown(trace, beside)
+
+    @app.callback(
+        Output("content", "children"),
+        Output("top", "children"),
+        Input("address", "pathname"),
+        Input("address", "search"),
+    )
+    def show(path: str | None, search: str | None) -> tuple[list[Component], Component]:
+        address = Address.of(path or PREFIX, search or "")
+        return page_content(shown, address), navigation(address.path)
+
+    app.clientside_callback(
+        ClientsideFunction("twintap", "followLink"),
+        Output("followed", "data"),
+        Input({"type": "chart", "name": ALL}, "clickData"),
+        prevent_initial_call=True,
+    )
+    return app
+
+
+def page_content(shown: Shown, address: Address) -> list[Component]:
+    """What a page shows; for an address that leads nowhere, where to go instead."""
+    content = CONTENTS.get(address.path)
+    if content is None:
+        links: list[Any] = [html.Li(dcc.Link(page.name, href=page.path)) for page in PAGES[1:]]
+        return [nothing("There is no such page", "These are:", html.Ul(links))]
+    return content(shown, address)
+
+
+def _frame(trace: TraceView) -> Component:
+    brand = html.Span([html.B("Twintap"), f" {trace.summary.name}"], className="brand")
+    theme: dict[str, Any] = {"data-pages-action": "theme"}
+    button = html.Button("light / dark", title="Theme (t)", **theme)
+    return html.Div(
+        [
+            dcc.Location(id="address"),
+            dcc.Store(id="followed"),
+            html.Header([html.Div(navigation(""), id="top"), brand, button], id="pages-head"),
+            html.Main(html.P("loading…", className="hint"), id="content"),
+        ],
+        id="pages",
+    )

@@ -1,0 +1,175 @@
+"""Runs of the load generator: how throughput, failures, latency and use of the hosts change with concurrency."""
+
+from collections.abc import Callable, Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from collector.queries import RUN_PERCENTILES, BenchRun, Operation, read_run, run_overlaps, slowest_operations
+from viewer.figures.bench import Link, latency_figure, throughput_figure, trouble_figure, use_figure
+from viewer.pages.address import Address, request_link
+from viewer.pages.context import Shown
+from viewer.pages.parts import Row, chart, code, heading, nothing, table
+from viewer.wording import bytes_in_words, duration, plural
+
+LISTED = 50
+RUN_HEAD = (
+    *("run", "at once", "operations", "per second", "bytes", "failed", "retries"),
+    *(f"p{share:g}" for share in RUN_PERCENTILES),
+    *("errors", "recorded here"),
+)
+Series = dict[str, list[BenchRun]]
+
+
+def content(shown: Shown, address: Address) -> list[Component]:
+    """The page."""
+    title = heading("Bench", "What the load generator measured. Click a dot or a run to see its slowest operations.")
+    folders = shown.runs()
+    read = [read_run(folder) for folder in folders]
+    runs = [run for run in read if run is not None]
+    if not runs:
+        return [title, *_none(len(folders))]
+    series = by_series(runs)
+    parts = [title]
+    if len(runs) < len(folders):
+        missing = len(folders) - len(runs)
+        words = f"{plural(missing, 'run')} left out: going on, killed, or damaged."
+        parts.append(html.P(words, className="hint"))
+    chosen = _chosen(runs, address)
+    if chosen is not None:
+        parts.append(_run_card(shown, chosen, address))
+
+    def link(run: BenchRun) -> str:
+        return address.link(run=f"{run.series}/{run.name}")
+
+    return [*parts, *_charts(series, link), _all_runs(shown, series, link)]
+
+
+def by_series(runs: Sequence[BenchRun]) -> Series:
+    """Runs of each series by concurrency, the longest series first."""
+    found: Series = {}
+    for run in sorted(runs, key=lambda each: (each.series, each.concurrency, each.started_ns)):
+        found.setdefault(run.series, []).append(run)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def _none(folders_count: int) -> list[Component]:
+    if folders_count:
+        return [nothing("No run here has ended", "A run that is going on or was killed has no figures yet.")]
+    return [
+        nothing(
+            "No run of the load generator belongs to this trace",
+            html.Span(["Show one beside it: ", code("tracer view TRACE --bench FOLDER")]),
+            html.Span(
+                [
+                    "Record one: ",
+                    code("tracer record -o TRACE -- tracer bench run put --count 1000 --concurrency 64 -o RUN"),
+                ]
+            ),
+            html.Span(["A whole sweep: ", code("tracer bench paper 000 --quick -o FOLDER"), ", then as above."]),
+        )
+    ]
+
+
+def _charts(series: Series, link: Link) -> list[Component]:
+    cards = [
+        chart("throughput", "Throughput", throughput_figure(series, link), _column(series, _throughput)),
+        chart("trouble", "Failures and retries", trouble_figure(series, link), _column(series, _trouble)),
+        chart("response", "Response time", latency_figure(series, link), _column(series, _percentiles)),
+    ]
+    for name, runs in series.items():
+        if any(run.use for run in runs):
+            card = chart(f"use-{name}", f"Use of the hosts: {name}", use_figure(runs, link), _use_table(runs))
+            cards.append(card)
+    return [html.Div(cards, className="grid")]
+
+
+def _all_runs(shown: Shown, series: Series, link: Link) -> Component:
+    from_ns = shown.trace.start_ns
+    to_ns = from_ns + shown.trace.duration_ns
+    rows = [_run_row(run, link(run), run_overlaps(run, from_ns, to_ns)) for runs in series.values() for run in runs]
+    return html.Section([html.H2("Every run"), table(RUN_HEAD, rows)], className="card", id="runs")
+
+
+def _run_row(run: BenchRun, href: str, is_here: bool) -> Row:
+    failed = html.B(f"✗ {run.failures_count:,}", className="bad") if run.failures_count else "0"
+    percentiles = [duration(each) for each in run.percentiles_ns] or ["none"] * len(RUN_PERCENTILES)
+    return (
+        html.A(run.name, href=href),
+        f"{run.concurrency:,}",
+        f"{run.operations_count:,}",
+        f"{run.throughput_per_s:,.1f}",
+        bytes_in_words(run.bytes),
+        failed,
+        f"{run.retries_count:,}",
+        *percentiles,
+        ", ".join(f"{kind} {count:,}" for kind, count in run.errors),
+        "✓ yes" if is_here else "no",
+    )
+
+
+def _chosen(runs: Sequence[BenchRun], address: Address) -> BenchRun | None:
+    """The run that the address names; the only one, if there is just one."""
+    named = address.text("run")
+    found = next((run for run in runs if f"{run.series}/{run.name}" == named), None)
+    return runs[0] if found is None and len(runs) == 1 else found
+
+
+def _run_card(shown: Shown, run: BenchRun, address: Address) -> Component:
+    operations = slowest_operations(run.folder, LISTED)
+    numbers = shown.trace.load.numbers_of([each.transaction_id for each in operations])
+    rows = [_operation_row(each, number) for each, number in zip(operations, numbers, strict=True)]
+    here = sum(number is not None for number in numbers)
+    note = "each leads to its request in the trace" if here else "none of them is in this trace"
+    head = ("operation", "status", "response time", "attempt", "error", "transaction id")
+    words = f"{run.concurrency:,} at once, {run.throughput_per_s:,.1f}/s: the slowest and the failed attempts; {note}"
+    return html.Section([html.H2([f"{run.name} ", html.Small(words)]), table(head, rows)], className="card", id="run")
+
+
+def _operation_row(each: Operation, number: int | None) -> Row:
+    words = f"{each.op} {each.file}"
+    return (
+        words if number is None else html.A(words, href=request_link(number)),
+        str(each.status or "no answer"),
+        duration(each.response_ns),
+        str(each.attempt),
+        html.B(f"✗ {each.error}", className="bad") if each.error else "",
+        each.transaction_id,
+    )
+
+
+def _column(series: Series, words: Callable[[BenchRun], str]) -> Component:
+    """A table of one figure: concurrency by series."""
+    counts = sorted({run.concurrency for runs in series.values() for run in runs})
+    rows = []
+    for count in counts:
+        cells = [", ".join(words(run) for run in runs if run.concurrency == count) for runs in series.values()]
+        rows.append((f"{count:,} at once", *cells))
+    return table(("", *series), rows)
+
+
+def _throughput(run: BenchRun) -> str:
+    return f"{run.throughput_per_s:,.1f}/s"
+
+
+def _trouble(run: BenchRun) -> str:
+    return f"{run.failures_count:,} failed, {run.retries_count:,} retries"
+
+
+def _percentiles(run: BenchRun) -> str:
+    return " / ".join(duration(each) for each in run.percentiles_ns)
+
+
+def _use_table(runs: Sequence[BenchRun]) -> Component:
+    rows = [
+        (
+            f"{run.concurrency:,} at once, {use.host}",
+            "" if use.cpu_percent is None else f"{use.cpu_percent:.1f} %",
+            "" if use.disk_percent is None else f"{use.disk_percent:.1f} %",
+            "" if use.sent_bytes_per_s is None else f"{bytes_in_words(round(use.sent_bytes_per_s))}/s",
+            "" if use.received_bytes_per_s is None else f"{bytes_in_words(round(use.received_bytes_per_s))}/s",
+        )
+        for run in runs
+        for use in run.use
+    ]
+    return table(("", "CPU", "busiest disk", "sent", "received"), rows)

@@ -1,0 +1,39 @@
+"""The choice of a class of requests, which several pages begin with."""
+
+from dash import html
+from dash.development.base_component import Component
+
+from collector.queries import RequestClass, TraceView
+from viewer.pages.address import Address
+from viewer.pages.parts import choices
+
+SHOWN = 8
+"""Classes with a link of their own; the others are folded away."""
+
+
+def chosen_class(trace: TraceView, address: Address, all_of_them: bool) -> str:
+    """The class that the address names, "" for all; where it names none of the trace: the one with most time in all."""
+    names = [each.name for each in trace.load.classes]
+    named = address.text("class")
+    if named in names:
+        return named
+    return "" if all_of_them or not names else names[0]
+
+
+def class_choices(trace: TraceView, address: Address, chosen: str, all_of_them: bool) -> Component:
+    """A link for each class, those with most time in all first."""
+    classes = trace.load.classes
+    first = [each for at, each in enumerate(classes) if at < SHOWN or each.name == chosen]
+    rest = [each for each in classes if each not in first]
+    everything = [("all", address.link(**{"class": None, "page": None}), not chosen)] if all_of_them else []
+    row = choices("Requests", [*everything, *(_option(each, address, chosen) for each in first)])
+    if not rest:
+        return row
+    more = choices("", [_option(each, address, chosen) for each in rest])
+    return html.Div([row, html.Details([html.Summary(f"{len(rest)} more classes"), more])])
+
+
+def _option(each: RequestClass, address: Address, chosen: str) -> tuple[str, str, bool]:
+    failed = f", {each.failed_count:,} failed" if each.failed_count else ""
+    text = f"{each.name} ({each.requests_count:,}{failed})"
+    return text, address.link(**{"class": each.name, "page": None}), each.name == chosen

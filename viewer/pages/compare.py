@@ -1,0 +1,89 @@
+"""What differs, stage by stage: slow requests from typical ones of this trace, or this trace from another one."""
+
+from collections.abc import Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from collector.queries import Comparison, KindComparison, StageDifference
+from tracer.errors import InputError
+from viewer.figures.differences import differences_figure
+from viewer.pages.address import Address
+from viewer.pages.context import Shown, short_names
+from viewer.pages.parts import Row, chart, choices, code, heading, nothing, table
+from viewer.wording import duration, plural
+
+INSIDE = "slow and typical ones of this trace"
+HEAD = ("stage", "difference", "± (95 %)", "p (corrected)", "more than noise")
+MOST_KINDS = 8
+
+
+def content(shown: Shown, address: Address) -> list[Component]:
+    """The page."""
+    title = heading(
+        "Compare",
+        "Means of each stage over requests of one kind; a filled dot is more than noise. The stages add up to the "
+        "difference of the whole.",
+    )
+    traces = shown.beside.traces
+    names = short_names(traces)
+    chosen = address.text("with")
+    options = [(INSIDE, address.link(**{"with": None}), chosen not in names)]
+    options += [(f"with {name}", address.link(**{"with": name}), name == chosen) for name in names]
+    parts = [title, choices("Compare", options)]
+    if not traces:
+        parts.append(html.P(["To compare with another trace: ", code("tracer view TRACE OTHER…")], className="hint"))
+    try:
+        found = _comparison(shown, traces[names.index(chosen)] if chosen in names else None)
+    except InputError as error:
+        return [*parts, nothing("That trace cannot be compared with", str(error))]
+    first, second = (shown.trace.summary.name, chosen) if chosen in names else ("typical", "slow")
+    return [*parts, *_told(found, first, second)]
+
+
+def _comparison(shown: Shown, other: str | None) -> Comparison:
+    return shown.trace.slow_against_typical() if other is None else shown.trace.against(other)
+
+
+def _told(found: Comparison, first: str, second: str) -> list[Component]:
+    if not found.kinds:
+        few = f"Of these there are too few: {', '.join(found.left_out)}." if found.left_out else ""
+        return [nothing("No kind of request is there often enough to compare", few or "It takes five on both sides.")]
+    told = [_summary(found.significant, first, second)]
+    cards = [_kind(kind, first, second, at) for at, kind in enumerate(found.kinds[:MOST_KINDS])]
+    if found.left_out:
+        told.append(html.P(f"Too few to compare: {', '.join(found.left_out)}.", className="hint"))
+    return [*told, *cards]
+
+
+def _summary(significant: Sequence[StageDifference], first: str, second: str) -> Component:
+    if not significant:
+        return html.P(f"Nothing differs between {first} and {second} by more than noise.", id="differs")
+    largest = significant[0]
+    way = "longer" if largest.difference_ns > 0 else "shorter"
+    words = f"{largest.kind}: {largest.stage} takes {duration(abs(largest.difference_ns))} {way} in {second}"
+    rest = f"; {plural(len(significant) - 1, 'other stage')} differ by more than noise" if len(significant) > 1 else ""
+    return html.P(html.B(f"{words}{rest}."), id="differs")
+
+
+def _kind(kind: KindComparison, first: str, second: str, at: int) -> Component:
+    sides = [
+        (name, f"{group.requests_count:,}", duration(group.mean_ns), duration(group.median_ns))
+        for name, group in ((first, kind.first), (second, kind.second))
+    ]
+    head = ("stage", first, second, *HEAD[1:])
+    stages = table(head, [_row(stage) for stage in kind.stages])
+    card = chart(f"kind-{at}", kind.kind, differences_figure(kind, first, second), stages)
+    return html.Section([card, table(("", "requests", "mean", "median"), sides)], className="kind")
+
+
+def _row(stage: StageDifference) -> Row:
+    return (
+        stage.stage,
+        duration(stage.first_ns),
+        duration(stage.second_ns),
+        f"{'+' * (stage.difference_ns > 0)}{duration(stage.difference_ns)}",
+        duration(stage.uncertainty_ns),
+        f"{stage.p_value:.2g}",
+        "● yes" if stage.is_significant else "○ no",
+    )

@@ -1,0 +1,145 @@
+"""Many requests laid over each other: what all of them do, and what only the slow ones do."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from dash import html
+from dash.development.base_component import Component
+
+from collector.queries import ROWS_PER_LANE, RequestOverlay, RequestSelection, TraceView
+from viewer.figures.frame import BAD, STYLES
+from viewer.figures.overlay import Strand, overlay_figure
+from viewer.pages.address import Address, request_link
+from viewer.pages.classes import chosen_class, class_choices
+from viewer.pages.context import Shown
+from viewer.pages.parts import chart, choices, heading, nothing, table
+from viewer.wording import duration, plural
+
+COLUMNS = {"whole": 480, "half": 240}
+MOST_LANES = 24
+"""With more hosts than this, those that serve the same are one line unless asked otherwise."""
+SLOWEST = 3
+MOST_ARROWS = 2_000
+"""Of all single requests on top: SVG draws no more quickly."""
+STRETCHES = 8
+Span = Literal["all", "90 %", "half"]
+SPANS: tuple[Span, ...] = ("90 %", "half", "all")
+QUANTILES = {"all": 1.0, "90 %": 0.9, "half": 0.5}
+
+
+def content(shown: Shown, address: Address) -> list[Component]:
+    """The page."""
+    trace = shown.trace
+    title = heading(
+        "Overlay",
+        "Requests of one class, aligned where they began (or ended): strong is where the packets of all of them are, "
+        "faint what only a few do. The slowest are drawn on top; click one to open it.",
+    )
+    class_name = chosen_class(trace, address, all_of_them=False)
+    if not class_name:
+        hint = "An overlay needs requests; the timeline holds the packets all the same."
+        return [title, nothing("No requests were recognised in this trace", hint)]
+    at_end, by_service = _aligned_at_end(address), _by_service(trace, address)
+    span = address.one_of("span", SPANS)
+    controls = [
+        class_choices(trace, address, class_name, all_of_them=False),
+        choices("Aligned at the", [(n, address.link(align=n), (n == "end") == at_end) for n in ("start", "end")]),
+        choices("Lanes", [(n, address.link(lanes=n), (n == "services") == by_service) for n in ("hosts", "services")]),
+        choices("Time to show that of", [(_span_words(n), address.link(span=n), n == span) for n in SPANS]),
+    ]
+    pictures = _Pictures(trace, class_name, at_end, by_service, span)
+    return [title, html.Div(controls, className="controls"), *pictures.cards()]
+
+
+class _Pictures:
+    """The page's pictures of one class: all of it, and slow against typical at the same scale."""
+
+    def __init__(self, trace: TraceView, class_name: str, at_end: bool, by_service: bool, span: Span) -> None:
+        self._trace, self._at_end, self._by_service = trace, at_end, by_service
+        self._selection = RequestSelection(class_name=class_name)
+        self._requests = trace.load.select(self._selection)
+        longest = self._requests["duration_ns"].quantile(QUANTILES[span], "higher")
+        self._to_ns = max(1_000, int(longest or 0) * 21 // 20)
+        names = trace.load.lane_names(by_service)
+        distinct = list(dict.fromkeys(names))
+        self._lane_of = [distinct.index(name) for name in names]
+
+    def cards(self) -> list[Component]:
+        ordered = self._requests.sort("duration_ns", "number", descending=[True, False])
+        slowest = ordered["number"].head(SLOWEST).to_list()
+        typical = int(ordered["number"][len(ordered) // 2])
+        strands = self._strands([*slowest, *([typical] if typical not in slowest else [])], typical)
+        slow, usual = (self._trace.load.part(self._selection, part) for part in ("slow", "typical"))
+        small = [
+            self._card("slow", f"Slow: the slowest {plural(len(slow), 'request')}", slow, [], "half"),
+            self._card("typical", f"Typical: the middle {plural(len(usual), 'request')}", usual, [], "half"),
+        ]
+        return [
+            self._card("overlay", f"All {plural(len(self._requests), 'request')}", self._requests, strands, "whole"),
+            self._singles(slowest, typical),
+            html.Div(small, className="side-by-side"),
+        ]
+
+    def _card(self, name: str, title: str, requests: pl.DataFrame, strands: Sequence[Strand], width: str) -> Component:
+        from_ns, to_ns = (-self._to_ns, 0) if self._at_end else (-self._to_ns // 50, self._to_ns)
+        made = self._trace.load.overlay(requests, (from_ns, to_ns, COLUMNS[width]), self._at_end, self._by_service)
+        figure = overlay_figure(made, strands, self._lane_of)
+        if self._at_end:
+            figure.update_xaxes(title_text="before the request's end" + str(figure.layout.xaxis.title.text)[-4:])
+        beyond = f", {made.beyond_count:,} of them outside this time" if made.beyond_count else ""
+        note = f"{plural(made.packets_count, 'packet')} seen at both ends{beyond}"
+        return chart(name, title, figure, _as_table(made), note)
+
+    def _strands(self, numbers: Sequence[int], typical: int) -> list[Strand]:
+        found, room = [], MOST_ARROWS
+        for at, number in enumerate(numbers):
+            arrows = self._trace.request_arrows(number, room)
+            request = self._trace.request(number)
+            if arrows is None:
+                continue
+            room -= len(arrows.number)
+            is_typical = number == typical
+            style = STYLES[2] if is_typical else (BAD, STYLES[3], STYLES[1])[at % 3]
+            what = "the median" if is_typical else "the slowest" if not at else f"slow, no. {at + 1}"
+            zero = request.end_ns if self._at_end else request.start_ns
+            name = f"{what}: #{number + 1}, {duration(request.duration_ns)}"
+            found.append(Strand(name, request_link(number), style, arrows, zero))
+        return found
+
+    def _singles(self, slowest: Sequence[int], typical: int) -> Component:
+        rows = []
+        for number in dict.fromkeys([*slowest, typical]):
+            request = self._trace.request(number)
+            words = f"#{number + 1} {request.title}"
+            what = "median" if number == typical else "slow"
+            rows.append((html.A(words, href=request_link(number)), what, duration(request.duration_ns)))
+        return html.Div(table(("drawn on top", "which", "duration"), rows), id="singles")
+
+
+def _as_table(overlay: RequestOverlay) -> Component:
+    """Packets that cross the middle between two lanes, by stretches of the time shown."""
+    lanes = overlay.lanes
+    middle = [at * ROWS_PER_LANE + ROWS_PER_LANE // 2 for at in range(len(lanes) - 1)]
+    parts = np.array_split(overlay.counts.astype(np.int64), STRETCHES, axis=1)
+    width = (overlay.to_ns - overlay.from_ns) / STRETCHES
+    head = ["between", *(f"from {duration(int(overlay.from_ns + at * width), 2)}" for at in range(STRETCHES))]
+    rows = [
+        (f"{lanes[at]} and {lanes[at + 1]}", *(f"{int(part[row].sum()):,}" for part in parts))
+        for at, row in enumerate(middle)
+    ]
+    return table(head, rows, "Packets that cross the space between two lanes")
+
+
+def _aligned_at_end(address: Address) -> bool:
+    return address.text("align") == "end"
+
+
+def _by_service(trace: TraceView, address: Address) -> bool:
+    wanted = address.text("lanes")
+    return wanted == "services" or (wanted != "hosts" and len(trace.lanes) > MOST_LANES)
+
+
+def _span_words(span: Span) -> str:
+    return {"all": "all requests", "90 %": "90 % of the requests", "half": "half of them"}[span]

@@ -1,0 +1,128 @@
+"""Every request of the trace: filtered by class, outcome, time, duration, call or text; sorted; a hundred at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from collector.queries import ORDERS, RequestRow, RequestSelection
+from viewer.pages.address import Address, request_link
+from viewer.pages.classes import chosen_class, class_choices
+from viewer.pages.context import Shown
+from viewer.pages.parts import Row, choices, heading, nothing, table
+from viewer.wording import bytes_in_words, duration, exact_time, plural
+
+PAGE_ROWS = 100
+HEAD = ("request", "status", "duration", "began", "bytes", "in flight", "from → to", "transaction id", "class")
+TIMES = ("from", "to", "least", "most")
+
+
+def content(shown: Shown, address: Address) -> list[Component]:
+    """The page."""
+    trace = shown.trace
+    title = heading("Requests", "Click one to see its packets and where its time went.")
+    if not trace.summary.requests_count:
+        hint = "The timeline holds their packets all the same; `tracer report` says why none was recognised."
+        return [title, nothing("No requests were recognised in this trace", hint)]
+    class_name = chosen_class(trace, address, all_of_them=True)
+    selection = selection_of(address, class_name)
+    order = address.one_of("order", ORDERS)
+    first = PAGE_ROWS * (address.whole("page") or 0)
+    count, rows = trace.load.rows(selection, order, first, PAGE_ROWS)
+    return [
+        title,
+        class_choices(trace, address, class_name, all_of_them=True),
+        choices("Order", [(name, address.link(order=name, page=None), name == order) for name in ORDERS]),
+        choices("Outcome", _outcomes(address, selection)),
+        _search(address),
+        *_narrowed(address, selection),
+        _listed(address, rows, first, count),
+    ]
+
+
+def selection_of(address: Address, class_name: str) -> RequestSelection:
+    """What the address asks for."""
+    return RequestSelection(
+        class_name=class_name,
+        failed=address.text("failed") == "1",
+        from_ns=address.whole("from"),
+        to_ns=address.whole("to"),
+        least_ns=address.whole("least"),
+        most_ns=address.whole("most"),
+        caller=address.text("caller"),
+        callee=address.text("callee"),
+        text=address.text("text"),
+    )
+
+
+def _outcomes(address: Address, selection: RequestSelection) -> list[tuple[str, str, bool]]:
+    return [
+        ("all", address.link(failed=None, page=None), not selection.failed),
+        ("failed only", address.link(failed=1, page=None), selection.failed),
+    ]
+
+
+def _search(address: Address) -> Component:
+    """A form that needs no script: it leads to the same address with another text."""
+    kept: list[Component] = [
+        dcc.Input(type="hidden", name=name, value=value)
+        for name, value in address.values
+        if name not in ("text", "page")
+    ]
+    label: dict[str, Any] = {"aria-label": "Text in the path or the transaction id"}
+    field = dcc.Input(type="search", name="text", value=address.text("text"), placeholder="path or transaction id")
+    parts = [*kept, html.Label(["Search ", field], **label), html.Button("search", type="submit")]
+    return html.Form(parts, action=address.path, method="GET", className="search")
+
+
+def _narrowed(address: Address, selection: RequestSelection) -> list[Component]:
+    """What else the list is narrowed to, and a way out."""
+    words = []
+    if selection.from_ns is not None or selection.to_ns is not None:
+        words.append(f"began from {_time(selection.from_ns)} to {_time(selection.to_ns)}")
+    if selection.least_ns is not None or selection.most_ns is not None:
+        words.append(f"took from {_long(selection.least_ns)} to {_long(selection.most_ns)}")
+    if selection.caller or selection.callee:
+        words.append(f"with a call from {selection.caller or 'anywhere'} to {selection.callee or 'anywhere'}")
+    if not words:
+        return []
+    out = address.link(**dict.fromkeys((*TIMES, "caller", "callee", "page")))
+    return [html.P([f"Only those that {'; '.join(words)}. ", dcc.Link("show all", href=out)], className="narrowed")]
+
+
+def _listed(address: Address, rows: Sequence[RequestRow], first: int, count: int) -> Component:
+    if not rows:
+        every = dcc.Link("show all requests", href=address.path)
+        return nothing("No request is like this", "Ask for less: another class, a longer time, no text.", every)
+    last = first + len(rows)
+    page = first // PAGE_ROWS
+    steps = [
+        *([dcc.Link("‹ previous", href=address.link(page=page - 1 or None))] if first else []),
+        html.Span(f"{first + 1:,} to {last:,} of {plural(count, 'request')}"),
+        *([dcc.Link("next ›", href=address.link(page=page + 1))] if last < count else []),
+    ]
+    return html.Div([html.P(steps, className="steps"), table(HEAD, [_row(row) for row in rows])], id="request-table")
+
+
+def _row(row: RequestRow) -> Row:
+    status = str(row.status) if row.status else "no answer"
+    return (
+        html.A(f"#{row.number + 1} {row.method} {row.target}".strip(), href=request_link(row.number), title=row.target),
+        html.B(f"✗ {status}", className="bad") if row.failed else status,
+        duration(row.duration_ns),
+        exact_time(row.start_ns),
+        bytes_in_words(row.bytes),
+        f"{row.in_flight:,}",
+        f"{row.client_host or '?'} → {row.server_host or '?'}",
+        row.transaction_id,
+        row.class_name,
+    )
+
+
+def _time(time_ns: int | None) -> str:
+    return "any time" if time_ns is None else exact_time(time_ns)
+
+
+def _long(time_ns: int | None) -> str:
+    return "any time" if time_ns is None else duration(time_ns)
