@@ -13,7 +13,7 @@ from typing import Any
 
 LANES = ("client", "proxy", "storage")
 _DATA = "data"
-_COLOURS = {_DATA: "#2457c5", "control (SYN, ACK, FIN)": "#8d99ae"}
+_COLOURS = {"control (SYN, ACK, FIN)": "#8d99ae", _DATA: "#2457c5"}  # what is drawn later is on top
 
 
 @dataclasses.dataclass(frozen=True)

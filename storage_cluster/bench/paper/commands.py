@@ -57,6 +57,7 @@ def paper_000(
         series = experiment_000.gather(plan, points.load(todo, folder))
         traced = [] if no_traces else traces.record(todo, traces.worst(series, todo), folder, _tell)
         found = statements_000.statements(series, traces.accounts(traced))
+        found += statements_000.of_pictures({each.folder.name: each.parts_ns for each in traced})
         made = outcome.figures(series, traced)
         page = outcome.write_html(made, found, traced, folder, f"Document 000, {plan.objects_count:,} objects")
         outcome.publish(made, series, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _tell)

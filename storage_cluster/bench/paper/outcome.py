@@ -5,6 +5,7 @@ figure-NN.png        each figure
 README.md            the table, the sweep in figures, the pictures; what `--publish` puts elsewhere
 """
 
+import dataclasses
 import html
 import os
 import platform
@@ -20,6 +21,7 @@ from storage_cluster.bench.paper.points import Tell
 from storage_cluster.bench.paper.statements_000 import MARKS, Statement
 from storage_cluster.bench.paper.traces import Traced
 
+_WIDE, _WITH_START = ("figure-15", "figure-16"), "figure-16"  # the paper's sentence is about the start, too
 PAGE, TEXT = "report.html", "README.md"
 _STYLE = """body{font:14px system-ui;max-width:1200px;margin:1rem auto;padding:0 1rem}.charts{display:grid;
 grid-template-columns:repeat(auto-fill,minmax(380px,1fr))}.wide{grid-column:1/-1}td,th{text-align:left;
@@ -39,7 +41,10 @@ def figures(series: Series, traced: Sequence[Traced]) -> dict[str, Any]:
     made = charts.figures(series)
     for each in traced:
         if each.is_picture and each.exported.is_dir():
-            made[each.folder.name] = arrows.figure(arrows.read_picture(each.title, each.folder, each.exported))
+            picture = arrows.read_picture(each.title, each.folder, each.exported)
+            if each.folder.name != _WITH_START:
+                picture = dataclasses.replace(picture, began_ns=0)
+            made[each.folder.name] = arrows.figure(picture)
     return made
 
 
@@ -50,7 +55,7 @@ def write_html(
     from plotly.io import to_html  # noqa: PLC0415  of another extra
 
     parts = [
-        f"<div{' class=wide' if name in ('figure-15', 'figure-16') else ''}>"
+        f"<div{' class=wide' if name in _WIDE else ''}>"
         f"{to_html(each, include_plotlyjs=number == 0, full_html=False)}</div>"
         for number, (name, each) in enumerate(made.items())
     ]
@@ -75,7 +80,7 @@ def publish(
 ) -> Path:
     """Pictures and text into a folder, as docs have them; the text's file."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = pictures.draw(made, folder, tell)
+    drawn = pictures.draw(made, folder, tell, wide=_WIDE)
     lines = [
         "# Document 000, done again",
         "",

@@ -9,7 +9,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +23,22 @@ _FLAGS = (
     *("--disable-sync", "--no-first-run", "--virtual-time-budget=60000", "--dump-dom"),
 )
 _PAGE = """<!doctype html><meta charset=utf-8><script>{plotly}</script><body><script>
-Promise.all({figures}.map(async ([name, figure]) => {{
-  figure.layout.width = {width}; figure.layout.height = {height};
-  return name + " " + await Plotly.toImage(figure, {{format: "png", width: {width}, height: {height}}});
+Promise.all({figures}.map(async ([name, figure, width]) => {{
+  figure.layout.width = width; figure.layout.height = {height};
+  return name + " " + await Plotly.toImage(figure, {{format: "png", width, height: {height}}});
 }})).then((made) => {{ document.body.innerHTML = ""; document.body.textContent = "\\n" + made.join("\\n") + "\\n"; }});
 </script>"""
 
 
-def draw(figures: Mapping[str, Any], folder: Path, tell: Tell) -> list[Path]:
-    """Write NAME.png for each figure, if there is a browser; the files."""
+def draw(figures: Mapping[str, Any], folder: Path, tell: Tell, wide: Collection[str] = ()) -> list[Path]:
+    """Write NAME.png for each figure, if there is a browser; the files. `wide` ones are twice as wide."""
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         tell(f"no pictures as PNG: they are drawn by a browser ({', '.join(BROWSERS)}), and none is installed")
         return []
     with tempfile.TemporaryDirectory(prefix="twintap-pictures-") as scratch:
         page = Path(scratch) / "page.html"
-        page.write_text(_page(figures), "utf-8")
+        page.write_text(_page(figures, wide), "utf-8")
         argv = [browser, *_FLAGS, f"--user-data-dir={scratch}/profile", page.as_uri()]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
@@ -55,8 +55,10 @@ def draw(figures: Mapping[str, Any], folder: Path, tell: Tell) -> list[Path]:
     return files
 
 
-def _page(figures: Mapping[str, Any]) -> str:
+def _page(figures: Mapping[str, Any], wide: Collection[str]) -> str:
     from plotly.offline import get_plotlyjs  # noqa: PLC0415  of another extra
 
-    as_json = json.dumps([[name, json.loads(figure.to_json())] for name, figure in figures.items()])
-    return _PAGE.format(plotly=get_plotlyjs(), figures=as_json.replace("</", "<\\/"), width=WIDTH, height=HEIGHT)
+    parts = [
+        [name, json.loads(figure.to_json()), WIDTH * (2 if name in wide else 1)] for name, figure in figures.items()
+    ]
+    return _PAGE.format(plotly=get_plotlyjs(), figures=json.dumps(parts).replace("</", "<\\/"), height=HEIGHT)

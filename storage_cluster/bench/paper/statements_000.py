@@ -16,6 +16,11 @@ BUSY_PERCENT = 90.0
 IDLE_PERCENT = 10.0
 FULL_SHARE = 0.85  # of all cores
 WAIT_PERCENT = 50.0
+_SAID_OF_15 = "figure 15: uploads one at a time spend long in the proxy, not in the storage node"
+_WHY_OF_15 = (
+    "here an upload is durable when it is answered (synced, on a disk with its write cache off), and the proxy is light"
+)
+_SAID_OF_16 = "figure 16: the longest part of one upload by `swift` is before the client's first packet"
 MARKS = {True: "as the paper", False: "differs", None: "not reached"}
 
 
@@ -40,6 +45,24 @@ def statements(series: Series, accounts: Accounts | None = None) -> list[Stateme
         each if each.agrees is not False else dataclasses.replace(each, why=_why(each, series, accounts or {}))
         for each in made
     ]
+
+
+def of_pictures(parts_ns: Mapping[str, Mapping[str, int]]) -> list[Statement]:
+    """What the paper reads from its pictures 15 and 16, held against where the commands' time went here.
+
+    Arguments: `parts_ns`, of the traces `figure-15` and `figure-16`.
+    """
+    made = []
+    if parts := parts_ns.get("figure-15"):
+        proxy = parts.get("in swift-proxy", 0)
+        storage = sum(parts.get(f"in swift-{server}", 0) for server in ("account", "container", "object"))
+        found = f"{proxy / 1e6:.1f} ms in the proxy, {storage / 1e6:.1f} ms in the storage node's servers"
+        made.append(Statement(_SAID_OF_15, found, proxy > storage, _WHY_OF_15 if proxy <= storage else ""))
+    if parts := parts_ns.get("figure-16"):
+        longest = max(parts, key=lambda label: parts[label])
+        found = f"{parts[longest] / 1e6:,.0f} of {sum(parts.values()) / 1e6:,.0f} ms {longest}"
+        made.append(Statement(_SAID_OF_16, found, longest.startswith("before its first packet")))
+    return made
 
 
 def _held_against(series: Series) -> list[Statement]:

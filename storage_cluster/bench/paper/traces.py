@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from storage_cluster.bench.paper.experiment_000 import Series, name
 from storage_cluster.bench.paper.points import Point, Tell
@@ -28,6 +29,7 @@ class Traced:
     folder: Path
     said: str
     findings: tuple[str, ...] = ()
+    parts_ns: dict[str, int] = dataclasses.field(default_factory=dict)  # where the command's time went
     is_picture: bool = False
 
     @property
@@ -92,7 +94,7 @@ def _record(title: str, where: Path, topology: Path, argv: Sequence[str], folder
             _run(["export", "--to", "csv", "-o", str(made.exported), str(where)], state_dir)
         found.write_text(_run(["report", "--json", str(where)], state_dir).stdout, "utf-8")
         said.write_text(done.stdout or done.stderr, "utf-8")
-    return dataclasses.replace(made, said=said.read_text("utf-8"), findings=_findings(found))
+    return dataclasses.replace(made, said=said.read_text("utf-8"), **_reported(found))
 
 
 def _run(argv: Sequence[str], state_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -100,13 +102,14 @@ def _run(argv: Sequence[str], state_dir: Path) -> subprocess.CompletedProcess[st
     return subprocess.run([*_TRACER, *argv], env=environment, capture_output=True, text=True, check=False)
 
 
-def _findings(report: Path) -> tuple[str, ...]:
-    """What a report in JSON tells to be wrong; nothing if there is none."""
+def _reported(file: Path) -> dict[str, Any]:
+    """`findings` and `parts_ns` of a report in JSON; nothing if there is none."""
     try:
-        found = json.loads(report.read_text("utf-8"))["findings"]
+        report = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
-        return ()
-    return tuple(each["text"] for each in found if each["severity"] in ("error", "warning"))
+        return {}
+    wrong = tuple(each["text"] for each in report["findings"] if each["severity"] in ("error", "warning"))
+    return {"findings": wrong, "parts_ns": {part["label"]: part["duration_ns"] for part in report["story"]["parts"]}}
 
 
 def _upload(folder: Path) -> tuple[str, ...]:

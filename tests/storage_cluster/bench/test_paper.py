@@ -14,7 +14,7 @@ from storage_cluster.bench import formats
 from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.paper import arrows, experiment_000, experiment_004, outcome, pictures, points, traces
 from storage_cluster.bench.paper.experiment_000 import CONCURRENCY, HOSTS, Found, Plan, Series
-from storage_cluster.bench.paper.statements_000 import as_text, statements
+from storage_cluster.bench.paper.statements_000 import as_text, of_pictures, statements
 from storage_cluster.bench.paper.traces import Traced
 from storage_cluster.bench.results import folder, rows
 from storage_cluster.bench.results.figures import Tally
@@ -150,6 +150,15 @@ def test_where_it_differs_is_told_why() -> None:
     assert "why: in the trace: HDD: proxy" in as_text(statements(series, account))
 
 
+def test_what_the_pictures_say() -> None:
+    start, proxy = "before its first packet (client start-up)", "in swift-proxy"
+    agreeing = of_pictures({"figure-15": {proxy: 9, "in swift-object": 3}, "figure-16": {start: 8, proxy: 3}})
+    assert [each.agrees for each in agreeing] == [True, True]
+    other = of_pictures({"figure-15": {proxy: 5, "in swift-object": 3, "in swift-account": 3}, "figure-16": {proxy: 3}})
+    assert [each.agrees for each in other] == [False, False]
+    assert of_pictures({}) == []
+
+
 def a_picture(tmp_path: Path) -> Traced:
     """A trace of one packet there and one lost, exported, whose command began 5 ms before."""
     traced = Traced("Figure 15 <b>", tmp_path / "figure-15", "it took 1 s <b>", ("a finding",), is_picture=True)
@@ -170,7 +179,7 @@ def test_a_picture_is_an_arrow_for_each_packet(tmp_path: Path) -> None:
         ("syn", "client", 6_500_000), ("data", "proxy", 9_000_000)
     ]  # fmt: skip
     drawn = arrows.figure(picture)
-    data, control = drawn.data
+    control, data = drawn.data
     assert (list(control.x), list(control.y)) == ([5.0, 5.5, None], [0, 1, None])
     assert list(data.x) == [7.0, 8.0, None]
     assert drawn.layout.annotations[0].text == "no packet yet: 5 ms"
@@ -212,13 +221,13 @@ def test_figures_become_pictures(tmp_path: Path) -> None:
         pytest.skip(f"no browser: {CHROMIUM} is missing (apt install chromium)")
     made = outcome.figures({("hdd", "1B"): [found(1, 1.0), found(2, 2.0)]}, [])
     told: list[str] = []
-    files = pictures.draw(made, tmp_path, told.append)
+    files = pictures.draw(made, tmp_path, told.append, wide=("figure-09",))
     assert [file.name for file in files] == ["figure-03.png", "figure-09.png"]
     assert told == []
-    for file in files:
+    for file, times in zip(files, (1, 2), strict=True):
         content = file.read_bytes()
         assert content[:8] == b"\x89PNG\r\n\x1a\n"
-        assert struct.unpack(">II", content[16:24]) == (pictures.WIDTH, pictures.HEIGHT)
+        assert struct.unpack(">II", content[16:24]) == (times * pictures.WIDTH, pictures.HEIGHT)
 
 
 def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +236,8 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def run(argv, **_) -> subprocess.CompletedProcess[str]:
         ran.append(argv)
         found = [{"severity": "warning", "text": "503"}, {"severity": "info", "text": "no matter"}]
-        said = json.dumps({"findings": found}) if "report" in argv else "all of it\n"
+        parts = [{"label": "in swift-proxy", "duration_ns": 5, "uncertainty_ns": 0}]
+        said = json.dumps({"findings": found, "story": {"parts": parts}}) if "report" in argv else "all of it\n"
         return subprocess.CompletedProcess(argv, 0, said, "")
 
     monkeypatch.setattr(traces.cluster, "up", lambda *a, **k: True)
@@ -242,6 +252,7 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         names = [each.folder.name for each in made]
         assert names == ["figure-15", "figure-16", "trace-hdd-1B-0512", "trace-ssd-1B-2048"]
         assert {each.said for each in made} == {"all of it\n"}
+        assert {tuple(each.parts_ns.items()) for each in made} == {(("in swift-proxy", 5),)}
         assert traces.accounts(made) == {"hdd": ("503",), "ssd": ("503",)}
     assert [argv[3] for argv in ran] == ["record", "export", "report"] * 2 + ["record", "report"] * 2
     assert ran[6][-len(worst[0].argv) :] == list(worst[0].argv)
