@@ -71,6 +71,17 @@ def test_a_run_from_the_page(tmp_path: Path) -> None:
             expect(page.locator("#counts")).to_contain_text("500 operations, 0 failed")
             page.locator("#form").select_option("cosbench")
             expect(page.locator("#report")).to_contain_text("s1-main,write,write,500,4500,", timeout=SECONDS * 1000)
+            first = page.url.rpartition("#")[2]
+            page.get_by_role("button", name="Run").click()
+            expect(page.locator("#other option")).to_have_count(2, timeout=SECONDS * 1000)
+            page.locator("#other").select_option(first)
+            expect(page.locator("#report")).to_contain_text("no difference seen", timeout=SECONDS * 1000)
+            page.locator("#other").select_option("")
+            page.locator("#form").select_option("text")
+            link = page.locator("#report a").first
+            expect(link).to_have_attribute(
+                "href", re.compile(r"^http://127.0.0.1:8765/transaction/tx0123456789abcdef01234-")
+            )
             assert faults == []
             file.write_text("name = 1")
             page.locator("#file").set_input_files(file)
