@@ -9,21 +9,22 @@ arrive there when the child's first byte left: two stamps of one host, which no 
    service that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that
    began last. Work put off until after the answer belongs to a candidate that was already closed, unless that was a
    request of the host to itself: then a daemon of that host made both, one after the other.
-2. `timing`: for a child without a visible id, the candidates open at its start, without those whose id is known to
-   lead elsewhere; of these again those of a service that calls the child's without doubt, and the innermost.
+2. `timing`: for children without a visible id, what the trace teaches about its services (`collector.inferred_links`).
+   Kinds of exchanges too rare to learn from get, of the candidates open at their start, without those whose id is known
+   to lead elsewhere, again those of a service that calls theirs without doubt, and the innermost.
 
-Confidence is one divided by how many candidates were equally possible. For `timing` it is also multiplied by the share
-of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run whether or
-not a parent is open.
+Confidence is one divided by how many candidates were equally possible. For rare kinds by `timing` it is also multiplied
+by the share of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run
+whether or not a parent is open.
 
-Limits: at high concurrency the innermost of many open candidates is often not the parent; the confidence says so.
-Cost: joins, and one sorted search per child among its host's exchanges; no loop over exchanges.
+Cost: joins, and one sorted search per child among its host's exchanges; the core's loop for those without an id.
 """
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector.inferred_links import infer_links
 from collector.schema import LinkReason
 
 Longs = NDArray[np.int64]
@@ -58,8 +59,24 @@ def find_links(exchanges: pl.DataFrame) -> pl.DataFrame:
     children = _children(exchanges).join(parents.select(pl.col("host").unique()), on="host", how="semi")
     by_id = _by_transaction(children, parents)
     rest = children.join(by_id, on="exchange_id", how="anti")
+    inferred = _inferred(exchanges, rest, parents)
+    rest = rest.join(inferred, on="exchange_id", how="anti")
     by_time = _by_timing(rest, parents)
-    return pl.concat([by_id.select(*LINK_COLUMNS), by_time.select(*LINK_COLUMNS)])
+    found = inferred.drop_nulls("parent_id")
+    return pl.concat([links.select(*LINK_COLUMNS) for links in (by_id, found, by_time)])
+
+
+def _inferred(exchanges: pl.DataFrame, children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
+    """What `infer_links` says of exchanges without an id, and without a child or parent that shows one."""
+    silent = exchanges.filter(pl.col("transaction_id").is_null())
+    wanted = silent.join(children, on="exchange_id", how="semi")
+    if wanted.is_empty():
+        return pl.DataFrame(schema=LINK_COLUMNS)
+    judged = infer_links(silent).join(children.select("exchange_id", "began_ns"), on="exchange_id", how="inner")
+    began = parents.select("parent_id", "parent_began_ns")
+    judged = judged.join(began, on="parent_id", how="left").with_columns(open_ns=0, at_ns=0)
+    linked = pl.col("parent_id").is_null() | _possible()
+    return judged.filter(linked.fill_null(value=False)).select(*LINK_COLUMNS)
 
 
 def _without_constants(exchanges: pl.DataFrame) -> pl.DataFrame:

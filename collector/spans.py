@@ -20,8 +20,8 @@ LEDGER_COLUMNS = ("connect_ns", "request_network_ns", "work_ns", "response_netwo
 
 
 COLUMNS = [
-    *("exchange_id", "client_host", "server_host", "service"),
-    *("transaction_id", "response_transaction_id", "background"),
+    *("exchange_id", "connection_id", "client_host", "server_host", "service"),
+    *("transaction_id", "response_transaction_id", "background", "request_bytes", "response_bytes"),
     *("connect_start_trace_ns", "connected_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),

@@ -99,6 +99,10 @@ def match_events(columns: Columns, first_connection_id: int) -> dict[str, Column
 
 def build_exchanges(hops: Columns, heads: Columns, connections: Columns) -> Columns: ...
 
+# links
+
+def link_exchanges(exchanges: Columns) -> Columns: ...
+
 # hops
 
 def align_hops(send: Columns, receive: Columns, lines: Columns, knots: Columns) -> Columns: ...

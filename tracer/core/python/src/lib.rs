@@ -5,6 +5,7 @@ mod columns;
 mod decode;
 mod exchanges;
 mod hops;
+mod links;
 mod matching;
 mod partitions;
 
@@ -17,5 +18,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     partitions::register(module)?;
     matching::register(module)?;
     exchanges::register(module)?;
+    links::register(module)?;
     hops::register(module)
 }

@@ -1,0 +1,82 @@
+//! Classes of calls: those to one service whose sizes hang together (reads of 1 to 64 KiB are one class, writes another).
+//!
+//! The sizes of request and response are put in cells of half an octave; cells that touch, or nearly, are one class. Nothing but
+//! sizes tells a read from a write where no head is visible.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::calls::Call;
+
+/// A service and the half octaves of its request's and its response's bytes.
+type Cell = (i64, i32, i32);
+
+/// Cells so many steps apart, or nearer, belong together.
+const REACH: i32 = 2;
+/// A cell with fewer of a service's calls than one in so many is not a cell of its own.
+const RARE: usize = 1000;
+
+fn half_octave(bytes: i64) -> i32 {
+    let value = bytes.max(0) as u64 + 1;
+    let top = 63 - value.leading_zeros() as i32;
+    2 * top + i32::from(top > 0 && value >> (top - 1) & 1 == 1)
+}
+
+fn cell(call: &Call) -> Cell {
+    (
+        call.service,
+        half_octave(call.request_bytes),
+        half_octave(call.response_bytes),
+    )
+}
+
+/// The number of each call's class.
+pub fn classes(calls: &[Call]) -> Vec<u16> {
+    let cells: Vec<Cell> = calls.iter().map(cell).collect();
+    let mut counts: BTreeMap<Cell, usize> = BTreeMap::new();
+    let mut of_service: HashMap<i64, usize> = HashMap::new();
+    for cell in &cells {
+        *counts.entry(*cell).or_default() += 1;
+        *of_service.entry(cell.0).or_default() += 1;
+    }
+    let common = |(cell, count): &(&Cell, &usize)| **count >= 2.max(of_service[&cell.0] / RARE);
+    let common: Vec<Cell> = counts.iter().filter(common).map(|(cell, _)| *cell).collect();
+    let number = numbered(&counts, &common);
+    cells.iter().map(|cell| number[cell]).collect()
+}
+
+/// Common cells that touch share a number; a rare one has that of the nearest common one of its service.
+fn numbered(counts: &BTreeMap<Cell, usize>, common: &[Cell]) -> HashMap<Cell, u16> {
+    let mut number: HashMap<Cell, u16> = HashMap::new();
+    let mut next = 0;
+    for &cell in common {
+        if !number.contains_key(&cell) {
+            flood(cell, common, next, &mut number);
+            next += 1;
+        }
+    }
+    for &cell in counts.keys() {
+        if common.binary_search(&cell).is_err() {
+            let far = |other: &&Cell| (other.1 - cell.1).abs() + (other.2 - cell.2).abs();
+            let near = common.iter().filter(|other| other.0 == cell.0).min_by_key(far);
+            let class = near.map_or(next, |near| number[near]);
+            next += u16::from(near.is_none());
+            number.insert(cell, class);
+        }
+    }
+    number
+}
+
+fn flood(from: Cell, common: &[Cell], class: u16, number: &mut HashMap<Cell, u16>) {
+    let mut open = vec![from];
+    while let Some(at) = open.pop() {
+        if number.contains_key(&at) || common.binary_search(&at).is_err() {
+            continue;
+        }
+        number.insert(at, class);
+        for (request, response) in (-REACH..=REACH).flat_map(|q| (-REACH..=REACH).map(move |r| (q, r))) {
+            if request.abs() + response.abs() <= REACH {
+                open.push((at.0, at.1 + request, at.2 + response));
+            }
+        }
+    }
+}

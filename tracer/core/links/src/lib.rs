@@ -1,0 +1,123 @@
+//! Which exchange made which, where no id says so: learned from the trace itself.
+//!
+//! # The idea
+//! A host makes calls while it serves requests. Which request a call was made for is asked for each host alone, and kind
+//! by kind of its calls ([`classes`]: a service, and sizes that hang together):
+//!
+//! 1. *How many.* Guesses of how many calls of the kind each class of requests makes ([`rates`]): one read for a read,
+//!    three writes for a write. Every request gets so many slots ([`problem`]).
+//! 2. *In order.* Slots are filled so that links do not cross ([`alignment`]): calls leave in the order in which requests
+//!    came, or responses leave in the order in which the calls' answers came. Servers with one loop, or one queue, keep
+//!    such orders nearly strictly even when they are overloaded, where delays themselves tell nothing.
+//! 3. *Evidence.* From these links it is learned what delays before and after a call look like, and which differences of
+//!    byte counts are usual ([`evidence`]); what passes through unchanged identifies. Then links are made anew with it.
+//!
+//! Of all guesses and both orders, the one that explains a stretch of the trace best is taken for all of it.
+//!
+//! # Limits
+//! A kind with very few calls is not judged. Requests that were not captured cannot be parents.
+//!
+//! Cost: for each call, the slots that are open at once; learning looks at a bounded sample. Linear in the number of
+//! exchanges at fixed concurrency.
+//!
+//! Source: docs/linking.md.
+#![forbid(unsafe_code)]
+
+mod alignment;
+mod calls;
+mod classes;
+mod evidence;
+mod host;
+mod problem;
+mod rates;
+
+use std::collections::BTreeMap;
+
+/// A time that was not seen, or another value that is not known. Less than every time.
+pub const UNSEEN: i64 = i64::MIN;
+/// In place of a row, or of a host, where there is none.
+pub const NONE: i64 = -1;
+
+/// Columns of the exchanges: hosts and services as numbers, `NONE` where not known; times in ns, `UNSEEN` where not.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchanges<'a> {
+    pub client_host: &'a [i64],
+    pub server_host: &'a [i64],
+    pub service: &'a [i64],
+    pub connection_id: &'a [i64],
+    pub connect_start_ns: &'a [i64],
+    pub request_first_sent_ns: &'a [i64],
+    pub request_first_received_ns: &'a [i64],
+    pub response_first_sent_ns: &'a [i64],
+    pub response_first_received_ns: &'a [i64],
+    pub response_last_sent_ns: &'a [i64],
+    pub response_last_received_ns: &'a [i64],
+    pub given_up_ns: &'a [i64],
+    pub request_bytes: &'a [i64],
+    pub response_bytes: &'a [i64],
+}
+
+impl Exchanges<'_> {
+    /// All columns have the same length.
+    pub fn is_consistent(&self) -> bool {
+        let hosts = [self.client_host, self.server_host, self.service, self.connection_id];
+        let asked = [
+            self.connect_start_ns,
+            self.request_first_sent_ns,
+            self.request_first_received_ns,
+        ];
+        let answered = [
+            self.response_first_sent_ns,
+            self.response_first_received_ns,
+            self.response_last_sent_ns,
+        ];
+        let ended = [
+            self.response_last_received_ns,
+            self.given_up_ns,
+            self.request_bytes,
+            self.response_bytes,
+        ];
+        let all = hosts.iter().chain(&asked).chain(&answered).chain(&ended);
+        all.into_iter().all(|column| column.len() == self.service.len())
+    }
+}
+
+/// For each exchange the row of its parent, or `NONE`; how sure that is (0 where there is none); and whether there
+/// were enough like it to learn from, so that `NONE` means something.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    pub parent: Vec<i64>,
+    pub confidence: Vec<f64>,
+    pub judged: Vec<bool>,
+}
+
+/// The parent of each exchange for which one is found.
+pub fn link(exchanges: &Exchanges) -> Links {
+    let made = calls::calls(exchanges);
+    let class = classes::classes(&made.calls);
+    let count = exchanges.service.len();
+    let mut links = Links {
+        parent: vec![NONE; count],
+        confidence: vec![0.0; count],
+        judged: vec![false; count],
+    };
+    let mut hosts: BTreeMap<i64, (Vec<u32>, Vec<u32>)> = BTreeMap::new();
+    for (number, call) in made.calls.iter().enumerate() {
+        hosts.entry(call.server_host).or_default().0.push(number as u32);
+        hosts.entry(call.client_host).or_default().1.push(number as u32);
+    }
+    hosts.remove(&NONE);
+    for (parents, children) in hosts.into_values() {
+        for found in host::link_host(&made.calls, &class, parents, children) {
+            let start_ns = made.calls[found.child as usize].start_ns;
+            for row in made.rows(found.child as usize).iter().map(|&row| row as usize) {
+                links.judged[row] = true;
+                if let Some(parent) = found.parent {
+                    links.parent[row] = made.row_at(exchanges, parent as usize, start_ns);
+                    links.confidence[row] = found.confidence;
+                }
+            }
+        }
+    }
+    links
+}

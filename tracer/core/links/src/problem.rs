@@ -1,0 +1,238 @@
+//! The calls of one kind that a host makes, and the requests there that may have made them, put in order.
+//!
+//! A request that makes n such calls on average has ceil(n) *slots*; the linker fills slots with calls.
+
+use crate::alignment::{Band, align};
+use crate::calls::Call;
+use crate::evidence::{Evidence, Pair, Sample};
+
+/// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guess {
+    pub rates: Vec<(u16, f64)>,
+    pub alone: f64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Slot {
+    pub parent: u32,
+    /// Place of the request's class in `Guess::rates`.
+    pub class: u32,
+    pub open_ns: i64,
+    pub out_ns: i64,
+    close_ns: i64,
+    pub request_bytes: i64,
+    pub response_bytes: i64,
+    /// Logarithms of how likely it is filled, and empty.
+    filled: f32,
+    empty: f32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Child {
+    pub call: u32,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub request_bytes: i64,
+    pub response_bytes: i64,
+}
+
+impl Slot {
+    #[inline]
+    fn was_open(&self, child: &Child) -> bool {
+        self.open_ns <= child.start_ns && child.start_ns <= self.close_ns
+    }
+}
+
+/// Which order the links keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Calls leave in the order in which their requests came.
+    Front,
+    /// Responses leave in the order in which the calls' answers came. Solved as `Front`, with time running backward.
+    Back,
+}
+
+/// Pairs looked at for each child to learn what possible pairs look like.
+const PAIRS_EACH: usize = 16;
+/// A slot is never held to be certainly filled, or certainly empty.
+const LEAST_ODDS: f64 = 0.001;
+const MOST_ODDS: f64 = 0.995;
+/// A mean of up to so much above a whole number is held to be noise.
+const SPARE: f64 = 0.15;
+
+/// Slots and children in the order of cause and action, and which slots are possible for each child.
+pub struct Problem {
+    slots: Vec<Slot>,
+    children: Vec<Child>,
+    band: Band,
+    empty: Vec<f32>,
+    alone: f32,
+    classes: usize,
+}
+
+/// The slot of each child of the problem, or `NO_SLOT`.
+pub type Chosen = Vec<u32>;
+pub use crate::alignment::NO_SLOT;
+
+impl Problem {
+    /// `parents` in order of their opening, `children` in order of their start; numbers of `calls`.
+    pub fn new(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32], guess: &Guess, order: Order) -> Self {
+        let mut slots = slots(calls, class, parents, guess);
+        let mut children: Vec<Child> = children.iter().map(|&c| child(calls, c)).collect();
+        let ranges = possible(&slots, &children, order);
+        if order == Order::Back {
+            slots.sort_by_key(|s| -s.out_ns);
+        }
+        let mut both: Vec<(Child, (u32, u32))> = children.drain(..).zip(ranges).collect();
+        if order == Order::Back {
+            both.sort_by_key(|(child, _)| -child.end_ns);
+        }
+        let (children, ranges): (Vec<Child>, Vec<(u32, u32)>) = both.into_iter().unzip();
+        let empty = slots.iter().map(|s| s.empty).collect();
+        let band = Band::new(ranges, slots.len());
+        let alone = guess.alone.clamp(LEAST_ODDS, 0.9).ln() as f32;
+        Problem {
+            slots,
+            children,
+            band,
+            empty,
+            alone,
+            classes: guess.rates.len(),
+        }
+    }
+
+    /// Links that keep the order, before anything is known of delays: short ones are better, by their square.
+    pub fn first_links(&self) -> Chosen {
+        let length = |c: &Child| (c.end_ns - c.start_ns).min(1_000_000_000) as f64;
+        let typical = 1e6 + self.children.iter().map(length).sum::<f64>() / self.children.len().max(1) as f64;
+        self.align(|slot, child| {
+            let before = (child.start_ns - slot.open_ns) as f64 / typical;
+            let after = (slot.out_ns - child.end_ns) as f64 / typical;
+            slot.filled - (0.02 * (before * before + after * after).min(100.0)) as f32
+        })
+    }
+
+    pub fn links(&self, evidence: &Evidence) -> Chosen {
+        self.align(|slot, child| slot.filled + evidence.score(slot.class, Pair::new(slot, child)))
+    }
+
+    fn align(&self, score: impl Fn(&Slot, &Child) -> f32) -> Chosen {
+        align(&self.band, &self.empty, self.alone, |slot, child| {
+            let (slot, child) = (&self.slots[slot], &self.children[child]);
+            if slot.was_open(child) {
+                score(slot, child)
+            } else {
+                f32::NEG_INFINITY
+            }
+        })
+    }
+
+    pub fn learn(&self, chosen: &Chosen) -> Evidence {
+        let (mut linked, mut possible) = (Sample::new(self.classes), Sample::new(self.classes));
+        for (place, (child, &slot)) in self.children.iter().zip(chosen).enumerate() {
+            if slot != NO_SLOT {
+                let slot = &self.slots[slot as usize];
+                linked.add(slot.class, Pair::new(slot, child), 1.0);
+            }
+            let range = self.band.range(place);
+            let step = 1 + range.len() / PAIRS_EACH;
+            for slot in range.skip(place % step).step_by(step).map(|at| &self.slots[at]) {
+                if slot.was_open(child) {
+                    possible.add(slot.class, Pair::new(slot, child), 1.0);
+                }
+            }
+        }
+        Evidence::learn(&linked, &possible)
+    }
+
+    /// Logarithm of how much better the links explain what was seen than no link at all.
+    pub fn score(&self, chosen: &Chosen, evidence: &Evidence) -> f64 {
+        let nothing: f64 = self.empty.iter().map(|&e| f64::from(e)).sum();
+        let gain = |(child, &slot): (&Child, &u32)| {
+            if slot == NO_SLOT {
+                return f64::from(self.alone);
+            }
+            let slot = &self.slots[slot as usize];
+            f64::from(slot.filled - slot.empty + evidence.score(slot.class, Pair::new(slot, child)))
+        };
+        nothing + self.children.iter().zip(chosen).map(gain).sum::<f64>()
+    }
+
+    /// Each child and its parent, as numbers of calls.
+    pub fn pairs<'a>(&'a self, chosen: &'a Chosen) -> impl Iterator<Item = (u32, Option<u32>)> + 'a {
+        let parent = |slot: u32| (slot != NO_SLOT).then(|| self.slots[slot as usize].parent);
+        self.children
+            .iter()
+            .zip(chosen)
+            .map(move |(child, &slot)| (child.call, parent(slot)))
+    }
+}
+
+pub fn child(calls: &[Call], number: u32) -> Child {
+    let call = &calls[number as usize];
+    Child {
+        call: number,
+        start_ns: call.start_ns,
+        end_ns: call.end_ns,
+        request_bytes: call.request_bytes,
+        response_bytes: call.response_bytes,
+    }
+}
+
+pub fn slot(calls: &[Call], parent: u32, class: u32, odds: f64) -> Slot {
+    let call = &calls[parent as usize];
+    Slot {
+        parent,
+        class,
+        open_ns: call.open_ns,
+        out_ns: call.out_ns,
+        close_ns: call.close_ns,
+        request_bytes: call.request_bytes,
+        response_bytes: call.response_bytes,
+        filled: odds.ln() as f32,
+        empty: (1.0 - odds).ln() as f32,
+    }
+}
+
+fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess) -> Vec<Slot> {
+    let mut slots = vec![];
+    for &parent in parents {
+        if let Some(place) = guess.rates.iter().position(|rate| rate.0 == class[parent as usize]) {
+            let rate = guess.rates[place].1;
+            let many = (rate - SPARE).ceil().max(1.0);
+            let odds = (rate / many).clamp(LEAST_ODDS, MOST_ODDS);
+            slots.extend(std::iter::repeat_n(
+                slot(calls, parent, place as u32, odds),
+                many as usize,
+            ));
+        }
+    }
+    slots
+}
+
+/// For each child, in order of start, the range of slots (in the order of their cause) that were open at its start.
+fn possible(slots: &[Slot], children: &[Child], order: Order) -> Vec<(u32, u32)> {
+    let mut place: Vec<u32> = (0..slots.len() as u32).collect();
+    if order == Order::Back {
+        let mut sorted = place.clone();
+        sorted.sort_by_key(|&s| -slots[s as usize].out_ns);
+        for (at, slot) in sorted.into_iter().enumerate() {
+            place[slot as usize] = at as u32;
+        }
+    }
+    let (mut open, mut next): (Vec<u32>, usize) = (vec![], 0);
+    children
+        .iter()
+        .map(|child| {
+            while next < slots.len() && slots[next].open_ns <= child.start_ns {
+                open.push(next as u32);
+                next += 1;
+            }
+            open.retain(|&s| slots[s as usize].close_ns >= child.start_ns);
+            let places = open.iter().map(|&s| place[s as usize]);
+            let (least, most) = (places.clone().min(), places.max());
+            (least.unwrap_or(u32::MAX), most.map_or(0, |m| m + 1))
+        })
+        .collect()
+}

@@ -1,0 +1,221 @@
+//! How many calls of a kind each class of requests makes: guesses, of which the links then show the best.
+//!
+//! Two kinds of guesses. By expectation and maximisation over a sample of calls, each shared among the requests that
+//! were open when it began: once by the numbers of open requests alone, once with what delays and byte counts show. And
+//! by counting: where there are just as many calls (or twice, three times as many) as requests of a class, that class
+//! may make them all.
+
+use std::collections::BTreeMap;
+
+use crate::calls::Call;
+use crate::evidence::{Evidence, Pair, Sample};
+use crate::problem::{Child, Guess, Slot, child, slot};
+
+/// Pairs that are looked at: bounds the cost of learning, whatever the size of the trace.
+const PAIRS: usize = 20_000;
+const ROUNDS: usize = 15;
+/// Classes that make fewer calls than this for each request, or less than this share of the calls, are also left out.
+const LEAST_RATE: f64 = 0.003;
+const MAIN_SHARE: f64 = 0.05;
+/// How near a whole number of calls for each request there must be, as a share of the calls.
+const NEARLY_WHOLE: f64 = 0.03;
+/// A class with fewer requests than this share of another's is rare beside it.
+const RARE: f64 = 0.05;
+/// How likely a slot is then held to be filled, in the main class and in a rare one; and the share of other calls.
+const MOST_FILLED: f64 = 0.995;
+const RARE_FILLED: f64 = 0.5;
+const COUNTED_ALONE: f64 = 0.002;
+
+struct Open {
+    class: usize,
+    duration_ns: f64,
+    pair: Pair,
+}
+
+struct Shares {
+    of: Vec<f64>,
+    alone: f64,
+}
+
+/// Guesses for `children`, calls of one kind in order of start; `parents` in order of opening.
+pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -> Vec<Guess> {
+    let mut requests: BTreeMap<u16, f64> = BTreeMap::new();
+    for &parent in parents {
+        *requests.entry(class[parent as usize]).or_default() += 1.0;
+    }
+    let classes: Vec<u16> = requests.keys().copied().collect();
+    let place = |parent: u32| classes.partition_point(|&c| c < class[parent as usize]);
+    let sample = sample(calls, &place, parents, children);
+    let count = children.len() as f64;
+    let mut guesses: Vec<Guess> = vec![];
+    for shares in [
+        plain_shares(&sample, classes.len()),
+        learned_shares(&sample, classes.len()),
+    ] {
+        for least in [0.0, MAIN_SHARE] {
+            let rate = |(at, class): (usize, &u16)| (*class, shares.of[at] * count / requests[class], shares.of[at]);
+            let rates = classes
+                .iter()
+                .enumerate()
+                .map(rate)
+                .filter(|(_, rate, share)| *rate > LEAST_RATE && *share > least);
+            guesses.push(Guess {
+                rates: rates.map(|(class, rate, _)| (class, rate)).collect(),
+                alone: shares.alone,
+            });
+        }
+    }
+    let service: BTreeMap<u16, i64> = parents
+        .iter()
+        .map(|&p| (class[p as usize], calls[p as usize].service))
+        .collect();
+    guesses.extend(
+        classes
+            .iter()
+            .filter_map(|&class| counted(&service, &requests, class, count)),
+    );
+    guesses.retain(|guess| !guess.rates.is_empty());
+    guesses.dedup();
+    guesses
+}
+
+/// The guess that requests of `class` make all calls, if there are a whole number for each. Rare classes of the same
+/// service (requests of an unusual size) may make some too.
+fn counted(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, class: u16, calls: f64) -> Option<Guess> {
+    let many = requests[&class];
+    let rare = |other: &u16| *other != class && service[other] == service[&class] && requests[other] < RARE * many;
+    let rare: Vec<u16> = requests.keys().copied().filter(rare).collect();
+    let whole = (calls / many).round();
+    let most = whole * (many + rare.iter().map(|other| requests[other]).sum::<f64>());
+    let slack = (NEARLY_WHOLE * calls).max(1.0);
+    if whole < 1.0 || calls < whole * many - slack || calls > most + slack {
+        return None;
+    }
+    let mut rates = vec![(class, whole * MOST_FILLED)];
+    rates.extend(rare.into_iter().map(|other| (other, whole * RARE_FILLED)));
+    Some(Guess {
+        rates,
+        alone: COUNTED_ALONE,
+    })
+}
+
+/// For some children, spread over the trace, the requests that were open when they began.
+fn sample(calls: &[Call], place: &impl Fn(u32) -> usize, parents: &[u32], children: &[u32]) -> Vec<Vec<Open>> {
+    let mut step = 1 + children.len() / PAIRS;
+    let widths = || children.iter().step_by(1 + children.len() / 500);
+    let wide: usize = each_open(calls, parents, widths()).iter().map(Vec::len).sum();
+    let mean = wide / widths().count().max(1);
+    step = step.max(children.len() * mean / PAIRS);
+    let some = each_open(calls, parents, children.iter().step_by(step));
+    let with = |(at, open): (usize, Vec<u32>)| -> Vec<Open> {
+        let child: Child = child(calls, children[at * step]);
+        let pair = |parent: u32| {
+            let slot: Slot = slot(calls, parent, 0, 1.0);
+            let call = &calls[parent as usize];
+            let duration_ns = (call.close_ns - call.open_ns).clamp(1, 600_000_000_000) as f64;
+            Open {
+                class: place(parent),
+                duration_ns,
+                pair: Pair::new(&slot, &child),
+            }
+        };
+        open.into_iter().map(pair).collect()
+    };
+    some.into_iter().enumerate().map(with).collect()
+}
+
+fn each_open<'a>(calls: &[Call], parents: &[u32], children: impl Iterator<Item = &'a u32>) -> Vec<Vec<u32>> {
+    let (mut open, mut next): (Vec<u32>, usize) = (vec![], 0);
+    children
+        .map(|&child| {
+            let start_ns = calls[child as usize].start_ns;
+            while next < parents.len() && calls[parents[next] as usize].open_ns <= start_ns {
+                open.push(parents[next]);
+                next += 1;
+            }
+            open.retain(|&p| calls[p as usize].close_ns >= start_ns);
+            open.clone()
+        })
+        .collect()
+}
+
+fn plain_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
+    let count = sample.len().max(1) as f64;
+    let mut mean = vec![1e-30; classes];
+    for open in sample.iter().flatten() {
+        mean[open.class] += 1.0 / open.duration_ns / count;
+    }
+    let weights: Vec<Vec<(usize, f64)>> = sample
+        .iter()
+        .map(|list| {
+            list.iter()
+                .map(|o| (o.class, 1.0 / o.duration_ns / mean[o.class]))
+                .collect()
+        })
+        .collect();
+    let mut shares = Shares {
+        of: vec![0.9 / classes.max(1) as f64; classes],
+        alone: 0.1,
+    };
+    for _ in 0..4 * ROUNDS {
+        shares = next_shares(&weights, &shares, |_, _, _| ());
+    }
+    shares
+}
+
+fn learned_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
+    let count = sample.len().max(1) as f64;
+    let mut mean = vec![1e-30; classes];
+    let mut possible = Sample::new(classes);
+    for open in sample.iter().flatten() {
+        mean[open.class] += 1.0 / count;
+        possible.add(open.class as u32, open.pair, 1.0);
+    }
+    let mut evidence = Evidence::learn(&Sample::new(classes), &possible);
+    let mut shares = Shares {
+        of: vec![0.95 / classes.max(1) as f64; classes],
+        alone: 0.05,
+    };
+    for _ in 0..ROUNDS {
+        let weight = |open: &Open| {
+            (
+                open.class,
+                f64::from(evidence.score(open.class as u32, open.pair)).exp() / mean[open.class],
+            )
+        };
+        let weights: Vec<Vec<(usize, f64)>> = sample.iter().map(|list| list.iter().map(weight).collect()).collect();
+        let mut linked = Sample::new(classes);
+        shares = next_shares(&weights, &shares, |child, at, share| {
+            let open = &sample[child][at];
+            linked.add(open.class as u32, open.pair, share);
+        });
+        evidence = Evidence::learn(&linked, &possible);
+    }
+    shares
+}
+
+/// One round: each child is shared among its open requests; `tell(child, place, share)` of each share worth telling.
+fn next_shares(weights: &[Vec<(usize, f64)>], shares: &Shares, mut tell: impl FnMut(usize, usize, f64)) -> Shares {
+    let count = weights.len().max(1) as f64;
+    let mut next = Shares {
+        of: vec![0.0; shares.of.len()],
+        alone: 0.0,
+    };
+    for (child, list) in weights.iter().enumerate() {
+        let total = shares.alone
+            + list
+                .iter()
+                .map(|&(class, weight)| shares.of[class] * weight)
+                .sum::<f64>();
+        next.alone += shares.alone / total / count;
+        for (at, &(class, weight)) in list.iter().enumerate() {
+            let share = shares.of[class] * weight / total;
+            next.of[class] += share / count;
+            if share > 1e-4 {
+                tell(child, at, share);
+            }
+        }
+    }
+    next.alone = next.alone.max(1e-6);
+    next
+}
