@@ -14,6 +14,7 @@ import uvloop
 from click.core import ParameterSource
 
 from storage_cluster.bench import formats, parameters, simple, use
+from storage_cluster.bench.distributed.client import cancel, status, submit
 from storage_cluster.bench.distributed.commands import controller, driver
 from storage_cluster.bench.engine.connection import Timeouts
 from storage_cluster.bench.errors import WorkloadError
@@ -186,6 +187,9 @@ def compare(first: Path, second: Path) -> None:
 
 command.add_command(driver)
 command.add_command(controller)
+command.add_command(submit)
+command.add_command(status)
+command.add_command(cancel)
 command.add_command(paper)
 
 

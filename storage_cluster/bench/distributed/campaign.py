@@ -1,23 +1,23 @@
 """One workload on several drivers: stage by stage, all of them together; figures merged, rows gathered as they come.
 
-Each driver's figures are histograms and sums, so the merged ones are those of one driver that had done it all. A
-driver that is lost keeps what it had told by then; the run says so, and goes on with the others or ends, as asked. A
-stage that is under way is not dealt out again: what the lost driver had left to do of it stays undone.
+Each driver's figures are histograms and sums, so the merged ones are those of one driver that had done it all. Of a
+driver that is lost, what it had told by then is kept; the run says so, and ends, or goes on, as asked: then the others
+take over at once what it had left to do of the stage (`split`).
 """
 
 import asyncio
 import dataclasses
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 
 import httpx
 
 from storage_cluster.bench.distributed.remote import Driver, DriverLostError, Part
-from storage_cluster.bench.distributed.split import split
+from storage_cluster.bench.distributed.split import deal_out, left_by, split
 from storage_cluster.bench.distributed.wire import Mission
 from storage_cluster.bench.errors import WorkloadError
-from storage_cluster.bench.model import Workload
+from storage_cluster.bench.model import Stage, Workload
 from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.figures import Tally
 from storage_cluster.bench.results.folder import RunInfo
@@ -90,8 +90,9 @@ class Campaign:
             started_ns = time.time_ns()
             shares = split(stage, [part.driver.name for part in self._here()])
             for part in self._here():
+                part.shares.clear()
                 await self._try(part, part.begin(number, shares[part.driver.name]))
-            ended = await self._until_done(number)
+            ended = await self._until_done(number, started_ns)
             self.info = folders.with_stage(self.info, number, started_ns, time.time_ns())
             folders.save(self.folder, self.info, self.tally)
             if ended:
@@ -101,7 +102,7 @@ class Campaign:
                 return "failed", "; ".join(map(str, failed))
         return "done", ""
 
-    async def _until_done(self, number: int) -> tuple[str, str] | None:
+    async def _until_done(self, number: int, started_ns: int) -> tuple[str, str] | None:
         """Watch a stage; what ended the run in it, if something did."""
         stopped = False
         while True:
@@ -109,6 +110,8 @@ class Campaign:
             if not self._here():
                 return "failed", "every driver is lost"
             lost = self._tell_lost()
+            if lost and not (self._stop_on_loss or self._cancelled or errors):
+                running |= await self._take_over(number, (time.time_ns() - started_ns) / 1e9)
             if (self._cancelled or errors or (lost and self._stop_on_loss)) and not stopped:
                 stopped = True
                 await self._each("stop")
@@ -120,6 +123,31 @@ class Campaign:
         if self._cancelled:
             return "cancelled", f"called off in stage {self.workload.stages[number].name}"
         return ("failed", f"stopped, since {', '.join(lost)} was lost") if lost and self._stop_on_loss else None
+
+    async def _take_over(self, number: int, elapsed_s: float) -> bool:
+        """Let the others do what lost drivers have left of the stage; whether there was anything."""
+        stage, began = self.workload.stages[number], False
+        for part in (part for part in self._parts if part.lost and part.shares):
+            had, part.shares = part.shares, {}
+            finished = part.status is not None and part.status.stage == number and not part.status.running
+            left = {} if finished else left_by(stage, had, part.done_of(stage.name), elapsed_s)
+            names = [each.driver.name for each in self._here()]
+            for shares in deal_out(left, names):
+                for each in self._here():
+                    if shares[each.driver.name]:
+                        await self._try(each, each.begin(number, shares[each.driver.name]))
+                        began = True
+            self._note_loss(part, stage, had, left, names)
+        return began
+
+    def _note_loss(
+        self, part: Part, stage: Stage, had: Mapping[str, object], left: Mapping[str, object], names: Sequence[str]
+    ) -> None:
+        own = [work.name for work in stage.works if work.driver and work.name in had]
+        what = f"{part.driver.name} was lost in stage {stage.name}"
+        what += f"; {', '.join(names)} took over {', '.join(left)}" if left else ""
+        what += f"; {', '.join(own)} was its own and is left undone" if own else ""
+        self.info = dataclasses.replace(self.info, notes=(*self.info.notes, what))
 
     async def _look(self, number: int) -> tuple[bool, list[str]]:
         """Ask every driver: whether any is still at it, and what went wrong with them."""

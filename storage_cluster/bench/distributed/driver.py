@@ -1,7 +1,7 @@
 """A driver: does its part of each stage when told to, and tells how it goes.
 
     POST   /missions                    a workload -> {"id": …}
-    POST   /missions/ID/stages/NUMBER   begin a stage: work -> [first worker, count, of how many]
+    POST   /missions/ID/stages/NUMBER   begin a stage, or more of the one that runs: work -> its share
     GET    /missions/ID                 how it goes: figures, and how much of the rows they are drawn from
     GET    /missions/ID/rows?from=N     the file of rows from byte N on, up to the last complete frame
     POST   /missions/ID/stop            begin no more operations
@@ -45,23 +45,25 @@ class _Doing:
         self._info = folders.describe(workload, f"driver {mission.driver}", mission.settings)
         self._recorder = Recorder(folder, mission.driver)
         self._runner = Runner(self._recorder, seed=mission.seed, login=mission.login)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []  # of the stage that runs or ran last
         self._stage = -1
         self._error = ""
         folders.save(folder, self._info, self._recorder.tally)
 
     def begin(self, number: int, shares: dict[str, Share]) -> None:
-        assert self._task is None or self._task.done()
-        self._stage, self._error = number, ""
-        self._task = asyncio.create_task(self._run(number, shares))
+        if not self.running:
+            self._tasks.clear()
+            self._stage, self._error = number, ""
+        assert number == self._stage
+        self._tasks.append(asyncio.create_task(self._run(number, shares)))
+
+    def may_begin(self, number: int) -> bool:
+        """Whether there is such a stage, and no other is running."""
+        return 0 <= number < len(self._workload.stages) and (not self.running or number == self._stage)
 
     @property
     def running(self) -> bool:
-        return self._task is not None and not self._task.done()
-
-    @property
-    def stages_count(self) -> int:
-        return len(self._workload.stages)
+        return not all(task.done() for task in self._tasks)
 
     async def status(self) -> Status:
         state = await self._recorder.state()
@@ -77,9 +79,9 @@ class _Doing:
 
     async def close(self, state: str) -> None:
         self._runner.stop()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._recorder.close()
         info = dataclasses.replace(self._info, state=state, ended_ns=time.time_ns())
         folders.save(self._folder, info, self._recorder.tally)
@@ -131,11 +133,14 @@ def create_app(name: str, data: Path, token: str = "") -> FastAPI:
         return {"id": key}
 
     @app.post("/missions/{mission}/stages/{number}", status_code=202)
-    async def begin(mission: str, number: int, shares: dict[str, list[int]]) -> None:
+    async def begin(mission: str, number: int, shares: dict[str, dict[str, Any]]) -> None:
         each = found(mission)
-        if each.running or not 0 <= number < each.stages_count:
-            raise HTTPException(409, "a stage is running" if each.running else "no such stage")
-        each.begin(number, load_shares(shares))
+        if not each.may_begin(number):
+            raise HTTPException(409, "another stage is running" if each.running else "no such stage")
+        try:
+            each.begin(number, load_shares(shares))
+        except TypeError as error:
+            raise HTTPException(422, f"not shares ({error})") from None
 
     @app.get("/missions/{mission}")
     async def status(mission: str) -> dict[str, Any]:

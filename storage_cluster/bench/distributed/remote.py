@@ -55,6 +55,7 @@ class Part:
     lost: bool = False
     fetched_len: int = 0
     failures_count: int = 0
+    shares: dict[str, list[Share]] = dataclasses.field(default_factory=dict)  # of the stage that runs, by work
 
     async def accept(self, mission: Mission) -> None:
         """Give it the workload. Raises: DriverLostError, WorkloadError."""
@@ -65,7 +66,9 @@ class Part:
         self.folder.mkdir()
 
     async def begin(self, stage: int, shares: dict[str, Share]) -> None:
-        """Let it begin a stage. Raises: DriverLostError."""
+        """Let it begin a stage, or more of the one that runs. Raises: DriverLostError."""
+        for work, share in shares.items():
+            self.shares.setdefault(work, []).append(share)
         url = f"/missions/{self.mission}/stages/{stage}"
         answer = await self._asked(self.driver.client.post(url, json=dump_shares(shares)), patience=1)
         if answer.status_code != 202:
@@ -77,6 +80,16 @@ class Part:
         found = Status(**self._json(answer))
         await self._fetch(found.rows_len)
         self.tally, self.status = Tally.load(found.figures), found
+        return found
+
+    def done_of(self, stage: str) -> dict[str, tuple[int, int]]:
+        """Work to the operations and bytes of it that it has told."""
+        found: dict[str, tuple[int, int]] = {}
+        for key, figures in self.tally.figures.items():
+            if key.stage == stage:
+                ops, moved = found.get(key.work, (0, 0))
+                count = figures.operations_count + figures.outside_count
+                found[key.work] = ops + count, moved + figures.bytes
         return found
 
     async def stop(self) -> None:

@@ -1,9 +1,17 @@
-"""Which driver does what of a stage."""
+"""Which driver does what of a stage, and who takes over what a lost one had left to do.
 
-from collections.abc import Sequence
+A work that has a run time goes on with as many workers as it had, for the time that is left; one that counts operations
+or bytes, until they are done; one that goes over a range (prepare, cleanup, …) is gone over again where the lost driver
+was at it, since nobody can tell how far it was: what it does is the same when done twice. A work that names its driver
+is that driver's own, and nobody takes it over.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
 
 from storage_cluster.bench.errors import WorkloadError
-from storage_cluster.bench.model import Kind, Stage
+from storage_cluster.bench.model import Kind, Stage, Work
 from storage_cluster.bench.run.work import Share
 
 
@@ -28,3 +36,68 @@ def split(stage: Stage, drivers: Sequence[str]) -> dict[str, dict[str, Share]]:
             if end > first:
                 shares[driver][work.name] = Share(first, end - first, total)
     return shares
+
+
+def left_by(
+    stage: Stage, shares: Mapping[str, Sequence[Share]], done: Mapping[str, tuple[int, int]], elapsed_s: float
+) -> dict[str, list[Share]]:
+    """What a driver leaves of the shares that it had, by work.
+
+    Arguments: `done`, operations and bytes of each work that it has told; `elapsed_s`, since the stage began.
+    """
+    works = {work.name: work for work in stage.works}
+    found: dict[str, list[Share]] = {}
+    for name, had in shares.items():
+        work = works[name]
+        if work.driver:
+            continue
+        ops, moved = done.get(name, (0, 0))
+        for share in had:
+            done_ops, done_bytes = min(ops, share.ops(work)), min(moved, share.bytes(work))
+            ops, moved = ops - done_ops, moved - done_bytes
+            rest = dataclasses.replace(
+                share,
+                ops_left=share.ops(work) - done_ops,
+                bytes_left=share.bytes(work) - done_bytes,
+                elapsed_s=0.0 if work.is_scan else elapsed_s,
+            )
+            if _has_more(work, rest):
+                found.setdefault(name, []).append(rest)
+    return found
+
+
+def deal_out(left: Mapping[str, Sequence[Share]], drivers: Sequence[str]) -> list[dict[str, dict[str, Share]]]:
+    """Rounds of driver to share of each work: the workers of each share that is left, dealt out evenly."""
+    rounds: list[dict[str, dict[str, Share]]] = []
+    for work, shares in left.items():
+        for number, share in enumerate(shares):
+            if number == len(rounds):
+                rounds.append({driver: {} for driver in drivers})
+            for driver, part in zip(drivers, _parts(share, len(drivers)), strict=True):
+                if part.count:
+                    rounds[number][driver][work] = part
+    return rounds
+
+
+def _has_more(work: Work, share: Share) -> bool:
+    if work.is_scan:
+        return True
+    exhausted = (work.total_ops and not share.ops_left) or (work.total_bytes and not share.bytes_left)
+    over = work.runtime_s and share.elapsed_s >= work.rampup_s + work.runtime_s + work.rampdown_s
+    return not (exhausted or over)
+
+
+def _parts(share: Share, count: int) -> list[Share]:
+    """A share in so many parts that add up to it; who has no worker has nothing to do."""
+    ends = [share.count * number // count for number in range(count + 1)]
+    ops, moved = share.ops_left or 0, share.bytes_left or 0
+    return [
+        dataclasses.replace(
+            share,
+            first=share.first + begin,
+            count=end - begin,
+            ops_left=ops * end // share.count - ops * begin // share.count,
+            bytes_left=moved * end // share.count - moved * begin // share.count,
+        )
+        for begin, end in itertools.pairwise(ends)
+    ]

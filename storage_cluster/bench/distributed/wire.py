@@ -52,11 +52,11 @@ class Status:
     rows_len: int  # of the rows that the figures are drawn from, in the file
 
 
-def dump_shares(shares: dict[str, Share]) -> dict[str, list[int]]:
+def dump_shares(shares: dict[str, Share]) -> dict[str, dict[str, Any]]:
     """For JSON."""
-    return {work: [share.first, share.count, share.total] for work, share in shares.items()}
+    return {work: dataclasses.asdict(share) for work, share in shares.items()}
 
 
-def load_shares(dumped: dict[str, list[int]]) -> dict[str, Share]:
-    """What `dump_shares` gave."""
-    return {work: Share(*numbers) for work, numbers in dumped.items()}
+def load_shares(dumped: dict[str, dict[str, Any]]) -> dict[str, Share]:
+    """What `dump_shares` gave. Raises: TypeError if it is something else."""
+    return {work: Share(**values) for work, values in dumped.items()}

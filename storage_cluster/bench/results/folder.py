@@ -57,6 +57,7 @@ class RunInfo:
     ended_ns: int = 0
     drivers: tuple[str, ...] = ()
     lost_drivers: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what happened on the way
     parameters: dict[str, str] = dataclasses.field(default_factory=dict)  # that a sweep set
     format_version: int = FORMAT_VERSION
 
@@ -148,5 +149,5 @@ def _info(found: dict) -> RunInfo:
     stages = tuple(
         StageInfo(**{**stage, "works": tuple(WorkInfo(**work) for work in stage["works"])}) for stage in found["stages"]
     )
-    plain = {"drivers": tuple(found["drivers"]), "lost_drivers": tuple(found["lost_drivers"]), "stages": stages}
-    return RunInfo(**{**found, **plain})
+    names = {name: tuple(found.get(name, ())) for name in ("drivers", "lost_drivers", "notes")}
+    return RunInfo(**{**found, **names, "stages": stages})

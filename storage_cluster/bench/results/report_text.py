@@ -36,6 +36,7 @@ def _heading(run: Run) -> Iterator[str]:
         yield "attempts that failed: " + ", ".join(f"{kind} {count:,}" for kind, count in total.errors.items())
     if info.lost_drivers:
         yield f"LOST: {', '.join(info.lost_drivers)}; what they had done by then is in"
+    yield from info.notes
 
 
 def _table(run: Run, keys: list[Key]) -> Iterator[str]:

@@ -59,17 +59,24 @@ class Runner:
         self._stopped = asyncio.Event()
 
     async def run(self, stage: Stage, shares: Shares | None = None) -> None:
-        """Do a stage, or this process's part of it. Raises: WorkloadError, NotRunningError."""
+        """Do a stage, or this process's part of it; more of it may be begun meanwhile.
+
+        Raises: WorkloadError, NotRunningError.
+        """
         if shares is None:
             shares = {work.name: whole(work) for work in stage.works}
         works = [work for work in stage.works if work.name in shares and work.kind is not Kind.DELAY]
         allow_connections(_connections(sum(shares[work.name].count for work in works)))
-        self._benches = [await self._bench(stage, work) for work in works]
+        benches = [await self._bench(stage, work) for work in works]
         if self._stopped.is_set():
             return
-        async with self._recorder.flushing(), asyncio.TaskGroup() as group:
-            for bench in self._benches:
-                group.create_task(run_work(bench, shares[bench.work.name]))
+        self._benches += benches
+        try:
+            async with self._recorder.flushing(), asyncio.TaskGroup() as group:
+                for bench in benches:
+                    group.create_task(run_work(bench, shares[bench.work.name]))
+        finally:
+            self._benches = [bench for bench in self._benches if bench not in benches]
         await self._recorder.flush()
         if stage.closure_delay_s and not self._stopped.is_set():
             await self._pause(stage.closure_delay_s)

@@ -32,11 +32,25 @@ _NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The part of a work that this process does: workers from `first` on."""
+    """The part of a work that this process does: workers from `first` on.
+
+    What it takes over from another began `elapsed_s` ago, and the other has left so many operations and bytes of it.
+    """
 
     first: int
     count: int
     total: int
+    ops_left: int | None = None  # None: all that such a share has to do
+    bytes_left: int | None = None
+    elapsed_s: float = 0.0
+
+    def ops(self, work: Work) -> int:
+        """Operations that it has to do, if the work is limited by them."""
+        return _part(work.total_ops, self) if self.ops_left is None else self.ops_left
+
+    def bytes(self, work: Work) -> int:
+        """The same of bytes."""
+        return _part(work.total_bytes, self) if self.bytes_left is None else self.bytes_left
 
     @property
     def fraction(self) -> float:
@@ -55,8 +69,7 @@ class Budget:
     def __init__(self, bench: Bench, share: Share, started: int) -> None:
         work = bench.work
         self._bench = bench
-        self._ops = _part(work.total_ops, share)
-        self._bytes = _part(work.total_bytes, share)
+        self._ops, self._bytes = share.ops(work), share.bytes(work)
         self._limited = (work.total_ops > 0, work.total_bytes > 0)
         self.stop_at = (
             started + round((work.rampup_s + work.runtime_s + work.rampdown_s) * _NS) if work.runtime_s else 0
@@ -80,7 +93,7 @@ class Budget:
 async def run_work(bench: Bench, share: Share) -> None:
     """Do this process's share of a work."""
     work = bench.work
-    started = time.perf_counter_ns()
+    started = time.perf_counter_ns() - round(share.elapsed_s * _NS)
     bench.window = _window(work, started)
     workers = [Worker(bench, Place(share.first + n, share.total)) for n in range(share.count)]
     budget = Budget(bench, share, started)
@@ -156,7 +169,9 @@ async def _open(
     rng = random.Random(f"{bench.seed}/{bench.stage}/{bench.work.name}/{share.first}")
     stop_at = budget.stop_at or math.inf
     offsets = arrivals(load, bench.work.ramp, rng, share.fraction)
-    due_times = itertools.takewhile(lambda due: due < stop_at, (started + round(offset * _NS) for offset in offsets))
+    times = itertools.takewhile(lambda due: due < stop_at, (started + round(offset * _NS) for offset in offsets))
+    now = time.perf_counter_ns() if share.elapsed_s else started  # what was due before is another's
+    due_times = itertools.dropwhile(lambda due: due < now, times)
     dispatch = Dispatch(workers, budget)
     with Timer() as timer:
         try:

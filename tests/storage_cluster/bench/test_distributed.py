@@ -10,21 +10,26 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
+from click.testing import CliRunner, Result
 
 from storage_cluster.bench import formats
+from storage_cluster.bench.commands import command
 from storage_cluster.bench.distributed import campaign, controller, driver, listening
 from storage_cluster.bench.distributed.campaign import Campaign
 from storage_cluster.bench.distributed.controller import Controller
 from storage_cluster.bench.distributed.remote import Driver
-from storage_cluster.bench.distributed.split import split
+from storage_cluster.bench.distributed.split import deal_out, left_by, split
 from storage_cluster.bench.distributed.wire import Mission
 from storage_cluster.bench.errors import WorkloadError
+from storage_cluster.bench.model import Stage
 from storage_cluster.bench.results import folder
+from storage_cluster.bench.results.report_text import as_text
 from storage_cluster.bench.run.work import Share
 from storage_cluster.bench.storage.opening import Login
 from storage_cluster.bench.storage.swift import Credentials
 from storage_cluster.errors import MissingResourceError
-from tests.helpers.tiny_store import Behave, TinyStore, serving
+from tests.helpers.tiny_store import Behave, Seen, TinyStore, serving
+from tracer.errors import TracerError
 
 WORKLOAD = b"""
 name = "two drivers"
@@ -158,6 +163,49 @@ def test_a_driver_that_is_lost_is_told(tmp_path: Path, stop_on_loss: bool, state
     on_a_field(tmp_path, work)
 
 
+def test_the_others_take_over_what_a_lost_driver_had_left(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        many = WORKLOAD.replace(b"total_ops = 101", b"total_ops = 4000")
+        counted = Campaign(field.mission(many), field.drivers, tmp_path / "run")
+        running = asyncio.create_task(counted.run())
+        while not any(key.stage == "main" for key in counted._parts[1].tally.figures):
+            await asyncio.sleep(0.01)
+        await field.lose(1)
+        info = await asyncio.wait_for(running, 60)
+        assert (info.state, info.lost_drivers) == ("done", ("d2",))
+        assert info.notes == ("d2 was lost in stage main; d1 took over main",)
+        run = folder.load(tmp_path / "run")
+        assert {key.stage: each.operations_count for key, each in run.tally.figures.items()}["main"] == 4000
+        rows = [row for row in run.rows() if row.stage == "main"]
+        assert {row.thread for row in rows if row.client_id == "d1"} == set(range(5))
+        assert info.notes[0] in as_text(run)
+
+    on_a_field(tmp_path, work)
+
+
+def test_a_scan_that_a_lost_driver_was_at_is_done_again(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    def hold(seen: Seen) -> object:
+        return gate.wait() if "objects" in seen.name else None
+
+    async def work(field: Field) -> None:
+        done = Campaign(field.mission(), field.drivers, tmp_path / "run")
+        running = asyncio.create_task(done.run())
+        while done._parts[1].status is None or done._parts[1].status.stage < 1:
+            await asyncio.sleep(0.01)
+        await field.lose(1)
+        while not done.info.notes:
+            await asyncio.sleep(0.01)
+        gate.set()
+        info = await asyncio.wait_for(running, 60)
+        assert info.lost_drivers == ("d2",)
+        assert (info.state, info.notes) == ("done", ("d2 was lost in stage prepare; d1 took over prepare",))
+        assert {len(held) for held in field.store.containers.values()} == {10}
+
+    on_a_field(tmp_path, work, hold)
+
+
 def test_no_driver_left_ends_the_run(tmp_path: Path) -> None:
     async def work(field: Field) -> None:
         lasting = Campaign(field.mission(LONG), field.drivers, tmp_path / "run")
@@ -228,6 +276,50 @@ def test_the_controller_takes_cancels_and_remembers_runs(tmp_path: Path) -> None
     on_a_field(tmp_path, work)
 
 
+def test_a_run_from_the_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "w.toml"
+
+    async def bench(*argv: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, command, argv)
+
+    async def work(field: Field) -> None:
+        made = Controller(field.drivers, tmp_path / "runs")
+        async with served(controller.create_app(made)) as (url, _):
+            while not all(driver.alive for driver in field.drivers):
+                await asyncio.sleep(0.01)
+            store = ("--auth", field.store.auth_url, "--user", "u", "--key", "k")
+            file.write_bytes(WORKLOAD)
+            done = await bench("submit", url, str(file), "--wait", "--set", "main.workers=3", *store)
+            assert done.exit_code == 0, done.output
+            first = done.output.splitlines()[0]
+            assert "two drivers: done" in done.output and "with main.workers=3" in done.output
+            file.write_bytes(LONG)
+            second = (await bench("submit", url, str(file), *store)).output.strip()
+            while made.entries[second].state != "running":
+                await asyncio.sleep(0.01)
+            assert (await bench("cancel", url, second)).output == f"{second} is called off\n"
+            while made.entries[second].state == "running":
+                await asyncio.sleep(0.01)
+            lines = (await bench("status", url)).output.splitlines()
+            assert [line.split()[:3] for line in lines] == [
+                ["driver", "d1", "answers"], ["driver", "d2", "answers"], ["run", second, "cancelled"],
+                ["run", first, "done"],
+            ]  # fmt: skip
+            assert "main: 145 operations in" in (await bench("status", url, first)).output
+            for argv, told in (
+                (("status", url, "nope"), "knows no run nope"),
+                (("cancel", url, "nope"), "refused (404): no such run"),
+                (("submit", url, str(file), "--set", "main.colour=red"), "refused (422)"),
+                (("submit", url, str(tmp_path / "none.toml")), "none.toml cannot be read"),
+                (("status", "127.0.0.1:1"), "the controller at http://127.0.0.1:1 does not answer"),
+            ):
+                failed = await bench(*argv)
+                assert isinstance(failed.exception, TracerError)
+                assert told in str(failed.exception)
+
+    on_a_field(tmp_path, work)
+
+
 @pytest.mark.parametrize(
     ("token", "headers", "query", "status"),
     [
@@ -252,6 +344,36 @@ def test_who_may_ask(tmp_path: Path, token: str, headers: dict[str, str], query:
 def test_where_one_may_not_listen_is_one_line(listen: str) -> None:
     with pytest.raises(MissingResourceError):
         listening.bind(listen, "secret" if listen.startswith("192") else "")
+
+
+def stage_of(**changes: object) -> Stage:
+    main = formats.parse(WORKLOAD, "w.toml")[0].stages[2]
+    return dataclasses.replace(main, works=(dataclasses.replace(main.works[0], **changes),))
+
+
+def test_what_is_left_of_a_share() -> None:
+    had = {"main": [Share(2, 3, 5)]}  # 61 of 101 operations
+    (rest,) = left_by(stage_of(), had, {"main": (40, 0)}, 7.0)["main"]
+    assert (rest.first, rest.count, rest.total, rest.ops_left, rest.elapsed_s) == (2, 3, 5, 21, 7.0)
+    assert left_by(stage_of(), had, {"main": (61, 0)}, 7.0) == {}
+    assert left_by(stage_of(driver="d2"), had, {}, 7.0) == {}
+    timed = stage_of(total_ops=0, runtime_s=10.0, rampdown_s=1.0)
+    assert left_by(timed, had, {"main": (999, 0)}, 10.9)["main"][0].elapsed_s == 10.9
+    assert left_by(timed, had, {}, 11.0) == {}
+    bytes_limited = stage_of(total_ops=0, total_bytes=1000)
+    assert left_by(bytes_limited, had, {"main": (5, 599)}, 1.0)["main"][0].bytes_left == 1
+    assert left_by(bytes_limited, had, {"main": (5, 600)}, 1.0) == {}
+    scan = formats.parse(WORKLOAD, "w.toml")[0].stages[1]
+    assert left_by(scan, {"prepare": [Share(2, 3, 5)]}, {"prepare": (7, 70)}, 3.0)["prepare"][0].elapsed_s == 0.0
+    twice = {"main": [Share(2, 3, 5), Share(0, 1, 5, 10, 0, 2.0)]}  # it had taken over 10 operations
+    assert [each.ops_left for each in left_by(stage_of(), twice, {"main": (65, 0)}, 7.0)["main"]] == [6]
+
+
+def test_what_is_left_is_dealt_out_so_that_it_adds_up() -> None:
+    left = {"main": [Share(2, 3, 5, 20, 0, 7.0), Share(0, 1, 5, 3, 0, 7.0)]}
+    first, second = deal_out(left, ["a", "b"])
+    assert first == {"a": {"main": Share(2, 1, 5, 6, 0, 7.0)}, "b": {"main": Share(3, 2, 5, 14, 0, 7.0)}}
+    assert second == {"a": {}, "b": {"main": Share(0, 1, 5, 3, 0, 7.0)}}
 
 
 def test_workers_are_dealt_out_evenly() -> None:
