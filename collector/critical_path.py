@@ -2,13 +2,15 @@
 
 A span is a row of stretches, bounded by stamps:
 
-    start ─ connect ─ connected ┄ sent ─ request network ─ arrived ─ work ─ answered ─ response network ─ ended
+    start ─ connect ─ connected ┄ sent ─ request network ─ arrived ─ queue ─ taken up ─ work ─ answered
+          ─ response network ─ ended
 
 `request network` lasts until the last byte of the request is at the server, `response network` from the first byte of
 the response until its last is at the client, so the transfer of a body counts as network. `work` is the server's time
-in between. A server that is asked first whether it wants the body (`Expect: 100-continue`) works between the head and
+in between; until it was taken up, as far as that can be told (`collector.waits`), the request waited in its queue. A
+server that is asked first whether it wants the body (`Expect: 100-continue`) works between the head and
 its 100 as well. While a connection is ready but nothing is asked, and between the 100 and the body, the span waits for
-its own client, so that time is the parent's (a root has no parent: there it stays with connect and request network).
+its own client, so that time is the parent's; a root has no parent: there it is `client`.
 A span is therefore taken apart into up to three visits to its server, which are followed one by one:
 
     connect: start … connected        ask: sent … 100 received        main: sent, or the body … ended
@@ -22,6 +24,10 @@ compared are of one host (the parent's server is the child's client), so clocks 
 Each visit on the path gets a window of the root's time, and its stretches are clipped to it. So clocks that are off by
 a few µs, or a child that overlaps its parent's own network time, cannot break the sum: over a trace, the stretches
 add up to the root's duration to the nanosecond.
+
+Two kinds of waiting are taken out of these stretches. Where one parent asked several servers the same at once, the span
+that decided keeps its stretches up to the first of the answers; what the parent waited on for it is `quorum`. And where
+bytes (or a SYN) were lost and sent again, the time until then is `stall` rather than connect or network.
 
 Limits: a stamp not seen makes its stretch zero and lengthens `work` instead; so does a request that was given up
 unanswered. A parent that streams through what its child still sends is on its own response network from its first byte
@@ -62,23 +68,34 @@ class Nodes:
     answered: Longs
     first_returned: Longs  # first byte of the response at the client
     ended: Longs
+    taken_up: Longs  # by the server; UNSEEN where nothing tells
+    first_answered: Longs  # of the servers asked the same at once, the first; UNSEEN for one asked alone
+    connect_stall: Longs  # ns waited for a SYN to be sent again; 0 for none; this and the two below
+    request_stall: Longs
+    response_stall: Longs
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Stretches of each span on its root's critical path, and its first and last time there; off the path all zero."""
 
+    client_ns: Longs  # a root's client was ready, but asked nothing yet, or sent no body yet
     connect_ns: Longs
     request_network_ns: Longs
+    queue_ns: Longs
     work_ns: Longs
+    quorum_ns: Longs
     response_network_ns: Longs
+    stall_ns: Longs
     window_start: Longs
     window_end: Longs
 
     @property
     def critical_ns(self) -> Longs:
         """What a span contributes to its root's duration."""
-        return self.connect_ns + self.request_network_ns + self.work_ns + self.response_network_ns
+        return np.sum(
+            [getattr(self, stretch.name) for stretch in fields(self)[: len(_Stretch)]], axis=0, dtype=np.int64
+        )
 
 
 def make_ledger(nodes: Nodes) -> Ledger:
@@ -88,7 +105,7 @@ def make_ledger(nodes: Nodes) -> Ledger:
     """
     count = len(nodes.parent)
     visits = _all_visits(nodes)
-    stretches = np.zeros((4, count), dtype=np.int64)
+    stretches = np.zeros((len(_Stretch), count), dtype=np.int64)
     first, last = np.full(count, NEVER), np.full(count, UNSEEN)
     children = _Children(visits, nodes.parent)
     level = _root_windows(visits, nodes)
@@ -96,11 +113,24 @@ def make_ledger(nodes: Nodes) -> Ledger:
         span = visits.span[level.visit]
         np.minimum.at(first, span, level.begin)
         np.maximum.at(last, span, level.end)
-        level = _share(level, visits, children, stretches)
+        level = _share(level, visits, nodes, children, stretches)
     off_path = last == UNSEEN
     first[off_path] = last[off_path] = 0
-    connect, request, work, response = stretches
-    return Ledger(connect, request, work, response, first, last)
+    _take_out_stalls(nodes, stretches)
+    return Ledger(*stretches, first, last)
+
+
+class _Stretch(IntEnum):
+    """Rows of the stretches, as in `Ledger`."""
+
+    CLIENT = 0
+    CONNECT = 1
+    REQUEST = 2
+    QUEUE = 3
+    WORK = 4
+    QUORUM = 5
+    RESPONSE = 6
+    STALL = 7
 
 
 class _Kind(IntEnum):
@@ -216,18 +246,41 @@ def _running_argmax(values: Longs, groups: Longs, labels: Longs) -> Longs:
     return by_rank[largest]
 
 
-def _share(level: _Windows, visits: _Visits, children: _Children, stretches: Longs) -> _Windows:
+def _share(level: _Windows, visits: _Visits, nodes: Nodes, children: _Children, stretches: Longs) -> _Windows:
     """Fill in the stretches of the visits in `level`; returns their critical children's visits with their windows."""
-    begin, end, span = level.begin, level.end, visits.span[level.visit]
+    begin, span, kind = level.begin, visits.span[level.visit], visits.kind[level.visit]
+    connecting, asking = kind == _Kind.CONNECT, kind == _Kind.ASK
+    end = np.where(kind == _Kind.MAIN, _inside(nodes.first_answered[span], level.end, begin, level.end), level.end)
     sent = _inside(visits.sent[level.visit], begin, begin, end)
-    answered = _inside(visits.answered[level.visit], end, sent, end)
-    arrived = _inside(visits.arrived[level.visit], sent, sent, answered)
-    asking = visits.kind[level.visit] == _Kind.ASK
-    np.add.at(stretches[0], span, sent - begin)
-    np.add.at(stretches[1], span, arrived - sent + np.where(asking, end - answered, 0))
-    np.add.at(stretches[2], span, answered - arrived)
-    np.add.at(stretches[3], span, np.where(asking, 0, end - answered))
+    answered = _inside(visits.answered[level.visit], end, np.where(connecting, begin, sent), end)
+    arrived = _inside(visits.arrived[level.visit], sent, np.minimum(sent, answered), answered)
+    returned = _inside(visits.returned[level.visit], end, answered, end)
+    queued = np.where(connecting, 0, _inside(nodes.taken_up[span], arrived, arrived, answered) - arrived)
+
+    def add(stretch: _Stretch, amount: Longs) -> None:
+        np.add.at(stretches[stretch], span, amount)
+
+    add(_Stretch.CONNECT, np.where(connecting, answered, sent) - begin)
+    add(_Stretch.REQUEST, np.where(connecting, 0, arrived - sent + np.where(asking, returned - answered, 0)))
+    add(_Stretch.QUEUE, queued)
+    add(_Stretch.WORK, np.where(connecting, 0, answered - arrived - queued))
+    add(_Stretch.RESPONSE, np.where(connecting | asking, 0, end - answered))
+    add(_Stretch.CLIENT, np.where(connecting, end - answered, np.where(asking, end - returned, 0)))
+    add(_Stretch.QUORUM, level.end - end)
     return _follow(span, arrived, answered, visits, children, stretches)
+
+
+def _take_out_stalls(nodes: Nodes, stretches: Longs) -> None:
+    """What was waited for bytes to be sent again, no more than the stretch has."""
+    stalls = (
+        (_Stretch.CONNECT, nodes.connect_stall),
+        (_Stretch.REQUEST, nodes.request_stall),
+        (_Stretch.RESPONSE, nodes.response_stall),
+    )
+    for stretch, stall in stalls:
+        waited = np.minimum(stretches[stretch], stall)
+        stretches[stretch] -= waited
+        stretches[_Stretch.STALL] += waited
 
 
 def _follow(
@@ -241,7 +294,7 @@ def _follow(
         going = (child != NONE) & (upto > floor)
         span, floor, child, upto = span[going], floor[going], child[going], upto[going]
         cursor = np.maximum(visits.begin[child], floor)
-        np.subtract.at(stretches[2], span, upto - cursor)
+        np.subtract.at(stretches[_Stretch.WORK], span, upto - cursor)
         found.append(_Windows(child, cursor, upto))
     none = np.empty(0, dtype=np.int64)
     return _Windows(

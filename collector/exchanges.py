@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.exchange_stalls import with_stalls
 from collector.schema import EXCHANGES, HopKind, conform
 from collector.services import is_background, service_name
 from tracer import _core
@@ -29,7 +30,11 @@ UNSEEN = np.iinfo(np.int64).min
 NO_ROW = -1
 KINDS = [str(kind) for kind in HopKind]
 """In the order of the core's codes."""
-MEASURES = [column.name for column in EXCHANGES if column.name.endswith(("_ns", "_bytes"))]
+MEASURES = [
+    column.name
+    for column in EXCHANGES
+    if column.name.endswith(("_ns", "_bytes")) and not column.name.endswith("stall_ns")
+]
 """Columns that the core gives as they are, but for what is unseen."""
 
 
@@ -54,7 +59,7 @@ def build_exchanges(
     ids = found["hop_exchange"]
     place = hops.schema.get_field_index("exchange_id")
     named = hops.set_column(place, "exchange_id", pa.array(ids + first_id, mask=ids == NO_ROW))
-    return Built(_exchange_table(found, messages, connections, services, first_id), named)
+    return Built(with_stalls(_exchange_table(found, messages, connections, services, first_id), named), named)
 
 
 def _hop_columns(hops: pa.Table) -> Columns:

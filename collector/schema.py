@@ -192,6 +192,9 @@ EXCHANGES = _fields(
     continue_sent_trace_ns=pa.int64(),  # when the server asked for the body (HTTP 100); null if it did not
     continue_received_trace_ns=pa.int64(),
     body_sent_trace_ns=pa.int64(),  # when the client first sent something after that
+    connect_stall_ns=pa.int64(),  # how long it waited for a lost SYN to be sent again; null for not at all
+    request_stall_ns=pa.int64(),  # and for lost bytes of the request, of the response
+    response_stall_ns=pa.int64(),
     given_up_trace_ns=pa.int64(),  # when the client closed the connection on a request without any answer; else null
     uncertainty_ns=pa.int64(),
     request_bytes=pa.int64(),
@@ -215,10 +218,14 @@ SPANS = _fields(
     confidence=pa.float64(),
     depth=pa.uint16(),
     critical_ns=pa.int64(),  # of the root's duration, how much this span's own columns below hold; their sum
+    client_ns=pa.int64(),  # a root's client was ready, but asked nothing yet
     connect_ns=pa.int64(),
     request_network_ns=pa.int64(),
+    queue_ns=pa.int64(),  # until the server took it up, as far as that can be told (collector.waits)
     work_ns=pa.int64(),  # the server's own time, outside any child on the critical path
+    quorum_ns=pa.int64(),  # of several servers asked at once, beyond the first one's answer
     response_network_ns=pa.int64(),
+    stall_ns=pa.int64(),  # until what was lost had been sent again
 )
 """One row for each exchange, as part of one root request. Over the spans of a trace_id the ledger columns (`*_ns` after
 `critical_ns`) add up exactly to the root's duration."""

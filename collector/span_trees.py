@@ -53,10 +53,14 @@ class Span:
     request_bytes: int | None
     response_bytes: int | None
     uncertainty_ns: int | None
-    connect_ns: int  # this and the three below: its part of the request's ledger
+    connect_ns: int  # this and those below: its part of the request's ledger
     request_network_ns: int
     work_ns: int
     response_network_ns: int
+    client_ns: int = 0
+    queue_ns: int = 0
+    quorum_ns: int = 0
+    stall_ns: int = 0
 
     @property
     def duration_ns(self) -> int:

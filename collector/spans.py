@@ -14,10 +14,15 @@ import pyarrow as pa
 from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
 from collector.links import find_links
 from collector.schema import conform
+from collector.waits import first_answers, taken_up
 
-LEDGER_COLUMNS = ("connect_ns", "request_network_ns", "work_ns", "response_network_ns")
-"""The stretches of a span, in order of time."""
+LEDGER_COLUMNS = (
+    *("client_ns", "connect_ns", "request_network_ns", "queue_ns", "work_ns", "quorum_ns"),
+    *("response_network_ns", "stall_ns"),
+)
+"""The stretches of a span, in order of time; stalls may be in any part of the network's."""
 
+STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")
 
 COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service"),
@@ -25,7 +30,7 @@ COLUMNS = [
     *("connect_start_trace_ns", "connected_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
-    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"),
+    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS),
 ]
 """Of the table `exchanges`, what is needed here."""
 CHUNK_ROWS = 1 << 18
@@ -89,6 +94,7 @@ def _texts_of(column: pl.Series) -> pl.Enum:
 
 def _ledger(exchanges: pl.DataFrame, parent: Longs, depth: Longs, root: Longs) -> Ledger:
     """The ledgers of all traces, some at a time."""
+    exchanges = with_waits(exchanges, parent)
     order = np.argsort(root, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
@@ -117,8 +123,15 @@ def places(ids: pl.Series, wanted: pl.Series) -> Longs:
     return found.cast(pl.Int64).fill_null(NONE).to_numpy()
 
 
+def with_waits(exchanges: pl.DataFrame, parent: Longs) -> pl.DataFrame:
+    """`exchanges` with `taken_up` and `first_answered`; arguments as `collector.waits.taken_up`."""
+    return exchanges.with_columns(
+        taken_up=pl.Series(taken_up(exchanges, parent)), first_answered=pl.Series(first_answers(exchanges, parent))
+    )
+
+
 def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
-    """The stamps of `exchanges` that bound their stretches.
+    """The stamps of `exchanges`, as `with_waits` gives them, that bound their stretches.
 
     A client that was not captured leaves the server's stamps: such a root begins when its request arrived and ends
     when its response had left. A request that was never answered lasts until its client gave it up.
@@ -128,6 +141,9 @@ def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
         seen = pl.coalesce(*(f"{name}_trace_ns" for name in names))
         return exchanges.select(seen.fill_null(UNSEEN)).to_series().to_numpy().astype(np.int64)
 
+    connect_stall, request_stall, response_stall = (
+        exchanges[name].fill_null(0).to_numpy().astype(np.int64) for name in STALLS
+    )
     return Nodes(
         parent=parent,
         depth=depth,
@@ -142,6 +158,11 @@ def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
         answered=stamp("response_first_sent"),
         first_returned=stamp("response_first_received", "response_first_sent", "given_up"),
         ended=stamp("response_last_received", "response_last_sent", "given_up"),
+        taken_up=exchanges["taken_up"].to_numpy(),
+        first_answered=exchanges["first_answered"].to_numpy(),
+        connect_stall=connect_stall,
+        request_stall=request_stall,
+        response_stall=response_stall,
     )
 
 

@@ -11,10 +11,14 @@ import pyarrow as pa
 from collector import story
 
 _FRONT = {
+    "client_ns": "client before sending to",
     "connect_ns": "connecting to",
     "request_network_ns": "uplink to",
+    "queue_ns": "queue of",
     "work_ns": "work in",
+    "quorum_ns": "quorum of",
     "response_network_ns": "downlink from",
+    "stall_ns": "retransmission to and from",
 }
 """Stages of the root span."""
 _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_network_ns": "network to and from"}
@@ -22,7 +26,7 @@ _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_netwo
 
 
 def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
-    """Where the time of each root request went.
+    """Where the time of each request of the clients went.
 
     Arguments: the tables `spans` and `exchanges` of a trace.
     Returns: `trace_id, kind` (`PUT at swift-proxy`), `began_trace_ns, stage, duration_ns`: one row for each request and

@@ -18,8 +18,7 @@ def stalls(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
     last), `worst_ns`, and of the worst stall `connection_id, span_id`; costliest first.
     """
     lost = hops.filter((pl.col("kind") == kind) & (pl.col("state") == "lost"))
-    again = hops.filter((pl.col("kind") == kind) & (pl.col("state") != "lost") & (pl.col("attempt") > 1))
-    waits = _merged(_waits(lost, again))
+    waits = merged_waits(hops, kind)
     counts = lost.group_by(PAIR).agg(lost=pl.len())
     first = pl.col("connection_id", "span_id")
     begin, end = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
@@ -30,6 +29,13 @@ def stalls(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
         .agg(first.first(), begin, end, cost_ns=waited.sum(), worst_ns=waited.max())
     )
     return worst.join(counts, on=PAIR, nulls_equal=True).sort("cost_ns", descending=True)
+
+
+def merged_waits(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Each stall: `connection_id, from_client, send_host, receive_host, span_id, from_trace_ns, to_trace_ns`."""
+    lost = hops.filter((pl.col("kind") == kind) & (pl.col("state") == "lost"))
+    again = hops.filter((pl.col("kind") == kind) & (pl.col("state") != "lost") & (pl.col("attempt") > 1))
+    return _merged(_waits(lost, again))
 
 
 def _waits(lost: pl.DataFrame, again: pl.DataFrame) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
 from collector.durations import in_words, share, with_uncertainty
 from collector.foreground import of_clients
-from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places
+from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places, with_waits
 from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
 
@@ -126,7 +126,8 @@ def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> S
 def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: int) -> Nodes:
     """The forest with the command as the root of the `top` spans; other roots take no part."""
     parent = np.where(top, len(rows), places(rows["exchange_id"], rows["parent_span_id"]))
-    nodes = make_nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
+    waiting = with_waits(rows.with_columns(pl.col("service").cast(pl.Categorical)), parent)
+    nodes = make_nodes(waiting, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
 
     def add(times: Longs, last: int) -> Longs:
         return np.append(times, last)
@@ -145,6 +146,11 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
         answered=add(nodes.answered, end),
         first_returned=add(nodes.first_returned, UNSEEN),
         ended=add(nodes.ended, end),
+        taken_up=add(nodes.taken_up, UNSEEN),
+        first_answered=add(nodes.first_answered, UNSEEN),
+        connect_stall=add(nodes.connect_stall, 0),
+        request_stall=add(nodes.request_stall, 0),
+        response_stall=add(nodes.response_stall, 0),
     )
 
 
@@ -177,13 +183,20 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     front = " and ".join(roots["service"].unique(maintain_order=True).to_list())
     work = path.group_by("service", maintain_order=True).agg(pl.col("work_ns").sum(), pl.col("depth").min())
     services = [Part(f"in {name}", spent, 0) for name, spent, _ in work.sort("depth", maintain_order=True).rows()]
+    queues = path.group_by("service", maintain_order=True).agg(pl.col("queue_ns").sum(), pl.col("quorum_ns").sum())
+    waits = [Part(f"in the queue of {name}", spent, 0) for name, spent, _ in queues.rows()]
+    quorums = [Part(f"waiting for the quorum of {name}", spent, 0) for name, _, spent in queues.rows()]
     both = pl.col("request_network_ns") + pl.col("response_network_ns")
     one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
     return _nonzero(
         (
+            Part("in the client before sending", int(path["client_ns"].sum()), 0),
             Part("opening connections", int(path["connect_ns"].sum()), 0),
             _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns")),
+            *waits,
             *services,
+            *quorums,
+            Part("until lost packets were sent again", int(path["stall_ns"].sum()), 0),
             _network("in transfers between servers", behind, both, one_way),
             _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns")),
         )

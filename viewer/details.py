@@ -13,7 +13,17 @@ from viewer.wording import duration, plural, request_title
 
 SMALL_SHARE = 0.01
 """Parts below this are folded away."""
-STAGE_COLOURS = dict(zip(STAGES, (colour for name, colour in PHASES if name != "not yet asked"), strict=True))
+_PHASE_OF = {
+    "client_ns": "not yet asked",
+    "connect_ns": "connecting",
+    "request_network_ns": "request on its way",
+    "work_ns": "at work",
+    "response_network_ns": "answer on its way",
+}
+_WAITING = {"queue_ns": "#c27c00", "quorum_ns": "#a16207", "stall_ns": "#d1242f"}
+"""Stages that no phase of a single span is."""
+STAGE_COLOURS = {name: dict(PHASES)[phase] for name, phase in _PHASE_OF.items()} | _WAITING
+assert set(STAGE_COLOURS) == set(STAGES)
 
 
 def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from collector.queries import LEDGER_COLUMNS, Span
 
 STAGES = {
+    "client_ns": "client before sending to",
     "connect_ns": "connecting to",
     "request_network_ns": "request on its way to",
+    "queue_ns": "in the queue of",
     "work_ns": "work in",
+    "quorum_ns": "waiting, after the first of several answers, for",
     "response_network_ns": "answer on its way from",
+    "stall_ns": "until lost packets were sent again, to and from",
 }
 assert tuple(STAGES) == LEDGER_COLUMNS
 

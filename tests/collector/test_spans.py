@@ -10,16 +10,21 @@ from collector.schema import SPANS
 from collector.spans import LEDGER_COLUMNS, link
 from tests.helpers.exchange_lines import exchanges_of
 
+MAIN = ("connect_ns", "request_network_ns", "work_ns", "response_network_ns")
+
 
 def linked(text: str) -> list[str]:
-    """Each span as: id < parent, reason and confidence, ledger in µs (connect, request, work, response)."""
+    """Each span as: id < parent, reason and confidence, ledger in µs (connect, request, work, response; the
+    others by name where there is any)."""
     table = link(exchanges_of(text))
     assert table.schema.equals(SPANS)
     return [line(row) for row in table.to_pylist()]
 
 
 def line(row: dict) -> str:
-    ledger = " ".join(f"{row[column] / 1000:g}" for column in LEDGER_COLUMNS)
+    ledger = " ".join(f"{row[column] / 1000:g}" for column in MAIN)
+    others = [column for column in LEDGER_COLUMNS if column not in MAIN]
+    ledger += "".join(f" {name.removesuffix('_ns')}={row[name] / 1000:g}" for name in others if row[name])
     assert row["critical_ns"] == sum(row[column] for column in LEDGER_COLUMNS)
     if row["parent_span_id"] is None:
         assert (row["link_reason"], row["confidence"], row["depth"]) == (None, None, 0)
@@ -194,7 +199,7 @@ CASES = {
         client > proxy    0 10 190 200 tx=a continue=60 continued=70 body=75 whole=90
         proxy > storage1 20 22 170 172 tx=a continue=50 continued=52 body=95 whole=100
         """,
-        ["1 | 0 40 41 10", "2 < 1 transaction_id 1.00 | 0 9 98 2"],
+        ["1 | 0 35 41 10 client=5", "2 < 1 transaction_id 1.00 | 0 9 98 2"],
     ),
     "while one child waits to go on, another is what is waited for": (
         """

@@ -58,16 +58,17 @@ PUT = """
 def test_one_request() -> None:
     story = story_of(PUT)
     assert story.sentence == (
-        "PUT /v1/a/c/o (t1) took 905.0 µs: 480.0 µs (53 %) in swift-object, 370.0 µs in swift-proxy, "
-        "20.0 µs in transfers between servers, and 35.0 µs elsewhere."
+        "PUT /v1/a/c/o (t1) took 905.0 µs: 390.0 µs (43 %) in swift-object, 370.0 µs in swift-proxy, "
+        "100.0 µs waiting for the quorum of swift-object, and 45.0 µs elsewhere."
     )
     assert story.duration_ns == 905_000
     assert parts(story) == [
         "opening connections 15 ± 0",
         "sending to swift-proxy (uplink) 10 ± 1",
         "in swift-proxy 370 ± 0",
-        "in swift-object 480 ± 0",
-        "in transfers between servers 20 ± 0",
+        "in swift-object 390 ± 0",
+        "waiting for the quorum of swift-object 100 ± 0",
+        "in transfers between servers 10 ± 1",
         "receiving from swift-proxy (downlink) 10 ± 1",
     ]
 
