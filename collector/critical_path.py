@@ -117,7 +117,8 @@ def make_ledger(nodes: Nodes) -> Ledger:
     off_path = last == UNSEEN
     first[off_path] = last[off_path] = 0
     _take_out_stalls(nodes, stretches)
-    return Ledger(*stretches, first, last)
+    client, connect, request, queue, work, quorum, response, stall = stretches
+    return Ledger(client, connect, request, queue, work, quorum, response, stall, first, last)
 
 
 class _Stretch(IntEnum):

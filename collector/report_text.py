@@ -19,7 +19,7 @@ from collector.story import Story
 
 WIDTH = 100
 LINES = 50
-MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 12, 3, 3, 3
+MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 3, 3, 3
 """Of each, how many lines; what is left is counted. Hosts take what the rest leaves of the screen."""
 HOSTS_FRAME = 4
 """Lines of the section of hosts besides the hosts."""
