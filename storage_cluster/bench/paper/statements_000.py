@@ -54,8 +54,7 @@ def of_pictures(parts_ns: Mapping[str, Mapping[str, int]]) -> list[Statement]:
     """
     made = []
     if parts := parts_ns.get("figure-15"):
-        proxy = parts.get("in swift-proxy", 0)
-        storage = sum(parts.get(f"in swift-{server}", 0) for server in ("account", "container", "object"))
+        proxy, storage = _at(parts, "proxy"), _at(parts, "account", "container", "object")
         found = f"{proxy / 1e6:.1f} ms in the proxy, {storage / 1e6:.1f} ms in the storage node's servers"
         made.append(Statement(_SAID_OF_15, found, proxy > storage, _WHY_OF_15 if proxy <= storage else ""))
     if parts := parts_ns.get("figure-16"):
@@ -63,6 +62,12 @@ def of_pictures(parts_ns: Mapping[str, Mapping[str, int]]) -> list[Statement]:
         found = f"{parts[longest] / 1e6:,.0f} of {sum(parts.values()) / 1e6:,.0f} ms {longest}"
         made.append(Statement(_SAID_OF_16, found, longest.startswith("before its first packet")))
     return made
+
+
+def _at(parts: Mapping[str, int], *servers: str) -> int:
+    """The time of these servers: their work, their queues, the waits for several of them."""
+    ways = ("in", "in the queue of", "waiting for the quorum of")
+    return sum(parts.get(f"{way} swift-{server}", 0) for way in ways for server in servers)
 
 
 def _held_against(series: Series) -> list[Statement]:
