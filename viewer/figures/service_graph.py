@@ -1,6 +1,6 @@
 """Services as boxes, calls as arrows between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from math import log10
 
@@ -10,11 +10,13 @@ from collector.queries import Edge, Node, ServiceGraph
 from viewer.figures.frame import BAD, CLEAR, STYLES, framed
 from viewer.wording import bytes_in_words, compact, duration
 
+Place = tuple[float, float]
 NODE_PX = 62
 HEIGHTS_PX = (380, 1_400)
 LABELLED = 16
 """With more calls than this their labels would hide each other: hovering and the table tell."""
-LABEL_AT = 0.5
+HANDLES = (0.3, 0.7)
+"""How far along an arrow its head and label are: spread between these, so that those of one layer do not meet."""
 
 
 def graph_figure(graph: ServiceGraph, edge_link: Callable[[Edge], str], node_link: Callable[[Node], str]) -> go.Figure:
@@ -23,9 +25,10 @@ def graph_figure(graph: ServiceGraph, edge_link: Callable[[Edge], str], node_lin
     places = {node.name: (node.x, node.y) for node in graph.nodes}
     figure = go.Figure()
     most = max((edge.exchanges_count for edge in graph.edges), default=1)
-    for edge in graph.edges:
-        figure.add_trace(_arrow(edge, places, most))
-    figure.add_trace(_handles(graph, places, edge_link))
+    handles = _handle_places(graph.edges, places)
+    for edge, handle in zip(graph.edges, handles, strict=True):
+        figure.add_trace(_arrow(edge, places, handle, most))
+    figure.add_trace(_handles(graph, handles, edge_link))
     figure.add_trace(_nodes(graph, node_link))
     layer = max((sum(other.x == node.x for other in graph.nodes) for node in graph.nodes), default=1)
     height = min(max(NODE_PX * layer + 90, HEIGHTS_PX[0]), HEIGHTS_PX[1])
@@ -54,14 +57,30 @@ def edge_words(edge: Edge) -> str:
     )
 
 
-def _arrow(edge: Edge, places: dict[str, tuple[float, float]], most: int) -> go.Scatter:
+def _handle_places(edges: Sequence[Edge], places: Mapping[str, Place]) -> list[Place]:
+    """A place on each arrow; of those between the same two layers each is further along than the one above it."""
+    groups: dict[tuple[float, float], list[int]] = {}
+    for at, edge in enumerate(edges):
+        groups.setdefault((places[edge.caller][0], places[edge.callee][0]), []).append(at)
+    found = [(0.0, 0.0)] * len(edges)
+    for group in groups.values():
+        group.sort(key=lambda at: -places[edges[at].caller][1] - places[edges[at].callee][1])
+        for rank, at in enumerate(group):
+            (x1, y1), (x2, y2) = places[edges[at].caller], places[edges[at].callee]
+            share = HANDLES[0] + (HANDLES[1] - HANDLES[0]) * (rank + 0.5) / len(group)
+            loop = 0.09 if edges[at].caller == edges[at].callee else 0.0
+            found[at] = (x1 + (x2 - x1) * share, y1 + (y2 - y1) * share + loop)
+    return found
+
+
+def _arrow(edge: Edge, places: Mapping[str, Place], handle: Place, most: int) -> go.Scatter:
     (x1, y1), (x2, y2) = places[edge.caller], places[edge.callee]
     look = BAD if is_bad(edge) else STYLES[0]
     width = 1 + 3 * log10(1 + edge.exchanges_count) / log10(1 + most)
     if edge.caller == edge.callee:  # a loop above its node
         x, y = [x1 - 0.02, x1 - 0.03, x1 + 0.03, x1 + 0.02], [y1 + 0.02, y1 + 0.09, y1 + 0.09, y1 + 0.02]
     else:
-        x, y = [x1, (x1 + x2) / 2, x2], [y1, (y1 + y2) / 2, y2]
+        x, y = [x1, handle[0], x2], [y1, handle[1], y2]
     return go.Scatter(
         x=x,
         y=y,
@@ -79,13 +98,12 @@ def _arrow(edge: Edge, places: dict[str, tuple[float, float]], most: int) -> go.
     )
 
 
-def _handles(graph: ServiceGraph, places: dict[str, tuple[float, float]], link: Callable[[Edge], str]) -> go.Scatter:
-    """What is pointed at in the middle of each arrow, and its label."""
-    ends = [(places[edge.caller], places[edge.callee], edge) for edge in graph.edges]
+def _handles(graph: ServiceGraph, places: Sequence[Place], link: Callable[[Edge], str]) -> go.Scatter:
+    """What is pointed at on each arrow, and its label."""
     labelled = len(graph.edges) <= LABELLED
     return go.Scatter(
-        x=[(a[0] + b[0]) / 2 for a, b, _ in ends],
-        y=[(a[1] + b[1]) / 2 + (0.09 if edge.caller == edge.callee else 0) for a, b, edge in ends],
+        x=[x for x, _ in places],
+        y=[y for _, y in places],
         mode="markers+text" if labelled else "markers",
         marker={"size": 22, "color": CLEAR},
         text=[f"{compact(edge.exchanges_count)} · {duration(edge.p50_ns, 2)}" for edge in graph.edges],

@@ -1,0 +1,72 @@
+"""Runs of the load generator as the viewer reads them: the folders are written by the generator's own code."""
+
+from pathlib import Path
+
+import pytest
+
+from collector.queries import find_runs, read_run, run_overlaps, slowest_operations
+from collector.queries.bench_runs import recorded_with
+from tests.helpers.bench_folders import STARTED_NS, write_run
+
+IDS = [f"tx{at}" for at in range(20)]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    for concurrency in (1, 8):
+        write_run(tmp_path / f"ssd-1B-{concurrency:04d}", concurrency, IDS)
+    write_run(tmp_path / "killed", 4, IDS, state="running")
+    return tmp_path
+
+
+def test_a_folder_of_runs_is_a_sweep(sweep: Path) -> None:
+    assert [each.name for each in find_runs([sweep])] == ["killed", "ssd-1B-0001", "ssd-1B-0008"]
+    assert next(iter(find_runs([sweep / "ssd-1B-0008", sweep]))).name == "ssd-1B-0008"
+    assert find_runs([sweep / "nothing"]) == ()
+
+
+def test_a_run_is_told_by_its_figures(sweep: Path) -> None:
+    run = read_run(sweep / "ssd-1B-0008")
+    assert run is not None
+    assert (run.series, run.concurrency, run.stage) == ("ssd-1B", 8, "put")
+    assert (run.operations_count, run.failures_count, run.retries_count, run.bytes) == (20, 0, 1, 20)
+    assert run.throughput_per_s == 20.0
+    assert run.percentiles_ns[0] == pytest.approx(100_000_000, abs=10_000_000)
+    assert run.errors == (("status_503", 1),)
+    assert [(use.host, use.cpu_percent, use.disk_percent) for use in run.use] == [
+        ("proxy", 50.0, None),
+        ("storage", None, 80.0),
+    ]
+
+
+def test_a_run_that_did_not_end_or_is_none_has_no_figures(sweep: Path) -> None:
+    assert read_run(sweep / "killed") is None
+    assert read_run(sweep) is None
+    (sweep / "ssd-1B-0001" / "run.json").write_text('{"state": "done", "figures": [{}]}')
+    assert read_run(sweep / "ssd-1B-0001") is None
+
+
+def test_operations_come_failed_first_then_slowest(sweep: Path) -> None:
+    first, second, *_ = slowest_operations(sweep / "ssd-1B-0008", 5)
+    assert (first.error, first.status, first.transaction_id, first.start_ns) == ("status", 503, "tx0", STARTED_NS)
+    assert (second.error, second.transaction_id, second.response_ns) == ("", "tx19", 200_000_000)
+
+
+def test_runs_of_a_trace_are_those_its_command_wrote_and_those_of_its_name(tmp_path: Path) -> None:
+    trace = tmp_path / "load"
+    trace.mkdir()
+    write_run(tmp_path / "told", 8, IDS)
+    write_run(tmp_path / "load.bench", 8, IDS)
+    write_run(tmp_path / "other", 8, IDS)
+    argv = ("tracer", "bench", "run", "put", "-o", str(tmp_path / "told"))
+    assert [each.name for each in recorded_with(trace, argv)] == ["told", "load.bench"]
+    assert [each.name for each in recorded_with(trace, ("swift", "upload"))] == ["load.bench"]
+    # A trace that was moved together with its run: the run is found by its name beside it.
+    assert [each.name for each in recorded_with(trace, ("-o", "/elsewhere/told"))] == ["told", "load.bench"]
+
+
+def test_a_run_overlaps_the_time_it_went_on(sweep: Path) -> None:
+    run = read_run(sweep / "ssd-1B-0008")
+    assert run is not None
+    assert run_overlaps(run, STARTED_NS - 1, STARTED_NS + 1)
+    assert not run_overlaps(run, STARTED_NS + 2_000_000_000, STARTED_NS + 3_000_000_000)

@@ -1,0 +1,254 @@
+"""Requests as a crowd: classes, selections, overlays, latency and calls, against what the tables say."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from collector.queries import RequestSelection, TraceView, open_trace
+from collector.queries.latency import BINS_PER_DECADE, by_concurrency, delays_by_pair, durations, in_flight, scatter
+from collector.queries.overlay import STEPS, LaneGroups, WholeHops, overlay
+from collector.queries.request_table import in_flight_at_start, request_classes, request_table
+from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+
+UPLOADS = 40
+CLASS = "PUT object 1-16 KiB at swift-proxy"
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    folder: Path = tmp_path_factory.mktemp("traces") / "crowd"
+    recipe = Recipe(UPLOADS, 3, 100_000_000, lost_share=0.05, spread_ns=10_000_000, target="/v1/a/c/o")
+    write_synthetic_trace(folder, recipe)
+    return open_trace(str(folder))
+
+
+def spans(*rows: dict[str, object]) -> pl.DataFrame:
+    """Root spans as `SpanTrees.frame` has them; each row says what is not usual."""
+    usual: dict[str, object] = {
+        **{"method": "PUT", "target": "/v1/a/c/o", "service": "swift-proxy", "status": 201, "complete": True},
+        **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx"},
+        **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10},
+    }
+    return pl.DataFrame([{**usual, "request": at, **row} for at, row in enumerate(rows)])
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ({}, "PUT object under 1 KiB at swift-proxy"),
+        ({"target": "/v1/a/c"}, "PUT container under 1 KiB at swift-proxy"),
+        ({"target": "/v1/a?format=json"}, "PUT account under 1 KiB at swift-proxy"),
+        ({"target": "/v1/a/c/o/with/slashes"}, "PUT object under 1 KiB at swift-proxy"),
+        ({"target": "/d1/174/AUTH_a/c", "service": "swift-container"}, "PUT container under 1 KiB at swift-container"),
+        ({"target": "/auth/v1.0", "method": "GET"}, "GET under 1 KiB at swift-proxy"),
+        ({"target": None, "method": "", "service": ""}, "request under 1 KiB"),
+        ({"request_bytes": 1 << 10}, "PUT object 1-16 KiB at swift-proxy"),
+        ({"response_bytes": 64 << 20}, "PUT object over 64 MiB at swift-proxy"),
+        ({"request_bytes": None, "response_bytes": None}, "PUT object under 1 KiB at swift-proxy"),
+    ],
+)
+def test_a_class_is_method_kind_size_and_service(row: dict[str, object], name: str) -> None:
+    assert request_table(spans(row))["class"].to_list() == [name]
+
+
+@pytest.mark.parametrize(
+    ("row", "failed"),
+    [
+        ({}, False),
+        ({"status": 404}, False),
+        ({"status": 503}, True),
+        ({"complete": False}, True),
+        ({"status": None}, True),
+    ],
+)
+def test_failed_is_what_the_service_failed_to_do(row: dict[str, object], failed: bool) -> None:
+    assert request_table(spans({}, row))["failed"].to_list() == [False, failed]
+
+
+def test_requests_in_flight_are_those_of_clients_that_serve_nobody() -> None:
+    rows = spans(
+        {"start": 0, "end": 100},
+        {"start": 50, "end": 60},
+        {"start": 55, "end": 70, "client_host": "proxy", "server_host": "storage"},
+        {"start": 60, "end": 90},
+        {"start": 101, "end": 120},
+    )
+    table = request_table(rows)
+    assert table["outermost"].to_list() == [True, True, False, True, True]
+    assert table["in_flight"].to_list() == [1, 2, 2, 3, 1]
+    begun_before = [(table["start_ns"] <= at) & table["outermost"] for at in table["start_ns"]]
+    plain = [
+        int((mine & (table["end_ns"] >= at)).sum()) for mine, at in zip(begun_before, table["start_ns"], strict=True)
+    ]
+    assert in_flight_at_start(table).tolist() == plain
+
+
+def test_classes_come_with_most_time_first_and_percentiles_that_were_measured() -> None:
+    rows = [{"start": 0, "end": took, "status": 503 if took == 90 else 201} for took in (10, 20, 90)]
+    first, second = request_classes(request_table(spans(*rows, {"target": "/v1/a/c", "end": 7})))
+    assert (first.requests_count, first.failed_count, first.p50_ns, first.p99_ns, first.longest_ns) == (
+        3,
+        1,
+        20,
+        90,
+        90,
+    )
+    assert second.name == "PUT container under 1 KiB at swift-proxy"
+
+
+def test_a_selection_is_all_that_its_parts_ask_for(crowd: TraceView) -> None:
+    load, table = crowd.load, crowd.load.table
+    assert len(load.select(RequestSelection())) == UPLOADS
+    assert len(load.select(RequestSelection(class_name=CLASS))) == UPLOADS
+    assert len(load.select(RequestSelection(class_name="other"))) == 0
+    begins = sorted(table["start_ns"])
+    some = load.select(RequestSelection(from_ns=begins[5], to_ns=begins[9], least_ns=1))
+    assert sorted(some["start_ns"]) == begins[5:10]
+    wanted = table["transaction_id"][3]
+    assert load.select(RequestSelection(text=wanted))["number"].to_list() == [3]
+    assert len(load.select(RequestSelection(text=".*"))) == 0  # text, not a pattern
+    assert load.numbers_of([wanted, "nothing"]) == (3, None)
+
+
+def test_rows_come_in_order_some_at_a_time(crowd: TraceView) -> None:
+    count, rows = crowd.load.rows(RequestSelection(), "slowest", 10, 5)
+    every = sorted(crowd.load.table["duration_ns"], reverse=True)
+    assert count == UPLOADS
+    assert [row.duration_ns for row in rows] == every[10:15]
+
+
+def test_slow_and_typical_are_parts_of_the_selection(crowd: TraceView) -> None:
+    took = np.array(crowd.load.table["duration_ns"])
+    slow, typical = (crowd.load.part(RequestSelection(), part)["duration_ns"] for part in ("slow", "typical"))
+    assert sorted(slow) == sorted(took)[-2:]
+    assert len(typical) == UPLOADS // 2
+    assert np.quantile(took, 0.25) <= min(typical) <= max(typical) <= np.quantile(took, 0.75)
+
+
+def hops(*rows: tuple[int, int, int, int, int]) -> WholeHops:
+    """(source, target, sent, received, request)."""
+    source, target, sent, received, request = (np.array(column) for column in zip(*rows, strict=True))
+    lanes = (source.astype(np.uint16), target.astype(np.uint16))
+    return WholeHops(*lanes, sent.astype(np.int64), received.astype(np.int64), request.astype(np.int32))
+
+
+def plain_overlay(made: WholeHops, zero: list[int], lanes: int, to_ns: int, bins: int) -> list[list[int]]:
+    """Packet by packet, row by row."""
+    counts = [[0] * bins for _ in range(STEPS * (lanes - 1) + 1)]
+    for at in range(len(made.request)):
+        start = zero[made.request[at]]
+        begin, end = ((int(time) - start) * bins // to_ns for time in (made.sent_ns[at], made.received_ns[at]))
+        a, b = int(made.source[at]), int(made.target[at])
+        steps = abs(b - a) * STEPS
+        for step in range(steps + 1):
+            column = begin + (end - begin) * step // max(1, steps)
+            if 0 <= begin < bins and 0 <= column < bins:
+                counts[a * STEPS + (step if b > a else -step)][column] += 1
+    return counts
+
+
+def test_an_overlay_is_every_packet_walked_row_by_row() -> None:
+    rng = np.random.default_rng(3)
+    rows = []
+    for _ in range(300):
+        source, target = rng.integers(0, 4, 2)
+        request, sent = int(rng.integers(0, 3)), int(rng.integers(0, 1_200))
+        rows.append((source, target, sent + 100 * request, sent + 100 * request + int(rng.integers(0, 200)), request))
+    made, zero = hops(*rows), [0, 100, 200]
+    found = overlay([made], np.array(zero), 3, LaneGroups.of(list("abcd")), (0, 1_000, 20))
+    assert found.counts.tolist() == plain_overlay(made, zero, 4, 1_000, 20)
+    assert found.packets_count == 300
+    assert found.beyond_count == sum(sent - zero[request] >= 1_000 for _, _, sent, _, request in rows)
+
+
+def test_an_overlay_does_not_depend_on_how_its_packets_come(crowd: TraceView) -> None:
+    groups, zero = LaneGroups.of(crowd.load.lane_names(True)), crowd.load.table["start_ns"].to_numpy()
+    parts = [part for number in range(UPLOADS) for part in crowd.whole_hops(np.array([number]))]
+    at_once = overlay(crowd.whole_hops(np.arange(UPLOADS)), zero, UPLOADS, groups, (0, 10_000_000, 50))
+    one_by_one = overlay(parts, zero, UPLOADS, groups, (0, 10_000_000, 50))
+    assert at_once.lanes == ("client", "swift-proxy", "swift-object")
+    assert (at_once.counts == one_by_one.counts).all()
+    assert at_once.packets_count == sum(len(part.request) for part in parts) == 52 * UPLOADS
+
+
+def test_percentiles_are_by_nearest_rank_and_every_duration_is_in_a_bin() -> None:
+    values = np.random.default_rng(1).lognormal(12, 2, 999).astype(np.int64)
+    found = durations("x", values)
+    assert found.percentiles_ns[:2] == (sorted(values)[499], sorted(values)[899])
+    assert found.longest_ns == values.max()
+    assert found.bins.sum() == 999
+    assert found.bins.tolist() == np.histogram(values, found.edges_ns)[0].tolist()
+
+
+@pytest.mark.parametrize("values", [[1], [0, 0], [7, 7, 7], [1, 10**13]])
+def test_durations_of_few_and_of_the_same(values: list[int]) -> None:
+    found = durations("x", np.array(values))
+    assert found.bins.sum() == len(values)
+    assert found.edges_ns[0] <= max(1, min(values)) < found.edges_ns[-1]
+
+
+def test_delays_by_pair_are_within_their_bin_of_the_exact_ones() -> None:
+    rng = np.random.default_rng(5)
+    delays = rng.lognormal(11, 1, 20_000).astype(np.int64)
+    source, target = rng.integers(0, 2, 20_000).astype(np.uint16), np.full(20_000, 2, np.uint16)
+    chunks = [(source[part], target[part], delays[part]) for part in (slice(0, 7_000), slice(7_000, None))]
+    found = {each.name: each for each in delays_by_pair(chunks, "abc")}
+    assert set(found) == {"a → c", "b → c"}
+    for lane, name in enumerate(found[key].name for key in sorted(found)):
+        mine = np.sort(delays[source == lane])
+        assert found[name].count == len(mine)
+        assert found[name].longest_ns == mine[-1]
+        assert found[name].percentiles_ns[0] == pytest.approx(mine[(len(mine) - 1) // 2], rel=0.005)
+        assert found[name].edges_ns[0] * 10 ** (1 / BINS_PER_DECADE) >= mine[0]
+
+
+def test_many_requests_are_counted_and_the_slowest_and_failed_stay_dots() -> None:
+    count = 5_000
+    frame = pl.DataFrame(
+        {
+            "number": np.arange(count),
+            "start_ns": np.arange(count) * 1_000,
+            "duration_ns": np.arange(count) + 1,
+            "failed": np.arange(count) < 3,
+        }
+    )
+    found = scatter(frame, count * 1_000)
+    assert found.grid is not None
+    assert len(found.numbers) + int(found.grid.sum()) == count
+    assert {0, 1, 2, count - 1} <= set(found.numbers.tolist())
+    few = scatter(frame.head(100), count * 1_000)
+    assert few.grid is None
+    assert few.numbers.tolist() == list(range(100))
+
+
+def test_in_flight_is_the_most_at_once_in_each_bin() -> None:
+    table = request_table(
+        spans({"start": 0, "end": 35}, {"start": 12, "end": 14}, {"start": 13, "end": 25, "status": 500})
+    )
+    found = in_flight(table, 40, 4)
+    assert found.most.tolist() == [1, 3, 2, 1]
+    assert found.begun.tolist() == [1, 2, 0, 0]
+    assert found.failed.tolist() == [0, 0, 1, 0]
+
+
+def test_latency_by_concurrency_counts_each_request_once() -> None:
+    table = request_table(spans(*({"start": at, "end": 100 + at} for at in range(5))))
+    found = by_concurrency(table)
+    assert [(row.from_count, row.to_count, row.requests_count) for row in found] == [(1, 1, 1), (2, 3, 2), (4, 7, 2)]
+    assert found[0].p50_ns == 100
+
+
+def test_the_graph_holds_every_exchange_once(crowd: TraceView) -> None:
+    services, apart = crowd.load.graph(False), crowd.load.graph(True)
+    assert {(edge.caller, edge.callee): edge.exchanges_count for edge in services.edges} == {
+        ("client", "swift-proxy"): UPLOADS,
+        ("swift-proxy", "swift-object"): 3 * UPLOADS,
+    }
+    assert sum(edge.exchanges_count for edge in apart.edges) == 4 * UPLOADS
+    assert [node.x for node in services.nodes] == [0, 0.5, 1]
+    again = sum(edge.lost_count for edge in services.edges)
+    assert again == sum(crowd.summary.class_counts[3:5]) > 0
+    assert len(crowd.load.select(RequestSelection(caller="swift-proxy", callee="swift-object"))) == UPLOADS
+    assert len(crowd.load.select(RequestSelection(caller="client", callee="swift-object"))) == 0
