@@ -3,37 +3,76 @@
 from pathlib import Path
 
 import dash
+from flask import Flask
 
 from collector.queries import TraceView
 from viewer.access import Access, guard
-from viewer.callbacks import add_callbacks
+from viewer.callbacks import add_callbacks, add_start_callbacks
 from viewer.explaining import add_explaining
 from viewer.finding import add_finding
-from viewer.layout import page
+from viewer.layout import page, start_page
+from viewer.live import add_live
 from viewer.pages.app import create_pages
 from viewer.pages.context import Beside
 from viewer.routes import add_routes
 from viewer.saving import add_saving
+from viewer.shown import Shown
+from viewer.upload_routes import add_uploads
+from viewer.uploads import Uploads
 
 ASSETS = Path(__file__).parent / "assets"
 
 
-def create_app(trace: TraceView, access: Access | None = None, beside: Beside | None = None) -> dash.Dash:
-    """The viewer of `trace` and of what stands `beside` it; everything it needs is served from here."""
-    app = dash.Dash(
-        "viewer",
-        assets_folder=str(ASSETS),
-        serve_locally=True,
-        title=f"{trace.summary.name} · Twintap",
-        update_title="",
-        suppress_callback_exceptions=True,  # the waterfall is there only while a request is selected
-    )
-    app.layout = page(trace)
+def make_viewer(trace: TraceView | None, access: Access, beside: Beside | None = None) -> tuple[Shown, Uploads]:
+    """The viewer of a trace, or without one of what is uploaded; it goes on to newer makes of it, and to uploads."""
+    uploads: Uploads
+
+    def make(trace: TraceView | None, shown: Shown) -> Flask:
+        app = create_start_app(access) if trace is None else create_app(trace, access, beside, shown)
+        add_uploads(app.server, lambda: uploads)
+        return app.server
+
+    shown = Shown(trace, make)
+    uploads = Uploads(shown.show)
+    return shown, uploads
+
+
+def create_start_app(access: Access) -> dash.Dash:
+    """The page without a trace: it takes captures."""
+    app = _new_app("Twintap")
+    app.layout = start_page()
+    add_start_callbacks(app)
+    guard(app.server, access, list(app.csp_hashes()))
+    return app
+
+
+def create_app(
+    trace: TraceView, access: Access | None = None, beside: Beside | None = None, shown: Shown | None = None
+) -> dash.Dash:
+    """The viewer of `trace` and of what stands `beside` it; everything it needs is served from here.
+
+    With `shown`, it goes on to newer traces.
+    """
+    app = _new_app(f"{trace.summary.name} · Twintap")
+    app.layout = page(trace, followed=shown is not None)
     add_callbacks(app, trace)
     add_routes(app.server, trace)
     add_finding(app.server, trace)
     add_explaining(app.server, trace)
     add_saving(app.server, trace)
+    if shown is not None:
+        add_live(app.server, trace, shown)
     pages = create_pages(app.server, trace, beside or Beside(), ASSETS)
     guard(app.server, access or Access(), [*app.csp_hashes(), *pages.csp_hashes()])
     return app
+
+
+def _new_app(title: str) -> dash.Dash:
+    return dash.Dash(
+        "viewer",
+        assets_folder=str(ASSETS),
+        serve_locally=True,
+        title=title,
+        update_title="",
+        suppress_callback_exceptions=True,  # the waterfall is there only while a request is selected
+    )

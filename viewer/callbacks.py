@@ -8,12 +8,20 @@ from dash.development.base_component import Component
 
 from collector.queries import TraceView
 from viewer.details import request_details
+from viewer.layout import head, request_list
 
 
 class Selection(TypedDict):
     """What the browser says is selected."""
 
     request: int | None
+
+
+def add_start_callbacks(app: dash.Dash) -> None:
+    """Those of the page without a trace."""
+    app.clientside_callback(
+        ClientsideFunction("twintap", "startUploads"), Output("started", "data"), Input("upload-files", "id")
+    )
 
 
 def add_callbacks(app: dash.Dash, trace: TraceView) -> None:
@@ -25,6 +33,15 @@ def add_callbacks(app: dash.Dash, trace: TraceView) -> None:
         Input("waterfall", "clickData"),
         prevent_initial_call=True,
     )
+
+    @app.callback(
+        Output("head", "children"),
+        Output("requests", "children"),
+        Input("renewed", "data"),
+        prevent_initial_call=True,
+    )
+    def show_newer(made: str) -> tuple[list[Component], list[Component]]:
+        return head(trace), request_list(trace)
 
     @app.callback(Output("request-details", "children"), Input("selection", "data"), prevent_initial_call=True)
     def show_request(selection: Selection | None) -> list[Component]:

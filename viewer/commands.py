@@ -16,7 +16,7 @@ import click
 from collector.queries import check_trace, open_trace
 from tracer.errors import InputError, ResourceError
 from viewer.access import Access
-from viewer.app import create_app
+from viewer.app import make_viewer
 from viewer.pages.context import Beside
 from viewer.serving import make_server
 
@@ -25,7 +25,7 @@ MAKE_ONE = "\0"
 
 
 @click.command(short_help="Open a trace in the web viewer.")
-@click.argument("trace")
+@click.argument("trace", required=False)
 @click.argument("others", nargs=-1, metavar="[OTHER]...")
 @click.option(
     "--listen", default="127.0.0.1:8765", show_default=True, metavar="ADDR:PORT", help="Port 0: any free one."
@@ -47,25 +47,32 @@ MAKE_ONE = "\0"
 )
 @click.option("--no-browser", is_flag=True, help="Print the URL, open nothing.")
 def command(
-    trace: str, others: tuple[str, ...], listen: str, token: str | None, runs: tuple[Path, ...], no_browser: bool
+    trace: str | None, others: tuple[str, ...], listen: str, token: str | None, runs: tuple[Path, ...], no_browser: bool
 ) -> None:
-    """Open TRACE (a directory or a URL) in the web viewer, until Ctrl-C. It can be compared there with each OTHER."""
+    """Open TRACE (a directory or a URL) in the web viewer, until Ctrl-C. It can be compared there with each OTHER.
+
+    Without TRACE, the page takes captures.
+    """
     host, port = parse_listen(listen)
     if token is None and not is_loopback(host):
         raise InputError(f"--listen {listen} can be reached from other machines", "add --token, or listen on 127.0.0.1")
     secret = secrets.token_urlsafe(16) if token == MAKE_ONE else token
     for other in others:
         check_trace(other)
-    app = create_app(open_trace(trace, _tell_progress), Access(secret), Beside(runs, others))
+    opened = open_trace(trace, _tell_progress) if trace else None
+    shown, uploads = make_viewer(opened, Access(secret), Beside(runs, others))
     listener = _listening(host, port)
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listener.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
-    click.echo(f"{trace}: {url}  (Ctrl-C ends)")
+    click.echo(f"{trace or 'no trace yet'}: {url}  (Ctrl-C ends)")
     sys.stdout.flush()
     if not no_browser and _has_display():
         webbrowser.open(url)
     signal.signal(signal.SIGTERM, _stop)
-    make_server(app, listener).run()
+    try:
+        make_server(shown, listener).run()
+    finally:
+        uploads.close()
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -12,7 +12,8 @@ from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.navigation import TIMELINE, navigation
 from viewer.pairing import pairing_dialog, pairing_line, warning_line
-from viewer.tools import packet_fields, packet_list, save_menu, search_box
+from viewer.shown import made_of
+from viewer.tools import live_state, packet_fields, packet_list, save_menu, search_box, upload_dialog, upload_form
 from viewer.wording import KIND_NAMES, compact, duration, exact_time, facts_line, plural, request_title
 
 REQUESTS_LISTED = 200
@@ -33,9 +34,9 @@ LEGEND = (
     (ArrowClass.EARLY, "early", "Received before it was sent: so far, the clocks are proven wrong (red, thick)"),
 )
 ACTIONS = (
-    ("‹ problem", "previous-problem", "Previous problem (N)"),
+    ("‹", "previous-problem", "Previous problem (N)"),
     ("problem ›", "next-problem", "Next problem (n)"),
-    ("fit all", "fit", "The whole trace (0)"),
+    ("fit", "fit", "The whole trace (0)"),
     ("packets", "packets", "The packets as a table (l)"),
     ("◐", "theme", "Light or dark (t)"),
     ("?", "help", "Keys (?)"),
@@ -53,22 +54,25 @@ KEYS = (
     ("x", "explain the selected packet, field by field"),
     ("e", "save: picture, page, table, capture"),
     ("p", "how well packets were paired"),
+    ("o", "open captures; or drop them on the page"),
+    ("Space", "pause or follow a live trace"),
     ("t", "light or dark"),
     ("Esc", "deselect, close"),
     ("?", "this list"),
 )
 
 
-def page(trace: TraceView) -> Component:
-    """Everything on the page."""
+def page(trace: TraceView, followed: bool = False) -> Component:
+    """Everything on the page. `followed`: the page asks whether the trace was made anew."""
     return html.Div(
         [
-            dcc.Store(id="meta", data=_meta(trace)),
+            dcc.Store(id="meta", data={**page_meta(trace), "followed": followed}),
             dcc.Store(id="selection"),
             dcc.Store(id="started"),
+            dcc.Store(id="renewed"),
             navigation(TIMELINE.path),
-            _head(trace),
-            _bar(trace),
+            html.Header(head(trace), id="head"),
+            _bar(trace, followed),
             html.Div(html.Canvas(id="minimap"), id="minimap-box", title="The whole trace; drag the window"),
             html.Main([_timeline(trace), _panel(trace)]),
             packet_list(),
@@ -76,21 +80,25 @@ def page(trace: TraceView) -> Component:
             html.Div(id="banner", role="alert"),
             _help(),
             pairing_dialog(trace.pairing, trace.summary.warnings),
+            *([upload_dialog()] if followed else []),
         ],
         id="page",
     )
 
 
-def _meta(trace: TraceView) -> dict[str, object]:
+def page_meta(trace: TraceView) -> dict[str, object]:
     """What the timeline in the browser needs to know from the start; times in ns since the trace's start."""
     summary, command = trace.summary, trace.command
     return {
+        "made": made_of(trace),
+        "startNs": f"{trace.start_ns}",
         "duration": trace.duration_ns,
         "lanes": [lane.host for lane in trace.lanes],
         "pairs": np.stack((trace.pairs.source, trace.pairs.target), axis=1).tolist(),
         "typical": trace.typical_delay_ns.tolist(),
         "kinds": [KIND_NAMES[kind] for kind in KINDS],
         "states": [str(state) for state in STATES],
+        "classCounts": [compact(count) for count in summary.class_counts],
         "hops": summary.hops_count,
         "requests": summary.requests_count,
         "firstHop": summary.first_hop_ns,
@@ -102,19 +110,17 @@ def _meta(trace: TraceView) -> dict[str, object]:
     }
 
 
-def _head(trace: TraceView) -> Component:
+def head(trace: TraceView) -> list[Component]:
+    """The story and the facts, on top of the page."""
     summary = trace.summary
     brand = html.Span([html.B("Twintap"), f" {summary.name}"], className="brand")
     facts = " · ".join([*facts_line(summary, len(trace.lanes)), ""])
-    return html.Header(
-        [
-            html.H1(_with_code(trace.story.sentence)),
-            _story_bar(trace.story),
-            html.P([brand, facts, pairing_line(trace.pairing)], id="facts"),
-            *(warning_line(each) for each in summary.warnings),
-        ],
-        id="head",
-    )
+    return [
+        html.H1(_with_code(trace.story.sentence)),
+        _story_bar(trace.story),
+        html.P([brand, facts, pairing_line(trace.pairing)], id="facts"),
+        *(warning_line(each) for each in summary.warnings),
+    ]
 
 
 def _with_code(text: str) -> list[str | Component]:
@@ -145,7 +151,7 @@ def _story_bar(story: Story) -> Component:
     return html.Div([html.Div(bar, className="parts"), html.P([*legend, *rest], className="parts-legend")], id="story")
 
 
-def _bar(trace: TraceView) -> Component:
+def _bar(trace: TraceView, followed: bool) -> Component:
     counts = trace.summary.class_counts
     chips = [
         class_button(
@@ -156,7 +162,10 @@ def _bar(trace: TraceView) -> Component:
         for kind, text, what in LEGEND
     ]
     actions = [action_button(text, action, title) for text, action, title in ACTIONS]
-    return html.Nav([html.Div(chips, id="legend"), html.Div([*actions, save_menu()], id="actions")], id="bar")
+    more = [action_button("open…", "open-captures", "Open captures of several hosts (o)")] if followed else []
+    return html.Nav(
+        [html.Div(chips, id="legend"), html.Div([*live_state(), *actions, *more, save_menu()], id="actions")], id="bar"
+    )
 
 
 def _timeline(trace: TraceView) -> Component:
@@ -223,21 +232,23 @@ def _panel(trace: TraceView) -> Component:
             html.Div(id="request-details"),
             html.Div(id="packet-details"),
             packet_fields(),
-            _request_list(trace.requests(REQUESTS_LISTED), trace.summary.requests_count),
+            html.Div(request_list(trace), id="requests"),
         ],
         id="panel",
     )
 
 
-def _request_list(requests: tuple[Request, ...], count: int) -> Component:
+def request_list(trace: TraceView) -> list[Component]:
+    """The slowest requests, each a button that selects it."""
+    requests, count = trace.requests(REQUESTS_LISTED), trace.summary.requests_count
     if not requests:
         text = "No requests were recognised in these packets. The arrows are all there; `tracer report` says more."
-        return html.Div([html.H2("Requests"), html.P(text, className="hint")], id="requests")
+        return [html.H2("Requests"), html.P(text, className="hint")]
     longest = max(1, requests[0].duration_ns)
     note = f"the {len(requests)} slowest of {count:,}" if count > len(requests) else "slowest first"
     rows = [html.Li(_request_row(request, longest)) for request in requests]
     hint = html.P("Click a request, or an arrow, to see where its time went.", className="hint")
-    return html.Div([html.H2(["Requests ", html.Small(note)]), hint, html.Ol(rows)], id="requests")
+    return [html.H2(["Requests ", html.Small(note)]), hint, html.Ol(rows)]
 
 
 def _request_row(request: Request, longest_ns: int) -> Component:
@@ -251,6 +262,27 @@ def _request_row(request: Request, longest_ns: int) -> Component:
             html.Small(detail),
         ],
         request.number,
+    )
+
+
+def start_page() -> Component:
+    """The page without a trace: where captures are dropped, and what makes a trace otherwise."""
+    ways = [
+        ("tracer record -- COMMAND", "captures on all hosts of a cluster while a command runs"),
+        ("tracer replay -o TRACE FILE…", "makes a trace of captures that are on this machine"),
+        ("tracer view TRACE", "opens a trace"),
+    ]
+    rows = [html.Tr([html.Td(html.Code(words)), html.Td(what)]) for words, what in ways]
+    return html.Div(
+        [
+            dcc.Store(id="started"),
+            html.H1([html.B("Twintap"), " shows each packet of a distributed system on its way from host to host"]),
+            html.Section(upload_form(), className="card"),
+            html.H2("Or, in a terminal"),
+            html.Table(html.Tbody(rows)),
+            html.Div(id="banner", role="alert"),
+        ],
+        id="start",
     )
 
 

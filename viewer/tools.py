@@ -6,6 +6,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from viewer.controls import action_button
+from viewer.uploads import MOST_BYTES, MOST_FILES
 
 PICTURES = (
     ("picture-png", "PNG picture", "The timeline as you see it"),
@@ -37,6 +38,14 @@ def search_box() -> Component:
     )
 
 
+def live_state() -> list[Component]:
+    """How far behind a live trace is; shown only for one."""
+    return [
+        html.Span(id="live-state", role="status", hidden=True),
+        html.Button("pause", id="live-button", title="Pause or follow (Space)", hidden=True, **_action("follow")),
+    ]
+
+
 def save_menu() -> Component:
     """Pictures of the view, and the packets of the selected request or, without one, of the view."""
     pictures = [action_button(text, action, title) for action, text, title in PICTURES]
@@ -48,6 +57,28 @@ def save_menu() -> Component:
         ],
         id="save",
     )
+
+
+def upload_dialog() -> Component:
+    """Where captures of several hosts are dropped, their hosts confirmed, and a trace is made of them."""
+    label: dict[str, Any] = {"aria-label": "Open captures"}
+    close = html.Header([html.H2("Open captures"), action_button("close", "close", "Close (Esc)", "small")])
+    return html.Dialog([close, *upload_form()], id="upload", **label)
+
+
+def upload_form() -> list[Component]:
+    """What the dialog holds; the page without a trace shows it by itself."""
+    multiple: dict[str, Any] = {"data-upload": "drop"}
+    return [
+        html.P(
+            "Drop the captures of several hosts here (pcap or pcapng, also .gz), or choose them. They stay on the "
+            f"viewer's machine until it ends; all together up to {MOST_BYTES >> 30} GiB in {MOST_FILES} files."
+        ),
+        html.Div(html.Button("choose files…", id="upload-choose", className="small"), id="upload-drop", **multiple),
+        html.Div(id="upload-files"),
+        html.P(id="upload-state", role="status"),
+        html.Button("make the trace", id="upload-make", className="small", disabled=True),
+    ]
 
 
 def packet_fields() -> Component:
@@ -74,6 +105,10 @@ def packet_list() -> Component:
         ]
     )
     return html.Section([title, body], id="packets", hidden=True)
+
+
+def _action(name: str) -> dict[str, Any]:
+    return {"data-action": name}
 
 
 def _link(text: str, title: str, data: dict[str, Any]) -> Component:

@@ -21,8 +21,16 @@ from collector.queries.bench_runs import (
     run_overlaps,
     slowest_operations,
 )
-from collector.queries.captured import CapturedPacket, captured_packet, packet_file, write_pcapng
+from collector.queries.captured import (
+    CaptureDescription,
+    CapturedPacket,
+    captured_packet,
+    describe_capture,
+    packet_file,
+    write_pcapng,
+)
 from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Flight, Scatter
+from collector.queries.live import is_live, made_ns
 from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
 from collector.queries.overlay import STEPS as ROWS_PER_LANE
 from collector.queries.overlay import Overlay as RequestOverlay
@@ -65,6 +73,7 @@ __all__ = [
     "Arrows",
     "AtConcurrency",
     "BenchRun",
+    "CaptureDescription",
     "CapturedPacket",
     "Command",
     "Comparison",
@@ -108,8 +117,11 @@ __all__ = [
     "captured_packet",
     "check_trace",
     "connection_name",
+    "describe_capture",
     "find_runs",
     "in_words",
+    "is_live",
+    "made_ns",
     "open_trace",
     "packet_file",
     "pair_name",

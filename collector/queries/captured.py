@@ -1,8 +1,8 @@
 """Packets as they stand in the captures that a trace was made from: one to look into, or a selection as pcapng.
 
 A trace names its captures' files but does not hold them; they are looked for where they were, beside the trace, and
-where `tracer record` keeps them. A file that holds another packet at a frame than the trace knows is another file: then it is
-said, and nothing of it is shown.
+where `tracer record` keeps them. A file that holds another packet at a frame than the trace knows is another file: then
+that is said, and nothing of it is shown.
 
 Cost: reading a host's files up to the last packet asked for, about 0.1 s for each million packets.
 """
@@ -26,6 +26,7 @@ from tracer.records import Direction
 AT_ONCE = 20_000
 """Packets copied at a time: a few MB."""
 MOST_PACKETS = 1_000_000
+LAST_FRAME = (1 << 32) - 1
 SECTION, INTERFACE, PACKET = 0x0A0D0D0A, 1, 6
 """Block types of draft-ietf-opsawg-pcapng."""
 COMMENT, IF_NAME, IF_TSRESOL, EPB_FLAGS = 1, 2, 9, 2
@@ -42,6 +43,30 @@ class CapturedPacket:
     original_len: int
     data: bytes
     file: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureDescription:
+    """What a capture tells of itself."""
+
+    host: str  # what the agent wrote into it, else the stem of its name
+    packets_count: int
+
+
+def describe_capture(path: Path, name: str) -> CaptureDescription:
+    """What the capture at `path`, which people know as `name`, tells of itself. Cost: reading it once, undecoded.
+
+    Raises: `InputError` if it is no capture, or holds no packet; in words for who knows it by its name.
+    """
+    try:
+        with open_capture(path) as reader:
+            reader.copy_packets([LAST_FRAME])
+            host, count = reader.host or Path(name).name.split(".", 1)[0], reader.packets_count
+    except InputError as error:
+        raise InputError(error.what.replace(str(path), name), error.next_step) from None
+    if not count:
+        raise InputError(f"{name} is a capture without a packet", "capture again while there is traffic")
+    return CaptureDescription(host, count)
 
 
 def captured_packet(trace: TraceView, packet: PacketFields) -> CapturedPacket:

@@ -10,7 +10,7 @@ from waitress.wasyncore import close_all
 
 from collector.queries import TraceView
 from viewer.access import Access
-from viewer.app import create_app
+from viewer.app import make_viewer
 from viewer.pages.context import Beside
 from viewer.serving import make_server
 
@@ -22,10 +22,11 @@ FLAGS = [
 
 
 @contextmanager
-def serving(trace: TraceView, access: Access | None = None, beside: Beside | None = None) -> Iterator[str]:
-    """The URL of a viewer of `trace` on a free port of loopback, while the context lasts."""
+def serving(trace: TraceView | None, access: Access | None = None, beside: Beside | None = None) -> Iterator[str]:
+    """The URL of a viewer of `trace`, if any, on a free port of loopback, while the context lasts."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = make_server(create_app(trace, access, beside), listener)
+    shown, uploads = make_viewer(trace, access or Access(), beside)
+    server = make_server(shown, listener)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -35,3 +36,4 @@ def serving(trace: TraceView, access: Access | None = None, beside: Beside | Non
         server.trigger.pull_trigger(lambda: close_all(server.trigger._map))
         thread.join()
         server.task_dispatcher.shutdown()
+        uploads.close()

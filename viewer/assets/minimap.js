@@ -7,9 +7,8 @@ window.twintap = window.twintap || {};
   const TROUBLE = [3, 4, 6];
 
   T.Minimap = class {
-    constructor(canvas, meta, onMove) {
+    constructor(canvas, onMove) {
       this.canvas = canvas;
-      this.meta = meta;
       this.onMove = onMove;
       this.picture = null;
       this.attach();
@@ -33,7 +32,7 @@ window.twintap = window.twintap || {};
     }
 
     time(x) {
-      const [from, to] = T.wholeView(this.meta);
+      const [from, to] = T.wholeView(T.meta);
       return from + (x / this.canvas.clientWidth) * (to - from);
     }
 
@@ -55,7 +54,7 @@ window.twintap = window.twintap || {};
     }
 
     drawWindow(context, view, width, height) {
-      const [from, to] = T.wholeView(this.meta);
+      const [from, to] = T.wholeView(T.meta);
       const x = (time) => ((time - from) / (to - from)) * width;
       const left = Math.max(0, x(view.from)), right = Math.min(width, Math.max(x(view.to), left + 3));
       context.fillStyle = T.palette.paper;
@@ -81,7 +80,7 @@ window.twintap = window.twintap || {};
 
     // Counts by class for each px of the strip.
     columns(width) {
-      const [from, to] = T.wholeView(this.meta);
+      const [from, to] = T.wholeView(T.meta);
       const { bins, classes, pairs, counts, bin } = this.density;
       const columns = Array.from({ length: Math.ceil(width) }, () => new Array(classes).fill(0));
       for (let at = 0; at < bins; at++) {

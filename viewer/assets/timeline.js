@@ -25,7 +25,7 @@ window.twintap = window.twintap || {};
     context = canvas.getContext("2d");
     tip = new T.Tip(document.getElementById("tip"));
     requestTimes = new Map(meta.requestTimes.map(([number, from, to]) => [number, [from, to]]));
-    minimap = new T.Minimap(document.getElementById("minimap"), meta, (time) => centre(time));
+    minimap = new T.Minimap(document.getElementById("minimap"), (time) => centre(time));
     T.readPalette();
     T.themeChanged = onTheme;
     const given = T.readAddress(meta);
@@ -92,6 +92,25 @@ window.twintap = window.twintap || {};
   T.currentView = () => view;
   T.tell = (what) => document.dispatchEvent(new CustomEvent(`twintap:${what}`));
   T.hear = (what, act) => document.addEventListener(`twintap:${what}`, act);
+
+  // Go on with a newer make of the trace. What it shows is fetched first, so that nothing blinks.
+  T.renew = async function (meta, from, to) {
+    const window = `api/window?from=${Math.floor(from)}&to=${Math.ceil(to)}`;
+    const [data, overview] = await Promise.all(
+      [window, "api/overview"].map((path) => T.fetchMessage(path, undefined, meta.made)),
+    );
+    select(null, null);
+    T.meta = meta;
+    requestTimes = new Map(meta.requestTimes.map(([number, first, last]) => [number, [first, last]]));
+    Object.assign(data, { askedWidth: to - from });
+    Object.assign(state, { from, to, overview, hover: null, still: null });
+    state.data = data.mode === "arrows" ? T.withEnds(data, meta) : data;
+    minimap.setOverview(overview);
+    T.forgetHops();
+    draw();
+    repaint();
+    finish();
+  };
 
   const open = (id) => document.querySelector("dialog[open]") || document.getElementById(id).showModal();
 
@@ -205,7 +224,7 @@ window.twintap = window.twintap || {};
         T.banner("");
         finish();
       })
-      .catch((error) => error.name === "AbortError" || onLost(mine));
+      .catch((error) => error.name === "AbortError" || onLost(mine, error));
     return true;
   }
 
@@ -218,8 +237,9 @@ window.twintap = window.twintap || {};
     return data.mode === "density" && (width < 0.7 * data.askedWidth || width > 1.5 * data.askedWidth);
   }
 
-  function onLost(mine) {
+  function onLost(mine, error) {
     if (mine === fetching) fetching = null;
+    if (error && error.outdated) return T.banner("This trace was made anew meanwhile; press “follow” (Space) to see the newest.");
     T.banner("The viewer's server does not answer. Start it again with `tracer view`, then reload; what you see is the last it sent.");
   }
 

@@ -96,6 +96,8 @@ window.twintap = window.twintap || {};
     return known.get(number);
   };
 
+  T.forgetHops = () => known.clear(); // another make of the trace numbers them anew
+
   function hopChildren(hop) {
     const children = [element("b", hop.title)];
     for (const section of hop.sections) {

@@ -40,15 +40,21 @@ window.twintap = window.twintap || {};
     return arrows;
   };
 
-  T.fetchMessage = async function (url, signal) {
-    const response = await fetch(url, { signal });
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
-    return T.decode(await response.arrayBuffer());
+  // A page asks about the make of the trace that it shows, by this header (viewer/shown.py); Dash's own requests too.
+  const plainly = window.fetch.bind(window);
+  T.fetchOf = function (made, url, options = {}) {
+    const headers = new Headers(options.headers);
+    if (made) headers.set("X-Twintap-Made", made);
+    return plainly(url, { ...options, headers });
   };
+  window.fetch = (url, options) => T.fetchOf(T.meta && T.meta.made, url, options);
 
-  T.fetchJson = async function (url, signal) {
-    const response = await fetch(url, { signal });
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
-    return response.json();
-  };
+  async function answered(url, options, made = T.meta && T.meta.made) {
+    const response = await T.fetchOf(made, url, options);
+    if (response.ok) return response;
+    throw Object.assign(new Error(`the server answered ${response.status}`), { outdated: response.status === 409 });
+  }
+
+  T.fetchMessage = async (url, signal, made) => T.decode(await (await answered(url, { signal }, made)).arrayBuffer());
+  T.fetchJson = async (url, signal, made) => (await answered(url, { signal }, made)).json();
 })(window.twintap);

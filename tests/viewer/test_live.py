@@ -1,0 +1,105 @@
+"""A trace that is made anew: each page is answered from the make that it shows, and follows until it is touched."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from werkzeug.test import Client
+
+from collector.queries import open_trace
+from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from tests.helpers.viewer_page import open_page, settled, view
+from tests.helpers.viewer_server import serving
+from viewer.access import Access
+from viewer.app import make_viewer
+from viewer.shown import MAKES_KEPT, LiveState, Shown
+
+
+def make(folder: Path, number: int) -> None:
+    """The trace as the collector leaves it after its round `number`, with as many uploads."""
+    write_synthetic_trace(folder, Recipe(uploads_count=number, argv=None))
+    file = folder / "trace.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"created_ns": number}))
+
+
+@pytest.fixture
+def live_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "session" / "live"
+    folder.parent.mkdir()
+    make(folder, 2)
+    return folder
+
+
+def requests_of(client: Client, made: str = "") -> tuple[int, int | None]:
+    """Status, and the number of requests of the make that answers."""
+    answer = client.get("/api/meta", headers={"X-Twintap-Made": made} if made else {}, base_url="http://localhost")
+    return answer.status_code, answer.json["requests"] if answer.status_code == 200 else None  # type: ignore[index]
+
+
+def test_each_page_is_answered_from_its_own_make(live_folder: Path) -> None:
+    shown, uploads = make_viewer(open_trace(str(live_folder)), Access())
+    client = Client(shown)
+    for number in range(3, 3 + MAKES_KEPT):
+        assert shown.refresh().made == str(number - 1)
+        make(live_folder, number)
+    shown.refresh()
+    newest = 2 + MAKES_KEPT
+    assert requests_of(client) == (200, newest)
+    assert requests_of(client, str(newest - 1)) == (200, newest - 1)
+    assert requests_of(client, "2") == (409, None)
+    uploads.close()
+
+
+def test_how_live_a_trace_is(live_folder: Path, tmp_path: Path) -> None:
+    second = 1_000_000_000
+    trace = open_trace(str(live_folder))
+    newest_ns = max(host.last_host_ns or 0 for host in trace.info.hosts)
+    shown = Shown(trace, lambda trace, shown: None, clock=lambda: newest_ns + 2 * second)  # type: ignore[arg-type, return-value]
+    assert shown.refresh() == LiveState(True, "2", 2.0, 0, 0)
+    write_synthetic_trace(tmp_path / "done", Recipe())
+    done = Shown(open_trace(str(tmp_path / "done")), lambda trace, shown: None)  # type: ignore[arg-type, return-value]
+    assert not done.refresh().live
+    (live_folder / "trace.json").unlink()
+    assert "no trace" in shown.refresh().trouble
+
+
+@pytest.mark.browser
+def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live_folder: Path) -> None:
+    with serving(open_trace(str(live_folder))) as url:
+        open_page(page, url)
+        state = page.locator("#live-state")
+        expect(state).to_have_text(page_text("live"))
+        page.evaluate(
+            """() => {
+                window.blinks = 0;
+                const look = () => {
+                    const { data, picture } = window.twintap.state;
+                    if (!data) window.blinks += 1;
+                    requestAnimationFrame(look);
+                };
+                look();
+            }"""
+        )
+        make(live_folder, 4)
+        page.wait_for_function("() => window.twintap.meta.requests === 4")
+        expect(page.locator("#requests li")).to_have_count(4)
+        expect(page.locator("#facts")).to_contain_text("4 requests")
+        assert page.evaluate("window.blinks") == 0
+        settled(page, lambda: page.keyboard.press("w"))
+        expect(state).to_have_text(page_text("paused"))
+        before = view(page)
+        make(live_folder, 6)
+        page.locator("#requests button").first.click()  # of the make that is shown, not of the newest
+        expect(page.locator("#request-details h2")).to_be_visible()
+        page.wait_for_function("async () => (await (await fetch('api/live')).json()).made === '6'")
+        assert page.evaluate("window.twintap.meta.requests") == 4
+        page.keyboard.press("Space")
+        page.wait_for_function("() => window.twintap.meta.requests === 6")
+        expect(page.locator("#request-details")).to_be_empty()
+        assert view(page) != before
+
+
+def page_text(word: str) -> re.Pattern[str]:
+    return re.compile(rf"^{word}, \d+ s behind$")

@@ -1,0 +1,153 @@
+// Captures dropped on the page: sent in pieces, their hosts shown to be confirmed or renamed, then a trace is made of them
+// and shown. What is wrong with a file is said beside it.
+"use strict";
+window.twintap = window.twintap || {};
+
+(function (T) {
+  const PIECE = 4 * 1024 * 1024, ASK_MS = 500;
+  const files = new Map(); // number → {name, host: input, line}
+  let sending = 0;
+
+  const byId = (id) => document.getElementById(id);
+  const say = (text) => (byId("upload-state").textContent = text);
+
+  async function ask(method, path, body) {
+    const headers = { "X-Twintap-Upload": "1" };
+    if (body && !(body instanceof Blob)) headers["Content-Type"] = "application/json";
+    const sent = body && !(body instanceof Blob) ? JSON.stringify(body) : body;
+    const response = await fetch(path, { method, headers, body: sent }).catch(() => null);
+    if (!response) return { error: "the viewer's server does not answer; is `tracer view` still running?" };
+    if (!response.ok) return { error: `the server refused it (${response.status})` };
+    return response.json();
+  }
+
+  async function add(file) {
+    const line = newLine(file);
+    const begun = await ask("POST", `uploads?name=${encodeURIComponent(file.name)}`);
+    if (begun.error) return failed(line, begun);
+    sending += 1;
+    ready();
+    const told = await send(begun.number, file, line);
+    sending -= 1;
+    if (told.error) failed(line, told);
+    else confirm(told, line);
+    ready();
+  }
+
+  // Piece by piece: the server never holds more than one of them in memory, and says at once when it is too much.
+  async function send(number, file, line) {
+    for (let offset = 0; offset < file.size; offset += PIECE) {
+      const told = await ask("PUT", `uploads/${number}?offset=${offset}`, file.slice(offset, offset + PIECE));
+      if (told.error) {
+        ask("DELETE", `uploads/${number}`);
+        return told;
+      }
+      line.bar.value = Math.min(1, (offset + PIECE) / file.size);
+    }
+    return ask("POST", `uploads/${number}/end`);
+  }
+
+  function newLine(file) {
+    const box = T.element("div", undefined, "upload-file");
+    const bar = T.element("progress");
+    bar.max = 1;
+    bar.value = 0;
+    bar.setAttribute("aria-label", `Sent of ${file.name}`);
+    box.append(T.element("b", file.name), bar);
+    byId("upload-files").append(box);
+    return { box, bar };
+  }
+
+  function failed(line, { error }) {
+    line.bar.remove();
+    line.box.append(T.element("span", error, "warning"), remover(line, null));
+  }
+
+  function confirm(told, line) {
+    const host = T.element("input");
+    host.value = told.host;
+    host.maxLength = 64;
+    host.setAttribute("aria-label", `Host that ${told.name} was captured on`);
+    const label = T.element("label", "captured on ");
+    label.append(host);
+    line.bar.remove();
+    line.box.append(label, T.element("span", `${told.packets_count.toLocaleString("en")} packets`, "hint"), remover(line, told.number));
+    files.set(told.number, host);
+  }
+
+  function remover(line, number) {
+    const button = T.element("button", "remove", "small");
+    button.addEventListener("click", () => {
+      line.box.remove();
+      if (number === null) return;
+      files.delete(number);
+      ask("DELETE", `uploads/${number}`);
+      ready();
+    });
+    return button;
+  }
+
+  function ready() {
+    byId("upload-make").disabled = sending > 0 || !files.size;
+    if (sending) return say("sending…");
+    say(files.size > 1 ? "Are these the hosts? Then make the trace." : files.size ? "One host; arrows need the captures of at least two." : "");
+  }
+
+  async function make() {
+    const hosts = Object.fromEntries([...files].map(([number, host]) => [number, host.value.trim()]));
+    byId("upload-make").disabled = true;
+    wait(await ask("POST", "uploads/trace", hosts), performance.now());
+  }
+
+  async function wait(told, since) {
+    if (told.error || told.state === "failed") {
+      byId("upload-make").disabled = false;
+      return say(told.error || told.text);
+    }
+    if (told.state === "done") return location.assign(location.pathname);
+    say(`${told.text} ${Math.round((performance.now() - since) / 1000)} s`);
+    setTimeout(async () => wait(await ask("GET", "uploads/trace"), since), ASK_MS);
+  }
+
+  const addAll = (list) => [...list].forEach(add);
+
+  function choose() {
+    const input = T.element("input");
+    input.type = "file";
+    input.multiple = true;
+    input.addEventListener("change", () => addAll(input.files));
+    input.click();
+  }
+
+  function attachDrop(opened) {
+    document.addEventListener("dragover", (event) => {
+      if (![...event.dataTransfer.types].includes("Files")) return;
+      event.preventDefault();
+      opened();
+      byId("upload-drop").classList.add("over");
+    });
+    for (const end of ["dragleave", "drop"]) {
+      document.addEventListener(end, () => byId("upload-drop").classList.remove("over"));
+    }
+    document.addEventListener("drop", (event) => {
+      event.preventDefault();
+      addAll(event.dataTransfer.files);
+    });
+  }
+
+  // Called by Dash on the page without a trace, and as a part of the one with a trace.
+  T.startUploads = function () {
+    const dialog = byId("upload");
+    byId("upload-choose").addEventListener("click", choose);
+    byId("upload-make").addEventListener("click", make);
+    attachDrop(() => dialog && !dialog.open && !document.querySelector("dialog[open]") && dialog.showModal());
+    return true;
+  };
+
+  (T.parts = T.parts || []).push(() => {
+    if (!byId("upload")) return;
+    T.startUploads();
+    T.actions["open-captures"] = () => document.querySelector("dialog[open]") || byId("upload").showModal();
+    T.keys.o = "open-captures";
+  });
+})(window.twintap);

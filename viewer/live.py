@@ -1,0 +1,21 @@
+"""Following a trace that is made anew: how it stands, and what a page needs to go on from one make to the next."""
+
+from dataclasses import asdict
+
+from flask import Flask, Response, jsonify
+
+from collector.queries import TraceView
+from viewer.layout import page_meta
+from viewer.shown import Shown
+
+
+def add_live(server: Flask, trace: TraceView | None, shown: Shown) -> None:
+    """Serve how the shown trace stands, and one make's own description."""
+
+    @server.get("/api/live")
+    def live() -> Response:
+        return jsonify(asdict(shown.refresh()))
+
+    @server.get("/api/meta")
+    def meta() -> Response:
+        return jsonify(None if trace is None else page_meta(trace))

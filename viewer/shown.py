@@ -1,0 +1,107 @@
+"""Which trace the viewer shows: the one it was started with, a newer make of it, or one made of uploaded captures.
+
+A live trace is made anew about once a second. Each make is opened by itself and has an application of its own, so
+numbers of packets and requests never mix: a page names the make that it looks at in a header, and is answered from that
+make while it is among the last few. A page that names none is answered from the newest.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Flask
+
+from collector.queries import TraceView, is_live, made_ns, open_trace
+from tracer.errors import TracerError
+
+HEADER = "HTTP_X_TWINTAP_MADE"
+COUNTERS = ("capture_dropped", "live_window_cut")
+MAKES_KEPT = 4
+"""A page that was paused falls behind the newest; it can go on asking for this many more."""
+MakeApp = Callable[[TraceView | None, "Shown"], Flask]
+Clock = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """How the newest make stands."""
+
+    live: bool  # it may be made anew
+    made: str  # names the make
+    behind_seconds: float | None  # since its newest packet, as right as that host's clock
+    dropped_count: int  # packets that the captures lost
+    cut_count: int  # segments that the live window had no room for
+    trouble: str = ""  # why a newer make could not be opened
+
+
+class Shown:
+    """A WSGI application that hands each request to the application of the make it is about."""
+
+    def __init__(self, trace: TraceView | None, make_app: MakeApp, clock: Clock = time.time_ns) -> None:
+        self._make_app, self._clock = make_app, clock
+        self._lock, self._opening = threading.Lock(), threading.Lock()
+        self._apps: OrderedDict[str, Flask] = OrderedDict()
+        self._trace: TraceView | None = None
+        self._made_anew = False
+        self._newest: Flask
+        if trace is None:
+            self._newest = make_app(None, self)
+        else:
+            self.show(trace)
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request from the make that it names, or from the newest."""
+        made = environ.get(HEADER, "")
+        with self._lock:
+            app = self._apps.get(made) if made else self._newest
+        if app is None:
+            start_response("409 Conflict", [("Content-Type", "text/plain; charset=utf-8")])
+            return ["The trace was made anew since; press “follow” or reload the page.\n".encode()]
+        return app(environ, start_response)
+
+    def show(self, trace: TraceView) -> None:
+        """Show this trace to every page that does not hold on to an earlier one."""
+        app = self._make_app(trace, self)
+        with self._lock:
+            self._trace, self._newest = trace, app
+            self._apps[made_of(trace)] = app
+            while len(self._apps) > MAKES_KEPT:
+                self._apps.popitem(last=False)
+
+    def refresh(self) -> LiveState:
+        """Open the trace again if it was made anew; how it stands. One thread opens at a time."""
+        trace, trouble = self._trace, ""
+        if trace is not None and self._opening.acquire(blocking=False):
+            try:
+                if made_ns(trace.url) != trace.info.created_ns:
+                    self._made_anew = True
+                    self.show(open_trace(trace.url))
+            except TracerError as error:
+                trouble = str(error)
+            finally:
+                self._opening.release()
+        return self._state(trouble)
+
+    def _state(self, trouble: str) -> LiveState:
+        trace = self._trace
+        if trace is None:
+            return LiveState(False, "", None, 0, 0, trouble)
+        info, now_ns = trace.info, self._clock()
+        stamps = [host.last_host_ns for host in info.hosts if host.last_host_ns is not None]
+        counts = {name: sum(each.count for each in info.counters if each.name == name) for name in COUNTERS}
+        return LiveState(
+            live=self._made_anew or is_live(trace.url),
+            made=made_of(trace),
+            behind_seconds=max(0.0, (now_ns - max(stamps)) / 1e9) if stamps else None,
+            dropped_count=counts["capture_dropped"],
+            cut_count=counts["live_window_cut"],
+            trouble=trouble,
+        )
+
+
+def made_of(trace: TraceView) -> str:
+    """Names a make of a trace."""
+    return f"{trace.info.created_ns}"

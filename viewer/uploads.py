@@ -1,0 +1,187 @@
+"""Captures that are dropped on the page: taken in pieces into a folder of their own, then made into a trace.
+
+The folder is bounded: so many files, so many bytes, and it goes with the viewer. Names of files are kept as texts and
+never become paths. The trace is made by `tracer replay` in a process of its own, so that a bad capture cannot end the
+viewer; what it says on failing is one sentence, and that is what is shown.
+"""
+
+import itertools
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from collector.queries import TraceView, describe_capture, open_trace
+from tracer.errors import InputError, TracerError
+
+PIECE_BYTES = 4 << 20
+"""Of a file, sent at once."""
+MOST_BYTES = 4 << 30
+MOST_FILES = 100
+LONGEST_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """How an uploaded file stands: whose capture it seems to be, or in `error` why it cannot be one."""
+
+    number: int
+    name: str
+    bytes_count: int
+    host: str = ""
+    packets_count: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How the making of a trace stands: `state` is idle, running, done or failed."""
+
+    state: str = "idle"
+    text: str = ""
+
+
+@dataclass(slots=True)
+class _Incoming:
+    name: str
+    path: Path
+    bytes_count: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Uploads:
+    """What was uploaded to one viewer. Safe to use from several threads; `close` removes it all."""
+
+    def __init__(self, done: Callable[[TraceView], None], most_bytes: int = MOST_BYTES) -> None:
+        self._done, self._most_bytes = done, most_bytes
+        self._folder = Path(tempfile.mkdtemp(prefix="twintap-uploads-"))
+        self._files: dict[int, _Incoming] = {}
+        self._numbers, self._traces = itertools.count(1), itertools.count(1)
+        self._lock = threading.Lock()
+        self._making = Making()
+        self._process: subprocess.Popen[str] | None = None
+
+    def begin(self, name: str) -> Received:
+        """Expect a file of that name."""
+        shown = _plain(name)[:200] or "a file without a name"
+        with self._lock:
+            if len(self._files) >= MOST_FILES:
+                return Received(0, shown, 0, error=f"no more than {MOST_FILES} files are taken at once; remove some")
+            number = next(self._numbers)
+            self._files[number] = _Incoming(shown, self._folder / f"{number}.capture")
+            self._files[number].path.touch()
+        return Received(number, shown, 0)
+
+    def add(self, number: int, offset: int, piece: IO[bytes], length: int) -> Received:
+        """Take the next piece of a file, which belongs at `offset`."""
+        file = self._files.get(number)
+        if file is None:
+            return Received(number, "", 0, error="this file is not expected; add it again")
+        with file.lock:
+            if offset != file.bytes_count or length > PIECE_BYTES:
+                error = "a piece came out of order; add the file again"
+                return Received(number, file.name, file.bytes_count, error=error)
+            if self._bytes_count() + length > self._most_bytes:
+                room = f"{self._most_bytes / (1 << 30):.3g} GiB"
+                error = f"all files together may hold {room}; use `tracer replay` on the machine that has them"
+                return Received(number, file.name, file.bytes_count, error=error)
+            try:
+                with file.path.open("ab") as place:
+                    shutil.copyfileobj(piece, place, 1 << 20)
+                file.bytes_count = file.path.stat().st_size
+            except OSError as refused:
+                return Received(number, file.name, file.bytes_count, error=f"it cannot be kept ({refused.strerror})")
+        return Received(number, file.name, file.bytes_count)
+
+    def end(self, number: int) -> Received:
+        """A file is whole: whose capture it is, or what it is instead."""
+        file = self._files.get(number)
+        if file is None:
+            return Received(number, "", 0, error="this file is not expected; add it again")
+        try:
+            told = describe_capture(file.path, file.name)
+        except InputError as error:
+            self.drop(number)
+            return Received(number, file.name, file.bytes_count, error=str(error))
+        return Received(number, file.name, file.bytes_count, told.host, told.packets_count)
+
+    def drop(self, number: int) -> None:
+        """Forget a file."""
+        with self._lock:
+            file = self._files.pop(number, None)
+        if file is not None:
+            file.path.unlink(missing_ok=True)
+
+    def make(self, hosts: Mapping[int, str]) -> Making:
+        """Begin to make a trace of the files of these hosts. One at a time."""
+        files = [(self._files.get(number), host.strip()) for number, host in sorted(hosts.items())]
+        trouble = _trouble([(file.name if file else None, host) for file, host in files])
+        with self._lock:
+            if trouble:
+                return Making("failed", trouble)
+            if self._making.state == "running":
+                return self._making
+            self._making = Making("running", "putting packets together…")
+        given = {f"{host}={file.path}": file for file, host in files if file is not None}
+        threading.Thread(target=self._make, args=(given,), daemon=True).start()
+        return self._making
+
+    def making(self) -> Making:
+        """How the making of a trace stands."""
+        return self._making
+
+    def close(self) -> None:
+        """Remove everything, and end what runs."""
+        if self._process is not None:
+            self._process.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _make(self, given: Mapping[str, _Incoming]) -> None:
+        trace = self._folder / "traces" / f"uploaded-{next(self._traces)}"
+        trace.parent.mkdir(exist_ok=True)
+        argv = [sys.executable, "-m", "tracer", "replay", "-o", str(trace), "--", *given]  # a host may begin with `-`
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            self._process = process
+            _, said = process.communicate()
+        self._process = None
+        if process.returncode:
+            self._making = Making("failed", _named(said, given))
+            return
+        try:
+            self._done(open_trace(str(trace)))
+            self._making = Making("done", "")
+        except TracerError as error:
+            self._making = Making("failed", str(error))
+
+    def _bytes_count(self) -> int:
+        return sum(file.bytes_count for file in list(self._files.values()))
+
+
+def _trouble(files: list[tuple[str | None, str]]) -> str:
+    """Why no trace can be made of these; nothing if it can."""
+    if not files:
+        return "add the captures of at least one host"
+    for name, host in files:
+        if name is None:
+            return "one of the files is not here any more; add it again"
+        if not host or len(host) > LONGEST_NAME or host != _plain(host) or set(host) & set("/=\\"):
+            return f"give {name} a host's name of up to {LONGEST_NAME} characters, without / and ="
+    return ""
+
+
+def _plain(text: str) -> str:
+    """Without control characters and what turns the order of letters around."""
+    return "".join(sign for sign in text if sign.isprintable()).strip()
+
+
+def _named(said: str, given: Mapping[str, _Incoming]) -> str:
+    """The last line of what a command said, its paths as the names that were uploaded."""
+    line = (said.strip().splitlines() or ["the captures could not be read"])[-1].removeprefix("tracer: ")
+    for file in given.values():
+        line = line.replace(str(file.path), file.name)
+    return line
