@@ -19,11 +19,12 @@ SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
 """A server is silent if it answers nothing for so long, and for so many times as long as its peers at their worst."""
 WAITING = 2
 """How many requests must wait for half of that time or more: one may be slow by itself."""
-MOST = 0.95
-"""Of a server's requests."""
+SLOW_LEAST = 3
+"""So many requests at other times tell a slow server from one that is silent for once."""
 INSUFFICIENT_STORAGE = 507
 """RFC 4918 §11.5; Swift's servers say it of a full or unmounted device."""
 NOT_FOUND = 404
+READS = ["GET", "HEAD"]
 
 _FATES = {
     "reset": (
@@ -81,8 +82,8 @@ def _silent(requests: pl.DataFrame) -> Iterable[Finding]:
         & (pl.col("stall") >= SILENT_RATIO * pl.col("others"))
         & (pl.col("waiting") >= WAITING)
     ).iter_rows(named=True):
-        if row["stall"] < SILENT_RATIO * _usually_takes(requests, row):
-            continue  # no silence: it is as slow at other times
+        if _slow_at_other_times(requests, row):
+            continue  # no silence, but slowness
         waits = _waits_within(requests, row)
         yield Finding(
             severity="warning",
@@ -102,11 +103,11 @@ def _silent(requests: pl.DataFrame) -> Iterable[Finding]:
         )
 
 
-def _usually_takes(requests: pl.DataFrame, row: dict[str, int]) -> float:
-    """What most of a server's requests take that it answered at other times than in its silence."""
-    mine = (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
+def _slow_at_other_times(requests: pl.DataFrame, row: dict[str, int]) -> bool:
+    """Whether that host also took nearly so long for requests that it had before the silence, or after."""
     apart = (pl.col("until") <= row["since"]) | (pl.col("asked") >= row["until"])
-    return float(requests.filter(mine & apart)["own_ns"].quantile(MOST) or 0)
+    long = pl.col("own_ns") * SILENT_RATIO >= row["stall"]
+    return requests.filter((pl.col("server_host") == row["server_host"]) & apart & long).height >= SLOW_LEAST
 
 
 def _waits_within(requests: pl.DataFrame, row: dict[str, int]) -> list[int]:
@@ -225,11 +226,11 @@ def _reasons(requests: pl.DataFrame) -> dict[tuple[str, str], str]:
 
 
 def _missing(requests: pl.DataFrame) -> Iterable[Finding]:
-    """Replicas that did not have what another, asked by the same request, had."""
-    asked = requests.filter(pl.col("parent_span_id").is_not_null() & pl.col("method").is_in(["GET", "HEAD"]))
-    group = ["parent_span_id", "service", "method"]
-    found = (pl.col("status").is_between(200, 299)).any().over(group)
+    """Replicas that did not have what another, asked by the same request, had; not while they were writing it."""
+    asked = requests.filter(pl.col("parent_span_id").is_not_null() & pl.col("method").is_in(READS))
+    found = (pl.col("status").is_between(200, 299)).any().over("parent_span_id", "service", "method")
     missing = asked.filter(found & (pl.col("status") == NOT_FOUND))
+    missing = missing.join(_being_written(requests, missing), on="exchange_id", how="anti")
     for (host, service), rows in missing.sort("begin").group_by("server_host", "service", maintain_order=True):
         first = rows.row(0, named=True)
         yield Finding(
@@ -248,3 +249,12 @@ def _missing(requests: pl.DataFrame) -> Iterable[Finding]:
             remedy="see its log for a quarantined or deleted file (a damaged replica is put aside), and whether the "
             "replicators bring it back",
         )
+
+
+def _being_written(requests: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
+    """Those `reads` during which the same server was asked to change the same thing."""
+    key = ["server_host", "service", "target"]
+    changes = requests.filter(~pl.col("method").is_in(READS)).select(*key, changed="begin", settled="ended")
+    both = reads.select(*key, "exchange_id", "begin", "ended").join(changes, on=key)
+    meets = (pl.col("changed") <= pl.col("ended")) & (pl.col("settled").fill_null(pl.col("ended")) >= pl.col("begin"))
+    return both.filter(meets).select("exchange_id")

@@ -29,7 +29,7 @@ BRINGS: Mapping[str, frozenset[str]] = {
     "connection_refused": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED,
     "packet_loss": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN,
     "reordering": _BROKEN | _SLOW | _LATE,
-    "slow_link": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN,
+    "slow_link": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN | frozenset({"narrow_link", "reordering"}),
     "host_starved": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED | _LISTEN,
     "slow_disk": _BROKEN | _SLOW | _SILENT | _FAILED | _LISTEN,
     "listen_queue_full": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN,
@@ -41,6 +41,8 @@ BRINGS: Mapping[str, frozenset[str]] = {
 }
 """What each kind can bring about, deepest first."""
 ORDER = tuple(BRINGS)
+RIVALS = ("narrow_link", "slow_link", "reordering")
+"""Ways of a link to be late: the one that costs most is meant, the others are how else it shows."""
 
 Askers = Mapping[str, frozenset[str]]
 """Each host with all that ask it, directly or through others."""
@@ -68,7 +70,8 @@ def _told(finding: Finding, causes: Sequence[Finding], askers: Askers) -> Findin
 
 
 def _depth(finding: Finding) -> tuple[int, int]:
-    return ORDER.index(finding.kind), -finding.cost_ns
+    kind = RIVALS[0] if finding.kind in RIVALS else finding.kind
+    return ORDER.index(kind), -finding.cost_ns
 
 
 def _brings(cause: Finding, finding: Finding, askers: Askers) -> bool:

@@ -29,7 +29,7 @@ QUEUE_RATIO = 8
 """A late link's median over its best (2 %) from which on it is a queue that makes it late."""
 OVERTAKEN_SHARE, OVERTAKEN_LEAST = 0.01, 10
 """Reordering that a path with two queues makes by itself is rarer (RFC 4737 gives no norm; Linux bears 3 packets)."""
-LOSS_SHARE, LOSS_LEAST = 0.002, 3
+LOSS_SHARE, LOSS_LEAST = 0.002, 10
 """Of data packets. From here on a loss is more than what a full queue drops now and then (Mathis et al. 1997: at this
 share TCP over 10 ms is held to about 30 Mbit/s)."""
 BEST, MIDDLE = 0.02, 0.5

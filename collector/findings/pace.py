@@ -1,33 +1,33 @@
 """Servers that take longer than their peers: a slow disk, a starved host, or a slow server.
 
-Peers are the other hosts (and devices) of the same service, asked with the same method. Compared is a server's own
-time, without what it waited for others. A request is late if it took a multiple of what nine of ten took at the peers.
-Some are late everywhere; a server is slow if so many more of its requests are late that it is no chance (a binomial
-test). So a server that is slow for a third of the trace only is found as well as one that always is, and a machine on
-which everything is slow has no slow server.
+Compared is a server's own time, without what it waited for others (`lateness`). Some requests are late everywhere; a
+server is slow if so many more of its are late that it is no chance (a binomial test). So a server that is slow for a
+third of the trace only is found as well as one that always is, and a machine on which everything is slow has no slow
+server.
 
 What is slow tells why: one device of several, that disk; one service, that server; several services at once, the host.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import polars as pl
 
 from collector.durations import in_words
 from collector.findings.finding import Finding, listed, times, weight
+from collector.findings.lateness import lateness
 
-LEAST, LEAST_OF_PEERS = 5, 8
-"""Requests, of the one and of its peers, before they are compared."""
-MOST_SHARE, LATE_RATIO = 0.9, 2.0
-"""A request is late beyond this many times what this share of the peers' requests stays below."""
+LEAST = 5
+"""Requests of a server, before it is judged."""
 SHARE_RATIO, SHARE_MORE, CHANCE_Z = 3.0, 0.1, 4.0
 """Slow: the share of late requests is this many times the peers', by this much more, and by so many standard
 deviations: by chance once in 30,000 comparisons."""
+ALSO_RATIO, ALSO_Z = 2.0, 2.5
+"""The rest of a host with a slow server is slow, too: this many times as many late requests as elsewhere, by so many
+standard deviations. Less is asked of it than to be slow by itself: by chance once in 160."""
 LATE_BY_NS = 1_000_000
 """Late by less than this is not worth a word."""
-RARE_SHARE = 0.02
-"""Of a few requests none may be late; this many are taken to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,42 +42,60 @@ class _Slow:
     took_ns: int  # median of the late ones
     usual_ns: int  # what nine of ten take elsewhere
     cost_ns: int
-    worst: dict[str, int]
+    worst: dict[str, Any]
 
 
 def pace_findings(requests: pl.DataFrame) -> list[Finding]:
     """Hosts, disks and servers that are slow, each by its own."""
     timed = requests.filter(pl.col("own_ns").is_not_null() & pl.col("server_host").is_not_null() & pl.col("readable"))
+    if timed.is_empty():
+        return []
     total_ns = int(requests["critical_ns"].sum() or 0)
-    servers = _slow(timed, ["server_host"])
-    devices = _slow(timed.filter(pl.col("device").is_not_null()), ["server_host", "device"])
+    servers = lateness(timed, ["server_host"])
+    devices = lateness(timed.filter(pl.col("device").is_not_null()), ["server_host", "device"])
+    slow = [*_slow(servers), *_slow(devices)]
     found: list[Finding] = []
-    for host in sorted({slow.host for slow in (*servers, *devices)}):
-        found += _of_host(host, timed, [s for s in servers if s.host == host], [d for d in devices if d.host == host])
+    for host in sorted({each.host for each in slow}):
+        here = pl.col("server_host") == host
+        found += _of_host([each for each in slow if each.host == host], servers.filter(here), devices.filter(here))
     return [replace(finding, severity=weight(finding.cost_ns, total_ns)) for finding in found]
 
 
-def _of_host(host: str, timed: pl.DataFrame, servers: list[_Slow], devices: list[_Slow]) -> Iterable[Finding]:
-    services = sorted({slow.service for slow in servers})
-    if len(services) > 1:
-        yield _starved(host, services, servers)
+def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) -> Iterable[Finding]:
+    """Arguments: what is slow on a host; all its servers and devices, as `lateness`."""
+    host, services = slow[0].host, sorted({each.service for each in slow})
+    if len(services) > 1 or _is_late(servers.filter(pl.col("service") != services[0])):
+        yield _starved(
+            host, servers["service"].sort().to_list(), [each for each in slow if each.device is None] or slow
+        )
         return
-    disks = [slow for slow in devices if _others_are_quick(slow, timed, devices)]
-    for slow in disks:
+    disks = [each for each in slow if each.device and _others_are_quick(each, devices)]
+    for each in disks:
         yield _finding(
             "slow_disk",
-            slow,
-            f"{slow.service} on {host} is slow with what is on {slow.device}: {_late_words(slow)}; its other devices "
+            each,
+            f"{each.service} on {host} is slow with what is on {each.device}: {_late_words(each)}; its other devices "
             "are as quick as elsewhere",
             f"look at that disk (iostat -x, smartctl -a, dmesg of {host})",
         )
-    for slow in servers if not disks else []:
-        yield _finding(
-            "slow_replica",
-            slow,
-            f"{slow.service} on {host} is slow: {_late_words(slow)}",
-            "look at that host's disks and load at that time (iostat -x, vmstat)",
-        )
+    for each in slow:
+        if not disks and each.device is None:
+            yield _finding(
+                "slow_replica",
+                each,
+                f"{each.service} on {host} is slow: {_late_words(each)}",
+                "look at that host's disks and load at that time (iostat -x, vmstat)",
+            )
+
+
+def _is_late(groups: pl.DataFrame) -> bool:
+    """Whether these together have more late requests than others do."""
+    late, expected, spread = (
+        groups.select(pl.col("late_count").sum(), pl.col("expected").sum(), (pl.col("spread") ** 2).sum().sqrt()).row(0)
+        if len(groups)
+        else (0, 0.0, 0.0)
+    )
+    return late >= LEAST and late >= ALSO_RATIO * expected and late - expected >= ALSO_Z * spread
 
 
 def _late_words(slow: _Slow) -> str:
@@ -95,7 +113,7 @@ def _starved(host: str, services: list[str], slow: list[_Slow]) -> Finding:
         host=host,
         count=sum(each.late_count for each in slow),
         cost_ns=sum(each.cost_ns for each in slow),
-        **worst.worst,  # type: ignore[arg-type]
+        **worst.worst,
         text=f"all of {host} is slow, whatever it serves ({listed(services)}), though its kernel answers as quickly as "
         f"others: of {worst.service}, {_late_words(worst)}",
         remedy="its processors or memory are short: see what else runs there, and quotas (vmstat, top, cpu.stat, PSI)",
@@ -112,40 +130,18 @@ def _finding(kind: str, slow: _Slow, text: str, remedy: str) -> Finding:
         cost_ns=slow.cost_ns,
         text=text,
         remedy=remedy,
-        **slow.worst,  # type: ignore[arg-type]
+        **slow.worst,
     )
 
 
-def _others_are_quick(slow: _Slow, timed: pl.DataFrame, devices: list[_Slow]) -> bool:
-    """Whether the same server serves from another device, too, that is not slow."""
-    mine = timed.filter((pl.col("server_host") == slow.host) & (pl.col("service") == slow.service))
-    counts = mine.drop_nulls("device").group_by("device").len()
-    names = set(counts.filter(pl.col("len") >= LEAST)["device"].to_list())
-    return bool(names - {each.device for each in devices if each.service == slow.service})
+def _others_are_quick(slow: _Slow, devices: pl.DataFrame) -> bool:
+    """Whether the same server serves from other devices, too, that are not late."""
+    others = devices.filter((pl.col("service") == slow.service) & (pl.col("device") != slow.device))
+    return bool((others["count"] >= LEAST).any()) and not _is_late(others)
 
 
-def _slow(timed: pl.DataFrame, keys: list[str]) -> list[_Slow]:
-    """Of all groups of `keys` in a service, those that are slow against the rest of it."""
-    if timed.is_empty():
-        return []
-    bounds = _bounds(timed, keys)
-    rows = timed.join(bounds, on=[*keys, "service", "method"], nulls_equal=True)
-    rows = rows.with_columns(late=pl.col("own_ns") > pl.col("limit"))
-    groups = rows.group_by([*keys, "service"]).agg(
-        pl.len().alias("count"),
-        pl.col("late").sum().alias("late_count"),
-        expected=pl.col("late_share").sum(),
-        spread=(pl.col("late_share") * (1 - pl.col("late_share"))).sum().sqrt(),
-        took=pl.col("own_ns").filter("late").median(),
-        usual=(pl.col("limit").filter("late") / LATE_RATIO).median(),
-        cost=pl.min_horizontal(pl.col("own_ns") - pl.col("limit") / LATE_RATIO, pl.col("critical_ns").fill_null(0))
-        .filter("late")
-        .sum(),
-        connection_id=pl.col("connection_id").sort_by("own_ns").last(),
-        span_id=pl.col("exchange_id").sort_by("own_ns").last(),
-        from_trace_ns=pl.col("asked").filter("late").min(),
-        to_trace_ns=pl.col("answered").filter("late").max(),
-    )
+def _slow(groups: pl.DataFrame) -> list[_Slow]:
+    """Of `lateness`, those that are slow."""
     more = pl.col("late_count") - pl.col("expected")
     slow = groups.filter(
         (pl.col("count") >= LEAST)
@@ -154,34 +150,19 @@ def _slow(timed: pl.DataFrame, keys: list[str]) -> list[_Slow]:
         & (more >= CHANCE_Z * pl.col("spread"))
         & (pl.col("took") - pl.col("usual") >= LATE_BY_NS)
     )
-    return [_slow_row(row) for row in slow.sort("cost", descending=True).iter_rows(named=True)]
+    return [_slow_row(row) for row in slow.sort("cost_ns", descending=True).iter_rows(named=True)]
 
 
-def _bounds(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """For each group of `keys` and method, by what its peers take: `limit` (late beyond it), `late_share` (theirs)."""
-    of_service = ["service", "method"]
-    parts = []
-    for (service, method), rows in timed.group_by(of_service):
-        for group in rows.select(keys).unique().iter_rows(named=True):
-            own = pl.all_horizontal(pl.col(key) == group[key] for key in keys)
-            others = rows.filter(~own)["own_ns"]
-            if len(others) >= LEAST_OF_PEERS:
-                limit = LATE_RATIO * float(others.quantile(MOST_SHARE) or 0)
-                share = max(RARE_SHARE, (others > limit).sum() / len(others))
-                parts.append({**group, "service": service, "method": method, "limit": limit, "late_share": share})
-    schema = timed.select(*keys, *of_service).schema | {"limit": pl.Float64(), "late_share": pl.Float64()}
-    return pl.DataFrame(parts, schema=schema)
-
-
-def _slow_row(row: dict[str, int]) -> _Slow:
+def _slow_row(row: dict[str, Any]) -> _Slow:
+    times_of = {name: row[name] for name in ("connection_id", "from_trace_ns", "to_trace_ns")}
     return _Slow(
-        host=str(row["server_host"]),
-        service=str(row["service"]),
-        device=str(row["device"]) if "device" in row else None,
+        host=row["server_host"],
+        service=row["service"],
+        device=row.get("device"),
         count=row["count"],
         late_count=row["late_count"],
         took_ns=int(row["took"]),
         usual_ns=int(row["usual"]),
-        cost_ns=int(row["cost"]),
-        worst={name: row[name] for name in ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")},
+        cost_ns=row["cost_ns"] or 0,
+        worst=times_of | {"span_id": row["exchange_id"]},
     )

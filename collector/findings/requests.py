@@ -4,14 +4,11 @@ A server's own time is from the last byte of the request to the first of the ans
 for servers that it asked itself. So a server that waits for a slow one is not taken for slow.
 """
 
-import tomllib
-from functools import cache
-from importlib.resources import files
-
 import polars as pl
 import pyarrow as pa
 
 from collector.findings.finding import frame
+from collector.services import target_patterns
 from collector.spans import LEDGER_COLUMNS
 
 EXCHANGE_COLUMNS = [
@@ -21,12 +18,6 @@ EXCHANGE_COLUMNS = [
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"),
 ]
 SPAN_COLUMNS = ["span_id", "trace_id", "parent_span_id", "depth", "critical_ns", *LEDGER_COLUMNS]
-
-
-@cache
-def knowledge() -> dict[str, dict[str, object]]:
-    """What is known of services and their timeouts beforehand, as shipped in `knowledge.toml`."""
-    return tomllib.loads(files("collector.findings").joinpath("knowledge.toml").read_text(encoding="utf-8"))
 
 
 def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
@@ -39,7 +30,17 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
         frame(spans.select(SPAN_COLUMNS)), left_on="exchange_id", right_on="span_id", how="left", maintain_order="left"
     )
     rows = rows.with_columns(_device()).select(
-        *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "status", "device"),
+        *(
+            "exchange_id",
+            "connection_id",
+            "client_host",
+            "server_host",
+            "service",
+            "method",
+            "status",
+            "device",
+            "target",
+        ),
         *("trace_id", "parent_span_id", "depth", "critical_ns"),
         network_ns=pl.col("connect_ns") + pl.col("request_network_ns") + pl.col("response_network_ns"),
         readable=pl.col("protocol") != "unknown",
@@ -60,9 +61,10 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
 def _device() -> pl.Expr:
     """The device that a target names, for services whose targets do."""
     device: pl.Expr = pl.lit(None, pl.String)
-    for service, pattern in knowledge()["device_in_target"].items():
-        named = pl.col("target").str.extract(str(pattern))
-        device = pl.when(pl.col("service") == service).then(named).otherwise(device)
+    for service, pattern in target_patterns().items():
+        if "(?P<device>" in pattern:
+            group = pl.col("target").str.extract_groups(pattern).struct.field("device")
+            device = pl.when(pl.col("service") == service).then(group).otherwise(device)
     return device.alias("device")
 
 

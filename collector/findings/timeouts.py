@@ -1,8 +1,10 @@
-"""Waits that look like a known timeout, by their length (`knowledge.toml`)."""
+"""Waits that look like a known timeout, by their length (`timeouts.toml`)."""
 
+import tomllib
 from collections.abc import Sequence
-
-from collector.findings.requests import knowledge
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 NEAR = 0.1
 """A timeout fires late by what the process that waits is busy with, never early."""
@@ -15,9 +17,23 @@ def fingerprint(waits_for: str, waits_ns: Sequence[int]) -> str:
 
     Arguments: `waits_for`, `connect` or `answer`; all waits, in ns.
     """
-    for entry in knowledge()["timeout"]:
-        length_ns = float(entry["seconds"]) * NS_PER_S  # type: ignore[index]
-        near = [(1 - EARLY) * length_ns <= wait <= (1 + NEAR) * length_ns for wait in waits_ns]
-        if entry["waits_for"] == waits_for and near and sum(near) * 2 > len(near):  # type: ignore[index]
-            return f"; {entry['seconds']:g} s is {entry['name']}"  # type: ignore[index]
+    for known in _known():
+        near = [(1 - EARLY) * known.ns <= wait <= (1 + NEAR) * known.ns for wait in waits_ns]
+        if known.waits_for == waits_for and near and sum(near) * 2 > len(near):
+            return f"; {known.ns / NS_PER_S:g} s is {known.name}"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Timeout:
+    name: str
+    waits_for: str
+    ns: float
+
+
+@cache
+def _known() -> tuple[_Timeout, ...]:
+    document = tomllib.loads(files("collector.findings").joinpath("timeouts.toml").read_text(encoding="utf-8"))
+    return tuple(
+        _Timeout(entry["name"], entry["waits_for"], float(entry["seconds"]) * NS_PER_S) for entry in document["timeout"]
+    )
