@@ -1,9 +1,9 @@
 """How often the first finding is right: `python -m benchmarks.diagnosis FOLDER`.
 
 Brings up a cluster of its own. For each run: load (a mix of reads and writes), a fault of `tracer cluster fault` that
-begins a second after it, on a host (or link, or device) drawn from the run's number, `tracer record`; then the first
-finding is held against the cluster's own record of faults (`faults.jsonl`), which the diagnosis never reads. Clean runs
-count false findings. Prints a line for each run, and the confusion table in Markdown.
+begins half a second after it, on a host (or link, or device) drawn from the run's number, `tracer record`; then the
+first finding is held against the cluster's own record of faults (`faults.jsonl`), which the diagnosis never reads.
+Clean runs count false findings. Prints a line for each run, and the confusion table in Markdown.
 
 Runs are kept in FOLDER with their captures: `--judge` grades what is there, `--again` analyses it anew before.
 """
@@ -43,7 +43,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3, help="of each kind of fault (3)")
     parser.add_argument("--clean", type=int, default=10, help="runs without a fault (10)")
     parser.add_argument("--only", default="", help="these kinds only, with commas between")
-    parser.add_argument("--seconds", type=float, default=7.0, help="of load in each run (7)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of load in each run (8)")
     parser.add_argument("--workers", type=int, default=8, help="requests at once (8)")
     parser.add_argument("--judge", action="store_true", help="record nothing; grade what is in FOLDER")
     parser.add_argument("--again", action="store_true", help="likewise, and analyse the captures anew")
@@ -52,7 +52,7 @@ def _options() -> argparse.Namespace:
 
 
 def _line(verdict: Verdict) -> str:
-    mark = "ok   " if verdict.right else "WRONG"
+    mark = ("ok   " if verdict.right else "WRONG") if verdict.in_time else "late "
     more = f" (then {', '.join(verdict.others)})" if verdict.others else ""
     return f"{mark} {verdict.run:<14} {verdict.place:<18} {verdict.found} {verdict.found_place}{more}"
 

@@ -1,8 +1,8 @@
 """`python -m benchmarks.diagnosis.during FOLDER WORDS… -- COMMAND…`: a load with a fault that begins while it runs.
 
-Runs on the client host, under `tracer record`. COMMAND is a `tracer bench run` that writes to FOLDER; once it has begun
-to, and a moment later, `tracer cluster fault add WORDS` is done. So a recording begins without the fault, however long
-its own start takes on a busy machine. The exit status is COMMAND's.
+Runs on the client host, under `tracer record`. COMMAND is a `tracer bench run` that writes to FOLDER; a moment after it
+has begun to, `tracer cluster fault add WORDS` is done, in this process, whose own start is over by then. So a recording
+begins without the fault, however long its start takes on a busy machine. The exit status is COMMAND's.
 """
 
 import subprocess
@@ -10,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-QUIET_S = 1.0
+from storage_cluster.faults.commands import add
+
+QUIET_S = 0.5
 """So long the load goes without the fault."""
 POLL_S = 0.02
 
@@ -23,9 +25,8 @@ def main() -> None:
     while load.poll() is None and not folder.exists():
         time.sleep(POLL_S)
     time.sleep(QUIET_S)
-    add = [sys.executable, "-P", "-m", "tracer", "cluster", "fault", "add", *words[:at]]
-    added = subprocess.run(add, check=False).returncode
-    sys.exit(load.wait() or added)
+    add.main(words[:at], standalone_mode=False)
+    sys.exit(load.wait())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,9 @@ Right: the first finding is of a kind that names the fault, on the fault's host 
 `--peer`, on the link to that peer, or on a host of that link. First is first in the table's own order (severity, then
 cost), of those that nobody says follow from another. A clean run is right if it has no finding of severity `warning`
 or worse.
+
+A fault that was made too late, on a machine too busy to make it sooner, is not graded: less than `LEAST_NS` of load met
+it.
 """
 
 import collections
@@ -11,12 +14,17 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from benchmarks.diagnosis.cases import CLEAN, PLANS
 from benchmarks.diagnosis.live import TRUTH_FILE
 from collector.analysis import analyse
 from collector.sources import command_of, host_sources
 from collector.store import read_table
 
+CLIENT = "client"
+LAST = ("request_first_sent_trace_ns", "response_last_received_trace_ns")
+LEAST_NS = 2_000_000_000
 URGENT = ("error", "warning")
 NOTHING = "nothing"
 
@@ -31,6 +39,7 @@ class Verdict:
     found: str
     found_place: str
     right: bool
+    in_time: bool  # the fault was there for long enough while there was load
     urgent_count: int  # findings of severity warning or worse
     others: tuple[str, ...]  # those after the first
 
@@ -52,9 +61,19 @@ def judged(run: Path, *, again: bool) -> Verdict:
         found=first["kind"] if first else NOTHING,
         found_place="–".join(hosts),
         right=not urgent if truth["kind"] == CLEAN else bool(faults) and _right(faults[0], first, hosts),
+        in_time=all(_load_after_ns(trace, record["started_ns"]) >= LEAST_NS for record in truth["faults"]),
         urgent_count=len(urgent),
         others=tuple(f"{row['kind']} {row['host']}" for row in urgent[1:]),
     )
+
+
+def _load_after_ns(trace: Path, started_ns: int | None) -> int:
+    """How long requests went on after a fault began, by the machine's clock (faults of clocks begin before all)."""
+    if started_ns is None:
+        return 0
+    asked = read_table(str(trace), "exchanges", ["client_host", *LAST])
+    mine = asked.filter(pc.equal(asked["client_host"].cast("string"), CLIENT))
+    return max(pc.max(mine[name]).as_py() or 0 for name in LAST) - started_ns
 
 
 def _right(fault: dict, first: dict | None, hosts: list[str]) -> bool:
@@ -71,7 +90,9 @@ def _place(fault: dict) -> str:
 
 
 def table(verdicts: list[Verdict]) -> str:
-    """The confusion table in Markdown: what was injected, what came first, how often."""
+    """The confusion table in Markdown: what was injected, what came first, how often; of faults made in time."""
+    late = [verdict for verdict in verdicts if not verdict.in_time]
+    verdicts = [verdict for verdict in verdicts if verdict.in_time]
     lines = ["| injected | runs | named right | what came first |", "|---|--:|--:|---|"]
     kinds = [kind for kind in (*PLANS, CLEAN) if any(verdict.kind == kind for verdict in verdicts)]
     for kind in kinds:
@@ -87,6 +108,8 @@ def table(verdicts: list[Verdict]) -> str:
     if clean:
         false = sum(verdict.urgent_count for verdict in clean)
         lines.append(f"{false} false findings of severity warning or worse in {len(clean)} clean runs.")
+    if late:
+        lines.append(f"Not graded, as the fault came too late: {len(late)} runs.")
     return "\n".join(lines)
 
 

@@ -2,8 +2,8 @@
 
 A server is silent if it sent no answer at all for a while although several requests waited for one: a dead process
 behind a living kernel, which goes on accepting and acknowledging. Where it answered others meanwhile, the request is
-merely unanswered; where it waited itself, for a server that it had asked, it is not silent either. How long is unusual
-is told by the other hosts of the same service, and by its own other answers.
+merely unanswered; where it waited itself, for a server that it had asked or for the body, it is not silent either. How
+long is unusual is told by the other hosts of the same service, and by its own other answers.
 """
 
 from collections.abc import Iterable
@@ -71,16 +71,15 @@ def _until(requests: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.
 def _silent(requests: pl.DataFrame) -> Iterable[Finding]:
     """Servers that answered nothing for a while, of requests with `until`."""
     stalls = _stalls(requests)
-    worst = stalls.sort("stall", descending=True).unique(["server_host", "service"], keep="first", maintain_order=True)
+    meant = stalls.filter(pl.col("waiting") >= WAITING).sort("stall", descending=True)
+    worst = meant.unique(["server_host", "service"], keep="first", maintain_order=True)
     peers = pl.col("stall").sort(descending=True).over("service")
     first, second = peers.first().over("service"), pl.col("stall").top_k(2).min().over("service")
     has_peers = pl.len().over("service") > 1
     others = pl.when(pl.col("stall") == first).then(pl.when(has_peers).then(second)).otherwise(first)
     worst = worst.with_columns(others=others.fill_null(0))
     for row in worst.filter(
-        (pl.col("stall") >= SILENT_NS)
-        & (pl.col("stall") >= SILENT_RATIO * pl.col("others"))
-        & (pl.col("waiting") >= WAITING)
+        (pl.col("stall") >= SILENT_NS) & (pl.col("stall") >= SILENT_RATIO * pl.col("others"))
     ).iter_rows(named=True):
         if _slow_at_other_times(requests, row):
             continue  # no silence, but slowness
@@ -130,8 +129,10 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
     """
     server = ["server_host", "service"]
     names = ("exchange_id", "connection_id", "asked", "until", "arrived")
-    waits_itself = pl.col("asking_ns").fill_null(0) > 0
-    rows = requests.filter(~waits_itself).select(*server, *names, silent=pl.col("answered").is_null())
+    for_body = pl.col("invited").is_not_null() & pl.col("answered").is_null()
+    rows = requests.filter(~for_body & (pl.col("asking_ns").fill_null(0) == 0)).select(
+        *server, *names, silent=pl.col("answered").is_null()
+    )
     rows = rows.with_columns(arrived=pl.coalesce("arrived", "asked"))
     rows = rows.filter(~pl.col("silent") | (pl.col("until") - pl.col("asked") >= SILENT_NS)).sort(*server, "until")
     rows = rows.with_columns(spoke=pl.when(~pl.col("silent")).then("until"))

@@ -1,8 +1,8 @@
 """How many requests of a server (or a device) are late, by what its peers take.
 
 A request is late if it took a multiple of what nine of ten took at the peers: the same service, asked with the same
-method, elsewhere. Peers are all others of the service, so bounds are found from histograms: those of all less one's own
-(eight bins an octave, so a bound is good to 9 %).
+method, on all other hosts. So bounds are found from histograms: those of all less the host's own (eight bins an octave,
+so a bound is good to 9 %).
 
 Cost: a pass over the requests for each set of keys, whatever the number of servers.
 """
@@ -15,20 +15,22 @@ LEAST_OF_PEERS = 8
 """Requests of the peers; with fewer nothing is usual."""
 RARE_SHARE = 0.02
 """Of a few requests none may be late; this many are taken to be."""
+MOMENT_NS = 500_000_000
 BINS_PER_OCTAVE = 8
 _OF_SERVICE = ["service", "method"]
+_AT_SERVER = ["server_host", *_OF_SERVICE]
 
 
 def lateness(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """For each group of `keys` in a service: how many requests were late, and how many would be by what peers do.
+    """For each group of `keys` (a server, or a device of it) in a service: how many requests were late, and how many would be by what peers do.
 
     Arguments: `timed`, requests with `own_ns`.
-    Returns: `keys`, `service`, `count`, `late_count`, `expected`, `spread` (standard deviation of that by chance), of
-    the late ones `took` (median), `usual` (what nine of ten take elsewhere), `cost_ns` (beyond that, on critical
-    paths), `from_trace_ns, to_trace_ns`; of the slowest one `connection_id, exchange_id`.
+    Returns: `keys`, `service`, `count`, `late_count`, `expected`, `spread` (standard deviation of that by chance),
+    `moments` and `late_moments` (in how many stretches of `MOMENT_NS` they began), of the late ones `took` (median),
+    `usual` (what nine of ten take elsewhere), `cost_ns` (beyond that, on critical paths), `from_trace_ns,
+    to_trace_ns`; of the slowest one `connection_id, exchange_id`.
     """
-    bounds = _bounds(timed, keys)
-    rows = timed.join(bounds, on=[*keys, *_OF_SERVICE], nulls_equal=True)
+    rows = timed.join(_bounds(timed), on=_AT_SERVER, nulls_equal=True)
     rows = rows.with_columns(late=pl.col("own_ns") > pl.col("limit"), usual=pl.col("limit") / LATE_RATIO)
     slowest = pl.col("connection_id", "exchange_id").sort_by("own_ns").last()
     beyond = pl.min_horizontal(pl.col("own_ns") - pl.col("usual"), pl.col("critical_ns").fill_null(0))
@@ -38,6 +40,8 @@ def lateness(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         slowest,
         expected=pl.col("late_share").sum(),
         spread=(pl.col("late_share") * (1 - pl.col("late_share"))).sum().sqrt(),
+        moments=(pl.col("asked") // MOMENT_NS).n_unique(),
+        late_moments=(pl.col("asked") // MOMENT_NS).filter("late").n_unique(),
         took=pl.col("own_ns").filter("late").median(),
         usual=pl.col("usual").filter("late").median(),
         cost_ns=beyond.filter("late").sum().cast(pl.Int64),
@@ -46,9 +50,9 @@ def lateness(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     )
 
 
-def _bounds(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """For each group and method: `limit` (late beyond it), `late_share` (of the peers' requests)."""
-    one = [*keys, *_OF_SERVICE]
+def _bounds(timed: pl.DataFrame) -> pl.DataFrame:
+    """For each server and method: `limit` (late beyond it), `late_share` (of the requests elsewhere)."""
+    one = _AT_SERVER
     bins = timed.select(*one, bin=((pl.col("own_ns") + 1).log(2) * BINS_PER_OCTAVE).floor().cast(pl.Int32))
     mine = bins.group_by([*one, "bin"]).agg(mine=pl.len())
     whole = bins.group_by([*_OF_SERVICE, "bin"]).agg(whole=pl.len())

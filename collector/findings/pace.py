@@ -26,6 +26,9 @@ deviations: by chance once in 30,000 comparisons."""
 ALSO_RATIO, ALSO_Z = 2.0, 2.5
 """The rest of a host with a slow server is slow, too: this many times as many late requests as elsewhere, by so many
 standard deviations. Less is asked of it than to be slow by itself: by chance once in 160."""
+MOMENTS = 5
+"""In how many different moments late requests began: many at once are a hiccup, not a slow server. In a
+shorter trace all of them."""
 LATE_BY_NS = 1_000_000
 """Late by less than this is not worth a word."""
 
@@ -64,12 +67,13 @@ def pace_findings(requests: pl.DataFrame) -> list[Finding]:
 def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) -> Iterable[Finding]:
     """Arguments: what is slow on a host; all its servers and devices, as `lateness`."""
     host, services = slow[0].host, sorted({each.service for each in slow})
-    if len(services) > 1 or _is_late(servers.filter(pl.col("service") != services[0])):
+    disks = [each for each in slow if each.device and _others_are_quick(each, devices)]
+    rest = servers.filter(pl.col("service") != services[0])
+    if len(services) > 1 or (not disks and _is_late(rest)):
         yield _starved(
             host, servers["service"].sort().to_list(), [each for each in slow if each.device is None] or slow
         )
         return
-    disks = [each for each in slow if each.device and _others_are_quick(each, devices)]
     for each in disks:
         yield _finding(
             "slow_disk",
@@ -148,6 +152,7 @@ def _slow(groups: pl.DataFrame) -> list[_Slow]:
         & (pl.col("late_count") >= SHARE_RATIO * pl.col("expected"))
         & (more >= SHARE_MORE * pl.col("count"))
         & (more >= CHANCE_Z * pl.col("spread"))
+        & (pl.col("late_moments") >= pl.min_horizontal(pl.lit(MOMENTS), "moments"))
         & (pl.col("took") - pl.col("usual") >= LATE_BY_NS)
     )
     return [_slow_row(row) for row in slow.sort("cost_ns", descending=True).iter_rows(named=True)]

@@ -15,6 +15,7 @@ EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),
     *("protocol", "complete", "connect_start_trace_ns", "request_first_sent_trace_ns"),
     *("request_first_received_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
+    "continue_sent_trace_ns",
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"),
 ]
 SPAN_COLUMNS = ["span_id", "trace_id", "parent_span_id", "depth", "critical_ns", *LEDGER_COLUMNS]
@@ -48,6 +49,7 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
         begin=pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
         asked=pl.coalesce("request_first_received_trace_ns", "request_last_received_trace_ns"),
         arrived="request_last_received_trace_ns",
+        invited="continue_sent_trace_ns",
         answered="response_first_sent_trace_ns",
         ended=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns"),
         given_up="given_up_trace_ns",
