@@ -22,7 +22,8 @@ _AT_SERVER = ["server_host", *_OF_SERVICE]
 
 
 def lateness(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """For each group of `keys` (a server, or a device of it) in a service: how many requests were late, and how many would be by what peers do.
+    """For each group of `keys` (a server, or a device of it) in a service: how many requests were late, and how many
+    would be by what peers do.
 
     Arguments: `timed`, requests with `own_ns`.
     Returns: `keys`, `service`, `count`, `late_count`, `expected`, `spread` (standard deviation of that by chance),

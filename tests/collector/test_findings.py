@@ -306,8 +306,8 @@ def groups(count: int, slow_us: int) -> str:
             5,
             9000,
             [
-                "warning slow_replica storage3 39282.6 | object on storage3 is slow: 5 of 5 requests took 9.0 ms in the "
-                "median, where nine of ten take less than 1.1 ms elsewhere (waits for other servers left out)"
+                "warning slow_replica storage3 39282.6 | object on storage3 is slow: 5 of 5 requests took 9.0 ms in "
+                "the median, where nine of ten take less than 1.1 ms elsewhere (waits for other servers left out)"
             ],
         ),
         (5, 1900, []),
