@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from collector import store
 from collector.stages import request_stages
@@ -142,7 +142,7 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
     enough = [kind for kind in kinds if min(count.get(kind, 0) for count in counts) >= FEWEST_REQUESTS]
     tested = [_Tested.of(kind, *(group.filter(pl.col("kind") == kind) for group in (first, second))) for kind in enough]
     p_values = np.concatenate([each.p_values for each in tested]) if tested else np.zeros(0)
-    corrected = stats.false_discovery_control(p_values, method="by") if len(p_values) else p_values
+    corrected = scipy.stats.false_discovery_control(p_values, method="by") if len(p_values) else p_values
     pieces = np.split(corrected, np.cumsum([len(each.stages) for each in tested])[:-1]) if tested else []
     compared = [each.told(piece, first_name, second_name) for each, piece in zip(tested, pieces, strict=True)]
     compared.sort(key=lambda kind: -abs(kind.second.mean_ns - kind.first.mean_ns) * kind.second.requests_count)
@@ -165,10 +165,10 @@ class _Tested:
         stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
         tables = [_table(group, stages) for group in (first, second)]
         blocks = [_block_means(table) for table in tables]
-        tested = stats.mannwhitneyu(*blocks, axis=0)
+        tested = scipy.stats.mannwhitneyu(*blocks, axis=0)
         with warnings.catch_warnings():  # of a stage that always takes the same: its interval is 0 then
             warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
-            interval = stats.ttest_ind(*blocks, axis=0, equal_var=False).confidence_interval(0.95)
+            interval = scipy.stats.ttest_ind(*blocks, axis=0, equal_var=False).confidence_interval(0.95)
         half_widths = np.nan_to_num((interval.high - interval.low) / 2)
         means = (tables[0].mean(axis=0), tables[1].mean(axis=0))
         return cls(kind, stages, means, half_widths, tested.pvalue, (tables[0].sum(axis=1), tables[1].sum(axis=1)))

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries import MISSING_NS, Arrows, DensityCounts
+from collector.queries import MISSING_NS, Arrows
 
 Header = Mapping[str, int | str]
+Sample = tuple[Arrows, int]
+"""Some arrows, and how many each stands for."""
 MOST_EXACT = 1 << 53
 
 
@@ -33,7 +35,28 @@ def encode(header: Header, columns: Mapping[str, NDArray[np.generic]]) -> bytes:
 
 def encode_arrows(arrows: Arrows, from_ns: int, to_ns: int, count: int) -> bytes:
     """The arrows that overlap [from_ns, to_ns]; `count` of them are anchored in the view that was asked for."""
-    header: Header = {"mode": "arrows", "from": from_ns, "to": to_ns, "count": count}
+    return encode({"mode": "arrows", "from": from_ns, "to": to_ns, "count": count}, _arrow_columns(arrows))
+
+
+def encode_counts(
+    mode: str, from_ns: int, bin_ns: int, counts: NDArray[np.uint32], count: int, sample: Sample | None = None
+) -> bytes:
+    """Counts by what (`mode`: pairs for `density`, rows and directions for `ends`), class and bin, as an array `counts`
+    of those cells (`cells`: what * classes + class) that have any; `count` hops are anchored in the view that was asked
+    for. A sample of the arrows goes with them, each of which stands for `step`."""
+    what, classes, bins = counts.shape
+    flat = counts.reshape(what * classes, bins)
+    cells = np.flatnonzero(flat.any(axis=1))
+    header: dict[str, int | str] = {
+        **{"mode": mode, "from": from_ns, "to": from_ns + bins * bin_ns, "count": count},
+        **{"bin": bin_ns, "bins": bins, "pairs": what, "classes": classes, "step": sample[1] if sample else 0},
+    }
+    dtype = np.min_scalar_type(int(flat.max(initial=0)))
+    columns = {"cells": cells.astype(np.uint32), "counts": flat[cells].astype(dtype).reshape(-1)}
+    return encode(header, columns | (_arrow_columns(sample[0]) if sample else {}))
+
+
+def _arrow_columns(arrows: Arrows) -> dict[str, NDArray[np.generic]]:
     columns: dict[str, NDArray[np.generic]] = {
         "number": arrows.number,
         "sent": times(arrows.sent_ns),
@@ -46,19 +69,10 @@ def encode_arrows(arrows: Arrows, from_ns: int, to_ns: int, count: int) -> bytes
         "size": arrows.size_bytes,
         "request": arrows.request,
     }
-    if len(arrows.number) <= 2_000:  # labels are drawn only where there is room for them
+    if len(arrows.number) <= 2_000:  # labels and whiskers are drawn only where there is room for them
         columns["offset"] = arrows.stream_start.astype(np.float64)
-    return encode(header, columns)
-
-
-def encode_density(density: DensityCounts, count: int) -> bytes:
-    """Counts by pair, class and bin; `count` hops are anchored in the view that was asked for."""
-    pairs, classes, bins = density.counts.shape
-    header: Header = {
-        **{"mode": "density", "from": density.from_ns, "to": density.from_ns + bins * density.bin_ns},
-        **{"bin": density.bin_ns, "bins": bins, "pairs": pairs, "classes": classes, "count": count},
-    }
-    return encode(header, {"counts": density.counts.reshape(-1)})
+        columns["uncertainty"] = arrows.uncertainty_ns
+    return columns
 
 
 def times(values: NDArray[np.int64]) -> NDArray[np.float64]:

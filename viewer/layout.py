@@ -1,5 +1,6 @@
 """The page, made once for a trace. Texts from captures go through Dash's components, which escape them."""
 
+import ipaddress
 import shlex
 from typing import Any
 
@@ -13,7 +14,17 @@ from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.navigation import TIMELINE, navigation
 from viewer.pairing import pairing_dialog, pairing_line, warning_line
 from viewer.shown import made_of
-from viewer.tools import live_state, packet_fields, packet_list, save_menu, search_box, upload_dialog, upload_form
+from viewer.tools import (
+    clock_switch,
+    lane_menu,
+    live_state,
+    packet_fields,
+    packet_list,
+    save_menu,
+    search_box,
+    upload_dialog,
+    upload_form,
+)
 from viewer.wording import KIND_NAMES, compact, duration, exact_time, facts_line, plural, request_title
 
 REQUESTS_LISTED = 200
@@ -56,6 +67,8 @@ KEYS = (
     ("p", "how well packets were paired"),
     ("o", "open captures; or drop them on the page"),
     ("Space", "pause or follow a live trace"),
+    ("c", "the hosts' own clocks, or one timescale"),
+    ("Alt ↑ ↓", "on a host's name: move it; Enter splits it, Delete hides it"),
     ("t", "light or dark"),
     ("Esc", "deselect, close"),
     ("?", "this list"),
@@ -94,7 +107,7 @@ def page_meta(trace: TraceView) -> dict[str, object]:
         "startNs": f"{trace.start_ns}",
         "duration": trace.duration_ns,
         "lanes": [lane.host for lane in trace.lanes],
-        "pairs": np.stack((trace.pairs.source, trace.pairs.target), axis=1).tolist(),
+        **_lanes_meta(trace),
         "typical": trace.typical_delay_ns.tolist(),
         "kinds": [KIND_NAMES[kind] for kind in KINDS],
         "states": [str(state) for state in STATES],
@@ -104,9 +117,27 @@ def page_meta(trace: TraceView) -> dict[str, object]:
         "firstHop": summary.first_hop_ns,
         "lastHop": summary.last_hop_ns,
         "rulerHeight": HEIGHT_PX,
+        "clocksApart": trace.clocks_apart_ns,
         "command": command
         and {"text": shlex.join(command.argv), "lane": command.lane, "from": command.from_ns, "to": command.to_ns},
         "requestTimes": [[each.number, each.start_ns, each.end_ns] for each in trace.requests(REQUESTS_LISTED)],
+    }
+
+
+def _lanes_meta(trace: TraceView) -> dict[str, object]:
+    """Between which ends packets pass, and by what hosts may be grouped."""
+    pairs = trace.pairs
+    outward = [next((each for each in lane.addresses if not each.startswith("127.")), "") for lane in trace.lanes]
+    return {
+        "pairs": np.stack((pairs.source, pairs.target), axis=1).tolist(),
+        "pairServices": np.stack((pairs.source_service, pairs.target_service), axis=1).tolist(),
+        "services": list(trace.services),
+        "ends": trace.ends.tolist() if trace.counted_by_end else None,
+        "laneGroups": {
+            "role": [", ".join(lane.services) or "clients" for lane in trace.lanes],
+            "prefix": [lane.host.rstrip("0123456789").rstrip("-_.") or lane.host for lane in trace.lanes],
+            "subnet": [subnet_of(address) for address in outward],
+        },
     }
 
 
@@ -160,11 +191,19 @@ def _bar(trace: TraceView, followed: bool) -> Component:
             f"{what}: {counts[kind]:,}. Click to hide or show.",
         )
         for kind, text, what in LEGEND
+        if kind is not ArrowClass.EARLY or counts[kind] or trace.clocks_apart_ns
     ]
     actions = [action_button(text, action, title) for text, action, title in ACTIONS]
     more = [action_button("open…", "open-captures", "Open captures of several hosts (o)")] if followed else []
     return html.Nav(
-        [html.Div(chips, id="legend"), html.Div([*live_state(), *actions, *more, save_menu()], id="actions")], id="bar"
+        [
+            html.Div(chips, id="legend"),
+            html.Div(
+                [*live_state(), *clock_switch(trace.clocks_apart_ns), *actions, *more, lane_menu(), save_menu()],
+                id="actions",
+            ),
+        ],
+        id="bar",
     )
 
 
@@ -176,7 +215,10 @@ def _timeline(trace: TraceView) -> Component:
     empty = [] if trace.summary.hops_count else [_empty()]
     return html.Section(
         [
-            html.Div([_lane_label(lane, prefix) for lane in trace.lanes], id="lanes"),
+            html.Div(
+                [html.Div(html.Div(), id="lane-scroll"), *(_lane_label(lane, prefix) for lane in trace.lanes)],
+                id="lanes",
+            ),
             html.Div(
                 [
                     graph,
@@ -206,6 +248,15 @@ def common_prefix(services: list[str]) -> str:
     prefixes = {"".join(service.partition("-")[:2]) for service in services}
     shared = prefixes.pop() if len(prefixes) == 1 < len(set(services)) else ""
     return shared if shared.endswith("-") else ""
+
+
+def subnet_of(address: str) -> str:
+    """The network that an address is taken to be of: /24, or /64 of IPv6."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return "no address"
+    return str(ipaddress.ip_network((known, 24 if known.version == 4 else 64), strict=False))
 
 
 def _lane_label(lane: Lane, prefix: str) -> Component:

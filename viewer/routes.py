@@ -1,6 +1,7 @@
 """What the timeline fetches: windows, the overview, requests and problems. Numbers in, bytes or JSON out; no path of a
 URL reaches the file system."""
 
+import re
 from dataclasses import asdict
 from typing import TypedDict
 
@@ -13,6 +14,7 @@ from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
 WIDEST_NS = 1 << 52
 LARGEST_ID = (1 << 63) - 1
+LONGEST_ROWS = 100_000
 
 
 class Section(TypedDict):
@@ -34,7 +36,7 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         from_ns, to_ns = _time("from"), _time("to")
         if to_ns <= from_ns:
             abort(400, "`to` must be after `from`")
-        return _bytes(windows.window_message(trace, from_ns, to_ns))
+        return _bytes(windows.window_message(trace, from_ns, to_ns, _rows(trace), _raw()))
 
     @server.get("/api/overview")
     def overview() -> Response:
@@ -44,7 +46,7 @@ def add_routes(server: Flask, trace: TraceView) -> None:
     def request_arrows(number: int) -> Response:
         if number >= trace.summary.requests_count:
             abort(404, "no such request")
-        return _bytes(windows.request_message(trace, number))
+        return _bytes(windows.request_message(trace, number, _raw()))
 
     @server.get("/api/hops/<int:number>")
     def hop(number: int) -> Response:
@@ -84,6 +86,30 @@ def add_routes(server: Flask, trace: TraceView) -> None:
     @server.get("/api/<path:rest>")
     def nothing(rest: str) -> Response:  # otherwise Dash would answer with its page
         abort(404, f"nothing is served as {rest}")
+
+
+def _raw() -> bool:
+    return request.args.get("clocks") == "raw"
+
+
+def _rows(trace: TraceView) -> list[list[int]]:
+    """Rows of ends from the query string: `0.4-9,2` are two; no end may be there twice."""
+    text = request.args.get("rows", "")
+    if not trace.counted_by_end or not text:
+        return []
+    if len(text) > LONGEST_ROWS or not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?([.,][0-9]{1,6}(-[0-9]{1,6})?)*", text):
+        abort(400, "`rows` must be numbers of ends, as 0.4-9,2")
+    most = len(trace.ends)
+    rows = [[end for part in row.split(".") for end in _range(part, most)] for row in text.split(",")]
+    ends = [end for row in rows for end in row]
+    if len(set(ends)) != len(ends):
+        abort(400, "`rows` names an end twice")
+    return rows
+
+
+def _range(text: str, most: int) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), min(int(last or first) + 1, most))
 
 
 def _time(name: str) -> int:

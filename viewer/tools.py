@@ -56,6 +56,7 @@ def save_menu() -> Component:
             html.Div([html.H4("What you see"), *pictures, html.H4("", id="save-what"), *tables]),
         ],
         id="save",
+        className="menu",
     )
 
 
@@ -79,6 +80,18 @@ def upload_form() -> list[Component]:
         html.P(id="upload-state", role="status"),
         html.Button("make the trace", id="upload-make", className="small", disabled=True),
     ]
+
+
+def lane_menu() -> Component:
+    """Which hosts are shown, and how; `assets/lane_labels.js` fills it."""
+    summary = html.Summary("hosts ▾", id="lanes-summary", title="Hide, group and split hosts")
+    return html.Details([summary, html.Div(id="lane-menu")], id="lanes-box", className="menu")
+
+
+def clock_switch(apart_ns: int) -> list[Component]:
+    """Between the trace's timescale and the hosts' own clocks, where these differ."""
+    title = "Show each packet at its own host's clock, uncorrected (c)"
+    return [action_button("raw clocks", "clocks", title)] if apart_ns else []
 
 
 def packet_fields() -> Component:

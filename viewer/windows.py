@@ -1,44 +1,94 @@
 """What a window of the timeline is answered with: arrows if they are few enough to send and draw, otherwise counts.
 
-The answer covers more than the view, half of it on either side, so that a pan finds its neighbours already there.
+The answer covers more than the view, half of it on either side, so that a pan finds its neighbours already there. With
+counts goes a sample of the arrows where they are long enough to be seen as such, and always by raw clocks, which counts
+know nothing of.
 """
 
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
 from collector.queries import ArrowClass, TraceView
-from viewer.binary import encode_arrows, encode_density
+from viewer.binary import Sample, encode_arrows, encode_counts
 
-MOST_ARROWS = 12_000
-"""Sent at once: 36 bytes each."""
-MOST_CELLS = 120_000
-"""Counts sent at once: 4 bytes each."""
-MOST_BINS = 2_048
+MOST_ARROWS = 10_000
+"""Sent at once: 37 bytes each."""
+MOST_BYTES = 380_000
+"""Of counts sent at once."""
+SAMPLE_ARROWS = 2_000
+MOST_BINS, LEAST_BINS = 2_048, 16
+SEEN_SHARE = 1 / 700
+"""Of the view: an arrow this long is more than a stroke."""
+Rows = Sequence[Sequence[int]]
+"""Places in `TraceView.ends`, row by row."""
+Counted = tuple[int, int, NDArray[np.uint32]]
+"""Where the first bin begins, the width of a bin, counts by [what, class, bin]."""
 
 
-def window_message(trace: TraceView, from_ns: int, to_ns: int) -> bytes:
-    """The view [from_ns, to_ns] with its surroundings, as arrows or as counts."""
+def window_message(trace: TraceView, from_ns: int, to_ns: int, rows: Rows = (), raw: bool = False) -> bytes:
+    """The view [from_ns, to_ns] with its surroundings, as arrows or as counts.
+
+    Arguments: `rows`, for which ends to count, in a trace that is `counted_by_end`; `raw`, by the hosts' own clocks.
+    """
     margin = (to_ns - from_ns) // 2
     count = trace.count(from_ns, to_ns)
     for extra in (margin, 0):
-        arrows = trace.arrows(from_ns - extra, to_ns + extra, MOST_ARROWS)
+        find = trace.raw_arrows if raw else trace.arrows
+        arrows = find(from_ns - extra, to_ns + extra, MOST_ARROWS)
         if arrows is not None:
             return encode_arrows(arrows, from_ns - extra, to_ns + extra, count)
-    return encode_density(trace.density(from_ns - margin, to_ns + margin, most_bins(trace)), count)
+    return _counts_message(trace, from_ns - margin, to_ns + margin, count, rows, _sample(trace, from_ns, to_ns, raw))
 
 
 def overview_message(trace: TraceView) -> bytes:
     """The whole trace as counts."""
-    density = trace.density(0, trace.duration_ns + 1, most_bins(trace))
-    return encode_density(density, trace.summary.hops_count)
+    until_ns, count = trace.duration_ns + 1, trace.summary.hops_count
+    if not trace.counted_by_end:
+        return _counts_message(trace, 0, until_ns, count, (), None)
+    totals = trace.totals(0, until_ns, MOST_BINS)
+    return encode_counts("totals", totals.from_ns, totals.bin_ns, totals.counts, count)
 
 
-def request_message(trace: TraceView, number: int) -> bytes:
+def request_message(trace: TraceView, number: int, raw: bool = False) -> bytes:
     """The arrows of one request, or their counts if they are too many."""
     request = trace.request(number)
-    arrows = trace.request_arrows(number, MOST_ARROWS)
+    arrows = trace.request_arrows(number, MOST_ARROWS, raw)
     if arrows is not None:
         return encode_arrows(arrows, request.start_ns, request.end_ns, request.hops_count)
-    return encode_density(trace.request_density(number, most_bins(trace)), request.hops_count)
+    cells = len(trace.pairs) * len(ArrowClass)
+    density = trace.request_density(number, max(LEAST_BINS, min(MOST_BINS, MOST_BYTES // (4 * cells))))
+    return encode_counts("density", density.from_ns, density.bin_ns, density.counts, request.hops_count)
 
 
-def most_bins(trace: TraceView) -> int:
-    """So many that a message stays below 0.5 MB."""
-    return max(16, min(MOST_BINS, MOST_CELLS // max(1, len(trace.pairs) * len(ArrowClass))))
+def _counts_message(trace: TraceView, from_ns: int, to_ns: int, count: int, rows: Rows, sample: Sample | None) -> bytes:
+    """In as many bins as a message has room for."""
+    mode, ask = ("ends", _by_row) if trace.counted_by_end else ("density", _by_pair)
+    bins = MOST_BINS
+    while True:
+        start_ns, bin_ns, counts = ask(trace, from_ns, to_ns, bins, rows)
+        if bins <= LEAST_BINS or _size(counts) <= MOST_BYTES:
+            return encode_counts(mode, start_ns, bin_ns, counts, count, sample)
+        bins //= 2
+
+
+def _by_pair(trace: TraceView, from_ns: int, to_ns: int, bins: int, rows: Rows) -> Counted:
+    found = trace.density(from_ns, to_ns, bins)
+    return found.from_ns, found.bin_ns, found.counts
+
+
+def _by_row(trace: TraceView, from_ns: int, to_ns: int, bins: int, rows: Rows) -> Counted:
+    found = trace.end_density(rows, from_ns, to_ns, bins)
+    return found.from_ns, found.bin_ns, found.counts.reshape(-1, *found.counts.shape[2:])
+
+
+def _size(counts: NDArray[np.uint32]) -> int:
+    """Bytes of a message of these."""
+    return int(counts.any(axis=2).sum()) * counts.shape[2] * np.min_scalar_type(int(counts.max(initial=0))).itemsize
+
+
+def _sample(trace: TraceView, from_ns: int, to_ns: int, raw: bool) -> Sample | None:
+    find: Callable[[int, int, int], Sample] = trace.raw_sample if raw else trace.sample
+    seen = (trace.summary.delay_p50_ns or 0) > SEEN_SHARE * (to_ns - from_ns)
+    return find(from_ns, to_ns, SAMPLE_ARROWS) if raw or seen else None

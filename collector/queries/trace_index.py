@@ -54,6 +54,7 @@ class Facts:
     host_services: tuple[tuple[str, ...], ...]  # that each was seen to serve
     services: tuple[str, ...]  # what `Pairs.service` counts
     connections_count: int
+    clocks_apart_ns: int  # how far at most a host's own stamp is from its trace time
     first_hop_ns: int | None
     last_hop_ns: int | None
     delay_p50_ns: int | None
@@ -154,6 +155,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
         host_services=tuple(served.get(host, ()) for host in hosts),
         services=services.names,
         connections_count=count,
+        clocks_apart_ns=times.apart_ns,
         first_hop_ns=first,
         last_hop_ns=last,
         delay_p50_ns=median,

@@ -2,7 +2,8 @@
 asked for. Times are int64 ns relative to `TraceView.start_ns`: the first packet or, if earlier, the start of the
 recorded command."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -26,7 +27,7 @@ from collector.span_trees import Span
 from collector.store import Read, TraceInfo
 from collector.timeline.build import Progress, chunks
 from collector.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
-from collector.timeline.windows import DensityCounts
+from collector.timeline.windows import DensityCounts, EndCounts
 from tracer.errors import InputError
 
 DETAIL_COLUMNS = (
@@ -52,6 +53,7 @@ class TraceView:
         command_ns = command_span(info.command, tables.clocks)
         self.command = command_of(info.command, command_ns, self.start_ns, facts.hosts)
         self.services, self.story, self.pairing = facts.services, facts.story, facts.pairing
+        self.clocks_apart_ns = facts.clocks_apart_ns
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
         self.summary = _summary(url, info, facts, len(self._columns), len(self._trees.slowest))
@@ -60,6 +62,17 @@ class TraceView:
     def pairs(self) -> Pairs:
         """Directed pairs of ends that exchange packets."""
         return self._index.pairs
+
+    @property
+    def counted_by_end(self) -> bool:
+        """Whether there are so many pairs that hops are counted by end: `end_density` instead of `density`."""
+        return self._index.cells.by_end
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """The ends of `pairs`, shape (n, 2): lane, or `NO_LANE`, and service, or `NO_SERVICE`."""
+        cells = self._index.cells
+        return np.stack((cells.end_lane, cells.end_service), axis=1).astype(np.int64)
 
     @property
     def problems_count(self) -> int:
@@ -133,10 +146,37 @@ class TraceView:
         """Hops counted by pair, class and time bin, in at most `most_bins` bins that cover [from_ns, to_ns)."""
         return self._index.density(from_ns, to_ns, most_bins)
 
-    def request_arrows(self, number: int, limit: int) -> Arrows | None:
-        """The arrows of one request; None if there are more than `limit`."""
+    def end_density(self, rows: Sequence[Sequence[int]], from_ns: int, to_ns: int, most_bins: int) -> EndCounts:
+        """As `density`, for rows that each sum some of `ends`; where `counted_by_end`."""
+        return self._index.end_density(rows, from_ns, to_ns, most_bins)
+
+    def raw_arrows(self, from_ns: int, to_ns: int, limit: int) -> Arrows | None:
+        """As `arrows`, with the times that the hosts' own clocks gave, and by these."""
+        rows = self._index.overlapping_raw(from_ns, to_ns, self.clocks_apart_ns, limit)
+        return None if rows is None else self._with_raw_times(rows)
+
+    def raw_sample(self, from_ns: int, to_ns: int, most: int) -> tuple[Arrows, int]:
+        """As `sample`, with the times that the hosts' own clocks gave, and by these."""
+        apart_ns = self.clocks_apart_ns
+        rows, step = self._index.sample(from_ns - apart_ns, to_ns + apart_ns, most)
+        begin, end = self._index.raw_extents(rows)
+        return self._with_raw_times(rows[(begin <= to_ns) & (end >= from_ns)]), step
+
+    def totals(self, from_ns: int, to_ns: int, most_bins: int) -> DensityCounts:
+        """As `density`, of all pairs together."""
+        return self._index.totals(from_ns, to_ns, most_bins)
+
+    def sample(self, from_ns: int, to_ns: int, most: int) -> tuple[Arrows, int]:
+        """Some of the arrows in [from_ns, to_ns], at most about `most`, and how many each stands for."""
+        rows, step = self._index.sample(from_ns, to_ns, most)
+        return self._arrows_of(rows), step
+
+    def request_arrows(self, number: int, limit: int, raw: bool = False) -> Arrows | None:
+        """The arrows of one request; None if there are more than `limit`. `raw`: by the hosts' own clocks."""
         rows = self._request_rows(number)
-        return None if len(rows) > limit else self._arrows_of(rows)
+        if len(rows) > limit:
+            return None
+        return self._with_raw_times(rows) if raw else self._arrows_of(rows)
 
     def request_density(self, number: int, most_bins: int) -> DensityCounts:
         """The hops of one request (which has some) counted by pair, class and time bin."""
@@ -269,6 +309,12 @@ class TraceView:
             request=self._requests_of(columns.span[rows]),
             uncertainty_ns=columns.uncertainty_ns[rows],
         )
+
+    def _with_raw_times(self, rows: NDArray[np.intp]) -> Arrows:
+        columns, arrows = self._columns, self._arrows_of(rows)
+        if columns.sent_raw_ns is None or columns.received_raw_ns is None:
+            return arrows
+        return replace(arrows, sent_ns=columns.sent_raw_ns[rows], received_ns=columns.received_raw_ns[rows])
 
     def _request_rows(self, number: int) -> NDArray[np.intp]:
         """A request's hops, in order of time."""

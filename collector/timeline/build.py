@@ -92,7 +92,7 @@ class Times:
     end_ns: int
     rank: NDArray[np.uint32]
     anchor_ns: Longs  # sorted, relative to start_ns
-    corrected: bool  # some stamp differs from its trace time
+    apart_ns: int  # how far at most a host's stamp is from its trace time
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +127,14 @@ def read_times(url: str, command_span: tuple[int, int] | None, progress: Progres
     """The times of all hops, sorted. A trace begins with its first packet or, if earlier, its command."""
     anchors: list[Longs] = []
     bounds: list[int] = [*(command_span or ())]
-    corrected = False
+    apart_ns = 0
     for share, batch in store.read_batches(url, "hops", (*TIMES, *RAW_TIMES)):
         sent, received = (numbers(batch[name], MISSING_NS) for name in TIMES)
         anchors.append(np.where(sent == MISSING_NS, received, sent))
         for trace, raw in zip(TIMES, RAW_TIMES, strict=True):
             ends = pc.min_max(batch[trace]).as_py()
             bounds += [each for each in ends.values() if each is not None]
-            corrected = corrected or bool(pc.any(pc.not_equal(batch[trace], batch[raw])).as_py())
+            apart_ns = max(apart_ns, pc.max(pc.abs(pc.subtract(batch[raw], batch[trace]))).as_py() or 0)
         bounds = [min(bounds), max(bounds)] if bounds else []
         progress(0.2 * share)
     anchor = np.concatenate(anchors) if anchors else np.zeros(0, np.int64)
@@ -144,7 +144,7 @@ def read_times(url: str, command_span: tuple[int, int] | None, progress: Progres
     order = np.argsort(anchor, kind="stable")
     rank = np.empty(len(anchor), np.uint32)
     rank[order] = np.arange(len(anchor), dtype=np.uint32)
-    return Times(start_ns, end_ns, rank, anchor[order], corrected)
+    return Times(start_ns, end_ns, rank, anchor[order], apart_ns)
 
 
 def read_hosts(url: str) -> set[str]:
@@ -168,10 +168,10 @@ def build_columns(
     """Put the columns of all hops on the shelf, by time; returns the pairs of ends in use."""
     count = len(times.rank)
     out = {name: shelf.make(name, kind, count) for name, kind in COLUMNS.items()}
-    if times.corrected:
+    if times.apart_ns:
         out |= {name: shelf.make(name, kind, count) for name, kind in RAW_COLUMNS.items()}
     out["anchor_ns"][:] = times.anchor_ns
-    spans, read, first = Places(span_ids), (*READ, *(RAW_TIMES if times.corrected else ())), 0
+    spans, read, first = Places(span_ids), (*READ, *(RAW_TIMES if times.apart_ns else ())), 0
     for share, batch in store.read_batches(url, "hops", read):
         place = times.rank[first : first + batch.num_rows]
         made = _of_batch(batch, times, hosts, services, spans)
@@ -236,7 +236,7 @@ def _of_batch(
         "span": spans.of(numbers(batch["exchange_id"], -1)),
         "uncertainty_ns": np.where(uncertainty < 0, UNCERTAINTY_UNKNOWN, np.minimum(uncertainty, MOST_UNCERTAIN_NS)),
     }
-    if times.corrected:
+    if times.apart_ns:
         raw = (_times(batch[name], times.start_ns) for name in RAW_TIMES)
         made |= dict(zip(RAW_COLUMNS, raw, strict=True))
     return made

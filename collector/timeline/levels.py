@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from collector.timeline.columns import ArrowClass, Longs, Pairs
 from collector.timeline.shelf import Shelf
 
-MOST_PAIRS = 4_096
+MOST_PAIRS = 192
 """With more pairs of ends, counts are kept by end."""
 LEAST_CELLS = 1 << 16
 """Of the finest level, however few hops there are."""

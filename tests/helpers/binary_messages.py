@@ -34,4 +34,8 @@ def decode(body: bytes) -> Message:
         assert end <= len(body)
         columns[column["name"]] = np.frombuffer(body[begin:end], dtype=dtype)
     shape = (header.get("pairs", 0), header.get("classes", 0), header.get("bins", 0))
+    if "cells" in columns:  # all others are empty
+        whole = np.zeros((shape[0] * shape[1], shape[2]), np.int64)
+        whole[columns["cells"].astype(int)] = columns["counts"].reshape(len(columns["cells"]), shape[2])
+        columns["counts"] = whole.reshape(-1)
     return Message(header["mode"], header["from"], header["to"], header["count"], header.get("bin", 0), columns, shape)

@@ -8,7 +8,7 @@ seen end of a hop has its event, frames count up with time within a host.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,8 @@ class Recipe:
     counters: tuple[CounterInfo, ...] = ()
     spread_ns: int = 0  # by how much longer the server of an upload takes than it must, on average
     seed: int = 1
+    first_upload: int = 0  # the number of the first upload
+    first_frame: int = 1  # of each host
 
 
 def _connection_template(first_us: int, last_us: int, number: int) -> list[tuple[int, int, bool, str, int]]:
@@ -98,6 +100,33 @@ def write_synthetic_trace(path: Path, recipe: Recipe) -> None:
         writer.write_info(made.info())
 
 
+def write_long_synthetic_trace(path: Path, recipe: Recipe, uploads_at_once: int) -> None:
+    """Write a trace as `write_synthetic_trace` does, a part of the uploads after the other, so that it may be larger
+    than memory. Only the packets of the first part have their events."""
+    with write_trace(str(path)) as writer:
+        for first in range(0, recipe.uploads_count, uploads_at_once):
+            count = min(uploads_at_once, recipe.uploads_count - first)
+            share = recipe.span_ns / recipe.uploads_count
+            part = replace(
+                recipe,
+                uploads_count=count,
+                span_ns=int(share * count),
+                lead_ns=recipe.lead_ns + int(share * first),
+                first_upload=first,
+                first_frame=1 + first * len(TEMPLATE),
+                seed=recipe.seed + first,
+            )
+            made = _Made(part)
+            if not first:
+                _write_events(writer, made)
+            hops = made.hops()
+            tables = {"hops": hops, "quality": quality_of(by_flow(hops)), "connections": made.connections()}
+            for name, table in (tables | {"exchanges": made.exchanges(), "spans": made.spans()}).items():
+                writer.append(name, table)
+        writer.write_table("clocks", made.clocks())
+        writer.write_info(made.info())
+
+
 class _Made:
     """Columns of all hops, in order of send time, before they become tables."""
 
@@ -132,7 +161,7 @@ class _Made:
         client_host = np.where(self.connection == 0, 0, 1)
         self.source = np.where(self.from_client, client_host, server).astype(np.int16)
         self.target = np.where(self.from_client, server, client_host).astype(np.int16)
-        self.connection_id = upload * CONNECTIONS_OF_UPLOAD + self.connection
+        self.connection_id = (upload + self.recipe.first_upload) * CONNECTIONS_OF_UPLOAD + self.connection
         self.attempt = np.ones(len(upload), dtype=np.int16)
 
     def _draw_delays(self) -> None:
@@ -173,7 +202,7 @@ class _Made:
             receives = np.flatnonzero((self.target == host) & self.received_seen)
             order = np.argsort(np.concatenate((self.sent[sends], self.received[receives])), kind="stable")
             frames = np.empty(len(order), dtype=np.uint32)
-            frames[order] = np.arange(1, len(order) + 1)
+            frames[order] = np.arange(len(order)) + self.recipe.first_frame
             self.send_frame[sends], self.receive_frame[receives] = frames[: len(sends)], frames[len(sends) :]
 
     def hops(self) -> pa.Table:
@@ -279,8 +308,8 @@ class _Made:
         times |= {name: at + self.extra[upload] * root for name, at in times.items() if name.startswith("response")}
         return pa.table(
             {
-                "exchange_id": upload * CONNECTIONS_OF_UPLOAD + connection,
-                "connection_id": upload * CONNECTIONS_OF_UPLOAD + connection,
+                "exchange_id": self.exchange_ids(),
+                "connection_id": self.exchange_ids(),
                 "client_host": _dictionary(np.where(root, 0, 1), self.hosts),
                 "server_host": _dictionary(server, self.hosts),
                 "service": _dictionary((~root).astype(np.int8), SERVICES),
@@ -292,27 +321,32 @@ class _Made:
                 "method": _constant("PUT", len(upload)),
                 "target": pa.array([self.recipe.target] * len(upload), pa.string()),
                 "status": np.full(len(upload), 201, dtype=np.uint16),
-                "transaction_id": pa.array([f"tx{each:012x}" for each in upload.tolist()], pa.string()),
+                "transaction_id": pa.array([f"tx{each:012x}" for each in (upload + self.recipe.first_upload).tolist()]),
                 "complete": np.ones(len(upload), dtype=bool),
             }
         )
 
+    def exchange_ids(self) -> NDArray[np.int64]:
+        """One for each connection."""
+        return self.recipe.first_upload * CONNECTIONS_OF_UPLOAD + np.arange(
+            self.recipe.uploads_count * CONNECTIONS_OF_UPLOAD
+        )
+
     def spans(self) -> pa.Table:
         """The slowest replica is on the critical path; the root's own work is what remains."""
-        uploads, width = self.recipe.uploads_count, CONNECTIONS_OF_UPLOAD
-        ledger = _ledger()
-        upload = np.repeat(np.arange(uploads), width)
-        root = np.tile(np.arange(width) == 0, uploads)
-        longer = self.extra[upload] * root
+        uploads, ledger = self.recipe.uploads_count, _ledger()
+        span, width = self.exchange_ids(), CONNECTIONS_OF_UPLOAD
+        trace, root = span // width * width, span % width == 0
+        longer = np.repeat(self.extra, width) * root
         columns = {name: np.tile(value, uploads) for name, value in ledger.items()}
         columns["work_ns"] = columns["work_ns"] + longer
         return pa.table(
             {
-                "trace_id": upload * width,
-                "span_id": np.arange(uploads * width),
-                "parent_span_id": pa.array(upload * width, mask=root),
-                "link_reason": pa.array(["transaction_id"] * len(upload), mask=root).dictionary_encode(),
-                "confidence": np.ones(len(upload)),
+                "trace_id": trace,
+                "span_id": span,
+                "parent_span_id": pa.array(trace, mask=root),
+                "link_reason": pa.array(["transaction_id"] * len(span), mask=root).dictionary_encode(),
+                "confidence": np.ones(len(span)),
                 "depth": (~root).astype(np.uint16),
                 "critical_ns": np.tile(sum(ledger.values()), uploads) + longer,
                 **columns,

@@ -12,20 +12,21 @@ window.twintap = window.twintap || {};
   const STUB = 0.36; // of the distance between lanes: an arrow whose other end is not on any lane
   const EDGE = 60; // px beyond the canvas to which lines are cut
 
-  // Geometry of one arrow in px: [x1, y1, x2, y2]; a partner that is on no lane gives a short stub.
+  // Geometry of one arrow in px: [x1, y1, x2, y2]; a partner that is on no row gives a short stub.
   T.ends = function (view, arrows, at) {
-    const source = arrows.source[at], target = arrows.target[at];
+    const from = arrows.fromRow[at], to = arrows.toRow[at];
     const x1 = view.x(arrows.begin[at]), x2 = view.x(arrows.end[at]);
-    const known = source === T.NO_LANE ? target : source;
-    const away = (known + 1 < view.lanes ? 1 : -1) * STUB * view.gap;
-    const y1 = source === T.NO_LANE ? view.y(target) + away : view.y(source);
-    const y2 = target === T.NO_LANE ? view.y(source) + away : view.y(target);
+    const away = ((from === T.NO_ROW ? to : from) + 1 < view.rows ? 1 : -1) * STUB * view.gap;
+    const y1 = from === T.NO_ROW ? view.y(to) + away : view.y(from);
+    const y2 = to === T.NO_ROW ? view.y(from) + away : view.y(to);
     return [x1, y1, x2, y2];
   };
+  const within = (arrows, at) => arrows.fromRow[at] === arrows.toRow[at];
 
   // Draw `arrows`; options: {hidden: Set, alpha, grow, moving, keep(at)}. Returns how many were in view.
   T.drawArrows = function (context, view, arrows, options) {
     let inView = 0;
+    T.placeArrows(arrows);
     const order = [T.CLASS.ACK, T.CLASS.HANDSHAKE, T.CLASS.DATA, T.CLASS.ONE_SIDED, ...T.PROBLEMS];
     const shown = order.filter((cls) => !options.hidden.has(cls)).map((cls) => [cls, visible(view, arrows, cls, options)]);
     for (const [, list] of shown) inView += list.length;
@@ -38,10 +39,12 @@ window.twintap = window.twintap || {};
   };
 
   function visible(view, arrows, cls, options) {
-    const found = [];
+    const found = [], [first, last] = T.rowsInSight(view);
     for (const at of arrows.byClass[cls]) {
       const begin = arrows.begin[at], end = arrows.end[at];
       if (Math.max(begin, end) < view.from || Math.min(begin, end) > view.to) continue;
+      const from = arrows.fromRow[at], to = arrows.toRow[at]; // one of them may be on no row
+      if (to < 0 ? from < 0 || from < first || from > last : (from < first && to < first) || (from > last && to > last)) continue;
       if (options.keep && !options.keep(at)) continue;
       found.push(at);
     }
@@ -67,7 +70,7 @@ window.twintap = window.twintap || {};
 
   function line(context, view, arrows, at) {
     let [x1, y1, x2, y2] = T.ends(view, arrows, at);
-    if (arrows.source[at] === arrows.target[at]) return loop(context, x1, x2, y1, view.gap);
+    if (within(arrows, at)) return loop(context, x1, x2, y1, view.gap);
     if (Number.isNaN(arrows.received[at])) [x2, y2] = along(x1, y1, x2, y2, LOST_AT);
     if (Number.isNaN(arrows.sent[at])) [x1, y1] = along(x1, y1, x2, y2, 1 - LOST_AT);
     [x1, y1, x2, y2] = cut(x1, y1, x2, y2, view.width);
@@ -100,7 +103,7 @@ window.twintap = window.twintap || {};
       const oneEnd = Number.isNaN(arrows.received[at]) || Number.isNaN(arrows.sent[at]);
       if (oneEnd) marks.push([at, x1, y1, x2, y2]);
       if (x2 < -EDGE || x2 > view.width + EDGE || Number.isNaN(arrows.received[at])) continue;
-      if (arrows.source[at] === arrows.target[at]) head(context, x2, y2, 0.2, 1, T.HEADS[cls] * 0.7);
+      if (within(arrows, at)) head(context, x2, y2, 0.2, 1, T.HEADS[cls] * 0.7);
       else head(context, x2, y2, x2 - x1, y2 - y1, T.HEADS[cls]);
     }
     context.fill();
@@ -184,11 +187,12 @@ window.twintap = window.twintap || {};
   // The arrow nearest to a point, within `reach` px; -1 if there is none.
   T.nearest = function (view, arrows, hidden, x, y, reach) {
     let best = -1, bestDistance = reach;
+    T.placeArrows(arrows);
     for (let at = 0; at < arrows.number.length; at++) {
-      if (hidden.has(arrows.cls[at])) continue;
+      if (hidden.has(arrows.cls[at]) || Math.max(arrows.fromRow[at], arrows.toRow[at]) < 0) continue;
       const [x1, y1, x2, y2] = T.ends(view, arrows, at);
       if (Math.max(x1, x2) < x - reach || Math.min(x1, x2) > x + reach) continue;
-      const same = arrows.source[at] === arrows.target[at];
+      const same = within(arrows, at);
       const distance = same ? toSegment(x, y, x1, y1 - 7, x2, y1 - 7) : toSegment(x, y, x1, y1, x2, y2);
       if (distance < bestDistance) [best, bestDistance] = [at, distance];
     }

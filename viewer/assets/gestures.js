@@ -46,7 +46,7 @@ window.twintap = window.twintap || {};
   T.keys = {
     ArrowLeft: "left", a: "left", ArrowRight: "right", d: "right", ArrowUp: "in", w: "in", "+": "in", "=": "in",
     ArrowDown: "out", s: "out", "-": "out", 0: "fit", n: "next-problem", N: "previous-problem", f: "fit-request",
-    p: "pairing", t: "theme", "?": "help", Escape: "deselect",
+    p: "pairing", c: "clocks", t: "theme", "?": "help", Escape: "deselect",
   };
 
   // Keys of the whole page, off while typing and inside what moves by arrows itself. `actions`: name → function.

@@ -28,7 +28,9 @@ window.twintap = window.twintap || {};
       if (meta.lanes.join("\n") !== T.meta.lanes.join("\n")) return location.reload(); // hosts came or went
       await T.renew(meta, ...nextView(meta));
       window.dash_clientside.set_props("renewed", { data: meta.made });
-      document.querySelectorAll("#legend small").forEach((count, cls) => (count.textContent = meta.classCounts[cls]));
+      document.querySelectorAll("#legend [data-class]").forEach((button) => {
+        button.querySelector("small").textContent = meta.classCounts[button.dataset.class];
+      });
     } catch (error) {
       if (!error.outdated && error.name !== "AbortError") state = { ...state, trouble: "the viewer's server does not answer" };
     } finally {

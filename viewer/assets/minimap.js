@@ -81,14 +81,15 @@ window.twintap = window.twintap || {};
     // Counts by class for each px of the strip.
     columns(width) {
       const [from, to] = T.wholeView(T.meta);
-      const { bins, classes, pairs, counts, bin } = this.density;
+      const { bins, classes, bin } = this.density;
       const columns = Array.from({ length: Math.ceil(width) }, () => new Array(classes).fill(0));
-      for (let at = 0; at < bins; at++) {
-        const time = this.density.from + (at + 0.5) * bin;
-        const column = columns[Math.floor(((time - from) / (to - from)) * width)];
-        if (!column) continue;
-        for (let row = 0; row < pairs * classes; row++) column[row % classes] += counts[row * bins + at];
-      }
+      T.eachCell(this.density, (what, cls, counts) => {
+        for (let at = 0; at < bins; at++) {
+          const time = this.density.from + (at + 0.5) * bin;
+          const column = columns[Math.floor(((time - from) / (to - from)) * width)];
+          if (column) column[cls] += counts[at];
+        }
+      });
       return columns;
     }
 

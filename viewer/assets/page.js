@@ -18,8 +18,10 @@ window.twintap = window.twintap || {};
     if (!data) return;
     const width = T.duration(state.to - state.from, 4);
     const count = (number) => number.toLocaleString("en");
-    const what = inView === null ? `density of ${count(data.count)} packets` : `${count(inView)} arrow${inView === 1 ? "" : "s"}`;
-    T.badgeText = byId("badge").textContent = `${what} in ${width}`;
+    const drawn = data.number ? (data.step > 1 ? `; 1 of ${count(data.step)} drawn` : "") : "";
+    const clocks = state.raw ? ", by raw clocks" : "";
+    const what = data.mode !== "arrows" ? `density of ${count(data.count)} packets${drawn}` : `${count(inView)} arrow${inView === 1 ? "" : "s"}`;
+    T.badgeText = byId("badge").textContent = `${what} in ${width}${clocks}`;
   };
 
   T.banner = function (text) {
@@ -44,12 +46,9 @@ window.twintap = window.twintap || {};
     box.dataset.time = T.exactTime(view.time(x));
   };
 
-  T.placeLanes = function (view) {
-    document.querySelectorAll("#lanes .lane").forEach((box, lane) => {
-      box.style.top = `${view.y(lane)}px`;
-      box.classList.toggle("tight", view.gap < 46);
-    });
-    byId("lanes").style.height = `${view.height}px`;
+  T.markClocks = function (raw) {
+    document.querySelectorAll('[data-action="clocks"]').forEach((button) => button.setAttribute("aria-pressed", raw));
+    byId("plot").classList.toggle("raw", raw);
   };
 
   T.markRequest = function (request) {
@@ -70,11 +69,11 @@ window.twintap = window.twintap || {};
     const context = chip.getContext("2d");
     const lone = cls === T.CLASS.LOST || cls === T.CLASS.ONE_SIDED;
     const arrows = {
-      number: [0], source: [0], target: [1], cls: [cls], kind: [0], attempt: [1], size: [0],
+      number: [0], fromRow: [0], toRow: [1], cls: [cls], kind: [0], attempt: [1], size: [0],
       sent: [0], received: [lone ? NaN : 1], begin: [0], end: [1], byClass: T.CLASS_NAMES.map(() => []),
     };
     arrows.byClass[cls] = [0];
-    const view = { from: 0, to: 1, width: 22, height: 12, lanes: 2, gap: 8, top: 2, x: (t) => 2 + 18 * t, y: (lane) => 2 + 8 * lane };
+    const view = { from: 0, to: 1, width: 22, height: 12, lanes: 2, gap: 8, top: 2, x: (t) => 2 + 18 * t, y: (row) => 2 + 8 * row };
     context.setTransform(2, 0, 0, 2, 0, 0);
     context.clearRect(0, 0, 22, 12);
     T.drawArrows(context, view, arrows, { hidden: new Set(), alpha: 1, moving: true });

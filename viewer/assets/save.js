@@ -12,7 +12,9 @@ window.twintap = window.twintap || {};
     context.fillStyle = T.palette.paper;
     context.fillRect(0, 0, width, height);
     heading(context);
-    T.meta.lanes.forEach((lane, at) => label(context, lane, HEAD_PX + view.y(at)));
+    T.rows.forEach((row, at) => {
+      if (view.shows(at)) label(context, T.rowName(row), HEAD_PX + view.y(at));
+    });
     return [width, height];
   }
 

@@ -3,23 +3,32 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
-  const PAD_TOP = 28, PAD_BOTTOM = 58, LEAST_GAP = 30, MOST_GAP = 420;
+  const PAD_TOP = 28, PAD_BOTTOM = 58, LEAST_GAP = 26, MOST_GAP = 420;
 
-  // Where times and lanes are on the canvas. `ruler` px on top belong to the axis.
-  T.makeView = function (from, to, width, height, ruler, lanes) {
+  // Where times and rows are on the canvas. `ruler` px on top belong to the axis; of rows that do not fit, those after
+  // the first `scroll` px are seen.
+  T.makeView = function (from, to, width, height, ruler, rows, scroll = 0) {
     const room = height - ruler - PAD_TOP - PAD_BOTTOM;
-    const gap = lanes > 1 ? Math.min(MOST_GAP, Math.max(LEAST_GAP, room / (lanes - 1))) : room;
-    const top = ruler + PAD_TOP + Math.max(0, (room - gap * (lanes - 1)) / 2) * (lanes > 1 ? 0.35 : 1);
+    const gap = rows > 1 ? Math.min(MOST_GAP, Math.max(LEAST_GAP, room / (rows - 1))) : room;
+    const content = Math.max(height, ruler + PAD_TOP + PAD_BOTTOM + gap * (rows - 1));
+    const least = Math.max(0, Math.min(scroll, content - height));
+    const top = ruler + PAD_TOP - least + Math.max(0, (room - gap * (rows - 1)) / 2) * (rows > 1 ? 0.35 : 1);
     const scale = width / (to - from);
+    const y = (row) => top + row * gap;
     return {
-      from, to, width, height, ruler, lanes, gap, top,
+      from, to, width, height, ruler, rows, gap, top, content, scroll: least,
       x: (time) => (time - from) * scale,
-      y: (lane) => top + lane * gap,
+      y,
       time: (x) => from + x / scale,
+      shows: (row) => y(row) > ruler - gap && y(row) < height + gap,
     };
   };
 
-  T.leastHeight = (lanes, ruler) => ruler + PAD_TOP + PAD_BOTTOM + LEAST_GAP * Math.max(0, lanes - 1);
+  // The first and the last row of which something may be seen.
+  T.rowsInSight = (view) => [
+    Math.max(0, Math.floor((view.ruler - view.top) / view.gap) - 1),
+    Math.min(view.rows - 1, Math.ceil((view.height - view.top) / view.gap) + 1),
+  ];
 
   // state: {data, picture, overview, overviewPicture, selected, hidden, hover, selection, moving}, and `withTicks` where
   // Plotly's ruler is not. Returns arrows in view.
@@ -44,7 +53,10 @@ window.twintap = window.twintap || {};
     let inView = null;
     const covered = data && data.from <= Math.max(view.from, 0) && data.to >= Math.min(view.to, T.meta.duration);
     if (!covered && state.overview) drawCounts(context, view, state.overview, state.overviewPicture, alpha);
-    if (data && data.mode === "density") drawCounts(context, view, data, state.picture, alpha);
+    if (data && data.mode !== "arrows") {
+      drawCounts(context, view, data, state.picture, data.number ? 0.55 * alpha : alpha);
+      if (data.number && !state.moving) T.drawArrows(context, view, data, { ...options, alpha: 0.7 * alpha });
+    }
     if (data && data.mode === "arrows") {
       if (!covered) clearCovered(context, view, data);
       if (state.moving && state.still) drawCounts(context, view, state.still, state.still.picture, alpha);
@@ -79,7 +91,7 @@ window.twintap = window.twintap || {};
   // Many arrows as a picture of twice the view, for a gesture to stretch: drawing them takes longer than a frame.
   T.stillPicture = function (view, data, hidden) {
     const margin = (view.to - view.from) / 2, picture = document.createElement("canvas");
-    const wide = T.makeView(view.from - margin, view.to + margin, 2 * view.width, view.height, view.ruler, view.lanes);
+    const wide = T.makeView(view.from - margin, view.to + margin, 2 * view.width, view.height, view.ruler, view.rows, view.scroll);
     picture.width = wide.width;
     picture.height = Math.ceil(view.height);
     T.drawArrows(picture.getContext("2d"), wide, data, { hidden, alpha: 1, moving: true });
@@ -99,7 +111,7 @@ window.twintap = window.twintap || {};
   function drawOne(context, view, state, number, colour) {
     if (number === null) return;
     for (const arrows of [state.selected, state.data]) {
-      if (!arrows || arrows.mode !== "arrows") continue;
+      if (!arrows || !arrows.number) continue;
       const at = arrows.number.indexOf(number);
       if (at < 0) continue;
       const cls = arrows.cls[at], own = T.palette.classes[cls];
@@ -117,8 +129,9 @@ window.twintap = window.twintap || {};
     context.strokeStyle = T.palette.lane;
     context.lineWidth = 1;
     context.beginPath();
-    for (let lane = 0; lane < view.lanes; lane++) {
-      const y = Math.round(view.y(lane)) + 0.5;
+    for (let row = 0; row < view.rows; row++) {
+      if (!view.shows(row) || (T.rows[row].kind === "group" && T.rows[row].open)) continue;
+      const y = Math.round(view.y(row)) + 0.5;
       context.moveTo(0, y);
       context.lineTo(view.width, y);
     }
@@ -149,8 +162,9 @@ window.twintap = window.twintap || {};
   // The recorded command: a band along its host's lane, with the time before the first packet named.
   function drawCommand(context, view) {
     const command = T.meta.command;
-    if (!command || command.lane === T.NO_LANE) return;
-    const y = view.y(command.lane);
+    const row = command ? T.rowOfLane(command.lane) : T.NO_ROW;
+    if (row === T.NO_ROW || !view.shows(row)) return;
+    const y = view.y(row);
     const left = Math.max(-10, view.x(command.from)), right = Math.min(view.width + 10, view.x(command.to));
     if (right < 0 || left > view.width) return;
     context.save();

@@ -4,19 +4,19 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
-  const SETTLE_MS = 90;
+  const SETTLE_MS = 60; // without an event, a gesture has ended
   const LEAST_NS = 20;
   const GLIDE_MS = 220;
   const MANY_ARROWS = 1500; // in view: a gesture stretches a picture of them
   const state = {
     from: 0, to: 1, data: null, picture: null, still: null, overview: null, overviewPicture: null, selected: null,
-    hidden: new Set(), hover: null, selection: { request: null, hop: null }, moving: false,
+    hidden: new Set(), raw: false, hover: null, selection: { request: null, hop: null }, moving: false,
   };
   T.state = state; // read by tests and benchmarks
   T.settledCount = 0;
   T.parts = T.parts || []; // what other files begin when the timeline has begun
   let canvas, context, minimap, tip, view, requestTimes;
-  let drawing = false, settleTimer = 0, fetching = null, arrowsInView = 0;
+  let drawing = false, settleTimer = 0, fetching = null, arrowsInView = 0, scroll = 0;
 
   // Called by Dash with what `viewer.layout` put into the page.
   T.start = function (meta) {
@@ -32,6 +32,9 @@ window.twintap = window.twintap || {};
     [state.from, state.to] = given.view || T.wholeView(meta);
     state.hidden = given.hidden;
     T.markClasses(state.hidden);
+    T.markClocks(state.raw);
+    T.arrange();
+    T.hear("arranged", onArranged);
     attach();
     new ResizeObserver(onResize).observe(document.getElementById("plot"));
     onResize();
@@ -82,6 +85,7 @@ window.twintap = window.twintap || {};
     },
     help: () => open("help"),
     pairing: () => open("pairing"),
+    clocks: () => T.meta.clocksApart && setClocks(!state.raw),
     close: () => document.querySelector("dialog[open]").close(),
     deselect: () => (document.querySelector("dialog[open]") ? actions.close() : select(null, null)),
   });
@@ -95,21 +99,21 @@ window.twintap = window.twintap || {};
 
   // Go on with a newer make of the trace. What it shows is fetched first, so that nothing blinks.
   T.renew = async function (meta, from, to) {
-    const window = `api/window?from=${Math.floor(from)}&to=${Math.ceil(to)}`;
+    const window = `api/window?from=${Math.floor(from)}&to=${Math.ceil(to)}${state.raw ? "&clocks=raw" : ""}`;
     const [data, overview] = await Promise.all(
       [window, "api/overview"].map((path) => T.fetchMessage(path, undefined, meta.made)),
     );
     select(null, null);
     T.meta = meta;
     requestTimes = new Map(meta.requestTimes.map(([number, first, last]) => [number, [first, last]]));
-    Object.assign(data, { askedWidth: to - from });
+    T.arrange();
     Object.assign(state, { from, to, overview, hover: null, still: null });
-    state.data = data.mode === "arrows" ? T.withEnds(data, meta) : data;
+    take(data, to - from, { numbers: [] });
     minimap.setOverview(overview);
     T.forgetHops();
     draw();
     repaint();
-    finish();
+    settle();
   };
 
   const open = (id) => document.querySelector("dialog[open]") || document.getElementById(id).showModal();
@@ -119,7 +123,8 @@ window.twintap = window.twintap || {};
   const middle = () => (state.from + state.to) / 2;
   const moved = (share) => [state.from + share * (state.to - state.from), state.to + share * (state.to - state.from)];
 
-  function setView(from, to) {
+  // `jump`: this is where the view stays, not a moment of a gesture.
+  function setView(from, to, jump = false) {
     const whole = T.wholeView(T.meta), most = whole[1] - whole[0];
     const width = Math.min(Math.max(to - from, LEAST_NS), most);
     const centreAt = Math.min(Math.max((from + to) / 2, whole[0] + width / 2), whole[1] - width / 2);
@@ -130,7 +135,9 @@ window.twintap = window.twintap || {};
     tip.hide();
     T.showMoving(true);
     clearTimeout(settleTimer);
-    settleTimer = setTimeout(settle, SETTLE_MS);
+    settleTimer = jump ? 0 : setTimeout(settle, SETTLE_MS);
+    if (!fetching || jump) load(); // not only when the gesture has ended
+    if (jump) settle();
     redraw();
   }
 
@@ -158,11 +165,11 @@ window.twintap = window.twintap || {};
   function glide(from, to) {
     const mine = ++gliding, begin = performance.now();
     const before = [state.from, state.to], ratio = (to - from) / (before[1] - before[0]);
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return setView(from, to);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return setView(from, to, true);
     const step = (now) => {
       if (mine !== gliding) return;
       const share = Math.min(1, Math.max(0, (now - begin) / GLIDE_MS)), eased = 1 - Math.pow(1 - share, 3);
-      if (share === 1) return setView(from, to);
+      if (share === 1) return setView(from, to, true);
       const grown = Math.abs(ratio - 1) < 1e-6 ? eased : (Math.pow(ratio, eased) - 1) / (ratio - 1);
       setView(before[0] + (from - before[0]) * grown, before[1] + (to - before[1]) * grown);
       requestAnimationFrame(step);
@@ -186,16 +193,20 @@ window.twintap = window.twintap || {};
   // --- loading
 
   function settle() {
-    if (!load()) finish();
+    settleTimer = 0;
+    if (!fetching && !load()) finish();
   }
 
+  // The picture is whole: painted in the next frame, with the ticks. Plotly's axis takes their place after it.
   function finish() {
     state.moving = false;
-    syncRuler();
-    T.writeAddress(state, state.selection, state.hidden);
+    state.withTicks = true;
     redraw();
     requestAnimationFrame(() => requestAnimationFrame(() => {
       T.settledCount += 1;
+      if (state.moving) return;
+      T.writeAddress(state, state.selection, state.hidden);
+      syncRuler();
       prepareStill();
       T.tell("settled");
     }));
@@ -212,29 +223,37 @@ window.twintap = window.twintap || {};
     if (!needed()) return false;
     if (fetching) fetching.abort();
     const mine = (fetching = new AbortController());
-    const from = Math.floor(state.from), to = Math.ceil(state.to);
-    T.fetchMessage(`api/window?from=${from}&to=${to}`, mine.signal)
+    const from = Math.floor(state.from), to = Math.ceil(state.to), rows = T.wantedRows(view);
+    T.fetchMessage(`api/window?from=${from}&to=${to}${state.raw ? "&clocks=raw" : ""}${rows.query}`, mine.signal)
       .then((message) => {
         if (mine !== fetching) return;
         fetching = null;
-        message.askedWidth = to - from;
-        state.still = null;
-        state.data = message.mode === "arrows" ? T.withEnds(message, T.meta) : message;
-        state.picture = message.mode === "density" ? T.densityPicture(message, view, T.meta, state.hidden) : null;
         T.banner("");
-        finish();
+        take(message, to - from, rows);
+        if (settleTimer) load(); // the gesture goes on
+        else settle();
       })
       .catch((error) => error.name === "AbortError" || onLost(mine, error));
     return true;
+  }
+
+  function take(message, askedWidth, rows) {
+    Object.assign(message, { askedWidth, raw: state.raw, rows: rows.numbers, arranged: T.arranged });
+    if (message.number) T.withEnds(message, T.meta);
+    state.still = null;
+    state.data = message;
+    state.picture = message.mode === "arrows" ? null : T.densityPicture(message, view, state.hidden);
+    redraw();
   }
 
   function needed() {
     const data = state.data, width = state.to - state.from;
     if (!data) return true;
     const from = Math.max(state.from, 0), to = Math.min(state.to, T.meta.duration);
+    if (data.raw !== state.raw || !T.rowsCovered(data, view)) return true;
     if (to <= from) return false;
     if (data.from > from || data.to < to) return true;
-    return data.mode === "density" && (width < 0.7 * data.askedWidth || width > 1.5 * data.askedWidth);
+    return data.mode !== "arrows" && (width < 0.7 * data.askedWidth || width > 1.5 * data.askedWidth);
   }
 
   function onLost(mine, error) {
@@ -247,7 +266,7 @@ window.twintap = window.twintap || {};
     T.fetchMessage("api/overview")
       .then((density) => {
         state.overview = density;
-        state.overviewPicture = T.densityPicture(density, view, T.meta, state.hidden);
+        state.overviewPicture = paint(density);
         minimap.setOverview(density);
         redraw();
       })
@@ -266,8 +285,7 @@ window.twintap = window.twintap || {};
   }
 
   function draw() {
-    const box = canvas.parentElement;
-    view = T.makeView(state.from, state.to, box.clientWidth, canvas.clientHeight, T.meta.rulerHeight, T.meta.lanes.length);
+    makeView();
     const inView = T.drawScene(context, view, state);
     minimap.draw(state);
     if (state.moving) return;
@@ -275,26 +293,52 @@ window.twintap = window.twintap || {};
     T.showBadge(state, inView);
   }
 
+  function makeView() {
+    const { clientWidth, clientHeight } = canvas.parentElement;
+    view = T.makeView(state.from, state.to, clientWidth, clientHeight, T.meta.rulerHeight, T.rows.length, scroll);
+  }
+
   function onResize() {
     if (!canvas.isConnected) return; // the page is going away
-    const box = document.getElementById("plot");
-    const height = Math.max(document.getElementById("timeline").clientHeight, T.leastHeight(T.meta.lanes.length, T.meta.rulerHeight));
-    box.style.height = `${height}px`;
+    const box = document.getElementById("plot"), height = box.clientHeight;
     const scale = devicePixelRatio || 1;
     canvas.width = Math.round(box.clientWidth * scale);
     canvas.height = Math.round(height * scale);
     context.setTransform(scale, 0, 0, scale, 0, 0);
-    view = T.makeView(state.from, state.to, box.clientWidth, height, T.meta.rulerHeight, T.meta.lanes.length);
+    makeView();
     T.placeLanes(view);
     repaint();
-    setView(state.from, state.to);
+    setView(state.from, state.to, true);
   }
 
+  function onArranged() {
+    makeView();
+    T.scrollLanes(scroll);
+    setView(state.from, state.to, true);
+  }
+
+  // Rows that do not fit are scrolled to.
+  T.scrollLanes = function (px) {
+    scroll = px;
+    makeView();
+    scroll = view.scroll;
+    T.placeLanes(view);
+    repaint();
+    if (!fetching && !T.rowsCovered(state.data, view)) load();
+  };
+
+  T.scrollToRow = function (row) {
+    if (!view.shows(row) || view.y(row) > view.height - 20 || view.y(row) < view.ruler + 20) {
+      T.scrollLanes(view.scroll + view.y(row) - (view.height + view.ruler) / 2);
+    }
+  };
+
+  const paint = (density) => (density && ["density", "ends"].includes(density.mode) ? T.densityPicture(density, view, state.hidden) : null);
+
   function repaint() {
-    const paint = (density) => density && T.densityPicture(density, view, T.meta, state.hidden);
-    state.picture = state.data && state.data.mode === "density" ? paint(state.data) : null;
+    state.picture = paint(state.data);
     state.overviewPicture = paint(state.overview);
-    if (state.selected && state.selected.mode === "density") state.selected.picture = paint(state.selected);
+    if (state.selected) state.selected.picture = paint(state.selected);
     state.still = null;
     redraw();
   }
@@ -304,7 +348,7 @@ window.twintap = window.twintap || {};
     repaint();
   }
 
-  const drawChips = () => document.querySelectorAll("canvas.chip").forEach((chip, cls) => T.drawChip(chip, cls));
+  const drawChips = () => document.querySelectorAll("[data-class] .chip").forEach((chip) => T.drawChip(chip, Number(chip.parentElement.dataset.class)));
 
   function syncRuler() {
     const plot = document.querySelector("#ruler .js-plotly-plot");
@@ -312,7 +356,12 @@ window.twintap = window.twintap || {};
     const { values, texts, base } = T.ticks(state.from, state.to, view.width);
     T.showBase(base);
     const wanted = { "xaxis.range": [state.from, state.to], "xaxis.tickvals": values, "xaxis.ticktext": texts };
-    window.Plotly.relayout(plot, wanted).then(() => state.moving || T.showMoving(false));
+    window.Plotly.relayout(plot, wanted).then(() => {
+      if (state.moving) return;
+      state.withTicks = false;
+      T.showMoving(false);
+      redraw();
+    });
   }
 
   // --- pointing and selecting
@@ -333,14 +382,14 @@ window.twintap = window.twintap || {};
   }
 
   function showBin(x, y, left, top) {
-    const counts = state.data && state.data.mode === "density" && y > view.ruler && T.binAt(state.data, view.time(x), state.hidden);
+    const counts = state.data && state.data.mode !== "arrows" && y > view.ruler && T.binAt(state.data, view.time(x), state.hidden);
     if (counts) tip.showBin(counts, left + x, top + y);
     else tip.hide();
   }
 
   function arrowAt(x, y) {
     for (const arrows of [state.selected, state.data]) {
-      if (!arrows || arrows.mode !== "arrows") continue;
+      if (!arrows || !arrows.number) continue; // counts without a sample
       const at = T.nearest(view, arrows, state.hidden, x, y, 8);
       if (at >= 0) return [arrows, at];
     }
@@ -378,12 +427,24 @@ window.twintap = window.twintap || {};
     redraw();
   }
 
+  // The hosts' own clocks, or the trace's one timescale.
+  function setClocks(raw) {
+    state.raw = raw;
+    T.markClocks(raw);
+    if (state.selection.request !== null) loadRequest(state.selection.request);
+    setView(state.from, state.to, true);
+  }
+  T.addressParts.clocks = {
+    read: (text) => (state.raw = text === "raw" && T.meta.clocksApart > 0),
+    write: () => (state.raw ? "raw" : ""),
+  };
+
   function loadRequest(number) {
-    T.fetchMessage(`api/requests/${number}/arrows`)
+    T.fetchMessage(`api/requests/${number}/arrows${state.raw ? "?clocks=raw" : ""}`)
       .then((message) => {
         if (state.selection.request !== number) return;
         requestTimes.set(number, requestTimes.get(number) || [message.from, message.to]);
-        state.selected = message.mode === "arrows" ? T.withEnds(message, T.meta) : message;
+        state.selected = message.number ? T.withEnds(message, T.meta) : message;
         repaint();
       })
       .catch(() => onLost(null));
@@ -429,7 +490,9 @@ window.twintap = window.twintap || {};
     state.hidden = given.hidden;
     T.markClasses(state.hidden);
     if (given.request !== state.selection.request || given.hop !== state.selection.hop) select(given.request, given.hop);
-    if (given.view) setView(...given.view);
+    T.arrange();
+    onArranged();
+    if (given.view) setView(...given.view, true);
     repaint();
   }
 })(window.twintap);

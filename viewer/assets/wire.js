@@ -13,15 +13,17 @@ window.twintap = window.twintap || {};
     for (const { name, dtype, offset, length } of header.columns) {
       message[name] = new ARRAYS[dtype](buffer, 4 + size + offset, length);
     }
-    if (message.pair) [message.source, message.target] = lanesOf(message.pair);
+    if (message.pair) addLanes(message);
     return message;
   };
 
-  // The lanes at both ends of pairs.
-  function lanesOf(pairs) {
-    const lanes = [new Uint16Array(pairs.length), new Uint16Array(pairs.length)];
-    pairs.forEach((pair, at) => [lanes[0][at], lanes[1][at]] = T.meta.pairs[pair]);
-    return lanes;
+  // The lanes at both ends of the arrows, when asked for.
+  function addLanes(arrows) {
+    ["source", "target"].forEach((name, end) => {
+      let lanes = null;
+      const get = () => (lanes = lanes || Uint16Array.from(arrows.pair, (pair) => T.meta.pairs[pair][end]));
+      Object.defineProperty(arrows, name, { get, enumerable: true });
+    });
   }
 
   // Arrows with both ends known as drawn: a missing end is as far away as is typical for the pair of lanes.
@@ -35,6 +37,7 @@ window.twintap = window.twintap || {};
       const sent = arrows.sent[at], received = arrows.received[at];
       arrows.begin[at] = Number.isNaN(sent) ? received - usual : sent;
       arrows.end[at] = Number.isNaN(received) ? sent + usual : received;
+      if (received < sent && !T.isProblem(arrows.cls[at])) arrows.cls[at] = T.CLASS.EARLY; // by the hosts' own clocks
       arrows.byClass[arrows.cls[at]].push(at);
     }
     return arrows;
