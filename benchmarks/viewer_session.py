@@ -17,15 +17,22 @@ SETTLED = "() => window.twintap && window.twintap.settledCount > {count} && !win
 
 
 @contextmanager
-def served(trace: str) -> Iterator[str]:
-    """The URL of a viewer of `trace`, on a free port of this machine, while the context lasts."""
-    argv = [str(Path(sys.executable).with_name("tracer")), "view", trace, "--listen", "127.0.0.1:0", "--no-browser"]
+def served(*arguments: str) -> Iterator[str]:
+    """The URL of `tracer view` with these arguments, on a free port of this machine, while the context lasts."""
+    argv = [
+        str(Path(sys.executable).with_name("tracer")),
+        "view",
+        *arguments,
+        "--listen",
+        "127.0.0.1:0",
+        "--no-browser",
+    ]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             if "http://" not in line:
-                raise SystemExit(f"tracer view {trace} did not start")
+                raise SystemExit(f"tracer view {' '.join(arguments)} did not start")
             yield line[line.index("http://") :].split()[0]
         finally:
             process.terminate()
