@@ -10,14 +10,20 @@ from typing import Any
 import polars as pl
 
 from collector import durations, store, story
+from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.foreground import of_clients
 from collector.pairing import Pairing, read_pairing
 from collector.replicas import HANDOFF, replica_roles
+from collector.stages import stages_of
 from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.story import Story
 
 SLOWEST = 5
 """How many requests are named."""
+FEWEST_FOR_P99 = 50
+"""With fewer requests there is nothing like a 99th percentile."""
+AROUND_P99 = 0.98
+"""Requests above this quantile of their durations: the 99th percentile is in their middle."""
 MOST_BARS = 60
 """How many spans of the slowest request are drawn."""
 TROUBLE = ("data_loss", "error")
@@ -66,6 +72,15 @@ class RequestSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class StageLine:
+    """Where the clients' requests spent their time: of one stage, the mean over all, and over the slowest 2 %."""
+
+    stage: str
+    mean_ns: int
+    p99_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class FindingLine:
     """A finding; see `collector.findings`."""
 
@@ -101,6 +116,9 @@ class Report:
     connections_count: int
     pairing: Pairing
     requests: RequestSummary
+    stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_P99` requests
+    slow: Comparison  # typical against slow requests
+    against: Comparison | None  # another trace against this one
     slowest_spans: tuple[SpanBar, ...]
     findings: tuple[FindingLine, ...]
     troubles: tuple[CounterInfo, ...]
@@ -111,19 +129,21 @@ class Report:
         return self.info.command
 
 
-def gather(url: str) -> Report:
-    """The report of the trace at `url`.
+def gather(url: str, other_url: str | None = None) -> Report:
+    """The report of the trace at `url`, compared with that at `other_url` if one is given.
 
-    Raises: `InputError` if it is no trace.
+    Raises: `InputError` if either is no trace.
     """
-    return store.read_unchanged(url, lambda info: _gathered(url, info))
+    others = None if other_url is None else stages_at(other_url)
+    return store.read_unchanged(url, lambda info: _gathered(url, info, other_url, others))
 
 
-def _gathered(url: str, info: TraceInfo) -> Report:
+def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
     spans, exchanges, clocks = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
     states = _frame(url, "hops", ["state"])
     rows = story.joined(spans, exchanges)
     requests = _requests(rows, replica_roles(pl.DataFrame(exchanges), pl.DataFrame(spans)))
+    stages = stages_of(rows, story.outermost(rows))
     return Report(
         url=url,
         info=info,
@@ -133,6 +153,9 @@ def _gathered(url: str, info: TraceInfo) -> Report:
         connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,
         pairing=read_pairing(url),
         requests=requests,
+        stages=_stages(stages) if requests.count >= FEWEST_FOR_P99 else (),
+        slow=slow_against_typical(stages),
+        against=None if others is None else compare(others, stages, other_url or "", url),
         slowest_spans=_span_bars(rows, requests.slowest[0].span_id) if requests.slowest else (),
         findings=_findings(url),
         troubles=tuple(counter for counter in info.counters if counter.severity in TROUBLE and counter.count),
@@ -216,6 +239,21 @@ def _requests(rows: pl.DataFrame, roles: pl.DataFrame) -> RequestSummary:
             for row in slowest.iter_rows(named=True)
         ),
     )
+
+
+def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
+    """Means of the stages over all requests, and over those around the 99th percentile."""
+    took = stages.group_by("trace_id").agg(took=pl.col("duration_ns").sum())
+    slow = took.filter(pl.col("took") >= pl.col("took").quantile(AROUND_P99, "linear"))
+    of_slow = stages.join(slow, on="trace_id", how="semi").group_by("stage").agg(p99=pl.col("duration_ns").sum())
+    means = (
+        stages.group_by("stage")
+        .agg(mean=pl.col("duration_ns").sum() / len(took))
+        .join(of_slow, on="stage", how="left")
+        .with_columns(p99=pl.col("p99").fill_null(0) / len(slow))
+        .sort("mean", "stage", descending=[True, False])
+    )
+    return tuple(StageLine(stage, round(mean), round(p99)) for stage, mean, p99 in means.iter_rows())
 
 
 def _span_bars(rows: pl.DataFrame, root: int) -> tuple[SpanBar, ...]:

@@ -3,10 +3,12 @@
 import html
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from collector.comparison import Comparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
-from collector.report import FindingLine, Report, SpanBar
+from collector.report import FindingLine, Report, SpanBar, StageLine
 from collector.store import CounterInfo
 from collector.story import Part, Story
 from tracer.errors import MissingDependencyError, ResourceError
@@ -58,8 +60,9 @@ def make_html(report: Report) -> str:
         *(f'<p class="error">{html.escape(_trouble(counter))}</p>' for counter in report.troubles),
         "<h2>Where the time went</h2>",
         _rows([_part_cells(part, report.story) for part in report.story.parts]),
+        *_stages(report),
         "<h2>The slowest request, span by span</h2>",
-        _waterfall(report.slowest_spans),
+        _waterfall(report.slowest_spans, with_script=not report.stages),
         "<h2>Hosts</h2>",
         _rows([(line.host, f"{line.packets_count:,} packets", line.clock) for line in report.hosts]),
         "<h2>Pairing</h2>",
@@ -70,6 +73,67 @@ def make_html(report: Report) -> str:
         "".join(_finding(finding) for finding in report.findings) or "<p>None.</p>",
     ]
     return _PAGE.format(title=html.escape(report.story.subject), body="\n".join(body))
+
+
+def _stages(report: Report) -> list[str]:
+    """Where requests spend their time, and what differs between groups of them."""
+    parts: list[str] = []
+    if report.stages:
+        parts += ["<h2>Where requests spend their time</h2>", _stage_bars(report.stages)]
+    parts += ["<h2>What makes slow requests slow</h2>", *_comparison(report.slow)] if report.slow.kinds else []
+    if report.against is not None:
+        parts += ["<h2>Compared with another trace</h2>", *_comparison(report.against)]
+    return parts
+
+
+def _comparison(found: Comparison) -> list[str]:
+    """A table for each kind of request; what is noise is said to be."""
+    parts = [f"<p>{html.escape(found.first)} → {html.escape(found.second)}</p>"]
+    header = ("", found.first, found.second, "difference", "")
+    for kind in found.kinds:
+        counts = f"{kind.first.requests_count:,} and {kind.second.requests_count:,} requests"
+        means = ("all", in_words(kind.first.mean_ns), in_words(kind.second.mean_ns), "", "")
+        rows = [header, means, *(_difference_cells(stage) for stage in kind.stages)]
+        parts += [f"<p>{html.escape(kind.kind)}, {counts}</p>", _rows(rows, "figures")]
+    return parts
+
+
+def _difference_cells(stage: StageDifference) -> tuple[str, ...]:
+    change = ("+" if stage.difference_ns > 0 else "−") + with_uncertainty(
+        abs(stage.difference_ns), stage.uncertainty_ns
+    )
+    told = f"p = {stage.p_value:.2g}" if stage.is_significant else "noise"
+    return stage.stage, in_words(stage.first_ns), in_words(stage.second_ns), change, told
+
+
+def _stage_bars(stages: Sequence[StageLine]) -> str:
+    """Two bars, on average and at p99, of the stages in ms."""
+    go = _plotly()
+    figure = go.Figure()
+    for line in stages:
+        lengths = [line.mean_ns / 1e6, line.p99_ns / 1e6]
+        hover = f"{line.stage}<br>%{{x:.3f}} ms<extra></extra>"
+        figure.add_bar(name=line.stage, orientation="h", y=["on average", "at p99"], x=lengths, hovertemplate=hover)
+    figure.update_layout(
+        barmode="stack",
+        template="plotly_white",
+        height=300,
+        margin={"l": 10, "r": 10, "t": 10, "b": 40},
+        legend={"orientation": "h", "y": -0.25},
+        xaxis={"title": "ms"},
+        yaxis={"autorange": "reversed", "automargin": True},
+    )
+    return f'<div class="plot">{figure.to_html(full_html=False, include_plotlyjs=True)}</div>'
+
+
+def _plotly() -> Any:
+    try:
+        import plotly.graph_objects as go  # noqa: PLC0415 - only pages with figures need it
+    except ImportError:
+        raise MissingDependencyError(
+            "a page with figures needs plotly, which is not installed", "pip install 'twintap[viewer]'"
+        ) from None
+    return go
 
 
 def _trouble(counter: CounterInfo) -> str:
@@ -115,14 +179,9 @@ def _finding(finding: FindingLine) -> str:
     return f'<p class="{finding.severity}">{text}<br><small>{html.escape(finding.remedy)}</small></p>'
 
 
-def _waterfall(bars: Sequence[SpanBar]) -> str:
+def _waterfall(bars: Sequence[SpanBar], with_script: bool) -> str:
     """A row for each span, its stretches one after the other, in milliseconds from the request's start."""
-    try:
-        import plotly.graph_objects as go  # noqa: PLC0415 - only pages with figures need it
-    except ImportError:
-        raise MissingDependencyError(
-            "a page with figures needs plotly, which is not installed", "pip install 'twintap[viewer]'"
-        ) from None
+    go = _plotly()
     figure = go.Figure()
     rows = [f"{number}. {'· ' * bar.depth}{bar.label}" for number, bar in enumerate(bars, 1)]
     for place, (stretch, colour) in enumerate(STRETCHES.items()):
@@ -145,4 +204,4 @@ def _waterfall(bars: Sequence[SpanBar]) -> str:
         xaxis={"title": "ms from the request's start"},
         yaxis={"autorange": "reversed", "automargin": True},
     )
-    return f'<div class="plot">{figure.to_html(full_html=False, include_plotlyjs=True)}</div>'
+    return f'<div class="plot">{figure.to_html(full_html=False, include_plotlyjs=with_script)}</div>'

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from collector.comparison import Comparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.quality import HostPair
@@ -19,7 +20,11 @@ from collector.story import Story
 
 WIDTH = 100
 LINES = 50
-MOST_PARTS, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 3, 3, 3
+MOST_PARTS, MOST_STAGES, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 7, 3, 3, 3
+PAIRING_FRAME, STAGES_FRAME = 3, 5
+"""Lines of these sections besides what they list."""
+MOST_DIFFERENCES = 3
+"""Of a comparison, how many stages of each kind of request."""
 """Of each, how many lines; what is left is counted. Hosts take what the rest leaves of the screen."""
 HOSTS_FRAME = 4
 """Lines of the section of hosts besides the hosts."""
@@ -43,18 +48,66 @@ def show(report: Report, console: Console | None = None) -> None:
     with console.capture() as above:
         _paragraph(console, report.story.sentence, "bold")
         _show_troubles(console, report.troubles)
-        _show_parts(console, report.story)
+        _show_parts(console, report.story, MOST_PARTS - len(report.stages[:MOST_STAGES]))
     with console.capture() as below:
-        _show_requests(console, report.requests)
         _show_findings(console, report.findings)
-    free = LINES - above.get().count("\n") - below.get().count("\n")
+    with console.capture() as requests:
+        _show_requests(console, report.requests)
+    free = LINES - sum(text.get().count("\n") for text in (above, requests, below))
+    with console.capture() as stages:
+        _show_stages(console, report, free - HOSTS_FRAME - FEWEST_HOSTS - PAIRING_FRAME - MOST_WORST - STAGES_FRAME)
+    free -= stages.get().count("\n")
     with console.capture() as pairing:
         _show_pairing(console, report.pairing, free - HOSTS_FRAME - FEWEST_HOSTS)
     free -= pairing.get().count("\n")
     with console.capture() as hosts:
         _show_hosts(console, report, max(FEWEST_HOSTS, free - HOSTS_FRAME))
-    for text in (above, hosts, pairing, below):
+    for text in (above, hosts, pairing, requests, stages, below):
         console.file.write(text.get())
+    if report.against is not None:
+        show_comparison(console, report.against)
+
+
+def show_comparison(console: Console, found: Comparison) -> None:
+    """What differs between two groups of requests, kind by kind: what is more than noise; the rest is."""
+    _heading(console, "Compared", f"{found.first} → {found.second}")
+    if not found.kinds:
+        console.print("  no kind of request is in both often enough")
+    for kind in found.kinds:
+        ours, theirs = kind.first, kind.second
+        counts = f"{ours.requests_count:,} → {theirs.requests_count:,} requests"
+        means = f"mean {in_words(ours.mean_ns)} → {in_words(theirs.mean_ns)}"
+        _paragraph(console, f"{kind.kind}: {counts}, {means}", "bold", 2)
+        differ = [stage for stage in kind.stages if stage.is_significant][:MOST_DIFFERENCES]
+        for stage in differ:
+            _paragraph(console, difference_words(stage), "", 4)
+        if not differ:
+            _paragraph(console, "no stage differs by more than noise", "dim", 4)
+
+
+def difference_words(stage: StageDifference) -> str:
+    """`work in swift-object: 3.0 ms → 12.1 ms (+9.1 ms ± 1.2 ms, p < 0.001)`."""
+    sign = "+" if stage.difference_ns > 0 else "−"
+    change = with_uncertainty(abs(stage.difference_ns), stage.uncertainty_ns)
+    chance = "p < 0.001" if stage.p_value < 0.001 else f"p = {stage.p_value:.3f}"
+    return f"{stage.stage}: {in_words(stage.first_ns)} → {in_words(stage.second_ns)} ({sign}{change}, {chance})"
+
+
+def _show_stages(console: Console, report: Report, room: int) -> None:
+    """Where requests spend their time, on average and at p99, and what makes slow ones slow; `room` for so many."""
+    if not report.stages or room < 1:
+        return
+    mean_ns, p99_ns = (sum(getattr(line, name) for line in report.stages) for name in ("mean_ns", "p99_ns"))
+    _heading(console, "Where requests spend their time")
+    grid = _grid("<", ">", ">", ">", ">")
+    grid.add_row(*(Text(word, "dim") for word in ("", "on average", "", "at p99", "")))
+    for line in report.stages[: min(room, MOST_STAGES)]:
+        shares = share(line.mean_ns, mean_ns), share(line.p99_ns, p99_ns)
+        grid.add_row(line.stage, in_words(line.mean_ns), shares[0], in_words(line.p99_ns), shares[1])
+    _print(console, grid)
+    slow = [stage for stage in report.slow.significant if stage.difference_ns > 0]
+    if slow:
+        _paragraph(console, f"slow {slow[0].kind}, typical → slowest 5 %: {difference_words(slow[0])}", "", 2)
 
 
 def _show_troubles(console: Console, troubles: Sequence[CounterInfo]) -> None:
@@ -102,18 +155,19 @@ def _print(console: Console, grid: Table, names: int | None = None) -> None:
     console.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
 
-def _show_parts(console: Console, story: Story) -> None:
+def _show_parts(console: Console, story: Story, most: int) -> None:
     if not story.parts:
         return
     _heading(console, "Where the time went", f"{in_words(story.duration_ns)} in all")
     grid = _grid("<", ">", ">", "<")
     largest = max(part.duration_ns for part in story.parts)
-    for part in story.parts[:MOST_PARTS]:
+    largest_parts = sorted(story.parts, key=lambda part: -part.duration_ns)[:most]
+    for part in (part for part in story.parts if part in largest_parts):
         bar = "█" * round(BAR_CELLS * part.duration_ns / largest)
         took = with_uncertainty(part.duration_ns, part.uncertainty_ns)
         grid.add_row(part.label, took, share(part.duration_ns, story.duration_ns), bar or "▏")
     _print(console, grid)
-    _more(console, len(story.parts), MOST_PARTS, "parts")
+    _more(console, len(story.parts), most, "parts")
 
 
 def _show_hosts(console: Console, report: Report, most: int) -> None:
@@ -190,16 +244,17 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
     assert requests.mean_ns is not None
     assert requests.median_ns is not None
     assert requests.p99_ns is not None
-    figures = f"{requests.count:,} in {requests.exchanges_count:,} exchanges"
-    if requests.incomplete_count:
-        figures += f", {requests.incomplete_count:,} of these incomplete"
-    if requests.background_count:
-        figures += f", {requests.background_count:,} in the background"
-    if requests.handoffs_count:
-        figures += f", {requests.handoffs_count:,} to handoffs"
+    figures = f"{requests.count:,}"
     if requests.count > 1:
-        figures += f"; mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
+        figures += f": mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
         figures += f", p99 {in_words(requests.p99_ns)}"
+    figures += f"; {requests.exchanges_count:,} exchanges"
+    counts = (
+        (requests.incomplete_count, "incomplete"),
+        (requests.background_count, "background"),
+        (requests.handoffs_count, "to handoffs"),
+    )
+    figures += "".join(f", {count:,} {what}" for count, what in counts if count)
     _heading(console, "Requests", figures)
     grid = _grid(">", "<", ">", "<")
     # So that no other column is cut: a transaction id is there to be copied.

@@ -102,6 +102,48 @@ def test_a_long_report_fits_one_screen(tmp_path: Path) -> None:
     assert "… and 57 more connections, none worse" in lines[pairing + 4]
 
 
+def busy(count: int, work_us: int, slow_every: int = 0) -> str:
+    """Requests, one after the other, each with a little more or less of work; some with very much more."""
+    text = ""
+    for number in range(count):
+        at, took = (
+            number * 1_000_000,
+            work_us + 7 * (number % 11) + (40 * work_us if slow_every and number % slow_every == 1 else 0),
+        )
+        text += f"""
+            client:{10000 + number} > proxy:8080
+              {at} > 0:100 GET /v1/{number} tx=t{number}
+              {at + took} < 0:100 200
+        """
+    return text
+
+
+def test_where_requests_spend_their_time_and_what_makes_slow_ones_slow(tmp_path: Path) -> None:
+    url = str(tmp_path / "trace")
+    write_script_trace(url, busy(200, 1_000, slow_every=19), None, ())
+    report = gather(url)
+    assert report.stages[0].stage == "work in swift-proxy"
+    requests = report.requests
+    assert sum(line.mean_ns for line in report.stages) == pytest.approx(requests.mean_ns, abs=len(report.stages))
+    assert report.stages[0].p99_ns > 30_000_000 > report.stages[0].mean_ns
+    text = text_of(url)
+    assert "Where requests spend their time" in text
+    assert "slow GET at swift-proxy, typical → slowest 5 %: work in swift-proxy: 1.0 ms → " in text
+    assert "on average" in make_html(report)
+
+
+def test_two_traces_are_compared(tmp_path: Path) -> None:
+    for name, work_us in (("before", 1_000), ("again", 1_000), ("after", 3_000)):
+        write_script_trace(str(tmp_path / name), busy(60, work_us), None, ())
+    slower = CliRunner().invoke(command, [str(tmp_path / "after"), "--compare", str(tmp_path / "before")])
+    assert "work in swift-proxy: 1.0 ms → 3.0 ms (+2.0 ms ± " in slower.output
+    same = CliRunner().invoke(command, [str(tmp_path / "again"), "--compare", str(tmp_path / "before")])
+    assert "no stage differs by more than noise" in same.output
+    assert "noise" in make_html(gather(str(tmp_path / "again"), str(tmp_path / "before")))
+    missing = CliRunner().invoke(command, [str(tmp_path / "after"), "--compare", str(tmp_path / "nowhere")])
+    assert missing.exit_code != 0
+
+
 def test_figures_of_pairing_are_never_cut(tmp_path: Path) -> None:
     script = """
         client-host-with-a-very-long-name-for-a-host:1 > another-host-with-a-name-at-least-as-long-as-this:8080
