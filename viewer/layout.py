@@ -84,6 +84,7 @@ def page(trace: TraceView, followed: bool = False) -> Component:
             dcc.Store(id="started"),
             dcc.Store(id="renewed"),
             navigation(TIMELINE.path),
+            html.Div(live_state(), id="live"),
             html.Header(head(trace), id="head"),
             _bar(trace, followed),
             html.Div(html.Canvas(id="minimap"), id="minimap-box", title="The whole trace; drag the window"),
@@ -199,7 +200,7 @@ def _bar(trace: TraceView, followed: bool) -> Component:
         [
             html.Div(chips, id="legend"),
             html.Div(
-                [*live_state(), *clock_switch(trace.clocks_apart_ns), *actions, *more, lane_menu(), save_menu()],
+                [*clock_switch(trace.clocks_apart_ns), *actions, *more, lane_menu(), save_menu()],
                 id="actions",
             ),
         ],
@@ -294,6 +295,7 @@ def request_list(trace: TraceView) -> list[Component]:
     requests, count = trace.requests(REQUESTS_LISTED), trace.summary.requests_count
     if not requests:
         text = "No requests were recognised in these packets. The arrows are all there; `tracer report` says more."
+        text = text if trace.summary.hops_count else "Where there are no packets, there are no requests."
         return [html.H2("Requests"), html.P(text, className="hint")]
     longest = max(1, requests[0].duration_ns)
     note = f"the {len(requests)} slowest of {count:,}" if count > len(requests) else "slowest first"
