@@ -147,7 +147,7 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
     return Report(
         url=url,
         info=info,
-        story=story.tell(info, spans, exchanges, clocks),
+        story=story.tell(info, spans, exchanges, clocks, store.read_table(url, "connections")),
         hosts=_hosts(info.hosts, clocks.to_pylist()),
         hop_states=dict(states.group_by("state").len().sort("len", "state", descending=[True, False]).iter_rows()),
         connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,

@@ -22,14 +22,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
+from collector.dead_ends import with_dead_ends
 from collector.durations import in_words, share, with_uncertainty
 from collector.foreground import of_clients
+from collector.quorums import quorum_words
 from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places, with_waits
 from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
 
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
+IN_VAIN = pl.col("exchange_id") < 0
+"""Connections that never came about (`collector.dead_ends`)."""
 COMMAND_CHARACTERS = 60
 """How much of a command line or a request's path the sentence shows."""
 
@@ -53,12 +57,17 @@ class Story:
     parts: tuple[Part, ...]
 
 
-def tell(info: TraceInfo, spans: pa.Table, exchanges: pa.Table, clocks: pa.Table) -> Story:
+def tell(
+    info: TraceInfo, spans: pa.Table, exchanges: pa.Table, clocks: pa.Table, connections: pa.Table | None = None
+) -> Story:
     """The story of a trace: of its command, of its only root request, or of the slowest.
 
-    Arguments: what the trace says of itself, and its tables `spans`, `exchanges` and `clocks`.
+    Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks` and `connections`; without
+    the last, what was waited for connections that never came about is told as their client's own work.
     """
     rows = joined(spans, exchanges)
+    if connections is not None:
+        rows = with_dead_ends(rows, connections, clocks, info.services)
     if info.command is not None:
         return _of_command(info.command, rows, clocks)
     roots = outermost(rows)
@@ -95,13 +104,16 @@ def request_name(method: str | None, target: str | None, service: str | None) ->
 
 def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
     slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).row(0, named=True)
-    mine = rows.filter(pl.col("trace_id") == slowest["exchange_id"])
+    of_slowest = pl.col("trace_id") == slowest["exchange_id"]
+    mine = rows.filter(of_slowest)
+    if len(mine.filter(IN_VAIN)):
+        mine = _shared_out(rows).filter(of_slowest)
     parts = _server_parts(mine)
     name = f"{request_name(slowest['method'], slowest['target'], slowest['service'])}"
     if slowest["transaction_id"]:
         name += f" ({slowest['transaction_id']})"
     duration = slowest["duration_ns"]
-    spent = f"took {in_words(duration)}: {_spent(parts, duration)}."
+    spent = f"took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(mine)
     if len(roots) == 1:
         return Story(f"{name} {spent}", name, duration, parts)
     mean = round(float(roots.select(pl.col("duration_ns").mean()).item()))
@@ -120,7 +132,25 @@ def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> S
     before, between, after = _client_parts(ledger, top, begin, end, _first_packet(rows, top, begin))
     parts = _nonzero((before, *_server_parts(named), between, after))
     name, duration = f"`{_short(shlex.join(command.argv))}`", end - begin
-    return Story(f"{name} took {in_words(duration)}: {_spent(parts, duration)}.", name, duration, parts)
+    sentence = f"{name} took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(named)
+    return Story(sentence, name, duration, parts)
+
+
+def _quorum(rows: pl.DataFrame) -> str:
+    """What is to be said of the quorum of the only request that asked several servers at once; "" of many such."""
+    asking = rows.filter(pl.col("depth") == 1).group_by("trace_id").len().filter(pl.col("len") > 1)
+    if len(asking) != 1:
+        return ""
+    words = quorum_words(rows.filter(pl.col("trace_id") == asking["trace_id"][0]))
+    return f" Quorum: {words}." if words else ""
+
+
+def _shared_out(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` with their ledgers made anew, now that some were added."""
+    parent = places(rows["exchange_id"], rows["parent_span_id"])
+    waiting = with_waits(rows.with_columns(pl.col("service").cast(pl.Categorical)), parent)
+    ledger = make_ledger(make_nodes(waiting, parent, rows["depth"].cast(pl.Int64).to_numpy()))
+    return rows.with_columns(**ledger_series(ledger))
 
 
 def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: int) -> Nodes:
@@ -178,7 +208,12 @@ def _client_parts(ledger: Ledger, top: NDArray[np.bool_], begin: int, end: int, 
 
 def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     """Parts of the spans on the path: connecting, uplink, work by service, the network behind, downlink."""
-    path = rows.filter(pl.sum_horizontal(LEDGER_COLUMNS) > 0)
+    every = rows.filter(pl.sum_horizontal(LEDGER_COLUMNS) > 0)
+    path, vain = every.filter(~IN_VAIN), every.filter(IN_VAIN).group_by("server_host", maintain_order=True)
+    dead = [
+        Part(f"waiting for connections to {host} that never came", spent, 0)
+        for host, spent in vain.agg(pl.sum_horizontal(LEDGER_COLUMNS).sum()).rows()
+    ]
     roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
     front = " and ".join(roots["service"].unique(maintain_order=True).to_list())
     work = path.group_by("service", maintain_order=True).agg(pl.col("work_ns").sum(), pl.col("depth").min())
@@ -192,6 +227,7 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
         (
             Part("in the client before sending", int(path["client_ns"].sum()), 0),
             Part("opening connections", int(path["connect_ns"].sum()), 0),
+            *dead,
             _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns")),
             *waits,
             *services,

@@ -43,7 +43,7 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
             "target",
         ),
         *("trace_id", "parent_span_id", "depth", "critical_ns"),
-        network_ns=pl.col("connect_ns") + pl.col("request_network_ns") + pl.col("response_network_ns"),
+        network_ns=pl.sum_horizontal("connect_ns", "request_network_ns", "response_network_ns", "stall_ns"),
         readable=pl.col("protocol") != "unknown",
         complete="complete",
         begin=pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),

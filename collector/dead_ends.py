@@ -1,0 +1,100 @@
+"""Connections that were asked for and never came about, as what a request waited for.
+
+A SYN that nobody answers leaves no exchange, so the time until its client gave up and turned elsewhere would seem to be
+the client's own work: "in swift-proxy" for half a second in which the proxy waited for storage2. Here such a connection
+becomes a child of the request that it was for: it lasts from the SYN until that request turned to another server of the
+same service.
+
+Whose it was is told by time: of the host's open requests, the one to which something happened last before the SYN (it
+arrived, another server was asked or had answered).
+
+Limits: with many requests at once on a host the last to which something happened may be another. One that turned
+nowhere else has no known end, and is left out.
+"""
+
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from collector.services import service_name
+from collector.timescale import to_trace_ns
+
+SOON_NS = 50_000_000
+"""A request goes on within this time; a busy host takes some."""
+AT_ONCE_NS = 10_000_000
+"""Servers asked within this time are asked together; one asked later is another try."""
+_BEGINS = ("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns")
+_ENDS = ("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns")
+
+
+def with_dead_ends(
+    rows: pl.DataFrame, connections: pa.Table, clocks: pa.Table, services: Mapping[int, str]
+) -> pl.DataFrame:
+    """`rows` and those for connections that never came about, as children: `exchange_id` is less than 0.
+
+    Arguments: exchanges and spans joined; the tables `connections` and `clocks`; names of services by port.
+    """
+    dead = _dead(connections, clocks, services)
+    if dead.is_empty() or rows.is_empty():
+        return rows
+    owned = _owned(dead, rows)
+    made = owned.select(
+        exchange_id=-pl.col("connection_id"),
+        connection_id="connection_id",
+        client_host="client_host",
+        server_host="server_host",
+        service="service",
+        trace_id="trace_id",
+        parent_span_id="parent",
+        depth=(pl.col("depth") + 1).cast(rows.schema["depth"]),
+        connect_start_trace_ns="at",
+        request_first_sent_trace_ns="until",
+        given_up_trace_ns="until",
+        complete=pl.lit(value=False),
+    )
+    return pl.concat([rows, made], how="diagonal_relaxed")
+
+
+def _dead(connections: pa.Table, clocks: pa.Table, services: Mapping[int, str]) -> pl.DataFrame:
+    """SYNs of captured clients that no server answered: `connection_id, client_host, server_host, service, at`."""
+    names = ["connection_id", "client_host", "server_host", "server_port", "client_isn", "server_isn", "first_host_ns"]
+    frame = pl.DataFrame(connections.select(names)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    lone = frame.filter(pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null())
+    lone = lone.filter(pl.col("client_host").is_not_null() & pl.col("server_host").is_not_null())
+    at = to_trace_ns(lone["client_host"].to_arrow().cast(pa.string()), lone["first_host_ns"].to_arrow(), clocks)
+    named = [service_name(port, services) for port in lone["server_port"]]
+    return lone.select("connection_id", "client_host", "server_host").with_columns(
+        service=pl.Series(named, dtype=pl.String), at=pl.Series(at, dtype=pl.Int64)
+    )
+
+
+def _owned(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Those with a request that they were for (`parent, trace_id, depth`), and their end (`until`)."""
+    spans = rows.select(
+        "exchange_id", "trace_id", "depth", "server_host", "service", "parent_span_id",
+        begin=pl.coalesce(_BEGINS), end=pl.coalesce(_ENDS), arrived="request_first_received_trace_ns",
+        answered="response_first_sent_trace_ns",
+    )  # fmt: skip
+    served = spans.select(
+        "trace_id", "depth", "answered", parent="exchange_id", client_host="server_host", arrived="arrived"
+    )
+    moves = spans.drop_nulls("parent_span_id").select("begin", "end", parent="parent_span_id")
+    marks = pl.concat(
+        [
+            served.select("parent", mark="arrived"),
+            moves.select("parent", mark="begin"),
+            moves.select("parent", mark="end"),
+        ]
+    ).drop_nulls()
+    marks = marks.join(served, on="parent").drop_nulls("client_host").sort("mark")
+    near = dead.sort("at").join_asof(
+        marks, left_on="at", right_on="mark", by="client_host", tolerance=SOON_NS, check_sortedness=False
+    )
+    near = near.drop_nulls("parent").filter((pl.col("answered") > pl.col("at")).fill_null(value=True))
+    tries = spans.drop_nulls("parent_span_id").select("service", parent="parent_span_id", until="begin")
+    later = near.with_columns(after=pl.col("at") + AT_ONCE_NS).sort("after")
+    return later.join_asof(
+        tries.drop_nulls().sort("until"), left_on="after", right_on="until", by=["parent", "service"],
+        strategy="forward", check_sortedness=False,
+    ).drop_nulls("until")  # fmt: skip

@@ -1,0 +1,63 @@
+"""What a request waited for a connection that never came is not its server's own work."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from collector.spans import link
+from collector.store import TraceInfo
+from collector.story import Story, tell
+from tests.collector.test_story import clocks
+from tests.helpers.exchange_lines import at_us, exchanges_of
+from tests.helpers.scripts import table
+
+INFO = TraceInfo(created_ns=0, tool_version="", hosts=(), services={6200: "swift-object", 8080: "swift-proxy"})
+PUT = """
+    client > proxy/swift-proxy          0     10 520000 520010 method=PUT target=/v1/a/c/o tx=t1
+    proxy > storage1/swift-object     120    130   9000   9010 connect=100 connected=110 tx=t1
+    proxy > storage3/swift-object  501000 501010 515000 515010 connect=500900 connected=500950 tx=t1
+"""
+
+
+def syn(at: int, client: str = "proxy", server: str = "storage2", port: int = 6200) -> dict[str, object]:
+    ends = {"client_host": client, "server_host": server, "server_port": port, "client_port": 40000}
+    return {"connection_id": 7, "client_isn": 1, "first_host_ns": at_us(str(at)), **ends}
+
+
+def story_of(*connections: dict[str, object], text: str = PUT) -> Story:
+    exchanges = exchanges_of(text)
+    timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
+    told: pa.Table = table("connections", list(connections))
+    story = tell(replace(INFO), link(exchanges), exchanges, timescale, told)
+    assert sum(part.duration_ns for part in story.parts) == story.duration_ns
+    return story
+
+
+def parts(story: Story) -> dict[str, float]:
+    return {part.label: part.duration_ns / 1000 for part in story.parts}
+
+
+VAIN = "waiting for connections to storage2 that never came"
+
+
+def test_the_wait_is_the_connections() -> None:
+    """From the SYN until another server was asked."""
+    told = parts(story_of(syn(105)))
+    assert told[VAIN] == 500_900 - 105
+    assert told["in swift-proxy"] < 7_000
+
+
+def test_without_it_the_wait_would_seem_to_be_work() -> None:
+    told = parts(story_of())
+    assert VAIN not in told
+    assert told["in swift-proxy"] > 490_000
+
+
+def test_a_connection_that_came_up_or_belongs_to_nobody_changes_nothing() -> None:
+    answered = syn(105) | {"server_isn": 2}
+    elsewhere = syn(105, client="storage9")
+    too_early = syn(-90_000)
+    after_the_last_try = syn(516_000)
+    expected = parts(story_of())
+    for connection in (answered, elsewhere, too_early, after_the_last_try):
+        assert parts(story_of(connection)) == expected

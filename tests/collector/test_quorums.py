@@ -1,0 +1,41 @@
+"""Which of several answers let a request go on, in words."""
+
+import pytest
+
+from collector.quorums import quorum_words
+from collector.spans import link
+from collector.story import joined
+from tests.helpers.exchange_lines import exchanges_of
+
+PUT = "client > proxy/swift-proxy 0 10 {answered} {ended} tx=t\n"
+CASES = {
+    "the third did not matter": (
+        600,
+        "20 30 490 500 tx=t, 20 30 590 599 tx=t, 20 30 41590 41600 tx=t",
+        "swift-proxy answered at the second of three; storage3 came 41.0 ms later and did not matter",
+    ),
+    "the third never answered": (
+        600,
+        "20 30 490 500 tx=t, 20 30 590 599 tx=t, 20 30 - - tx=t",
+        "swift-proxy answered at the second of three; storage3 never did, and that did not matter",
+    ),
+    "it waited for the last": (
+        1600,
+        "20 30 490 500 tx=t, 20 30 490 510 tx=t, 20 30 1500 1510 tx=t",
+        "",
+    ),
+    "all at once": (600, "20 30 490 500 tx=t, 20 30 490 510 tx=t, 20 30 490 520 tx=t", ""),
+    "one after the other": (2600, "20 30 490 500 tx=t, 600 630 1490 1500 tx=t, 1600 1630 2490 2500 tx=t", ""),
+    "given up before it went on": (2600, "20 30 490 500 tx=t, 20 30 - - tx=t up=2000", ""),
+    "one only": (600, "20 30 490 500 tx=t", ""),
+}
+
+
+@pytest.mark.parametrize(("answered", "asked", "expected"), CASES.values(), ids=CASES.keys())
+def test_words(answered: int, asked: str, expected: str) -> None:
+    text = PUT.format(answered=answered, ended=answered + 10)
+    for number, times in enumerate(asked.split(", "), 1):
+        text += f"proxy > storage{number}/swift-object {times}\n"
+    exchanges = exchanges_of(text)
+    rows = joined(link(exchanges), exchanges)
+    assert quorum_words(rows) == expected
