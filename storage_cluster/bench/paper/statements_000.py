@@ -186,7 +186,9 @@ def _why(statement: Statement, series: Series, accounts: Accounts) -> str:
     of_medium = {key: points for key, points in series.items() if key[0] in media and points}
     if any(word in statement.said for word in ("retries", "failures")):
         told = [f"{medium.upper()}: {text}" for medium in media for text in accounts.get(medium, ())]
-        return "in the trace: " + "; ".join(told) if told else _use_of(of_medium)
+        none = "whatever went wrong was mended by a retry; " if "failures above" in statement.said else ""
+        none = none if not any(f.failures_count for points in of_medium.values() for f in points) else ""
+        return none + ("in the trace: " + "; ".join(told) if told else _use_of(of_medium))
     return _use_of(of_medium)
 
 

@@ -90,6 +90,10 @@ def _record(title: str, where: Path, topology: Path, argv: Sequence[str], folder
             done = _run(["record", "-o", str(where), "--", *argv], state_dir)
         finally:
             cluster.down(state_dir)
+        if not (where / "trace.json").exists():
+            why = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            tell(f"  no trace of it ({why}); the next time it is tried again")
+            return dataclasses.replace(made, said=why)
         if picture:
             _run(["export", "--to", "csv", "-o", str(made.exported), str(where)], state_dir)
         found.write_text(_run(["report", "--json", str(where)], state_dir).stdout, "utf-8")
