@@ -64,7 +64,7 @@ class Found:
     errors: dict[str, int]
     cpu_percent: dict[str, float]  # host: of one core
     io_percent: dict[str, float]  # host: of the time its device was busy
-    cpu_wait_percent: dict[str, float]  # host: of the time somebody there had no processor
+    cpu_wait_percent: dict[str, float]  # host, if known: of the time somebody there had no processor
     turned_away: dict[str, float]  # host: connections that its full listen queues dropped
     objects_count: int = 0
     elapsed_s: float = 0.0
@@ -118,7 +118,7 @@ def _found(concurrency: int, run: Run) -> Found:
         total.errors,
         {host: use.get((host, "cpu_percent"), 0.0) for host in HOSTS},
         {host: max((v for (h, m), v in use.items() if h == host and "disk_busy" in m), default=0.0) for host in HOSTS},
-        {host: use.get((host, "cpu_wait_percent"), 0.0) for host in HOSTS},
+        {host: use[host, "cpu_wait_percent"] for host in HOSTS if (host, "cpu_wait_percent") in use},
         {host: use.get((host, "listen_drops_per_s"), 0.0) * elapsed_s for host in HOSTS},
         total.successes_count,
         elapsed_s,

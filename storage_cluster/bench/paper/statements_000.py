@@ -199,9 +199,10 @@ def _use_of(series: Series) -> str:
         at, disk, cpu, wait = (
             ", ".join(f"{value(found):,.0f}" for found in chosen) for value in (_concurrency, _disk, _cpu, _wait)
         )
+        waited = f", and wait for one {wait} % of the time" if all(found.cpu_wait_percent for found in chosen) else ""
         parts.append(
-            f"{size}: at {at} at once the disk is busy {disk} %, the hosts use {cpu} % of a core, and wait for one "
-            f"{wait} % of the time; at the best, {_limit(peak(points))}"
+            f"{size}: at {at} at once the disk is busy {disk} %, the hosts use {cpu} % of a core{waited}; at the best, "
+            f"{_limit(peak(points))}"
         )
     return "; ".join(parts)
 
@@ -230,7 +231,9 @@ def _limit(found: Found) -> str:
         return "the machine's processor, which all hosts share, is full"
     if _wait(found) >= WAIT_PERCENT:
         return "the machine's processor is full, with other work too"
-    return "neither is full: requests wait for each other"
+    if found.cpu_wait_percent:
+        return "neither disk nor processor is full: requests wait for each other"
+    return "neither the disk nor the hosts' own CPU is full"
 
 
 def as_text(found: Sequence[Statement]) -> str:

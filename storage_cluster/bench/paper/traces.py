@@ -112,8 +112,13 @@ def _reported(file: Path) -> dict[str, Any]:
         report = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    wrong = tuple(each["text"] for each in report["findings"] if each["severity"] in ("error", "warning"))
+    wrong = tuple(each["text"] for each in report["findings"] if _tells(each))
     return {"findings": wrong, "parts_ns": {part["label"]: part["duration_ns"] for part in report["story"]["parts"]}}
+
+
+def _tells(finding: dict[str, str]) -> bool:
+    """Whether it says why requests fail: what is wrong, and errors that are the symptom of that."""
+    return finding["severity"] in ("error", "warning") or finding["kind"] == "server_error"
 
 
 def _upload(folder: Path) -> tuple[str, ...]:

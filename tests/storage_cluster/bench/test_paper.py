@@ -1,5 +1,6 @@
 """The papers' experiments: which points, what is drawn from their runs, what the statements say to made-up curves."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -146,6 +147,10 @@ def test_where_it_differs_is_told_why() -> None:
     busy = [found(c, 1.0, io=10.0, proxy=100.0 * (os.cpu_count() or 1)) for c in CONCURRENCY]
     (said,) = {each.why for each in statements({("hdd", "1B"): busy}) if each.said.startswith("HDD: the storage node")}
     assert "the machine's processor, which all hosts share, is full" in said
+    for wait, limit in ((60.0, "with other work too"), (5.0, "requests wait for each other")):
+        idle = [dataclasses.replace(found(c, 1.0, io=10.0), cpu_wait_percent={"proxy": wait}) for c in CONCURRENCY]
+        why = next(each.why for each in statements({("hdd", "1B"): idle}) if each.said.startswith("HDD: the storage"))
+        assert limit in why and f"and wait for one {wait:.0f}, {wait:.0f} % of the time" in why
     assert "why: in the trace: HDD: proxy" in as_text(statements(series, account))
 
 
@@ -235,7 +240,11 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def run(argv, **_) -> subprocess.CompletedProcess[str]:
         ran.append(argv)
-        found = [{"severity": "warning", "text": "503"}, {"severity": "info", "text": "no matter"}]
+        found = [
+            {"severity": "warning", "kind": "unanswered_request", "text": "10 s"},
+            {"severity": "notice", "kind": "server_error", "text": "503"},
+            {"severity": "notice", "kind": "narrow_link", "text": "no matter"},
+        ]
         parts = [{"label": "in swift-proxy", "duration_ns": 5, "uncertainty_ns": 0}]
         if "record" in argv and not broken:
             where = Path(argv[argv.index("-o") + 1])
@@ -261,7 +270,7 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert names == ["figure-15", "figure-16", "trace-hdd-1B-0512", "trace-ssd-1B-2048"]
         assert {each.said for each in made} == {"all of it\n"}
         assert {tuple(each.parts_ns.items()) for each in made} == {(("in swift-proxy", 5),)}
-        assert traces.accounts(made) == {"hdd": ("503",), "ssd": ("503",)}
+        assert traces.accounts(made) == {"hdd": ("10 s", "503"), "ssd": ("10 s", "503")}
     assert [argv[3] for argv in ran] == ["record", "export", "report"] * 2 + ["record", "report"] * 2
     assert ran[6][-len(worst[0].argv) :] == list(worst[0].argv)
 
