@@ -78,7 +78,8 @@ class Recorder:
         text = "".join(self._lines)
         self._lines.clear()
         ended = self._ended_seconds(all_of_them=False)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._write, text, ended)
+        writing = self._thread.submit(self._write, text, ended)
+        return await asyncio.shield(asyncio.wrap_future(writing))  # who stops waiting must not stop the writing
 
     async def state(self) -> State:
         """Figures and file of one moment."""
@@ -86,10 +87,10 @@ class Recorder:
         return State(dumped, await self.flush())
 
     def close(self) -> None:
-        """Write the rest."""
+        """Write the rest, after what still waits to be written."""
+        self._thread.shutdown()
         self._write("".join(self._lines), self._ended_seconds(all_of_them=True))
         self._lines.clear()
-        self._thread.shutdown()
         self._file.close()
         self._timeline.close()
 

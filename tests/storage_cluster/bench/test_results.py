@@ -1,10 +1,12 @@
 """Rows and figures: what is written can be read, also when cut; figures merge into those of the whole."""
 
+import asyncio
 import csv
 import io
 import json
 import math
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from storage_cluster.bench.errors import RunError
 from storage_cluster.bench.results import export, folder, rows
 from storage_cluster.bench.results.figures import PERCENTILES, Key, Tally
 from storage_cluster.bench.results.folder import Run, RunInfo, StageInfo, WorkInfo
+from storage_cluster.bench.results.recorder import Recorder
 from storage_cluster.bench.results.report_text import as_text
 from storage_cluster.bench.results.rows import Row, RowFile, as_line, from_line, read_rows
 
@@ -228,3 +231,20 @@ def test_a_run_that_was_killed_is_told_from_its_rows(tmp_path: Path) -> None:
     folder.save(tmp_path, info(state="done"), run.tally)
     assert folder.load(tmp_path).tally.dump() == run.tally.dump()
     assert json.loads(export.as_json(run))["operations"][0]["response_ns"]["99.9"] == 5 * MS
+
+
+def test_no_row_is_lost_when_a_stage_ends_while_rows_wait_to_be_written(tmp_path: Path) -> None:
+    async def write() -> None:
+        recorder, written = Recorder(tmp_path), threading.Event()
+        recorder._thread.submit(written.wait)  # as on a busy machine: the thread has not come to them yet
+        recorder.add(row(1))
+        flushing = asyncio.create_task(recorder.flush())
+        await asyncio.sleep(0)
+        flushing.cancel()
+        await asyncio.gather(flushing, return_exceptions=True)
+        written.set()
+        recorder.add(row(2))
+        recorder.close()
+
+    asyncio.run(write())
+    assert [each.idx for each in read_rows(tmp_path / rows.FILE_NAME)] == [1, 2]
