@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -19,21 +20,22 @@ SETTLED = "() => window.twintap && window.twintap.settledCount > {count} && !win
 @contextmanager
 def served(*arguments: str) -> Iterator[str]:
     """The URL of `tracer view` with these arguments, on a free port of this machine, while the context lasts."""
-    argv = [
-        str(Path(sys.executable).with_name("tracer")),
-        "view",
-        *arguments,
-        "--listen",
-        "127.0.0.1:0",
-        "--no-browser",
-    ]
+    with server_of(*arguments) as (url, _):
+        yield url
+
+
+@contextmanager
+def server_of(*arguments: str) -> Iterator[tuple[str, psutil.Process]]:
+    """As `served`, with the server's process."""
+    tracer = str(Path(sys.executable).with_name("tracer"))
+    argv = [tracer, "view", *arguments, "--listen", "127.0.0.1:0", "--no-browser"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             if "http://" not in line:
                 raise SystemExit(f"tracer view {' '.join(arguments)} did not start")
-            yield line[line.index("http://") :].split()[0]
+            yield line[line.index("http://") :].split()[0], psutil.Process(process.pid)
         finally:
             process.terminate()
 

@@ -400,7 +400,7 @@ def _refuse_to_overwrite(fs: Any, root: str, url: str) -> None:
 
 def _is_trace_like(fs: Any, root: str) -> bool:
     """A trace, or the remains of one whose writing was cut off on an object store: nothing but our own files."""
-    ours = {INFO_FILE, INDEX_FOLDER, *(f"{name}.parquet" for name in TABLES)}
+    ours = {INFO_FILE, INDEX_FOLDER, "faults.jsonl", *(f"{name}.parquet" for name in TABLES)}
     return all(name in ours for name in _names(fs, root))
 
 

@@ -6,12 +6,12 @@ float64 ns since the trace's start, NaN where not seen; they are whole numbers b
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries import MISSING_NS, Arrows
+from collector.queries import MISSING_NS, Arrows, Strip
 
 Header = Mapping[str, int | str]
 Sample = tuple[Arrows, int]
@@ -54,6 +54,19 @@ def encode_counts(
     dtype = np.min_scalar_type(int(flat.max(initial=0)))
     columns = {"cells": cells.astype(np.uint32), "counts": flat[cells].astype(dtype).reshape(-1)}
     return encode(header, columns | (_arrow_columns(sample[0]) if sample else {}))
+
+
+def encode_strips(strips: Sequence[Strip], from_ns: int, to_ns: int) -> bytes:
+    """What the hosts used in [from_ns, to_ns), strip after strip, in bins of equal width."""
+    header: Header = {"mode": "usage", "from": from_ns, "to": to_ns, "strips": len(strips)}
+    columns: dict[str, NDArray[np.generic]] = {}
+    for number, strip in enumerate(strips):
+        columns[f"peak{number}"] = strip.peak
+        columns[f"busiest{number}"] = strip.busiest
+        columns[f"mean{number}"] = strip.mean
+        header = {**header, f"name{number}": strip.name, f"unit{number}": strip.unit}
+        columns[f"highest{number}"] = np.array([strip.highest])
+    return encode(header, columns)
 
 
 def _arrow_columns(arrows: Arrows) -> dict[str, NDArray[np.generic]]:

@@ -8,7 +8,21 @@ import numpy as np
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from collector.queries import KINDS, STATES, ArrowClass, Lane, Request, Story, TraceView, in_words, with_uncertainty
+from collector.queries import (
+    KINDS,
+    STATES,
+    ArrowClass,
+    Lane,
+    Mark,
+    Request,
+    Story,
+    TraceView,
+    Usage,
+    faults,
+    findings,
+    in_words,
+    with_uncertainty,
+)
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.navigation import TIMELINE, navigation
@@ -119,10 +133,17 @@ def page_meta(trace: TraceView) -> dict[str, object]:
         "lastHop": summary.last_hop_ns,
         "rulerHeight": HEIGHT_PX,
         "clocksApart": trace.clocks_apart_ns,
+        "strips": list(Usage(trace).names),
+        "findings": [_mark(each) for each in findings(trace)],
+        "faults": [_mark(each) for each in faults(trace)],
         "command": command
         and {"text": shlex.join(command.argv), "lane": command.lane, "from": command.from_ns, "to": command.to_ns},
         "requestTimes": [[each.number, each.start_ns, each.end_ns] for each in trace.requests(REQUESTS_LISTED)],
     }
+
+
+def _mark(mark: Mark) -> dict[str, object]:
+    return {"kind": mark.kind, "lane": mark.lane, "from": mark.from_ns, "to": mark.to_ns, "text": mark.text}
 
 
 def _lanes_meta(trace: TraceView) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from flask import Flask, Response, abort, jsonify, request
 
-from collector.queries import Hop, TraceView
+from collector.queries import Hop, TraceView, Usage
 from tracer.errors import InputError
 from viewer import windows
 from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
@@ -38,6 +38,15 @@ def add_routes(server: Flask, trace: TraceView) -> None:
             abort(400, "`to` must be after `from`")
         return _bytes(windows.window_message(trace, from_ns, to_ns, _rows(trace), _raw()))
 
+    usage = Usage(trace)
+
+    @server.get("/api/usage")
+    def strips() -> Response:
+        from_ns, to_ns = _time("from"), _time("to")
+        if to_ns <= from_ns:
+            abort(400, "`to` must be after `from`")
+        return _bytes(windows.usage_message(usage, from_ns, to_ns))
+
     @server.get("/api/overview")
     def overview() -> Response:
         return _bytes(windows.overview_message(trace))
@@ -58,7 +67,9 @@ def add_routes(server: Flask, trace: TraceView) -> None:
     @server.get("/api/problems/<any(next, previous):which>")
     def problem(which: str) -> Response:
         found = trace.next_problem(_time("at"), backwards=which == "previous")
-        return jsonify(None if found is None else asdict(found))
+        if found is None:
+            return jsonify(None)
+        return jsonify(asdict(found) | {"rank": trace.problem_rank(found), "count": trace.problems_count})
 
     @server.get("/api/connections/<int:number>/trouble")
     def trouble(number: int) -> Response:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.queries import ArrowClass, TraceView
-from viewer.binary import Sample, encode_arrows, encode_counts
+from collector.queries import ArrowClass, TraceView, Usage
+from viewer.binary import Sample, encode_arrows, encode_counts, encode_strips
 
 MOST_ARROWS = 10_000
 """Sent at once: 37 bytes each."""
@@ -19,6 +19,7 @@ MOST_BYTES = 380_000
 """Of counts sent at once."""
 SAMPLE_ARROWS = 2_000
 MOST_BINS, LEAST_BINS = 2_048, 16
+USAGE_BINS, LEAST_USAGE_NS = 1_200, 2_000_000_000
 SEEN_SHARE = 1 / 700
 """Of the view: an arrow this long is more than a stroke."""
 Rows = Sequence[Sequence[int]]
@@ -40,6 +41,13 @@ def window_message(trace: TraceView, from_ns: int, to_ns: int, rows: Rows = (), 
         if arrows is not None:
             return encode_arrows(arrows, from_ns - extra, to_ns + extra, count)
     return _counts_message(trace, from_ns - margin, to_ns + margin, count, rows, _sample(trace, from_ns, to_ns, raw))
+
+
+def usage_message(usage: Usage, from_ns: int, to_ns: int) -> bytes:
+    """What the hosts used in the view with its surroundings; at least some seconds, as they are looked at so rarely."""
+    margin = max((to_ns - from_ns) // 2, LEAST_USAGE_NS)
+    begin, end = from_ns - margin, to_ns + margin
+    return encode_strips(usage.strips(begin, end, USAGE_BINS), begin, end)
 
 
 def overview_message(trace: TraceView) -> bytes:

@@ -32,6 +32,7 @@ from collector.queries.captured import (
 from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Flight, Scatter
 from collector.queries.live import is_live, made_ns
 from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
+from collector.queries.marks import Mark, faults, findings
 from collector.queries.overlay import STEPS as ROWS_PER_LANE
 from collector.queries.overlay import Overlay as RequestOverlay
 from collector.queries.request_table import RequestClass
@@ -39,6 +40,7 @@ from collector.queries.search import SearchHits, TraceSearch
 from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.queries.service_graph import Edge, Node, ServiceGraph
 from collector.queries.trace_view import TraceView, check_trace, open_trace
+from collector.queries.usage import Strip, Usage
 from collector.schema import HopKind, HopState
 from collector.span_trees import Span
 from collector.spans import LEDGER_COLUMNS
@@ -93,6 +95,7 @@ __all__ = [
     "KindComparison",
     "Lane",
     "Load",
+    "Mark",
     "Node",
     "Operation",
     "PacketFields",
@@ -111,14 +114,18 @@ __all__ = [
     "Span",
     "StageDifference",
     "Story",
+    "Strip",
     "Summary",
     "TraceSearch",
     "TraceView",
+    "Usage",
     "captured_packet",
     "check_trace",
     "connection_name",
     "describe_capture",
+    "faults",
     "find_runs",
+    "findings",
     "in_words",
     "is_live",
     "made_ns",

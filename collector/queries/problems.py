@@ -39,6 +39,12 @@ class Problems:
             return None
         return max(candidates, key=_begin) if backwards else min(candidates, key=_begin)
 
+    def rank(self, problem: Problem) -> int:
+        """Which of all it is by time, from 1; of several at one time, the last."""
+        return sum(
+            int(np.searchsorted(times, problem.from_ns, "right")) for times in (self._times_ns, self._findings_ns)
+        )
+
     def first_among(self, rows: NDArray[np.intp]) -> Problem | None:
         """The first of these rows of the table `hops` that was lost, sent again, not paired or early."""
         columns = self._columns

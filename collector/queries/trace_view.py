@@ -265,6 +265,10 @@ class TraceView:
         """The nearest problem after (or before) a time: a lost or repeated packet, a reset, or a finding."""
         return self._problems.next(at_ns, backwards)
 
+    def problem_rank(self, problem: Problem) -> int:
+        """Which of the `problems_count` places it is, from 1."""
+        return self._problems.rank(problem)
+
     def first_trouble(self, connection_id: int) -> Problem | None:
         """The first hop of a connection that was lost, sent again, not paired, or received before it was sent.
 

@@ -10,6 +10,8 @@ window.twintap = window.twintap || {};
   const MOST_LONG_LABELS = 40; // with sequence numbers
   const LOST_AT = 0.58; // how far along its way a lost arrow ends
   const STUB = 0.36; // of the distance between lanes: an arrow whose other end is not on any lane
+  const LEAST_WHISKER = 2.5; // px
+  const UNKNOWN = 0xffffffff; // no uncertainty is known
   const EDGE = 60; // px beyond the canvas to which lines are cut
 
   // Geometry of one arrow in px: [x1, y1, x2, y2]; a partner that is on no row gives a short stub.
@@ -34,6 +36,7 @@ window.twintap = window.twintap || {};
     context.save();
     for (const [cls, list] of shown) drawClass(context, view, arrows, cls, list, options, heads, inView);
     context.restore();
+    if (inView <= MOST_LABELS && arrows.uncertainty && options.alpha > 0.5) drawWhiskers(context, view, arrows, shown);
     if (inView <= MOST_LABELS && !options.moving && options.alpha > 0.5) labelArrows(context, view, arrows, shown);
     return inView;
   };
@@ -108,6 +111,34 @@ window.twintap = window.twintap || {};
     }
     context.fill();
     if (marks.length) drawMarks(context, arrows, cls, marks);
+  }
+
+  // How far the receive may be off on the sender's clock: a bar across the arrow's end, where it is long enough to see.
+  function drawWhiskers(context, view, arrows, shown) {
+    context.save();
+    context.lineWidth = 1;
+    context.globalAlpha = 0.75;
+    for (const [cls, list] of shown) {
+      context.strokeStyle = T.palette.classes[cls];
+      context.beginPath();
+      for (const at of list) whisker(context, view, arrows, at);
+      context.stroke();
+    }
+    context.restore();
+  }
+
+  function whisker(context, view, arrows, at) {
+    const off = arrows.uncertainty[at], [, , x, y] = T.ends(view, arrows, at);
+    const half = view.x(view.from + off);
+    if (off === UNKNOWN || half < LEAST_WHISKER || Number.isNaN(arrows.received[at]) || within(arrows, at)) return;
+    const left = Math.max(-EDGE, x - half), right = Math.min(view.width + EDGE, x + half);
+    if (right < 0 || left > view.width) return;
+    context.moveTo(left, y);
+    context.lineTo(right, y);
+    for (const end of [left, right]) {
+      context.moveTo(end, y - 3);
+      context.lineTo(end, y + 3);
+    }
   }
 
   function head(context, x, y, dx, dy, size) {

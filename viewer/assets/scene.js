@@ -3,20 +3,21 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
-  const PAD_TOP = 28, PAD_BOTTOM = 58, LEAST_GAP = 26, MOST_GAP = 420;
+  const PAD_TOP = 28, PAD_BOTTOM = 58, PAD_STRIPS = 30, LEAST_GAP = 26, MOST_GAP = 420;
 
   // Where times and rows are on the canvas. `ruler` px on top belong to the axis; of rows that do not fit, those after
   // the first `scroll` px are seen.
-  T.makeView = function (from, to, width, height, ruler, rows, scroll = 0) {
-    const room = height - ruler - PAD_TOP - PAD_BOTTOM;
+  T.makeView = function (from, to, width, height, ruler, rows, scroll = 0, strips = 0) {
+    const below = Math.max(PAD_BOTTOM, strips + PAD_STRIPS);
+    const room = height - ruler - PAD_TOP - below;
     const gap = rows > 1 ? Math.min(MOST_GAP, Math.max(LEAST_GAP, room / (rows - 1))) : room;
-    const content = Math.max(height, ruler + PAD_TOP + PAD_BOTTOM + gap * (rows - 1));
+    const content = Math.max(height, ruler + PAD_TOP + below + gap * (rows - 1));
     const least = Math.max(0, Math.min(scroll, content - height));
     const top = ruler + PAD_TOP - least + Math.max(0, (room - gap * (rows - 1)) / 2) * (rows > 1 ? 0.35 : 1);
     const scale = width / (to - from);
     const y = (row) => top + row * gap;
     return {
-      from, to, width, height, ruler, rows, gap, top, content, scroll: least,
+      from, to, width, height, ruler, rows, gap, top, content, scroll: least, strips,
       x: (time) => (time - from) * scale,
       y,
       time: (x) => from + x / scale,
@@ -36,13 +37,16 @@ window.twintap = window.twintap || {};
     context.clearRect(0, 0, view.width, view.height);
     if (state.moving || state.withTicks) drawTicks(context, view);
     drawLanes(context, view);
+    T.drawFaults(context, view);
     drawCommand(context, view);
     context.save();
     context.beginPath();
     context.rect(0, view.ruler, view.width, view.height - view.ruler);
     context.clip();
     const inView = drawTraffic(context, view, state);
+    T.drawFindings(context, view);
     drawTrouble(context, view, state);
+    T.drawStrips(context, view);
     context.restore();
     return inView;
   };
@@ -91,7 +95,7 @@ window.twintap = window.twintap || {};
   // Many arrows as a picture of twice the view, for a gesture to stretch: drawing them takes longer than a frame.
   T.stillPicture = function (view, data, hidden) {
     const margin = (view.to - view.from) / 2, picture = document.createElement("canvas");
-    const wide = T.makeView(view.from - margin, view.to + margin, 2 * view.width, view.height, view.ruler, view.rows, view.scroll);
+    const wide = T.makeView(view.from - margin, view.to + margin, 2 * view.width, view.height, view.ruler, view.rows, view.scroll, view.strips);
     picture.width = wide.width;
     picture.height = Math.ceil(view.height);
     T.drawArrows(picture.getContext("2d"), wide, data, { hidden, alpha: 1, moving: true });

@@ -94,6 +94,7 @@ window.twintap = window.twintap || {};
   T.glide = (from, to) => glide(from, to);
   T.select = (request, hop) => select(request, hop);
   T.currentView = () => view;
+  T.redraw = () => redraw();
   T.tell = (what) => document.dispatchEvent(new CustomEvent(`twintap:${what}`));
   T.hear = (what, act) => document.addEventListener(`twintap:${what}`, act);
 
@@ -204,6 +205,7 @@ window.twintap = window.twintap || {};
     redraw();
     requestAnimationFrame(() => requestAnimationFrame(() => {
       T.settledCount += 1;
+      T.settledAt = performance.now();
       if (state.moving) return;
       T.writeAddress(state, state.selection, state.hidden);
       syncRuler();
@@ -295,7 +297,7 @@ window.twintap = window.twintap || {};
 
   function makeView() {
     const { clientWidth, clientHeight } = canvas.parentElement;
-    view = T.makeView(state.from, state.to, clientWidth, clientHeight, T.meta.rulerHeight, T.rows.length, scroll);
+    view = T.makeView(state.from, state.to, clientWidth, clientHeight, T.meta.rulerHeight, T.rows.length, scroll, T.stripsRoom());
   }
 
   function onResize() {
@@ -306,6 +308,7 @@ window.twintap = window.twintap || {};
     canvas.height = Math.round(height * scale);
     context.setTransform(scale, 0, 0, scale, 0, 0);
     makeView();
+    document.getElementById("badge").style.marginBottom = `${T.stripsRoom()}px`;
     T.placeLanes(view);
     repaint();
     setView(state.from, state.to, true);
@@ -373,7 +376,9 @@ window.twintap = window.twintap || {};
     const number = at < 0 ? null : arrows.number[at];
     canvas.classList.toggle("on-arrow", at >= 0);
     const { left, top } = canvas.getBoundingClientRect();
-    if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
+    const told = T.stripAt(view, x, y) || T.markAt(view, x, y);
+    if (told) tip.showLines(told, left + x, top + y);
+    else if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
     else showBin(x, y, left, top);
     if (number !== state.hover) {
       state.hover = number;
@@ -468,7 +473,8 @@ window.twintap = window.twintap || {};
 
   async function showProblem(problem) {
     T.problemAt = problem.from_ns;
-    T.note(problem.text);
+    const place = problem.rank ? ` (${problem.rank.toLocaleString("en")} of ${problem.count.toLocaleString("en")})` : "";
+    T.note(problem.text + place);
     const half = Math.min(state.to - state.from, Math.max(1e6, 4 * (problem.to_ns - problem.from_ns))) / 2;
     glide(problem.from_ns - half, problem.from_ns + half);
     if (problem.hop !== null) {

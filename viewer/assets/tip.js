@@ -45,6 +45,13 @@ window.twintap = window.twintap || {};
       this.place(x, y);
     }
 
+    showLines({ title, lines }, x, y) {
+      this.number = -1;
+      clearTimeout(this.waiting);
+      this.box.replaceChildren(element("b", title), ...lines.map((line) => element("div", line)));
+      this.place(x, y);
+    }
+
     showBin(counts, x, y) {
       this.number = -1;
       clearTimeout(this.waiting);

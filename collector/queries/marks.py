@@ -1,0 +1,83 @@
+"""What else happened, on the time axis of a trace: findings of the report, and faults that were made on purpose.
+
+Faults are read from `faults.jsonl`, which the bundled cluster keeps of what it did to itself: from the trace's folder,
+or from where `tracer record` keeps its captures. Its times are the machine's, as are the reference host's.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collector import store
+from collector.queries.trace_view import TraceView
+from collector.timeline.columns import NO_LANE
+from tracer.errors import InputError
+
+FAULTS_FILE = "faults.jsonl"
+MOST_FINDINGS = 500
+"""Shown at most: those that cost the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that lasted from `from_ns` to `to_ns`, on a lane or, with `NO_LANE`, on no host in particular."""
+
+    kind: str  # a finding's severity, or "fault"
+    lane: int
+    from_ns: int
+    to_ns: int
+    text: str
+
+
+def findings(trace: TraceView) -> tuple[Mark, ...]:
+    """The findings that have a time, in order of it."""
+    lanes = {lane.host: number for number, lane in enumerate(trace.lanes)}
+    rows = store.read_table(trace.url, "findings", COLUMNS).to_pylist()
+    timed = [row for row in rows if row["from_trace_ns"] is not None]
+    shown = sorted(timed, key=lambda row: -(row["cost_ns"] or 0))[:MOST_FINDINGS]
+    return tuple(sorted((_mark(row, lanes, trace.start_ns) for row in shown), key=lambda mark: mark.from_ns))
+
+
+def faults(trace: TraceView) -> tuple[Mark, ...]:
+    """The faults that were in force during the trace.
+
+    Raises: `InputError` if their record is damaged.
+    """
+    folder = store.local_folder(trace.url)
+    places = [] if folder is None else [folder, folder.with_name(f"{folder.name}.captures")]
+    files = [place / FAULTS_FILE for place in places if (place / FAULTS_FILE).is_file()]
+    return _read(files[0], trace) if files else ()
+
+
+COLUMNS = ("severity", "host", "from_trace_ns", "to_trace_ns", "cost_ns", "text")
+
+
+def _mark(row: dict[str, Any], lanes: dict[str, int], start_ns: int) -> Mark:
+    begin = row["from_trace_ns"] - start_ns
+    end = begin if row["to_trace_ns"] is None else row["to_trace_ns"] - start_ns
+    return Mark(row["severity"] or "info", lanes.get(row["host"], NO_LANE), begin, end, row["text"] or "")
+
+
+def _read(file: Path, trace: TraceView) -> tuple[Mark, ...]:
+    lanes = {lane.host: number for number, lane in enumerate(trace.lanes)}
+    made: dict[int, Mark] = {}
+    try:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            event = json.loads(line)
+            at = int(event["wall_ns"]) - trace.start_ns
+            if event["event"] == "planned":
+                target = str(event["fault"]["target"])
+                lane = lanes.get(target.partition("/")[0], NO_LANE)
+                made[event["id"]] = Mark("planned", lane, at, at, f"{event['fault']['kind']} on {target}")
+            else:
+                known, begun = made[event["id"]], event["event"] == "started"
+                bounds = (at, trace.duration_ns) if begun else (known.from_ns, at)
+                made[event["id"]] = Mark("fault", known.lane, *bounds, known.text)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{file} is damaged ({error})", "move it away to look at the trace without its faults"
+        ) from None
+    return tuple(
+        mark for mark in made.values() if mark.kind == "fault" and mark.to_ns >= 0 and mark.from_ns <= trace.duration_ns
+    )

@@ -1,0 +1,92 @@
+"""What the hosts used, for strips under the timeline: per time bin the busiest host, how busy it was, and the mean.
+
+Times are put on the trace's timescale host by host, so that a burst of CPU stands where its packets do.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector import store
+from collector.queries.trace_view import TraceView
+from collector.timeline.columns import Longs
+from collector.timescale import to_trace_ns
+
+STRIPS = {
+    "CPU": ("cpu_percent",),
+    "disk": ("read_bytes_per_s", "written_bytes_per_s"),
+    "network": ("received_bytes_per_s", "sent_bytes_per_s"),
+}
+"""What each strip adds up, over all devices and interfaces of a host."""
+UNITS = {"CPU": "%", "disk": "B/s", "network": "B/s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One kind of use, in bins of equal width; NaN where nothing was measured."""
+
+    name: str
+    unit: str
+    highest: float  # of the whole trace
+    peak: NDArray[np.float64]  # of the busiest host
+    busiest: NDArray[np.int32]  # its lane, -1 where nothing was measured
+    mean: NDArray[np.float64]  # over the hosts that were measured
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    until_ns: Longs
+    lane: NDArray[np.int32]
+    value: NDArray[np.float64]
+
+
+class Usage:
+    """The use of the hosts of a trace, read once."""
+
+    def __init__(self, trace: TraceView) -> None:
+        lanes = {lane.host: number for number, lane in enumerate(trace.lanes)}
+        samples = store.read_table(trace.url, "samples")
+        frame = _timed(samples, store.read_table(trace.url, "clocks"), trace.start_ns)
+        frame = frame.with_columns(lane=pl.col("host").replace_strict(lanes, default=None, return_dtype=pl.Int32))
+        self._strips = {name: _series(frame.drop_nulls("lane"), metrics) for name, metrics in STRIPS.items()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The strips of which there is anything."""
+        return tuple(name for name, series in self._strips.items() if len(series.until_ns))
+
+    def strips(self, from_ns: int, to_ns: int, bins: int) -> tuple[Strip, ...]:
+        """All strips in [from_ns, to_ns), in so many bins. Cost: a search and what lies between."""
+        return tuple(self._strip(name, from_ns, to_ns, bins) for name in self.names)
+
+    def _strip(self, name: str, from_ns: int, to_ns: int, bins: int) -> Strip:
+        series = self._strips[name]
+        low, high = np.searchsorted(series.until_ns, np.array((from_ns, to_ns), np.int64))
+        place = (series.until_ns[low:high] - from_ns) * bins // (to_ns - from_ns)
+        lane, value = series.lane[low:high], series.value[low:high]
+        order = np.lexsort((value, place))  # the busiest comes last in its bin
+        place, lane, value = place[order], lane[order], value[order]
+        last = np.flatnonzero(np.diff(place, append=bins))
+        peak, busiest = np.full(bins, np.nan), np.full(bins, -1, np.int32)
+        peak[place[last]], busiest[place[last]] = value[last], lane[last]
+        counts, sums = (np.bincount(place, weights, minlength=bins)[:bins] for weights in (None, value))
+        mean = np.divide(sums, counts, out=np.full(bins, np.nan), where=counts > 0)
+        return Strip(name, UNITS[name], float(series.value.max()), peak, busiest, mean)
+
+
+def _timed(samples: pa.Table, clocks: pa.Table, start_ns: int) -> pl.DataFrame:
+    """With `until_ns`, when each interval ended, relative to the trace's start."""
+    hosts, stamps = samples["host"].cast(pa.string()).combine_chunks(), samples["host_ns"].combine_chunks()
+    times = to_trace_ns(hosts, stamps, clocks)
+    frame = pl.DataFrame(samples).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return frame.with_columns(until_ns=pl.Series(times, dtype=pl.Int64) - start_ns)
+
+
+def _series(frame: pl.DataFrame, metrics: tuple[str, ...]) -> _Series:
+    """The sums of some metrics, whatever follows a dot in their names, by time."""
+    kind = pl.col("metric").str.split(".").list.first()
+    mine = frame.filter(kind.is_in(metrics)).group_by("until_ns", "lane").agg(pl.sum("value")).sort("until_ns", "lane")
+    return _Series(*(mine[name].to_numpy() for name in ("until_ns", "lane", "value")))

@@ -1,0 +1,72 @@
+// What else happened, on the rows: findings of the report as diamonds with their length, injected faults as bands.
+"use strict";
+window.twintap = window.twintap || {};
+
+(function (T) {
+  const SERIOUS = ["warning", "error"];
+  const REACH_PX = 7;
+
+  const placed = (view, mark) => {
+    const row = mark.lane === T.NO_LANE ? T.NO_ROW : T.rowOfLane(mark.lane);
+    if (row !== T.NO_ROW && !view.shows(row)) return null;
+    const left = view.x(mark.from), right = view.x(mark.to);
+    if (right < -REACH_PX || left > view.width + REACH_PX) return null;
+    return { mark, row, left: Math.max(left, -REACH_PX), right: Math.min(right, view.width + REACH_PX) };
+  };
+  const inSight = (view, marks) => marks.map((mark) => placed(view, mark)).filter(Boolean);
+
+  // Behind the arrows: a fault tints its host's row from its beginning to its end.
+  T.drawFaults = function (context, view) {
+    context.save();
+    for (const { mark, row, left, right } of inSight(view, T.meta.faults)) {
+      const half = 0.46 * view.gap, [top, bottom] = row < 0 ? [view.ruler, view.height] : [view.y(row) - half, view.y(row) + half];
+      context.globalAlpha = 0.13;
+      context.fillStyle = context.strokeStyle = T.palette.classes[T.CLASS.RETRANSMISSION];
+      context.fillRect(left, top, Math.max(2, right - left), bottom - top);
+      context.globalAlpha = 1;
+      context.setLineDash([3, 3]);
+      context.strokeRect(left, top, Math.max(2, right - left), bottom - top);
+      context.setLineDash([]);
+      text(context, view, `fault: ${mark.text}`, left, right, bottom - 5);
+    }
+    context.restore();
+  };
+
+  function text(context, view, words, left, right, y) {
+    const begin = Math.max(left, 0) + 5;
+    context.font = T.font(11.5, "600");
+    if (context.measureText(words).width > Math.min(right, view.width) - begin && right - left > 4) return;
+    context.fillStyle = T.palette.ink;
+    context.fillText(words, begin, y);
+  }
+
+  // In front: where a finding begins, and how long it lasts.
+  T.drawFindings = function (context, view) {
+    context.save();
+    for (const { mark, row, left, right } of inSight(view, T.meta.findings)) {
+      const y = findingY(view, row), serious = SERIOUS.includes(mark.kind);
+      context.fillStyle = context.strokeStyle = serious ? T.palette.classes[T.CLASS.LOST] : T.palette.faint;
+      context.globalAlpha = 0.8;
+      context.fillRect(left, y - 1, Math.max(1, right - left), 2);
+      context.globalAlpha = 1;
+      if (view.x(mark.from) < -REACH_PX) continue;
+      context.beginPath();
+      for (const [dx, dy] of [[0, -5], [5, 0], [0, 5], [-5, 0]]) context.lineTo(left + dx, y + dy);
+      context.closePath();
+      if (serious) context.fill();
+      else context.stroke();
+    }
+    context.restore();
+  };
+
+  const findingY = (view, row) => (row < 0 ? view.ruler + 14 : view.y(row) - Math.min(16, 0.3 * view.gap));
+
+  // What to tell at a point; null where nothing is marked.
+  T.markAt = function (view, x, y) {
+    for (const { mark, row, left } of inSight(view, T.meta.findings)) {
+      if (Math.abs(x - left) > REACH_PX || Math.abs(y - findingY(view, row)) > REACH_PX) continue;
+      return { title: `${mark.kind}: ${mark.text}`, lines: [`${T.exactTime(mark.from)}, for ${T.duration(mark.to - mark.from)}`] };
+    }
+    return null;
+  };
+})(window.twintap);
