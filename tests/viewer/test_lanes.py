@@ -1,0 +1,124 @@
+"""Rows of the timeline: hosts are moved, hidden, grouped, split and scrolled, and the address says how."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Page
+
+from collector.queries import TraceView, open_trace
+from tests.helpers.binary_messages import decode
+from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from tests.helpers.viewer_server import serving
+from tests.viewer.test_page import open_page
+from tests.viewer.test_routes import client_of
+
+ROWS = "() => window.twintap.rows.map((row) => window.twintap.rowName(row))"
+
+
+@pytest.fixture(scope="module")
+def wide_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """200 hosts, so many that hops are counted by end."""
+    folder = tmp_path_factory.mktemp("wide") / "trace"
+    write_synthetic_trace(folder, Recipe(400, 198, 2_000_000_000, lost_share=0.01, argv=None))
+    return open_trace(str(folder))
+
+
+@pytest.fixture(scope="module")
+def wide_url(wide_trace: TraceView) -> Iterator[str]:
+    """Where it is served."""
+    with serving(wide_trace) as url:
+        yield url
+
+
+def shown(page: Page) -> list[str]:
+    return list(page.evaluate(ROWS))
+
+
+@pytest.mark.browser
+def test_a_host_is_moved_by_keys_and_hidden_and_the_address_brings_it_back(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    hosts = shown(page)
+    page.locator("#lanes .lane").nth(2).focus()
+    page.keyboard.press("Alt+ArrowUp")
+    assert shown(page) == [hosts[0], hosts[2], hosts[1], *hosts[3:]]
+    page.locator("#lanes .lane").nth(3).focus()
+    page.keyboard.press("Delete")
+    arranged = shown(page)
+    assert arranged == [hosts[0], hosts[2], hosts[1], *hosts[4:]]
+    page.wait_for_function("() => location.hash.includes('off=3') && location.hash.includes('lanes=0')")
+    page.reload()
+    page.wait_for_function("() => window.twintap.settledCount > 0")
+    assert shown(page) == arranged
+
+
+@pytest.mark.browser
+def test_a_host_is_dragged_to_another_place(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    hosts = shown(page)
+    first, last = (page.locator("#lanes .lane").nth(at).bounding_box() for at in (0, 2))
+    assert first is not None
+    assert last is not None
+    page.mouse.move(first["x"] + 40, first["y"] + 6)
+    page.mouse.down()
+    page.mouse.move(first["x"] + 40, last["y"] + 6, steps=5)
+    page.mouse.up()
+    assert shown(page) == [hosts[1], hosts[2], hosts[0], *hosts[3:]]
+
+
+@pytest.mark.browser
+def test_groups_fold_hosts_and_a_split_unfolds_services(page: Page, small_url: str, small_trace: TraceView) -> None:
+    open_page(page, small_url, "#group=prefix&split=1")
+    assert shown(page) == ["client", "proxy", "swift-proxy", "storage"]
+    page.locator("#lanes .group").click()
+    assert shown(page)[3:] == ["storage", "storage1", "storage2", "storage3"]
+    rows = page.evaluate("() => window.twintap.meta.pairs.map((_, pair) => window.twintap.rowsOfPair(pair))")
+    assert rows == [
+        [
+            2 if (lane, service) == (1, small_trace.services.index("swift-proxy")) else [0, 1, 4, 5, 6][lane]
+            for lane, service in ends
+        ]
+        for ends in zip(
+            zip(small_trace.pairs.source.tolist(), small_trace.pairs.source_service.tolist(), strict=True),
+            zip(small_trace.pairs.target.tolist(), small_trace.pairs.target_service.tolist(), strict=True),
+            strict=True,
+        )
+    ]
+
+
+@pytest.mark.browser
+def test_two_hundred_hosts_are_grouped_at_first_and_scroll(page: Page, wide_url: str) -> None:
+    open_page(page, wide_url)
+    assert shown(page) == ["client", "proxy", "storage"]
+    page.evaluate("() => window.twintap.groupLanes('none')")
+    assert len(shown(page)) == 200
+    assert page.locator("#lanes .lane:visible").count() < 60
+    page.evaluate("() => { document.getElementById('lane-scroll').scrollTop = 3000; }")
+    page.wait_for_function("() => window.twintap.currentView().scroll > 2900")
+    page.wait_for_function("() => window.twintap.rowsCovered(window.twintap.state.data, window.twintap.currentView())")
+    first = page.evaluate("() => window.twintap.rowsInSight(window.twintap.currentView())[0]")
+    assert first > 90
+    assert page.locator("#lanes .lane:visible").first.bounding_box() is not None
+
+
+def test_counts_by_row_are_those_of_the_tables(wide_trace: TraceView) -> None:
+    assert wide_trace.counted_by_end
+    client, until = client_of(wide_trace), wide_trace.duration_ns
+    ends = wide_trace.ends
+    rows = [[at for at, (lane, _) in enumerate(ends) if lane == each] for each in (0, 1, 57)]
+    spec = ",".join(".".join(map(str, row)) for row in rows)
+    message = decode(client.get(f"/api/window?from=0&to={until}&rows={spec}", base_url="http://localhost").data)
+    assert message.mode == "ends"
+    counts = message.columns["counts"].reshape(message.shape).sum(axis=(1, 2)).reshape(3, 2)
+    table = pq.read_table(f"{wide_trace.url}/hops.parquet", columns=["send_host", "receive_host"])
+    hosts = [wide_trace.lanes[each].host for each in (0, 1, 57)]
+    for direction, name in enumerate(("send_host", "receive_host")):
+        known = np.array(table[name].to_pylist())
+        assert counts[:, direction].tolist() == [int((known == host).sum()) for host in hosts]
+
+
+@pytest.mark.parametrize("rows", ["0,0", "1-3.2", "x", "1..2", "-1", "1,", "9" * 7])
+def test_rows_that_make_no_sense_are_refused(wide_trace: TraceView, rows: str) -> None:
+    answer = client_of(wide_trace).get(f"/api/window?from=0&to=9000000000&rows={rows}", base_url="http://localhost")
+    assert answer.status_code == 400
