@@ -166,7 +166,8 @@ def test_bench_shows_runs_over_concurrency_and_leads_to_requests_in_the_trace(pa
     assert cell(page, "#card-use-ssd-1B", "64 at once, proxy", "CPU") == "50.0 %"
     page.locator("#runs a", has_text="ssd-1B-0064").click()
     run = page.locator("#run")
-    expect(run.locator("h2")).to_contain_text("each leads to its request in the trace")
+    expect(page.locator("#card-operations h2")).to_contain_text("21 of them lead to their request in the trace")
+    expect(page.locator("#card-operations .scatterlayer .point")).to_have_count(21)
     expect(run.locator("tbody tr").first).to_contain_text("✗ status")
     run.locator("a").first.click()
     expect(page.locator("#request-details h2")).to_have_text(re.compile(r"^Request #\d+$"))

@@ -5,8 +5,8 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from collector.queries import RUN_PERCENTILES, BenchRun
-from viewer.figures.frame import BAD, Style, doubling_axis, duration_axis, framed, style
+from collector.queries import RUN_PERCENTILES, BenchRun, Operation
+from viewer.figures.frame import BAD, STYLES, Style, doubling_axis, duration_axis, framed, style, unit_of
 from viewer.wording import duration
 
 Link = Callable[[BenchRun], str]
@@ -70,6 +70,32 @@ def use_figure(runs: Sequence[BenchRun], link: Link) -> go.Figure:
             figure.add_trace(_line(label, [run for run, _ in values], [v for _, v in values], words, look, link))
     axis = {"title": {"text": "% (CPU: of one core)", "standoff": 4}, "rangemode": "tozero"}
     return _over_concurrency(figure, {"": list(runs)}, axis)
+
+
+def operations_figure(operations: Sequence[Operation], links: Sequence[str | None], started_ns: int) -> go.Figure:
+    """Attempts of one run by when they began and how long they took; `links` to their requests, where there are any."""
+    span_ns = max((each.start_ns - started_ns for each in operations), default=1)
+    unit_ns, unit = unit_of(span_ns)
+    figure = go.Figure()
+    for name, bad, look in (("went well", False, STYLES[0]), ("failed", True, BAD)):
+        at = [place for place, each in enumerate(operations) if bool(each.error) == bad]
+        if not at:
+            continue
+        chosen = [operations[place] for place in at]
+        figure.add_scatter(
+            x=[(each.start_ns - started_ns) / unit_ns for each in chosen],
+            y=[max(each.response_ns, 1) for each in chosen],
+            name=name,
+            mode="markers",
+            marker={"color": look.colour, "symbol": look.symbol, "size": 6, "opacity": 0.8},
+            customdata=[links[place] or "" for place in at],
+            hovertext=[f"{escape(each.op)} {escape(each.file)}: {duration(each.response_ns)}" for each in chosen],
+            hoverinfo="text",
+        )
+    times = [each.response_ns for each in operations] or [1]
+    axis = {"title": {"text": f"began, {unit}", "standoff": 4}}
+    y_axis = duration_axis(max(1, min(times)), max(times), "response time")
+    return framed(figure, HEIGHT_PX, showlegend=True, xaxis=axis, yaxis=y_axis)
 
 
 def _line(

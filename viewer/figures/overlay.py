@@ -12,7 +12,8 @@ from viewer.figures.frame import SCALE, Style, framed, unit_of
 
 LANE_PX = 74
 HEIGHTS_PX = (260, 900)
-CLICK = "/#request={number}"
+LEVELS = 250
+"""Steps of colour: a byte for each cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +59,21 @@ def _density(overlay: RequestOverlay, unit_ns: int, unit: str) -> go.Heatmap:
     columns = overlay.counts.shape[1]
     most = max(2, int(overlay.counts.max(initial=1)))
     ticks = [10**power for power in range(12) if 10**power <= most]
+    scale = LEVELS / np.log10(most + 1.0)
     width = (overlay.to_ns - overlay.from_ns) / columns / unit_ns
     return go.Heatmap(
-        z=np.log10(overlay.counts + 1.0).astype(np.float32),
-        customdata=None,
+        z=np.ceil(np.log10(overlay.counts + 1.0) * scale).astype(np.uint8),
         x0=overlay.from_ns / unit_ns + width / 2,
         dx=width,
         y0=0,
         dy=1 / ROWS_PER_LANE,
         colorscale=SCALE,
         zmin=0,
-        zmax=float(np.log10(most + 1.0)),
+        zmax=LEVELS,
         hovertemplate=f"%{{x:.4g}} {unit}<extra></extra>",
         colorbar={
             "title": {"text": "packets", "side": "right"},
-            "tickvals": [float(np.log10(tick + 1.0)) for tick in ticks],
+            "tickvals": [float(np.log10(tick + 1.0) * scale) for tick in ticks],
             "ticktext": [f"{tick:,}" for tick in ticks],
             "thickness": 12,
             "len": 1,

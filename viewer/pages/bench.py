@@ -6,13 +6,15 @@ from dash import html
 from dash.development.base_component import Component
 
 from collector.queries import RUN_PERCENTILES, BenchRun, Operation, read_run, run_overlaps, slowest_operations
-from viewer.figures.bench import Link, latency_figure, throughput_figure, trouble_figure, use_figure
+from viewer.figures.bench import Link, latency_figure, operations_figure, throughput_figure, trouble_figure, use_figure
 from viewer.pages.address import Address, request_link
 from viewer.pages.context import Shown
 from viewer.pages.parts import Row, chart, code, heading, nothing, table
 from viewer.wording import bytes_in_words, duration, plural
 
 LISTED = 50
+DRAWN = 1_500
+"""Attempts of one run as dots: the failed and the slowest ones."""
 RUN_HEAD = (
     *("run", "at once", "operations", "per second", "bytes", "failed", "retries"),
     *(f"p{share:g}" for share in RUN_PERCENTILES),
@@ -36,13 +38,13 @@ def content(shown: Shown, address: Address) -> list[Component]:
         words = f"{plural(missing, 'run')} left out: going on, killed, or damaged."
         parts.append(html.P(words, className="hint"))
     chosen = _chosen(runs, address)
-    if chosen is not None:
-        parts.append(_run_card(shown, chosen, address))
+    detail = [] if chosen is None else [_run_card(shown, chosen)]
 
     def link(run: BenchRun) -> str:
         return address.link(run=f"{run.series}/{run.name}")
 
-    return [*parts, *_charts(series, link), _all_runs(shown, series, link)]
+    whole = [*_charts(series, link), _all_runs(shown, series, link)]
+    return [*parts, *detail, *whole] if address.text("run") else [*parts, *whole, *detail]
 
 
 def by_series(runs: Sequence[BenchRun]) -> Series:
@@ -115,21 +117,24 @@ def _chosen(runs: Sequence[BenchRun], address: Address) -> BenchRun | None:
     return runs[0] if found is None and len(runs) == 1 else found
 
 
-def _run_card(shown: Shown, run: BenchRun, address: Address) -> Component:
-    operations = slowest_operations(run.folder, LISTED)
+def _run_card(shown: Shown, run: BenchRun) -> Component:
+    operations = slowest_operations(run.folder, DRAWN)
     numbers = shown.trace.load.numbers_of([each.transaction_id for each in operations])
-    rows = [_operation_row(each, number) for each, number in zip(operations, numbers, strict=True)]
-    here = sum(number is not None for number in numbers)
-    note = "each leads to its request in the trace" if here else "none of them is in this trace"
+    links = [None if number is None else request_link(number) for number in numbers]
+    rows = [_operation_row(each, link) for each, link in zip(operations[:LISTED], links, strict=False)]
+    found = sum(link is not None for link in links)
+    note = f"{found:,} of them lead to their request in the trace" if found else "none of them is in this trace"
+    words = f"{run.concurrency:,} at once, {run.throughput_per_s:,.1f}/s: {plural(len(operations), 'attempt')}, {note}"
     head = ("operation", "status", "response time", "attempt", "error", "transaction id")
-    words = f"{run.concurrency:,} at once, {run.throughput_per_s:,.1f}/s: the slowest and the failed attempts; {note}"
-    return html.Section([html.H2([f"{run.name} ", html.Small(words)]), table(head, rows)], className="card", id="run")
+    dots = operations_figure(operations, links, run.started_ns)
+    listed = html.Section([html.H2("Failed and slowest"), table(head, rows)], className="card", id="run")
+    return html.Div([chart("operations", run.name, dots, table(head, rows), words), listed])
 
 
-def _operation_row(each: Operation, number: int | None) -> Row:
+def _operation_row(each: Operation, link: str | None) -> Row:
     words = f"{each.op} {each.file}"
     return (
-        words if number is None else html.A(words, href=request_link(number)),
+        words if link is None else html.A(words, href=link),
         str(each.status or "no answer"),
         duration(each.response_ns),
         str(each.attempt),

@@ -1,11 +1,12 @@
 """What differs, stage by stage: slow requests from typical ones of this trace, or this trace from another one."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from dash import html
 from dash.development.base_component import Component
 
-from collector.queries import Comparison, KindComparison, StageDifference
+from collector.queries import Comparison, KindComparison, StageDifference, TraceView
 from tracer.errors import InputError
 from viewer.figures.differences import differences_figure
 from viewer.pages.address import Address
@@ -34,15 +35,17 @@ def content(shown: Shown, address: Address) -> list[Component]:
     if not traces:
         parts.append(html.P(["To compare with another trace: ", code("tracer view TRACE OTHER…")], className="hint"))
     try:
-        found = _comparison(shown, traces[names.index(chosen)] if chosen in names else None)
+        found = _comparison(shown.trace, traces[names.index(chosen)] if chosen in names else None)
     except InputError as error:
         return [*parts, nothing("That trace cannot be compared with", str(error))]
     first, second = (shown.trace.summary.name, chosen) if chosen in names else ("typical", "slow")
     return [*parts, *_told(found, first, second)]
 
 
-def _comparison(shown: Shown, other: str | None) -> Comparison:
-    return shown.trace.slow_against_typical() if other is None else shown.trace.against(other)
+@lru_cache(maxsize=8)
+def _comparison(trace: TraceView, other: str | None) -> Comparison:
+    """Kept, for it takes 15 s of CPU time for a million requests."""
+    return trace.slow_against_typical() if other is None else trace.against(other)
 
 
 def _told(found: Comparison, first: str, second: str) -> list[Component]:

@@ -18,6 +18,8 @@ from viewer.pages.parts import chart, choices, heading, nothing, table
 from viewer.wording import duration, plural
 
 COLUMNS = {"whole": 480, "half": 240}
+CELLS = {"whole": 150_000, "half": 60_000}
+"""Most of them in a picture: 4 bytes for 3, so that a page stays below 0.5 MB; with more lanes columns are wider."""
 MOST_LANES = 24
 """With more hosts than this, those that serve the same are one line unless asked otherwise."""
 SLOWEST = 3
@@ -84,13 +86,19 @@ class _Pictures:
 
     def _card(self, name: str, title: str, requests: pl.DataFrame, strands: Sequence[Strand], width: str) -> Component:
         from_ns, to_ns = (-self._to_ns, 0) if self._at_end else (-self._to_ns // 50, self._to_ns)
-        made = self._trace.load.overlay(requests, (from_ns, to_ns, COLUMNS[width]), self._at_end, self._by_service)
+        made = self._trace.load.overlay(
+            requests, (from_ns, to_ns, self._columns(width)), self._at_end, self._by_service
+        )
         figure = overlay_figure(made, strands, self._lane_of)
         if self._at_end:
             figure.update_xaxes(title_text="before the request's end" + str(figure.layout.xaxis.title.text)[-4:])
         beyond = f", {made.beyond_count:,} of them outside this time" if made.beyond_count else ""
         note = f"{plural(made.packets_count, 'packet')} seen at both ends{beyond}"
         return chart(name, title, figure, _as_table(made), note)
+
+    def _columns(self, width: str) -> int:
+        rows = max(1, *self._lane_of) * ROWS_PER_LANE + 1
+        return max(40, min(COLUMNS[width], CELLS[width] // rows))
 
     def _strands(self, numbers: Sequence[int], typical: int) -> list[Strand]:
         found, room = [], MOST_ARROWS
