@@ -13,10 +13,10 @@ from collector.queries import TraceView
 from viewer.navigation import PAGES, PREFIX, navigation
 from viewer.pages import bench, compare, latency, overlay, quality, requests, services
 from viewer.pages.address import Address
-from viewer.pages.context import Beside, Shown
+from viewer.pages.context import Beside, Given
 from viewer.pages.parts import nothing
 
-Content = Callable[[Shown, Address], list[Component]]
+Content = Callable[[Given, Address], list[Component]]
 CONTENTS: dict[str, Content] = {
     f"{PREFIX}requests": requests.content,
     f"{PREFIX}overlay": overlay.content,
@@ -41,7 +41,7 @@ def create_pages(server: Flask, trace: TraceView, beside: Beside, assets: Path) 
         suppress_callback_exceptions=True,  # charts are there only on some pages
     )
     app.layout = _frame(trace)
-    shown = Shown(trace, beside)
+    given = Given(trace, beside)
 
     @app.callback(
         Output("content", "children"),
@@ -51,7 +51,7 @@ def create_pages(server: Flask, trace: TraceView, beside: Beside, assets: Path) 
     )
     def show(path: str | None, search: str | None) -> tuple[list[Component], Component]:
         address = Address.of(path or PREFIX, search or "")
-        return page_content(shown, address), navigation(address.path)
+        return page_content(given, address), navigation(address.path)
 
     app.clientside_callback(
         ClientsideFunction("twintap", "followLink"),
@@ -62,13 +62,13 @@ def create_pages(server: Flask, trace: TraceView, beside: Beside, assets: Path) 
     return app
 
 
-def page_content(shown: Shown, address: Address) -> list[Component]:
+def page_content(given: Given, address: Address) -> list[Component]:
     """What a page shows; for an address that leads nowhere, where to go instead."""
     content = CONTENTS.get(address.path)
     if content is None:
         links: list[Any] = [html.Li(dcc.Link(page.name, href=page.path)) for page in PAGES[1:]]
         return [nothing("There is no such page", "These are:", html.Ul(links))]
-    return content(shown, address)
+    return content(given, address)
 
 
 def _frame(trace: TraceView) -> Component:

@@ -16,7 +16,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Given:
     """A trace and what stands beside it."""
 
     trace: TraceView

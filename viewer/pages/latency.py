@@ -11,7 +11,7 @@ from viewer.figures.latency import concurrency_figure, flight_figure, histogram_
 from viewer.navigation import PREFIX
 from viewer.pages.address import Address, link, request_link
 from viewer.pages.classes import chosen_class, class_choices
-from viewer.pages.context import Shown
+from viewer.pages.context import Given
 from viewer.pages.parts import Row, chart, choices, heading, nothing, table
 from viewer.wording import duration, exact_time
 
@@ -25,18 +25,18 @@ SUMMARY_HEAD = ("what", "count", "failed", *(f"p{share:g}" for share in PERCENTI
 STRETCHES = 12
 
 
-def content(shown: Shown, address: Address) -> list[Component]:
+def content(given: Given, address: Address) -> list[Component]:
     """The page."""
-    load = shown.trace.load
+    load = given.trace.load
     title = heading("Latency", "Click a dot, a cell or a bin to see the requests behind it.")
-    if not shown.trace.summary.requests_count:
+    if not given.trace.summary.requests_count:
         hint = "Delays of packets are below; `tracer report` says why no request was recognised."
         return [title, nothing("No requests were recognised in this trace", hint), _hops(load.hop_delays)]
-    class_name = chosen_class(shown.trace, address, all_of_them=True)
+    class_name = chosen_class(given.trace, address, all_of_them=True)
     failed = address.text("failed") == "1"
     selection = RequestSelection(class_name=class_name, failed=failed)
     outcomes = [("all", address.link(failed=None), not failed), ("failed only", address.link(failed=1), failed)]
-    controls = [class_choices(shown.trace, address, class_name, all_of_them=True), choices("Outcome", outcomes)]
+    controls = [class_choices(given.trace, address, class_name, all_of_them=True), choices("Outcome", outcomes)]
     found = load.scatter(selection)
     if not len(found.numbers):
         return [title, *controls, nothing("No request of this class failed", "Choose all outcomes, or another class.")]

@@ -13,7 +13,7 @@ from viewer.figures.frame import BAD, STYLES
 from viewer.figures.overlay import Strand, overlay_figure
 from viewer.pages.address import Address, request_link
 from viewer.pages.classes import chosen_class, class_choices
-from viewer.pages.context import Shown
+from viewer.pages.context import Given
 from viewer.pages.parts import chart, choices, heading, nothing, table
 from viewer.wording import duration, plural
 
@@ -31,9 +31,9 @@ SPANS: tuple[Span, ...] = ("90 %", "half", "all")
 QUANTILES = {"all": 1.0, "90 %": 0.9, "half": 0.5}
 
 
-def content(shown: Shown, address: Address) -> list[Component]:
+def content(given: Given, address: Address) -> list[Component]:
     """The page."""
-    trace = shown.trace
+    trace = given.trace
     title = heading(
         "Overlay",
         "Requests of one class, aligned where they began (or ended): strong is where the packets of all of them are, "

@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 from collector.queries import ORDERS, RequestRow, RequestSelection
 from viewer.pages.address import Address, request_link
 from viewer.pages.classes import chosen_class, class_choices
-from viewer.pages.context import Shown
+from viewer.pages.context import Given
 from viewer.pages.parts import Row, choices, heading, nothing, table
 from viewer.wording import bytes_in_words, duration, exact_time, plural
 
@@ -18,9 +18,9 @@ HEAD = ("request", "status", "duration", "began", "bytes", "in flight", "from â†
 TIMES = ("from", "to", "least", "most")
 
 
-def content(shown: Shown, address: Address) -> list[Component]:
+def content(given: Given, address: Address) -> list[Component]:
     """The page."""
-    trace = shown.trace
+    trace = given.trace
     title = heading("Requests", "Click one to see its packets and where its time went.")
     if not trace.summary.requests_count:
         hint = "The timeline holds their packets all the same; `tracer report` says why none was recognised."

@@ -7,7 +7,7 @@ from collector.queries import Edge, Node
 from viewer.figures.service_graph import graph_figure, is_bad
 from viewer.navigation import PREFIX
 from viewer.pages.address import Address, link
-from viewer.pages.context import Shown
+from viewer.pages.context import Given
 from viewer.pages.parts import Row, chart, choices, heading, nothing, table
 from viewer.wording import bytes_in_words, duration
 
@@ -16,15 +16,15 @@ MOST_NODES = 60
 """With more services on hosts than this, a service is one node on all its hosts unless asked otherwise."""
 
 
-def content(shown: Shown, address: Address) -> list[Component]:
+def content(given: Given, address: Address) -> list[Component]:
     """The page."""
-    load = shown.trace.load
+    load = given.trace.load
     title = heading(
         "Services",
         "From left to right by how deep in a request they answer; on a line: how many exchanges, and their median "
         "duration. Dashed: something failed or was lost. Click one to see its requests.",
     )
-    apart = _hosts_apart(shown, address)
+    apart = _hosts_apart(given, address)
     graph = load.graph(apart)
     if not graph.edges:
         hint = "Hosts that exchange packets are on the timeline; services are known by the requests they answer."
@@ -71,6 +71,6 @@ def _row(edge: Edge) -> Row:
     )
 
 
-def _hosts_apart(shown: Shown, address: Address) -> bool:
+def _hosts_apart(given: Given, address: Address) -> bool:
     wanted = address.text("nodes")
-    return wanted == "hosts" or (wanted != "services" and len(shown.trace.load.graph(True).nodes) <= MOST_NODES)
+    return wanted == "hosts" or (wanted != "services" and len(given.trace.load.graph(True).nodes) <= MOST_NODES)
