@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import dash
-from flask import Flask
+from dash.exceptions import DependencyException
+from flask import Flask, Response
 
 from collector.queries import TraceView
 from viewer.access import Access, guard
@@ -68,7 +69,7 @@ def create_app(
 
 
 def _new_app(title: str) -> dash.Dash:
-    return dash.Dash(
+    app = dash.Dash(
         "viewer",
         assets_folder=str(ASSETS),
         serve_locally=True,
@@ -76,3 +77,9 @@ def _new_app(title: str) -> dash.Dash:
         update_title="",
         suppress_callback_exceptions=True,  # the waterfall is there only while a request is selected
     )
+
+    @app.server.errorhandler(DependencyException)
+    def unknown_part(error: DependencyException) -> Response:  # of Dash's own scripts
+        return Response("there is no such part\n", 404, mimetype="text/plain")
+
+    return app

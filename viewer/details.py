@@ -96,4 +96,5 @@ def _bar_behind(row: LedgerRow) -> dict[str, str]:
 
 def _phase_legend() -> Component:
     entries = [html.Span([html.I(style={"background": colour}), name]) for name, colour in PHASES]
-    return html.P(entries, className="phases")
+    faint = html.Span("faint: off the critical path", title="Nothing waited for it: had it been quicker, all the same")
+    return html.P([*entries, faint], className="phases")

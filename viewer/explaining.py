@@ -110,8 +110,9 @@ def dissect(captured: CapturedPacket) -> tuple[tuple[Layer, ...], str]:
 
 def _layer(name: str, containers: Sequence[object]) -> Layer:
     fields = [field for container in containers for field in container.all_fields if _is_of_the_packet(field)]  # type: ignore[attr-defined]
-    told = (Field(_text(field), int(field.pos or -1), int(field.size or 0)) for field in fields[:MOST_FIELDS])
-    return Layer(name.upper(), tuple(field for field in told if field.text))
+    told = [Field(_text(field), int(field.pos or -1), int(field.size or 0)) for field in fields[:MOST_FIELDS]]
+    in_order = sorted(told, key=lambda field: (field.at, -field.size))  # pyshark puts those of one name together
+    return Layer(name.upper(), tuple(field for field in in_order if field.text))
 
 
 def _is_of_the_packet(field: object) -> bool:

@@ -43,6 +43,11 @@ def ledger_rows(spans: Sequence[Span]) -> list[LedgerRow]:
     return sorted((row for row in rows if row.duration_ns), key=lambda row: -row.duration_ns)
 
 
+def on_critical_path(span: Span) -> bool:
+    """Whether a part of the request's time is a span's own."""
+    return any(getattr(span, stage) for stage in STAGES)
+
+
 def place(span: Span) -> str:
     """Who served a span: `swift-object on storage2`."""
     host = span.server_host or "an uncaptured host"

@@ -6,7 +6,7 @@ import pytest
 
 from collector.queries import Span, TraceView
 from viewer.figures.ruler import ruler_figure
-from viewer.figures.waterfall import MOST_SPANS, PHASES, phases, waterfall_figure
+from viewer.figures.waterfall import MOST_SPANS, OFF_PATH_OPACITY, PHASES, phases, waterfall_figure
 from viewer.ledger import ledger_rows
 from viewer.wording import compact, duration, exact_time
 
@@ -40,6 +40,13 @@ def test_the_waterfall_has_a_bar_for_each_known_phase() -> None:
     work = figure.data[3]
     assert (list(work.base), list(work.x)) == ([2.0, 4.0], [7.0, 3.0])  # µs from the root's start
     assert [list(each) for each in work.customdata] == [[1_000, 11_000], [4_000, 9_000]]
+
+
+def test_what_nothing_waited_for_is_faint_and_says_so() -> None:
+    late = replace(CHILD, connect_ns=0, request_network_ns=0, work_ns=0, response_network_ns=0)
+    work = waterfall_figure([ROOT, CHILD, late]).data[3]
+    assert work.marker.opacity == (1.0, 1.0, OFF_PATH_OPACITY)
+    assert ["off the critical path" in text for text in work.hovertext] == [False, False, True]
 
 
 def test_the_waterfall_shows_so_many_spans_and_no_more() -> None:

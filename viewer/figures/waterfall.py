@@ -8,11 +8,12 @@ import plotly.graph_objects as go
 
 from collector.queries import Span
 from viewer.figures.frame import unit_of
-from viewer.ledger import place
+from viewer.ledger import on_critical_path, place
 from viewer.wording import duration
 
 MOST_SPANS = 200
 ROW_PX = 38
+OFF_PATH_OPACITY = 0.35
 PHASES = (
     ("connecting", "#8b5cf6"),
     ("not yet asked", "#9aa1ac"),
@@ -66,7 +67,7 @@ def _bars(spans: Sequence[Span], phase: int, start_ns: int, unit_ns: int) -> go.
     return go.Bar(
         orientation="h",
         name=name,
-        marker={"color": colour, "line": {"width": 0}},
+        marker={"color": colour, "line": {"width": 0}, "opacity": [_strength(span) for _, span, _ in rows]},
         width=0.34,
         y=[row + 0.1 for row, _, _ in rows],
         base=[(begin - start_ns) / unit_ns for _, _, (begin, _) in rows],
@@ -75,6 +76,11 @@ def _bars(spans: Sequence[Span], phase: int, start_ns: int, unit_ns: int) -> go.
         hovertext=[_hover(span, name, interval) for _, span, interval in rows],
         hoverinfo="text",
     )
+
+
+def _strength(span: Span) -> float:
+    """Bars off the critical path are faint: however much shorter, the request would have taken as long."""
+    return 1.0 if on_critical_path(span) else OFF_PATH_OPACITY
 
 
 def _title(span: Span, row: int) -> go.layout.Annotation:
@@ -94,6 +100,8 @@ def _hover(span: Span, name: str, interval: Interval) -> str:
         f"{escape(span.client_host or '?')} → {escape(place(span))}",
         f"{name}: {duration(end - begin)} of {duration(span.duration_ns)}",
     ]
+    if not on_critical_path(span):
+        lines.append("off the critical path: nothing waited for it")
     if span.link_reason:
         sure = "" if span.confidence is None else f", confidence {span.confidence:.0%}"
         lines.append(f"joined by {span.link_reason.replace('_', ' ')}{sure}")
