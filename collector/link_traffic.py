@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import codes, numbers
+from collector.columns import codes, indices, numbers
 from collector.schema import HopKind, HopState
 
 SLICE_NS = 250_000_000
@@ -25,33 +25,61 @@ NO_DELAY = -1
 KEYS = ("send_host", "receive_host", "slice", "bin")
 COUNTS = ("hops", "bytes", "lost", "overtaken", "data")
 KINDS, STATES = list(HopKind), list(HopState)
-TOLD = [STATES.index(state) for state in (HopState.MATCHED, HopState.LOST)]
+MATCHED, LOST, DATA = STATES.index(HopState.MATCHED), STATES.index(HopState.LOST), KINDS.index(HopKind.DATA)
+TOLD = [MATCHED, LOST]
+BINS = 256
+"""Room for all bins of a delay below 2^63 ns, and `NO_DELAY`."""
 
 
 def link_traffic(hops: pa.Table) -> pl.DataFrame:
     """Transfers between different hosts, one row for each of `KEYS`: `COUNTS` (hops, their bytes, those lost, those
     overtaken, those of data), all int64.
 
-    Arguments: columns of `collector.schema.HOPS`; a connection's are one run of rows. Cost: ~60 ns a hop.
+    Arguments: columns of `collector.schema.HOPS`; a connection's are one run of rows. Cost: ~100 ns a hop.
     """
     state, kind = codes(hops["state"], STATES), codes(hops["kind"], KINDS)
-    delay_ns = numbers(hops["one_way_delay_ns"], NO_DELAY)
-    matched = state == STATES.index(HopState.MATCHED)
-    at_ns = np.maximum(numbers(hops["send_trace_ns"], 0), numbers(hops["receive_trace_ns"], 0))
-    data = kind == KINDS.index(HopKind.DATA)
-    frame = pl.DataFrame(hops.select(["send_host", "receive_host"])).with_columns(
-        slice=pl.Series(at_ns // SLICE_NS),
-        bin=pl.Series(np.where(matched, _bins(delay_ns), NO_DELAY)),
-        bytes=pl.Series(numbers(hops["stream_end"]) - numbers(hops["stream_start"])),
-        lost=pl.Series(state == STATES.index(HopState.LOST)),
-        overtaken=pl.Series(_overtaken(hops, matched & data)),
-        data=pl.Series(data),
-        told=pl.Series(np.isin(state, TOLD)),
+    (sender, senders), (receiver, receivers) = (indices(hops[f"{end}_host"]) for end in ("send", "receive"))
+    data = kind == DATA
+    told = np.flatnonzero(np.isin(state, TOLD) & (sender >= 0) & (receiver >= 0))
+    rows = told[_apart(senders, receivers)[sender[told], receiver[told]]]
+    at_ns = np.maximum(numbers(hops["send_trace_ns"])[rows], numbers(hops["receive_trace_ns"])[rows])
+    delay_ns = numbers(hops["one_way_delay_ns"], NO_DELAY)[rows]
+    bins = np.where(state[rows] == MATCHED, _bins(delay_ns), NO_DELAY)
+    first = int(at_ns.min()) // SLICE_NS if len(rows) else 0
+    pair = sender[rows].astype(np.int64) * len(receivers) + receiver[rows]
+    key = ((at_ns // SLICE_NS - first) * (len(senders) * len(receivers)) + pair) * BINS + bins - NO_DELAY
+    columns = {
+        "bytes": numbers(hops["stream_end"])[rows] - numbers(hops["stream_start"])[rows],
+        "lost": (state[rows] == LOST).astype(np.int64),
+        "overtaken": _overtaken(hops, (state == MATCHED) & data)[rows].astype(np.int64),
+        "data": data[rows].astype(np.int64),
+    }
+    sums = (
+        pl.DataFrame({"key": key} | columns).group_by("key").agg(pl.len().cast(pl.Int64).alias("hops"), pl.all().sum())
     )
-    apart = pl.col("send_host").cast(pl.String) != pl.col("receive_host").cast(pl.String)
-    sums = pl.col("bytes", "lost", "overtaken", "data").cast(pl.Int64).sum()
-    grouped = frame.filter(pl.col("told") & apart).group_by(KEYS).agg(pl.len().cast(pl.Int64).alias("hops"), sums)
-    return grouped.select(pl.col("send_host", "receive_host").cast(pl.String), "slice", "bin", *COUNTS)
+    return _named(sums, first, senders, receivers)
+
+
+def _apart(senders: list[str], receivers: list[str]) -> NDArray[np.bool_]:
+    """Which senders and receivers are different hosts."""
+    return np.array([[one != other for other in receivers] for one in senders], dtype=np.bool_).reshape(
+        len(senders), len(receivers)
+    )
+
+
+def _named(sums: pl.DataFrame, first: int, senders: list[str], receivers: list[str]) -> pl.DataFrame:
+    """Sums with their keys taken apart."""
+    place, pairs = pl.col("key") // BINS, max(1, len(senders) * len(receivers))
+    pair = place % pairs
+    width = max(1, len(receivers))
+    apart = sums.with_columns(
+        bin=pl.col("key") % BINS + NO_DELAY, slice=place // pairs + first, of=pair // width, to=pair % width
+    )
+    names = [pl.Series(texts, dtype=pl.String) for texts in (senders, receivers)]
+    return apart.select(
+        send_host=names[0].gather(apart["of"]), receive_host=names[1].gather(apart["to"]), slice="slice", bin="bin",
+        **{name: pl.col(name) for name in COUNTS},
+    )  # fmt: skip
 
 
 def delay_of_bin(number: pl.Expr) -> pl.Expr:
@@ -64,17 +92,18 @@ def _bins(delay_ns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _overtaken(hops: pa.Table, usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of data hops seen at both ends, those that arrived after one that was sent later on the same flow."""
+    """Of data hops seen at both ends, those that arrived after one that was sent later on the same flow.
+
+    A flow's hops are in the order of the stream, and so are first transmissions sent.
+    """
     result = np.zeros(hops.num_rows, dtype=np.bool_)
     rows = np.flatnonzero(usable & (numbers(hops["attempt"]) == 1))
     if not len(rows):
         return result
     flow = 2 * numbers(hops["connection_id"])[rows] + numbers(hops["from_client"])[rows]
-    sent, received = (numbers(hops[f"{end}_frame"])[rows].astype(np.int64) for end in ("send", "receive"))
-    order = np.lexsort((numbers(hops["stream_start"])[rows], sent, flow))
-    run = np.cumsum(np.diff(flow[order], prepend=flow[order][0]) != 0)
-    later_first = _running_least(received[order], run)
-    result[rows[order]] = received[order] > later_first
+    received = numbers(hops["receive_frame"])[rows].astype(np.int64)
+    run = np.cumsum(np.diff(flow, prepend=flow[0]) != 0)
+    result[rows] = received > _running_least(received, run)
     return result
 
 

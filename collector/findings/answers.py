@@ -18,7 +18,7 @@ from collector.troubles import Troubles
 SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
 """A server is silent if it answers nothing for so long, and for so many times as long as its peers at their worst."""
 WAITING = 2
-"""How many requests must wait for half of that time or more: one may be slow by itself."""
+"""How many requests must wait in the middle of that time: one may be slow by itself."""
 SLOW_LEAST = 3
 """So many requests at other times tell a slow server from one that is silent for once."""
 INSUFFICIENT_STORAGE = 507
@@ -141,17 +141,17 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(since=pl.max_horizontal(before, earliest))
     rows = rows.with_columns(stall=pl.col("until") - pl.col("since"))
     long = rows.filter(pl.col("stall") >= SILENT_NS // SILENT_RATIO)
-    if long.is_empty():
-        return long.with_columns(waiting=pl.lit(0, pl.Int64))
-    waiting = (
-        long.select(*server, "exchange_id", "since", at="until")
-        .join(rows.select(*server, "arrived", other="until"), on=server)
-        .with_columns(meant=pl.min_horizontal("other", "at") - pl.max_horizontal("arrived", "since"))
-        .filter(2 * pl.col("meant") >= pl.col("at") - pl.col("since"))
-        .group_by("exchange_id")
-        .agg(waiting=pl.len().cast(pl.Int64))
-    )
-    return long.join(waiting, on="exchange_id", how="left")
+    middle = long.with_columns(middle=pl.col("since") + pl.col("stall") // 2).sort("middle")
+    come, gone = (_ranked(rows, server, name) for name in ("arrived", "until"))
+    counted = middle.join_asof(come, left_on="middle", right_on="arrived_at", by=server, check_sortedness=False)
+    counted = counted.join_asof(gone, left_on="middle", right_on="until_at", by=server, check_sortedness=False)
+    return counted.with_columns(waiting=pl.col("arrived_count").fill_null(0) - pl.col("until_count").fill_null(0))
+
+
+def _ranked(rows: pl.DataFrame, server: list[str], name: str) -> pl.DataFrame:
+    """How many of a server's requests had come (gone) by each time: `NAME_at`, `NAME_count`."""
+    ordered = rows.select(*server, pl.col(name).alias(f"{name}_at")).sort(f"{name}_at")
+    return ordered.with_columns(pl.int_range(1, pl.len() + 1).over(server).alias(f"{name}_count"))
 
 
 def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
