@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
-from benchmarks import profile, scale, traffic
+from benchmarks import profile, requests_speed, scale, traffic
 from benchmarks.processes import ROOT, run
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -30,6 +30,8 @@ FULL_SIZES = (100_000, 1_000_000, 10_000_000)
 QUICK_SIZES = (100_000,)
 SCALE_FULL, SCALE_QUICK = 10_000_000, 100_000
 """Packets of the largest capture in the table of `benchmarks.scale`."""
+REQUESTS_FULL, REQUESTS_QUICK = 1_000_000, 10_000
+"""Exchanges of the largest trace in the table of `benchmarks.requests_speed`."""
 SLOW_LIMIT = 1_000_000
 """Above so many packets only ours are measured: the others would take the afternoon."""
 
@@ -83,8 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         series = _measure(Path(folder), sizes, options.runs)
         stages = _profile_table(Path(folder))
     flatness = scale.table(SCALE_QUICK if options.quick else SCALE_FULL, 1)
+    requests = requests_speed.table(REQUESTS_QUICK if options.quick else REQUESTS_FULL)
+    links = _linking_table(options.quick)
     agent = _agent_table(options.quick)
-    text = "\n".join([_heading(options.runs), "", *_table(series), "", *stages, "", *flatness, "", *agent])
+    parts = (_table(series), stages, flatness, requests, links, agent)
+    text = "\n".join([_heading(options.runs), *(line for part in parts for line in ("", *part))])
     print(text)
     _keep(text, series)
     return 0
@@ -162,12 +167,22 @@ def _profile_table(folder: Path) -> list[str]:
 
 
 def _agent_table(quick: bool) -> list[str]:
-    """The agent's CPU for each packet beside `tcpdump -w`'s; needs namespaces, and says so where there are none."""
-    command = [sys.executable, "-m", "benchmarks.agent_cpu", *(["--quick"] if quick else [])]
+    """The agent's CPU for each packet beside `tcpdump -w`'s."""
+    return _of_namespaces("Agent", ["benchmarks.agent_cpu", *(["--quick"] if quick else [])])
+
+
+def _linking_table(quick: bool) -> list[str]:
+    """How often requests are put together rightly, on one recording; the whole table takes an hour."""
+    return [] if quick else _of_namespaces("Links", ["benchmarks.linking", "--quick"])
+
+
+def _of_namespaces(what: str, module: list[str]) -> list[str]:
+    """What a benchmark prints that needs namespaces; where there are none, that it was not measured."""
+    command = [sys.executable, "-m", *module]
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return [f"Agent: not measured ({reason})"]
+        return [f"{what}: not measured ({reason})"]
     return done.stdout.strip().splitlines()
 
 

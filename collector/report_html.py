@@ -21,6 +21,9 @@ STRETCHES = {
 }
 """Colour of each stretch of a span."""
 
+MOST_STAGES = 9
+"""Stages that are drawn by themselves."""
+
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title><style>
@@ -110,7 +113,8 @@ def _stage_bars(stages: Sequence[StageLine]) -> str:
     """Two bars, on average and at p99, of the stages in ms."""
     go = _plotly()
     figure = go.Figure()
-    for line in stages:
+    rest = [sum(getattr(line, name) for line in stages[MOST_STAGES:]) for name in ("mean_ns", "p99_ns")]
+    for line in (*stages[:MOST_STAGES], StageLine("everything else", *rest)):
         lengths = [line.mean_ns / 1e6, line.p99_ns / 1e6]
         hover = f"{line.stage}<br>%{{x:.3f}} ms<extra></extra>"
         figure.add_bar(name=line.stage, orientation="h", y=["on average", "at p99"], x=lengths, hovertemplate=hover)
@@ -119,7 +123,7 @@ def _stage_bars(stages: Sequence[StageLine]) -> str:
         template="plotly_white",
         height=300,
         margin={"l": 10, "r": 10, "t": 10, "b": 40},
-        legend={"orientation": "h", "y": -0.25},
+        legend={"orientation": "h", "y": -0.3, "traceorder": "normal"},
         xaxis={"title": "ms"},
         yaxis={"autorange": "reversed", "automargin": True},
     )

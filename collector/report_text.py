@@ -20,7 +20,7 @@ from collector.story import Story
 
 WIDTH = 100
 LINES = 50
-MOST_PARTS, MOST_STAGES, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 7, 3, 3, 3
+MOST_PARTS, FEWEST_PARTS, MOST_STAGES, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 5, 7, 3, 3, 3
 PAIRING_FRAME, STAGES_FRAME = 3, 5
 """Lines of these sections besides what they list."""
 MOST_DIFFERENCES = 3
@@ -48,14 +48,15 @@ def show(report: Report, console: Console | None = None) -> None:
     with console.capture() as above:
         _paragraph(console, report.story.sentence, "bold")
         _show_troubles(console, report.troubles)
-        _show_parts(console, report.story, MOST_PARTS - len(report.stages[:MOST_STAGES]))
+        _show_parts(console, report.story, FEWEST_PARTS if report.stages else MOST_PARTS)
     with console.capture() as below:
         _show_findings(console, report.findings)
     with console.capture() as requests:
         _show_requests(console, report.requests)
     free = LINES - sum(text.get().count("\n") for text in (above, requests, below))
     with console.capture() as stages:
-        _show_stages(console, report, free - HOSTS_FRAME - FEWEST_HOSTS - PAIRING_FRAME - MOST_WORST - STAGES_FRAME)
+        worst = MOST_WORST + 1 if report.pairing.worst_connections else 0
+        _show_stages(console, report, free - HOSTS_FRAME - FEWEST_HOSTS - PAIRING_FRAME - worst - STAGES_FRAME)
     free -= stages.get().count("\n")
     with console.capture() as pairing:
         _show_pairing(console, report.pairing, free - HOSTS_FRAME - FEWEST_HOSTS)

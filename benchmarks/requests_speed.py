@@ -1,0 +1,154 @@
+"""What a request costs after its packets are paired: `python -m benchmarks.requests_speed [--most 1000000]`.
+
+Exchanges, links, ledger and findings, each as `collector.analysis` runs it, on many copies of the bundled capture
+`bench-2-puts` (its hops, heads and connections), laid over each other so that about `AT_ONCE` copies run at a time,
+whatever the number: with their transaction ids, each copy's its own, and without any heads. Shown are exchanges for
+each second of CPU time of all threads, in all and by stage, and the peak resident memory of the process, tables of
+hops included. CPU time, since other load hardly changes it.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.processes import ROOT, run
+from collector import findings, spans, store, troubles
+from collector.analysis import analyse
+from collector.exchanges import build_exchanges
+from collector.services import known_services
+from collector.sources import host_sources
+from collector.store import TraceInfo
+
+CAPTURE = ROOT / "captures" / "bench-2-puts"
+SIZES = (10_000, 100_000, 1_000_000)
+AT_ONCE = 8
+PART = 20_000
+"""Exchanges in a partition, about as `collector.partitions` makes them."""
+STRIDE = 1 << 20
+"""Ids of connections of one copy begin so far after those of the copy before."""
+Result = TypeVar("Result")
+Tables = dict[str, pa.Table]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print the table; the exit status is that of the process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="exchanges of the largest trace")
+    parser.add_argument("--once", nargs=2, metavar=("COUNT", "IDS"), help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.once:
+        print(json.dumps(_measured(int(options.once[0]), options.once[1] == "shown")))
+        return 0
+    print("\n".join(table(options.most)))
+    return 0
+
+
+def table(most: int) -> list[str]:
+    """Rows of Markdown, one for each size and with ids shown or hidden; each measured in a process of its own."""
+    lines = [
+        "| exchanges | ids | exchanges/CPU-s | exchanges | links, ledger | troubles, findings | peak RSS |",
+        "|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for count in (size for size in SIZES if size <= most):
+        for ids in ("shown", "hidden"):
+            words = [sys.executable, "-m", "benchmarks.requests_speed", "--once", str(count), ids]
+            ran = run(words)
+            seen = json.loads(ran.last_line)
+            took = [seen[stage] for stage in ("exchanges_s", "spans_s", "findings_s")]
+            rates = " | ".join(f"{seen['count'] / each:,.0f}" for each in (sum(took), *took))
+            lines.append(f"| {seen['count']:,} | {ids} | {rates} | {ran.peak_rss_bytes / 2**20:,.0f} MiB |")
+    return lines
+
+
+def _measured(count: int, with_ids: bool) -> dict[str, float]:
+    """CPU seconds of the stages over about so many exchanges."""
+    one, info = _template()
+    copies = max(1, count // one["exchanges"].num_rows)
+    each = max(1, PART // one["exchanges"].num_rows)
+    took = {"exchanges_s": 0.0, "spans_s": 0.0, "findings_s": 0.0}
+    built, wrong = [], []
+    for part in _parts(one, copies, each, with_ids):
+        first_id = 1 + sum(table.num_rows for table in built)
+        made = _timed(
+            took, "exchanges_s", lambda part=part, first_id=first_id: build_exchanges(*part, known_services(), first_id)
+        )
+        connections = part[2]
+        wrong.append(
+            _timed(
+                took,
+                "findings_s",
+                lambda made=made, connections=connections: troubles.gather(made.hops, connections, made.exchanges, 0),
+            )
+        )
+        built.append(made.exchanges)
+    exchanges = pa.concat_tables(built).unify_dictionaries()
+    linked = _timed(took, "spans_s", lambda: spans.link(exchanges))
+    asked = exchanges.select(findings.EXCHANGE_COLUMNS)
+    _timed(
+        took,
+        "findings_s",
+        lambda: findings.told(troubles.together(wrong), asked, linked, one["clocks"], info, 0, None),
+    )
+    return took | {"count": exchanges.num_rows}
+
+
+def _timed(took: dict[str, float], stage: str, work: Callable[[], Result]) -> Result:
+    began = time.process_time()
+    result = work()
+    took[stage] += time.process_time() - began
+    return result
+
+
+def _template() -> tuple[Tables, TraceInfo]:
+    """The tables of the bundled capture."""
+    with tempfile.TemporaryDirectory(prefix="twintap-bench-") as folder:
+        url = str(Path(folder) / "trace")
+        info = analyse(host_sources([str(CAPTURE)]), url)
+        names = ("hops", "messages", "connections", "exchanges", "clocks")
+        return {name: store.read_table(url, name) for name in names}, info
+
+
+def _parts(one: Tables, copies: int, each: int, with_ids: bool) -> Iterator[tuple[pa.Table, pa.Table, pa.Table]]:
+    """Hops, heads and connections of `each` copies at a time."""
+    times = one["hops"]["send_trace_ns"]
+    step = (pc.max(times).as_py() - pc.min(times).as_py()) // AT_ONCE
+    messages = one["messages"] if with_ids else one["messages"].slice(0, 0)
+    for start in range(0, copies, each):
+        numbers = range(start, min(copies, start + each))
+        yield (
+            _repeated(one["hops"], numbers, step),
+            _repeated(messages, numbers, step),
+            _repeated(one["connections"], numbers, step),
+        )
+
+
+def _repeated(table: pa.Table, numbers: range, step: int) -> pa.Table:
+    """Copies of a table of the template, each later and with ids of its own."""
+    many = pa.concat_tables([table] * len(numbers)).combine_chunks().unify_dictionaries()
+    number = np.repeat(np.array(numbers), table.num_rows)
+    for place, name in enumerate(many.column_names):
+        column = many[name]
+        if name == "connection_id":
+            column = pc.add(column, pa.array(number * STRIDE))
+        elif name.endswith("trace_ns"):
+            column = pc.add(column, pa.array(number * step))
+        elif name == "transaction_id":
+            own = pc.binary_join_element_wise(column, pa.array(number).cast(pa.string()), "-")
+            column = pc.if_else(pc.not_equal(column, ""), own, column)
+        else:
+            continue
+        many = many.set_column(place, many.field(name).with_type(column.type), column)
+    return many
+
+
+if __name__ == "__main__":
+    sys.exit(main())
