@@ -12,6 +12,7 @@ from collector.queries import TraceView
 from tests.helpers.viewer_page import open_page, settled, view
 
 pytestmark = pytest.mark.browser
+ASSETS = Path(__file__).parents[2] / "viewer" / "assets"
 
 
 def search_for(page: Page, text: str) -> None:
@@ -118,6 +119,23 @@ def test_the_view_is_saved_as_png_svg_and_a_page_that_needs_nothing_else(
     expect(page.locator(".ledger").first).to_contain_text("100 %")
     assert page.locator(".packets tbody tr").count() > 10
     assert page.locator("button, script").count() == 0
+
+
+def test_svg_knows_every_stroke_that_the_timeline_is_drawn_with() -> None:
+    drawn = set()
+    for name in ("draw_arrows", "marks", "save", "scene"):
+        drawn |= set(re.findall(r"\bcontext\.(\w+)\(", (ASSETS / f"{name}.js").read_text()))
+    known = set(re.findall(r"^    (\w+)\(.*\{", (ASSETS / "svg.js").read_text(), re.MULTILINE))
+    assert {"moveTo", "fillText", "strokeRect"} <= drawn
+    assert drawn <= known
+
+
+def test_space_presses_a_button_and_nothing_else(page: Page, small_url: str) -> None:
+    open_page(page, small_url)
+    button = page.locator('[data-action="packets"]').first
+    button.focus()
+    page.keyboard.press("Space")
+    expect(page.locator("#packets")).to_be_visible()
 
 
 def test_the_packets_of_the_selection_are_saved_as_tables(

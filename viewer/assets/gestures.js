@@ -54,6 +54,8 @@ window.twintap = window.twintap || {};
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.target.closest && event.target.closest("input, textarea, select, [contenteditable]")) return;
+      const pressed = event.target.closest && event.target.closest("button, a, summary, [role=button]");
+      if (pressed && event.key === " ") return; // presses it
       const inList = event.target.closest && event.target.closest("#panel, [role=grid], [role=menu]");
       if (inList && event.key.startsWith("Arrow")) return; // scrolls the panel
       const action = actions[T.keys[event.key]];

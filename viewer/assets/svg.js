@@ -66,6 +66,14 @@ window.twintap = window.twintap || {};
       this.parts.push(`<rect ${box} fill="${escape(this.fillStyle)}"${this.faint()}${this.clipping}/>`);
     }
 
+    strokeRect(x, y, width, height) {
+      const before = this.path;
+      this.path = [];
+      this.rect(x, y, width, height);
+      this.stroke();
+      this.path = before;
+    }
+
     clearRect(x, y, width, height) {
       const before = this.fillStyle;
       this.fillStyle = T.palette.paper;
