@@ -198,6 +198,7 @@ def test_an_object_whose_time_is_over_is_deleted(store: LoopbackStore) -> None:
     client.put("goes", b"x", {"X-Delete-After": "1"})
     client.told["goes"] = None
     converged(store, client)
+    assert (client("GET", "/c/stays"), client("GET", "/c/goes")) == (200, 404)
 
 
 def test_a_deleted_account_is_emptied(store: LoopbackStore) -> None:

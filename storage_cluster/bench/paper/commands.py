@@ -32,7 +32,7 @@ def paper() -> None:
 @click.option(
     "--seconds",
     type=click.FloatRange(0.0),
-    help="Longest time of a point, from 128 at once on six times that; 0: none.  [default: 10]",
+    help="Longest time of a point, from 128 at once on 15 times that; 0: none.  [default: 10]",
 )
 @click.option("--no-traces", is_flag=True, help="Do not record pictures 15 and 16, nor what went wrong.")
 @_PUBLISH

@@ -65,8 +65,8 @@ def points(plan: Plan, folder: Path) -> list[Point]:
         )
         sizes = f"c({large})MB"
         large_argv = (str(_FILES / "004-large.xml"), "--cluster", "--set", f"write.write.write.sizes={sizes}")
-        made.append(Point(f"small-{number}", small_argv, topology.BUNDLED_FILE, fresh=True))
-        made.append(Point(f"large-{number}", large_argv, topology.BUNDLED_FILE, fresh=True))
+        made.append(Point(f"small-{number}", small_argv, topology.BUNDLED_FILE))
+        made.append(Point(f"large-{number}", large_argv, topology.BUNDLED_FILE))
     return made
 
 

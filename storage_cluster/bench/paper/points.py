@@ -1,5 +1,7 @@
 """The points of a sweep: each is a run of its own process, on a cluster of its own; what is done is not done again.
 
+Of its own, because an overload outlasts the run that made it: what a server gave up on still waits at its disk.
+
 A point's run is `tracer bench run …` on the client host, so its folder is like any other run's. The cluster has its own
 state directory below the experiment's folder; the machine's other clusters are not touched.
 """
@@ -28,23 +30,19 @@ class Point:
     name: str  # also its folder's
     argv: tuple[str, ...]
     topology: Path
-    fresh: bool = False  # on a cluster without data
 
 
 def do(points: Sequence[Point], folder: Path, tell: Tell) -> None:
     """Do all points that are not done yet. Raises: ClusterError."""
-    up: Path | None = None
     state_dir = folder.absolute() / "cluster"
     signal.signal(signal.SIGTERM, _end)  # so that the cluster is taken down then, too
     try:
         for number, point in enumerate(points, 1):
             if is_done(folder / point.name):
                 continue
-            if up != point.topology or point.fresh:
-                cluster.down(state_dir)
-                cluster.up(state_dir, point.topology, quiet=True)
-                up = point.topology
             tell(f"{number}/{len(points)}  {point.name}")
+            cluster.down(state_dir)
+            cluster.up(state_dir, point.topology, quiet=True)
             _run(point, folder, state_dir)
     finally:
         cluster.down(state_dir)

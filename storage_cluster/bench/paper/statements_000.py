@@ -10,17 +10,23 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage_cluster.bench.paper.experiment_000 import Found, Series, peak
+from storage_cluster.servers.http import ACCEPT_BACKLOG
 
 PLATEAU = 0.9  # of the peak's throughput: no fall yet
 BUSY_PERCENT = 90.0
 IDLE_PERCENT = 10.0
 FULL_SHARE = 0.85  # of all cores
 WAIT_PERCENT = 50.0
+PAPERS_QUEUE = 128  # net.core.somaxconn before Linux 5.4; its table 1: Ubuntu 16.04
 _SAID_OF_15 = "figure 15: uploads one at a time spend long in the proxy, not in the storage node"
 _WHY_OF_15 = (
     "here an upload is durable when it is answered (synced, on a disk with its write cache off), and the proxy is light"
 )
 _SAID_OF_16 = "figure 16: the longest part of one upload by `swift` is before the client's first packet"
+_QUEUES = (
+    f"no listen queue turned a connection away: one holds {ACCEPT_BACKLOG:,} here, and {PAPERS_QUEUE} on Ubuntu 16.04 "
+    "(which the paper had) unless it is tuned"
+)
 MARKS = {True: "as the paper", False: "differs", None: "not reached"}
 
 
@@ -78,8 +84,8 @@ def _held_against(series: Series) -> list[Statement]:
         *_rise(ssd, "SSD: throughput rises up to 32 and is steady to 128 (1 KB: falls beyond 32)", 128),
         *_first(hdd, "HDD: retries above 128", 128, lambda found: found.retries_count),
         *_first(ssd, "SSD: retries above 128", 128, lambda found: found.retries_count),
-        *_first(hdd, "HDD: failures above 256", 256, lambda found: found.failures_count),
-        *_first(ssd, "SSD: failures above 1,024", 1024, lambda found: found.failures_count),
+        *_failures(hdd, "HDD: failures above 256", 256),
+        *_failures(ssd, "SSD: failures above 1,024", 1024),
         *_faster(hdd, ssd),
         *_storage_busy(hdd),
         *_storage_bound(hdd),
@@ -117,6 +123,19 @@ def _first(
     reached = all(found[-1].concurrency > limit for found in by_size.values())
     agrees = all(at is not None and at > limit for at in first.values())
     yield Statement(said, text, agrees if reached else None)
+
+
+def _failures(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[Statement]:
+    """Without one the sweep does not tell if uploads were still being retried when the time of a point was over."""
+    for made in _first(by_size, said, limit, lambda found: found.failures_count):
+        cut = {size: max(found, key=lambda each: each.unfinished_count) for size, found in by_size.items()}
+        told = [
+            f"{size}: {most.unfinished_count:,} still retrying at {most.concurrency:,} when the time was over"
+            for size, most in cut.items()
+            if most.unfinished_count and not any(each.failures_count for each in by_size[size])
+        ]
+        unknown = made.agrees is False and bool(told)
+        yield dataclasses.replace(made, found="; ".join((made.found, *told)), agrees=None if unknown else made.agrees)
 
 
 def _faster(hdd: dict[str, list[Found]], ssd: dict[str, list[Found]]) -> Iterator[Statement]:
@@ -187,9 +206,15 @@ def _why(statement: Statement, series: Series, accounts: Accounts) -> str:
     if any(word in statement.said for word in ("retries", "failures")):
         told = [f"{medium.upper()}: {text}" for medium in media for text in accounts.get(medium, ())]
         none = "whatever went wrong was mended by a retry; " if "failures above" in statement.said else ""
-        none = none if not any(f.failures_count for points in of_medium.values() for f in points) else ""
-        return none + ("in the trace: " + "; ".join(told) if told else _use_of(of_medium))
+        points = [each for found in of_medium.values() for each in found]
+        none = none if not any(each.failures_count for each in points) else ""
+        queues = [] if any(map(_turned_away, points)) else [_QUEUES]
+        return none + "; ".join([*queues, "in the trace: " + "; ".join(told) if told else _use_of(of_medium)])
     return _use_of(of_medium)
+
+
+def _turned_away(found: Found) -> int:
+    return round(sum(found.turned_away.values()))
 
 
 def _use_of(series: Series) -> str:

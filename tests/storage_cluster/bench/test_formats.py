@@ -95,7 +95,7 @@ def test_what_a_level_says_holds_below_it() -> None:
 
 def test_a_work_may_have_a_store_of_its_own() -> None:
     own = '<storage type="swift" config="timeout=5000;policy=gold"/><operation type="delete"'
-    text = XML.replace('<operation type="delete"', own, 1) if '<operation type="delete"' in XML else ""
+    text = XML.replace('<operation type="delete"', own, 1)
     main, removal = parsed(text).stages[3].works
     assert (main.storage.option("policy"), removal.storage.option("policy")) == ("", "gold")
 
@@ -124,7 +124,7 @@ REFUSED = [
     ("boolean", "hashcheck=true;containers=u", "hashcheck=yes;containers=u", "neither true nor false"),
     ("text", "</workflow>", "hello</workflow>", "line 48: text 'hello' outside of a tag"),
     ("not XML", "</workflow>", "", "not XML"),
-    ("placeholder", "password=testing", "password=<secret>", "write < in an attribute as &lt;"),
+    ("unescaped tag", "password=testing", "password=<secret>", "write < in an attribute as &lt;"),
     ("document type", "<workload ", '<!DOCTYPE a [<!ENTITY b "c">]><workload ', "document types are not read"),
     ("second auth", "<workflow>", '<auth type="none"/><workflow>', "a second one within <workload>"),
     ("auth key", "username=", "user=", "key 'user' is unknown"),

@@ -83,13 +83,21 @@ def test_a_short_sweep_does_not_reach_the_limits() -> None:
     assert "not reached" in as_text(statements(series))
 
 
+def test_failures_are_not_known_while_uploads_are_retried() -> None:
+    cut = [dataclasses.replace(found(c, 1.0, retried=c), unfinished_count=c * (c > 512)) for c in CONCURRENCY]
+    (said,) = (each for each in statements({("hdd", "1B"): cut}) if "failures above" in each.said)
+    assert (said.agrees, said.found) == (None, "1B: none; 1B: 2,048 still retrying at 2,048 when the time was over")
+    failed = [*cut[:-1], dataclasses.replace(cut[-1], failures_count=1)]
+    (said,) = (each for each in statements({("hdd", "1B"): failed}) if "failures above" in each.said)
+    assert (said.agrees, said.found) == (True, "1B: first at 2,048")
+
+
 def test_the_points_are_the_papers(tmp_path: Path) -> None:
     made = experiment_000.points(Plan(), tmp_path)
     assert len(made) == 2 * 3 * 12
     assert made[0].name == "hdd-1B-0001"
     assert made[-1].argv[:5] == ("put", "--count", "2048", "--size", "1000000")
-    assert [made[at].argv[-1] for at in (0, 6, 7, 11)] == ["10", "10", "60", "60"]
-    assert [point.fresh for point in made].count(True) == 24
+    assert [made[at].argv[-1] for at in (0, 6, 7, 11)] == ["10", "10", "150", "150"]
     for media in ("hdd", "ssd"):
         (device,) = topology.load(tmp_path / f"{media}.toml").host("storage").disks
         assert device.media == media
@@ -132,6 +140,7 @@ def test_what_is_drawn_from_a_run(tmp_path: Path) -> None:
     assert one.cpu_percent == dict.fromkeys(HOSTS, 0.0) | {"proxy": 15.0}
     assert one.io_percent["storage"] == 90.0
     assert (one.objects_count, one.elapsed_s, one.turned_away["proxy"]) == (10, pytest.approx(1.0), pytest.approx(8.0))
+    assert one.unfinished_count == 0  # nothing was retried: the time of the point was over
 
 
 def test_where_it_differs_is_told_why() -> None:
@@ -152,6 +161,10 @@ def test_where_it_differs_is_told_why() -> None:
         why = next(each.why for each in statements({("hdd", "1B"): idle}) if each.said.startswith("HDD: the storage"))
         assert limit in why and f"and wait for one {wait:.0f}, {wait:.0f} % of the time" in why
     assert "why: in the trace: HDD: proxy" in as_text(statements(series, account))
+    for found_here in series.values():
+        found_here[:] = (dataclasses.replace(each, turned_away={"proxy": 0.2}) for each in found_here)
+    calm = {each.said: each.why for each in statements(series, account)}["HDD: retries above 128"]
+    assert calm.startswith("no listen queue turned a connection away: one holds 4,096 here") and "503" in calm
 
 
 def test_what_the_pictures_say() -> None:
@@ -291,7 +304,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     write_run(tmp_path / "hdd-1B-0001")
     write_run(tmp_path / "hdd-1B-0002", state="running")
     points.do(todo, tmp_path, lambda line: None)
-    assert called == ["down", "up", "hdd-1B-0002", "hdd-1B-0004", "down"]
+    assert called == ["down", "up", "hdd-1B-0002", "down", "up", "hdd-1B-0004", "down"]
     assert len(list(tmp_path.glob("hdd-1B-0002.unfinished-*"))) == 1
     monkeypatch.setattr(
         points.subprocess, "run", lambda argv, **_: subprocess.CompletedProcess(argv, 2, "", "a\nno luck\n")
