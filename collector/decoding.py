@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from collector.columns import nullable
 from collector.hosts import Traffic, is_loopback, own_addresses
 from collector.partitions import AddressOrder, HostView, Notes, Partitions
+from collector.services import id_headers
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
 from tracer.readers import CaptureReader, Interface, open_capture
@@ -228,7 +229,7 @@ def _read_host(number: int, source: HostSource, partitions: Partitions) -> _Capt
     assert source.host is not None
     capture = _Capture(source.host, tuple(map(str, source.files)))
     for path in source.files:
-        with open_capture(path) as reader:
+        with open_capture(path, id_headers()) as reader:
             for place, rows in enumerate(reader.rows()):
                 _check_frames(source, capture.packets_count + reader.packets_count)
                 first_ns = rows.first_ns()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from collector.exchange_stalls import with_stalls
 from collector.schema import EXCHANGES, HopKind, conform
-from collector.services import is_background, service_name
+from collector.services import client_service, is_background, service_name
 from tracer import _core
 from tracer.records import Columns, HeadFlag
 
@@ -109,7 +109,7 @@ def _exchange_table(
         rows = found[f"{row}_row"]
         columns[name] = _plain(messages[name]).take(pa.array(rows, mask=rows == NO_ROW))
     columns["response_transaction_id"] = _other_id(columns["transaction_id"], found["response_row"], messages)
-    columns["background"] = _background(found["request_row"], messages)
+    columns |= _askers(found["request_row"], messages)
     protocol = pa.DictionaryArray.from_arrays(found["readable"].astype(np.int32), pa.array([UNKNOWN, HTTP]))
     columns |= {"exchange_id": pa.array(np.arange(first_id, first_id + count)), "protocol": protocol}
     return conform("exchanges", pa.table(columns | {"complete": pa.array(found["complete"])}))
@@ -122,12 +122,14 @@ def _other_id(ids: pa.ChunkedArray, response_row: NDArray[np.int64], messages: p
     return pc.if_else(other, answered, pa.scalar(None, pa.string()))
 
 
-def _background(request_row: NDArray[np.int64], messages: pa.Table) -> pa.Array:
-    """Whether daemons asked, by the request's User-Agent."""
+def _askers(request_row: NDArray[np.int64], messages: pa.Table) -> dict[str, pa.Array]:
+    """`background` and `client_service`: who asked, by the request's User-Agent."""
     agents = _one_chunk(_plain(messages["user_agent"]).take(pa.array(request_row, mask=request_row == NO_ROW)))
     known = agents.dictionary_encode()
-    daemon = pa.array([is_background(name) if name else None for name in known.dictionary.to_pylist()], pa.bool_())
-    return daemon.take(known.indices)
+    names = known.dictionary.to_pylist()
+    daemon = pa.array([is_background(name) if name else None for name in names], pa.bool_())
+    asker = pa.array([client_service(name) if name else None for name in names], pa.string())
+    return {"background": daemon.take(known.indices), "client_service": asker.take(known.indices)}
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

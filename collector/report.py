@@ -64,6 +64,7 @@ class RequestSummary:
     exchanges_count: int
     incomplete_count: int
     background_count: int  # exchanges that daemons asked, and what was done for them
+    background_programs: tuple[tuple[str, int], ...]  # of these, how many for which daemon, most first; known ones only
     handoffs_count: int  # exchanges with a server that stood in for another
     mean_ns: int | None
     median_ns: int | None
@@ -207,6 +208,7 @@ def _clock_words(rows: list[dict[str, Any]]) -> str:
 
 def _requests(rows: pl.DataFrame, roles: pl.DataFrame) -> RequestSummary:
     mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
+    background = rows.filter(~pl.col("trace_id").is_in(mine))
     roots = story.outermost(rows)
     took = roots["duration_ns"]
     sizes = rows.group_by("trace_id").agg(spans=pl.len())
@@ -220,7 +222,8 @@ def _requests(rows: pl.DataFrame, roles: pl.DataFrame) -> RequestSummary:
         count=len(roots),
         exchanges_count=len(rows),
         incomplete_count=int((~rows["complete"]).sum()),
-        background_count=int((~rows["trace_id"].is_in(mine)).sum()),
+        background_count=len(background),
+        background_programs=_programs(background),
         handoffs_count=int((roles["role"] == HANDOFF).sum()),
         mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
         median_ns=figure(took.quantile(0.5, "linear")),
@@ -239,6 +242,13 @@ def _requests(rows: pl.DataFrame, roles: pl.DataFrame) -> RequestSummary:
             for row in slowest.iter_rows(named=True)
         ),
     )
+
+
+def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
+    """Which daemon's each trace is, by its root."""
+    asked = background.filter(pl.col("depth") == 0).select("trace_id", "client_service").drop_nulls()
+    counts = background.select("trace_id").join(asked, on="trace_id").group_by("client_service").len()
+    return tuple(counts.sort("len", "client_service", descending=[True, False]).iter_rows())
 
 
 def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:

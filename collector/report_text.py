@@ -32,6 +32,8 @@ MOST_NOTES, MOST_WORST, MOST_PAIRS = 2, 3, 5
 """Of pairing, how many lines of each kind: of clock steps and of translations, of connections, of pairs of hosts."""
 PAIRS_FRAME = 2
 """Lines of the table of pairs besides the pairs."""
+MOST_PROGRAMS = 3
+"""Of the daemons, how many are named."""
 BAR_CELLS = 10
 MOST_NAME_CELLS = 36
 ERROR_STATUS = 400
@@ -249,14 +251,8 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
     if requests.count > 1:
         figures += f": mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
         figures += f", p99 {in_words(requests.p99_ns)}"
-    figures += f"; {requests.exchanges_count:,} exchanges"
-    counts = (
-        (requests.incomplete_count, "incomplete"),
-        (requests.background_count, "background"),
-        (requests.handoffs_count, "to handoffs"),
-    )
-    figures += "".join(f", {count:,} {what}" for count, what in counts if count)
     _heading(console, "Requests", figures)
+    _paragraph(console, _exchanges_words(requests), "dim", 2)
     grid = _grid(">", "<", ">", "<")
     # So that no other column is cut: a transaction id is there to be copied.
     grid.columns[1].max_width = MOST_NAME_CELLS
@@ -266,6 +262,19 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
         grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
     _print(console, grid)
     _more(console, requests.count, len(requests.slowest), "requests, all faster")
+
+
+def _exchanges_words(requests: RequestSummary) -> str:
+    """`in 14,022 exchanges: 600 incomplete; 1,530 background (object-replicator 900, …); 3 to handoffs`."""
+    programs = [f"{name} {count:,}" for name, count in requests.background_programs[:MOST_PROGRAMS]]
+    programs += ["…"] if len(requests.background_programs) > MOST_PROGRAMS else []
+    counts = (
+        (requests.incomplete_count, "incomplete"),
+        (requests.background_count, f"background ({', '.join(programs)})" if programs else "background"),
+        (requests.handoffs_count, "to handoffs"),
+    )
+    told = "; ".join(f"{count:,} {what}" for count, what in counts if count)
+    return f"in {requests.exchanges_count:,} exchanges{': ' * bool(told)}{told}"
 
 
 def _show_findings(console: Console, findings: Sequence[FindingLine]) -> None:

@@ -187,6 +187,8 @@ EXCHANGES = _fields(
     response_first_received_trace_ns=pa.int64(),
     response_last_sent_trace_ns=pa.int64(),
     response_last_received_trace_ns=pa.int64(),
+    request_head_received_trace_ns=pa.int64(),  # when the last byte of an HTTP head arrived; the body comes after it
+    response_head_received_trace_ns=pa.int64(),
     connect_start_trace_ns=pa.int64(),  # client's first SYN, for the first exchange of a connection; else null
     connected_trace_ns=pa.int64(),  # when the client had the SYN-ACK, likewise
     continue_sent_trace_ns=pa.int64(),  # when the server asked for the body (HTTP 100); null if it did not
@@ -205,6 +207,7 @@ EXCHANGES = _fields(
     status=pa.uint16(),
     transaction_id=pa.string(),
     response_transaction_id=pa.string(),  # where the response shows another than the request; else null
+    client_service=_text(),  # which service or daemon asked, as its User-Agent says (services.toml); null if unknown
     background=pa.bool_(),  # asked by a daemon, as its User-Agent says (services.toml); null where none was seen
     complete=pa.bool_(),
 )

@@ -194,14 +194,16 @@ class CaptureReader:
         return self._core
 
 
-def open_capture(path: Path | str) -> CaptureReader:
+def open_capture(path: Path | str, id_headers: Sequence[str] | None = None) -> CaptureReader:
     """Open the pcap or pcapng file at `path`; gzip is undone on the way.
 
+    Arguments: `id_headers`, names of HTTP headers that hold a transaction id, the most telling first; None for the
+    usual ones (`X-Trans-Id`, `X-Openstack-Request-Id`, `X-Amz-Request-Id`, `traceparent`, `X-Request-Id`).
     Raises: InputError for what cannot be read or is no capture: what it is, and what to do.
     """
     path = Path(path)
     try:
-        return CaptureReader(path, _core.CaptureFile(path))
+        return CaptureReader(path, _core.CaptureFile(path, None if id_headers is None else list(id_headers)))
     except ValueError as error:
         what, next_step = error.args
         raise InputError(f"{path} is {what}", next_step) from None

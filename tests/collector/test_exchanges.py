@@ -177,6 +177,123 @@ CASES = {
             "GET /c 304 | 500 520 500 520 600 620 600 620 | 100>50 | - complete",
         ],
     ),
+    "chunked: no length is declared, so the next head ends the answer, wherever chunks were cut": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 PUT /a
+          110 > 100:1100
+          120 > 1100:1105
+          300 < 0:80 200
+          310 < 80:1080
+          320 < 1080:1085
+          400 > 1105:1205 GET /b
+          500 < 1085:1135 404
+        """,
+        [
+            "PUT /a 200 | 100 120 120 140 300 320 320 340 | 1105>1085 | - complete",
+            "GET /b 404 | 400 420 400 420 500 520 500 520 | 100>50 | - complete",
+        ],
+    ),
+    "chunked, broken off: the server resets without having ended": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < 0:80 200
+          310 < 80:1080
+          320 < rst
+        """,
+        ["GET /a 200 | 100 120 100 120 300 320 310 330 | 100>1080 | - cut"],
+    ),
+    "until the connection closes: FIN ends the answer, and an RST behind it changes nothing": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < 0:80 200
+          310 < 80:1080
+          320 < fin
+          330 < rst
+        """,
+        ["GET /a 200 | 100 120 100 120 300 320 310 330 | 100>1080 | - complete"],
+    ),
+    "reset behind a whole answer": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < 0:80 200 body=30 with=30
+          320 < rst
+        """,
+        ["GET /a 200 | 100 120 100 120 300 320 300 320 | 100>80 | - complete"],
+    ),
+    "reset before any answer": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < rst
+        """,
+        ["GET /a | 100 120 100 120 - - - - | 100>None | - cut"],
+    ),
+    "early answer, and the connection is closed: the body never comes whole": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 PUT /o body=5000
+          110 > 100:1100
+          150 < 0:50 413 body=0
+          151 < fin
+          160 > 1100:2100
+          190 < rst
+        """,
+        ["PUT /o 413 | 100 120 160 180 150 170 150 170 | 2100>50 | - cut"],
+    ),
+    "refused instead of 100: the body is never sent": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 PUT /o body=5000
+          150 < 0:50 507 body=0
+          200 > fin
+        """,
+        ["PUT /o 507 | 100 120 100 120 150 170 150 170 | 100>50 | - cut"],
+    ),
+    "half-closed: the client has said all, and still hears the answer": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          110 > fin
+          300 < 0:50 200 body=0
+          310 < fin
+        """,
+        ["GET /a 200 | 100 120 100 120 300 320 300 320 | 100>50 | - complete"],
+    ),
+    "retry: the kept connection had died, the same request goes over a new one": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a tx=t1
+          200 < 0:50 200 body=0
+          300 > 100:200 GET /b tx=t2
+          320 < rst
+        client:40001 > proxy:8080
+          400 > syn
+          450 < syn_ack
+          500 > 0:100 GET /b tx=t2
+          600 < 0:50 200 body=0
+        """,
+        [
+            "GET /a 200 tx=t1 | 100 120 100 120 200 220 200 220 | 100>50 | - complete",
+            "GET /b tx=t2 | 300 320 300 320 - - - - | 100>None | - cut",
+            "GET /b 200 tx=t2 | 500 520 500 520 600 620 600 620 | 100>50 | 400 complete",
+        ],
+    ),
+    "upgrade: after 101 the connection speaks something else, all of it that exchange's": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /chat
+          200 < 0:50 101
+          300 > 100:110
+          400 < 50:60
+          500 > 110:120
+          600 < 60:70
+        """,
+        ["GET /chat 101 | 100 120 500 520 200 220 600 620 | 120>70 | - complete"],
+    ),
     "a body that is itself HTTP is a body": (
         """
         client:40000 > proxy:8080
@@ -429,6 +546,45 @@ def test_the_100_is_timed_and_a_103_is_not() -> None:
     names = ("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns")
     rows = built(script).exchanges.select(names).to_pylist()
     assert [tuple(map(microseconds, row.values())) for row in rows] == [("150", "170", "200"), ("-", "-", "-")]
+
+
+def test_heads_are_timed_apart_from_bodies() -> None:
+    script = """
+        client:40000 > proxy:8080
+          100 > 0:300 PUT /a body=500 with=100      // the head's 200 bytes come with the first of the body
+          150 > 300:700
+          300 < 0:30 201 head=60                    // a head of two packets, the second of which was lost at first
+          310 < 30:60 lost
+          500 < 30:60 #2
+          600 > 700:800 GET /b cut                  // how long the head is cannot be known
+          700 < 60:160 200 body=60 with=60
+        db:40000 > db:5432
+          900 > 0:10
+          950 < 0:10
+    """
+    names = ("request_head_received_trace_ns", "response_head_received_trace_ns")
+    rows = [tuple(map(microseconds, row.values())) for row in built(script).exchanges.select(names).to_pylist()]
+    assert rows == [("120", "520"), ("-", "720"), ("-", "-")]
+
+
+def test_who_asks_is_known_by_user_agent() -> None:
+    script = """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a agent=curl/8
+          200 < 0:50 200
+        proxy:40000 > storage:6200
+          300 > 0:100 GET /a agent=proxy-server
+          400 < 0:50 200
+        storage:40000 > storage:6200
+          500 > 0:100 REPLICATE /a agent=object-replicator
+          600 < 0:50 200
+    """
+    rows = built(script).exchanges.select(["client_service", "background"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (None, False),
+        ("swift-proxy", False),
+        ("object-replicator", True),
+    ]
 
 
 def test_no_packets_make_no_exchanges() -> None:

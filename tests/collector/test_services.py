@@ -1,15 +1,17 @@
 """What is known of services, as data."""
 
 import re
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from collector.foreground import of_clients
-from collector.services import is_background, target_patterns
+from collector.services import client_service, id_headers, is_background, known_services, target_patterns
 from collector.spans import link
 from collector.story import joined, outermost
 from tests.helpers.exchange_lines import exchanges_of
+from tracer.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,71 @@ from tests.helpers.exchange_lines import exchanges_of
 )
 def test_daemons_are_known_by_their_user_agent(user_agent: str, expected: bool) -> None:
     assert is_background(user_agent) is expected
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "expected"),
+    [
+        ("proxy-server 4711", "swift-proxy"),
+        ("object-server 12", "swift-object"),
+        ("object-replicator 12", "object-replicator"),
+        ("proxy-servers", None),
+        ("curl/8", None),
+        ("", None),
+    ],
+)
+def test_who_asks(user_agent: str, expected: str | None) -> None:
+    assert client_service(user_agent) == expected
+
+
+def test_an_operators_file_adds_to_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "services.toml"
+    own.write_text(
+        """
+        ids.headers = ["x-correlation-id"]
+        background.user_agents = ["our-scrubber"]
+        [ports]
+        8080 = "gateway"
+        7000 = "index"
+        [callers]
+        "our-gateway" = "gateway"
+        [targets]
+        index = "/{account}/{object}"
+        """
+    )
+    shipped = id_headers()
+    monkeypatch.setenv("TWINTAP_SERVICES", str(own))
+    assert id_headers() == ("x-correlation-id", *shipped)
+    assert is_background("our-scrubber/2")
+    assert is_background("object-replicator 1")
+    ports = known_services()
+    assert (ports[8080], ports[7000], ports[6200]) == ("gateway", "index", "swift-object")
+    assert client_service("our-gateway 3") == "gateway"
+    found = re.match(target_patterns()["index"], "/me/thing")
+    assert found
+    assert found.groupdict() == {"account": "me", "object": "thing"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[port]\n80 = 'web'", "has port"),
+        ("[ports]\nweb = 'web'", "has web"),
+        ("[ports]\n80 = 80", "has 80"),
+        ("ids.headers = [1]", "has 1"),
+        ("ids.headers = 'x-id'", "is no list"),
+        ("ports = 'web'", "has ports"),
+        ("not toml", "cannot be read"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str) -> None:
+    own = tmp_path / "services.toml"
+    if text is not None:
+        own.write_text(text)
+    monkeypatch.setenv("TWINTAP_SERVICES", str(own))
+    with pytest.raises(InputError, match=message):
+        known_services()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ One line for a connection, then one for each transfer on it, sent at a time in Â
        50 < syn_ack
       100 > 0:120 GET /v1/a tx=t1     bytes 0 to 120 of the client's stream, beginning with that head
       300 < 0:80 200 tx=t1 body=20    a response head that declares 20 bytes of body (the head is the rest)
+      300 < 0:80 200 head=160       the same, of which these are the first bytes: the head is that long
       300 < 80:180 late=900 #2        second attempt, received 900 Âµs after it was sent
       400 > ack
 
@@ -161,7 +162,7 @@ def _heads(rows: _Rows, words: list[str]) -> None:
         "target": next((word for word in words if word.startswith("/")), ""),
         "status": status,
         "content_length": int(options.get("body", -1)),
-        "head_len": 0 if "cut" in words else size - int(options.get("with", 0)),
+        "head_len": 0 if "cut" in words else int(options.get("head", size - int(options.get("with", 0)))),
         "transaction_id": options.get("tx", ""),
         "user_agent": options.get("agent", ""),
     }

@@ -36,10 +36,10 @@ PAYLOADS = [
 ]
 
 
-def heads(path: Path) -> list[dict[str, object]]:
+def heads(path: Path, id_headers: list[str] | None = None) -> list[dict[str, object]]:
     """Every head of a capture as a dict, its strings as text."""
     rows = []
-    with open_capture(path) as reader:
+    with open_capture(path, id_headers) as reader:
         for batch in reader.batches():
             texts = {name: batch.heads[f"{name}_bytes"].tobytes() for name in HEAD_STRINGS}
             for at in range(len(batch.heads["frame"])):
@@ -128,3 +128,9 @@ def test_padding_behind_the_ip_packet_is_no_payload(tmp_path):
         path = tmp_path / "host.pcap"
         path.write_bytes(files.pcap([(0, frame)]))
         assert heads(path) == []
+
+
+def test_which_headers_hold_an_id_is_a_choice(write):
+    path = write([b"GET / HTTP/1.1\r\nX-Trans-Id: tx1\r\nX-Correlation-Id: c1\r\n\r\n"])
+    cases = (None, "tx1"), (["x-correlation-id", "x-trans-id"], "c1"), (["X-TRANS-ID"], "tx1"), ([], "")
+    assert [heads(path, names)[0]["transaction_id"] for names, _ in cases] == [expected for _, expected in cases]

@@ -36,6 +36,15 @@ pub struct Head {
 }
 
 impl Head {
+    /// Where its head ends in the stream; `UNSEEN` if it was cut.
+    pub fn end(&self) -> i64 {
+        if self.head_len > 0 {
+            self.offset.saturating_add(self.head_len)
+        } else {
+            UNSEEN
+        }
+    }
+
     /// Bytes of head and body, as far as the head declares them.
     pub fn due(&self) -> i64 {
         let known = self.head_len > 0 && self.content_length >= 0;

@@ -151,8 +151,10 @@ fn marked_parts(messages: &[Message], interims: &[Message]) -> Vec<Part> {
     let Some(last) = messages.iter().map(|message| message.ordinal).max() else {
         return Vec::new();
     };
-    let part =
-        |message: &Message, ordinal| Part::new(message.role == Role::Request, message.start, ordinal, message.role);
+    let part = |message: &Message, ordinal| Part {
+        head_end: message.head.map_or(UNSEEN, |head| head.end()),
+        ..Part::new(message.role == Role::Request, message.start, ordinal, message.role)
+    };
     let mut parts: Vec<Part> = messages.iter().map(|message| part(message, message.ordinal)).collect();
     let mut finals: Vec<(i64, usize)> = messages
         .iter()

@@ -4,7 +4,8 @@
 //! split here. Times, for a part of bytes `start..end`:
 //! - first and last sent: when byte `start` and byte `end - 1` were first sent, whatever became of that attempt;
 //! - first received: when byte `start` first arrived;
-//! - last received: when the last missing byte arrived (so after a loss, when the hole was filled).
+//! - last received: when the last missing byte arrived (so after a loss, when the hole was filled);
+//! - head received: when the last byte of its message head first arrived.
 
 use crate::ranges::{Range, located};
 use crate::{UNSEEN, earlier};
@@ -25,6 +26,8 @@ pub enum Role {
 pub struct Part {
     pub from_client: bool,
     pub start: i64,
+    /// Where the message's head ends and its body begins; `UNSEEN` if that is not known.
+    pub head_end: i64,
     pub ordinal: usize,
     pub role: Role,
     pub times: PartTimes,
@@ -35,6 +38,7 @@ impl Part {
         Self {
             from_client,
             start,
+            head_end: UNSEEN,
             ordinal,
             role,
             times: PartTimes::default(),
@@ -49,6 +53,7 @@ pub struct PartTimes {
     pub first_received_ns: i64,
     pub last_sent_ns: i64,
     pub last_received_ns: i64,
+    pub head_received_ns: i64,
     pub uncertainty_ns: i64,
     pub bytes: i64,
     end_arrived: bool,
@@ -61,6 +66,7 @@ impl Default for PartTimes {
             first_received_ns: UNSEEN,
             last_sent_ns: UNSEEN,
             last_received_ns: UNSEEN,
+            head_received_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
             bytes: UNSEEN,
             end_arrived: false,
@@ -113,7 +119,11 @@ pub fn time_parts(parts: &mut [Part], ranges: &[Range]) {
                 parts.get(place + 1).map_or(flow_end, |next| next.start),
             );
             let piece = (range.start.max(bounds.0), range.end.min(bounds.1));
-            parts[place].times.add(range, piece, bounds);
+            let part = &mut parts[place];
+            part.times.add(range, piece, bounds);
+            if piece.0 < part.head_end && part.head_end <= piece.1 {
+                part.times.head_received_ns = earlier(part.times.head_received_ns, range.received_ns);
+            }
             place += 1;
         }
     }

@@ -150,12 +150,13 @@ fn walked(segment: &twintap_wire::packet::Segment<'_>, packet: &Packet<'_>) -> E
 /// Invariant: a head's length and the end of its message are past its first line, and what a shorter payload shows is never
 /// another value than what the whole one shows.
 pub fn http_head(data: &[u8]) {
-    let Some(whole) = http::parse(data) else { return };
+    let ids = http::IdHeaders::default();
+    let Some(whole) = http::parse(data, &ids) else { return };
     let is_cut = whole.flags & http::flag::CUT != 0;
     assert_eq!(is_cut, whole.len == 0);
     assert!(whole.len as usize <= data.len());
     assert!(http::end_of_message(&whole).is_none_or(|end| end >= whole.len as usize && !is_cut));
-    if let Some(cut) = http::parse(&data[..data.len() / 2]) {
+    if let Some(cut) = http::parse(&data[..data.len() / 2], &ids) {
         assert!(whole.target.starts_with(cut.target));
         assert!(cut.status == whole.status || cut.status == 0);
         assert!(

@@ -157,7 +157,7 @@ mod tests {
             (1, "PUT /a HTTP/1.1\r\nHost: b\r\n\r\n"),
             (2, "HTTP/1.1 201 Created\r\n\r\n"),
         ] {
-            let head = http::parse(text.as_bytes()).expect("it is a head");
+            let head = http::parse(text.as_bytes(), &http::IdHeaders::default()).expect("it is a head");
             heads.push(frame, 0, &head);
         }
         let mut bytes = Vec::new();

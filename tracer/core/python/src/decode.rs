@@ -11,6 +11,7 @@ use pyo3::types::{PyBytes, PyDict};
 use twintap_partitions::keys::FileAddresses;
 use twintap_wire::counters::CounterKind;
 use twintap_wire::events::{EventColumns, HeadColumns, Strings};
+use twintap_wire::http::IdHeaders;
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
 use twintap_wire::{with_event_columns, with_head_columns};
 
@@ -61,13 +62,18 @@ impl Rows {
 
 #[pymethods]
 impl CaptureFile {
-    /// Open the file at `path`. Raises OSError, or ValueError(what it is, what to do) if it is no capture.
+    /// Open the file at `path`; `id_headers` hold transaction ids, the most telling first. Raises OSError, or
+    /// ValueError(what it is, what to do) if it is no capture.
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let reader = py.detach(|| reader::open(&path)).map_err(|error| match error {
+    #[pyo3(signature = (path, id_headers=None))]
+    fn new(py: Python<'_>, path: PathBuf, id_headers: Option<Vec<String>>) -> PyResult<Self> {
+        let mut reader = py.detach(|| reader::open(&path)).map_err(|error| match error {
             OpenError::Io(error) => error.into(),
             OpenError::NotACapture(error) => PyValueError::new_err((error.what, error.next_step)),
         })?;
+        if let Some(names) = id_headers {
+            reader.set_id_headers(IdHeaders::new(&names));
+        }
         Ok(Self {
             reader: Mutex::new(reader),
             addresses: Mutex::default(),

@@ -104,16 +104,18 @@ fn as_columns(py: Python<'_>, built: Built) -> PyResult<Bound<'_, PyDict>> {
 
 type Column<T> = (&'static str, fn(&Exchange) -> T);
 
-const LONGS: [Column<i64>; 21] = [
+const LONGS: [Column<i64>; 23] = [
     ("connection", |one| one.connection.into()),
     ("request_first_sent_trace_ns", |one| one.request.first_sent_ns),
     ("request_first_received_trace_ns", |one| one.request.first_received_ns),
     ("request_last_sent_trace_ns", |one| one.request.last_sent_ns),
     ("request_last_received_trace_ns", |one| one.request.last_received_ns),
+    ("request_head_received_trace_ns", |one| one.request.head_received_ns),
     ("response_first_sent_trace_ns", |one| one.response.first_sent_ns),
     ("response_first_received_trace_ns", |one| one.response.first_received_ns),
     ("response_last_sent_trace_ns", |one| one.response.last_sent_ns),
     ("response_last_received_trace_ns", |one| one.response.last_received_ns),
+    ("response_head_received_trace_ns", |one| one.response.head_received_ns),
     ("connect_start_trace_ns", |one| one.connect_start_ns),
     ("connected_trace_ns", |one| one.connected_ns),
     ("continue_sent_trace_ns", |one| one.continue_sent_ns),

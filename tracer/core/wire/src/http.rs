@@ -51,14 +51,46 @@ const KNOWN_METHODS: &[&[u8]] = &[
     b"UPDATE",
 ];
 
-/// Headers that hold a transaction id, the most telling first.
-const ID_HEADERS: &[&[u8]] = &[
-    b"x-trans-id",
-    b"x-openstack-request-id",
-    b"x-amz-request-id",
-    b"traceparent",
-    b"x-request-id",
+/// Of [`IdHeaders`] where nothing else is asked for.
+const ID_HEADERS: [&str; 5] = [
+    "x-trans-id",
+    "x-openstack-request-id",
+    "x-amz-request-id",
+    "traceparent",
+    "x-request-id",
 ];
+/// Of this header, only the trace id is the transaction's.
+const TRACEPARENT: &[u8] = b"traceparent";
+
+/// Headers that hold a transaction id, the most telling first.
+#[derive(Clone, Debug)]
+pub struct IdHeaders {
+    names: Vec<Vec<u8>>,
+    /// Shortest and longest name.
+    lengths: (usize, usize),
+}
+
+impl IdHeaders {
+    /// Of these names, in any case.
+    pub fn new<Name: AsRef<str>>(names: &[Name]) -> Self {
+        let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_ref().as_bytes().to_vec()).collect();
+        let of_names = || names.iter().map(Vec::len);
+        let lengths = (of_names().min().unwrap_or(usize::MAX), of_names().max().unwrap_or(0));
+        Self { names, lengths }
+    }
+
+    /// How telling a header is, 0 the most; `None` if it holds no id.
+    fn rank(&self, name: &[u8]) -> Option<usize> {
+        let may_be = self.lengths.0 <= name.len() && name.len() <= self.lengths.1;
+        may_be.then(|| self.names.iter().position(|id| name.eq_ignore_ascii_case(id)))?
+    }
+}
+
+impl Default for IdHeaders {
+    fn default() -> Self {
+        Self::new(&ID_HEADERS)
+    }
+}
 
 /// A message head; its text borrows from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,15 +117,15 @@ pub fn may_be_head(payload: &[u8]) -> bool {
     payload.len() >= 5 && payload[0].is_ascii_uppercase() && payload[1].is_ascii_uppercase()
 }
 
-/// Read the head at the start of `payload`.
-pub fn parse(payload: &[u8]) -> Option<Head<'_>> {
+/// Read the head at the start of `payload`; `ids` say where its transaction id stands.
+pub fn parse<'a>(payload: &'a [u8], ids: &IdHeaders) -> Option<Head<'a>> {
     let (line, mut at) = first_line(payload);
     let mut head = if line.starts_with(b"HTTP/1.") {
         status_line(line)?
     } else {
         request_line(line, at.is_some())?
     };
-    let mut best_id = ID_HEADERS.len();
+    let mut best_id = usize::MAX;
     for _ in 0..HEADER_LIMIT {
         let Some(start) = at else { break };
         let Some((line, next)) = whole_line(payload, start) else {
@@ -103,7 +135,7 @@ pub fn parse(payload: &[u8]) -> Option<Head<'_>> {
             head.len = u32::try_from(next).unwrap_or(0);
             return Some(head);
         }
-        take_header(&mut head, line, &mut best_id);
+        take_header(&mut head, line, ids, &mut best_id);
         at = Some(next);
     }
     head.flags |= flag::CUT;
@@ -206,7 +238,7 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
     })
 }
 
-fn take_header<'a>(head: &mut Head<'a>, line: &'a [u8], best_id: &mut usize) {
+fn take_header<'a>(head: &mut Head<'a>, line: &'a [u8], ids: &IdHeaders, best_id: &mut usize) {
     let Some(colon) = memchr(b':', line) else {
         return;
     };
@@ -234,17 +266,15 @@ fn take_header<'a>(head: &mut Head<'a>, line: &'a [u8], best_id: &mut usize) {
         17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
             set_if(&mut head.flags, flag::CHUNKED, has_token(value, b"chunked"));
         }
-        10..=22 => take_id(head, name, value, best_id),
-        _ => {}
+        _ => take_id(head, name, value, ids, best_id),
     }
 }
 
-fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], best_id: &mut usize) {
-    let found = ID_HEADERS.iter().position(|id| name.eq_ignore_ascii_case(id));
-    let Some(rank) = found.filter(|rank| rank < best_id) else {
+fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHeaders, best_id: &mut usize) {
+    let Some(rank) = ids.rank(name).filter(|rank| rank < best_id) else {
         return;
     };
-    let is_traceparent = ID_HEADERS[rank] == b"traceparent";
+    let is_traceparent = name.eq_ignore_ascii_case(TRACEPARENT);
     let value = if is_traceparent { trace_id(value) } else { value };
     if !value.is_empty() {
         (head.transaction_id, *best_id) = (value, rank);
@@ -290,6 +320,10 @@ fn limited(value: &[u8], limit: usize) -> &[u8] {
 #[allow(clippy::type_complexity)] // tables of cases
 mod tests {
     use super::*;
+
+    fn parse(payload: &[u8]) -> Option<Head<'_>> {
+        super::parse(payload, &IdHeaders::default())
+    }
 
     const PUT: &[u8] = b"PUT /v1/AUTH_a/c/o HTTP/1.1\r\nHost: 10.77.0.20:8080\r\nX-Trans-Id: tx1\r\n\
         User-Agent: proxy-server 1\r\nContent-Length: 3\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n";
@@ -381,6 +415,21 @@ mod tests {
             let head = parse(payload.as_bytes()).expect(name);
             let read = (head.transaction_id, head.content_length, head.flags, head.len as usize);
             assert_eq!(read, (id.as_bytes(), *content_length, *flags, payload.len()), "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_of_ids_are_a_choice() {
+        let payload = b"GET / HTTP/1.1\r\nX-Trans-Id: t\r\nX-Correlation-Identifier-Of-Ours: c\r\nid: i\r\n\r\n";
+        let cases: &[(&[&str], &[u8])] = &[
+            (&["x-correlation-identifier-of-ours", "X-Trans-Id"], b"c"),
+            (&["ID", "x-trans-id"], b"i"),
+            (&["x-request-id"], b""),
+            (&[], b""),
+        ];
+        for (names, expected) in cases {
+            let head = super::parse(payload, &IdHeaders::new(names)).expect("a head");
+            assert_eq!(head.transaction_id, *expected, "{names:?}");
         }
     }
 

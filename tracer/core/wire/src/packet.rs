@@ -9,7 +9,7 @@ use crate::bytes::{be16, be32};
 use crate::counters::{CounterKind, Counters};
 use crate::events::{Event, EventColumns, HeadColumns};
 use crate::fragments::{Datagram, Fragments, Moment, Row};
-use crate::http;
+use crate::http::{self, IdHeaders};
 use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
@@ -117,6 +117,7 @@ mod common {
 #[derive(Default)]
 pub struct Decoder {
     pub addresses: AddressTable,
+    pub id_headers: IdHeaders,
     block: Vec<Event>,
     events: EventColumns,
     heads: HeadColumns,
@@ -340,7 +341,7 @@ impl Decoder {
             let Some(head) = payload
                 .get(at..)
                 .filter(|rest| http::may_be_head(rest))
-                .and_then(http::parse)
+                .and_then(|rest| http::parse(rest, &self.id_headers))
             else {
                 return;
             };

@@ -10,6 +10,7 @@ use crate::cooked::CookedInterfaces;
 use crate::counters::{CounterKind, Counters};
 use crate::events::{EventColumns, HeadColumns};
 use crate::format::{DETECT_LEN, Format, NotACapture, detect};
+use crate::http::IdHeaders;
 use crate::input::{End, Input};
 use crate::interface::Interface;
 use crate::link::LinkType;
@@ -168,6 +169,11 @@ impl<R: Read> Reader<R> {
             frame: 0,
             is_done: false,
         })
+    }
+
+    /// Look for transaction ids in these headers, from here on.
+    pub fn set_id_headers(&mut self, ids: IdHeaders) {
+        self.decoder.id_headers = ids;
     }
 
     /// The columns of the next up to `packets` packets, and of those held back before; nothing at the end. Rows behind an
