@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import clock_evidence, clocks, findings, matching, memory, spans, troubles
+from collector import clock_evidence, clocks, findings, matching, memory, pauses, spans, troubles
 from collector.clock_steps import refined
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
@@ -145,7 +145,7 @@ def run_stages(
                 writer.append("events", matched.events)
                 writer.append("messages", matched.messages)
                 writer.append("connections", matched.connections)
-                held.put(number, matched.hops, matched.messages, matched.connections)
+                held.put(number, matched.hops, matched.messages, matched.connections, matched.pauses)
                 evidence.add(part.ways)
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
@@ -204,12 +204,13 @@ def _rebuild(
     end_ns = _end_ns(info, alignment)
 
     def rebuild(number: int) -> _Requests:
-        hops, messages, connections = held.take(number)
+        hops, messages, connections, paused = held.take(number)
         hops = settle_windows(align(hops, alignment), info.hosts, alignment.clocks, edge_ns)
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
         built = build_exchanges(hops, messages, connections, info.services, first_id)
-        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns)
+        paused = pauses.aligned(paused, alignment.clocks)
+        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused)
         return _Requests(built.hops, built.exchanges, quality_of(built.hops), wrong)
 
     for requests in _in_order(pool, workers, rebuild, held.numbers()):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from collector.columns import coded, nullable
 from collector.decoding import Decoded
 from collector.event_tables import event_table, message_table
+from collector.pauses import pause_table
 from collector.schema import HopKind, HopState, conform
 from tracer import _core
 from tracer.records import Columns
@@ -27,12 +28,13 @@ STATES = pa.array([str(state) for state in HopState])
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Tables of `collector.schema`; `hops` without trace times, `events` with `duplicate`."""
+    """Tables of `collector.schema` (`hops` without trace times, `events` with `duplicate`); pauses as `pause_table`."""
 
     events: pa.Table
     hops: pa.Table
     connections: pa.Table
     messages: pa.Table
+    pauses: pa.Table
 
 
 def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
@@ -47,6 +49,7 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
         hops=_hop_table(found["hops"], decoded.hosts),
         connections=_connection_table(found["connections"], decoded, first_connection_id),
         messages=message_table(decoded, found["events"]),
+        pauses=pause_table(found["pauses"], decoded.hosts),
     )
 
 

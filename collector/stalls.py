@@ -32,7 +32,8 @@ def stalls(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 
 def merged_waits(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Each stall: `connection_id, from_client, send_host, receive_host, span_id, from_trace_ns, to_trace_ns`."""
+    """Each stall: `connection_id, from_client, send_host, receive_host, span_id, from_trace_ns, to_trace_ns`, the lost
+    bytes' `stream_start`, and `copied_ns`, when the first of them were sent again."""
     lost = hops.filter((pl.col("kind") == kind) & (pl.col("state") == "lost"))
     again = hops.filter((pl.col("kind") == kind) & (pl.col("state") != "lost") & (pl.col("attempt") > 1))
     return _merged(_waits(lost, again))
@@ -54,6 +55,7 @@ def _waits(lost: pl.DataFrame, again: pl.DataFrame) -> pl.DataFrame:
     return waits.select(
         *keys,
         *PAIR,
+        "stream_start",
         span_id="exchange_id",
         from_trace_ns="send_trace_ns",
         to_trace_ns=pl.coalesce("to_trace_ns", "send_trace_ns"),
@@ -68,5 +70,9 @@ def _merged(waits: pl.DataFrame) -> pl.DataFrame:
     apart = (pl.col("from_trace_ns") > reach).fill_null(value=True)
     numbered = ordered.with_columns(run=apart.cast(pl.Int64).cum_sum().over(flow))
     return numbered.group_by(*flow, *PAIR, "run", maintain_order=True).agg(
-        pl.col("span_id").first(), pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
+        pl.col("span_id").first(),
+        pl.col("from_trace_ns").min(),
+        pl.col("to_trace_ns").max(),
+        pl.col("stream_start").min(),
+        copied_ns=pl.col("to_trace_ns").min(),
     )

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector import pauses, recoveries
 from collector.connecting import added, connecting
 from collector.exchanges import UNKNOWN
 from collector.link_traffic import COUNTS, KEYS, link_traffic
@@ -46,6 +47,8 @@ class Troubles:
     sent: pl.DataFrame  # send_host, receive_host, sent: data hops
     traffic: pl.DataFrame  # as `link_traffic`
     lost: pl.DataFrame  # as `stalls`
+    recovered: pl.DataFrame  # as `recoveries`
+    paused: pl.DataFrame  # as `pauses.told`
     connecting: pl.DataFrame  # as `connecting`
     broken: pl.DataFrame  # connection_id, broken_ns: when the server's side ended a connection that owed an answer
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
@@ -53,18 +56,26 @@ class Troubles:
     failed: pl.DataFrame  # server_host, service, status; count, and the first
 
 
-def gather(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_ns: int) -> Troubles:
+def gather(
+    hops: pa.Table,
+    connections: pa.Table,
+    exchanges: pa.Table,
+    end_trace_ns: int,
+    paused: pa.Table | None = None,
+) -> Troubles:
     """What went wrong on some connections.
 
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
-    `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended.
+    `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended; `paused`, their pauses
+    as `pauses.aligned`, where the packets themselves were looked at.
     """
     flows = flow_counts(hops)
     sent, traffic = _sent(hops, flows), link_traffic(hops)
     told, asked = _telling(hops, flows), exchanges.filter(_cut_or_failed(exchanges))
+    held = pauses.told(paused, hops)
     if not told.num_rows and not asked.num_rows:
-        return replace(_nothing(), sent=sent, traffic=traffic)
-    return _gathered(sent, traffic, told, connections, asked, end_trace_ns)
+        return replace(_nothing(), sent=sent, traffic=traffic, paused=held)
+    return replace(_gathered(sent, traffic, told, connections, asked, end_trace_ns), paused=held)
 
 
 def _gathered(
@@ -82,6 +93,8 @@ def _gathered(
         sent=sent,
         traffic=traffic,
         lost=stalls(packets, "data"),
+        recovered=recoveries.recoveries(packets),
+        paused=pauses.told(None, hops),
         connecting=connecting(packets, ends, end_trace_ns),
         broken=_broken(packets, asked),
         missed=_missed(packets),
@@ -114,6 +127,8 @@ def together(parts: Iterable[Troubles]) -> Troubles:
         .join(of["lost"].group_by(PAIR).agg(first, last), on=PAIR, nulls_equal=True)
         .sort("cost_ns", descending=True, maintain_order=True),
         traffic=of["traffic"].group_by(KEYS, maintain_order=True).agg(pl.col(COUNTS).sum()),
+        recovered=recoveries.added(of["recovered"]),
+        paused=pauses.added(of["paused"]),
         connecting=added(of["connecting"]),
         broken=of["broken"],
         missed=of["missed"]

@@ -20,24 +20,29 @@ _SILENT = frozenset({"server_silent"})
 _LATE = frozenset({"slow_link", "narrow_link", "packet_loss", "reordering"})
 _FAILED = frozenset({"server_error", "disk_full"})
 _LISTEN = frozenset({"listen_queue_full", "listen_drops"})
+_RESENT = frozenset({"retransmission_timeout", "tail_loss", "fast_retransmission"})
+_HELD = frozenset({"zero_window", "small_window"})
+_AWAY = frozenset({"small_window", "slow_start_after_idle"})
+"""Waits for round trips, which count on a long way only."""
 _CLOCK = frozenset({"unaligned_clock", "inconsistent_clock"})
 
 BRINGS: Mapping[str, frozenset[str]] = {
-    "link_down": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _LATE | _FAILED | _LISTEN | _CLOCK,
-    "narrow_link": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _LATE | _LISTEN,
-    "server_silent": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED | _LISTEN,
+    "link_down": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _LATE | _FAILED | _LISTEN | _CLOCK | _RESENT | _HELD,
+    "narrow_link": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _LATE | _LISTEN | _RESENT | _AWAY,
+    "server_silent": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED | _LISTEN | _HELD,
     "connection_refused": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED,
-    "packet_loss": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN,
-    "reordering": _BROKEN | _SLOW | _LATE,
-    "slow_link": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN | frozenset({"narrow_link", "reordering"}),
-    "host_starved": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED | _LISTEN,
-    "slow_disk": _BROKEN | _SLOW | _SILENT | _FAILED | _LISTEN,
+    "packet_loss": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN | _RESENT,
+    "reordering": _BROKEN | _SLOW | _LATE | _RESENT,
+    "slow_link": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN | _AWAY | frozenset({"narrow_link", "reordering"}),
+    "host_starved": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED | _LISTEN | _HELD,
+    "slow_disk": _BROKEN | _SLOW | _SILENT | _FAILED | _LISTEN | _HELD,
     "listen_queue_full": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN,
+    "zero_window": _BROKEN | _SLOW | frozenset({"small_window"}),
     "connection_unanswered": _FAILED | _SLOW,
     "unanswered_request": _FAILED | _SLOW,
     "disk_full": _BROKEN | frozenset({"server_error", "handoffs", "uneven_load"}),
     "server_error": _BROKEN | frozenset({"server_error", "handoffs", "uneven_load"}),
-    "slow_replica": _BROKEN | _SLOW | _LISTEN,
+    "slow_replica": _BROKEN | _SLOW | _LISTEN | _HELD,
 }
 """What each kind can bring about, deepest first."""
 ORDER = tuple(BRINGS)
@@ -80,7 +85,7 @@ def _brings(cause: Finding, finding: Finding, askers: Askers) -> bool:
     if finding.kind == cause.kind and finding.host == cause.host:
         return False
     at = frozenset(host for host in (cause.host, cause.peer_host) if host is not None)
-    if finding.kind in _LATE | _CLOCK | _UNCONNECTED:
+    if finding.kind in _LATE | _CLOCK | _UNCONNECTED | _RESENT | _AWAY:
         return bool(finding.hosts & at)
     near = at | frozenset().union(*(askers.get(host, frozenset()) for host in at))
     return finding.host in near

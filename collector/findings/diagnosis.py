@@ -16,6 +16,7 @@ from collector.findings.network import Links
 from collector.findings.pace import pace_findings
 from collector.findings.requests import requests_of
 from collector.findings.samples import sample_findings
+from collector.findings.stalls import stall_findings
 from collector.store import TraceInfo
 from collector.troubles import Troubles, gather, together
 
@@ -49,6 +50,7 @@ def told(
     found = [
         *Links(troubles, requests).findings(),
         *connection_findings(troubles),
+        *stall_findings(troubles, requests),
         *answer_findings(troubles, requests, end_trace_ns),
         *pace_findings(requests),
         *sample_findings(samples, clocks),

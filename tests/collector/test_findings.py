@@ -77,6 +77,44 @@ CASES = {
         [
             "warning packet_loss proxy 420 | 3 data packets on the link between client and proxy lost (33.3 %); "
             "connections waited 420.0 µs for the copies, at worst 220.0 µs at once",
+            "notice tail_loss proxy 220 | the last bytes of messages from proxy to client were lost, 1 time, which "
+            "only a timer can tell: 220.0 µs of waiting",
+            "notice tail_loss client 200 | the last bytes of messages from client to proxy were lost, 1 time, which "
+            "only a timer can tell: 200.0 µs of waiting",
+        ],
+    ),
+    "a loss told by later bytes, at once and by a timer, and one at the end that a probe found": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < 0:1000 200
+          310 < 1000:2000 lost
+          320 < 2000:3000
+          350 > ack
+          375 < 1000:2000 #2
+          400 > 100:200 GET /b
+          500 < 3000:4000 200
+          510 < 4000:5000 lost
+          520 < 5000:6000
+          545 > ack
+        200900 < 4000:5000 #2
+        201000 > 200:300 GET /c
+        201100 < 6000:7000 200
+        201110 < 7000:8000 lost
+        201120 < 8000:9000 lost
+        203000 < 8000:9000 #2
+        203025 > ack
+        203050 < 7000:8000 #2
+        """,
+        [
+            "warning packet_loss proxy 202395 | 4 data packets from proxy to client lost (30.8 %); connections waited "
+            "202.4 ms for the copies, at worst 200.4 ms at once",
+            "notice retransmission_timeout proxy 200390 | data from proxy to client was sent again only when a timer "
+            "ran out, 1 time: 200.4 ms of waiting",
+            "notice tail_loss proxy 1940 | the last bytes of messages from proxy to client were lost, 1 time, which "
+            "only a timer can tell: 1.9 ms of waiting",
+            "notice fast_retransmission proxy 65 | data from proxy to client was sent again as soon as later bytes "
+            "told of its loss, 1 time: 65.0 µs of waiting",
         ],
     ),
     "a SYN that had to be sent again": (

@@ -39,7 +39,7 @@ macro_rules! define_columns {
 define_columns! {
     host: u16, point: u16, host_ns: i64, direction: u8, src_addr: u32, dst_addr: u32, src_port: u16, dst_port: u16,
     seq: u32, ack: u32, flags: u16, window: u16, payload_len: u32, ip_id: i32, tsval: u32, tsecr: u32, options: u8,
-    mss: u16, sack_hash: u32,
+    mss: u16, window_scale: u8, sack_hash: u32,
 }
 
 /// Invariant: whatever the events, matching ends, and [`check`] holds.
@@ -88,6 +88,7 @@ fn parse(data: &[u8]) -> Columns {
             tsecr: u32::from(id >> 6),
             options: flags >> 5 & 1,
             mss: u16::from(shift >> 6 & 1) * 8,
+            window_scale: id,
             sack_hash: u32::from(stamp >> 7),
         });
     }

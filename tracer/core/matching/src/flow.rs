@@ -3,10 +3,10 @@
 use std::cell::OnceCell;
 
 use crate::connections::{Incarnation, Placed, Side, distance};
-use crate::output::{Hop, Kind, Matched, State};
+use crate::output::{Hop, Kind, Matched, Pause, State};
 use crate::points::{Nearest, keep_one_point};
 use crate::resolve::{Carrier, CausalBound, Certain, Identified};
-use crate::{Direction, Events, NO_HOST, control, data, flag, option};
+use crate::{Direction, Events, NO_HOST, control, data, flag, option, pauses};
 
 /// Buffers used again for each connection, so that a million short connections allocate little.
 #[derive(Default)]
@@ -14,6 +14,7 @@ pub(crate) struct Scratch {
     flows: [Flow; 2],
     hops: Vec<Hop>,
     duplicates: Vec<u32>,
+    pauses: Vec<Pause>,
     data: data::Buffers,
     control: control::Buffers,
 }
@@ -47,6 +48,20 @@ impl Flow {
         if !self.sends.is_empty() && !self.receives.is_empty() {
             // Both ends speak for themselves; what forwarding hosts saw on the way is theirs.
             duplicates.extend(self.others.drain(..).map(|placed| placed.event));
+        }
+    }
+
+    /// What its sender's host saw leave.
+    fn left(&self) -> &[Placed] {
+        if self.sends.is_empty() { &self.both } else { &self.sends }
+    }
+
+    /// What its receiver's host saw arrive.
+    fn arrived(&self) -> &[Placed] {
+        if self.receives.is_empty() {
+            &self.both
+        } else {
+            &self.receives
         }
     }
 }
@@ -97,6 +112,9 @@ pub(crate) fn match_connection(
         control::match_control(&context, flow, &mut scratch.control, &mut scratch.hops);
         match_unpaired(&context, flow, &mut scratch.hops);
         matched.push_hops(connection, number == incarnation.client, hosts, &scratch.hops);
+        scratch.pauses.clear();
+        pauses::find(events, flow.left(), other.arrived(), mss, &mut scratch.pauses);
+        matched.push_pauses(connection, number == incarnation.client, hosts.0, &scratch.pauses);
     }
 }
 

@@ -11,6 +11,7 @@
 //!    that carried it. One send and one receive are a hop. Retransmitted atoms are told apart in [`resolve`]: by
 //!    timestamps option and IP ID, by causality, by order, in that spirit; where nothing does, they are ambiguous.
 //! 3. [`control`] pairs zero-length segments on their whole header (seq, ack, flags, window, timestamps, SACK).
+//! 4. [`pauses`] notes where a sender waited for an acknowledgement with more to send: only here are windows at hand.
 //!
 //! Before all that, [`translation`] finds connections that a NAT or balancer rewrote on the way, and undoes it.
 //!
@@ -41,12 +42,13 @@ mod data;
 mod flow;
 mod output;
 mod owners;
+mod pauses;
 mod points;
 mod resolve;
 mod rounds;
 mod translation;
 
-pub use output::{Connections, Hops, Kind, Matched, State};
+pub use output::{Connections, Hops, Kind, Matched, Pause, Pauses, State};
 pub use owners::host_of_address;
 pub use translation::{FourTuple, Translation};
 
@@ -114,6 +116,8 @@ pub struct Events<'a> {
     pub tsecr: &'a [u32],
     pub options: &'a [u8],
     pub mss: &'a [u16],
+    /// 255 if not given.
+    pub window_scale: &'a [u8],
     pub sack_hash: &'a [u32],
     /// Not a column: the host that each address belongs to, `NO_HOST` or missing where it is not a captured one's.
     pub host_of_address: &'a [u16],
@@ -141,6 +145,7 @@ impl Events<'_> {
             self.tsecr.len(),
             self.options.len(),
             self.mss.len(),
+            self.window_scale.len(),
             self.sack_hash.len(),
         ];
         lens.iter().all(|&len| len == n).then_some(n)

@@ -67,11 +67,48 @@ pub struct Connections {
     pub translated: Vec<(u32, FourTuple)>,
 }
 
+/// A sender stood still with more to send, until an acknowledgement let it go on; see `pauses`. Stamps are its host's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Of the first byte sent after it.
+    pub stream_offset: i64,
+    pub stopped_ns: i64,
+    pub released_ns: i64,
+    pub resumed_ns: i64,
+    /// Length of the first packet sent after it; 0 if none was.
+    pub resumed_bytes: i64,
+    /// Sent and not acknowledged when it stopped, and just before it was let go on.
+    pub in_flight_bytes: i64,
+    pub waiting_bytes: i64,
+    /// What the window still allowed just before it was let go on; `None` where its scale is not known.
+    pub room_bytes: Option<i64>,
+    pub window_closed: bool,
+    /// 0 if no handshake was captured.
+    pub mss_bytes: i64,
+    /// The least seen until then.
+    pub rtt_ns: Option<i64>,
+    /// The last time that it sent nothing with all acknowledged, 0 for never, and the most in flight before that.
+    pub idle_ns: i64,
+    pub in_flight_before_idle_bytes: i64,
+    /// It sent bytes again since then.
+    pub resent: bool,
+}
+
+/// Pauses, with the connection of each, whether its client sent, and the sender's host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    pub connection: Vec<u32>,
+    pub from_client: Vec<bool>,
+    pub host: Vec<u16>,
+    pub pauses: Vec<Pause>,
+}
+
 /// Hops and connections, and for each event its connection and place in the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matched {
     pub hops: Hops,
     pub connections: Connections,
+    pub pauses: Pauses,
     /// For each event: index into `connections`.
     pub event_connection: Vec<u32>,
     /// For each event: sent by the connection's client.
@@ -207,6 +244,14 @@ impl Matched {
                 rows.translated.push((row as u32, inner));
             }
         }
+    }
+
+    pub(crate) fn push_pauses(&mut self, connection: u32, from_client: bool, host: u16, pauses: &[Pause]) {
+        let rows = &mut self.pauses;
+        rows.pauses.extend_from_slice(pauses);
+        rows.connection.resize(rows.pauses.len(), connection);
+        rows.from_client.resize(rows.pauses.len(), from_client);
+        rows.host.resize(rows.pauses.len(), host);
     }
 
     /// Store hops of one flow, a column at a time: one capacity check for each, not one for each value.

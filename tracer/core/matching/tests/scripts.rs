@@ -25,6 +25,8 @@ struct Packet {
     ip_id: i32,
     tsval: Option<u32>,
     window: u16,
+    /// 255 if the packet has no such option.
+    scale: u8,
     point: u16,
     /// (client address, client port, server address, server port) as this host knows them.
     tuple: (u32, u16, u32, u16),
@@ -42,6 +44,7 @@ fn packet(host: u16, to_server: bool, at: i64, seq: u32, len: u32) -> Packet {
         ip_id: -1,
         tsval: None,
         window: 100,
+        scale: 255,
         point: 0,
         tuple: (0, 40000, 1, 80),
     }
@@ -56,6 +59,12 @@ impl Packet {
     }
     fn id(self, ip_id: i32) -> Self {
         Self { ip_id, ..self }
+    }
+    fn window(self, window: u16) -> Self {
+        Self { window, ..self }
+    }
+    fn scale(self, scale: u8) -> Self {
+        Self { scale, ..self }
     }
     fn ts(self, tsval: u32) -> Self {
         Self {
@@ -105,6 +114,7 @@ fn run_with(packets: &[Packet], host_of_address: &[u16]) -> Matched {
         tsecr: &column(|_| 0),
         options: &packets.iter().map(|p| u8::from(p.tsval.is_some())).collect::<Vec<_>>(),
         mss: &small(|_| 0),
+        window_scale: &packets.iter().map(|p| p.scale).collect::<Vec<_>>(),
         sack_hash: &column(|_| 0),
         host_of_address,
     };
@@ -399,6 +409,107 @@ fn probes_have_their_own_kind() {
             .iter()
             .any(|row| row.0 == Kind::WindowProbe && row.6 == State::Matched)
     );
+}
+
+/// The server's packet as the client's capture has it: an acknowledgement with a window.
+fn heard(at: i64, ack: u32, window: u16) -> Packet {
+    packet(CLIENT, false, at, 901, 0).ack(ack).window(window)
+}
+
+/// (offset, stopped, released, resumed, window left, closed) of each pause.
+fn pauses(packets: &[Packet]) -> Vec<(i64, i64, i64, i64, Option<i64>, bool)> {
+    let handshake = [
+        sent(0, 99, 0).flags(SYN).scale(1),
+        packet(CLIENT, false, 50_000, 900, 0)
+            .ack(100)
+            .flags(SYN | ACK)
+            .scale(1)
+            .window(500),
+        sent(60_000, 100, 0).ack(901),
+    ];
+    let matched = run(&[&handshake, packets].concat());
+    let of = |p: &twintap_matching::Pause| {
+        let times = (p.stopped_ns, p.released_ns, p.resumed_ns);
+        (
+            p.stream_offset,
+            times.0,
+            times.1,
+            times.2,
+            p.room_bytes,
+            p.window_closed,
+        )
+    };
+    matched.pauses.pauses.iter().map(of).collect()
+}
+
+const MS: i64 = 1_000_000;
+
+#[test]
+fn a_sender_that_goes_on_as_soon_as_it_may_had_paused() {
+    let waits = [
+        sent(MS, 100, 100),
+        heard(41 * MS, 200, 500),
+        sent(41 * MS + 10_000, 200, 50),
+    ];
+    let (stopped, released) = (MS, 41 * MS);
+    assert_eq!(
+        pauses(&waits),
+        [(100, stopped, released, released + 10_000, Some(400), false)]
+    );
+}
+
+#[test]
+fn a_window_that_closes_and_opens() {
+    let waits = [
+        sent(MS, 100, 500),
+        heard(2 * MS, 600, 0),
+        heard(90 * MS, 600, 400),
+        sent(90 * MS + 10_000, 600, 500),
+    ];
+    assert_eq!(pauses(&waits), [(500, MS, 90 * MS, 90 * MS + 10_000, Some(0), true)]);
+}
+
+#[test]
+fn a_window_that_is_probed_and_never_opens() {
+    let waits = [
+        sent(MS, 100, 500),
+        heard(2 * MS, 600, 0),
+        sent(202 * MS, 599, 0),
+        heard(202 * MS + 50_000, 600, 0),
+    ];
+    assert_eq!(
+        pauses(&waits),
+        [(500, MS, 202 * MS + 50_000, 202 * MS + 50_000, Some(0), true)]
+    );
+}
+
+#[test]
+fn what_is_no_pause() {
+    let late_application = [sent(MS, 100, 100), heard(41 * MS, 200, 500), sent(43 * MS, 200, 50)];
+    let a_turn = [
+        sent(MS, 100, 100),
+        packet(CLIENT, false, 41 * MS, 901, 20).ack(200),
+        sent(41 * MS + 10_000, 200, 50),
+    ];
+    let short = [
+        sent(MS, 100, 100),
+        heard(MS + 900_000, 200, 500),
+        sent(MS + 910_000, 200, 50),
+    ];
+    let told_nothing_new = [
+        sent(MS, 100, 100),
+        heard(2 * MS, 200, 500),
+        heard(41 * MS, 200, 500),
+        sent(41 * MS + 10_000, 200, 50),
+    ];
+    let sent_again = [
+        sent(MS, 100, 100),
+        heard(41 * MS, 150, 500),
+        sent(41 * MS + 10_000, 150, 50),
+    ];
+    for packets in [&late_application[..], &a_turn, &short, &told_nothing_new, &sent_again] {
+        assert_eq!(pauses(packets), []);
+    }
 }
 
 #[test]

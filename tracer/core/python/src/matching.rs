@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_matching::{
-    Connections, Events, FourTuple, Hops, Matched, NO_EVENT, NO_HOST, host_of_address, match_events,
+    Connections, Events, FourTuple, Hops, Matched, NO_EVENT, NO_HOST, Pause, Pauses, host_of_address, match_events,
 };
 use twintap_partitions::columns::Validity;
 
@@ -35,6 +35,7 @@ fn match_events_py<'py>(
     let (tsval, tsecr) = (column::<u32>(columns, "tsval")?, column::<u32>(columns, "tsecr")?);
     let options = column::<u8>(columns, "options")?;
     let mss = column::<u16>(columns, "mss")?;
+    let window_scale = column::<u8>(columns, "window_scale")?;
     let sack_hash = column::<u32>(columns, "sack_hash")?;
     let frame = column::<u32>(columns, "frame")?;
     let events = Events {
@@ -56,6 +57,7 @@ fn match_events_py<'py>(
         tsecr: tsecr.as_slice()?,
         options: options.as_slice()?,
         mss: mss.as_slice()?,
+        window_scale: window_scale.as_slice()?,
         sack_hash: sack_hash.as_slice()?,
         host_of_address: &[],
     };
@@ -79,7 +81,12 @@ fn match_events_py<'py>(
         let ends = [(send_event, send_host), (receive_event, receive_host)]
             .map(|(of, hosts)| End::of(of, hosts, frames, events.host_ns));
         let id = |number: &u32| i64::from(*number) + first_connection_id;
-        let ids = [&matched.event_connection, &matched.hops.connection].map(|of| of.iter().map(id).collect());
+        let of = [
+            &matched.event_connection,
+            &matched.hops.connection,
+            &matched.pauses.connection,
+        ];
+        let ids = of.map(|of| of.iter().map(id).collect());
         (matched, ends, ids)
     });
     as_columns(py, matched, ends, ids)
@@ -112,7 +119,7 @@ fn as_columns(
     py: Python<'_>,
     matched: Matched,
     ends: [End; 2],
-    [event_ids, hop_ids]: [Vec<i64>; 2],
+    [event_ids, hop_ids, pause_ids]: [Vec<i64>; 3],
 ) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     let events = PyDict::new(py);
@@ -123,6 +130,7 @@ fn as_columns(
     columns.set_item("events", events)?;
     columns.set_item("hops", hop_columns(py, matched.hops, ends, hop_ids)?)?;
     columns.set_item("connections", connection_columns(py, matched.connections)?)?;
+    columns.set_item("pauses", pause_columns(py, &matched.pauses, pause_ids)?)?;
     Ok(columns)
 }
 
@@ -169,5 +177,33 @@ fn connection_columns(py: Python<'_>, connections: Connections) -> PyResult<Boun
     columns.set_item("translated_client_port", column(|t| t.client_port.into()))?;
     columns.set_item("translated_server_addr", column(|t| t.server_addr))?;
     columns.set_item("translated_server_port", column(|t| t.server_port.into()))?;
+    Ok(columns)
+}
+
+/// -1 where a figure is not known.
+fn pause_columns<'py>(py: Python<'py>, pauses: &Pauses, ids: Vec<i64>) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    let numbers = |get: fn(&Pause) -> i64| pauses.pauses.iter().map(get).collect::<Vec<i64>>().into_pyarray(py);
+    let flags = |get: fn(&Pause) -> bool| pauses.pauses.iter().map(get).collect::<Vec<bool>>().into_pyarray(py);
+    columns.set_item("connection_id", ids.into_pyarray(py))?;
+    columns.set_item("from_client", pauses.from_client.clone().into_pyarray(py))?;
+    columns.set_item("host", pauses.host.clone().into_pyarray(py))?;
+    columns.set_item("stream_offset", numbers(|pause| pause.stream_offset))?;
+    columns.set_item("stopped_ns", numbers(|pause| pause.stopped_ns))?;
+    columns.set_item("released_ns", numbers(|pause| pause.released_ns))?;
+    columns.set_item("resumed_ns", numbers(|pause| pause.resumed_ns))?;
+    columns.set_item("resumed_bytes", numbers(|pause| pause.resumed_bytes))?;
+    columns.set_item("in_flight_bytes", numbers(|pause| pause.in_flight_bytes))?;
+    columns.set_item("waiting_bytes", numbers(|pause| pause.waiting_bytes))?;
+    columns.set_item("room_bytes", numbers(|pause| pause.room_bytes.unwrap_or(-1)))?;
+    columns.set_item("window_closed", flags(|pause| pause.window_closed))?;
+    columns.set_item("mss_bytes", numbers(|pause| pause.mss_bytes))?;
+    columns.set_item("rtt_ns", numbers(|pause| pause.rtt_ns.unwrap_or(-1)))?;
+    columns.set_item("idle_ns", numbers(|pause| pause.idle_ns))?;
+    columns.set_item(
+        "in_flight_before_idle_bytes",
+        numbers(|pause| pause.in_flight_before_idle_bytes),
+    )?;
+    columns.set_item("resent", flags(|pause| pause.resent))?;
     Ok(columns)
 }

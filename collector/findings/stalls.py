@@ -1,0 +1,127 @@
+"""Senders that stood still with more to send, and how what was lost was sent again."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from collector.durations import in_words
+from collector.findings.finding import Finding, evidence, times, weight
+from collector.troubles import Troubles
+
+PROBED_NS = 200_000_000
+"""A window closed for so long made the sender probe it (Linux, TCP_RTO_MIN). A shorter wait is how a busy receiver
+holds a quick sender back, and a notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """How a kind is said. `text` may name `{sender}`, `{receiver}`, `{ways}`, `{count}`, `{cost}`, `{worst}`."""
+
+    kind: str
+    at_receiver: bool
+    text: str
+    remedy: str
+
+
+PAUSES = {
+    "zero_window": _Words(
+        "zero_window",
+        at_receiver=True,
+        text="{receiver} did not read what {sender} sent: its receive window was full {times} on {connections}, and "
+        "the sender stood still for {cost}",
+        remedy="see what that process does instead of reading its socket (py-spy dump, ss -tmi: Recv-Q), and whether "
+        "its memory for sockets is short (nstat TcpExtTCPRcvQDrop, net.ipv4.tcp_rmem)",
+    ),
+    "small_window": _Words(
+        "small_window",
+        at_receiver=True,
+        text="the receive window of {receiver} is too small for the way from {sender}: it was full, at {bytes} on the "
+        "way, {times} on {connections}, which took {cost} of waiting for ACKs",
+        remedy="let the window grow: raise net.ipv4.tcp_rmem and net.core.rmem_max, take away SO_RCVBUF (it turns "
+        "autotuning off), see that no middlebox strips window scaling",
+    ),
+    "delayed_ack": _Words(
+        "delayed_ack",
+        at_receiver=False,
+        text="{sender} sends messages to {receiver} in pieces, and holds a small piece back until the one before is "
+        "acknowledged (Nagle), which {receiver} delays: {times} on {connections}, in all {cost}",
+        remedy="set TCP_NODELAY on {sender}, or write each message at once (one buffer, writev, TCP_CORK)",
+    ),
+    "slow_start": _Words(
+        "slow_start_after_idle",
+        at_receiver=False,
+        text="connections from {sender} to {receiver} that had been idle begin slowly again: with {bytes} on the way "
+        "they waited for ACKs {times} on {connections}, in all {cost}",
+        remedy="sysctl net.ipv4.tcp_slow_start_after_idle=0 on {sender} for connections that are kept",
+    ),
+}
+RECOVERIES = {
+    "timeout": _Words(
+        "retransmission_timeout",
+        at_receiver=False,
+        text="data from {sender} to {receiver} was sent again only when a timer ran out, {times}: {cost} of waiting",
+        remedy="find the loss first; see that SACK and timestamps are on at both ends (net.ipv4.tcp_sack, "
+        "tcp_timestamps), and how long the timer is (ss -ti: rto)",
+    ),
+    "tail": _Words(
+        "tail_loss",
+        at_receiver=False,
+        text="the last bytes of messages from {sender} to {receiver} were lost, {times}, which only a timer can tell: "
+        "{cost} of waiting",
+        remedy="find the loss first; tail loss probes shorten the wait (net.ipv4.tcp_early_retrans=3, the default)",
+    ),
+    "fast": _Words(
+        "fast_retransmission",
+        at_receiver=False,
+        text="data from {sender} to {receiver} was sent again as soon as later bytes told of its loss, {times}: {cost} "
+        "of waiting",
+        remedy="find the loss; the recovery itself is as quick as it can be",
+    ),
+}
+
+
+def stall_findings(troubles: Troubles, requests: pl.DataFrame) -> list[Finding]:
+    """One for each kind and pair of hosts.
+
+    Arguments: the troubles of all connections; requests as `requests_of`, whose time the severity goes by.
+    """
+    total_ns = int(requests["critical_ns"].sum() or 0)
+    return [*_pauses(troubles.paused, total_ns), *_recoveries(troubles.recovered, total_ns)]
+
+
+def _pauses(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
+    for row in rows.iter_rows(named=True):
+        short = row["why"] == "zero_window" and row["worst_ns"] < PROBED_NS
+        severity = "notice" if short else weight(row["cost_ns"], total_ns)
+        yield _finding(PAUSES[row["why"]], severity, row)
+
+
+def _recoveries(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
+    for row in rows.iter_rows(named=True):
+        yield _finding(RECOVERIES[row["how"]], weight(row["cost_ns"], total_ns), row)
+
+
+def _finding(words: _Words, severity: str, row: dict[str, Any]) -> Finding:
+    sender = row["send_host"] or "a host that was not captured"
+    receiver = row["receive_host"] or "a host that was not captured"
+    names = {
+        "sender": sender,
+        "receiver": receiver,
+        "times": times(row["count"], "time"),
+        "connections": times(row.get("connections", 0), "connection"),
+        "bytes": times(row.get("in_flight_bytes") or 0, "byte"),
+        "cost": in_words(row["cost_ns"]) + (f", at worst {in_words(row['worst_ns'])}" if row["count"] > 1 else ""),
+    }
+    at, other = ("receive_host", "send_host") if words.at_receiver else ("send_host", "receive_host")
+    return Finding(
+        severity=severity,
+        kind=words.kind,
+        host=row[at],
+        touches=frozenset({row[other]} - {None}),
+        count=row["count"],
+        text=words.text.format(**names),
+        remedy=words.remedy.format(**names),
+        **{**evidence(row), "from_trace_ns": row["begin_ns"], "to_trace_ns": row["end_ns"]},
+    )

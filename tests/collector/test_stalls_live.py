@@ -1,0 +1,85 @@
+"""Senders that a real kernel makes stand still: each brought about by a small program between two hosts of this
+machine, captured by agents, and found; and a program that is merely slow, which is not."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collector.analysis import analyse
+from collector.sources import host_sources
+from collector.store import read_table
+from tests.helpers.live_hosts import NoNamespacesError, Pair, pair
+
+SERVER = """
+import socket, sys, time
+address, sleep_s, buffer_bytes = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+if buffer_bytes:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+listener.bind((address, 8080))
+listener.listen(8)
+print("ready", flush=True)
+connection, _ = listener.accept()
+time.sleep(sleep_s)
+got = b""
+while data := connection.recv(1 << 16):
+    got += data
+    if got.endswith(b"END"):
+        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+        got = b""
+"""
+CLIENT = """
+import socket, sys, time
+connection = socket.create_connection((sys.argv[1], 8080))
+connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(sys.argv[2]))
+for times, size, pause_s in (map(float, word.split(",")) for word in sys.argv[3:]):
+    body = b"x" * int(size) + b"END"
+    for _ in range(int(times)):
+        connection.sendall(b"PUT /x HTTP/1.1\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body))
+        connection.sendall(body[:100])
+        time.sleep(pause_s)
+        connection.sendall(body[100:])
+        connection.recv(1000)
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Pair]:
+    try:
+        with pair() as both:
+            yield both
+    except NoNamespacesError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+
+
+def found(hosts: Pair, folder: Path, server: tuple[float, int], client: tuple[str, ...]) -> list[dict]:
+    """Findings of what both programs do; `server`: sleeps before it reads, bytes of its buffer (0: the kernel's own);
+    `client`: TCP_NODELAY, then uploads as `times,size,pause`."""
+    with hosts.a.capture(folder) as ours, hosts.b.capture(folder) as theirs:
+        with hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, *map(str, server), ready="ready"):
+            hosts.a.run(sys.executable, "-c", CLIENT, hosts.b.address, *client)
+        ours.stop(), theirs.stop()
+    url = str(folder / "trace")
+    analyse(host_sources([f"{host.name}={folder / host.name}" for host in (hosts.a, hosts.b)]), url)
+    return [row for row in read_table(url, "findings").to_pylist() if row["severity"] != "info"]
+
+
+def test_a_message_in_two_writes_waits_for_a_delayed_ack(hosts: Pair, tmp_path: Path) -> None:
+    (finding,) = found(hosts, tmp_path, (0, 0), ("0", "5,300,0"))
+    assert (finding["severity"], finding["kind"], finding["host"]) == ("warning", "delayed_ack", "a")
+    assert finding["count"] >= 3
+    assert 35e6 <= finding["cost_ns"] / finding["count"] <= 220e6
+    assert finding["span_id"] is not None
+
+
+def test_a_server_that_does_not_read_closes_its_window(hosts: Pair, tmp_path: Path) -> None:
+    first = found(hosts, tmp_path, (0.7, 20_000), ("1", "1,500000,0"))[0]
+    assert (first["severity"], first["kind"], first["host"]) == ("warning", "zero_window", "b")
+    assert 0.5e9 <= first["cost_ns"] <= 1.5e9
+
+
+def test_an_application_that_pauses_is_not_held(hosts: Pair, tmp_path: Path) -> None:
+    assert found(hosts, tmp_path, (0, 0), ("1", "5,300,0.045", "5,300,0")) == []

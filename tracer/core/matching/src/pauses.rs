@@ -1,0 +1,256 @@
+//! Where a sender stood still although it had more to send, and went on at once when an acknowledgement came.
+//!
+//! Seen from the sender's host alone, so on one clock, in the order of its capture:
+//! ```text
+//! sender   data ──▶ ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ data ──▶
+//!          stopped        ▲ released          resumed
+//!                         └ an ACK without data: more was acknowledged, or the window moved
+//! ```
+//! Application that has nothing to send resumes at any time; only TCP resumes within microseconds of an ACK. What held it
+//! (window, congestion window, Nagle's rule) is told later, from the figures of each [`Pause`] (`collector.pauses`).
+//! A window that closed and was probed is a pause even if it never opened.
+//!
+//! Limits: an application that happens to write in the [`SOON_NS`] behind an ACK looks the same; an ACK that comes with
+//! data is taken for the other side's turn.
+//!
+//! Source: RFC 9293 §3.8.6 (window), RFC 5681 (congestion window), RFC 1122 §4.2.3.4 (Nagle's rule), RFC 7323 §2.3.
+
+use crate::connections::{Placed, distance};
+use crate::output::Pause;
+use crate::{Events, flag};
+
+/// A shorter pause is told by nobody: the network's own delay within a site.
+pub const PAUSE_NS: i64 = 1_000_000;
+/// The kernel goes on so soon after the ACK that lets it; the capture is in between.
+pub const SOON_NS: i64 = 500_000;
+/// Without sending for so long, Linux begins anew with its initial window (`tcp_slow_start_after_idle`): the least
+/// retransmission timeout, `TCP_RTO_MIN`.
+const IDLE_NS: i64 = 200_000_000;
+/// RFC 7323 §2.3.
+const MOST_SCALE: u8 = 14;
+/// The column's mark for an option that was not given.
+const NO_SCALE: u8 = 255;
+
+/// Append the pauses of one side to `found`. `own` is what its host saw leave, `peer` what it saw arrive; each in the
+/// order of the capture. Cost: a look at each packet sent; a walk over both where one came late.
+pub(crate) fn find(events: &Events, own: &[Placed], peer: &[Placed], mss: u16, found: &mut Vec<Pause>) {
+    let same_host = |a: &Placed, b: &Placed| events.host[a.event as usize] == events.host[b.event as usize];
+    let (Some(first), Some(other)) = (own.first(), peer.first()) else {
+        return;
+    };
+    if !same_host(first, other) || !has_gap(events, own) {
+        return;
+    }
+    let mut sender = Sender::new(i64::from(mss));
+    let mut arrivals = peer.iter().peekable();
+    for sent in own {
+        while let Some(arrived) = arrivals.next_if(|arrived| arrived.event < sent.event) {
+            sender.hears(events, arrived);
+        }
+        sender.sends(events, sent, found);
+    }
+    for arrived in arrivals {
+        sender.hears(events, arrived);
+    }
+    sender.ends(found);
+}
+
+/// Did data, or a probe of a closed window, leave long after the data before it?
+fn has_gap(events: &Events, own: &[Placed]) -> bool {
+    let (mut last_ns, mut end) = (i64::MAX, i64::MIN);
+    own.iter().any(|placed| {
+        let event = placed.event as usize;
+        let (at_ns, length) = (events.host_ns[event], i64::from(events.payload_len[event]));
+        let gap = at_ns.saturating_sub(last_ns) >= PAUSE_NS;
+        let probes = length == 0 && placed.offset < end;
+        if length > 0 {
+            (last_ns, end) = (at_ns, end.max(placed.offset.saturating_add(length)));
+        }
+        gap && (length > 0 || probes)
+    })
+}
+
+/// What the sender had been told by its peer.
+#[derive(Clone, Copy)]
+struct Told {
+    /// Everything before this offset had arrived.
+    acknowledged: i64,
+    /// It may send up to here; `None` where the window's scale is not known.
+    edge: Option<i64>,
+    closed: bool,
+}
+
+struct Sender {
+    mss: i64,
+    own_scale: Option<u8>,
+    peer_scale: Option<u8>,
+    /// Offset past all that was sent; `None` before anything was.
+    next: Option<i64>,
+    /// Its last packet: the place that acknowledgements are counted from.
+    last: Option<(u32, i64)>,
+    stopped_ns: i64,
+    in_flight: i64,
+    told: Told,
+    /// As it was before the last acknowledgement that told it something new, and when that came.
+    before: Told,
+    released_ns: Option<i64>,
+    heard_ns: i64,
+    /// The peer sent data since this side last did.
+    answered: bool,
+    probes: u32,
+    rtt_ns: Option<i64>,
+    most_in_flight: i64,
+    idle_ns: i64,
+    in_flight_before_idle: i64,
+    resent: bool,
+}
+
+impl Sender {
+    fn new(mss: i64) -> Self {
+        let told = Told {
+            acknowledged: 0,
+            edge: None,
+            closed: false,
+        };
+        Self {
+            mss,
+            own_scale: None,
+            peer_scale: None,
+            next: None,
+            last: None,
+            stopped_ns: i64::MAX,
+            in_flight: 0,
+            told,
+            before: told,
+            released_ns: None,
+            heard_ns: 0,
+            answered: false,
+            probes: 0,
+            rtt_ns: None,
+            most_in_flight: 0,
+            idle_ns: 0,
+            in_flight_before_idle: 0,
+            resent: false,
+        }
+    }
+
+    fn hears(&mut self, events: &Events, arrived: &Placed) {
+        let event = arrived.event as usize;
+        self.heard_ns = events.host_ns[event];
+        if events.flags[event] & flag::SYN != 0 {
+            self.peer_scale = Some(events.window_scale[event]);
+        }
+        if events.payload_len[event] > 0 {
+            self.answered = true;
+        }
+        let Some((seq, offset)) = self.last else { return };
+        if events.flags[event] & flag::ACK == 0 || events.flags[event] & flag::RST != 0 {
+            return;
+        }
+        let acknowledged = offset.saturating_add(distance(events.ack[event], seq).into());
+        let window = self.scaled(events.window[event], events.flags[event] & flag::SYN != 0);
+        let told = Told {
+            acknowledged: acknowledged.max(self.told.acknowledged),
+            edge: window.map(|window| acknowledged.saturating_add(window)),
+            closed: events.window[event] == 0,
+        };
+        if acknowledged < self.told.acknowledged {
+            return; // overtaken by a later one
+        }
+        let more = acknowledged > self.told.acknowledged;
+        let wider = told.edge > self.told.edge || (self.told.closed && !told.closed);
+        if more && self.next.is_some_and(|next| acknowledged >= next) && !self.resent && self.stopped_ns != i64::MAX {
+            self.measure(self.heard_ns.saturating_sub(self.stopped_ns));
+        }
+        if (more || wider) && events.payload_len[event] == 0 {
+            self.before = self.told;
+            self.released_ns = Some(self.heard_ns);
+        }
+        self.told = told;
+    }
+
+    fn sends(&mut self, events: &Events, sent: &Placed, found: &mut Vec<Pause>) {
+        let event = sent.event as usize;
+        let (at_ns, length) = (events.host_ns[event], i64::from(events.payload_len[event]));
+        if events.flags[event] & flag::SYN != 0 {
+            self.own_scale = Some(events.window_scale[event]);
+            self.stopped_ns = at_ns;
+            self.next = Some(0);
+        }
+        self.last = Some((events.seq[event], sent.offset));
+        if length == 0 {
+            self.probes += u32::from(self.told.closed && self.next.is_some_and(|next| sent.offset < next));
+            return;
+        }
+        let end = sent.offset.saturating_add(length);
+        match self.next {
+            Some(next) if sent.offset < next => self.resent = true,
+            Some(_) if self.in_flight > 0 => self.goes_on(at_ns, sent.offset, length, found),
+            _ => {}
+        }
+        self.next = Some(self.next.map_or(end, |next| next.max(end)));
+        self.in_flight = end.saturating_sub(self.told.acknowledged).max(1);
+        self.most_in_flight = self.most_in_flight.max(self.in_flight);
+        self.stopped_ns = at_ns;
+        (self.released_ns, self.answered, self.probes) = (None, false, 0);
+    }
+
+    /// New bytes leave, of which there were some before.
+    fn goes_on(&mut self, at_ns: i64, offset: i64, length: i64, found: &mut Vec<Pause>) {
+        let gap_ns = at_ns.saturating_sub(self.stopped_ns);
+        if gap_ns < PAUSE_NS {
+            return;
+        }
+        if let Some(released_ns) = self.released_ns
+            && !self.answered
+            && (at_ns.saturating_sub(released_ns) <= SOON_NS || self.probes > 0)
+        {
+            found.push(self.pause(offset, released_ns, at_ns, length));
+        }
+        if gap_ns >= IDLE_NS && self.told.acknowledged >= offset && !self.before.closed {
+            self.idle_ns = gap_ns;
+            self.in_flight_before_idle = self.most_in_flight;
+            self.resent = false;
+        }
+    }
+
+    /// A window that was never seen to open again.
+    fn ends(&self, found: &mut Vec<Pause>) {
+        if let (true, true, Some(next)) = (self.told.closed, self.probes > 0, self.next) {
+            let mut pause = self.pause(next, self.heard_ns, self.heard_ns, 0);
+            (pause.window_closed, pause.room_bytes) = (true, Some(0));
+            found.push(pause);
+        }
+    }
+
+    fn pause(&self, stream_offset: i64, released_ns: i64, resumed_ns: i64, resumed_bytes: i64) -> Pause {
+        let room = |edge: i64| edge.saturating_sub(stream_offset).max(0);
+        Pause {
+            stream_offset,
+            stopped_ns: self.stopped_ns,
+            released_ns,
+            resumed_ns,
+            resumed_bytes,
+            in_flight_bytes: self.in_flight,
+            waiting_bytes: stream_offset.saturating_sub(self.before.acknowledged).max(0),
+            room_bytes: self.before.edge.map(room),
+            window_closed: self.before.closed,
+            mss_bytes: self.mss,
+            rtt_ns: self.rtt_ns,
+            idle_ns: self.idle_ns,
+            in_flight_before_idle_bytes: self.in_flight_before_idle,
+            resent: self.resent,
+        }
+    }
+
+    fn measure(&mut self, rtt_ns: i64) {
+        self.rtt_ns = Some(self.rtt_ns.map_or(rtt_ns, |known| known.min(rtt_ns)).max(0));
+    }
+
+    /// Of a window in a packet of the peer; a SYN's is never scaled.
+    fn scaled(&self, window: u16, in_syn: bool) -> Option<i64> {
+        let (own, peer) = (self.own_scale?, self.peer_scale?);
+        let agreed = own != NO_SCALE && peer != NO_SCALE && !in_syn;
+        Some(i64::from(window) << if agreed { peer.min(MOST_SCALE) } else { 0 })
+    }
+}
