@@ -44,7 +44,10 @@ def _throughput(key: tuple[str, str], points: Sequence[Found]) -> Any:
     ):
         made.add_trace(go.Scatter(x=at, y=values, name=name, line={"color": colour, "dash": "dot"}), secondary_y=True)
     made.update_yaxes(title_text="requests/s", rangemode="tozero", secondary_y=False)
-    made.update_yaxes(title_text="times", rangemode="tozero", tickmode="auto", showgrid=False, secondary_y=True)
+    most = max(max(found.retries_count, found.failures_count) for found in points)
+    made.update_yaxes(
+        title_text="times", range=[0, 1.05 * max(most, 10)], tickformat=",d", showgrid=False, secondary_y=True
+    )
     return _framed(made, f"Figure {_FIGURES[key]}: {key[1]} on {key[0].upper()}")
 
 

@@ -33,6 +33,10 @@ _ROWS = (
     ("failures", lambda found: f"{found.failures_count:,}"),
     ("storage disk busy, %", lambda found: f"{found.io_percent['storage']:.0f}"),
     ("CPU client / proxy / storage, %", lambda found: " / ".join(f"{v:.0f}" for v in found.cpu_percent.values())),
+    (
+        "waiting for a processor, %",
+        lambda found: " / ".join(f"{v:.0f}" for v in found.cpu_wait_percent.values()) or "-",
+    ),
 )
 
 

@@ -1,8 +1,8 @@
 """What document 000 says, sentence by sentence, held against what was found; and where it differs, why.
 
-Why is told from two things: what the hosts used at the points that a sentence is about (the disk or the processor was
-full, or neither, so requests waited for something else), and what the trace of the point where most went wrong shows:
-which connections failed, at which step, on whose queue.
+Why is told from two things: what the hosts used at the first point, at the best and where the curve falls (the disk or
+the processor was full, or neither, so requests waited for something else), and what the trace of the point where most
+went wrong shows: which connections failed, at which step, on whose queue.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ BUSY_PERCENT = 90.0
 IDLE_PERCENT = 10.0
 FULL_SHARE = 0.85  # of all cores
 WAIT_PERCENT = 50.0
+TOLD_COUNT = 2  # findings of a trace; the others stand below its title
 PAPERS_QUEUE = 128  # net.core.somaxconn before Linux 5.4; its table 1: Ubuntu 16.04
 _SAID_OF_15 = "figure 15: uploads one at a time spend long in the proxy, not in the storage node"
 _WHY_OF_15 = (
@@ -200,65 +201,58 @@ def _queues(drops: dict[str, float]) -> str:
 
 
 def _why(statement: Statement, series: Series, accounts: Accounts) -> str:
-    """From the points of the medium that it is about: the first, the best and the last."""
+    """What was full at the points of the medium that it is about, and what the trace of the worst of them shows."""
     media = [medium for medium in ("hdd", "ssd") if statement.said.startswith(medium.upper())] or ["hdd", "ssd"]
     of_medium = {key: points for key, points in series.items() if key[0] in media and points}
-    if any(word in statement.said for word in ("retries", "failures")):
-        told = [f"{medium.upper()}: {text}" for medium in media for text in accounts.get(medium, ())]
-        none = "whatever went wrong was mended by a retry; " if "failures above" in statement.said else ""
-        points = [each for found in of_medium.values() for each in found]
-        none = none if not any(each.failures_count for each in points) else ""
-        queues = [] if any(map(_turned_away, points)) else [_QUEUES]
-        return none + "; ".join([*queues, "in the trace: " + "; ".join(told) if told else _use_of(of_medium)])
-    return _use_of(of_medium)
+    points = [each for found in of_medium.values() for each in found]
+    if not any(word in statement.said for word in ("retries", "failures")):
+        return _limits(of_medium)
+    parts = [] if any(map(_turned_away, points)) else [_QUEUES]
+    if "failures above" in statement.said and not any(each.failures_count for each in points):
+        parts.append("nothing went wrong" if not any(map(_retries, points)) else "a retry mended whatever went wrong")
+    told = [f"{medium.upper()}: {text}" for medium in media for text in accounts.get(medium, ())[:TOLD_COUNT]]
+    return "; ".join([*parts, *(["in the trace: " + "; ".join(told)] if told else [])])
 
 
 def _turned_away(found: Found) -> int:
     return round(sum(found.turned_away.values()))
 
 
-def _use_of(series: Series) -> str:
-    parts = []
-    for (_, size), points in series.items():
-        chosen = list({found.concurrency: found for found in (points[0], peak(points), points[-1])}.values())
-        at, disk, cpu, wait = (
-            ", ".join(f"{value(found):,.0f}" for found in chosen) for value in (_concurrency, _disk, _cpu, _wait)
-        )
-        waited = f", and wait for one {wait} % of the time" if all(found.cpu_wait_percent for found in chosen) else ""
-        parts.append(
-            f"{size}: at {at} at once the disk is busy {disk} %, the hosts use {cpu} % of a core{waited}; at the best, "
-            f"{_limit(peak(points))}"
-        )
-    return "; ".join(parts)
+def _retries(found: Found) -> int:
+    return found.retries_count
 
 
-def _concurrency(found: Found) -> float:
-    return found.concurrency
+def _limits(series: Series) -> str:
+    return "; ".join(f"{size} on {medium.upper()}: {_course(points)}" for (medium, size), points in series.items())
 
 
-def _disk(found: Found) -> float:
-    return found.io_percent.get("storage", 0.0)
+def _course(points: Sequence[Found]) -> str:
+    """What limits a curve at its first point, at its best and beyond."""
+    first, best = points[0], peak(points)
+    parts = [] if first is best else [f"at {first.concurrency:,} {_limit(first)}"]
+    parts.append(f"at {best.concurrency:,} (the best) {_limit(best)}")
+    fallen = [each for each in points if each.concurrency > best.concurrency and not _level(each, best)]
+    if fallen:
+        retries = f", with {fallen[0].retries_count:,} retries" if fallen[0].retries_count else ""
+        parts.append(f"from {fallen[0].concurrency:,} on it falls{retries}")
+    return ", ".join(parts)
 
 
-def _cpu(found: Found) -> float:
-    return sum(found.cpu_percent.values())
-
-
-def _wait(found: Found) -> float:
-    return max(found.cpu_wait_percent.values(), default=0.0)
+def _level(found: Found, best: Found) -> bool:
+    return found.throughput_per_s >= PLATEAU * best.throughput_per_s
 
 
 def _limit(found: Found) -> str:
     """What was full at a point."""
-    if _disk(found) >= BUSY_PERCENT:
-        return "the disk is full"
-    if _cpu(found) >= FULL_SHARE * 100 * (os.cpu_count() or 1):
-        return "the machine's processor, which all hosts share, is full"
-    if _wait(found) >= WAIT_PERCENT:
-        return "the machine's processor is full, with other work too"
-    if found.cpu_wait_percent:
-        return "neither disk nor processor is full: requests wait for each other"
-    return "neither the disk nor the hosts' own CPU is full"
+    disk, cpu, most = found.io_percent.get("storage", 0.0), sum(found.cpu_percent.values()), 100 * (os.cpu_count() or 1)
+    wait = max(found.cpu_wait_percent.values(), default=0.0)
+    if disk >= BUSY_PERCENT:
+        return f"the disk is full ({disk:.0f} %)"
+    if cpu >= FULL_SHARE * most:
+        return f"the machine's processor, which all hosts share, is full ({cpu:.0f} of {most} %)"
+    if wait >= WAIT_PERCENT:
+        return f"processes wait for a processor {wait:.0f} % of the time (the hosts use {cpu:.0f} of {most} %)"
+    return f"neither disk ({disk:.0f} %) nor processor ({cpu:.0f} of {most} %) is full"
 
 
 def as_text(found: Sequence[Statement]) -> str:

@@ -18,6 +18,11 @@ from storage_cluster.bench.paper.experiment_000 import Series, name
 from storage_cluster.bench.paper.points import Point, Tell
 from storage_cluster.hosts import cluster, state
 
+_TELLING = (
+    *("server_error", "unanswered_request", "server_silent", "listen_queue_full", "connection_refused"),
+    *("connection_reset", "connection_unanswered", "syn_retry", "link_down", "packet_loss", "capture_drop"),
+)
+"""Kinds of findings that say why requests fail, from what the client sees to its cause; last, what was not captured."""
 _TRACER = (sys.executable, "-m", "tracer")
 
 
@@ -112,13 +117,9 @@ def _reported(file: Path) -> dict[str, Any]:
         report = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    wrong = tuple(each["text"] for each in report["findings"] if _tells(each))
+    telling = (each for each in report["findings"] if each["kind"] in _TELLING and each["severity"] != "info")
+    wrong = tuple(each["text"] for each in sorted(telling, key=lambda each: _TELLING.index(each["kind"])))
     return {"findings": wrong, "parts_ns": {part["label"]: part["duration_ns"] for part in report["story"]["parts"]}}
-
-
-def _tells(finding: dict[str, str]) -> bool:
-    """Whether it says why requests fail: what is wrong, and errors that are the symptom of that."""
-    return finding["severity"] in ("error", "warning") or finding["kind"] == "server_error"
 
 
 def _upload(folder: Path) -> tuple[str, ...]:

@@ -145,26 +145,41 @@ def test_what_is_drawn_from_a_run(tmp_path: Path) -> None:
 
 def test_where_it_differs_is_told_why() -> None:
     series = as_the_paper() | {("hdd", "1B"): [found(c, float(c), retried=1) for c in CONCURRENCY]}
-    account = {"hdd": ("proxy on proxy answered 503 to 9 requests",)}
+    account = {"hdd": ("proxy on proxy answered 503 to 9 requests", "a cause", "a third")}
     why = {each.said: each.why for each in statements(series, account)}
-    assert why["HDD: retries above 128"] == "in the trace: HDD: proxy on proxy answered 503 to 9 requests"
-    assert why["HDD: throughput rises up to 32 at once and falls beyond"].startswith(
-        "1B: at 1, 2,048 at once the disk is"
-    )
-    assert "at the best, the disk is full" in why["HDD: throughput rises up to 32 at once and falls beyond"]
+    told = "in the trace: HDD: proxy on proxy answered 503 to 9 requests; HDD: a cause"
+    assert why["HDD: retries above 128"] == told
     assert why["SSD: retries above 128"] == ""  # as the paper
-    busy = [found(c, 1.0, io=10.0, proxy=100.0 * (os.cpu_count() or 1)) for c in CONCURRENCY]
-    (said,) = {each.why for each in statements({("hdd", "1B"): busy}) if each.said.startswith("HDD: the storage node")}
-    assert "the machine's processor, which all hosts share, is full" in said
-    for wait, limit in ((60.0, "with other work too"), (5.0, "requests wait for each other")):
-        idle = [dataclasses.replace(found(c, 1.0, io=10.0), cpu_wait_percent={"proxy": wait}) for c in CONCURRENCY]
-        why = next(each.why for each in statements({("hdd", "1B"): idle}) if each.said.startswith("HDD: the storage"))
-        assert limit in why and f"and wait for one {wait:.0f}, {wait:.0f} % of the time" in why
-    assert "why: in the trace: HDD: proxy" in as_text(statements(series, account))
-    for found_here in series.values():
-        found_here[:] = (dataclasses.replace(each, turned_away={"proxy": 0.2}) for each in found_here)
-    calm = {each.said: each.why for each in statements(series, account)}["HDD: retries above 128"]
-    assert calm.startswith("no listen queue turned a connection away: one holds 4,096 here") and "503" in calm
+    assert f"why: {told}" in as_text(statements(series, account))
+    calm = [dataclasses.replace(each, turned_away={"proxy": 0.2}) for each in series["hdd", "1B"]]
+    (said,) = (each.why for each in statements({("hdd", "1B"): calm}, account) if "HDD: retries" in each.said)
+    assert said.startswith("no listen queue turned a connection away: one holds 4,096 here") and said.endswith(told)
+    (said,) = (each.why for each in statements({("hdd", "1B"): calm}, {}) if "HDD: failures" in each.said)
+    assert said.endswith("; a retry mended whatever went wrong")
+
+
+def test_what_limits_a_curve_is_told() -> None:
+    def why(points: list[Found]) -> str:
+        made = statements({("hdd", "1B"): points})
+        return next(each.why for each in made if each.said.startswith("HDD: throughput rises"))
+
+    most = 100 * (os.cpu_count() or 1)
+    rising = [found(c, float(c), io=50.0) for c in CONCURRENCY[:-1]]
+    end = found(2048, 500.0, retried=7)
+    assert why([*rising, end]) == (
+        f"1B on HDD: at 1 neither disk (50 %) nor processor (55 of {most} %) is full, at 1,024 (the best) neither disk "
+        f"(50 %) nor processor (55 of {most} %) is full, from 2,048 on it falls, with 7 retries"
+    )
+    for change, limit in (
+        ({"io_percent": {"storage": 97.0}}, "the disk is full (97 %)"),
+        (
+            {"cpu_percent": {"client": 0.0, "proxy": float(most)}},
+            f"the machine's processor, which all hosts share, is full ({most} of",
+        ),
+        ({"cpu_wait_percent": {"proxy": 60.0}}, "processes wait for a processor 60 % of the time (the hosts use 55 of"),
+    ):
+        points = [dataclasses.replace(each, **change) for each in rising]
+        assert why([*points, dataclasses.replace(end, throughput_per_s=2048.0)]).startswith(f"1B on HDD: at 1 {limit}")
 
 
 def test_what_the_pictures_say() -> None:
@@ -255,6 +270,8 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ran.append(argv)
         found = [
             {"severity": "warning", "kind": "unanswered_request", "text": "10 s"},
+            {"severity": "warning", "kind": "clock_step", "text": "no matter"},
+            {"severity": "info", "kind": "packet_loss", "text": "no matter"},
             {"severity": "notice", "kind": "server_error", "text": "503"},
             {"severity": "notice", "kind": "narrow_link", "text": "no matter"},
         ]
@@ -283,7 +300,7 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert names == ["figure-15", "figure-16", "trace-hdd-1B-0512", "trace-ssd-1B-2048"]
         assert {each.said for each in made} == {"all of it\n"}
         assert {tuple(each.parts_ns.items()) for each in made} == {(("in swift-proxy", 5),)}
-        assert traces.accounts(made) == {"hdd": ("10 s", "503"), "ssd": ("10 s", "503")}
+        assert traces.accounts(made) == {"hdd": ("503", "10 s"), "ssd": ("503", "10 s")}
     assert [argv[3] for argv in ran] == ["record", "export", "report"] * 2 + ["record", "report"] * 2
     assert ran[6][-len(worst[0].argv) :] == list(worst[0].argv)
 
