@@ -27,6 +27,8 @@ class Kind(enum.StrEnum):
     LIST = "list"
 
 
+LIMITS = ("runtime_s", "total_ops", "total_bytes", "rampup_s", "rampdown_s")
+"""Fields of a work that only a mix of operations has: any other work ends by itself."""
 SCANS = (Kind.INIT, Kind.PREPARE, Kind.CLEANUP, Kind.DISPOSE)
 """What goes once over all its containers and objects, and then is done."""
 

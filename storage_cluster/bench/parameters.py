@@ -2,7 +2,8 @@
 
 A name is a path: `STAGE.PARAMETER`, `STAGE.WORK.PARAMETER` or `STAGE.WORK.OPERATION.PARAMETER`; `*` for a stage,
 work or operation means all of them. Where a path names no work or operation, all that have the parameter are
-meant. Parameters are the fields of the model, and `rate_per_s` and `arrivals` of an open loop.
+meant. Parameters are the fields of the model, and `rate_per_s` and `arrivals` of an open loop. Works that end by
+themselves (`prepare`, …) have neither these nor limits such as `runtime_s`.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from storage_cluster.bench.errors import WorkloadError
-from storage_cluster.bench.model import Arrivals, Division, Names, OpenLoop, Operation, Stage, Work, Workload
+from storage_cluster.bench.model import LIMITS, Arrivals, Division, Names, OpenLoop, Operation, Stage, Work, Workload
 from storage_cluster.bench.selectors import Sizes, parse_selector, parse_sizes
 
 _MEND = "give STAGE.PARAMETER=VALUE, STAGE.WORK.PARAMETER=VALUE or STAGE.WORK.OPERATION.PARAMETER=VALUE"
@@ -57,6 +58,8 @@ class _Changer:
             return work
         operations = tuple(self._operation(operation) for operation in work.operations)
         work = dataclasses.replace(work, operations=operations)
+        if work.kind is not None and self._parameter in (*LIMITS, "rate_per_s", "arrivals"):
+            return work
         if self._parameter in ("rate_per_s", "arrivals"):
             load = self._set(work.open_loop or OpenLoop(1.0), self._parameter)
             return dataclasses.replace(work, open_loop=load)

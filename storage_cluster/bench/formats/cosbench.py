@@ -57,6 +57,7 @@ _WORK_ATTRIBUTES = (
 )  # fmt: skip
 
 
+_LIMIT_ATTRIBUTES = ("runtime", "totalOps", "totalBytes", "rampup", "rampdown")
 _Part = TypeVar("_Part", Stage, Work)
 
 
@@ -115,7 +116,14 @@ def _work(element: Element, above: _Context) -> Work:
         storage=context.storage,
         auth=context.auth,
     )
-    return work if kind else _limited(element, work)
+    if kind is None:
+        return _limited(element, work)
+    context.notices.extend(
+        f"{element.where(name)} has no effect: a work of type {kind} ends by itself"
+        for name in _LIMIT_ATTRIBUTES
+        if element.get(name)
+    )
+    return work
 
 
 def _limited(element: Element, work: Work) -> Work:

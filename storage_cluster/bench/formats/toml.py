@@ -39,6 +39,7 @@ from storage_cluster.bench.formats.xml import MEND
 from storage_cluster.bench.model import (
     CONTAINERS,
     DIVISIONS,
+    LIMITS,
     OBJECTS,
     SCANS,
     Arrivals,
@@ -55,6 +56,8 @@ from storage_cluster.bench.model import (
     Workload,
 )
 from storage_cluster.bench.selectors import parse_selector, parse_sizes
+
+_LOADS = ("rate_per_s", "arrivals", "ramp")
 
 Sweep = dict[str, list[str]]
 """Parameter to the values that it takes in turn."""
@@ -94,6 +97,9 @@ def _work(table: Table, storage: StorageConfig, auth: AuthConfig) -> Work:
     kind = table.parsed("kind", Kind) if "kind" in table else None
     if kind is not None and kind not in (*SCANS, Kind.DELAY):
         table.fail(f"{kind} is an operation's; list it in operations", "kind")
+    for key in (*LIMITS, *_LOADS) if kind is not None else ():
+        if key in table:
+            table.fail(f"a work of kind {kind} ends by itself", key)
     rate = table.take("rate_per_s", float, 0.0)
     arrivals = table.parsed("arrivals", Arrivals, Arrivals.POISSON)
     made = Work(

@@ -68,6 +68,10 @@ def test_what_cosbench_may_say_without_effect_is_noticed_with_its_line() -> None
     )
     (notice,) = parsed(XML.replace('type="swauth"', 'type="none"').replace("password=testing;", "")).notices[:1]
     assert "key username of <auth> has no effect with auth none" in notice
+    (notice,) = parsed(XML.replace('<work type="dispose"', '<work type="dispose" runtime="5"')).notices
+    assert notice == (
+        "file.xml line 45: attribute runtime of <work> has no effect: a work of type dispose ends by itself"
+    )
 
 
 def test_cosbench_tokens_are_fetched_once_or_by_every_work() -> None:
@@ -187,6 +191,8 @@ def test_toml_becomes_the_model() -> None:
     [
         ("workers = 16", "wrokers = 16", "line 19: stage[2].work[1].wrokers: unknown"),
         ("runtime_s = 2.5", "", "it has no limit"),
+        ('kind = "init"', 'kind = "init"\nruntime_s = 9.0', "[1].runtime_s: a work of kind init ends by itself"),
+        ('kind = "init"', 'kind = "init"\nrate_per_s = 9.0', "[1].rate_per_s: a work of kind init ends by itself"),
         ('kind = "init"', 'kind = "read"', "line 12: stage[1].work[1].kind: read is an operation's"),
         ('kind = "write"', 'kind = "init"', "init is a work's kind"),
         ('arrivals = "even"', 'arrivals = "odd"', "'odd' is not a valid Arrivals"),
@@ -204,11 +210,18 @@ def test_toml_refuses(old: str, new: str, said: str) -> None:
     assert said in message
 
 
+def limited(workload: Workload, runtime_s: float) -> bool:
+    """Whether every mix has that run time, and nothing that ends by itself has one."""
+    works = [work for stage in workload.stages for work in stage.works]
+    return all(work.runtime_s == (runtime_s if work.kind is None else 0) for work in works)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "found"),
     [
         ("main.workers", "3", lambda w: [work.workers for work in w.stages[3].works] == [3, 3]),
         ("main.main.workers", "3", lambda w: [work.workers for work in w.stages[3].works] == [3, 2]),
+        ("*.runtime_s", "9", lambda w: limited(w, 9)),
         ("*.workers", "9", lambda w: {work.workers for stage in w.stages for work in stage.works} == {9}),
         ("main.main.runtime_s", "1.5", lambda w: w.stages[3].works[0].runtime_s == 1.5),
         ("main.main.write.sizes", "c(7)B", lambda w: str(w.stages[3].works[0].operations[1].sizes) == "c(7)B"),
@@ -231,6 +244,8 @@ def test_any_parameter_can_be_set(name: str, value: str, found) -> None:
         ("main.workers", "x"),
         ("a.b.c.d.e", "1"),
         ("main.operations", "1"),
+        ("prepare.runtime_s", "1"),
+        ("prepare.rate_per_s", "1"),
     ],
 )
 def test_what_is_no_parameter_is_refused(name: str, value: str) -> None:
