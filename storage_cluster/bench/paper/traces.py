@@ -20,7 +20,7 @@ from storage_cluster.hosts import cluster, state
 
 _TELLING = (
     *("server_error", "unanswered_request", "server_silent", "listen_queue_full", "connection_refused"),
-    *("connection_reset", "connection_unanswered", "syn_retry", "link_down", "packet_loss", "capture_drop"),
+    *("connection_reset", "connection_unanswered", "syn_retry", "packet_loss", "capture_drop"),
 )
 """Kinds of findings that say why requests fail, from what the client sees to its cause; last, what was not captured."""
 _TRACER = (sys.executable, "-m", "tracer")

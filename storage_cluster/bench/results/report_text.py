@@ -32,6 +32,8 @@ def _heading(run: Run) -> Iterator[str]:
         yield "with " + ", ".join(f"{name}={value}" for name, value in info.parameters.items())
     failed = f"{total.failures_count:,} failed, {total.retries_count:,} retries"
     yield f"{total.operations_count:,} operations in {(ended_ns - info.started_ns) / 1e9:.1f} s, {failed}"
+    if total.outside_count:
+        yield f"{total.outside_count:,} more began before or ended after the time measured"
     if total.errors:
         yield "attempts that failed: " + ", ".join(f"{kind} {count:,}" for kind, count in total.errors.items())
     if info.lost_drivers:

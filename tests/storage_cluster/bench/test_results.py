@@ -209,8 +209,10 @@ def test_ssbench_report(tmp_path: Path) -> None:
 
 def test_the_report_names_the_slowest_and_the_lost(tmp_path: Path) -> None:
     found = [row(n, duration_ns=(n + 1) * MS) for n in range(20)] + [row(99, error="reset", status=0)]
+    found += [row(100, measured=False), row(101, measured=False)]
     text = as_text(run_of(found, tmp_path, state="failed", note="too many", lost_drivers=("d2",)))
     assert "n: failed (too many)" in text
+    assert "21 operations in" in text and "2 more began before or ended after the time measured" in text
     assert "attempts that failed: reset 1" in text
     assert "LOST: d2" in text
     assert text.index("tx19") < text.index("tx18") < text.index("tx17")
