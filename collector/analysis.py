@@ -31,7 +31,7 @@ from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
 from collector.quality import quality_of
-from collector.schema import conform
+from collector.schema import ID_STRIDE, conform
 from collector.services import known_services
 from collector.sorted_runs import SortedRuns
 from collector.store import ROW_GROUP_ROWS, CommandInfo, CounterInfo, TraceInfo, TraceWriter, read_table, write_trace
@@ -40,8 +40,6 @@ from collector.windows import settle_windows
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
 
-ID_STRIDE = 1 << 32
-"""Ids of connections and exchanges begin a partition this far after those of the one before."""
 Result = TypeVar("Result")
 
 AHEAD = 0

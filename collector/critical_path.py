@@ -42,6 +42,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.runs import largest_so_far
+
 Longs = NDArray[np.int64]
 
 NONE = -1
@@ -215,11 +217,11 @@ class _Children:
         returned, parents = visits.returned, parent[visits.span]
         known = (parents != NONE) & (visits.begin != UNSEEN) & (visits.ended != UNSEEN)
         usable = np.flatnonzero(known & (returned > visits.begin) & (visits.ended >= returned))
-        self.times = np.unique(returned[usable])
+        self.times = np.sort(returned[usable])
         order = usable[np.lexsort((returned[usable], parents[usable]))]
         self.parents = parents[order]
         self.keys = self._key(self.parents, np.searchsorted(self.times, returned[order]))
-        self.latest = _running_argmax(visits.ended[order], self.parents, order)
+        self.latest = order[largest_so_far(visits.ended[order], self.parents)]
 
     def last_by(self, parents: Longs, by: Longs) -> Longs:
         """For each of `parents`, the visit that ended last among those that had returned a byte by `by`, or NONE."""
@@ -232,19 +234,6 @@ class _Children:
 
     def _key(self, parents: Longs, rank: Longs) -> Longs:
         return parents * (len(self.times) + 1) + rank
-
-
-def _running_argmax(values: Longs, groups: Longs, labels: Longs) -> Longs:
-    """Within each run of equal `groups`, the label of the largest value so far."""
-    if not len(values):
-        return labels
-    rank = np.empty(len(values), dtype=np.int64)
-    rank[np.argsort(values, kind="stable")] = np.arange(len(values))
-    run = np.cumsum(np.r_[False, groups[1:] != groups[:-1]])
-    largest = np.maximum.accumulate(run * len(values) + rank) - run * len(values)
-    by_rank = np.empty(len(values), dtype=np.int64)
-    by_rank[rank] = labels
-    return by_rank[largest]
 
 
 def _share(level: _Windows, visits: _Visits, nodes: Nodes, children: _Children, stretches: Longs) -> _Windows:

@@ -25,6 +25,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.inferred_links import infer_links
+from collector.runs import run_starts
 from collector.schema import LinkReason
 
 Longs = NDArray[np.int64]
@@ -159,13 +160,19 @@ def _by_transaction(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFra
 
 def _open_pairs(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
     """Children with each parent that shows their id and may be theirs, and how many those are (`candidates`)."""
-    pairs = children.join(parents, on=["transaction_id", "host"]).filter(_possible())
+    pairs = children.join(parents, on=["transaction_id", "host"], maintain_order="left").filter(_possible())
     open_ = pl.col("close_ns") >= pl.col("at_ns")
     sibling = ~open_ & (pl.col("parent_client") == pl.col("host")).fill_null(value=False)
-    pairs = pairs.filter(~sibling)
-    pairs = pairs.filter(open_ | ~open_.any().over("exchange_id"))
     columns = ("exchange_id", "parent_id", "service", "parent_service", "open_ns")
-    return pairs.select(*columns, candidates=pl.len().over("exchange_id"))
+    pairs = pairs.filter(~sibling).select(*columns, open=open_)
+    starts = run_starts(pairs["exchange_id"].to_numpy())
+    if not len(starts):
+        return pairs.select(*columns, candidates=pl.lit(0, pl.Int64))
+    still = pairs["open"].to_numpy()
+    any_open = np.repeat(np.logical_or.reduceat(still, starts), np.diff(starts, append=len(pairs)))
+    pairs = pairs.filter(pl.Series(still | ~any_open))
+    counts = np.diff(run_starts(pairs["exchange_id"].to_numpy()), append=len(pairs))
+    return pairs.select(*columns, candidates=pl.Series(np.repeat(counts, counts)))
 
 
 def _certain_calls(pairs: pl.DataFrame) -> pl.DataFrame:

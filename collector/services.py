@@ -69,6 +69,12 @@ def _document() -> dict[str, Any]:
     return _merged(os.environ.get(VARIABLE, ""))
 
 
+def device_patterns() -> Mapping[str, str]:
+    """For each service whose targets name a device, a regular expression whose first group it is."""
+    shapes = {service: shape.partition("{device}") for service, shape in _document()["targets"].items()}
+    return {service: "^" + re.escape(before) + "([^/?]+)" for service, (before, found, _) in shapes.items() if found}
+
+
 @cache
 def _merged(own: str) -> dict[str, Any]:
     document = tomllib.loads(files("collector").joinpath("services.toml").read_text(encoding="utf-8"))

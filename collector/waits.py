@@ -18,10 +18,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.critical_path import NONE, UNSEEN
+from collector.runs import reached_before
 
 Longs = NDArray[np.int64]
 
 UNHURRIED, FEWEST = 0.05, 20
+SERVICES = 1 << 20
+"""More services than a trace has, so that a parent and a service are one number."""
 NEVER = np.iinfo(np.int64).max
 
 
@@ -59,26 +62,17 @@ def first_answers(exchanges: pl.DataFrame, parent: Longs) -> Longs:
     began = _stamps(exchanges, "connect_start", "request_first_sent", "request_first_received")
     ended = _stamps(exchanges, "response_last_received", "response_last_sent")
     asked = np.flatnonzero((parent != NONE) & (parent < len(exchanges)) & (began != UNSEEN) & (ended != UNSEEN))
-    group = ["parent", "service"]
-    rows = pl.DataFrame(
-        {
-            "row": asked,
-            "parent": parent[asked],
-            "service": exchanges["service"].to_physical()[asked] if len(asked) else [],
-            "began": began[asked],
-            "ended": ended[asked],
-        },
-        schema_overrides={"row": pl.Int64, "service": pl.UInt32},
-    ).sort(*group, "began")
-    reach = pl.col("ended").cum_max().shift().over(group)
-    apart = (pl.col("began") >= reach).fill_null(value=True)
-    told = (
-        rows.with_columns(run=apart.cum_sum())
-        .with_columns(first=pl.col("ended").min().over("run"), count=pl.len().over("run"))
-        .filter(pl.col("count") > 1)
-    )
+    service = exchanges["service"].to_physical().fill_null(SERVICES - 1).to_numpy().astype(np.int64)[asked]
+    group = parent[asked] * SERVICES + service
+    order = np.lexsort((began[asked], group))
+    asked, group = asked[order], group[order]
+    apart = began[asked] >= reached_before(ended[asked], group, UNSEEN)
+    starts = np.flatnonzero(apart)
     answers = np.full(len(exchanges), UNSEEN)
-    answers[told["row"].to_numpy()] = told["first"].to_numpy()
+    if len(starts):
+        counts = np.diff(starts, append=len(asked))
+        first = np.where(counts > 1, np.minimum.reduceat(ended[asked], starts), UNSEEN)
+        answers[asked] = np.repeat(first, counts)
     return answers
 
 

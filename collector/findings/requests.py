@@ -4,12 +4,15 @@ A server's own time is from the last byte of the request to the first of the ans
 for servers that it asked itself. So a server that waits for a slow one is not taken for slow.
 """
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from collector.critical_path import NONE
 from collector.findings.finding import frame
-from collector.services import target_patterns
-from collector.spans import LEDGER_COLUMNS
+from collector.runs import reached_before, run_starts
+from collector.services import device_patterns
+from collector.spans import LEDGER_COLUMNS, places
 
 EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),
@@ -27,10 +30,8 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
     Arguments: of `exchanges` at least `EXCHANGE_COLUMNS`, of `spans` `SPAN_COLUMNS`. Times are trace times in ns.
     Cost: a join and a sort of those that have a parent.
     """
-    rows = frame(exchanges.select(EXCHANGE_COLUMNS)).join(
-        frame(spans.select(SPAN_COLUMNS)), left_on="exchange_id", right_on="span_id", how="left", maintain_order="left"
-    )
-    rows = rows.with_columns(_device()).select(
+    rows = _together(frame(exchanges.select(EXCHANGE_COLUMNS)), frame(spans.select(SPAN_COLUMNS)))
+    rows = rows.with_columns(device=_devices(rows)).select(
         *(
             "exchange_id",
             "connection_id",
@@ -55,33 +56,46 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
         given_up="given_up_trace_ns",
     )
     took = pl.col("answered") - pl.max_horizontal("arrived", "asked")
-    return rows.join(_asking(rows), on="exchange_id", how="left", maintain_order="left").with_columns(
+    return rows.with_columns(asking_ns=_asking(rows)).with_columns(
         own_ns=(took - pl.col("asking_ns").fill_null(0)).clip(lower_bound=0)
     )
 
 
-def _device() -> pl.Expr:
+def _together(exchanges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Each exchange with its span: in a trace's own tables they stand in the same order."""
+    if exchanges["exchange_id"].equals(spans["span_id"]):
+        return exchanges.hstack(spans.drop("span_id"))
+    return exchanges.join(spans, left_on="exchange_id", right_on="span_id", how="left", maintain_order="left")
+
+
+def _devices(rows: pl.DataFrame) -> pl.Series:
     """The device that a target names, for services whose targets do."""
-    device: pl.Expr = pl.lit(None, pl.String)
-    for service, pattern in target_patterns().items():
-        if "(?P<device>" in pattern:
-            group = pl.col("target").str.extract_groups(pattern).struct.field("device")
-            device = pl.when(pl.col("service") == service).then(group).otherwise(device)
-    return device.alias("device")
+    targets = rows.select("service", "target").with_row_index("row")
+    found = [pl.DataFrame(schema={"row": pl.UInt32, "device": pl.String})]
+    for service, pattern in device_patterns().items():
+        device = pl.col("target").str.extract(pattern)
+        found.append(targets.filter(pl.col("service") == service).select("row", device=device))
+    named = pl.concat(found)
+    return pl.Series("device", [None], pl.String).new_from_index(0, len(rows)).scatter(named["row"], named["device"])
 
 
-def _asking(rows: pl.DataFrame) -> pl.DataFrame:
-    """`exchange_id, asking_ns`: how long each waited for at least one of those that it asked, before it answered."""
-    children = rows.filter(pl.col("parent_span_id").is_not_null()).select(
-        "begin", "ended", exchange_id="parent_span_id"
+def _asking(rows: pl.DataFrame) -> pl.Series:
+    """How long each waited for at least one of those that it asked, before it answered; null for none."""
+    parent = pl.Series(places(rows["exchange_id"], rows["parent_span_id"]))
+    children = rows.select("begin", "ended", parent=parent).filter(pl.col("parent") != NONE)
+    heard = rows.select(heard=pl.max_horizontal("arrived", "asked"), answered="answered")[children["parent"]]
+    inside = children.hstack(heard).select(
+        "parent", start=pl.max_horizontal("begin", "heard"), end=pl.min_horizontal("ended", "answered")
     )
-    windows = rows.select("exchange_id", "arrived", "asked", "answered")
-    inside = children.join(windows, on="exchange_id").select(
-        "exchange_id",
-        start=pl.max_horizontal("begin", pl.max_horizontal("arrived", "asked")),
-        end=pl.min_horizontal("ended", "answered"),
-    )
-    inside = inside.drop_nulls().filter(pl.col("end") > pl.col("start")).sort("exchange_id", "start")
-    reach = pl.col("end").cum_max().shift().over("exchange_id")
-    new = (pl.col("end") - pl.max_horizontal("start", reach)).clip(lower_bound=0)
-    return inside.with_columns(new=new).group_by("exchange_id").agg(asking_ns=pl.col("new").sum())
+    inside = inside.drop_nulls().filter(pl.col("end") > pl.col("start"))
+    parents, start, end = (inside[name].to_numpy() for name in ("parent", "start", "end"))
+    order = np.lexsort((start, parents))
+    parents, start, end = parents[order], start[order], end[order]
+    new = np.maximum(end - np.maximum(start, reached_before(end, parents, 0)), 0)
+    starts = run_starts(parents)
+    waited = np.zeros(len(rows), dtype=np.int64)
+    if len(starts):
+        waited[parents[starts]] = np.add.reduceat(new, starts)
+    asked_none = np.ones(len(rows), dtype=np.bool_)
+    asked_none[parents[starts]] = False
+    return pl.select(pl.when(~pl.Series(asked_none)).then(pl.Series(waited))).to_series()

@@ -1,13 +1,14 @@
 """Exchanges in, a forest with its ledger out."""
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.links import last_at_least
-from collector.schema import SPANS
-from collector.spans import LEDGER_COLUMNS, link
+from collector.schema import ID_STRIDE, SPANS
+from collector.spans import LEDGER_COLUMNS, link, places
 from tests.helpers.exchange_lines import exchanges_of
 
 MAIN = ("connect_ns", "request_network_ns", "work_ns", "response_network_ns")
@@ -278,6 +279,7 @@ def test_no_exchanges_make_no_spans() -> None:
     assert link(exchanges_of("")).num_rows == 0
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 9), max_size=40),
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=20),
@@ -360,3 +362,15 @@ def test_a_constant_in_place_of_an_id_links_by_time() -> None:
     assert [row["parent_span_id"] for row in children] == [row["span_id"] - 1 for row in children]
     assert {row["link_reason"] for row in children} == {"timing"}
     assert len(children) == 300
+
+
+some_ids = st.lists(st.builds(lambda part, number: part * ID_STRIDE + number, st.integers(0, 3), st.integers(0, 9)))
+
+
+@settings(deadline=None)
+@given(some_ids.map(lambda ids: list(dict.fromkeys(ids))), st.data())
+def test_places_are_those_of_a_plain_search(ids: list[int], data: st.DataObject) -> None:
+    others = [10, -1, 2 * ID_STRIDE + 10, 9 * ID_STRIDE]
+    wanted = data.draw(st.lists(st.none() | st.sampled_from([*ids, *others])))
+    found = places(pl.Series(ids, dtype=pl.Int64), pl.Series(wanted, dtype=pl.Int64))
+    assert found.tolist() == [ids.index(one) if one in ids else -1 for one in wanted]
