@@ -194,7 +194,7 @@ CASES = {
             "GET /b 404 | 400 420 400 420 500 520 500 520 | 100>50 | - complete",
         ],
     ),
-    "chunked, broken off: the server resets without having ended": (
+    "chunked, and a reset: whether it was broken off cannot be told, for servers reset behind whole answers, too": (
         """
         client:40000 > proxy:8080
           100 > 0:100 GET /a
@@ -202,7 +202,7 @@ CASES = {
           310 < 80:1080
           320 < rst
         """,
-        ["GET /a 200 | 100 120 100 120 300 320 310 330 | 100>1080 | - cut"],
+        ["GET /a 200 | 100 120 100 120 300 320 310 330 | 100>1080 | - complete"],
     ),
     "until the connection closes: FIN ends the answer, and an RST behind it changes nothing": (
         """
@@ -214,6 +214,15 @@ CASES = {
           330 < rst
         """,
         ["GET /a 200 | 100 120 100 120 300 320 310 330 | 100>1080 | - complete"],
+    ),
+    "broken off by a reset: fewer bytes than declared": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < 0:80 200 body=5000 with=20
+          320 < rst
+        """,
+        ["GET /a 200 | 100 120 100 120 300 320 300 320 | 100>80 | - cut"],
     ),
     "reset behind a whole answer": (
         """

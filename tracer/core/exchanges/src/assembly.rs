@@ -31,8 +31,6 @@ pub struct Exchange {
     pub response_row: i64,
     pub id_row: i64,
     pub complete: bool,
-    /// Its response says how long it is, or shows no head that could.
-    is_length_known: bool,
     started_ns: i64,
 }
 
@@ -43,12 +41,11 @@ pub struct Built {
     pub hop_exchange: Vec<i64>,
 }
 
-/// When a connection was opened and closed by its client, and whether its server broke it off: RST without FIN.
+/// When a connection was opened and closed by its client.
 struct Shakes {
     asked_ns: i64,
     answered_ns: i64,
     closed_ns: i64,
-    is_broken: bool,
 }
 
 /// Takes connections one by one.
@@ -163,7 +160,6 @@ impl Exchange {
             response_row: NO_ROW,
             id_row: NO_ROW,
             complete: true,
-            is_length_known: true,
             started_ns: UNSEEN,
         }
     }
@@ -264,7 +260,6 @@ fn describe(own: &mut [Option<Exchange>], messages: &[Message], heads: &Heads) {
             }
             let bodiless = head.bodiless() || asks_head[message.ordinal];
             exchange.complete &= bodiless || is_enough(exchange.response.bytes, head.due());
-            exchange.is_length_known = bodiless || head.due() != UNSEEN;
         }
     }
 }
@@ -295,11 +290,6 @@ fn settle(own: &mut [Exchange], shakes: &Shakes) {
             exchange.given_up_ns = shakes.closed_ns;
         }
     }
-    // Where a length is declared, it has told; other answers last until they are over.
-    let unended = |exchange: &&mut Exchange| shakes.is_broken && !exchange.is_length_known;
-    if let Some(last) = own.last_mut().filter(unended) {
-        last.complete = false;
-    }
     if let Some(first) = own.first_mut() {
         (first.connect_start_ns, first.connected_ns) = (shakes.asked_ns, shakes.answered_ns);
     }
@@ -317,19 +307,14 @@ fn shakes(hops: &Hops, rows: &[u32], swapped: bool) -> Shakes {
         asked_ns: UNSEEN,
         answered_ns: UNSEEN,
         closed_ns: UNSEEN,
-        is_broken: false,
     };
-    let mut is_ended = false;
     for row in rows.iter().map(|row| *row as usize) {
         match (hops.kind[row], hops.from_client[row] != swapped) {
             (kind::SYN, true) => found.asked_ns = earlier(found.asked_ns, hops.sent_ns[row]),
             (kind::SYN_ACK, false) => found.answered_ns = earlier(found.answered_ns, hops.received_ns[row]),
             (kind::FIN | kind::RST, true) => found.closed_ns = earlier(found.closed_ns, hops.sent_ns[row]),
-            (kind::FIN, false) => is_ended = true,
-            (kind::RST, false) => found.is_broken = true,
             _ => {}
         }
     }
-    found.is_broken &= !is_ended;
     found
 }

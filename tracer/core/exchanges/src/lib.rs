@@ -21,6 +21,10 @@
 //! - A hop belongs to at most one exchange, and that one is of its connection.
 //! - Only stamps of one host are compared: the server's, or the client's where the server has none.
 //!
+//! # Limits
+//! An answer that declares no length (chunked, or until the connection closes) and is broken off looks whole: a server
+//! that closes with something unread sends RST behind a whole answer as well.
+//!
 //! Cost: linear in hops, but for sorting those of a connection's direction by their place. Memory: the hops of one
 //! connection, and the exchanges.
 //!
