@@ -159,7 +159,9 @@ def run_stages(
     writer.write_table("spans", linked)
     asked = read_table(writer.url, "exchanges", findings.EXCHANGE_COLUMNS)
     end_ns = _end_ns(info, alignment)
-    told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info, end_ns, samples)
+    writer.finish("connections")
+    ends = read_table(writer.url, "connections", findings.CONNECTION_COLUMNS)
+    told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info, end_ns, samples, ends)
     writer.write_table("findings", told)
 
 

@@ -19,10 +19,13 @@ Documentation/networking/snmp_counter.rst (ListenOverflows, ListenDrops).
 import polars as pl
 
 GROUP = ("fate", "why", "client_host", "server_host", "server_addr", "server_port")
-"""`fate`: refused, unanswered, late (it came up in the end). `why`, of packets in vain: refused, lost, ignored, or
-unseen."""
+"""`fate`: refused, unanswered, late (it came up in the end). `why`, of packets in vain: refused, lost, ignored,
+waiting (ignored, where the same ports had just been used), or unseen."""
 LATE_NS = 1_000_000_000
 """TCP's first timeout (RFC 6298 §2): a SYN so old by the capture's end was not answered."""
+
+FORGOTTEN_NS = 60_000_000_000
+"""A side that closed first keeps the connection's ports taken for so long (Linux, TCP_TIMEWAIT_LEN)."""
 
 
 def connecting(hops: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int) -> pl.DataFrame:
@@ -32,7 +35,11 @@ def connecting(hops: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int)
     Returns: `count` (connections), `vain` (packets without effect), `cost_ns` (all waits), `begin_ns`, `end_ns` (first
     to last), and of the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; longest first.
     """
-    tried = _tried(hops).join(connections, on="connection_id").with_columns(fate=_fate(end_trace_ns), why=_why())
+    tried = (
+        _tried(hops)
+        .join(_with_reuse(connections), on="connection_id")
+        .with_columns(fate=_fate(end_trace_ns), why=_why())
+    )
     told = tried.filter(pl.col("fate").is_not_null()).with_columns(
         to_trace_ns=pl.coalesce("up_ns", "last_ns"), span_id=pl.lit(None, pl.Int64)
     )
@@ -79,7 +86,16 @@ def _why() -> pl.Expr:
     lost = (pl.col("lost") > 0) | (pl.col("answers_lost") > 0) | (pl.col("acks_lost") > 0)
     ignored = (pl.col("ignored") > 0) | (pl.col("acks_ignored") > 0)
     refused = pl.when(pl.col("up_ns").is_null() & pl.col("reset_ns").is_not_null()).then(pl.lit("refused"))
-    return refused.when(lost).then(pl.lit("lost")).when(ignored).then(pl.lit("ignored")).otherwise(pl.lit("unseen"))
+    known = refused.when(lost).then(pl.lit("lost")).when(ignored & pl.col("reused")).then(pl.lit("waiting"))
+    return known.when(ignored).then(pl.lit("ignored")).otherwise(pl.lit("unseen"))
+
+
+def _with_reuse(connections: pl.DataFrame) -> pl.DataFrame:
+    """`connections` with `reused`: one of the same addresses and ports ended less than `FORGOTTEN_NS` before."""
+    ends = ["client_addr", "client_port", "server_addr", "server_port"]
+    ordered = connections.sort("first_host_ns", "connection_id")
+    since = pl.col("first_host_ns") - pl.col("last_host_ns").shift().over(ends)
+    return ordered.with_columns(reused=(since < FORGOTTEN_NS).fill_null(value=False))
 
 
 def _tried(hops: pl.DataFrame) -> pl.DataFrame:

@@ -23,7 +23,8 @@ def recoveries(hops: pl.DataFrame) -> pl.DataFrame:
     """Stalls of lost data by how they ended, one row for each `how, send_host, receive_host`.
 
     Arguments: `hops`, all of some connections, columns of `collector.schema.HOPS`. Stalls without a copy are left out.
-    Returns: `count` (stalls), `cost_ns`, `begin_ns, end_ns` (first to last), and of the longest `worst_ns,
+    Returns: `count` (stalls), `cost_ns`, `behind_bytes` (arrived, and useless until the copies came),
+    `begin_ns, end_ns` (first to last), and of the longest `worst_ns,
     connection_id, span_id, from_trace_ns, to_trace_ns`; costliest first.
     """
     waits = merged_waits(hops, "data").filter(pl.col("to_trace_ns") > pl.col("from_trace_ns"))
@@ -31,19 +32,23 @@ def recoveries(hops: pl.DataFrame) -> pl.DataFrame:
     wait = pl.col("copied_ns") - pl.col("from_trace_ns")
     quiet = pl.col("copied_ns") - pl.max_horizontal("from_trace_ns", "heard_ns")
     by_timer = pl.when(quiet >= QUIET_SHARE * wait).then(pl.lit("timeout")).otherwise(pl.lit("fast"))
-    how = pl.when(pl.col("later").fill_null(value=False)).then(by_timer).otherwise(pl.lit("tail"))
+    how = pl.when(pl.col("behind_bytes").is_not_null()).then(by_timer).otherwise(pl.lit("tail"))
     told = rows.join(_later(rows, hops), on="stall", how="left").sort("copied_ns")
     told = told.join_asof(
         _heard(hops), left_on="copied_ns", right_on="heard_ns", by=FLOW, coalesce=False, check_sortedness=False
     ).with_columns(how=how, worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
     return added(
         told.with_columns(
-            count=pl.lit(1, pl.Int64), cost_ns="worst_ns", begin_ns="from_trace_ns", end_ns="to_trace_ns"
+            pl.col("behind_bytes").fill_null(0),
+            count=pl.lit(1, pl.Int64),
+            cost_ns="worst_ns",
+            begin_ns="from_trace_ns",
+            end_ns="to_trace_ns",
         ).select(*KEYS, *SUMS, "begin_ns", "end_ns", *WORST)
     )
 
 
-SUMS = ("count", "cost_ns")
+SUMS = ("count", "cost_ns", "behind_bytes")
 WORST = ("worst_ns", "connection_id", "span_id", "from_trace_ns", "to_trace_ns")
 
 
@@ -58,12 +63,12 @@ def added(groups: pl.DataFrame) -> pl.DataFrame:
 
 
 def _later(stalls: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
-    """`stall, later`: those of which bytes further on had left before the copy did, and arrived."""
+    """`stall, behind_bytes`: those of which bytes further on had left before the copy did, and arrived; how many."""
     arrived = hops.filter((pl.col("kind") == "data") & pl.col("receive_trace_ns").is_not_null())
-    further = arrived.select(*FLOW, further="stream_start", left_ns="send_trace_ns")
+    further = arrived.select(*FLOW, "stream_end", further="stream_start", left_ns="send_trace_ns")
     pairs = stalls.select("stall", *FLOW, "stream_start", "copied_ns").join(further, on=FLOW)
     before = (pl.col("further") > pl.col("stream_start")) & (pl.col("left_ns") < pl.col("copied_ns"))
-    return pairs.filter(before).select("stall", later=pl.lit(value=True)).unique()
+    return pairs.filter(before).group_by("stall").agg(behind_bytes=(pl.col("stream_end") - pl.col("further")).sum())
 
 
 def _heard(hops: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector import pauses, recoveries
+from collector import head_of_line, pauses, recoveries
 from collector.connecting import added, connecting
 from collector.exchanges import UNKNOWN
 from collector.link_traffic import COUNTS, KEYS, link_traffic
@@ -32,7 +32,10 @@ HOP_COLUMNS = (
     *("connection_id", "kind", "from_client", "send_host", "receive_host", "state", "attempt", "exchange_id"),
     *("stream_start", "stream_end", "send_trace_ns", "receive_trace_ns"),
 )
-CONNECTION_COLUMNS = ("connection_id", "client_host", "server_host", "server_addr", "server_port")
+CONNECTION_COLUMNS = (
+    *("connection_id", "client_host", "server_host", "client_addr", "client_port", "server_addr", "server_port"),
+    *("first_host_ns", "last_host_ns"),
+)
 EXCHANGE_COLUMNS = (
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "status", "protocol", "complete"),
     *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_last_received_trace_ns"),
@@ -49,6 +52,7 @@ class Troubles:
     lost: pl.DataFrame  # as `stalls`
     recovered: pl.DataFrame  # as `recoveries`
     paused: pl.DataFrame  # as `pauses.told`
+    behind: pl.DataFrame  # as `head_of_line`
     connecting: pl.DataFrame  # as `connecting`
     broken: pl.DataFrame  # connection_id, broken_ns: when the server's side ended a connection that owed an answer
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
@@ -72,10 +76,10 @@ def gather(
     flows = flow_counts(hops)
     sent, traffic = _sent(hops, flows), link_traffic(hops)
     told, asked = _telling(hops, flows), exchanges.filter(_cut_or_failed(exchanges))
-    held = pauses.told(paused, hops)
+    held, behind = pauses.told(paused, hops), head_of_line.head_of_line(exchanges)
     if not told.num_rows and not asked.num_rows:
-        return replace(_nothing(), sent=sent, traffic=traffic, paused=held)
-    return replace(_gathered(sent, traffic, told, connections, asked, end_trace_ns), paused=held)
+        return replace(_nothing(), sent=sent, traffic=traffic, paused=held, behind=behind)
+    return replace(_gathered(sent, traffic, told, connections, asked, end_trace_ns), paused=held, behind=behind)
 
 
 def _gathered(
@@ -95,6 +99,7 @@ def _gathered(
         lost=stalls(packets, "data"),
         recovered=recoveries.recoveries(packets),
         paused=pauses.told(None, hops),
+        behind=pl.DataFrame(schema=head_of_line.TOLD),
         connecting=connecting(packets, ends, end_trace_ns),
         broken=_broken(packets, asked),
         missed=_missed(packets),
@@ -129,6 +134,7 @@ def together(parts: Iterable[Troubles]) -> Troubles:
         traffic=of["traffic"].group_by(KEYS, maintain_order=True).agg(pl.col(COUNTS).sum()),
         recovered=recoveries.added(of["recovered"]),
         paused=pauses.added(of["paused"]),
+        behind=head_of_line.added(of["behind"]),
         connecting=added(of["connecting"]),
         broken=of["broken"],
         missed=of["missed"]

@@ -10,6 +10,7 @@ what is too small to matter from being said. Limits: causes are named as far as 
 """
 
 from collector.findings.diagnosis import find, told
+from collector.findings.ports import CONNECTION_COLUMNS
 from collector.findings.requests import EXCHANGE_COLUMNS
 
-__all__ = ["EXCHANGE_COLUMNS", "find", "told"]
+__all__ = ["CONNECTION_COLUMNS", "EXCHANGE_COLUMNS", "find", "told"]

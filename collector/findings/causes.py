@@ -14,7 +14,7 @@ from collector.findings.finding import Finding
 SLACK_NS = 1_000_000_000
 """What a trouble brings about may show so long after its end: retries and timeouts."""
 _BROKEN = frozenset({"unanswered_request", "connection_reset", "missing_replica", "incomplete_exchange"})
-_UNCONNECTED = frozenset({"connection_unanswered", "syn_retry"})
+_UNCONNECTED = frozenset({"connection_unanswered", "syn_retry", "port_reuse"})
 _SLOW = frozenset({"slow_replica", "slow_disk", "host_starved", "handoffs", "uneven_load"})
 _SILENT = frozenset({"server_silent"})
 _LATE = frozenset({"slow_link", "narrow_link", "packet_loss", "reordering"})
@@ -38,6 +38,8 @@ BRINGS: Mapping[str, frozenset[str]] = {
     "slow_disk": _BROKEN | _SLOW | _SILENT | _FAILED | _LISTEN | _HELD,
     "listen_queue_full": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN,
     "zero_window": _BROKEN | _SLOW | frozenset({"small_window"}),
+    "port_exhaustion": _FAILED | _SLOW | frozenset({"port_reuse"}),
+    "port_reuse": _FAILED | _SLOW,
     "connection_unanswered": _FAILED | _SLOW,
     "unanswered_request": _FAILED | _SLOW,
     "disk_full": _BROKEN | frozenset({"server_error", "handoffs", "uneven_load"}),

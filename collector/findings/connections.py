@@ -18,6 +18,12 @@ WORDS = {
         "the queue of connections to be accepted is full (nstat TcpExtListenOverflows): the server accepts too slowly, "
         "or its backlog and net.core.somaxconn are too small",
     ),
+    "waiting": (
+        "port_reuse",
+        "{late}: {packets} came from ports of connections that {server} had closed within the last 60 s (TIME_WAIT)",
+        "let the client close first or keep its connections, and give it more ports (net.ipv4.ip_local_port_range); "
+        "timestamps let a server accept such a port at once (net.ipv4.tcp_timestamps)",
+    ),
     "lost": (
         "syn_retry",
         "{late}: {packets} lost on the way",

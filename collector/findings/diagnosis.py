@@ -14,6 +14,7 @@ from collector.findings.connections import connection_findings
 from collector.findings.finding import as_table, frame
 from collector.findings.network import Links
 from collector.findings.pace import pace_findings
+from collector.findings.ports import port_findings
 from collector.findings.requests import requests_of
 from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
@@ -30,7 +31,8 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
     hops, exchanges = tables["hops"], tables["exchanges"]
     end_ns = pc.max(pc.coalesce(hops["send_trace_ns"], hops["receive_trace_ns"])).as_py() or 0
     troubles = gather(hops, tables["connections"], exchanges, end_ns)
-    return told(together([troubles]), exchanges, tables["spans"], tables["clocks"], info, end_ns)
+    parts = together([troubles])
+    return told(parts, exchanges, tables["spans"], tables["clocks"], info, end_ns, connections=tables["connections"])
 
 
 def told(
@@ -41,16 +43,19 @@ def told(
     info: TraceInfo,
     end_trace_ns: int,
     samples: pa.Table | None = None,
+    connections: pa.Table | None = None,
 ) -> pa.Table:
     """The table `findings`, from the troubles of all connections, the requests, the hosts' own counters, the clocks.
 
-    Arguments: of `exchanges`, at least `requests.EXCHANGE_COLUMNS`; `end_trace_ns`, when the last capture ended.
+    Arguments: of `exchanges`, at least `requests.EXCHANGE_COLUMNS`, of `connections` `ports.CONNECTION_COLUMNS`;
+    `end_trace_ns`, when the last capture ended.
     """
     requests = requests_of(exchanges, spans)
     found = [
         *Links(troubles, requests).findings(),
         *connection_findings(troubles),
         *stall_findings(troubles, requests),
+        *port_findings(connections, clocks),
         *answer_findings(troubles, requests, end_trace_ns),
         *pace_findings(requests),
         *sample_findings(samples, clocks),

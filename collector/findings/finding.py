@@ -48,8 +48,11 @@ class Finding:
 
 
 def as_table(found: Iterable[Finding]) -> pa.Table:
-    """The table `findings`: most severe first, then what cost most."""
-    ordered = sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), -finding.cost_ns))
+    """The table `findings`: most severe first, then what stands for itself, then what cost most."""
+    ordered = sorted(
+        found,
+        key=lambda finding: (SEVERITIES.index(finding.severity), finding.cause is not None, -finding.cost_ns),
+    )
     columns = {field.name: _plain(field.type) for field in FINDINGS}
     rows = [asdict(finding) for finding in ordered]
     table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in columns.items()})

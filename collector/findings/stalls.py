@@ -1,4 +1,4 @@
-"""Senders that stood still with more to send, and how what was lost was sent again."""
+"""Senders that stood still with more to send, how what was lost was sent again, and requests behind others."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -61,7 +61,8 @@ RECOVERIES = {
     "timeout": _Words(
         "retransmission_timeout",
         at_receiver=False,
-        text="data from {sender} to {receiver} was sent again only when a timer ran out, {times}: {cost} of waiting",
+        text="data from {sender} to {receiver} was sent again only when a timer ran out, {times}: {cost} of waiting, "
+        "also by {behind} that had arrived after it",
         remedy="find the loss first; see that SACK and timestamps are on at both ends (net.ipv4.tcp_sack, "
         "tcp_timestamps), and how long the timer is (ss -ti: rto)",
     ),
@@ -76,7 +77,7 @@ RECOVERIES = {
         "fast_retransmission",
         at_receiver=False,
         text="data from {sender} to {receiver} was sent again as soon as later bytes told of its loss, {times}: {cost} "
-        "of waiting",
+        "of waiting, also by {behind} that had arrived after it",
         remedy="find the loss; the recovery itself is as quick as it can be",
     ),
 }
@@ -88,7 +89,11 @@ def stall_findings(troubles: Troubles, requests: pl.DataFrame) -> list[Finding]:
     Arguments: the troubles of all connections; requests as `requests_of`, whose time the severity goes by.
     """
     total_ns = int(requests["critical_ns"].sum() or 0)
-    return [*_pauses(troubles.paused, total_ns), *_recoveries(troubles.recovered, total_ns)]
+    return [
+        *_pauses(troubles.paused, total_ns),
+        *_recoveries(troubles.recovered, total_ns),
+        *_behind(troubles.behind, total_ns),
+    ]
 
 
 def _pauses(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
@@ -103,6 +108,24 @@ def _recoveries(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
         yield _finding(RECOVERIES[row["how"]], weight(row["cost_ns"], total_ns), row)
 
 
+def _behind(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
+    for row in rows.iter_rows(named=True):
+        worst = f", at worst {in_words(row['worst_ns'])}" if row["count"] > 1 else ""
+        yield Finding(
+            severity=weight(row["cost_ns"], total_ns),
+            kind="head_of_line",
+            host=row["client_host"],
+            service=row["service"],
+            touches=frozenset({row["server_host"]} - {None}),
+            count=row["count"],
+            text=f"{times(row['count'], 'request')} from {row['client_host'] or 'a host that was not captured'} to "
+            f"{row['service']} on {row['server_host']} waited on a connection behind the response to the one before "
+            f"(pipelining): {in_words(row['cost_ns'])}{worst}",
+            remedy="send requests that do not depend on each other on connections of their own, or slow ones apart",
+            **{**evidence(row), "from_trace_ns": row["begin_ns"], "to_trace_ns": row["end_ns"]},
+        )
+
+
 def _finding(words: _Words, severity: str, row: dict[str, Any]) -> Finding:
     sender = row["send_host"] or "a host that was not captured"
     receiver = row["receive_host"] or "a host that was not captured"
@@ -112,6 +135,7 @@ def _finding(words: _Words, severity: str, row: dict[str, Any]) -> Finding:
         "times": times(row["count"], "time"),
         "connections": times(row.get("connections", 0), "connection"),
         "bytes": times(row.get("in_flight_bytes") or 0, "byte"),
+        "behind": times(row.get("behind_bytes", 0), "byte"),
         "cost": in_words(row["cost_ns"]) + (f", at worst {in_words(row['worst_ns'])}" if row["count"] > 1 else ""),
     }
     at, other = ("receive_host", "send_host") if words.at_receiver else ("send_host", "receive_host")

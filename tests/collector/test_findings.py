@@ -48,7 +48,7 @@ CASES = {
            50 < syn_ack
           100 > 0:100 GET /a
           150 > 0:100 #2 GET /a
-          300 < 0:50 404
+          300 < 0:50 404 body=10 with=10
           400 > fin
           900 > fin #2
           950 < rst
@@ -110,11 +110,11 @@ CASES = {
             "warning packet_loss proxy 202395 | 4 data packets from proxy to client lost (30.8 %); connections waited "
             "202.4 ms for the copies, at worst 200.4 ms at once",
             "notice retransmission_timeout proxy 200390 | data from proxy to client was sent again only when a timer "
-            "ran out, 1 time: 200.4 ms of waiting",
+            "ran out, 1 time: 200.4 ms of waiting, also by 1,000 bytes that had arrived after it",
             "notice tail_loss proxy 1940 | the last bytes of messages from proxy to client were lost, 1 time, which "
             "only a timer can tell: 1.9 ms of waiting",
             "notice fast_retransmission proxy 65 | data from proxy to client was sent again as soon as later bytes "
-            "told of its loss, 1 time: 65.0 µs of waiting",
+            "told of its loss, 1 time: 65.0 µs of waiting, also by 1,000 bytes that had arrived after it",
         ],
     ),
     "a SYN that had to be sent again": (
@@ -288,6 +288,40 @@ CASES = {
         [
             "notice capture_drop proxy 0 | the capture on proxy missed 3 packets that did go by (they were "
             "acknowledged); their times there are unknown",
+        ],
+    ),
+    "a request behind the response to the one before": (
+        """
+        client:40000 > proxy:8080
+          100 > 0:100 GET /slow
+          110 > 100:200 GET /quick
+         5000 < 0:1000 200 body=960 with=960
+         9000 < 1000:1050 200 body=10 with=10
+        """,
+        [
+            "warning head_of_line client 4870 | 1 request from client to swift on proxy waited on a connection behind "
+            "the response to the one before (pipelining): 4.9 ms",
+        ],
+    ),
+    "a SYN on ports that were just used": (
+        """
+        client:40000 > proxy:8080
+              0 > syn
+             50 < syn_ack
+            100 > 0:100 GET /a
+            200 < 0:50 200
+            300 < fin
+        client:40000 > proxy:8080
+           1000 > syn
+        1001000 > syn #2
+        1001050 < syn_ack
+        1001100 > 0:100 GET /a
+        1001200 < 0:50 200
+        """,
+        [
+            "warning port_reuse proxy 1.00007e+06 | 1 connection from client to proxy:8080 came up late: 1 handshake "
+            "packet came from ports of connections that proxy had closed within the last 60 s (TIME_WAIT); that took "
+            "1.000 s",
         ],
     ),
     "a server error": (

@@ -64,7 +64,7 @@ def play(script: str) -> Tables:
             rows.connections.append(_connection(len(rows.connections) + 1, words[0], words[2]))
         else:
             _transfer(rows, words)
-    connections = [_connection_row(connection) for connection in rows.connections]
+    connections = [_connection_row(connection, rows.hops) for connection in rows.connections]
     return Tables(table("hops", rows.hops), table("messages", rows.messages), table("connections", connections))
 
 
@@ -89,8 +89,12 @@ def _connection(number: int, client: str, server: str) -> _Connection:
     return _Connection(number, seen(client_host), int(client_port), seen(server_host), int(server_port))
 
 
-def _connection_row(connection: _Connection) -> dict[str, object]:
+def _connection_row(connection: _Connection, hops: list[dict[str, Any]]) -> dict[str, object]:
+    mine = [hop for hop in hops if hop["connection_id"] == connection.number]
+    stamps = [hop[f"{end}_host_ns"] for hop in mine for end in ("send", "receive") if hop[f"{end}_host_ns"]]
     return {
+        "first_host_ns": min(stamps, default=None),
+        "last_host_ns": max(stamps, default=None),
         "connection_id": connection.number,
         "client_host": connection.client,
         "server_host": connection.server,

@@ -1,0 +1,100 @@
+"""Clients that run out of ports for one server.
+
+A client has one port for each connection to a server's port, and a port that it closed first stays taken for `WAIT_NS`.
+When none is left, `connect()` fails before any packet, so a capture shows only what led there: within that time, the
+client's ports lie so dense that no more can be between them, or they are as many as Linux has by default.
+
+Systems that hand out ports one after the other also make a dense row, and are left out. Linux takes every second port
+of its range first; the others only when these are taken.
+
+Source: RFC 9293 §3.6.1 (TIME-WAIT; Linux waits 60 s, TCP_TIMEWAIT_LEN), RFC 6056 (choice of ports); Linux,
+Documentation/networking/ip-sysctl.rst (ip_local_port_range) and net/ipv4/inet_hashtables.c.
+"""
+
+from collections.abc import Iterable
+
+import polars as pl
+import pyarrow as pa
+
+from collector.durations import in_words
+from collector.findings.finding import Finding, times
+from collector.timescale import to_trace_ns
+
+CONNECTION_COLUMNS = [
+    *("connection_id", "client_host", "server_host", "client_addr", "client_port", "server_addr", "server_port"),
+    *("first_host_ns", "last_host_ns"),
+]
+WAIT_NS = 60_000_000_000
+DEFAULT_PORTS = 28_232
+"""From 32768 to 60999."""
+FEWEST_PORTS = 24
+"""A shorter row of ports may be dense by chance."""
+FULL_SHARE = 0.9
+IN_TURN_SHARE = 0.5
+"""Of new connections on the port after the last one: from here on ports are handed out in turn."""
+PAIR = ["client_addr", "server_addr", "server_port"]
+
+
+def port_findings(connections: pa.Table | None, clocks: pa.Table) -> list[Finding]:
+    """One for each client and server's port. Arguments: of `connections`, `CONNECTION_COLUMNS`; the table `clocks`.
+
+    Cost: a pass; a sort of the connections of a client that has that many to one server.
+    """
+    if connections is None or connections.num_rows < FEWEST_PORTS:
+        return []
+    ends = pl.DataFrame(connections.select([*PAIR, "client_port"]))
+    many = ends.group_by(PAIR).agg(pl.len().alias("count"), span=_span())
+    least = pl.max_horizontal(FEWEST_PORTS, FULL_SHARE * pl.min_horizontal("span", DEFAULT_PORTS))
+    dense = many.filter(pl.col("count") >= least)
+    if dense.is_empty():
+        return []
+    rows = pl.DataFrame(connections.select(CONNECTION_COLUMNS)).join(dense.select(PAIR), on=PAIR, how="semi")
+    host = pl.coalesce(pl.col("client_host").cast(pl.String), pl.col("server_host").cast(pl.String))
+    rows = rows.with_columns(host=host, server=pl.col("server_host").cast(pl.String))
+    began = to_trace_ns(rows["host"].to_arrow().cast(pa.string()), rows["first_host_ns"].to_arrow(), clocks)
+    rows = rows.with_columns(at=pl.Series(began)).sort("at", "connection_id")
+    return [found for _, group in rows.group_by(PAIR, maintain_order=True) for found in _found(group)]
+
+
+def _span() -> pl.Expr:
+    port = pl.col("client_port").cast(pl.Int64)
+    return port.max() - port.min() + 1
+
+
+def _found(rows: pl.DataFrame) -> Iterable[Finding]:
+    """Of the connections of one client to one server's port, in order of time."""
+    span = rows.select(_span()).item()
+    in_turn = rows.select((pl.col("client_port").cast(pl.Int64).diff() == 1).mean()).item() or 0
+    used = _most_within_the_wait(rows)
+    ports = used["client_port"].n_unique()
+    whole_row = ports >= max(FEWEST_PORTS, FULL_SHARE * span) and in_turn < IN_TURN_SHARE
+    if not whole_row and ports < FULL_SHARE * DEFAULT_PORTS:
+        return
+    last = used.row(-1, named=True)
+    again = len(used) - ports
+    lowest, highest = used.select(low=pl.col("client_port").min(), high=pl.col("client_port").max()).row(0)
+    yield Finding(
+        severity="warning",
+        kind="port_exhaustion",
+        host=last["host"],
+        touches=frozenset({last["server"]} - {None}),
+        connection_id=last["connection_id"],
+        from_trace_ns=used["at"].min(),  # type: ignore[arg-type]
+        to_trace_ns=last["at"],
+        count=ports,
+        text=f"{last['host']} used {times(ports, 'port')} ({lowest} to {highest}) for connections to "
+        f"{last['server'] or last['server_addr']}:{last['server_port']} within {in_words(last['at'] - used['at'][0])}, "
+        + (f"all that it has there ({again:,} of them again)" if again else "as many as it has")
+        + ": further connections fail, or wait until an old one is forgotten (60 s)",
+        remedy="keep connections and use them again; else widen net.ipv4.ip_local_port_range, set "
+        "net.ipv4.tcp_tw_reuse=1, or let the server listen on several addresses",
+    )
+
+
+def _most_within_the_wait(rows: pl.DataFrame) -> pl.DataFrame:
+    """Those of a stretch of `WAIT_NS` with the most ports; stretches begin every half of it."""
+    half = (pl.col("at") - pl.col("at").min()) // (WAIT_NS // 2)
+    numbered = rows.with_columns(stretch=half)
+    both = pl.concat([numbered, numbered.with_columns(pl.col("stretch") - 1)])
+    counts = both.group_by("stretch").agg(ports=pl.col("client_port").n_unique()).sort("ports", "stretch")
+    return both.filter(pl.col("stretch") == counts["stretch"][-1])

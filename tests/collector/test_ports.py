@@ -1,0 +1,70 @@
+"""When a client's ports for one server are all used: told from the table of connections alone."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from collector.findings.ports import DEFAULT_PORTS, port_findings
+from tests.helpers.scripts import table
+
+CLOCKS = table("clocks", [])
+
+
+def lines(ports: Sequence[int], step_ns: int = 10_000_000) -> list[str]:
+    rows = [
+        {
+            "connection_id": number,
+            "client_host": "client",
+            "server_host": "proxy",
+            "client_addr": "10.0.0.1",
+            "server_addr": "10.0.0.2",
+            "client_port": port,
+            "server_port": 8080,
+            "first_host_ns": number * step_ns,
+            "last_host_ns": number * step_ns + 5,
+        }
+        for number, port in enumerate(ports)
+    ]
+    return [
+        f"{found.severity} {found.host} {found.count} | {found.text}"
+        for found in port_findings(table("connections", rows), CLOCKS)
+    ]
+
+
+def shuffled(ports: Sequence[int]) -> list[int]:
+    return random.Random(1).sample(ports, len(ports))
+
+
+def test_a_narrow_range_that_is_used_up() -> None:
+    (line,) = lines([*range(40_000, 40_040, 2), *range(40_001, 40_041, 2)])
+    assert line == (
+        "warning client 40 | client used 40 ports (40000 to 40039) for connections to proxy:8080 within 390.0 ms, as "
+        "many as it has: further connections fail, or wait until an old one is forgotten (60 s)"
+    )
+
+
+def test_ports_used_again_are_told() -> None:
+    (line,) = lines(2 * shuffled(range(40_000, 40_040)))
+    assert "all that it has there (40 of them again)" in line
+
+
+def test_linux_s_whole_range_in_a_minute() -> None:
+    ports = shuffled(range(32_768, 32_768 + DEFAULT_PORTS))
+    assert len(lines(ports, 2_000_000)) == 1
+    assert lines(ports, 200_000_000) == []  # over an hour and a half: each was forgotten long before
+
+
+@pytest.mark.parametrize(
+    "ports",
+    [
+        range(40_000, 40_100, 2),  # every second one, as Linux begins
+        range(40_000, 40_100),  # in turn, as other systems do
+        range(40_000, 40_010),  # few
+        shuffled(range(32_768, 60_999))[:5000],
+        [40_000, 50_000] * 50,  # two, kept
+    ],
+    ids=["every second", "in turn", "few", "far apart", "two"],
+)
+def test_ports_to_spare(ports: Sequence[int]) -> None:
+    assert lines(ports) == []
