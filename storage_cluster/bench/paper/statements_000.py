@@ -16,6 +16,7 @@ PLATEAU = 0.9  # of the peak's throughput: no fall yet
 BUSY_PERCENT = 90.0
 IDLE_PERCENT = 10.0
 FULL_SHARE = 0.85  # of all cores
+MUCH = 1.5  # times
 WAIT_PERCENT = 50.0
 TOLD_COUNT = 2  # findings of a trace; the others stand below its title
 PAPERS_QUEUE = 128  # net.core.somaxconn before Linux 5.4; its table 1: Ubuntu 16.04
@@ -24,6 +25,7 @@ _WHY_OF_15 = (
     "here an upload is durable when it is answered (synced, on a disk with its write cache off), and the proxy is light"
 )
 _SAID_OF_16 = "figure 16: the longest part of one upload by `swift` is before the client's first packet"
+_IN_TURN = "what is uploaded passes client, network, proxy and servers in turn, and the disk waits for it"
 _QUEUES = (
     f"no listen queue turned a connection away: one holds {ACCEPT_BACKLOG:,} here, and {PAPERS_QUEUE} on Ubuntu 16.04 "
     "(which the paper had) unless it is tuned"
@@ -49,7 +51,9 @@ def statements(series: Series, accounts: Accounts | None = None) -> list[Stateme
     """All of them."""
     made = _held_against(series)
     return [
-        each if each.agrees is not False else dataclasses.replace(each, why=_why(each, series, accounts or {}))
+        each
+        if each.why or each.agrees is not False
+        else dataclasses.replace(each, why=_why(each, series, accounts or {}))
         for each in made
     ]
 
@@ -144,7 +148,9 @@ def _faster(hdd: dict[str, list[Found]], ssd: dict[str, list[Found]]) -> Iterato
     if both:
         ratios = {size: peak(ssd[size]).throughput_per_s / peak(hdd[size]).throughput_per_s for size in both}
         text = "; ".join(f"{size}: {ratio:.1f} times" for size, ratio in ratios.items())
-        yield Statement("SSD: the highest throughput is much higher than on HDD", text, min(ratios.values()) > 1.5)
+        low = {("ssd", size): ssd[size] for size, ratio in ratios.items() if ratio <= MUCH}
+        said = "SSD: the highest throughput is much higher than on HDD"
+        yield Statement(said, text, not low, _limits(low))
 
 
 def _storage_busy(hdd: dict[str, list[Found]]) -> Iterator[Statement]:
@@ -152,7 +158,12 @@ def _storage_busy(hdd: dict[str, list[Found]]) -> Iterator[Statement]:
         least = {size: min(f.io_percent["storage"] for f in found) for size, found in hdd.items()}
         text = "; ".join(f"{size}: {value:.0f} % or more" for size, value in least.items())
         said = "HDD: the storage node's I/O is above 90 % at any concurrency"
-        yield Statement(said, text, min(least.values()) >= BUSY_PERCENT)
+        below = {size: [f for f in found if f.io_percent["storage"] < BUSY_PERCENT] for size, found in hdd.items()}
+        listed = (
+            f"{size} at {', '.join(f'{f.concurrency:,}' for f in found)}" for size, found in below.items() if found
+        )
+        why = f"below it: {'; '.join(listed)}: {_IN_TURN}" if any(below.values()) else ""
+        yield Statement(said, text, not why, why)
 
 
 def _storage_bound(hdd: dict[str, list[Found]]) -> Iterator[Statement]:
@@ -163,7 +174,12 @@ def _storage_bound(hdd: dict[str, list[Found]]) -> Iterator[Statement]:
         text = "most CPU: " + ", ".join(f"{host} {value:.0f} %" for host, value in most.items())
         yield Statement("HDD: no CPU exceeds the storage node's I/O", text, below)
         said = "HDD: the client's CPU stays below 10 %"
-        yield Statement(said, f"at most {most['client']:.0f} % (of one core)", most["client"] <= IDLE_PERCENT)
+        size, top = max(
+            ((size, f) for size, series in hdd.items() for f in series), key=lambda each: each[1].cpu_percent["client"]
+        )
+        agrees = most["client"] <= IDLE_PERCENT
+        why = "" if agrees else f"the most is at {top.concurrency:,} with {size}, {top.throughput_per_s:,.0f} objects/s"
+        yield Statement(said, f"at most {most['client']:.0f} % (of one core)", agrees, why)
 
 
 def _overtaken(ssd: dict[str, list[Found]]) -> Iterator[Statement]:
@@ -174,7 +190,9 @@ def _overtaken(ssd: dict[str, list[Found]]) -> Iterator[Statement]:
         first[size] = next((f.concurrency for f in found if f.cpu_percent["proxy"] > f.io_percent["storage"]), None)
     text = "; ".join(f"{size}: {f'from {at:,} on' if at else 'never'}" for size, at in first.items())
     said = "SSD: at high concurrency the proxy's CPU overtakes the storage node's I/O"
-    yield Statement(said, text, all(at is not None and at > 1 for at in first.values()))
+    most = max(f.io_percent["storage"] for found in ssd.values() for f in found)
+    agrees = all(at is not None and at > 1 for at in first.values())
+    yield Statement(said, text, agrees, "" if agrees else f"this SSD is busy {most:.0f} % at most")
 
 
 def _kinds(series: Series) -> Iterator[Statement]:
@@ -252,7 +270,11 @@ def _limit(found: Found) -> str:
         return f"the machine's processor, which all hosts share, is full ({cpu:.0f} of {most} %)"
     if wait >= WAIT_PERCENT:
         return f"processes wait for a processor {wait:.0f} % of the time (the hosts use {cpu:.0f} of {most} %)"
-    return f"neither disk ({disk:.0f} %) nor processor ({cpu:.0f} of {most} %) is full"
+    host = max(found.cpu_percent, key=lambda each: found.cpu_percent[each])
+    return (
+        f"neither disk ({disk:.0f} %) nor processor ({cpu:.0f} of {most} %) is full; {host} uses the most, "
+        f"{found.cpu_percent[host]:.0f} % of a core"
+    )
 
 
 def as_text(found: Sequence[Statement]) -> str:

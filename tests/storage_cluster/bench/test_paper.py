@@ -158,17 +158,32 @@ def test_where_it_differs_is_told_why() -> None:
     assert said.endswith("; a retry mended whatever went wrong")
 
 
+def test_reasons_of_their_own() -> None:
+    hot = [dataclasses.replace(found(c, 1.0, io=50.0 + c), cpu_percent={"client": 40.0, "proxy": 1.0}) for c in (1, 64)]
+    why = {each.said.partition(" ")[2]: each.why for each in statements({("hdd", "1B"): hot})}
+    assert why["the storage node's I/O is above 90 % at any concurrency"].startswith("below it: 1B at 1: what is")
+    assert why["the client's CPU stays below 10 %"] == "the most is at 1 with 1B, 1 objects/s"
+    assert why["no CPU exceeds the storage node's I/O"] == ""
+    slow = [found(c, 1.0, io=4.0, proxy=9.0) for c in (1, 64)]
+    made = statements({("hdd", "1B"): hot, ("ssd", "1B"): slow, ("hdd", "1KB"): hot, ("ssd", "1KB"): [found(1, 9.0)]})
+    why = {each.said.partition(": ")[2]: each.why for each in made}
+    assert (
+        why["at high concurrency the proxy's CPU overtakes the storage node's I/O"] == "this SSD is busy 95 % at most"
+    )
+    assert why["the highest throughput is much higher than on HDD"].startswith("1B on SSD: ")
+
+
 def test_what_limits_a_curve_is_told() -> None:
     def why(points: list[Found]) -> str:
         made = statements({("hdd", "1B"): points})
         return next(each.why for each in made if each.said.startswith("HDD: throughput rises"))
 
     most = 100 * (os.cpu_count() or 1)
+    neither = f"neither disk (50 %) nor processor (55 of {most} %) is full; storage uses the most, 30 % of a core"
     rising = [found(c, float(c), io=50.0) for c in CONCURRENCY[:-1]]
     end = found(2048, 500.0, retried=7)
     assert why([*rising, end]) == (
-        f"1B on HDD: at 1 neither disk (50 %) nor processor (55 of {most} %) is full, at 1,024 (the best) neither disk "
-        f"(50 %) nor processor (55 of {most} %) is full, from 2,048 on it falls, with 7 retries"
+        f"1B on HDD: at 1 {neither}, at 1,024 (the best) {neither}, from 2,048 on it falls, with 7 retries"
     )
     for change, limit in (
         ({"io_percent": {"storage": 97.0}}, "the disk is full (97 %)"),
