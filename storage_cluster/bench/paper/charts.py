@@ -46,7 +46,12 @@ def _throughput(key: tuple[str, str], points: Sequence[Found]) -> Any:
     made.update_yaxes(title_text="requests/s", rangemode="tozero", secondary_y=False)
     most = max(max(found.retries_count, found.failures_count) for found in points)
     made.update_yaxes(
-        title_text="times", range=[0, 1.05 * max(most, 10)], tickformat=",d", showgrid=False, secondary_y=True
+        title_text="times",
+        tickmode="auto",
+        range=[0, 1.05 * max(most, 10)],
+        tickformat=",d",
+        showgrid=False,
+        secondary_y=True,
     )
     return _framed(made, f"Figure {_FIGURES[key]}: {key[1]} on {key[0].upper()}")
 

@@ -271,10 +271,8 @@ def _limit(found: Found) -> str:
     if wait >= WAIT_PERCENT:
         return f"processes wait for a processor {wait:.0f} % of the time (the hosts use {cpu:.0f} of {most} %)"
     host = max(found.cpu_percent, key=lambda each: found.cpu_percent[each])
-    return (
-        f"neither disk ({disk:.0f} %) nor processor ({cpu:.0f} of {most} %) is full; {host} uses the most, "
-        f"{found.cpu_percent[host]:.0f} % of a core"
-    )
+    own = f"{host} {found.cpu_percent[host]:.0f}"
+    return f"neither disk ({disk:.0f} %) nor processor ({cpu:.0f} of {most} %; most: {own}) is full"
 
 
 def as_text(found: Sequence[Statement]) -> str:

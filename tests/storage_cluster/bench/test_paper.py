@@ -179,7 +179,7 @@ def test_what_limits_a_curve_is_told() -> None:
         return next(each.why for each in made if each.said.startswith("HDD: throughput rises"))
 
     most = 100 * (os.cpu_count() or 1)
-    neither = f"neither disk (50 %) nor processor (55 of {most} %) is full; storage uses the most, 30 % of a core"
+    neither = f"neither disk (50 %) nor processor (55 of {most} %; most: storage 30) is full"
     rising = [found(c, float(c), io=50.0) for c in CONCURRENCY[:-1]]
     end = found(2048, 500.0, retried=7)
     assert why([*rising, end]) == (
