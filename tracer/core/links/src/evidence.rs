@@ -15,6 +15,8 @@ const KERNEL: [f64; 7] = [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05];
 const PRIOR_LINKS: f64 = 3.0;
 const LEAST_SCORE: f64 = -8.0;
 const MOST_SCORE: f64 = 8.0;
+/// A difference seen in fewer links is not usual: were it counted, links would be evidence of themselves.
+const SEVERAL: f64 = 4.0;
 /// Differences kept apart in a table; those beyond share a cell with another.
 const MOST_DIFFERENCES: usize = 4096;
 
@@ -149,21 +151,24 @@ struct Differences {
 impl Differences {
     fn learn(linked: &HashMap<i64, f64>, possible: &HashMap<i64, f64>) -> Self {
         let (links, pairs): (f64, f64) = (linked.values().sum(), possible.values().sum());
-        if links < 1.0 || possible.len() <= 1 {
+        let mut known: Vec<(i64, f64, f64)> = linked
+            .iter()
+            .filter(|(_, count)| **count >= SEVERAL)
+            .map(|(&difference, &count)| (difference, count, count + possible.get(&difference).unwrap_or(&0.0)))
+            .collect();
+        if known.is_empty() || possible.len() <= 1 {
             return Differences::default();
         }
-        let distinct = (linked.len().max(possible.len()) + 1) as f64;
-        let otherwise = (PRIOR_LINKS / (links + PRIOR_LINKS)).ln().max(LEAST_SCORE) as f32;
-        let size = (2 * linked.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES);
+        known.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+        let (told, all) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
+        let otherwise = log_ratio(links - told, links, (pairs + links - all + 1.0) / (pairs + links + 1.0));
+        let size = (2 * known.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES);
         let mut table = Differences {
             cells: vec![(i64::MIN, otherwise); size],
             otherwise,
         };
-        let mut most: Vec<(&i64, &f64)> = linked.iter().collect();
-        most.sort_by(|a, b| a.1.total_cmp(b.1).then(a.0.cmp(b.0)));
-        for (&difference, &count) in most {
-            let seen = possible.get(&difference).unwrap_or(&0.0) + count;
-            let score = log_ratio(count, links, (seen + 1.0) / (pairs + links + distinct));
+        for (difference, count, seen) in known {
+            let score = log_ratio(count, links, (seen + 1.0) / (pairs + links + 1.0));
             let cell = table.cell(difference);
             table.cells[cell] = (difference, score);
         }

@@ -1,16 +1,34 @@
 //! The links of one host: kind by kind of the calls that it makes.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use crate::calls::{Call, FAR};
 use crate::evidence::Evidence;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
 
-/// Children on which guesses are compared: a stretch from the middle of the trace.
-const STRETCH: usize = 1000;
-/// Rounds of linking and learning there, and with all children.
+/// Children on which all guesses are compared, and on which the best of them are.
+const SHORT: usize = 1000;
+const LONG: usize = 8000;
+/// Rounds of linking and learning there.
 const ROUNDS: usize = 3;
+/// Links are held to be in order if their surprise is below this share of the entropy, and so much for each call.
+const MOST_SURPRISE: f64 = 1.2;
+/// It must be below this if more calls than this share find no place in the order.
+const STRICT_SURPRISE: f64 = 0.9;
+const MOST_ALONE: f64 = 0.01;
+const SPARE_SURPRISE: f64 = 0.1;
+/// A link that is impossible without order is not held to be less likely: stamps and counts may be wrong.
+const LEAST_LIKELY: f64 = 1e-4;
+/// How sure links in order are.
+const IN_ORDER: f64 = 0.99;
+/// Guesses that are compared on the long stretch.
+const LAST_PLANS: usize = 3;
 /// How far from one a server's share of a request's calls may be for the calls to go one to each server.
-const ONE_EACH: std::ops::Range<f64> = 0.9..1.1;
+const ONE_EACH: Range<f64> = 0.9..1.1;
+/// A trace is seen whole, but for requests that were never answered.
+const ALL: Range<i64> = i64::MIN..FAR;
 
 /// A kind with fewer calls teaches nothing.
 const FEW: usize = 20;
@@ -35,6 +53,7 @@ struct Plan {
     guess: Guess,
     order: Order,
     evidence: Evidence,
+    score: f64,
 }
 
 /// Links of `children` (calls that the host makes) to `parents` (calls that it serves).
@@ -77,34 +96,92 @@ impl Host<'_> {
             .collect()
     }
 
+    /// The plan that explains a long stretch best, of those that explain a short one best.
     fn best_plan(&self, children: &[u32]) -> Option<Plan> {
-        let from = children.len().saturating_sub(STRETCH) / 2;
-        let stretch = &children[from..children.len().min(from + STRETCH)];
-        let parents = self.parents_of(stretch);
-        let mut best: Option<(f64, Plan)> = None;
+        let mut tries = vec![];
         for guess in guesses(self.calls, self.class, &self.parents, children) {
-            for order in [Order::Front, Order::Back] {
-                let problem = Problem::new(self.calls, self.class, parents, stretch, &guess, order);
-                let mut chosen = problem.first_links();
-                let mut evidence = problem.learn(&chosen);
-                for _ in 1..ROUNDS {
-                    chosen = problem.links(&evidence);
-                    evidence = problem.learn(&chosen);
-                }
-                let score = problem.score(&chosen, &evidence);
-                if best.as_ref().is_none_or(|(other, _)| score > *other) {
-                    best = Some((
-                        score,
-                        Plan {
-                            guess: guess.clone(),
-                            order,
-                            evidence,
-                        },
-                    ));
-                }
+            tries.extend([Order::Front, Order::Back].map(|order| (guess.clone(), order, None)));
+        }
+        let plans = self.compared(children, SHORT, tries);
+        if children.len() <= SHORT {
+            return plans.into_iter().next();
+        }
+        let mut last: Vec<Plan> = vec![];
+        for plan in plans {
+            if last.len() < LAST_PLANS && last.iter().all(|other| other.guess != plan.guess) {
+                last.push(plan);
             }
         }
-        best.map(|(_, plan)| plan)
+        let again =
+            |plan: &Plan| [None, Some(plan.evidence.clone())].map(|known| (plan.guess.clone(), plan.order, known));
+        let tries = last.iter().flat_map(again).collect();
+        self.compared(children, LONG, tries).into_iter().next()
+    }
+
+    /// Plans for a stretch of so many children, the best first; each from what is known already, or from short links.
+    fn compared(&self, children: &[u32], length: usize, tries: Vec<(Guess, Order, Option<Evidence>)>) -> Vec<Plan> {
+        let stretch = self.quiet_stretch(children, length);
+        let seen = self.seen_with(children, stretch);
+        let plan = |(guess, order, known): (Guess, Order, Option<Evidence>)| {
+            let problem = self.problem(stretch, &guess, order, &seen);
+            let mut chosen = known.map_or_else(|| problem.first_links(), |evidence| problem.links(&evidence));
+            let mut evidence = problem.learn(&chosen);
+            for _ in 1..ROUNDS {
+                chosen = problem.links(&evidence);
+                evidence = problem.learn(&chosen);
+            }
+            let score = problem.score(&chosen, &evidence);
+            Plan {
+                guess,
+                order,
+                evidence,
+                score,
+            }
+        };
+        let mut plans: Vec<Plan> = tries.into_iter().map(plan).collect();
+        plans.sort_by(|a, b| b.score.total_cmp(&a.score));
+        plans
+    }
+
+    fn problem(&self, children: &[u32], guess: &Guess, order: Order, seen: &Range<i64>) -> Problem {
+        Problem::new(
+            self.calls,
+            self.class,
+            self.parents_of(children),
+            children,
+            guess,
+            order,
+            seen,
+        )
+    }
+
+    /// From when until when all children that began are in the stretch.
+    fn seen_with(&self, children: &[u32], stretch: &[u32]) -> Range<i64> {
+        let start_ns = |child: &u32| self.calls[*child as usize].start_ns;
+        let first = if stretch[0] == children[0] {
+            ALL.start
+        } else {
+            start_ns(&stretch[0])
+        };
+        let (last, end) = (stretch[stretch.len() - 1], children[children.len() - 1]);
+        first..if last == end { ALL.end } else { start_ns(&last) }
+    }
+
+    /// So many children, from the moment on when the fewest requests were open: there order cannot begin wrongly.
+    fn quiet_stretch<'c>(&self, children: &'c [u32], length: usize) -> &'c [u32] {
+        let last = children.len().saturating_sub(length);
+        let (mut open, mut next): (Vec<u32>, usize) = (vec![], 0);
+        let mut quietest = (usize::MAX, 0);
+        for (place, &child) in children[..=last].iter().enumerate() {
+            let start_ns = self.calls[child as usize].start_ns;
+            while next < self.parents.len() && self.calls[self.parents[next] as usize].open_ns <= start_ns {
+                open.push(self.parents[next]);
+                next += 1;
+            }
+            open.retain(|&p| self.calls[p as usize].close_ns >= start_ns);
+            quietest = quietest.min((open.len(), place));
+        }
+        &children[quietest.1..children.len().min(quietest.1 + length)]
     }
 
     /// The requests that were open at some time between the first and the last start.
@@ -141,16 +218,57 @@ impl Host<'_> {
     }
 
     fn linked(&self, children: &[u32], guess: &Guess, plan: &Plan) -> Vec<Found> {
-        let parents = self.parents_of(children);
-        let problem = Problem::new(self.calls, self.class, parents, children, guess, plan.order);
+        let problem = self.problem(children, guess, plan.order, &ALL);
         let chosen = problem.links(&problem.learn(&problem.links(&plan.evidence)));
-        problem
-            .pairs(&chosen)
-            .map(|(child, parent)| Found {
+        let in_order: HashMap<u32, Option<u32>> = problem.pairs(&chosen).collect();
+        if self.keeps_order(children, guess, &in_order) {
+            let found = |(child, parent)| Found {
                 child,
                 parent,
-                confidence: 0.99,
-            })
-            .collect()
+                confidence: IN_ORDER,
+            };
+            return in_order.into_iter().map(found).collect();
+        }
+        let found = |(child, shares): (u32, Vec<(u32, f64)>)| Found {
+            child,
+            parent: shares.first().map(|best| best.0),
+            confidence: shares.first().map_or(0.0, |best| best.1),
+        };
+        self.shares(children, guess, &ALL).into_iter().map(found).collect()
+    }
+
+    /// Parents of each child, with their shares, the likeliest first, where no order is known.
+    fn shares(&self, children: &[u32], guess: &Guess, seen: &Range<i64>) -> Vec<(u32, Vec<(u32, f64)>)> {
+        let problem = self.problem(children, guess, Order::Front, seen);
+        problem.parents_of(&problem.shared(ROUNDS))
+    }
+
+    /// Whether links in order are among what is likely without it: the mean surprise of links drawn by their shares is
+    /// the shares' entropy, and links of an order that is not kept are impossible here and there. An order that is not
+    /// kept also leaves calls without a place.
+    fn keeps_order(&self, children: &[u32], guess: &Guess, in_order: &HashMap<u32, Option<u32>>) -> bool {
+        let stretch = self.quiet_stretch(children, SHORT);
+        let (mut surprise, mut entropy) = (0.0, 0.0);
+        for (child, shares) in self.shares(stretch, guess, &self.seen_with(children, stretch)) {
+            let none = 1.0 - shares.iter().map(|share| share.1).sum::<f64>();
+            let of = |parent| {
+                shares
+                    .iter()
+                    .find(|share| share.0 == parent)
+                    .map_or(0.0, |share| share.1)
+            };
+            surprise -= in_order[&child].map_or(none, of).max(LEAST_LIKELY).ln();
+            let terms = shares.iter().map(|share| share.1).chain([none]);
+            entropy -= terms
+                .map(|share| share * share.max(f64::MIN_POSITIVE).ln())
+                .sum::<f64>();
+        }
+        let alone = in_order.values().filter(|parent| parent.is_none()).count() as f64;
+        let most = if alone > MOST_ALONE * children.len() as f64 {
+            STRICT_SURPRISE
+        } else {
+            MOST_SURPRISE
+        };
+        surprise < most * entropy + SPARE_SURPRISE * stretch.len() as f64
     }
 }

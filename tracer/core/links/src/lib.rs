@@ -12,7 +12,10 @@
 //! 3. *Evidence.* From these links it is learned what delays before and after a call look like, and which differences of
 //!    byte counts are usual ([`evidence`]); what passes through unchanged identifies. Then links are made anew with it.
 //!
-//! Of all guesses and both orders, the one that explains a stretch of the trace best is taken for all of it.
+//! 4. *Without order.* Calls are shared among all requests that were open ([`shares`]); links in order stand only if they
+//!    are likely there too, else each call goes to the likeliest request.
+//!
+//! Of all guesses and both orders, the one that explains a stretch from a quiet moment on best is taken for all.
 //!
 //! # Limits
 //! A kind with very few calls is not judged. Requests that were not captured cannot be parents.
@@ -30,6 +33,7 @@ mod evidence;
 mod host;
 mod problem;
 mod rates;
+mod shares;
 
 use std::collections::BTreeMap;
 

@@ -2,9 +2,12 @@
 //!
 //! A request that makes n such calls on average has ceil(n) *slots*; the linker fills slots with calls.
 
+use std::ops::Range;
+
 use crate::alignment::{Band, align};
 use crate::calls::Call;
 use crate::evidence::{Evidence, Pair, Sample};
+use crate::shares::{Pairs, shares};
 
 /// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,11 +58,27 @@ pub enum Order {
 
 /// Pairs looked at for each child to learn what possible pairs look like.
 const PAIRS_EACH: usize = 16;
+/// Guesses that leave calls without parent pay for it: a server makes its calls because it was asked.
+const ALONE_PRICE: f64 = 0.2;
+/// Possible pairs that are kept for a child where no order is known.
+const MOST_PAIRS: usize = 256;
+/// How much likelier a call ends within its request than after it, before anything is known.
+const OUTSIDE: f64 = 0.02;
+/// A smaller share teaches nothing.
+const LEAST_SHARE: f64 = 1e-3;
 /// A slot is never held to be certainly filled, or certainly empty.
 const LEAST_ODDS: f64 = 0.001;
 const MOST_ODDS: f64 = 0.995;
+/// A slot of a request that was not seen whole is filled as often as not.
+const EDGE_ODDS: f64 = 0.5;
 /// A mean of up to so much above a whole number is held to be noise.
 const SPARE: f64 = 0.15;
+
+/// Possible pairs and the probability of each.
+pub struct Shared {
+    pairs: Pairs,
+    shares: Vec<f64>,
+}
 
 /// Slots and children in the order of cause and action, and which slots are possible for each child.
 pub struct Problem {
@@ -76,9 +95,18 @@ pub type Chosen = Vec<u32>;
 pub use crate::alignment::NO_SLOT;
 
 impl Problem {
-    /// `parents` in order of their opening, `children` in order of their start; numbers of `calls`.
-    pub fn new(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32], guess: &Guess, order: Order) -> Self {
-        let mut slots = slots(calls, class, parents, guess);
+    /// `parents` in order of their opening, `children` in order of their start; numbers of `calls`. Children that began
+    /// outside of `seen` are not among them.
+    pub fn new(
+        calls: &[Call],
+        class: &[u16],
+        parents: &[u32],
+        children: &[u32],
+        guess: &Guess,
+        order: Order,
+        seen: &Range<i64>,
+    ) -> Self {
+        let mut slots = slots(calls, class, parents, guess, seen);
         let mut children: Vec<Child> = children.iter().map(|&c| child(calls, c)).collect();
         let ranges = possible(&slots, &children, order);
         if order == Order::Back {
@@ -128,6 +156,84 @@ impl Problem {
         })
     }
 
+    /// The pairs that are possible, of very many for a child some at equal distances. `order` must be `Front`.
+    pub fn pairs_possible(&self) -> Vec<Vec<u32>> {
+        let open = |(place, child): (usize, &Child)| {
+            let all = self.band.range(place).filter(|&slot| self.slots[slot].was_open(child));
+            let all: Vec<u32> = all.map(|slot| slot as u32).collect();
+            let step = all.len().div_ceil(MOST_PAIRS).max(1);
+            all.into_iter().skip(place % step).step_by(step).collect()
+        };
+        self.children.iter().enumerate().map(open).collect()
+    }
+
+    /// Shares of the possible pairs where nothing is known of an order: what is usual is learned in turns, beginning with
+    /// calls being inside of their requests.
+    pub fn shared(&self, rounds: usize) -> Shared {
+        let possible = self.pairs_possible();
+        let mut pairs = Pairs {
+            from: vec![0],
+            slot: possible.concat(),
+            weight: vec![],
+        };
+        for list in &possible {
+            pairs.from.push(pairs.from[pairs.from.len() - 1] + list.len() as u32);
+        }
+        let mut sample = Sample::new(self.classes);
+        self.each(&pairs, |_, slot, child| {
+            sample.add(slot.class, Pair::new(slot, child), 1.0)
+        });
+        let mut weight = vec![0.0; pairs.slot.len()];
+        self.each(&pairs, |at, slot, child| {
+            let inside = if child.end_ns <= slot.out_ns { 1.0 } else { OUTSIDE };
+            weight[at] = inside * f64::from(slot.filled - slot.empty - self.alone).exp();
+        });
+        pairs.weight = weight;
+        let mut shares = shares(&pairs, self.slots.len());
+        for _ in 0..rounds {
+            let mut linked = Sample::new(self.classes);
+            self.each(&pairs, |at, slot, child| {
+                if shares[at] > LEAST_SHARE {
+                    linked.add(slot.class, Pair::new(slot, child), shares[at]);
+                }
+            });
+            let evidence = Evidence::learn(&linked, &sample);
+            let mut weight = std::mem::take(&mut pairs.weight);
+            self.each(&pairs, |at, slot, child| {
+                let seen = evidence.score(slot.class, Pair::new(slot, child));
+                weight[at] = f64::from(slot.filled - slot.empty - self.alone + seen).exp();
+            });
+            pairs.weight = weight;
+            shares = crate::shares::shares(&pairs, self.slots.len());
+        }
+        Shared { pairs, shares }
+    }
+
+    fn each(&self, pairs: &Pairs, mut tell: impl FnMut(usize, &Slot, &Child)) {
+        for (place, child) in self.children.iter().enumerate() {
+            for at in pairs.of(place) {
+                tell(at, &self.slots[pairs.slot[at] as usize], child);
+            }
+        }
+    }
+
+    /// For each child its call's number, and the requests that may have made it with their shares, the likeliest first.
+    pub fn parents_of(&self, shared: &Shared) -> Vec<(u32, Vec<(u32, f64)>)> {
+        let parents = |(place, child): (usize, &Child)| {
+            let mut sums: Vec<(u32, f64)> = vec![];
+            for at in shared.pairs.of(place) {
+                let parent = self.slots[shared.pairs.slot[at] as usize].parent;
+                match sums.iter_mut().rev().find(|sum| sum.0 == parent) {
+                    Some(sum) => sum.1 += shared.shares[at],
+                    None => sums.push((parent, shared.shares[at])),
+                }
+            }
+            sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+            (child.call, sums)
+        };
+        self.children.iter().enumerate().map(parents).collect()
+    }
+
     pub fn learn(&self, chosen: &Chosen) -> Evidence {
         let (mut linked, mut possible) = (Sample::new(self.classes), Sample::new(self.classes));
         for (place, (child, &slot)) in self.children.iter().zip(chosen).enumerate() {
@@ -151,7 +257,7 @@ impl Problem {
         let nothing: f64 = self.empty.iter().map(|&e| f64::from(e)).sum();
         let gain = |(child, &slot): (&Child, &u32)| {
             if slot == NO_SLOT {
-                return f64::from(self.alone);
+                return f64::from(self.alone) - ALONE_PRICE;
             }
             let slot = &self.slots[slot as usize];
             f64::from(slot.filled - slot.empty + evidence.score(slot.class, Pair::new(slot, child)))
@@ -195,17 +301,20 @@ pub fn slot(calls: &[Call], parent: u32, class: u32, odds: f64) -> Slot {
     }
 }
 
-fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess) -> Vec<Slot> {
+fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &Range<i64>) -> Vec<Slot> {
     let mut slots = vec![];
     for &parent in parents {
         if let Some(place) = guess.rates.iter().position(|rate| rate.0 == class[parent as usize]) {
             let rate = guess.rates[place].1;
             let many = (rate - SPARE).ceil().max(1.0);
-            let odds = (rate / many).clamp(LEAST_ODDS, MOST_ODDS);
-            slots.extend(std::iter::repeat_n(
-                slot(calls, parent, place as u32, odds),
-                many as usize,
-            ));
+            let call = &calls[parent as usize];
+            let whole = seen.start <= call.open_ns && call.close_ns < seen.end;
+            let most = if whole { MOST_ODDS } else { EDGE_ODDS };
+            // one call for sure, and another one of every third request: not two of two thirds each
+            slots.extend((0..many as usize).map(|before| {
+                let odds = (rate - before as f64).clamp(LEAST_ODDS, most);
+                slot(calls, parent, place as u32, odds)
+            }));
         }
     }
     slots

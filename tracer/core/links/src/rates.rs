@@ -6,6 +6,7 @@
 //! may make them all.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::calls::Call;
 use crate::evidence::{Evidence, Pair, Sample};
@@ -25,6 +26,9 @@ const RARE: f64 = 0.05;
 const MOST_FILLED: f64 = 0.995;
 const RARE_FILLED: f64 = 0.5;
 const COUNTED_ALONE: f64 = 0.002;
+
+/// Calls for each request that some requests make and others do not.
+const OPTIONAL: Range<f64> = 0.2..8.0;
 
 struct Open {
     class: usize,
@@ -79,7 +83,8 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
     guesses
 }
 
-/// The guess that requests of `class` make all calls, if there are a whole number for each. Rare classes of the same
+/// The guess that requests of `class` make all calls, if there are a whole number for each, or as many as optional and
+/// repeated calls may be. Rare classes of the same
 /// service (requests of an unusual size) may make some too.
 fn counted(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, class: u16, calls: f64) -> Option<Guess> {
     let many = requests[&class];
@@ -89,7 +94,11 @@ fn counted(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, class: u
     let most = whole * (many + rare.iter().map(|other| requests[other]).sum::<f64>());
     let slack = (NEARLY_WHOLE * calls).max(1.0);
     if whole < 1.0 || calls < whole * many - slack || calls > most + slack {
-        return None;
+        let some = OPTIONAL.contains(&(calls / many));
+        return some.then(|| Guess {
+            rates: vec![(class, calls / many)],
+            alone: COUNTED_ALONE,
+        });
     }
     let mut rates = vec![(class, whole * MOST_FILLED)];
     rates.extend(rare.into_iter().map(|other| (other, whole * RARE_FILLED)));

@@ -1,0 +1,120 @@
+//! Links where no order is kept: every call is shared among the requests that may have made it.
+//!
+//! A slot takes one call and a call one slot at most, so a request that is likelier to have made another call is less
+//! likely to have made this one. Shares are the marginals of that random matching, by belief propagation: calls tell slots
+//! how much they want them beside their other slots, slots tell calls how wanted they are by others, in turns.
+//!
+//! Cost: for each round, the pairs that are possible, of which no more than `MOST_PAIRS` are kept for a call. Limits:
+//! graphs of pairs have loops, so shares are approximate; they are then a little too sure.
+//! Source: Huang and Jebara, "Approximating the Permanent with Belief Propagation", 2009.
+
+/// Turns after which shares hardly change.
+const TURNS: usize = 12;
+
+/// Possible pairs by child, with their weights: how much likelier the pair is than a child without parent and a slot
+/// left empty, each by itself.
+#[derive(Clone, Debug, Default)]
+pub struct Pairs {
+    /// Where each child's pairs begin, and where the last one's end.
+    pub from: Vec<u32>,
+    pub slot: Vec<u32>,
+    pub weight: Vec<f64>,
+}
+
+impl Pairs {
+    pub fn of(&self, child: usize) -> std::ops::Range<usize> {
+        self.from[child] as usize..self.from[child + 1] as usize
+    }
+}
+
+/// The probability of each pair. `slots` is their number.
+pub fn shares(pairs: &Pairs, slots: usize) -> Vec<f64> {
+    let mut free = vec![1.0; pairs.slot.len()];
+    let mut wish = vec![0.0; pairs.slot.len()];
+    let mut wanted = vec![0.0; slots];
+    for turn in 0..TURNS {
+        wanted.fill(0.0);
+        for child in 0..pairs.from.len() - 1 {
+            let range = pairs.of(child);
+            let total: f64 = 1.0 + range.clone().map(|at| pairs.weight[at] * free[at]).sum::<f64>();
+            for at in range {
+                let own = pairs.weight[at] * free[at];
+                let new = pairs.weight[at] / (total - own).max(1e-9 * total);
+                // the mean with the turn before keeps shares from swinging
+                wish[at] = if turn == 0 { new } else { (wish[at] * new).sqrt() };
+                wanted[pairs.slot[at] as usize] += wish[at];
+            }
+        }
+        for (at, &slot) in pairs.slot.iter().enumerate() {
+            let total = 1.0 + wanted[slot as usize];
+            free[at] = 1.0 / (total - wish[at]).max(1e-9 * total);
+        }
+    }
+    let mut found = vec![0.0; pairs.slot.len()];
+    for child in 0..pairs.from.len() - 1 {
+        let total: f64 = 1.0 + pairs.of(child).map(|at| pairs.weight[at] * free[at]).sum::<f64>();
+        for at in pairs.of(child) {
+            found[at] = pairs.weight[at] * free[at] / total;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(weights: &[&[f64]]) -> Pairs {
+        let slots = weights[0].len() as u32;
+        Pairs {
+            from: (0..=weights.len() as u32).map(|child| child * slots).collect(),
+            slot: weights.iter().flat_map(|_| 0..slots).collect(),
+            weight: weights.concat(),
+        }
+    }
+
+    /// Sums over all matchings: of all, and of those with the given pair.
+    fn exact(weights: &[&[f64]], child: usize, used: u32, pair: (usize, usize)) -> (f64, f64) {
+        if child == weights.len() {
+            return (1.0, 1.0);
+        }
+        let (mut total, mut with) = (0.0, 0.0);
+        let ways = std::iter::once((usize::MAX, 1.0)).chain(weights[child].iter().copied().enumerate());
+        for (slot, weight) in ways {
+            if slot != usize::MAX && used >> slot & 1 == 1 {
+                continue;
+            }
+            let taken = if slot == usize::MAX { used } else { used | 1 << slot };
+            let rest = exact(weights, child + 1, taken, pair);
+            total += weight * rest.0;
+            with += if child == pair.0 && slot != pair.1 {
+                0.0
+            } else {
+                weight * rest.1
+            };
+        }
+        (total, with)
+    }
+
+    #[test]
+    fn shares_are_near_those_of_all_matchings() {
+        let cases: [&[&[f64]]; 4] = [
+            &[&[5.0, 5.0], &[5.0, 5.0]],
+            &[&[50.0, 50.0, 0.0], &[50.0, 0.0, 50.0], &[0.0, 50.0, 0.0]],
+            &[&[9.0, 3.0, 1.0], &[2.0, 8.0, 0.5], &[1.0, 1.0, 20.0]],
+            &[&[1e6, 1e6], &[1e6, 0.0]],
+        ];
+        for weights in cases {
+            let found = shares(&all(weights), weights[0].len());
+            for (at, share) in found.iter().enumerate() {
+                let pair = (at / weights[0].len(), at % weights[0].len());
+                let (total, with) = exact(weights, 0, 0, pair);
+                let wanted = with / total;
+                assert!(
+                    (share - wanted).abs() < 0.06,
+                    "{weights:?} {pair:?}: {share} is not {wanted}"
+                );
+            }
+        }
+    }
+}
