@@ -46,6 +46,34 @@ for times, size, pause_s in (map(float, word.split(",")) for word in sys.argv[3:
 """
 
 
+CALLER = """
+import errno, socket, sys
+made = 0
+for _ in range(60):
+    try:
+        connection = socket.create_connection((sys.argv[1], 8080))
+    except OSError as error:
+        assert error.errno == errno.EADDRNOTAVAIL, error
+        break
+    connection.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+    connection.recv(1000)
+    connection.close()
+    made += 1
+print(made)
+"""
+ANSWERER = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], 8080))
+print("ready", flush=True)
+while True:
+    connection, _ = listener.accept()
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 204 No Content\\r\\n\\r\\n")
+    connection.recv(1)
+    connection.close()
+"""
+
+
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Pair]:
     try:
@@ -58,9 +86,14 @@ def hosts() -> Iterator[Pair]:
 def found(hosts: Pair, folder: Path, server: tuple[float, int], client: tuple[str, ...]) -> list[dict]:
     """Findings of what both programs do; `server`: sleeps before it reads, bytes of its buffer (0: the kernel's own);
     `client`: TCP_NODELAY, then uploads as `times,size,pause`."""
+    with hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, *map(str, server), ready="ready"):
+        return findings_while(hosts, folder, sys.executable, "-c", CLIENT, hosts.b.address, *client)
+
+
+def findings_while(hosts: Pair, folder: Path, *argv: str) -> list[dict]:
+    """Findings of what host `a` runs."""
     with hosts.a.capture(folder) as ours, hosts.b.capture(folder) as theirs:
-        with hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, *map(str, server), ready="ready"):
-            hosts.a.run(sys.executable, "-c", CLIENT, hosts.b.address, *client)
+        hosts.a.run(*argv)
         ours.stop(), theirs.stop()
     url = str(folder / "trace")
     analyse(host_sources([f"{host.name}={folder / host.name}" for host in (hosts.a, hosts.b)]), url)
@@ -83,3 +116,15 @@ def test_a_server_that_does_not_read_closes_its_window(hosts: Pair, tmp_path: Pa
 
 def test_an_application_that_pauses_is_not_held(hosts: Pair, tmp_path: Path) -> None:
     assert found(hosts, tmp_path, (0, 0), ("1", "5,300,0.045", "5,300,0")) == []
+
+
+def test_a_client_without_a_port_left(hosts: Pair, tmp_path: Path) -> None:
+    hosts.a.run("sysctl", "-qw", "net.ipv4.ip_local_port_range=41000 41039")
+    try:
+        with hosts.b.running(sys.executable, "-c", ANSWERER, hosts.b.address, ready="ready"):
+            (finding,) = findings_while(hosts, tmp_path, sys.executable, "-c", CALLER, hosts.b.address)
+    finally:
+        hosts.a.run("sysctl", "-qw", "net.ipv4.ip_local_port_range=32768 60999")
+    assert (finding["severity"], finding["kind"], finding["host"]) == ("warning", "port_exhaustion", "a")
+    assert finding["count"] == 40
+    assert "(41000 to 41039)" in finding["text"]
