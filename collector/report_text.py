@@ -116,7 +116,7 @@ def _show_stages(console: Console, report: Report, room: int) -> None:
 def _show_troubles(console: Console, troubles: Sequence[CounterInfo]) -> None:
     for counter in troubles[:MOST_TROUBLES]:
         console.print(_trouble(counter), overflow="ellipsis", no_wrap=True)
-    _more(console, len(troubles), MOST_TROUBLES, "such counters")
+    _more(console, len(troubles), MOST_TROUBLES, " such counts")
 
 
 def _trouble(counter: CounterInfo) -> Text:
@@ -136,9 +136,14 @@ def _heading(console: Console, words: str, rest: str = "") -> None:
     console.print(Text.assemble((words, "bold"), f"  {rest}" if rest else ""), overflow="ellipsis", no_wrap=True)
 
 
-def _more(console: Console, count: int, shown: int, what: str) -> None:
+def _more(console: Console, count: int, shown: int, what: str = "") -> None:
     if count > shown:
-        console.print(Text(f"  … and {count - shown:,} more {what}", "dim"))
+        console.print(Text(f"  … and {count - shown:,} more{what}", "dim"))
+
+
+def _room(count: int, most: int) -> int:
+    """How many of `count` lines are shown: a last one takes the place of the line that would count it."""
+    return count if count == most + 1 else most
 
 
 def _grid(*columns: str) -> Table:
@@ -162,7 +167,7 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
     if not story.parts:
         return
     _heading(console, "Where the time went", f"{in_words(story.duration_ns)} in all")
-    grid = _grid("<", ">", ">", "<")
+    grid, most = _grid("<", ">", ">", "<"), _room(len(story.parts), most)
     largest = max(part.duration_ns for part in story.parts)
     largest_parts = sorted(story.parts, key=lambda part: -part.duration_ns)[:most]
     for part in (part for part in story.parts if part in largest_parts):
@@ -170,17 +175,18 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
         took = with_uncertainty(part.duration_ns, part.uncertainty_ns)
         grid.add_row(part.label, took, share(part.duration_ns, story.duration_ns), bar or "▏")
     _print(console, grid)
-    _more(console, len(story.parts), most, "parts")
+    _more(console, len(story.parts), most)
 
 
 def _show_hosts(console: Console, report: Report, most: int) -> None:
     _heading(console, "Hosts", _hops_words(report))
     grid = _grid("<", ">", "<", "<")
     grid.add_row(*(Text(word, "dim") for word in ("", "packets", "captured", "clock against the reference")))
+    most = _room(len(report.hosts), most)
     for line in report.hosts[:most]:
         grid.add_row(line.host, f"{line.packets_count:,}", _window(line), line.clock)
     _print(console, grid, names=0)
-    _more(console, len(report.hosts), most, "hosts")
+    _more(console, len(report.hosts), most)
 
 
 def _window(line: HostLine) -> str:
@@ -212,12 +218,12 @@ def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
         for each in worst:
             grid.add_row(trouble_words(each.counts), connection_name(each))
         _print(console, grid, names=1)
-        _more(console, pairing.imperfect_connections_count, len(worst), "connections, none worse")
+        _more(console, pairing.imperfect_connections_count, len(worst), ", none worse")
         room -= len(worst) + (pairing.imperfect_connections_count > len(worst))
     pairs = pairing.host_pairs[: max(0, min(MOST_PAIRS, room - PAIRS_FRAME))]
     if pairs:
         _print(console, _pairs_grid(pairs), names=0)
-        _more(console, len(pairing.host_pairs), len(pairs), "pairs of hosts, none worse")
+        _more(console, len(pairing.host_pairs), len(pairs), ", none worse")
 
 
 def _notes(words: Sequence[str], what: str) -> list[str]:
@@ -261,7 +267,7 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
         status = f"{line.status}, " if line.status is not None and line.status >= ERROR_STATUS else ""
         grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
     _print(console, grid)
-    _more(console, requests.count, len(requests.slowest), "requests, all faster")
+    _more(console, requests.count, len(requests.slowest), ", all faster")
 
 
 def _exchanges_words(requests: RequestSummary) -> str:
@@ -286,4 +292,4 @@ def _show_findings(console: Console, findings: Sequence[FindingLine]) -> None:
         cost = f", {in_words(finding.cost_ns)}" if finding.cost_ns else ""
         _paragraph(console, f"{finding.severity}{cost}: {finding.text}", COLOURS[finding.severity], 2)
         _paragraph(console, f"→ {finding.remedy}", "dim", 4)
-    _more(console, len(findings), MOST_FINDINGS, "findings (--json shows all)")
+    _more(console, len(findings), MOST_FINDINGS, " (--json shows all)")

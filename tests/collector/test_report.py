@@ -99,7 +99,7 @@ def test_a_long_report_fits_one_screen(tmp_path: Path) -> None:
     assert max(map(len, lines)) <= WIDTH
     pairing = next(at for at, line in enumerate(lines) if line.startswith("Pairing  100 % of "))
     assert "of 3 hops  client 10.0.0.1:10000 → host-with-a-rather-long-name-0" in lines[pairing + 1]
-    assert "… and 57 more connections, none worse" in lines[pairing + 4]
+    assert "… and 57 more, none worse" in lines[pairing + 4]
 
 
 def busy(count: int, work_us: int, slow_every: int = 0) -> str:
