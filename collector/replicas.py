@@ -34,17 +34,21 @@ def replica_roles(exchanges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
     Arguments: the tables `exchanges` and `spans`.
     """
-    parents = spans.select(exchange_id="span_id", parent="parent_span_id").drop_nulls()
+    parents = spans.select("parent_span_id", exchange_id="span_id").drop_nulls()
     named = exchanges.select(
         "exchange_id", *(pl.col(name).cast(pl.String) for name in ("service", "server_host", "method"))
     )
-    asked = (
-        located(exchanges)
-        .drop_nulls(["device", "partition"])
-        .join(named, on="exchange_id")
-        .join(parents, on="exchange_id")
-    )
-    written = asked.filter(pl.col("method").is_in(WRITES)).group_by("service", "partition", "parent").len("replicas")
+    placed = located(exchanges).drop_nulls(["device", "partition"])
+    return roles_of(placed.join(named, on="exchange_id").join(parents, on="exchange_id"))
+
+
+def roles_of(placed: pl.DataFrame) -> pl.DataFrame:
+    """As `replica_roles`, of requests with device and partition, service, host, method and parent; without a parent
+    they have no role."""
+    asked = placed.filter(pl.col("parent_span_id").is_not_null())
+    written = asked.filter(pl.col("method").is_in(WRITES)).group_by("service", "partition", "parent_span_id").len(
+        "replicas"
+    )  # fmt: skip
     usual = written.filter(pl.col("replicas") > 1).group_by("service").agg(pl.col("replicas").mode().max())
     rank = pl.col("asked").rank("ordinal", descending=True).over("service", "partition")
     devices = (

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.diagnosis.cases import CLEAN, PLANS, cases
 from benchmarks.diagnosis.judge import Verdict, judged, table
-from benchmarks.diagnosis.live import TRUTH_FILE, Load, record_all
+from benchmarks.diagnosis.live import TRUTH_FILE, record_all
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
         kinds = options.only.split(",") if options.only else [CLEAN, *PLANS]
         wanted = [case for kind in kinds for case in cases(kind, options.clean if kind == CLEAN else options.runs)]
         left = [case for case in wanted if not (options.folder / case.name / TRUTH_FILE).exists()]
-        record_all(left, options.folder.resolve(), Load(options.seconds, options.workers))
+        record_all(left, options.folder.resolve(), options.seconds)
     runs = sorted(path.parent for path in options.folder.glob(f"*/{TRUTH_FILE}"))
     verdicts = []
     for run in runs:
@@ -44,7 +44,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--clean", type=int, default=10, help="runs without a fault (10)")
     parser.add_argument("--only", default="", help="these kinds only, with commas between")
     parser.add_argument("--seconds", type=float, default=8.0, help="of load in each run (8)")
-    parser.add_argument("--workers", type=int, default=8, help="requests at once (8)")
     parser.add_argument("--judge", action="store_true", help="record nothing; grade what is in FOLDER")
     parser.add_argument("--again", action="store_true", help="likewise, and analyse the captures anew")
     parser.add_argument("--json", type=Path, help="write the verdicts here")

@@ -7,11 +7,22 @@ answer SYNs with RST.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 STORAGE = ("storage1", "storage2", "storage3")
 DEVICES = ("d1", "d2")
 CLEAN = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of the cluster in a run."""
+
+    workers: int = 8
+    sizes: str = "u(4,64)KB"
+    read_share: float = 65.0  # % of operations
+    keep_alive: bool = False
+    rate_per_s: float | None = None  # requests come at this rate; without it each worker's as soon as the last is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +33,7 @@ class Case:
     words: tuple[str, ...]
     number: int
     before: bool = False  # in force before the recording begins
-    read_share: float = 65.0  # of the load's operations
+    load: Load = Load()
 
     @property
     def name(self) -> str:
@@ -38,7 +49,8 @@ class Plan:
     options: tuple[str, ...]
     accepted: frozenset[str]
     before: bool = False
-    read_share: float = 65.0
+    load: Load = Load()
+    workers: tuple[int, ...] = (8, 16, 4)  # one of several
 
 
 def _kinds(words: str) -> frozenset[str]:
@@ -48,6 +60,7 @@ def _kinds(words: str) -> frozenset[str]:
 _DROPS = ("--probability 5%", "--probability 2%", "--probability 5% --peer proxy")
 _DELAYS = ("--delay 30ms", "--delay 10ms --jitter 8ms", "--delay 20ms --peer proxy")
 _CLOCKS = ("--offset 80ms --drift 200ppm", "--offset -300ms", "--drift 400ppm --offset 20ms")
+_ALL = Load(read_share=100.0)
 _SWAPS = ("--probability 20%", "--probability 10% --delay 2ms")
 
 PLANS = {
@@ -66,15 +79,29 @@ PLANS = {
     "slow-disk": Plan("{host}/{device}", ("", "--latency 100ms"), _kinds("slow_disk")),
     "bad-disk": Plan("{host}/{device}", ("", "--probability 50%"), _kinds("server_error")),
     "full-disk": Plan("{host}/{device}", ("",), _kinds("disk_full")),
-    "bit-rot": Plan("{host}/{device}", ("",), _kinds("missing_replica"), read_share=100.0),
+    "bit-rot": Plan("{host}/{device}", ("",), _kinds("missing_replica"), load=_ALL),
 }
 """The 16 kinds of faults."""
+
+CALM = (
+    Load(),
+    Load(workers=64),
+    Load(workers=4, sizes="u(1,4)MB"),
+    Load(workers=2, rate_per_s=4.0),
+    Load(workers=32, keep_alive=True),
+    Load(workers=1),
+    Load(read_share=0.0),
+    Load(workers=16, sizes="c(1)B", keep_alive=True),
+    Load(workers=128, rate_per_s=40.0, keep_alive=True),
+    Load(workers=24, sizes="u(100,800)KB", read_share=90.0),
+)
+"""Loads of clean runs: usual, many clients, large objects, nearly idle, kept connections, one client, …"""
 
 
 def cases(kind: str, count: int) -> list[Case]:
     """So many runs of a kind, each with its own host, device and options."""
     if kind == CLEAN:
-        return [Case(CLEAN, (), number) for number in range(count)]
+        return [Case(CLEAN, (), number, load=CALM[number % len(CALM)]) for number in range(count)]
     plan, source = PLANS[kind], random.Random(f"diagnosis {kind}")
     made = []
     for number in range(count):
@@ -84,5 +111,6 @@ def cases(kind: str, count: int) -> list[Case]:
         if kind == "backlog" and target != "proxy":
             target += "/object"
         options = plan.options[number % len(plan.options)].split()
-        made.append(Case(kind, (kind, target, *options), number, plan.before, plan.read_share))
+        load = replace(plan.load, workers=plan.workers[number % len(plan.workers)])
+        made.append(Case(kind, (kind, target, *options), number, plan.before, load))
     return made

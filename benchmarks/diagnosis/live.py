@@ -1,7 +1,8 @@
 """Recording runs with faults: a cluster of its own, load, `tracer record`.
 
 A run's folder holds the trace, its captures (`TRACE.captures`, so it can be analysed again by a newer diagnosis) and
-`truth.json`: the cluster's own record of the faults (`faults.jsonl`), which only the judge reads.
+`truth.json`: the cluster's own record of the faults (`faults.jsonl`), which only the judge reads. All objects are put
+anew before each run, so that none begins with what the fault before left behind.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.diagnosis.cases import CLEAN, Case
+from benchmarks.diagnosis.cases import CLEAN, Case, Load
 from storage_cluster.faults import log
 from storage_cluster.faults.control import ask
 from storage_cluster.hosts import cluster
@@ -32,7 +33,7 @@ kind = "prepare"
 workers = 4
 containers = "r(1,2)"
 objects = "r(1,20)"
-sizes = "u(4,64)KB"
+sizes = "{sizes}"
 """
 LOAD = """
 name = "mixed"
@@ -41,44 +42,36 @@ name = "main"
 [[stage.work]]
 workers = {workers}
 runtime_s = {seconds}
-keep_alive = false
+keep_alive = {keep_alive}
+{rate}
 operations = [
-    {{ kind = "write", ratio = {writes}, containers = "u(1,2)", objects = "u(1,20)", sizes = "u(4,64)KB" }},
+    {{ kind = "write", ratio = {writes}, containers = "u(1,2)", objects = "u(1,20)", sizes = "{sizes}" }},
     {{ kind = "read", ratio = {reads}, containers = "u(1,2)", objects = "u(1,20)" }},
 ]
 """
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Load:
-    """How much is asked of the cluster in a run."""
-
-    seconds: float
-    workers: int
-
-
-def record_all(cases: list[Case], folder: Path, load: Load) -> None:
+def record_all(cases: list[Case], folder: Path, seconds: float) -> None:
     """Record each case into `folder/NAME`, on a cluster that is brought up for it all."""
     state_dir = folder / "cluster"
     os.environ["TWINTAP_CLUSTER_DIR"] = str(state_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "prepare.toml").write_text(PREPARE, "utf-8")
     cluster.up(state_dir)
     try:
-        _tracer(folder, "bench", "run", str(folder / "prepare.toml"), "--cluster", "-o", str(folder / "prepared"))
         for case in cases:
             print(f"recording {case.name}: {' '.join(case.words) or 'no fault'}", flush=True)
-            _record(case, folder, state_dir, load)
+            _record(case, folder, state_dir, seconds)
     finally:
         cluster.down(state_dir)
 
 
-def _record(case: Case, folder: Path, state_dir: Path, load: Load) -> None:
+def _record(case: Case, folder: Path, state_dir: Path, seconds: float) -> None:
     place = folder / case.name
     place.mkdir(parents=True, exist_ok=True)
+    (place / "prepare.toml").write_text(PREPARE.format(sizes=case.load.sizes), "utf-8")
+    _tracer(folder, "bench", "run", str(place / "prepare.toml"), "--cluster", "-o", str(place / "prepared"))
     known = len(log.read(state_dir))
-    shares = {"reads": case.read_share, "writes": 100.0 - case.read_share}
-    (place / "load.toml").write_text(LOAD.format(**shares, **dataclasses.asdict(load)), "utf-8")
+    (place / "load.toml").write_text(_workload(case.load, seconds), "utf-8")
     words = ["bench", "run", str(place / "load.toml"), "--cluster", "--seed", str(case.number)]
     argv = [*TRACER, *words, "-o", str(place / "bench")]
     if case.before:
@@ -87,8 +80,27 @@ def _record(case: Case, folder: Path, state_dir: Path, load: Load) -> None:
         argv = [sys.executable, "-m", "benchmarks.diagnosis.during", str(place / "bench"), *case.words, "--", *argv]
     _tracer(folder, "record", "-o", str(place / "trace"), "--", *argv)
     ask(state_dir, {"order": "clear", "ids": None})
+    _check(log.read(state_dir)[known:])
     truth = [dataclasses.asdict(record) for record in log.read(state_dir)[known:]]
     (place / TRUTH_FILE).write_text(json.dumps({"kind": case.kind, "faults": truth}, indent=1), "utf-8")
+
+
+def _check(faults: tuple[log.Record, ...]) -> None:
+    for record in faults:
+        if record.started_ns is None:
+            raise SystemExit(f"diagnosis: {record.fault.text()} could not be made: {record.how} {record.detail}")
+
+
+def _workload(load: Load, seconds: float) -> str:
+    return LOAD.format(
+        workers=load.workers,
+        seconds=seconds,
+        keep_alive=str(load.keep_alive).lower(),
+        rate="" if load.rate_per_s is None else f"rate_per_s = {load.rate_per_s}",
+        sizes=load.sizes,
+        reads=load.read_share,
+        writes=100.0 - load.read_share,
+    )
 
 
 def _tracer(folder: Path, *words: str) -> None:

@@ -1,15 +1,17 @@
 """Connections that were refused, not answered, or came up late; and ports that run out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from collector.durations import in_words
-from collector.findings.finding import Finding, evidence, listed, times
+from collector.findings.finding import LOSS_LEAST, Finding, evidence, listed, times, weight
 from collector.findings.timeouts import fingerprint
 from collector.troubles import Troubles
 
+PORT = {"server_port": pl.UInt16, "service": pl.String}
 WORDS = {
     "refused": ("connection_refused", "refused", "see that the server is running and listens on port {port}"),
     "ignored": (
@@ -43,17 +45,39 @@ WORDS = {
 """Why SYNs were in vain: kind, what became of them, remedy."""
 
 
-def connection_findings(troubles: Troubles) -> list[Finding]:
-    """One for each server host and cause; ports of one host together."""
-    return [*_handshakes(troubles.connecting)]
+LOST = ("lost", "gone")
+"""What the network lost is weighed as other losses are: by its number, or by what clients waited for it."""
 
 
-def _handshakes(rows: pl.DataFrame) -> Iterable[Finding]:
+def connection_findings(troubles: Troubles, requests: pl.DataFrame, services: Mapping[int, str]) -> Iterable[Finding]:
+    """One for each server host and cause; ports of one host together.
+
+    Arguments: `services`, by port. What only daemons waited for costs nothing.
+    """
+    total_ns = int(requests["critical_ns"].sum() or 0)
+    for cause, server, rows in _handshakes(_with_waiting(troubles.connecting, requests, services)):
+        found = _handshake(cause, server, rows)
+        few = cause in LOST and found.count < LOSS_LEAST
+        yield replace(found, severity=weight(found.cost_ns, total_ns)) if few else found
+
+
+def _with_waiting(rows: pl.DataFrame, requests: pl.DataFrame, services: Mapping[int, str]) -> pl.DataFrame:
+    """With `cost_ns` nothing where all that the client asks of that service is background work."""
+    of = ("client_host", "server_host", "service")
+    asked = requests.group_by(of).agg(pl.col("waited").any())
+    names = pl.DataFrame({"server_port": list(services), "service": list(services.values())}, schema=PORT)
+    known = rows.join(names, on="server_port", how="left").join(asked, on=of, how="left", nulls_equal=True)
+    return known.with_columns(
+        waited_ns="cost_ns", cost_ns=pl.when(pl.col("waited").fill_null(value=True)).then("cost_ns").otherwise(0)
+    )
+
+
+def _handshakes(rows: pl.DataFrame) -> Iterable[tuple[str, str, list[dict[str, Any]]]]:
     lost_for_good = (pl.col("why") == "lost") & (pl.col("fate") == "unanswered")
     why = pl.when(lost_for_good).then(pl.lit("gone")).otherwise("why")
     where = pl.coalesce("server_host", "server_addr")
     for (cause, server), group in rows.group_by(why.alias("cause"), where.alias("where"), maintain_order=True):
-        yield _handshake(str(cause), str(server), group.rows(named=True))
+        yield str(cause), str(server), group.rows(named=True)
 
 
 def _handshake(cause: str, server: str, rows: list[dict[str, Any]]) -> Finding:
@@ -67,8 +91,9 @@ def _handshake(cause: str, server: str, rows: list[dict[str, Any]]) -> Finding:
     never = sum(row["count"] for row in rows if row["fate"] == "unanswered")
     late = "never answered" if never == count else "came up late" + (", or never" if never else "")
     what = became.format(server=server, late=late, packets=times(vain, "handshake packet"))
-    wait = f"; that took {in_words(cost)}" + (f", at worst {in_words(worst['worst_ns'])}" if count > 1 else "")
-    told = bool(cost) and cause != "refused"
+    waited = sum(row["waited_ns"] for row in rows)
+    wait = f"; that took {in_words(waited)}" + (f", at worst {in_words(worst['worst_ns'])}" if count > 1 else "")
+    told = bool(waited) and cause != "refused"
     return Finding(
         severity="warning",
         kind=kind,

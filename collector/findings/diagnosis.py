@@ -14,10 +14,12 @@ from collector.findings.connections import connection_findings
 from collector.findings.finding import as_table, frame
 from collector.findings.network import Links
 from collector.findings.pace import pace_findings
+from collector.findings.placement import placement_findings
 from collector.findings.ports import port_findings
 from collector.findings.requests import requests_of
 from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
+from collector.findings.usage import Usage
 from collector.store import TraceInfo
 from collector.troubles import Troubles, gather, together
 
@@ -50,19 +52,21 @@ def told(
     Arguments: of `exchanges`, at least `requests.EXCHANGE_COLUMNS`, of `connections` `ports.CONNECTION_COLUMNS`;
     `end_trace_ns`, when the last capture ended.
     """
-    requests = requests_of(exchanges, spans)
+    requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)
     found = [
         *Links(troubles, requests).findings(),
-        *connection_findings(troubles),
         *stall_findings(troubles, requests),
         *port_findings(connections, clocks),
+        *connection_findings(troubles, requests, info.services),
         *answer_findings(troubles, requests, end_trace_ns),
         *pace_findings(requests),
+        *placement_findings(requests),
+        *usage.findings(requests),
         *sample_findings(samples, clocks),
         *capture_findings(troubles),
         *clock_findings(frame(clocks), info),
     ]
-    return as_table(with_causes(found, _askers(requests)))
+    return as_table(usage.beside(with_causes(found, _askers(requests))))
 
 
 def _askers(requests: pl.DataFrame) -> Askers:

@@ -15,6 +15,10 @@ SEVERITIES = ("error", "warning", "notice", "info")
 WORTH_ACTING = 0.01
 """Of all request time of a trace: what is merely slow and costs less is a notice."""
 
+LOSS_SHARE, LOSS_LEAST = 0.002, 10
+"""Of data packets. From here on a loss is more than what a full queue drops now and then (Mathis et al. 1997: at this
+share TCP over 10 ms is held to about 30 Mbit/s). Fewer, of data or of handshakes, are judged by what they cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

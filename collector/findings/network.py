@@ -1,9 +1,10 @@
 """Links: down, lossy, slow, narrow, reordering. Each is named as what it is of: one host's link, or one between two.
 
-What is usual is what the other links of the trace do, in the same trace. A link's delay at its best (a low quantile) is
-the link's own; what is beyond that at times of load is a queue. So a link whose delay is high even at its best is slow;
-one that is quick when it is idle and late under load is narrow. A single pair of hosts has nothing to be compared with,
-but itself at other times.
+What is usual is what the other links of the trace do, in the same trace. A link whose delay is high even at its best (a
+low quantile) is slow. A narrow one has packets wait in a queue, and while they do it carries what it can and no more:
+its rate is the same, slice after slice, whatever is asked of it. Where packets wait while the rate goes up and down, it
+is not the link that they wait for, but a busy host, or a burst of their own. A single pair of hosts has nothing to be
+compared with, but itself at other times.
 
 Where all links of a host are wrong in the same way, it is the host's own link; otherwise it is the one between the two.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from collector.durations import in_words
-from collector.findings.finding import Finding, evidence, listed, times, weight
+from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
 from collector.link_traffic import SLICE_NS, delay_of_bin
 from collector.troubles import PAIR, Troubles
 
@@ -26,12 +27,12 @@ hosts themselves add on their way to the capture when they are busy."""
 LATE_SLICES, LATE_PACKETS = 3, 20
 """In how many slices, and how many packets, before it is said."""
 QUEUE_RATIO = 8
-"""A late link's median over its best (2 %) from which on it is a queue that makes it late."""
+"""A late link's median over its best (2 %) from which on it is no way that is long, but a wait."""
+FULL_SHARE, FULL_QUANTILE, FULL_SLICES, FULL_RATIO = 0.93, 0.9, 6, 1.3
+"""A link is full in late slices if their median rate is this share of their highest (its quantile), with so many
+slices; and a queue's length varies, so that the median delay is this many times the best."""
 OVERTAKEN_SHARE, OVERTAKEN_LEAST = 0.01, 10
 """Reordering that a path with two queues makes by itself is rarer (RFC 4737 gives no norm; Linux bears 3 packets)."""
-LOSS_SHARE, LOSS_LEAST = 0.002, 10
-"""Of data packets. From here on a loss is more than what a full queue drops now and then (Mathis et al. 1997: at this
-share TCP over 10 ms is held to about 30 Mbit/s)."""
 BEST, MIDDLE = 0.02, 0.5
 USUAL = 1 / 3
 """Which of all links, by their delay, is the usual one: with few hosts, one bad host has half of the links."""
@@ -122,7 +123,7 @@ class Links:
         """Links whose packets take much longer than those of others: slow ones and narrow ones."""
         late = {(row["send_host"], row["receive_host"]): row for row in self._late_ways().iter_rows(named=True)}
         for kind in ("narrow_link", "slow_link"):
-            of_kind = [row for row in late.values() if (kind == "narrow_link") == row["queue"]]
+            of_kind = [row for row in late.values() if row["kind"] == kind]
             worst: dict[Pair, dict[str, int]] = {}
             for row in sorted(of_kind, key=lambda row: row["middle_ns"]):
                 worst[_pair(row)] = row
@@ -270,11 +271,15 @@ class Links:
         )
         found = found.unnest("time").join(figures, on=PAIR)
         found = found.filter((pl.col("slices") >= LATE_SLICES) & (pl.col("packets") >= LATE_PACKETS))
-        return found.with_columns(queue=pl.col("middle_ns") >= QUEUE_RATIO * pl.col("best_ns")).sort(PAIR)
+        narrow = pl.col("full") & (pl.col("middle_ns") >= FULL_RATIO * pl.col("best_ns"))
+        waits = pl.col("middle_ns") >= QUEUE_RATIO * pl.col("best_ns")
+        kind = pl.when(narrow).then(pl.lit("narrow_link")).when(~waits).then(pl.lit("slow_link"))
+        full = _full(seen, late)
+        return found.join(full, on=PAIR).with_columns(kind=kind).drop_nulls("kind").sort(PAIR)
 
     def _network_ns(self, place: Place, begin: int, end: int) -> int:
         """What requests on those links spent in the network meanwhile, on their critical paths."""
-        return int(self._between(place, begin, end)["network_ns"].sum() or 0)
+        return int(self._between(place, begin, end).filter("waited")["network_ns"].sum() or 0)
 
     def _unheard_ns(self, place: Place, begin: int, end: int) -> int:
         """What requests waited on those links meanwhile."""
@@ -301,6 +306,23 @@ def _by_pair(rows: pl.DataFrame, *counts: str) -> dict[Pair, dict[str, int]]:
         pl.col(counts).sum(), pl.col("begin").min(), pl.col("end").max()
     )  # fmt: skip
     return {_pair(row): row for row in both.iter_rows(named=True)}
+
+
+def _full(seen: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
+    """`send_host, receive_host, full`: whether in late slices the link, or that of one of its ends, carried one rate.
+
+    Arguments: all traffic; the late ways, with `slice`.
+    """
+    found = late.select(PAIR).unique()
+    names: list[str] = []
+    for keys in (PAIR, PAIR[:1], PAIR[1:]):
+        rates = seen.group_by(*keys, "slice").agg(pl.col("bytes").sum())
+        of_late = rates.join(late.select(*keys, "slice").unique(), on=[*keys, "slice"])
+        names.append(f"full_{len(names)}")
+        steady = pl.col("bytes").median() >= FULL_SHARE * pl.col("bytes").quantile(FULL_QUANTILE)
+        full = of_late.group_by(keys).agg((steady & (pl.len() >= FULL_SLICES)).alias(names[-1]))
+        found = found.join(full, on=keys, how="left")
+    return found.select(*PAIR, full=pl.any_horizontal(names))
 
 
 def _slices() -> pl.Expr:

@@ -1,4 +1,5 @@
-"""Exchanges with what a diagnosis asks of them: whose child each is, how long its server itself took, on which device.
+"""Exchanges with what a diagnosis asks of them: whose child each is, how long its server itself took, on which device,
+and whether a client waits for it.
 
 A server's own time is from the last byte of the request to the first of the answer, without the time in which it waited
 for servers that it asked itself. So a server that waits for a slow one is not taken for slow.
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from collector.critical_path import NONE
 from collector.findings.finding import frame
+from collector.foreground import of_clients
 from collector.runs import reached_before, run_starts
 from collector.services import device_patterns
 from collector.spans import LEDGER_COLUMNS, places
@@ -18,14 +20,15 @@ EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),
     *("protocol", "complete", "connect_start_trace_ns", "request_first_sent_trace_ns"),
     *("request_first_received_trace_ns", "request_last_received_trace_ns", "response_first_sent_trace_ns"),
-    "continue_sent_trace_ns",
+    *("continue_sent_trace_ns", "background"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"),
 ]
 SPAN_COLUMNS = ["span_id", "trace_id", "parent_span_id", "depth", "critical_ns", *LEDGER_COLUMNS]
 
 
 def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
-    """Exchanges and their spans as one row each, with short names for the times, `own_ns` and `device`.
+    """Exchanges and their spans as one row each, with short names for the times, `own_ns`, `device`, and
+    `waited`: whether it is a client's or is done for one (`collector.foreground`).
 
     Arguments: of `exchanges` at least `EXCHANGE_COLUMNS`, of `spans` `SPAN_COLUMNS`. Times are trace times in ns.
     Cost: a join and a sort of those that have a parent.
@@ -42,6 +45,7 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
             "status",
             "device",
             "target",
+            "background",
         ),
         *("trace_id", "parent_span_id", "depth", "critical_ns"),
         network_ns=pl.sum_horizontal("connect_ns", "request_network_ns", "response_network_ns", "stall_ns"),
@@ -55,9 +59,11 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
         ended=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns"),
         given_up="given_up_trace_ns",
     )
+    mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
     took = pl.col("answered") - pl.max_horizontal("arrived", "asked")
     return rows.with_columns(asking_ns=_asking(rows)).with_columns(
-        own_ns=(took - pl.col("asking_ns").fill_null(0)).clip(lower_bound=0)
+        own_ns=(took - pl.col("asking_ns").fill_null(0)).clip(lower_bound=0),
+        waited=pl.col("trace_id").is_in(mine),
     )
 
 

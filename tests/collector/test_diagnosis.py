@@ -30,7 +30,7 @@ def of_packets(script: str) -> list[dict]:
     """Findings of a script of transfers."""
     played = play(script)
     built = build_exchanges(played.hops, played.messages, played.connections, PORTS)
-    return _find(built.exchanges, built.hops, played.connections)
+    return _find(built.exchanges, built.hops, played.connections, info=replace(INFO, services=PORTS))
 
 
 def of_requests(text: str) -> list[dict]:
@@ -106,25 +106,31 @@ def test_slow_links(late_us, expected: list[str]) -> None:
     assert named(of_packets(everyone(12, 200 * MS, late_us))) == expected
 
 
-def test_a_narrow_link_is_quick_when_idle() -> None:
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [((40, 40), ["narrow_link storage3–proxy"]), ((40, 15), ["packet_loss storage3–proxy"])],
+    ids=["it carries what it can", "its rate goes up and down: no limit of the link"],
+)
+def test_a_narrow_link_is_one_that_is_full(counts: tuple[int, int], expected: list[str]) -> None:
     """Packets wait longer and longer behind each other, and not at all after a pause; its losses follow from it."""
     text = everyone(12, 200 * MS, at("nobody", 0))
     for turn in range(10):
-        for packet in range(40):
+        begin = turn * 250 * MS
+        for packet in range(counts[turn % 2]):
             text += f"""
             proxy:{50000 + turn * 40 + packet} > storage3:6200
-              {turn * 200 * MS + packet * 10} > 0:1400 PUT /a late={20 + packet * 2 * MS}
-              {turn * 200 * MS + 190 * MS} < 0:50 200
+              {begin + packet * 10} > 0:1400 PUT /a late={20 + packet * 2 * MS}
+              {begin + 190 * MS} < 0:50 200
             """
         text += f"""
             proxy:{60000 + turn} > storage3:6200
-              {turn * 200 * MS + 500} > 0:1400 PUT /a lost
-              {turn * 200 * MS + 150 * MS} > 0:1400 #2 PUT /a
-              {turn * 200 * MS + 190 * MS} < 0:50 200
+              {begin + 500} > 0:1400 PUT /a lost
+              {begin + 150 * MS} > 0:1400 #2 PUT /a
+              {begin + 190 * MS} < 0:50 200
             """
     findings = of_packets(text)
-    assert named(findings) == ["narrow_link storage3–proxy"]
-    assert followed(findings)["packet_loss"] == "narrow_link on storage3"
+    assert named(findings) == expected
+    assert followed(findings).get("packet_loss") == ("narrow_link on storage3" if "narrow" in expected[0] else None)
 
 
 def cut_off(host: str, peers: Sequence[str]) -> str:
@@ -313,3 +319,27 @@ def test_clocks_that_are_wrong_or_were_set() -> None:
     findings = _find(exchanges_of(""), empty.hops, empty.connections, table("clocks", rows), info)
     assert named(findings) == ["clock_offset b", "clock_step d"]
     assert "80.0 ms ahead of the reference, and runs 200 ppm too fast" in findings[0]["text"]
+
+
+def late_connection(client: str, server: str, background: str = "") -> str:
+    """A connection whose first SYN was lost, with a request; then others of the same hosts, which are well."""
+    return f"""
+        {client}:40000 > {server}:6200
+              0 > syn lost
+        1000000 > syn #2
+        1000050 < syn_ack
+        1000100 > 0:100 GET /a {background}
+        1000200 < 0:50 200
+    """
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (late_connection("client", "storage2"), ["syn_retry storage2"]),
+        (late_connection("storage1", "storage2", "agent=object-replicator") + asking(1, 0, "client", "storage1"), []),
+    ],
+    ids=["a client waited for it", "a replicator did"],
+)
+def test_a_lost_syn_is_weighed_by_who_waited(text: str, expected: list[str]) -> None:
+    assert named(of_packets(text)) == expected

@@ -1,0 +1,108 @@
+"""Where requests went: to servers that stood in for another, and to one server more than to its peers.
+
+Neither is wrong by itself, so both are notices: a handoff is what keeps a store writable, and popular objects are
+where they are. Roles of devices are told from what was asked (`collector.replicas`).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from collector.findings.finding import Finding, listed, times
+from collector.replicas import HANDOFF, PRIMARY, WRITES, located, roles_of
+
+UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
+"""A server gets more than its share if it gets so many requests, and this many times what its peers get on average."""
+POPULAR_SHARE = 0.5
+"""Of a server's requests, that are for one thing, from which on it is named."""
+_SERVER = ["service", "server_host"]
+
+
+def placement_findings(requests: pl.DataFrame) -> Iterator[Finding]:
+    """Handoffs and uneven load. Arguments: as `requests.requests_of`."""
+    yield from _handoffs(requests)
+    yield from _uneven(requests.filter("waited"))
+
+
+def _handoffs(requests: pl.DataFrame) -> Iterable[Finding]:
+    """Writes that went to another server than they were meant for, by the host they were meant for."""
+    asked = pl.col("method").is_in(WRITES) & pl.col("parent_span_id").is_not_null() & pl.col("device").is_not_null()
+    writes = requests.filter(asked)
+    if writes.is_empty():
+        return
+    writes = writes.join(located(writes).select("exchange_id", "partition"), on="exchange_id").drop_nulls("partition")
+    writes = writes.join(roles_of(writes), on="exchange_id")
+    stood_in = writes.filter((pl.col("role") == HANDOFF) & pl.col("status").is_between(200, 299))
+    for (host, service), rows in (
+        stood_in.join(_passed_over(writes), on=["parent_span_id", "service", "partition"])
+        .unique(["exchange_id", "meant_for"])
+        .sort("begin")
+        .group_by("meant_for", "service", maintain_order=True)
+    ):
+        hosts = sorted(set(rows["server_host"].to_list()))
+        yield Finding(
+            severity="notice",
+            kind="handoffs",
+            host=str(host),
+            service=str(service),
+            touches=frozenset(hosts),
+            count=len(rows),
+            **_evidence(rows, "critical_ns"),
+            text=f"{times(len(rows), 'write')} meant for {service} on {host} went to handoffs on {listed(hosts)}",
+            remedy="see why that server or disk was passed over; the replicators bring the copies home afterwards",
+        )
+
+
+def _passed_over(writes: pl.DataFrame) -> pl.DataFrame:
+    """`parent_span_id, service, partition, meant_for`: hosts with a primary that did not take a write."""
+    place = ["service", "partition", "server_host", "device"]
+    primaries = writes.filter(pl.col("role") == PRIMARY).select(place).unique()
+    took = writes.filter(pl.col("status").is_between(200, 299)).select("parent_span_id", *place)
+    groups = writes.filter(pl.col("role") == HANDOFF).select("parent_span_id", "service", "partition").unique()
+    due = groups.join(primaries, on=["service", "partition"])
+    missed = due.join(took, on=["parent_span_id", *place], how="anti")
+    return missed.select("parent_span_id", "service", "partition", meant_for="server_host")
+
+
+def _uneven(requests: pl.DataFrame) -> Iterable[Finding]:
+    """Servers that get much more than their peers, and what of."""
+    counts = requests.drop_nulls(["server_host", "service"]).group_by(_SERVER).agg(count=pl.len())
+    hosts = pl.len().over("service")
+    others = (pl.col("count").sum().over("service") - pl.col("count")) / (hosts - 1)
+    counts = counts.filter(hosts > 1).with_columns(others=others)
+    much = (pl.col("count") >= UNEVEN_LEAST) & (pl.col("count") >= UNEVEN_RATIO * pl.col("others"))
+    for row in counts.filter(much).sort("count", descending=True).iter_rows(named=True):
+        here = requests.filter((pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"]))
+        cost = _evidence(here.with_columns(own=pl.min_horizontal("own_ns", "critical_ns")), "own")
+        beyond = 1 - row["others"] / row["count"]
+        yield Finding(
+            severity="notice",
+            kind="uneven_load",
+            host=row["server_host"],
+            service=row["service"],
+            count=row["count"],
+            **cost | {"cost_ns": round(cost["cost_ns"] * beyond)},
+            text=f"{row['service']} on {row['server_host']} got {times(row['count'], 'request')}, where its peers got "
+            f"{row['others']:,.0f} on average" + _popular(here),
+            remedy="see whether the ring's weights, a load balancer or a few popular objects send them there",
+        )
+
+
+def _popular(here: pl.DataFrame) -> str:
+    """What most of these requests are for, if it is one thing."""
+    targets = here["target"].drop_nulls().value_counts(sort=True)
+    target, count = targets.row(0) if len(targets) else ("", 0)
+    return f"; {times(count, 'request')} of them for {target}" if count > POPULAR_SHARE * len(here) else ""
+
+
+def _evidence(rows: pl.DataFrame, cost: str) -> dict[str, Any]:
+    """Their time, what they cost, and the one that cost most."""
+    worst = rows.sort(cost, descending=True, nulls_last=True).row(0, named=True)
+    return {
+        "connection_id": worst["connection_id"],
+        "span_id": worst["exchange_id"],
+        "from_trace_ns": rows["begin"].min(),
+        "to_trace_ns": rows["ended"].max(),
+        "cost_ns": int(rows[cost].sum() or 0),
+    }

@@ -1,0 +1,126 @@
+"""What hosts used (`samples`) beside what is said of them: processors wanted in vain, disks that were busy.
+
+Findings of a slow host get a clause with its own figures and those of the others meanwhile; whether they agree is the
+reader's to see. A host that lacked a processor, or a disk that was busy, while others were not is a finding by itself,
+as a notice: samples tell that a process had to wait, not that a request did.
+
+A sample is the mean of the interval that ends at its stamp.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from collector.findings.finding import Finding, frame
+from collector.timescale import to_trace_ns
+
+TOLD_BESIDE = frozenset({"host_starved", "slow_replica", "slow_disk", "server_silent", "listen_queue_full"})
+"""Kinds whose text shows what the host used meanwhile."""
+FULL_PERCENT, OTHERS_SHARE, LEAST_SAMPLES = 80.0, 0.5, 3
+"""Used up: at least this much in so many samples in a row, while the others have at most this share of it."""
+WAIT, CPU, DISK = "cpu_wait_percent", "cpu_percent", "disk_busy_percent"
+WORDS = {
+    WAIT: (
+        "a process there wanted a processor and had none for {own:.0f} % of the time",
+        " (elsewhere {others:.0f} %)",
+    ),
+    CPU: ("its processes used {own:.0f} % of a core", " (elsewhere {others:.0f} %)"),
+    DISK: ("its disk {device} was busy for {own:.0f} %", " (other disks {others:.0f} %)"),
+}
+"""How a metric is told, and those of others beside it."""
+USED_UP = {
+    WAIT: (
+        "host_saturated",
+        "see what runs there, and its quotas (top, cpu.stat, PSI); move load away, or give it more processors",
+    ),
+    DISK: ("disk_saturated", "see what reads and writes there (iostat -x, iotop); spread it over more disks"),
+}
+"""Kind and remedy."""
+NS_PER_S = 1_000_000_000
+_KEY = ["metric", "host", "device"]
+
+
+class Usage:
+    """The samples of a trace on its timescale: `host, device, metric, value, at`, and its second, `slot`."""
+
+    def __init__(self, samples: pa.Table | None, clocks: pa.Table) -> None:
+        columns = {"host": pl.String, "metric": pl.String, "value": pl.Float64}
+        rows, at = pl.DataFrame(schema=columns), pl.Series("at", [], pl.Int64)
+        if samples is not None and samples.num_rows:
+            whole = samples.combine_chunks()
+            at = pl.Series(to_trace_ns(whole["host"].chunk(0), whole["host_ns"].chunk(0), clocks))
+            rows = frame(whole).select(*columns)
+        named = pl.col("metric").str.splitn(".", 2).struct
+        rows = rows.with_columns(at=at, metric=named.field("field_0"), device=named.field("field_1"))
+        self.rows = rows.filter(pl.col("metric").is_in(list(WORDS))).with_columns(
+            slot=(pl.col("at") / NS_PER_S).round().cast(pl.Int64)
+        )
+
+    def beside(self, found: Iterable[Finding]) -> Iterator[Finding]:
+        """The findings, those of a slow host with what it used meanwhile."""
+        for finding in found:
+            clauses = self._clauses(finding) if finding.kind in TOLD_BESIDE else []
+            yield replace(finding, text="; ".join([finding.text, *clauses]))
+
+    def findings(self, requests: pl.DataFrame) -> Iterator[Finding]:
+        """Hosts and disks that were used up while others were not; what requests did there meanwhile is the cost."""
+        together = ["metric", "slot"]
+        mean = (pl.col("value").sum() - pl.col("value")) / (pl.len() - 1)
+        rows = self.rows.sort(*_KEY, "at").with_columns(others=mean.over(together))
+        full = (pl.col("value") >= FULL_PERCENT) & (pl.col("others") <= OTHERS_SHARE * pl.col("value"))
+        rows = rows.with_columns(full=full.fill_null(value=False)).with_columns(run=pl.col("full").rle_id().over(_KEY))
+        runs = rows.filter("full").group_by(*_KEY, "run", maintain_order=True).agg(
+            samples=pl.len(), begin=pl.col("at").min() - NS_PER_S, end=pl.col("at").max(), own=pl.col("value").mean(),
+            others=pl.col("others").mean(),
+        )  # fmt: skip
+        long = runs.filter((pl.col("samples") >= LEAST_SAMPLES) & pl.col("metric").is_in(list(USED_UP)))
+        for row in long.sort("samples", descending=True).unique(_KEY, keep="first", maintain_order=True).rows(
+            named=True
+        ):  # fmt: skip
+            yield _used_up(row, requests)
+
+    def _clauses(self, finding: Finding) -> list[str]:
+        """What the finding's host used in its time, a clause for each metric; disks only if busy at all."""
+        begin, end = finding.from_trace_ns, finding.to_trace_ns
+        if begin is None or end is None:
+            return []
+        meanwhile = self.rows.filter(pl.col("at").is_between(begin, end + NS_PER_S))
+        means = meanwhile.group_by(_KEY).agg(value=pl.col("value").mean()).sort(_KEY)
+        clauses = []
+        for row in means.filter(pl.col("host") == finding.host).iter_rows(named=True):
+            same = (pl.col("metric") == row["metric"]) & (pl.col("host") != finding.host)
+            if row["metric"] != DISK or round(row["value"]):
+                others = means.filter(same)["value"].mean()
+                clauses.append(_told(row | {"own": row["value"], "others": others}))
+        return clauses
+
+
+def _told(row: dict[str, Any]) -> str:
+    own, beside = WORDS[row["metric"]]
+    return (own if row["others"] is None else own + beside).format(**row)
+
+
+def _used_up(row: dict[str, Any], requests: pl.DataFrame) -> Finding:
+    kind, remedy = USED_UP[row["metric"]]
+    there = (pl.col("server_host") == row["host"]) & pl.col("asked").is_between(row["begin"], row["end"])
+    if row["device"] is not None:
+        there &= pl.col("device") == row["device"]
+    spent = requests.filter(there).with_columns(spent=pl.min_horizontal("own_ns", "critical_ns"))
+    worst = spent.sort("own_ns", nulls_last=False).tail(1).to_dicts() or [{}]
+    seconds = (row["end"] - row["begin"]) / NS_PER_S
+    return Finding(
+        severity="notice",
+        kind=kind,
+        host=row["host"],
+        connection_id=worst[0].get("connection_id"),
+        span_id=worst[0].get("exchange_id"),
+        from_trace_ns=row["begin"],
+        to_trace_ns=row["end"],
+        count=row["samples"],
+        cost_ns=int(spent["spent"].sum() or 0),
+        text=f"{row['host']} had no more to give for {seconds:.0f} s: {_told(row)}; {len(spent):,} requests were there",
+        remedy=remedy,
+    )
