@@ -39,6 +39,11 @@ def nullable(values: NDArray[Any], validity: NDArray[np.uint8] = ALL_VALID) -> p
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
 
 
+def nullable_where(values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:
+    """As `nullable`, null where `missing`."""
+    return nullable(values, np.packbits(~missing, bitorder="little") if missing.any() else ALL_VALID)
+
+
 def coded(places: NDArray[np.int32], names: pa.Array, validity: NDArray[np.uint8] = ALL_VALID) -> pa.DictionaryArray:
     """Texts by their places in `names`, not copied; `validity` as in `nullable`."""
     return pa.DictionaryArray.from_arrays(nullable(places, validity), names, safe=False)

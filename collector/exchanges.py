@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from collector.columns import nullable_where, numbers, one_chunk
 from collector.exchange_stalls import with_stalls
 from collector.schema import EXCHANGES, HopKind, conform
 from collector.services import client_service, is_background, service_name
@@ -58,52 +59,44 @@ def build_exchanges(
     found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), _connection_columns(connections))
     ids = found["hop_exchange"]
     place = hops.schema.get_field_index("exchange_id")
-    named = hops.set_column(place, "exchange_id", pa.array(ids + first_id, mask=ids == NO_ROW))
+    named = hops.set_column(place, "exchange_id", nullable_where(ids + first_id, ids == NO_ROW))
     return Built(with_stalls(_exchange_table(found, messages, connections, services, first_id), named), named)
 
 
 def _hop_columns(hops: pa.Table) -> Columns:
-    kind = _one_chunk(hops["kind"].cast(pa.dictionary(pa.int32(), pa.string())))
+    kind = one_chunk(hops["kind"].cast(pa.dictionary(pa.int32(), pa.string())))
     code = pc.index_in(kind.dictionary, pa.array(KINDS)).to_numpy().astype(np.uint8)
-    columns = {name: _numbers(hops[name]) for name in ("connection_id", "from_client", "stream_start", "stream_end")}
+    columns = {name: numbers(hops[name]) for name in ("connection_id", "from_client", "stream_start", "stream_end")}
     times = {"sent_ns": "send_trace_ns", "received_ns": "receive_trace_ns", "uncertainty_ns": "uncertainty_ns"}
-    columns |= {name: _numbers(hops[column].fill_null(UNSEEN)) for name, column in times.items()}
+    columns |= {name: numbers(hops[column], UNSEEN) for name, column in times.items()}
     return columns | {"kind": code[kind.indices.to_numpy()]}
 
 
 def _head_columns(messages: pa.Table) -> Columns:
     names = ("connection_id", "from_client", "stream_offset", "head_kind", "status", "content_length")
-    columns = {name: _numbers(messages[name]) for name in names}
-    ids = _one_chunk(messages["transaction_id"].cast(pa.large_string()).fill_null(""))
+    columns = {name: numbers(messages[name]) for name in names}
+    ids = one_chunk(messages["transaction_id"].cast(pa.large_string()).fill_null(""))
     _, offsets, text = ids.buffers()
     return columns | {
-        "cut": _numbers(pc.not_equal(pc.bit_wise_and(messages["head_flags"], HeadFlag.CUT), 0)),
-        "head_len": _numbers(messages["head_len"]).astype(np.int64),
-        "asks_head": _numbers(pc.equal(messages["method"], "HEAD").fill_null(False)),
-        "target_len": _numbers(pc.binary_length(messages["target"]).fill_null(0)).astype(np.int64),
+        "cut": numbers(pc.not_equal(pc.bit_wise_and(messages["head_flags"], HeadFlag.CUT), 0)),
+        "head_len": numbers(messages["head_len"]).astype(np.int64),
+        "asks_head": numbers(pc.equal(messages["method"], "HEAD").fill_null(False)),
+        "target_len": numbers(pc.binary_length(messages["target"]).fill_null(0)).astype(np.int64),
         "id_offsets": np.frombuffer(offsets, np.int64)[ids.offset :][: len(ids) + 1] if len(ids) else np.zeros(1, int),
         "id_bytes": np.frombuffer(text or b"", np.uint8),
     }
 
 
 def _connection_columns(connections: pa.Table) -> Columns:
-    handshake = _numbers(connections["client_isn"].is_valid())
-    return {"connection_id": _numbers(connections["connection_id"]), "handshake": handshake}
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _numbers(column: pa.ChunkedArray) -> NDArray[np.generic]:
-    return np.ascontiguousarray(column.to_numpy())
+    handshake = numbers(connections["client_isn"].is_valid())
+    return {"connection_id": numbers(connections["connection_id"]), "handshake": handshake}
 
 
 def _exchange_table(
     found: Columns, messages: pa.Table, connections: pa.Table, services: Mapping[int, str], first_id: int
 ) -> pa.Table:
     count = len(found["connection"])
-    columns = {name: pa.array(found[name], mask=found[name] == UNSEEN) for name in MEASURES}
+    columns = {name: nullable_where(found[name], found[name] == UNSEEN) for name in MEASURES}
     columns |= _ends(connections.take(pa.array(found["connection"])), found["swapped"], services)
     for name, row in (("method", "request"), ("target", "request"), ("status", "response"), ("transaction_id", "id")):
         rows = found[f"{row}_row"]
@@ -124,7 +117,7 @@ def _other_id(ids: pa.ChunkedArray, response_row: NDArray[np.int64], messages: p
 
 def _askers(request_row: NDArray[np.int64], messages: pa.Table) -> dict[str, pa.Array]:
     """`background` and `client_service`: who asked, by the request's User-Agent."""
-    agents = _one_chunk(_plain(messages["user_agent"]).take(pa.array(request_row, mask=request_row == NO_ROW)))
+    agents = one_chunk(_plain(messages["user_agent"]).take(pa.array(request_row, mask=request_row == NO_ROW)))
     known = agents.dictionary_encode()
     names = known.dictionary.to_pylist()
     daemon = pa.array([is_background(name) if name else None for name in names], pa.bool_())
@@ -146,7 +139,7 @@ def _ends(connections: pa.Table, swapped: NDArray[np.bool_], services: Mapping[i
         client_host=pl.when(wrong).then("server_host").otherwise("client_host"),
         server_host=pl.when(wrong).then("client_host").otherwise("server_host"),
     ).to_arrow()
-    ports = np.where(swapped, _numbers(connections["client_port"]), _numbers(connections["server_port"]))
+    ports = np.where(swapped, numbers(connections["client_port"]), numbers(connections["server_port"]))
     known, number = np.unique(ports, return_inverse=True)
     names = pa.array([service_name(int(port), services) for port in known], pa.string())
     service = pa.DictionaryArray.from_arrays(number.astype(np.int32), names)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import indices, numbers
+from collector.columns import indices, nullable_where, numbers
 from tracer import _core
 from tracer.records import Columns
 
@@ -90,9 +90,9 @@ def align(hops: pa.Table, alignment: Alignment) -> pa.Table:
     lines, knots = _line_columns(alignment.clocks, number), _knot_columns(alignment.pairs, number)
     found = _core.align_hops(ends["send"], ends["receive"], lines, knots)
     missing = {end: ends[end]["frame"] == NO_FRAME for end in ENDS}
-    columns = {f"{end}_trace_ns": pa.array(found[f"{end}_trace_ns"], mask=missing[end]) for end in ENDS}
-    columns["one_way_delay_ns"] = pa.array(found["one_way_delay_ns"], mask=missing["send"] | missing["receive"])
-    columns["uncertainty_ns"] = pa.array(found["uncertainty_ns"], mask=found["uncertainty_ns"] < 0)
+    columns = {f"{end}_trace_ns": nullable_where(found[f"{end}_trace_ns"], missing[end]) for end in ENDS}
+    columns["one_way_delay_ns"] = nullable_where(found["one_way_delay_ns"], missing["send"] | missing["receive"])
+    columns["uncertainty_ns"] = nullable_where(found["uncertainty_ns"], found["uncertainty_ns"] < 0)
     return pa.table({name: hops[name] for name in hops.column_names} | columns)
 
 

@@ -1,8 +1,9 @@
 """Arrow columns as the core takes them."""
 
+import numpy as np
 import pyarrow as pa
 
-from collector.columns import codes, indices, numbers, one_chunk
+from collector.columns import codes, indices, nullable_where, numbers, one_chunk
 
 HOSTS = pa.chunked_array([pa.array(["b", None]), pa.array(["a", "b"])])
 
@@ -27,3 +28,14 @@ def test_codes_follow_the_order_that_is_asked_for() -> None:
 def test_one_chunk_is_not_copied() -> None:
     array = pa.array([1, 2, 3])
     assert one_chunk(pa.chunked_array([array])).buffers()[1].address == array.buffers()[1].address
+
+
+def test_what_is_missing_is_null_and_no_value_is_copied() -> None:
+    values, missing = np.arange(10), np.isin(np.arange(10), [1, 9])
+    column = nullable_where(values, missing)
+    column.validate(full=True)
+    assert column.to_pylist() == [0, None, 2, 3, 4, 5, 6, 7, 8, None]
+    assert column.buffers()[1].address == values.ctypes.data
+    whole = nullable_where(values, values < 0)
+    assert whole.null_count == 0
+    assert numbers(pa.chunked_array([whole])).ctypes.data == values.ctypes.data
