@@ -1,4 +1,4 @@
-"""How quick the viewer is in a browser: `PYTHONPATH=. python benchmarks/viewer.py [TRACE] [--hops 10000000 --hops …]`.
+"""How quick the viewer is in a browser: `python -m benchmarks.viewer [TRACE] [--hops 10000000 --hops …]`.
 
 Headless Chromium with software rendering looks at traces (made-up ones unless one is given) through `tracer view`. Of
 each, the index is made first, in a run of its own; then, with the index warm:
@@ -9,12 +9,17 @@ each, the index is made first, in a run of its own; then, with the index warm:
   has been painted from the answer, ticks included. The pause of 60 ms after which a gesture counts as ended is in it;
 - frames: time between frames while dragging and while turning the wheel;
 - click: from the click on a request to its ledger and its arrows drawn;
-- bytes of the largest answer to a view; the server's memory, without and with the files that are mapped into it;
+- bytes of the largest answer to a view;
+- the server's memory when all this is done: its own (`RssAnon`), and resident (`VmRSS`), which counts the pages of
+  mapped files as well: those are the page cache's, and given back when anything else needs them;
 - CPU time of the server for a view, which other work on the machine does not change.
 
 `load` is the wall time of a busy loop by its CPU time: with more than about 1.1 the machine was not at rest, and all
 wall times are too long by as much or more. Takes about 2 minutes for 10 million hops and 5 for 50 million on a machine
 at rest; less than 2 GB of memory to make a trace, 6 GB to index 50 million.
+
+With `--use MINUTES`, a page is used at random for so long instead, and what it and the server hold is told on the way:
+what grows all along leaks.
 """
 
 import random
@@ -30,14 +35,14 @@ from pathlib import Path
 
 import click
 import psutil
-from playwright.sync_api import Page
-from viewer_session import browser, server_of, wait_settled
+from playwright.sync_api import CDPSession, Page
 
+from benchmarks.viewer_session import browser, server_of, wait_settled
 from tests.helpers.synthetic_trace import TEMPLATE, Recipe, write_long_synthetic_trace
 
 SHARES = (0.5, 0.1, 0.01, 0.003, 0.001, 0.0002, 0.00005, 0.000001)
 """Of the trace in view."""
-SAMPLES = 12
+SAMPLES = 20
 RATE_HOPS_PER_S = 166_000
 UPLOADS_AT_ONCE = 10_000
 LARGE_HOPS = 20_000_000
@@ -72,14 +77,18 @@ class Row:
 @click.option("--hops", multiple=True, type=int, default=(10_000_000,), show_default=True, help="Of made-up traces.")
 @click.option("--hosts", default=10, show_default=True, help="Of made-up traces.")
 @click.option("--keep", type=click.Path(path_type=Path), help="A folder for made-up traces, to be used again.")
-def main(trace: str | None, hops: tuple[int, ...], hosts: int, keep: Path | None) -> None:
+@click.option("--use", "minutes", type=float, help="Use a page for so many minutes, and tell what it holds.")
+def main(trace: str | None, hops: tuple[int, ...], hosts: int, keep: Path | None, minutes: float | None) -> None:
     """Measure, and print a table for each trace."""
     with tempfile.TemporaryDirectory(prefix="twintap-viewer-") as temporary:
         for count in [0] if trace else hops:
             path = Path(trace) if trace else _made(keep or Path(temporary), count, hosts)
             click.echo(f"\n{path.name}: load {_load():.2f}")
             _index(path)
-            _tell(_measure(str(path)))
+            if minutes is None:
+                _tell(_measure(str(path)))
+            else:
+                _use(str(path), minutes)
 
 
 def _made(folder: Path, hops: int, hosts: int) -> Path:
@@ -150,12 +159,18 @@ def _page(chromium: object) -> Iterator[Page]:
 
 
 def _memory(process: psutil.Process) -> list[Row]:
-    status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
-    kib = {
-        line.split(":")[0]: int(line.split()[1]) for line in status.splitlines() if line.startswith(("Rss", "VmRSS"))
-    }
-    own = Row("server memory without mapped files", [kib["RssAnon"] / 1_024], "MiB", 1_536)
-    return [own, Row("server memory with mapped files", [kib["VmRSS"] / 1_024], "MiB")]
+    own, resident = _memory_mib(process)
+    return [
+        Row("server memory, its own", [own], "MiB", 1_536),
+        Row("server memory, resident", [resident], "MiB", 1_536),
+    ]
+
+
+def _memory_mib(process: psutil.Process) -> tuple[float, float]:
+    """A process's own memory, and its resident memory, mapped files included."""
+    lines = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii").splitlines()
+    kib = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "VmRSS"))}
+    return kib["RssAnon"] / 1_024, kib["VmRSS"] / 1_024
 
 
 def _gestures(page: Page, process: psutil.Process, settle_goal: float) -> list[Row]:
@@ -163,10 +178,10 @@ def _gestures(page: Page, process: psutil.Process, settle_goal: float) -> list[R
     jumps = {share: _jumps(page, share) for share in SHARES}
     asked = sum(len(values) for values in jumps.values())
     rows.append(Row("server CPU for a view, mean", [(_cpu_ms(process) - before) / asked]))
-    rows += [Row(f"settle after a jump, {share:g} of the trace", values) for share, values in jumps.items()]
-    rows.append(
-        Row("settle after a jump, all", [each for values in jumps.values() for each in values], goal=settle_goal)
-    )
+    rows += [
+        Row(f"settle after a jump, {share:g} of the trace", values, goal=settle_goal) for share, values in jumps.items()
+    ]
+    rows.append(Row("settle after a jump, all", [each for values in jumps.values() for each in values]))
     rows.append(Row("settle after the wheel, all", _wheel_settles(page), goal=settle_goal))
     frames: list[float] = []
     for share in (1, 0.01, 0.001, 0.00005):
@@ -264,11 +279,11 @@ def _wheel_settles(page: Page) -> list[float]:
     return times
 
 
-def _clicks(page: Page) -> list[float]:
+def _clicks(page: Page, most: int = SAMPLES) -> list[float]:
     """From a click in the list of requests until its ledger is there and its arrows are drawn."""
     buttons = page.locator("#requests button")
     times = []
-    for at in range(min(SAMPLES, buttons.count())):
+    for at in range(min(most, buttons.count())):
         times.append(
             float(
                 page.evaluate(
@@ -291,6 +306,40 @@ def _clicks(page: Page) -> list[float]:
         page.keyboard.press("Escape")
         page.wait_for_function("() => document.querySelector('#request-details').childElementCount === 0")
     return times
+
+
+def _use(trace: str, minutes: float) -> None:
+    """Jump, drag, zoom and select at random; a line for each half minute."""
+    chance = random.Random(2)
+    with browser() as chromium, _page(chromium) as page, server_of(trace) as (url, process):
+        _open(page, url)
+        session, begin, steps = page.context.new_cdp_session(page), time.monotonic(), 0
+        click.echo(f"{'s':>6}{'steps':>8}{'heap, MiB':>11}{'elements':>10}{'listeners':>11}{'server, MiB':>13}")
+        told = -1.0
+        while (spent := time.monotonic() - begin) < 60 * minutes:
+            if spent // 30 > told:
+                told = spent // 30
+                heap, elements, listeners = _held(session)
+                click.echo(
+                    f"{spent:6.0f}{steps:8}{heap:11.1f}{elements:10}{listeners:11}{_memory_mib(process)[0]:13.0f}"
+                )
+            _jump(page, chance.random(), chance.choice(SHARES))
+            _frames(page, chance.choice((_drag, _wheel)))
+            if steps % 4 == 0:
+                _clicks(page, most=2)
+            steps += 1
+
+
+def _held(session: CDPSession) -> tuple[float, int, int]:
+    """MiB of the page's heap after its garbage was collected, elements, listeners."""
+    session.send("HeapProfiler.collectGarbage")
+    counters = session.send("Memory.getDOMCounters")
+    heap = session.send("Runtime.getHeapUsage")
+    return (
+        (heap["usedSize"] + heap.get("backingStorageSize", 0)) / 2**20,
+        counters["nodes"],
+        counters["jsEventListeners"],
+    )
 
 
 if __name__ == "__main__":
