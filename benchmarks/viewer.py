@@ -5,8 +5,9 @@ each, the index is made first, in a run of its own; then, with the index warm:
 
 - first usable view: from the request for the page to the first settled picture with its overview; and the same from the
   start of the command, with the server's own start;
-- settle: from a jump to a place (the address is changed), or from the last event of a wheel gesture, until the picture
-  has been painted from the answer, ticks included. The pause of 60 ms after which a gesture counts as ended is in it;
+- settle: from a jump to a place (the address is changed while all is at rest), or from the last event of a wheel
+  gesture, until the picture has been painted from the answer, ticks included. The pause of 60 ms after which a gesture
+  counts as ended is in it;
 - frames: time between frames while dragging and while turning the wheel;
 - click: from the click on a request to its ledger and its arrows drawn;
 - bytes of the largest answer to a view;
@@ -212,7 +213,8 @@ def _open(page: Page, url: str) -> None:
 
 
 def _jump(page: Page, at: float, share: float) -> float:
-    """Look at `share` of the trace beginning at `at` of it; ms until painted, as the page itself sees it."""
+    """From rest, look at `share` of the trace beginning at `at` of it; ms until painted, as the page itself sees it."""
+    _rest(page)
     return float(
         page.evaluate(
             """([at, share]) => new Promise((done) => {
@@ -229,6 +231,12 @@ def _jump(page: Page, at: float, share: float) -> float:
             [at * (1 - share), share],
         )
     )
+
+
+def _rest(page: Page) -> None:
+    """Until nothing is left to do of what was done before: the ruler, and what gestures will stretch."""
+    page.wait_for_function("() => !window.twintap.state.moving && !window.twintap.state.withTicks")
+    page.evaluate("() => new Promise((done) => requestIdleCallback(done, { timeout: 1000 }))")
 
 
 def _jumps(page: Page, share: float) -> list[float]:
@@ -284,6 +292,7 @@ def _clicks(page: Page, most: int = SAMPLES) -> list[float]:
     buttons = page.locator("#requests button")
     times = []
     for at in range(min(most, buttons.count())):
+        _rest(page)
         times.append(
             float(
                 page.evaluate(

@@ -8,7 +8,7 @@ from dash.development.base_component import Component
 
 from collector.queries import TraceView
 from viewer.details import request_details
-from viewer.layout import head, request_list
+from viewer.layout import head
 
 
 class Selection(TypedDict):
@@ -34,14 +34,9 @@ def add_callbacks(app: dash.Dash, trace: TraceView) -> None:
         prevent_initial_call=True,
     )
 
-    @app.callback(
-        Output("head", "children"),
-        Output("requests", "children"),
-        Input("renewed", "data"),
-        prevent_initial_call=True,
-    )
-    def show_newer(made: str) -> tuple[list[Component], list[Component]]:
-        return head(trace), request_list(trace)
+    @app.callback(Output("head", "children"), Input("renewed", "data"), prevent_initial_call=True)
+    def show_newer(made: str) -> list[Component]:
+        return head(trace)
 
     @app.callback(Output("request-details", "children"), Input("selection", "data"), prevent_initial_call=True)
     def show_request(selection: Selection | None) -> list[Component]:

@@ -7,7 +7,9 @@ import secrets
 import signal
 import socket
 import sys
+import time
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -22,6 +24,8 @@ from viewer.serving import make_server
 
 MAKE_ONE = "\0"
 """`--token` without a value."""
+QUIET_SECONDS = 0.5
+"""What takes no longer is not told."""
 
 
 @click.command(short_help="Open a trace in the web viewer.")
@@ -59,20 +63,20 @@ def command(
     secret = secrets.token_urlsafe(16) if token == MAKE_ONE else token
     for other in others:
         check_trace(other)
-    opened = open_trace(trace, _tell_progress) if trace else None
-    shown, uploads = make_viewer(opened, Access(secret), Beside(runs, others))
-    listener = _listening(host, port)
-    name = f"[{host}]" if ":" in host else host
-    url = f"http://{name}:{listener.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
-    click.echo(f"{trace or 'no trace yet'}: {url}  (Ctrl-C ends)")
-    sys.stdout.flush()
-    if not no_browser and _has_display():
-        webbrowser.open(url)
-    signal.signal(signal.SIGTERM, _stop)
-    try:
-        make_server(shown, listener).run()
-    finally:
-        uploads.close()
+    with _listening(host, port) as listener:  # first: an index takes long, only to find the port in use
+        opened = open_trace(trace, progress_teller()) if trace else None
+        shown, uploads = make_viewer(opened, Access(secret), Beside(runs, others))
+        name = f"[{host}]" if ":" in host else host
+        url = f"http://{name}:{listener.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
+        click.echo(f"{trace or 'no trace yet'}: {url}  (Ctrl-C ends)")
+        sys.stdout.flush()
+        if not no_browser and _has_display():
+            webbrowser.open(url)
+        signal.signal(signal.SIGTERM, _stop)
+        try:
+            make_server(shown, listener).run()
+        finally:
+            uploads.close()
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -97,10 +101,21 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _tell_progress(share: float) -> None:
-    """On a terminal, in place; elsewhere only that it begins."""
-    if sys.stderr.isatty():
-        click.echo(f"\rmaking the index of this trace, once: {share:4.0%}", nl=share == 1, err=True)
+def progress_teller() -> Callable[[float], None]:
+    """Once it takes long: on a terminal the share done, in place; elsewhere only that it is at it."""
+    begin, told = time.monotonic(), False
+
+    def tell(share: float) -> None:
+        nonlocal told
+        if not told and (share == 1 or time.monotonic() - begin < QUIET_SECONDS):
+            return
+        if sys.stderr.isatty():
+            click.echo(f"\rmaking the index of this trace, once: {share:4.0%}", nl=share == 1, err=True)
+        elif not told:
+            click.echo("making the index of this trace, once; about a second for each million packets", err=True)
+        told = True
+
+    return tell
 
 
 def _listening(host: str, port: int) -> socket.socket:

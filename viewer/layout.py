@@ -26,7 +26,8 @@ from collector.queries import (
 from viewer.controls import action_button, class_button, request_button
 from viewer.figures.ruler import HEIGHT_PX, ruler_figure
 from viewer.navigation import TIMELINE, navigation
-from viewer.pairing import pairing_dialog, pairing_line, warning_line
+from viewer.pairing import pairing_line, pairing_parts, warning_line
+from viewer.plain import plain
 from viewer.shown import made_of
 from viewer.tools import (
     clock_switch,
@@ -106,8 +107,8 @@ def page(trace: TraceView, followed: bool = False) -> Component:
             packet_list(),
             html.Div(id="tip", role="status"),
             html.Div(id="banner", role="alert"),
-            _help(),
-            pairing_dialog(trace.pairing, trace.summary.warnings),
+            html.Dialog(id="help"),
+            html.Dialog(id="pairing", **_named("How well packets were paired")),
             *([upload_dialog()] if followed else []),
         ],
         id="page",
@@ -138,6 +139,11 @@ def page_meta(trace: TraceView) -> dict[str, object]:
         "faults": [_mark(each) for each in faults(trace)],
         "command": command
         and {"text": shlex.join(command.argv), "lane": command.lane, "from": command.from_ns, "to": command.to_ns},
+        "parts": {
+            "requests": plain(request_list(trace)),
+            "pairing": plain(pairing_parts(trace.pairing, trace.summary.warnings)),
+            "help": plain(_help()),
+        },
         "requestTimes": [[each.number, each.start_ns, each.end_ns] for each in trace.requests(REQUESTS_LISTED)],
     }
 
@@ -257,12 +263,16 @@ def _timeline(trace: TraceView) -> Component:
     )
 
 
+def _named(text: str) -> dict[str, Any]:
+    return {"aria-label": text}
+
+
 def _label(trace: TraceView) -> dict[str, Any]:
     text = (
         f"Timeline of {plural(trace.summary.hops_count, 'packet')} between {plural(len(trace.lanes), 'host')}. "
         "Arrow keys move and zoom, n goes to the next problem; the list of requests beside it holds the same as text."
     )
-    return {"aria-label": text}
+    return _named(text)
 
 
 def common_prefix(services: list[str]) -> str:
@@ -305,7 +315,7 @@ def _panel(trace: TraceView) -> Component:
             html.Div(id="request-details"),
             html.Div(id="packet-details"),
             packet_fields(),
-            html.Div(request_list(trace), id="requests"),
+            html.Div(id="requests"),
         ],
         id="panel",
     )
@@ -371,7 +381,7 @@ def _empty() -> Component:
     )
 
 
-def _help() -> Component:
+def _help() -> list[Component]:
     rows = [html.Tr([html.Th(keys), html.Td(what)]) for keys, what in KEYS]
     close = action_button("close", "close")
-    return html.Dialog([html.H2("Keys and gestures"), html.Table(html.Tbody(rows)), close], id="help")
+    return [html.H2("Keys and gestures"), html.Table(html.Tbody(rows)), close]

@@ -1,7 +1,6 @@
 """How well packets were paired: a line for the page's head, and the dialog that it opens."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from dash import html
 from dash.development.base_component import Component
@@ -39,23 +38,18 @@ def pairing_line(pairing: Pairing) -> Component:
     return action_button(pairing.words, "pairing", "How well packets were paired (p)", "link" if good else "link bad")
 
 
-def pairing_dialog(pairing: Pairing, warnings: Sequence[CounterInfo]) -> Component:
+def pairing_parts(pairing: Pairing, warnings: Sequence[CounterInfo]) -> list[Component]:
     """Sums, what was lost on the way here, the pairs of hosts, the worst connections."""
-    label: dict[str, Any] = {"aria-label": "How well packets were paired"}
-    return html.Dialog(
-        [
-            html.Header([html.H2("Pairing"), action_button("close", "close", "Close (Esc)", "small")]),
-            html.P(f"{pairing.words}; {pairing.hops_words}."),
-            *(warning_line(each) for each in warnings),
-            *(html.P(note) for note in pairing.notes),
-            html.H3("By pair of hosts"),
-            pairs_table(pairing.host_pairs),
-            meanings_table(),
-            *_worst(pairing),
-        ],
-        id="pairing",
-        **label,
-    )
+    return [
+        html.Header([html.H2("Pairing"), action_button("close", "close", "Close (Esc)", "small")]),
+        html.P(f"{pairing.words}; {pairing.hops_words}."),
+        *(warning_line(each) for each in warnings),
+        *(html.P(note) for note in pairing.notes),
+        html.H3("By pair of hosts"),
+        pairs_table(pairing.host_pairs),
+        meanings_table(),
+        *_worst(pairing),
+    ]
 
 
 def warning_line(counter: CounterInfo) -> Component:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from collector.queries import TraceView
 from tracer.errors import InputError, ResourceError, TracerError
-from viewer.commands import command, is_loopback, parse_listen
+from viewer.commands import QUIET_SECONDS, command, is_loopback, parse_listen, progress_teller
 
 
 def error_of(*argv: str) -> BaseException | None:
@@ -29,6 +29,26 @@ def test_a_port_in_use_names_another(small_trace: TraceView) -> None:
         error = error_of(small_trace.url, "--listen", f"127.0.0.1:{port}", "--no-browser")
     assert isinstance(error, ResourceError)
     assert f"--listen 127.0.0.1:{port + 1}" in str(error)
+
+
+def test_a_port_in_use_is_told_before_an_index_is_made(small_trace: TraceView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("viewer.commands.open_trace", lambda *_: pytest.fail("opened all the same"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        error = error_of(small_trace.url, "--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--no-browser")
+    assert isinstance(error, ResourceError)
+
+
+def test_that_an_index_is_made_is_told_once_where_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter([0.0, 0.1, QUIET_SECONDS + 1, QUIET_SECONDS + 2])
+    monkeypatch.setattr("viewer.commands.time.monotonic", lambda: next(seconds))
+    tell = progress_teller()
+    tell(0.1)
+    assert capsys.readouterr().err == ""
+    for share in (0.2, 0.9, 1.0):
+        tell(share)
+    assert capsys.readouterr().err.count("making the index") == 1
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"])

@@ -95,6 +95,7 @@ def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live
         expect(page.locator("#request-details h2")).to_be_visible()
         page.wait_for_function("async () => (await (await fetch('api/live')).json()).made === '6'")
         assert page.evaluate("window.twintap.meta.requests") == 4
+        page.locator("#arrows").focus()  # on a button, Space presses it
         page.keyboard.press("Space")
         page.wait_for_function("() => window.twintap.meta.requests === 6")
         expect(page.locator("#request-details")).to_be_empty()

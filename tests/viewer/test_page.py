@@ -211,7 +211,7 @@ def test_an_empty_trace_says_what_to_do(page: Page, empty_trace: TraceView) -> N
     with serving(empty_trace) as url:
         open_page(page, url)
         expect(page.locator(".empty")).to_contain_text("tracer record")
-        expect(page.locator("#requests")).to_contain_text("No requests")
+        expect(page.locator("#requests")).to_contain_text("there are no requests")
 
 
 def test_when_the_server_is_gone_the_page_says_so_and_keeps_its_picture(

@@ -46,11 +46,10 @@ window.twintap = window.twintap || {};
 
   // The value below which 99.5 % of the filled bins lie: one burst does not flatten all else.
   function high(rows) {
-    const filled = [];
-    for (const row of rows) if (row) for (const count of row) if (count > 0) filled.push(count);
-    if (!filled.length) return 1;
-    filled.sort((a, b) => a - b);
-    return filled[Math.floor((filled.length - 1) * 0.995)];
+    const some = rows.filter(Boolean), all = new Float64Array(some.reduce((sum, row) => sum + row.length, 0));
+    let size = 0;
+    for (const row of some) for (const count of row) if (count > 0) all[size++] = count;
+    return size ? all.subarray(0, size).sort()[Math.floor((size - 1) * 0.995)] : 1;
   }
 
   // A picture of a density message, one px wide for each bin, as high as the plot. Its pixels are written one by one: that
@@ -68,11 +67,13 @@ window.twintap = window.twintap || {};
     return picture;
   };
 
-  // A colour as a pixel, little-endian: alpha, blue, green, red.
-  function pixel(colour, alpha = 1) {
+  // A colour as a pixel without its alpha, little-endian: alpha, blue, green, red.
+  function clear(colour) {
     const value = parseInt(colour.slice(1), 16);
-    return ((Math.round(255 * alpha) << 24) | ((value & 255) << 16) | (value & 0xff00) | (value >> 16)) >>> 0;
+    return ((value & 255) << 16) | (value & 0xff00) | (value >> 16);
   }
+
+  const withAlpha = (clear, alpha) => ((Math.round(255 * alpha) << 24) | clear) >>> 0;
 
   function column({ pixels, width, height }, x, top, bottom, value) {
     const last = Math.min(height, Math.round(bottom));
@@ -80,16 +81,19 @@ window.twintap = window.twintap || {};
   }
 
   function drawGaps(paint, view, { gaps, trouble, first, last }) {
-    const most = high(gaps), colours = T.palette.classes;
+    const most = high(gaps), [data, lost] = [T.CLASS.DATA, T.CLASS.LOST].map((cls) => clear(T.palette.classes[cls]));
     for (let gap = first; gap < last; gap++) {
-      const row = gaps[gap], bad = trouble[gap], top = view.y(gap), bottom = view.y(gap + 1);
-      for (let bin = 0; bin < paint.width && (row || bad); bin++) {
+      const row = gaps[gap], bad = trouble[gap], line = new Uint32Array(paint.width);
+      if (!row && !bad) continue;
+      for (let bin = 0; bin < paint.width; bin++) {
         const plain = row ? row[bin] : 0, wrong = bad ? bad[bin] : 0;
         const blue = plain ? 0.06 + 0.3 * Math.sqrt(Math.min(1, plain / most)) : 0;
         const red = wrong ? 0.6 * T.troubleStrength(wrong, plain) : 0;
-        if (blue > red) column(paint, bin, top, bottom, pixel(colours[T.CLASS.DATA], blue));
-        else if (red) column(paint, bin, top, bottom, pixel(colours[T.CLASS.LOST], red));
+        if (blue > red) line[bin] = withAlpha(data, blue);
+        else if (red) line[bin] = withAlpha(lost, red);
       }
+      const end = Math.min(paint.height, Math.round(view.y(gap + 1)));
+      for (let y = Math.max(0, Math.round(view.y(gap))); y < end; y++) paint.pixels.set(line, y * paint.width);
     }
   }
 
@@ -115,7 +119,7 @@ window.twintap = window.twintap || {};
   function drawStack(paint, { y, sign, own, total: all }, most, full) {
     const base = new Float64Array(paint.width);
     for (const [cls, row] of own) {
-      const value = pixel(T.palette.classes[cls]), least = T.isProblem(cls) ? LEAST_TROUBLE_PX : 0;
+      const value = withAlpha(clear(T.palette.classes[cls]), 1), least = T.isProblem(cls) ? LEAST_TROUBLE_PX : 0;
       for (let bin = 0; bin < paint.width; bin++) {
         if (!row[bin]) continue;
         const scale = (full * Math.sqrt(Math.min(1, all[bin] / most))) / all[bin];

@@ -16,11 +16,12 @@ window.twintap = window.twintap || {};
   T.settledCount = 0;
   T.parts = T.parts || []; // what other files begin when the timeline has begun
   let canvas, context, minimap, tip, view, requestTimes;
-  let drawing = false, settleTimer = 0, fetching = null, arrowsInView = 0, scroll = 0;
+  let drawing = false, settleTimer = 0, fetching = null, arrowsInView = 0, scroll = 0, finishing = 0;
 
   // Called by Dash with what `viewer.layout` put into the page.
   T.start = function (meta) {
     T.meta = meta;
+    T.fillParts(meta.parts);
     canvas = document.getElementById("arrows");
     context = canvas.getContext("2d");
     tip = new T.Tip(document.getElementById("tip"));
@@ -106,6 +107,7 @@ window.twintap = window.twintap || {};
     );
     select(null, null);
     T.meta = meta;
+    T.fillParts(meta.parts);
     requestTimes = new Map(meta.requestTimes.map(([number, first, last]) => [number, [first, last]]));
     T.arrange();
     Object.assign(state, { from, to, overview, hover: null, still: null });
@@ -200,13 +202,14 @@ window.twintap = window.twintap || {};
 
   // The picture is whole: painted in the next frame, with the ticks. Plotly's axis takes their place after it.
   function finish() {
+    const mine = ++finishing;
     state.moving = false;
     state.withTicks = true;
     redraw();
     requestAnimationFrame(() => requestAnimationFrame(() => {
+      if (state.moving || mine !== finishing) return;
       T.settledCount += 1;
       T.settledAt = performance.now();
-      if (state.moving) return;
       T.writeAddress(state, state.selection, state.hidden);
       syncRuler();
       prepareStill();
@@ -450,7 +453,8 @@ window.twintap = window.twintap || {};
         if (state.selection.request !== number) return;
         requestTimes.set(number, requestTimes.get(number) || [message.from, message.to]);
         state.selected = message.number ? T.withEnds(message, T.meta) : message;
-        repaint();
+        state.selected.picture = paint(state.selected);
+        redraw();
       })
       .catch(() => onLost(null));
   }
@@ -491,15 +495,19 @@ window.twintap = window.twintap || {};
     repaint();
   }
 
+  // What the picture depends on beside the view and the selection, as the address tells it.
+  const shape = () => [...state.hidden, ...Object.values(T.addressParts).map((part) => part.write())].join("&");
+
   function onAddress() {
-    const given = T.readAddress(T.meta);
+    const before = shape(), given = T.readAddress(T.meta);
     state.hidden = given.hidden;
     T.markClasses(state.hidden);
     if (given.request !== state.selection.request || given.hop !== state.selection.hop) select(given.request, given.hop);
-    T.arrange();
-    onArranged();
-    if (given.view) setView(...given.view, true);
-    repaint();
+    if (before !== shape()) {
+      T.arrange();
+      onArranged();
+    }
+    setView(...(given.view || [state.from, state.to]), true);
   }
 })(window.twintap);
 

@@ -33,10 +33,10 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
     shown = spans[:MOST_SPANS]
     start_ns, end_ns = spans[0].start_ns, max(span.end_ns for span in spans)
     unit_ns, unit = unit_of(end_ns - start_ns)
-    figure = go.Figure([_bars(shown, phase, start_ns, unit_ns) for phase in range(len(PHASES))])
-    for row, span in enumerate(shown):
-        figure.add_annotation(_title(span, row))
-    return figure.update_layout(
+    layout = go.Layout(
+        annotations=[
+            _title(span, row) for row, span in enumerate(shown)
+        ],  # at once: one by one, each costs all before it
         barmode="overlay",
         height=ROW_PX * len(shown) + 40,
         margin={"l": 4, "r": 8, "t": 0, "b": 32},
@@ -49,6 +49,7 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
         xaxis={"title": {"text": unit, "standoff": 4}, "fixedrange": True, "zeroline": False, "rangemode": "tozero"},
         yaxis={"visible": False, "fixedrange": True, "range": [len(shown) - 0.35, -0.6]},
     )
+    return go.Figure([_bars(shown, phase, start_ns, unit_ns) for phase in range(len(PHASES))], layout)
 
 
 def phases(span: Span) -> tuple[Interval | None, ...]:

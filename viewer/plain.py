@@ -1,0 +1,28 @@
+"""Parts of the page that never change: sent as plain trees, and made into elements by `assets/plain.js`.
+
+Dash tells every component that it has made of every change on the page. The list of 200 requests alone was 1,400 of
+them, and a click took half a second; plain elements cost nothing.
+"""
+
+from collections.abc import Sequence
+
+from dash.development.base_component import Component
+
+Tree = str | list[object]
+"""A text, or an element: its tag, its attributes, the trees in it."""
+_NAMES = {"className": "class", "colSpan": "colspan", "rowSpan": "rowspan"}
+
+
+def plain(children: Sequence[str | Component]) -> list[Tree]:
+    """HTML components and texts as trees. Styles must be dicts, all other attributes texts or numbers."""
+    return [child if isinstance(child, str) else _element(child) for child in children]
+
+
+def _element(component: Component) -> list[object]:
+    described = component.to_plotly_json()
+    assert described["namespace"] == "dash_html_components", "only HTML needs no script"
+    props = {name: value for name, value in described["props"].items() if value is not None}
+    children = props.pop("children", [])
+    within = children if isinstance(children, list | tuple) else [children]
+    attributes = {_NAMES.get(name, name.lower()): value for name, value in props.items()}
+    return [described["type"].lower(), attributes, plain([f"{c}" if isinstance(c, int | float) else c for c in within])]
