@@ -1,9 +1,9 @@
 """Pictures of the viewer: `PYTHONPATH=. python benchmarks/screenshots.py TRACE FOLDER [--crowd TRACE] [--bench RUN]`.
 
 Each in light and dark at 1280×720 and 1920×1080, with `--large` at 3840×2160 too: the whole trace, its slowest request,
-the packets in the middle of that, the list of packets with one explained. Once, in light: timeline, overlay, services,
-latency and bench page of the crowded trace; a live trace, one without a packet, the page without a trace with a wrong
-file, and what is said when the server is gone. One file for each, `<what>-<theme>-<width>x<height>.png`.
+the packets in the middle of that, the list of packets with one explained; of the crowded trace the timeline and all
+pages. Once, in light: a live trace, one without a packet, the page without a trace with a wrong file, and what is said
+when the server is gone. One file for each, `<what>-<theme>-<width>x<height>.png`.
 """
 
 import json
@@ -21,6 +21,8 @@ from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 
 SIZES = ((1280, 720), (1920, 1080))
 LARGE = (3840, 2160)
+PAGES = ("requests", "overlay", "services", "latency", "quality", "bench", "compare")
+DRAWN = "() => [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('.main-svg'))"
 THEMES = ("light", "dark")
 PACKETS = 14
 CLOSEST = """() => {
@@ -46,22 +48,24 @@ DROP_TEXT = """() => {
 @click.argument("trace")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--large", is_flag=True, help="Also at 3840×2160.")
-@click.option("--crowd", help="A trace of many requests at once, for the overlay, the services and the bench page.")
-@click.option("--bench", "run", help="The load generator's run that the crowded trace is of.")
-@click.option("--once", is_flag=True, help="Only those that are taken once.")
-def main(trace: str, folder: Path, large: bool, crowd: str | None, run: str | None, once: bool) -> None:
+@click.option("--crowd", help="A trace of many requests at once, for the pages beside the timeline.")
+@click.option("--bench", "run", help="Runs of the load generator for the bench page, if not the crowded trace's own.")
+@click.option("--only", type=click.Choice(["trace", "crowd", "states"]), help="Only these.")
+def main(trace: str, folder: Path, large: bool, crowd: str | None, run: str | None, only: str | None) -> None:
     """Take them."""
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = [] if once else [*SIZES, *([LARGE] if large else [])]
+    looks = [(theme, size) for size in [*SIZES, *([LARGE] if large else [])] for theme in THEMES]
     with browser() as chromium:
-        with served(trace) as url:
-            for size in sizes:
-                for theme in THEMES:
+        if only in (None, "trace"):
+            with served(trace) as url:
+                for theme, size in looks:
                     _take(chromium, url, folder, theme, size)
-        if crowd:
+        if crowd and only in (None, "crowd"):
             with served(crowd, *(["--bench", run] if run else [])) as url:
-                _take_pages(chromium, url, folder)
-        _take_states(chromium, folder)
+                for theme, size in looks:
+                    _take_pages(chromium, url, folder, theme, size)
+        if only in (None, "states"):
+            _take_states(chromium, folder)
 
 
 def _take(chromium: Browser, url: str, folder: Path, theme: str, size: tuple[int, int]) -> None:
@@ -96,19 +100,18 @@ def _take_request(page: Page, folder: Path, shoot: Callable[[Path, str], None], 
     shoot(folder, "packets")
 
 
-def _take_pages(chromium: Browser, url: str, folder: Path) -> None:
+def _take_pages(chromium: Browser, url: str, folder: Path, theme: str, size: tuple[int, int]) -> None:
     """Of the crowd: the timeline, and the pages beside it."""
-    for size in SIZES:
-        with _page(chromium, "light", size) as (page, shoot):
-            page.goto(url)
-            wait_settled(page)
-            page.wait_for_function("() => window.twintap.state.overview !== null")
-            shoot(folder, "crowd")
-            for name in ("overlay", "services", "latency", "bench"):
-                page.goto(f"{url}pages/{name}")
-                page.wait_for_selector("#content .js-plotly-plot .main-svg, #content .card", timeout=60_000)
-                page.wait_for_load_state("networkidle")
-                shoot(folder, name)
+    with _page(chromium, theme, size) as (page, shoot):
+        page.goto(url)
+        wait_settled(page)
+        page.wait_for_function("() => window.twintap.state.overview !== null")
+        shoot(folder, "crowd")
+        for name in PAGES:
+            page.goto(f"{url}pages/{name}")
+            page.wait_for_selector("#content h1", timeout=60_000)
+            page.wait_for_function(DRAWN)
+            shoot(folder, name)
 
 
 def _take_states(chromium: Browser, folder: Path) -> None:

@@ -14,7 +14,7 @@ from viewer.finding import add_finding
 from viewer.layout import page, start_page
 from viewer.live import add_live
 from viewer.pages.app import create_pages
-from viewer.pages.context import Beside
+from viewer.pages.context import Beside, Given
 from viewer.routes import add_routes
 from viewer.saving import add_saving
 from viewer.shown import Shown
@@ -55,14 +55,15 @@ def create_app(
     With `shown`, it goes on to newer traces.
     """
     app = _new_app(f"{trace.summary.name} · Twintap")
-    app.layout = page(trace, followed=shown is not None)
+    runs = trace.runs_beside() or Given(trace, beside or Beside()).runs()
+    app.layout = page(trace, runs, followed=shown is not None)
     add_callbacks(app, trace)
     add_routes(app.server, trace)
     add_finding(app.server, trace)
     add_explaining(app.server, trace)
     add_saving(app.server, trace)
     if shown is not None:
-        add_live(app.server, trace, shown)
+        add_live(app.server, trace, runs, shown)
     pages = create_pages(app.server, trace, beside or Beside(), ASSETS)
     guard(app.server, access or Access(), [*app.csp_hashes(), *pages.csp_hashes()])
     return app

@@ -2,6 +2,8 @@
 
 import ipaddress
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from collector.queries import (
     faults,
     findings,
     in_words,
+    load_steps,
     with_uncertainty,
 )
 from viewer.controls import action_button, class_button, request_button
@@ -43,9 +46,11 @@ from viewer.tools import (
 from viewer.wording import KIND_NAMES, compact, duration, exact_time, facts_line, plural, request_title
 
 REQUESTS_LISTED = 200
+TITLE_END = 14
+"""Letters of a request's title that are always seen."""
 PART_COLOURS = 10
 LEGEND_SHARE = 0.015
-"""Parts of the story below this are named only when pointed at."""
+"""Parts of the story below this are named only in the list of all of them."""
 LEGEND = (
     (ArrowClass.DATA, "data", "Segments that carry bytes"),
     (ArrowClass.HANDSHAKE, "SYN, FIN", "Opening and closing of connections"),
@@ -90,11 +95,12 @@ KEYS = (
 )
 
 
-def page(trace: TraceView, followed: bool = False) -> Component:
-    """Everything on the page. `followed`: the page asks whether the trace was made anew."""
+def page(trace: TraceView, runs: Sequence[Path] = (), followed: bool = False) -> Component:
+    """Everything on the page. `runs`: folders of the load generator's. `followed`: the page asks whether the trace was
+    made anew."""
     return html.Div(
         [
-            dcc.Store(id="meta", data={**page_meta(trace), "followed": followed}),
+            dcc.Store(id="meta", data={**page_meta(trace, runs), "followed": followed}),
             dcc.Store(id="selection"),
             dcc.Store(id="started"),
             dcc.Store(id="renewed"),
@@ -115,7 +121,7 @@ def page(trace: TraceView, followed: bool = False) -> Component:
     )
 
 
-def page_meta(trace: TraceView) -> dict[str, object]:
+def page_meta(trace: TraceView, runs: Sequence[Path] = ()) -> dict[str, object]:
     """What the timeline in the browser needs to know from the start; times in ns since the trace's start."""
     summary, command = trace.summary, trace.command
     return {
@@ -137,6 +143,7 @@ def page_meta(trace: TraceView) -> dict[str, object]:
         "strips": list(Usage(trace).names),
         "findings": [_mark(each) for each in findings(trace)],
         "faults": [_mark(each) for each in faults(trace)],
+        "load": [_mark(each) for each in load_steps(trace, runs)],
         "command": command
         and {"text": shlex.join(command.argv), "lane": command.lane, "from": command.from_ns, "to": command.to_ns},
         "parts": {
@@ -188,7 +195,7 @@ def _with_code(text: str) -> list[str | Component]:
 
 
 def _story_bar(story: Story) -> Component:
-    """The story's parts as one bar, as long as the page, with a legend of the larger ones."""
+    """The story's parts as one bar, as long as the page, with a legend of the larger ones and a list of all."""
     whole = max(1, sum(part.duration_ns for part in story.parts))
     parts = [(at % PART_COLOURS, part) for at, part in enumerate(story.parts) if part.duration_ns > 0]
     texts = {part: with_uncertainty(part.duration_ns, part.uncertainty_ns) for _, part in parts}
@@ -200,14 +207,22 @@ def _story_bar(story: Story) -> Component:
         )
         for colour, part in parts
     ]
-    large = [(colour, part) for colour, part in parts if part.duration_ns >= LEGEND_SHARE * whole]
     legend = [
         html.Span([html.I(className=f"part-{colour}"), f"{part.label} ", html.B(in_words(part.duration_ns))])
-        for colour, part in large
+        for colour, part in parts
+        if part.duration_ns >= LEGEND_SHARE * whole
     ]
-    small = [f"{part.label}: {texts[part]}" for _, part in parts if part.duration_ns < LEGEND_SHARE * whole]
-    rest = [html.Span(f"and {len(small)} smaller", title="\n".join(small), className="hint")] if small else []
-    return html.Div([html.Div(bar, className="parts"), html.P([*legend, *rest], className="parts-legend")], id="story")
+    rows = [
+        html.Tr([html.Td(html.I(className=f"part-{colour}")), html.Td(part.label), html.Td(texts[part])])
+        for colour, part in parts
+    ]
+    every = html.Details(
+        [html.Summary(f"all {len(parts)} parts ▾"), html.Div(html.Table(html.Tbody(rows), className="figures"))],
+        id="parts",
+        className="menu",
+    )
+    foot = [html.P(legend, className="parts-legend"), *([every] if len(parts) > len(legend) else [])]
+    return html.Div([html.Div(bar, className="parts"), html.Div(foot, className="parts-foot")], id="story")
 
 
 def _bar(trace: TraceView, followed: bool) -> Component:
@@ -340,13 +355,18 @@ def _request_row(request: Request, longest_ns: int) -> Component:
     detail = f"{exact_time(request.start_ns)} · {request.client_host or '?'} → {request.server_host or '?'}{trouble}"
     return request_button(
         [
-            html.Span(request_title(request), className="what", title=request_title(request)),
+            _title(request_title(request)),
             html.Span(duration(request.duration_ns), className="how-long"),
             html.Span(html.I(style={"width": f"{100 * request.duration_ns / longest_ns:.2f}%"}), className="bar"),
             html.Small(detail),
         ],
         request.number,
     )
+
+
+def _title(text: str) -> Component:
+    """In one line; what is too long loses its middle, since the ends tell requests apart."""
+    return html.Span([html.Span(text[:-TITLE_END]), html.Span(text[-TITLE_END:])], className="what", title=text)
 
 
 def start_page() -> Component:

@@ -1,6 +1,8 @@
 """Following a trace that is made anew: how it stands, and what a page needs to go on from one make to the next."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from flask import Flask, Response, jsonify
 
@@ -9,8 +11,8 @@ from viewer.layout import page_meta
 from viewer.shown import Shown
 
 
-def add_live(server: Flask, trace: TraceView | None, shown: Shown) -> None:
-    """Serve how the shown trace stands, and one make's own description."""
+def add_live(server: Flask, trace: TraceView, runs: Sequence[Path], shown: Shown) -> None:
+    """Serve how the shown trace stands, and one make's own description with the load of these `runs`."""
 
     @server.get("/api/live")
     def live() -> Response:
@@ -18,4 +20,4 @@ def add_live(server: Flask, trace: TraceView | None, shown: Shown) -> None:
 
     @server.get("/api/meta")
     def meta() -> Response:
-        return jsonify(None if trace is None else page_meta(trace))
+        return jsonify(page_meta(trace, runs))

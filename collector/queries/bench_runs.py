@@ -80,6 +80,16 @@ class Operation:
     transaction_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class LoadStage:
+    """A stage of a run that has ended."""
+
+    name: str
+    concurrency: int
+    started_ns: int  # wall clock
+    ended_ns: int
+
+
 def find_runs(folders: Iterable[Path]) -> tuple[Path, ...]:
     """Folders of runs: those given, and those directly inside them."""
     found: dict[Path, None] = {}
@@ -105,6 +115,19 @@ def read_run(folder: Path) -> BenchRun | None:
         return _read_run(folder, file.stat().st_mtime_ns)
     except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError, zstandard.ZstdError):
         return None
+
+
+def stages_of(folder: Path) -> tuple[LoadStage, ...]:
+    """The stages of a run that have ended, in order; also of a run that was killed. None if it is not one."""
+    try:
+        stages = json.loads((folder / INFO_NAME).read_text("utf-8"))["stages"]
+        return tuple(
+            LoadStage(str(each["name"]), _workers(each), int(each["started_ns"]), int(each["ended_ns"]))
+            for each in stages
+            if each["ended_ns"]
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
 
 
 def slowest_operations(folder: Path, limit: int) -> tuple[Operation, ...]:
@@ -143,7 +166,6 @@ def _read_run(folder: Path, modified_ns: int) -> BenchRun | None:
     stage = next(each for each in info["stages"] if each["name"] == figures["stage"])
     elapsed_s = max((work["runtime_s"] for work in stage["works"]), default=0.0)
     first, last = min(each["first_start_ns"] for each in mine), max(each["last_end_ns"] for each in mine)
-    concurrency = sum(work["workers"] for work in stage["works"])
     total = {
         name: sum(each[name] for each in mine)
         for name in ("operations_count", "failures_count", "attempts_count", "bytes")
@@ -151,9 +173,9 @@ def _read_run(folder: Path, modified_ns: int) -> BenchRun | None:
     return BenchRun(
         folder=folder,
         name=folder.name,
-        series=_series(folder.name, concurrency),
+        series=_series(folder.name, _workers(stage)),
         stage=stage["name"],
-        concurrency=concurrency,
+        concurrency=_workers(stage),
         started_ns=stage["started_ns"],
         ended_ns=stage["ended_ns"],
         elapsed_s=elapsed_s or max(last - first, 1) / NS_PER_S,
@@ -165,6 +187,10 @@ def _read_run(folder: Path, modified_ns: int) -> BenchRun | None:
         errors=_errors(mine),
         use=_use(folder / SAMPLES_NAME, stage["started_ns"], stage["ended_ns"]),
     )
+
+
+def _workers(stage: dict[str, Any]) -> int:
+    return sum(int(work["workers"]) for work in stage["works"])
 
 
 def _series(name: str, concurrency: int) -> str:

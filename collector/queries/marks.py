@@ -1,15 +1,18 @@
-"""What else happened, on the time axis of a trace: findings of the report, and faults that were made on purpose.
+"""What else happened, on the time axis of a trace: findings of the report, faults that were made on purpose, load.
 
 Faults are read from `faults.jsonl`, which the bundled cluster keeps of what it did to itself: from the trace's folder,
-or from where `tracer record` keeps its captures. Its times are the machine's, as are the reference host's.
+or from where `tracer record` keeps its captures. Load is what the load
+generator's runs note of themselves. The times of both are the machine's, as are the reference host's.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collector import store
+from collector.queries.bench_runs import LoadStage, stages_of
 from collector.queries.trace_view import TraceView
 from collector.timeline.columns import NO_LANE
 from tracer.errors import InputError
@@ -23,7 +26,7 @@ MOST_FINDINGS = 500
 class Mark:
     """Something that lasted from `from_ns` to `to_ns`, on a lane or, with `NO_LANE`, on no host in particular."""
 
-    kind: str  # a finding's severity, or "fault"
+    kind: str  # a finding's severity, "fault" or "load"
     lane: int
     from_ns: int
     to_ns: int
@@ -48,6 +51,21 @@ def faults(trace: TraceView) -> tuple[Mark, ...]:
     places = [] if folder is None else [folder, folder.with_name(f"{folder.name}.captures")]
     files = [place / FAULTS_FILE for place in places if (place / FAULTS_FILE).is_file()]
     return _read(files[0], trace) if files else ()
+
+
+def load_steps(trace: TraceView, runs: Iterable[Path]) -> tuple[Mark, ...]:
+    """What the load generator did during the trace, in order of time: a mark for each stage of its `runs`' folders."""
+    marks = [
+        Mark("load", NO_LANE, stage.started_ns - trace.start_ns, stage.ended_ns - trace.start_ns, _load_text(stage))
+        for folder in runs
+        for stage in stages_of(folder)
+    ]
+    during = [mark for mark in marks if mark.to_ns >= 0 and mark.from_ns <= trace.duration_ns]
+    return tuple(sorted(during, key=lambda mark: mark.from_ns))
+
+
+def _load_text(stage: LoadStage) -> str:
+    return f"{stage.name}, {stage.concurrency:,} at once"
 
 
 COLUMNS = ("severity", "host", "from_trace_ns", "to_trace_ns", "cost_ns", "text")

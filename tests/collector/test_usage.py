@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from collector.queries import NO_LANE, TraceView, Usage, faults, findings, open_trace
+from collector.queries import NO_LANE, Mark, TraceView, Usage, faults, findings, load_steps, open_trace
 from collector.store import write_table
+from tests.helpers.bench_folders import STARTED_NS, write_run
 from tests.helpers.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
 from tracer.errors import InputError
 
@@ -112,3 +113,15 @@ def test_a_damaged_record_of_faults_is_said(trace: TraceView, text: str) -> None
     (Path(trace.url) / "faults.jsonl").write_text(text)
     with pytest.raises(InputError, match="damaged"):
         faults(trace)
+
+
+def test_the_stages_of_runs_are_steps_of_the_load(trace: TraceView, tmp_path: Path) -> None:
+    assert STARTED_NS == EPOCH_NS
+    for name, state in (("run", "done"), ("killed", "running")):
+        write_run(tmp_path / name, 1024, ["tx"], state)
+    (tmp_path / "killed" / "run.json").write_text("{")
+    steps = load_steps(trace, [tmp_path / "run", tmp_path / "killed", tmp_path / "nothing"])
+    assert steps == (Mark("load", NO_LANE, 0, 1_000_000_000, "put, 1,024 at once"),)
+    other = (tmp_path / "run" / "run.json").read_text().replace(str(STARTED_NS)[:6], "100000")
+    (tmp_path / "run" / "run.json").write_text(other)
+    assert load_steps(trace, [tmp_path / "run"]) == ()  # at another time

@@ -54,6 +54,7 @@ class Recipe:
     counters: tuple[CounterInfo, ...] = ()
     spread_ns: int = 0  # by how much longer the server of an upload takes than it must, on average
     seed: int = 1
+    offsets_ns: Sequence[int] = ()  # of each host's clock against the reference; 0 where not given
     first_upload: int = 0  # the number of the first upload
     first_frame: int = 1  # of each host
 
@@ -134,6 +135,8 @@ class _Made:
         self.recipe = recipe
         self.hosts = [*recipe.hosts] or ["client", "proxy", *(f"storage{n + 1}" for n in range(recipe.storages_count))]
         self.rng = np.random.default_rng(recipe.seed)
+        self.offsets = np.zeros(len(self.hosts), dtype=np.int64)
+        self.offsets[: len(recipe.offsets_ns)] = recipe.offsets_ns
         count = recipe.uploads_count
         first = EPOCH_NS + recipe.lead_ns
         self.starts = first + np.sort(self.rng.integers(0, max(1, recipe.span_ns), count))
@@ -216,11 +219,11 @@ class _Made:
                 "from_client": self.from_client,
                 "send_host": _dictionary(self.source, self.hosts),
                 "send_frame": pa.array(self.send_frame, mask=unseen_sent),
-                "send_host_ns": pa.array(self.sent, mask=unseen_sent),
+                "send_host_ns": pa.array(self.sent + self.offsets[self.source], mask=unseen_sent),
                 "send_trace_ns": pa.array(self.sent, mask=unseen_sent),
                 "receive_host": _dictionary(self.target, self.hosts),
                 "receive_frame": pa.array(self.receive_frame, mask=unseen_received),
-                "receive_host_ns": pa.array(self.received, mask=unseen_received),
+                "receive_host_ns": pa.array(self.received + self.offsets[self.target], mask=unseen_received),
                 "receive_trace_ns": pa.array(self.received, mask=unseen_received),
                 "stream_start": offset,
                 "stream_end": offset + self.size,
@@ -253,7 +256,7 @@ class _Made:
                 "host": _constant(self.hosts[host], len(rows)),
                 "point": _constant(f"{self.hosts[host]}/eth0", len(rows)),
                 "frame": frame[order],
-                "host_ns": times[order],
+                "host_ns": times[order] + self.offsets[host],
                 "direction": _dictionary((~is_send).astype(np.int8), ["send", "receive"]),
                 "connection_id": self.connection_id[rows],
                 "src_addr": _dictionary(self.source[rows], addresses),
@@ -360,7 +363,7 @@ class _Made:
                 "host": _dictionary(np.arange(count), self.hosts),
                 "from_host_ns": np.full(count, EPOCH_NS),
                 "to_host_ns": np.full(count, int(self.sent[-1]) + 1 if len(self.sent) else EPOCH_NS),
-                "offset_ns": np.zeros(count, dtype=np.int64),
+                "offset_ns": self.offsets,
                 "skew_ppb": np.zeros(count, dtype=np.int64),
                 "uncertainty_ns": np.where(np.arange(count) == 0, 0, 3_000),
                 "reference": np.arange(count) == 0,

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from werkzeug.test import Client
 
 from collector.queries import open_trace
+from collector.store import CounterInfo
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import open_page, settled, view
 from tests.helpers.viewer_server import serving
@@ -16,10 +17,12 @@ from viewer.access import Access
 from viewer.app import make_viewer
 from viewer.shown import MAKES_KEPT, LiveState, Shown
 
+DROPPED = CounterInfo("proxy", "capture_dropped", "data_loss", 1_200, "capture with a larger ring")
+
 
 def make(folder: Path, number: int) -> None:
     """The trace as the collector leaves it after its round `number`, with as many uploads."""
-    write_synthetic_trace(folder, Recipe(uploads_count=number, argv=None))
+    write_synthetic_trace(folder, Recipe(uploads_count=number, argv=None, counters=(DROPPED,)))
     file = folder / "trace.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"created_ns": number}))
 
@@ -57,7 +60,7 @@ def test_how_live_a_trace_is(live_folder: Path, tmp_path: Path) -> None:
     trace = open_trace(str(live_folder))
     newest_ns = max(host.last_host_ns or 0 for host in trace.info.hosts)
     shown = Shown(trace, lambda trace, shown: None, clock=lambda: newest_ns + 2 * second)  # type: ignore[arg-type, return-value]
-    assert shown.refresh() == LiveState(True, "2", 2.0, 0, 0)
+    assert shown.refresh() == LiveState(True, "2", 2.0, 1_200, 0)
     write_synthetic_trace(tmp_path / "done", Recipe())
     done = Shown(open_trace(str(tmp_path / "done")), lambda trace, shown: None)  # type: ignore[arg-type, return-value]
     assert not done.refresh().live
@@ -100,7 +103,8 @@ def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live
         page.wait_for_function("() => window.twintap.meta.requests === 6")
         expect(page.locator("#request-details")).to_be_empty()
         assert view(page) != before
+        page.goto("about:blank")  # or it asks a server that is gone
 
 
 def page_text(word: str) -> re.Pattern[str]:
-    return re.compile(rf"^{word}, \d+ s behind$")
+    return re.compile(rf"^{word}, \d+ s behind, 1,200 dropped$")

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from collector.queries import TraceView
 from tests.helpers.viewer_page import arrow_point, canvas_middle, ink, open_page, request_row, settled, view
@@ -87,6 +87,32 @@ def test_clicking_an_arrow_lights_up_its_request(page: Page, small_url: str, sma
     expect(request_row(page, 0)).to_have_attribute("aria-current", "false")
 
 
+def test_the_rest_dims_while_a_request_is_selected_and_f_fits_it(
+    page: Page, small_url: str, small_trace: TraceView
+) -> None:
+    def faint() -> int:
+        return int(page.evaluate("""window.twintap.svgPicture().split('opacity="0.13"').length - 1"""))
+
+    open_page(page, small_url)
+    assert faint() == 0
+    settled(page, lambda: request_row(page, 1).click())
+    page.wait_for_function("() => window.twintap.state.selected !== null")
+    settled(page, lambda: page.keyboard.press("0"))
+    assert faint() > 0
+    settled(page, lambda: page.keyboard.press("f"))
+    request, (from_ns, to_ns) = small_trace.request(1), view(page)
+    assert from_ns < request.start_ns < request.end_ns < to_ns < from_ns + 1.3 * request.duration_ns
+    page.keyboard.press("Escape")
+    assert faint() == 0
+
+
+def test_few_packets_are_a_labelled_ladder(page: Page, small_url: str) -> None:
+    open_page(page, small_url, "#from=40000000&to=40400000")
+    texts = page.evaluate("window.twintap.svgPicture().match(/>[^<]+<.text>/g).map(each => each.slice(1, -7))")
+    assert {"SYN", "ACK"} <= set(texts)
+    assert any(re.match(r"^data seq \d+ len 310$", each) for each in texts)
+
+
 def test_a_row_of_the_list_zooms_to_its_request(page: Page, small_url: str, small_trace: TraceView) -> None:
     open_page(page, small_url)
     settled(page, lambda: request_row(page, 2).click())
@@ -125,7 +151,14 @@ def test_the_address_holds_the_view_and_the_selection(page: Page, small_url: str
 def test_keys_move_zoom_fit_and_step_through_problems(page: Page, small_url: str) -> None:
     open_page(page, small_url)
     whole = view(page)
-    for key, smaller in (("w", True), ("d", False), ("ArrowDown", False)):
+    for key, smaller in (
+        ("w", True),
+        ("d", False),
+        ("a", False),
+        ("s", False),
+        ("ArrowUp", True),
+        ("ArrowDown", False),
+    ):
         before = view(page)
         settled(page, lambda key=key: page.keyboard.press(key))  # type: ignore[misc]
         assert view(page) != before
@@ -191,6 +224,32 @@ def test_many_packets_are_counted_and_zooming_in_shows_each(page: Page, large_tr
         settled(page, lambda: page.evaluate(f"location.hash = '#from={middle}&to={middle + 5_000_000}'"))
         page.wait_for_function("() => window.twintap.state.data.mode === 'arrows'")
         expect(page.locator("#badge")).to_have_text(re.compile(r"^\d+ arrows in 5"))
+
+
+def test_problems_are_seen_at_every_zoom(page: Page, large_trace: TraceView) -> None:
+    problem = large_trace.next_problem(large_trace.duration_ns // 2)
+    assert problem is not None
+    with serving(large_trace) as url:
+        open_page(page, url)
+        for width in (2_000_000_000, 100_000_000, 1_000_000):
+            assert ink(page, 3) + ink(page, 4) > 0
+            bounds = f"#from={problem.from_ns - width // 2}&to={problem.from_ns + width // 2}"
+            settled(page, lambda bounds=bounds: page.evaluate(f"location.hash = '{bounds}'"))  # type: ignore[misc]
+        page.wait_for_function("() => window.twintap.state.data.mode === 'arrows'")
+        assert ink(page, 3) + ink(page, 4) > 0
+
+
+def test_until_packets_have_come_the_page_says_that_it_waits(page: Page, small_url: str) -> None:
+    held: list[Route] = []
+    page.route("**/api/window*", lambda route: held.append(route))  # noqa: PLW0108  (Playwright marks what it is given)
+    page.goto(small_url)
+    page.wait_for_function("() => window.twintap.meta")
+    expect(page.locator("#badge")).to_have_text("loading…")
+    while not held:
+        page.wait_for_timeout(10)
+    for route in held:
+        route.continue_()
+    expect(page.locator("#badge")).to_contain_text("arrows in")
 
 
 def test_texts_of_a_capture_run_no_script(page: Page, hostile_trace: TraceView) -> None:

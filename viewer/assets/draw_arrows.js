@@ -190,11 +190,11 @@ window.twintap = window.twintap || {};
   function label(context, view, arrows, at, long, taken) {
     const [x1, y1, x2, y2] = cut(...T.ends(view, arrows, at), view.width, 0); // beside the part that is in view
     const text = labelText(arrows, at, long);
-    const width = context.measureText(text).width;
+    const width = context.measureText(text).width, half = 7 * T.textScale();
     for (const share of [0.5, 0.35, 0.65, 0.22]) {
       const [middle, y] = along(x1, y1, x2, y2, share);
       for (const x of [middle + 6, middle - width - 6]) {
-        const box = [x - 2, y - 7, x + width + 2, y + 7];
+        const box = [x - 2, y - half, x + width + 2, y + half];
         if (box[0] < 0 || box[2] > view.width || onLane(view, y) || taken.some((other) => overlap(box, other))) continue;
         taken.push(box);
         context.strokeText(text, x, y);

@@ -3,6 +3,7 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
+  const LEAST_GAPS = { close: 64, closer: 49, tight: 34 }; // px for a name with an address and two lines, one, or none
   const DRAG_PX = 5; // less movement than this is a click
   const byId = (id) => document.getElementById(id);
   const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
@@ -31,7 +32,7 @@ window.twintap = window.twintap || {};
     made.dataset.row = at;
     made.tabIndex = 0;
     made.style.top = `${y}px`;
-    made.classList.toggle("tight", view.gap < 46);
+    for (const [name, least] of Object.entries(LEAST_GAPS)) made.classList.toggle(name, view.gap < least * T.textScale());
     made.classList.toggle("in-group", Boolean(row.inGroup));
     if (row.kind === "group") made.setAttribute("aria-expanded", row.open);
   }

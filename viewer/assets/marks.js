@@ -1,14 +1,15 @@
-// What else happened, on the rows: findings of the report as diamonds with their length, injected faults as bands.
+// What else happened: on the rows, findings of the report as diamonds with their length and injected faults as bands; under
+// them the steps of the load.
 "use strict";
 window.twintap = window.twintap || {};
 
 (function (T) {
   const SERIOUS = ["warning", "error"];
-  const REACH_PX = 7;
+  const REACH_PX = 7, LOAD_PX = 22;
 
   const placed = (view, mark) => {
     const row = mark.lane === T.NO_LANE ? T.NO_ROW : T.rowOfLane(mark.lane);
-    if (row !== T.NO_ROW && !view.shows(row)) return null;
+    if (mark.lane !== T.NO_LANE && (row === T.NO_ROW || !view.shows(row))) return null;
     const left = view.x(mark.from), right = view.x(mark.to);
     if (right < -REACH_PX || left > view.width + REACH_PX) return null;
     return { mark, row, left: Math.max(left, -REACH_PX), right: Math.min(right, view.width + REACH_PX) };
@@ -19,7 +20,7 @@ window.twintap = window.twintap || {};
   T.drawFaults = function (context, view) {
     context.save();
     for (const { mark, row, left, right } of inSight(view, T.meta.faults)) {
-      const half = 0.46 * view.gap, [top, bottom] = row < 0 ? [view.ruler, view.height] : [view.y(row) - half, view.y(row) + half];
+      const [top, bottom] = band(view, row);
       context.globalAlpha = 0.13;
       context.fillStyle = context.strokeStyle = T.palette.classes[T.CLASS.RETRANSMISSION];
       context.fillRect(left, top, Math.max(2, right - left), bottom - top);
@@ -39,6 +40,35 @@ window.twintap = window.twintap || {};
     context.fillStyle = T.palette.ink;
     context.fillText(words, begin, y);
   }
+
+  // Under the rows: a band for each step of the load, whose bounds go up through all of them.
+  T.loadRoom = () => (T.meta.load.length ? LOAD_PX : 0);
+  const loadTop = (view) => view.height - T.stripsRoom();
+
+  T.drawLoad = function (context, view) {
+    if (!T.loadRoom()) return;
+    const top = loadTop(view), bottom = top + LOAD_PX - 4;
+    context.save();
+    context.fillStyle = T.palette.paper;
+    context.fillRect(0, top - 2, view.width, LOAD_PX);
+    context.strokeStyle = context.fillStyle = T.palette.accent;
+    for (const { mark, left, right } of inSight(view, T.meta.load)) {
+      context.globalAlpha = 0.16;
+      context.fillRect(left, top, Math.max(2, right - left), bottom - top);
+      context.globalAlpha = 0.7;
+      context.beginPath();
+      for (const x of [left, right]) {
+        context.moveTo(x, view.ruler);
+        context.lineTo(x, bottom);
+      }
+      context.setLineDash([1, 4]);
+      context.stroke();
+      context.globalAlpha = 1;
+      text(context, view, `load: ${mark.text}`, left, right, bottom - 5);
+      context.fillStyle = T.palette.accent;
+    }
+    context.restore();
+  };
 
   // In front: where a finding begins, and how long it lasts.
   T.drawFindings = function (context, view) {
@@ -61,12 +91,31 @@ window.twintap = window.twintap || {};
 
   const findingY = (view, row) => (row < 0 ? view.ruler + 14 : view.y(row) - Math.min(16, 0.3 * view.gap));
 
+  const told = (mark) => ({ title: `${mark.kind}: ${mark.text}`, lines: [`${T.exactTime(mark.from)}, for ${T.duration(mark.to - mark.from)}`] });
+
   // What to tell at a point; null where nothing is marked.
   T.markAt = function (view, x, y) {
-    for (const { mark, row, left } of inSight(view, T.meta.findings)) {
-      if (Math.abs(x - left) > REACH_PX || Math.abs(y - findingY(view, row)) > REACH_PX) continue;
-      return { title: `${mark.kind}: ${mark.text}`, lines: [`${T.exactTime(mark.from)}, for ${T.duration(mark.to - mark.from)}`] };
-    }
-    return null;
+    const found = inSight(view, T.meta.findings).find(
+      ({ row, left }) => Math.abs(x - left) <= REACH_PX && Math.abs(y - findingY(view, row)) <= REACH_PX,
+    );
+    return found ? told(found.mark) : loadAt(view, x, y);
   };
+
+  function loadAt(view, x, y) {
+    if (y < loadTop(view) || y > loadTop(view) + T.loadRoom()) return null;
+    const found = inSight(view, T.meta.load).find(({ left, right }) => left <= x && x <= right);
+    return found ? told(found.mark) : null;
+  }
+
+  // A fault, at the lower edge of its band: elsewhere what is in front of it is told.
+  T.faultAt = function (view, x, y) {
+    const found = inSight(view, T.meta.faults).find(({ row, left, right }) =>
+      left - REACH_PX <= x && x <= right + REACH_PX && Math.abs(y - band(view, row)[1] + 8) < 10);
+    return found ? told(found.mark) : null;
+  };
+
+  function band(view, row) {
+    const half = 0.46 * view.gap;
+    return row < 0 ? [view.ruler, loadTop(view)] : [view.y(row) - half, view.y(row) + half];
+  }
 })(window.twintap);

@@ -3,7 +3,9 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
+  const LEAST_NOTE_MS = 2000, NOTE_MS = 50; // of each letter
   const byId = (id) => document.getElementById(id);
+  let noteTimer = 0;
 
   T.showBase = function (text) {
     const box = byId("base");
@@ -21,7 +23,8 @@ window.twintap = window.twintap || {};
     const drawn = data.number ? (data.step > 1 ? `; 1 of ${count(data.step)} drawn` : "") : "";
     const clocks = state.raw ? ", by raw clocks" : "";
     const what = data.mode !== "arrows" ? `density of ${count(data.count)} packets${drawn}` : `${count(inView)} arrow${inView === 1 ? "" : "s"}`;
-    T.badgeText = byId("badge").textContent = `${what} in ${width}${clocks}`;
+    T.badgeText = `${what} in ${width}${clocks}`;
+    if (!noteTimer) byId("badge").textContent = T.badgeText;
   };
 
   T.banner = function (text) {
@@ -29,12 +32,16 @@ window.twintap = window.twintap || {};
     byId("banner").classList.toggle("shown", Boolean(text));
   };
 
-  let noteTimer = 0;
+  // In the badge's place, for as long as it takes to read it.
   T.note = function (text) {
     byId("badge").textContent = text;
     byId("badge").classList.add("note");
     clearTimeout(noteTimer);
-    noteTimer = setTimeout(() => byId("badge").classList.remove("note"), 2500);
+    noteTimer = setTimeout(() => {
+      noteTimer = 0;
+      byId("badge").classList.remove("note");
+      byId("badge").textContent = T.badgeText || "";
+    }, LEAST_NOTE_MS + NOTE_MS * text.length);
   };
 
   T.showCursor = function (x, view) {

@@ -11,7 +11,9 @@ window.twintap = window.twintap || {};
   T.PROBLEMS = [T.CLASS.RETRANSMISSION, T.CLASS.LOST, T.CLASS.EARLY]; // the worse, the later
   T.isProblem = (cls) => T.PROBLEMS.includes(cls);
   const FONT = "system-ui, sans-serif";
-  T.font = (size, weight = "") => `${weight} ${size}px ${FONT}`.trim();
+  const large = matchMedia("(min-width: 2600px)"); // as in the style sheet
+  T.textScale = () => (large.matches ? 1.4 : 1);
+  T.font = (size, weight = "") => `${weight} ${size * T.textScale()}px ${FONT}`.trim();
 
   // What is chosen by system preference or by hand.
   T.theme = () => document.documentElement.dataset.theme || "light";

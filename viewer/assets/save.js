@@ -89,7 +89,7 @@ window.twintap = window.twintap || {};
   T.pageOfView = function () {
     const rules = [...document.styleSheets].filter((sheet) => sheet.href && sheet.href.includes("/assets/"));
     const style = rules.flatMap((sheet) => [...sheet.cssRules].map((rule) => rule.cssText)).join("\n");
-    const own = "html, body { height: auto !important; overflow: auto !important; } body { padding: 16px; } svg { max-width: 100%; height: auto; } .packets td, .packets th { padding: 1px 10px; text-align: left; font-size: 12px; }";
+    const own = "html, body { height: auto !important; overflow: auto !important; } body { padding: 16px; } svg { max-width: 100%; height: auto; } details.menu > div { position: static; box-shadow: none; } .packets td, .packets th { padding: 1px 10px; text-align: left; font-size: 12px; }";
     const title = T.escapeMarkup(document.title);
     return [
       `<!doctype html><html lang="en" data-theme="${T.theme()}"><head><meta charset="utf-8"><title>${title}</title>`,

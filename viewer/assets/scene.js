@@ -46,6 +46,7 @@ window.twintap = window.twintap || {};
     const inView = drawTraffic(context, view, state);
     T.drawFindings(context, view);
     drawTrouble(context, view, state);
+    T.drawLoad(context, view);
     T.drawStrips(context, view);
     context.restore();
     return inView;

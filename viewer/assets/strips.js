@@ -7,8 +7,13 @@ window.twintap = window.twintap || {};
   const COLOURS = { CPU: "--part-3", disk: "--part-2", network: "--part-1" };
   let loaded = null, asking = null;
 
-  // Room that the strips need below the rows.
-  T.stripsRoom = () => (T.meta.strips.length ? T.meta.strips.length * HEIGHT_PX + 26 : 0);
+  const FOOT_PX = 26; // for the badge
+  // Room that the strips and the band of the load over them need below the rows.
+  T.stripsRoom = () => {
+    const room = T.loadRoom() + T.meta.strips.length * HEIGHT_PX;
+    return room ? room + FOOT_PX : 0;
+  };
+  const firstTop = (view) => view.height - T.stripsRoom() + T.loadRoom();
 
   const inUnits = (value, unit) => {
     if (unit === "%") return `${Math.round(value)} %`;
@@ -50,7 +55,7 @@ window.twintap = window.twintap || {};
     const style = getComputedStyle(document.documentElement);
     context.save();
     T.meta.strips.forEach((name, at) => {
-      const top = view.height - T.stripsRoom() + at * HEIGHT_PX, bottom = top + HEIGHT_PX - GAP_PX;
+      const top = firstTop(view) + at * HEIGHT_PX, bottom = top + HEIGHT_PX - GAP_PX;
       context.fillStyle = T.palette.paper;
       context.globalAlpha = 1;
       context.fillRect(0, top - GAP_PX / 2, view.width, HEIGHT_PX);
@@ -92,7 +97,7 @@ window.twintap = window.twintap || {};
 
   // What to tell under the cursor: the busiest host then, and the mean; null elsewhere.
   T.stripAt = function (view, x, y) {
-    const at = Math.floor((y - (view.height - T.stripsRoom())) / HEIGHT_PX);
+    const at = Math.floor((y - firstTop(view)) / HEIGHT_PX);
     if (!loaded || at < 0 || at >= T.meta.strips.length) return null;
     const name = T.meta.strips[at], number = indexOf(name), unit = loaded[`unit${number}`];
     const found = bars(view, loaded[`peak${number}`]).find(([left, right]) => left <= x && x <= right);

@@ -65,6 +65,7 @@ window.twintap = window.twintap || {};
       if (button.dataset.request) {
         select(Number(button.dataset.request), null);
         fitRequest();
+        if (event.detail) canvas.focus(); // by a pointer: the next key is for the timeline
       }
     });
     window.addEventListener("hashchange", onAddress);
@@ -311,7 +312,6 @@ window.twintap = window.twintap || {};
     canvas.height = Math.round(height * scale);
     context.setTransform(scale, 0, 0, scale, 0, 0);
     makeView();
-    document.getElementById("badge").style.marginBottom = `${T.stripsRoom()}px`;
     T.placeLanes(view);
     repaint();
     setView(state.from, state.to, true);
@@ -379,7 +379,7 @@ window.twintap = window.twintap || {};
     const number = at < 0 ? null : arrows.number[at];
     canvas.classList.toggle("on-arrow", at >= 0);
     const { left, top } = canvas.getBoundingClientRect();
-    const told = T.stripAt(view, x, y) || T.markAt(view, x, y);
+    const told = T.stripAt(view, x, y) || T.markAt(view, x, y) || (at < 0 && T.faultAt(view, x, y));
     if (told) tip.showLines(told, left + x, top + y);
     else if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
     else showBin(x, y, left, top);

@@ -4,7 +4,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from collector.queries import Edge, Node
-from viewer.figures.service_graph import graph_figure, is_bad
+from viewer.figures.service_graph import LABELLED, graph_figure, is_bad
 from viewer.navigation import PREFIX
 from viewer.pages.address import Address, link
 from viewer.pages.context import Given
@@ -12,8 +12,6 @@ from viewer.pages.parts import Row, chart, choices, heading, nothing, table
 from viewer.wording import bytes_in_words, duration
 
 HEAD = ("call", "exchanges", "failed", "bytes", "p50", "p99", "packets", "lost or sent again")
-MOST_NODES = 60
-"""With more services on hosts than this, a service is one node on all its hosts unless asked otherwise."""
 
 
 def content(given: Given, address: Address) -> list[Component]:
@@ -72,5 +70,6 @@ def _row(edge: Edge) -> Row:
 
 
 def _hosts_apart(given: Given, address: Address) -> bool:
+    """Unless asked otherwise, a service is a node on each of its hosts only while all calls can have their labels."""
     wanted = address.text("nodes")
-    return wanted == "hosts" or (wanted != "services" and len(given.trace.load.graph(True).nodes) <= MOST_NODES)
+    return wanted == "hosts" or (wanted != "services" and len(given.trace.load.graph(True).edges) <= LABELLED)
