@@ -108,7 +108,7 @@ struct Sender {
 impl Sender {
     fn new(mss: i64) -> Self {
         let told = Told {
-            acknowledged: 0,
+            acknowledged: -1, // not even the SYN, so that its acknowledgement tells the round trip
             edge: None,
             closed: false,
         };

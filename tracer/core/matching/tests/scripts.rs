@@ -459,6 +459,18 @@ fn a_sender_that_goes_on_as_soon_as_it_may_had_paused() {
 }
 
 #[test]
+fn the_handshake_tells_the_round_trip() {
+    let matched = run(&[
+        sent(0, 99, 0).flags(SYN),
+        packet(CLIENT, false, 50_000, 900, 0).ack(100).flags(SYN | ACK),
+        sent(MS, 100, 100),
+        heard(41 * MS, 200, 500),
+        sent(41 * MS, 200, 50),
+    ]);
+    assert_eq!(matched.pauses.pauses[0].rtt_ns, Some(50_000));
+}
+
+#[test]
 fn a_window_that_closes_and_opens() {
     let waits = [
         sent(MS, 100, 500),
