@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from benchmarks.diagnosis.cases import CLEAN, PLANS
 from benchmarks.diagnosis.live import TRUTH_FILE
 from collector.analysis import analyse
-from collector.sources import command_of, host_sources
+from collector.sources import command_of, host_sources, samples_of
 from collector.store import read_table
 
 CLIENT = "client"
@@ -48,7 +48,8 @@ def judged(run: Path, *, again: bool) -> Verdict:
     """Grade a run's folder. Arguments: `again`, to analyse its captures anew first."""
     trace, captures = run / "trace", run / "trace.captures"
     if again:
-        analyse(host_sources([str(captures)]), str(trace), command=command_of([str(captures)]))
+        made = [str(captures)]
+        analyse(host_sources(made), str(trace), command=command_of(made), samples=samples_of(made))
     truth = json.loads((run / TRUTH_FILE).read_text("utf-8"))
     urgent = [row for row in read_table(str(trace), "findings").to_pylist() if row["severity"] in URGENT]
     first = urgent[0] if urgent else None

@@ -10,9 +10,9 @@ from collector.durations import in_words
 from collector.findings.finding import Finding, evidence, times, weight
 from collector.troubles import Troubles
 
-PROBED_NS = 200_000_000
-"""A window closed for so long made the sender probe it (Linux, TCP_RTO_MIN). A shorter wait is how a busy receiver
-holds a quick sender back, and a notice."""
+STUCK_NS = 500_000_000
+"""A window closed for so long outlived the sender's first probe (after 200 ms at least: Linux, TCP_RTO_MIN), which ends
+a wait for an update that came to nothing. A shorter wait is how a busy receiver holds a quick sender back: a notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def stall_findings(troubles: Troubles, requests: pl.DataFrame) -> list[Finding]:
 
 def _pauses(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
     for row in rows.iter_rows(named=True):
-        short = row["why"] == "zero_window" and row["worst_ns"] < PROBED_NS
+        short = row["why"] == "zero_window" and row["worst_ns"] < STUCK_NS
         severity = "notice" if short else weight(row["cost_ns"], total_ns)
         yield _finding(PAUSES[row["why"]], severity, row)
 
