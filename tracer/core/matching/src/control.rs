@@ -266,5 +266,6 @@ fn weigh_evidence(context: &Context, sends: &[Keyed], receives: &[Keyed]) -> Evi
     Evidence {
         full_payload_len: 1,
         ip_id_is_kept,
+        stamps_are_kept: true, // of whole headers that are equal
     }
 }

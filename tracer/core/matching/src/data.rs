@@ -6,7 +6,7 @@
 use crate::connections::Placed;
 use crate::flow::{Context, Flow, carries_data, certain_headers, data_range};
 use crate::output::{Hop, Kind, State};
-use crate::resolve::{Carrier, Certain, Evidence, MAX_CANDIDATES, Partner, resolve};
+use crate::resolve::{Carrier, Certain, Evidence, MAX_CANDIDATES, Partner, resolve, same_stamp};
 
 /// Payload bytes of a full packet where no MSS was captured: Ethernet's 1500 less IP, TCP and the timestamps option.
 const USUAL_FULL_PAYLOAD_LEN: i64 = 1448;
@@ -47,9 +47,14 @@ pub(crate) fn match_data(context: &Context, flow: &Flow, buffers: &mut Buffers, 
     let Buffers { sends, receives } = buffers;
     fill_ranges(context, &flow.sends, sends);
     fill_ranges(context, &flow.receives, receives);
+    let first = hops.len();
     if in_order(sends) && in_order(receives) {
-        merge(context, sends, receives, hops);
-    } else if is_too_much(sends, receives) {
+        if merge(context, sends, receives, hops) {
+            return;
+        }
+        hops.truncate(first);
+    }
+    if is_too_much(sends, receives) {
         leave_ambiguous(sends, receives, hops);
     } else {
         sweep(context, flow, sends, receives, hops);
@@ -126,8 +131,9 @@ fn unseen_receive(context: &Context) -> State {
     }
 }
 
-/// Both sides in order: walk them together.
-fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
+/// Both sides in order: walk them together. False, with rows left unfinished, where the only send and the only receive of
+/// some bytes bear different timestamps: a copy that one capture missed, or stamps that something on the way rewrites.
+fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) -> bool {
     let lone_send =
         |s: &Range, from: i64, to: i64| Hop::lone_send(Kind::Data, s.event, (from, to), 1, unseen_send(context, to));
     let lone_receive =
@@ -147,6 +153,9 @@ fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<
                 b.start = to;
             }
             (Some(a), Some(b)) => {
+                if same_stamp(context.events, a.event, b.event) == Some(false) {
+                    return false;
+                }
                 let to = a.end.min(b.end);
                 hops.push(Hop::both(Kind::Data, a.event, b.event, (a.start, to), 1));
                 (a.start, b.start) = (to, to);
@@ -159,7 +168,7 @@ fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<
                 hops.push(lone_receive(b, b.start, b.end));
                 b.start = b.end;
             }
-            (None, None) => return,
+            (None, None) => return true,
         }
         if send.is_some_and(|a| a.start == a.end) {
             send = s.next();
@@ -178,12 +187,11 @@ fn sweep(context: &Context, flow: &Flow, sends: &[Range], receives: &[Range], ho
         first_open: usize::MAX,
     };
     open.first_open = open.hops.len();
-    for_each_atom(sends, receives, |start, end, sent, received| {
-        if let ([send], [receive]) = (sent, received) {
+    for_each_atom(sends, receives, |start, end, sent, received| match (sent, received) {
+        ([send], [receive]) if !evidence.other_stamps(context.events, send.event, receive.event) => {
             open.extend(Hop::both(Kind::Data, send.event, receive.event, (start, end), 1));
-        } else {
-            resolve_atom(context, &evidence, (start, end), sent, received, &mut open);
         }
+        _ => resolve_atom(context, &evidence, (start, end), sent, received, &mut open),
     });
 }
 
@@ -274,10 +282,14 @@ fn resolve_atom(
         });
     }
     for (index, (receive, partner)) in receives.iter().zip(&of_receives).enumerate() {
+        let of_unseen_send = || {
+            let other = |send: &Carrier| evidence.other_stamps(context.events, send.event, receive.event);
+            sends.iter().all(other)
+        };
         let state = match partner {
             Partner::Of(_) => continue,
             Partner::Ambiguous => State::Ambiguous,
-            Partner::None if sends.is_empty() => unseen_receive(context),
+            Partner::None if of_unseen_send() => unseen_receive(context),
             Partner::None => State::Unmatched,
         };
         open.extend(Hop::lone_receive(

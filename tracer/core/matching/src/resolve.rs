@@ -1,7 +1,8 @@
 //! Which of several sends of the same bytes is the one that arrived?
 //!
 //! Evidence, strongest first; each only removes candidates, none prefers one silently:
-//! 1. *Timestamps option*: `tsval` is the sender's clock at that transmission (RFC 7323 §3.2), so it must be equal.
+//! 1. *Timestamps option*: `tsval` is the sender's clock at that transmission (RFC 7323 §3.2), so it must be equal, unless
+//!    something on the way rewrites all of a flow's.
 //! 2. *IP ID*: where this flow's lone transfers show that it is kept on the way, it must be equal. A super-segment of n
 //!    MSS takes n of them, so the ID at an offset inside it is known.
 //! 3. *Causality*: nothing arrives before it was sent. The other flow bounds the clocks' offset ([`CausalBound`]).
@@ -196,6 +197,8 @@ pub(crate) struct Evidence {
     /// Payload bytes of a full packet on the wire, to know the IP ID inside a super-segment.
     pub full_payload_len: i64,
     pub ip_id_is_kept: bool,
+    /// Some transfer bears the same timestamp at both ends, so nothing on the way rewrites them.
+    pub stamps_are_kept: bool,
 }
 
 /// One transfer that needs no resolving: its carriers, and a byte that both carry.
@@ -207,7 +210,7 @@ pub(crate) struct Certain {
 }
 
 impl Evidence {
-    /// Learn from transfers that need no resolving whether IP IDs are kept on the way, and differ at all.
+    /// Learn from transfers that need no resolving whether IP IDs are kept on the way, and differ at all; and timestamps.
     pub fn weigh(
         events: &Events,
         flow: &Flow,
@@ -217,9 +220,12 @@ impl Evidence {
         let mut evidence = Self {
             full_payload_len,
             ip_id_is_kept: false,
+            stamps_are_kept: false,
         };
         let (mut agreed, mut compared) = (0_u64, 0_u64);
         for transfer in certain {
+            let (send, receive) = (transfer.send.event, transfer.receive.event);
+            evidence.stamps_are_kept |= same_stamp(events, send, receive) == Some(true);
             if let Some(same) = same_ip_id(events, &evidence, transfer.send, transfer.receive, transfer.offset) {
                 agreed += u64::from(same);
                 compared += 1;
@@ -229,6 +235,11 @@ impl Evidence {
         let distinct = flow.sends.windows(2).any(|pair| id(&pair[0]) != id(&pair[1]));
         evidence.ip_id_is_kept = compared > 0 && distinct && agreed as f64 >= IP_ID_AGREEMENT * compared as f64;
         evidence
+    }
+
+    /// Are the two, by their timestamps, of different transmissions?
+    pub fn other_stamps(&self, events: &Events, send: u32, receive: u32) -> bool {
+        self.stamps_are_kept && same_stamp(events, send, receive) == Some(false)
     }
 }
 
@@ -259,18 +270,26 @@ pub(crate) fn same_ip_id(
     Some(a == b)
 }
 
+/// Do the two bear the same timestamp? `None` where one has none.
+pub(crate) fn same_stamp(events: &Events, send: u32, receive: u32) -> Option<bool> {
+    let (s, r) = (send as usize, receive as usize);
+    let both_stamped = events.options[s] & events.options[r] & option::TIMESTAMPS != 0;
+    both_stamped.then(|| events.tsval[s] == events.tsval[r])
+}
+
 fn compatible(context: &Context, evidence: &Evidence, pair: (Carrier, Carrier), offset: i64) -> bool {
     let events = context.events;
     let (send, receive) = pair;
-    let (s, r) = (send.event as usize, receive.event as usize);
-    let both_stamped = events.options[s] & events.options[r] & option::TIMESTAMPS != 0;
-    if both_stamped && events.tsval[s] != events.tsval[r] {
+    if evidence.other_stamps(events, send.event, receive.event) {
         return false;
     }
     if evidence.ip_id_is_kept && same_ip_id(events, evidence, send, receive, offset) == Some(false) {
         return false;
     }
-    context.bound.allows(events.host_ns[s], events.host_ns[r])
+    context.bound.allows(
+        events.host_ns[send.event as usize],
+        events.host_ns[receive.event as usize],
+    )
 }
 
 /// For each send and each receive, what it was paired with.

@@ -206,6 +206,31 @@ fn a_retransmission_is_told_by_its_timestamp() {
 }
 
 #[test]
+fn a_lone_copy_is_not_paired_with_what_arrived_of_another() {
+    // The sender's capture missed the first copy, the receiver's the second: one of each is left, of the same bytes.
+    let matched = run(&[
+        sent(10, 1, 100).ts(5),
+        received(20, 1, 100).ts(5),
+        received(31, 101, 100).ts(6),
+        sent(300, 101, 100).ts(9),
+    ]);
+    let copy = (Kind::Data, Some(3), None, 100, 200, 1, State::Lost);
+    let missed = (Kind::Data, None, Some(2), 100, 200, 1, State::CaptureDropped);
+    assert_eq!(rows(&matched), [data(0, 1, 0, 100, 1), copy, missed]);
+}
+
+#[test]
+fn timestamps_that_are_rewritten_on_the_way_tell_nothing() {
+    let matched = run(&[
+        sent(10, 1, 100).ts(5),
+        sent(11, 101, 100).ts(5),
+        received(20, 1, 100).ts(77_005),
+        received(21, 101, 100).ts(77_005),
+    ]);
+    assert_eq!(rows(&matched), [data(0, 2, 0, 100, 1), data(1, 3, 100, 200, 1)]);
+}
+
+#[test]
 fn a_retransmission_is_told_by_its_ip_id_where_the_flow_keeps_it() {
     let matched = run(&[
         sent(1, 1, 100).id(7),
