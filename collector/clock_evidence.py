@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.columns import indices, numbers
-from collector.schema import HopState
+from collector.schema import HopKind, HopState
 from tracer import _core
 from tracer.records import Columns
 
@@ -24,6 +24,8 @@ Ints = NDArray[np.int64]
 MOST_HOPS = 1 << 18
 """Of all directions together, before they are thinned; solving costs ~0.5 µs for each."""
 SPANS = 256
+NO_STATE = -1
+"""Of a hop that tells nothing of clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,18 @@ Ways = Mapping[tuple[str, str], Way]
 def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
     """Matched hops between two hosts, by direction.
 
-    Arguments: `hops` with host, frame and `host_ns` of both ends, and `state`.
+    A RST that ends what has begun is left out: a closed socket sends the same one again for each late packet, without
+    timestamps, so where captures miss packets nothing tells one from another.
+
+    Arguments: `hops` with host, frame and `host_ns` of both ends, `kind`, `stream_end` and `state`.
     """
     (send, senders), (receive, receivers) = (indices(hops[f"{end}_host"]) for end in ("send", "receive"))
     state, states = indices(hops["state"])
     if HopState.MATCHED not in states:
         return {}
+    kind, kinds = indices(hops["kind"])
+    if HopKind.RST in kinds and (resets := kind == kinds.index(HopKind.RST)).any():
+        state = np.where(resets & (numbers(hops["stream_end"]) > 1), NO_STATE, state).astype(np.int32)
     pairs = [(sender, receiver) for sender in senders for receiver in receivers]
     apart = np.array([sender != receiver for sender, receiver in pairs], dtype=np.bool_)
     ends: dict[str, Columns] = {

@@ -1,6 +1,7 @@
 """Clocks from simulated traffic: the guess is near the truth, the error bar holds it, nothing arrives too soon."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,6 +131,17 @@ def test_no_step_is_seen_where_there_is_none() -> None:
         dict.fromkeys(("proxy", "client"), Wrong(0, 150_000)), STAR[:1], span_s=60, there_ns=900, back_ns=90
     )
     assert len(solve(ways_of(given_.hops), given_.windows).clocks) == 2
+
+
+@pytest.mark.parametrize(("stream_end", "told"), [(1, True), (1000, False)], ids=["refusal", "late reset"])
+def test_resets_of_what_has_begun_tell_nothing_of_clocks(stream_end: int, told: bool) -> None:
+    given_ = traffic(dict.fromkeys(("proxy", "client"), Wrong()), STAR[:1], span_s=1.0, there_ns=20_000, back_ns=20_000)
+    columns = {name: given_.hops[name].to_pylist() for name in given_.hops.column_names}
+    columns["kind"][7], columns["stream_end"][7] = "rst", stream_end
+    columns["receive_host_ns"][7] -= 50_000_000  # paired with an earlier one
+    hops = pa.table(columns).cast(given_.hops.schema)
+    clocks = solve(ways_of(hops), given_.windows).clocks
+    assert (len(clocks) > 2) == told
 
 
 def test_thinned_evidence_of_many_parts_tells_the_same() -> None:

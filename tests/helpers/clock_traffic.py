@@ -53,7 +53,9 @@ def traffic(
     received = sent + delays
     senders, receivers = (np.repeat([way[end] for way in ways], count) for end in (0, 1))
     times = {"send": sent.ravel(), "receive": received.ravel()}
-    columns: dict[str, object] = {"send_host": senders, "receive_host": receivers, "state": ["matched"] * len(senders)}
+    columns: dict[str, object] = {"send_host": senders, "receive_host": receivers}
+    columns |= {"kind": ["data"] * len(senders), "state": ["matched"] * len(senders)}
+    columns |= {"stream_end": np.full(len(senders), 100, np.int64)}
     for end, hosts in (("send", senders), ("receive", receivers)):
         stamps, frames = np.zeros(len(hosts), np.int64), np.zeros(len(hosts), np.uint32)
         for host, clock in clocks.items():
