@@ -13,6 +13,7 @@ from benchmarks.fault_run.damage import rounds
 from benchmarks.fault_run.objects import DELETED, History
 from storage_cluster import topology as topologies
 from storage_cluster.faults.kinds import checked
+from tests.helpers.system_tools import needs_nft
 
 HOSTS = ("storage1", "storage2", "storage3")
 
@@ -59,6 +60,7 @@ def test_the_schedule_follows_from_the_seed_and_hurts_one_host_at_a_time() -> No
     assert {planned.host for planned in first} == {*HOSTS, "proxy"}
 
 
+@needs_nft
 @pytest.mark.live
 def test_a_short_run_loses_nothing(tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"

@@ -12,6 +12,7 @@ from storage_cluster.faults import control, log
 from storage_cluster.faults.kinds import Fault, Parameters
 from storage_cluster.hosts import cluster, state
 from tests.helpers.live_cluster import cluster_in, run_on
+from tests.helpers.system_tools import needs_nft
 
 pytestmark = pytest.mark.live
 
@@ -89,6 +90,7 @@ def links(live: cluster.ClusterStatus) -> list[str]:
     return [line.partition(":")[0].strip() for line in lines]
 
 
+@needs_nft
 def test_a_cut_link_carries_nothing_until_it_is_mended(live: cluster.ClusterStatus, add) -> None:
     number = add("cut", "storage2")
     assert connects(live, "storage2", 6200, patience_s=0.3) == ["TimeoutError"]
@@ -96,12 +98,14 @@ def test_a_cut_link_carries_nothing_until_it_is_mended(live: cluster.ClusterStat
     assert connects(live, "storage2", 6200)[0] > 0
 
 
+@needs_nft
 def test_a_link_cut_for_one_peer_carries_the_others(live: cluster.ClusterStatus, add) -> None:
     add("cut", "storage2", peer="client")
     assert connects(live, "storage2", 6200, patience_s=0.3) == ["TimeoutError"]
     assert connects(live, "storage3", 6200)[0] > 0
 
 
+@needs_nft
 def test_a_closed_port_refuses_and_the_others_do_not(live: cluster.ClusterStatus, add) -> None:
     add("refuse", "storage2/object")
     assert connects(live, "storage2", 6200) == ["ConnectionRefusedError"]
@@ -126,6 +130,7 @@ def test_a_narrow_link_carries_what_it_is_told_and_is_wide_again_after(live: clu
     assert "tbf" not in run_on(live, "storage2", sys.executable, "-c", QUEUES)
 
 
+@needs_nft
 def test_a_lossy_link_loses_some(live: cluster.ClusterStatus, add) -> None:
     number = add("drop", "storage2", probability=0.5, direction="to")
     assert "TimeoutError" in connects(live, "storage2", 6200, count=12, patience_s=0.05)

@@ -10,6 +10,7 @@ from storage_cluster.errors import NotPermittedError
 from storage_cluster.faults import control
 from storage_cluster.hosts import cluster, filesystems
 from tests.helpers.live_cluster import run_on
+from tests.helpers.system_tools import needs_xfs
 from tests.storage_cluster.test_faults_live import SWIFT, object_lines, upload
 
 pytestmark = pytest.mark.live
@@ -29,6 +30,7 @@ def with_filesystems(file: Path) -> Path:
     return file
 
 
+@needs_xfs
 def test_real_file_systems_fill_up_and_leave_nothing(tmp_path: Path) -> None:
     state_dir = tmp_path / "cluster"
     mounts = Path("/proc/self/mounts").read_text()
