@@ -119,8 +119,9 @@ def _clock_error(text: str) -> ClockError:
 
 
 def _input_ended() -> bool:
-    readable, _, _ = select.select([sys.stdin], [], [], 0)
-    return bool(readable) and not os.read(sys.stdin.fileno(), 4096)
+    waiting = select.poll()  # unlike select(), for any number of open files
+    waiting.register(sys.stdin, select.POLLIN)
+    return bool(waiting.poll(0)) and not os.read(sys.stdin.fileno(), 4096)
 
 
 def _say(line: str) -> None:
