@@ -7,7 +7,7 @@ meaning when it is taken. Hosts are read side by side.
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -122,7 +122,7 @@ class Scan:
         self._views = list(_views(captures, own, loopback))
         self.hosts = tuple(_host_info(capture, mine, texts) for capture, mine in zip(captures, own, strict=True))
         undirected = (_undirected(capture) for capture, mine in zip(captures, own, strict=True) if not mine)
-        counters = [counter for capture in captures for counter in capture.counters]
+        counters = [counter for capture in captures for counter in _by_name(capture.counters)]
         self.counters = (*counters, *(counter for counter in undirected if counter is not None))
 
     def __enter__(self) -> Self:
@@ -264,6 +264,15 @@ def _note_origin(capture: _Capture, reader: CaptureReader, partitions: Partition
         if counter.count:
             info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)
             capture.counters.append(info)
+
+
+def _by_name(counters: Iterable[CounterInfo]) -> list[CounterInfo]:
+    """Those of all files of a host, each name once."""
+    sums: dict[str, CounterInfo] = {}
+    for counter in counters:
+        known = sums.get(counter.name)
+        sums[counter.name] = replace(counter, count=counter.count + (known.count if known else 0))
+    return list(sums.values())
 
 
 def _shown_name(interface: Interface) -> str:

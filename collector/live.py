@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from collector import ingest, memory, store
 from collector.analysis import AnalysisOptions, analyse
 from collector.decoding import HostSource
+from collector.findings.captures import DROPS
 from collector.schema import HopState
 from collector.store import CounterInfo, TraceInfo
 from tracer.errors import TracerError
@@ -39,7 +40,6 @@ INTERVAL_NS = 500_000_000
 EDGE_NS = 200_000_000
 MOST_SESSIONS = 100
 """Sessions remembered; of more, those that were quiet the longest are forgotten."""
-DROPS = "capture_dropped"
 GOAL_NS = 600_000_000
 """How long a round should take at most. A packet waits for its segment to end (half a second), for the round that runs
 and for its own: so it is seen within two seconds."""

@@ -1,23 +1,97 @@
-"""What the captures themselves missed."""
+"""What the captures themselves missed, and which findings it puts in doubt.
 
-from collections.abc import Iterable
+Silence is only proof where somebody listened. A packet that a capture dropped looks like one that was lost, an answer
+that it dropped like none, a gap in it like a sender that stood still. So what is told by packets that were not seen is
+no more than a notice if the captures there missed as many packets as it counts cases.
+"""
 
-from collector.findings.finding import Finding, times
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listed, times
+from collector.store import TraceInfo
 from collector.troubles import Troubles
 
+DROPS = "capture_dropped"
+"""The counter of what a capture says that it dropped (`tracer/core/wire/src/counters.rs`)."""
+TOLD_BY_ABSENCE = frozenset(
+    {
+        *("link_down", "packet_loss", "reordering", "retransmission_timeout", "tail_loss", "fast_retransmission"),
+        *("connection_unanswered", "listen_queue_full", "syn_retry", "port_reuse"),
+        *("server_silent", "unanswered_request", "connection_reset", "head_of_line"),
+        *("zero_window", "small_window", "delayed_ack", "slow_start_after_idle"),
+    }
+)
+"""Kinds that are told by what was not seen, or by how long nothing was."""
 
-def capture_findings(troubles: Troubles) -> Iterable[Finding]:
-    """Packets that went by and are not in a host's capture."""
-    for row in troubles.missed.iter_rows(named=True):
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Packets that a host's capture missed: `count` by its own word, or by the acknowledgements of others."""
+
+    count: int
+    captured_count: int
+
+    @property
+    def much(self) -> bool:
+        """More than a view of this host bears."""
+        return self.count >= LOSS_LEAST and self.count >= LOSS_SHARE * (self.count + self.captured_count)
+
+
+def missed_by_host(troubles: Troubles, info: TraceInfo) -> dict[str, Missed]:
+    """What each host's capture missed; hosts that missed nothing are left out."""
+    captured = {host.host: host.packets_count for host in info.hosts}
+    dropped = {row["host"]: row["count"] for row in troubles.missed.iter_rows(named=True)}
+    for host in captured:
+        own = sum(counter.count for counter in info.counters if (counter.host, counter.name) == (host, DROPS))
+        dropped[host] = max(own, dropped.get(host, 0))
+    return {host: Missed(count, captured.get(host, 0)) for host, count in dropped.items() if count}
+
+
+def capture_findings(troubles: Troubles, missed: Mapping[str, Missed]) -> Iterable[Finding]:
+    """Packets that went by and are not in a host's capture. Arguments: `missed` as `missed_by_host`."""
+    seen = {row["host"]: row for row in troubles.missed.iter_rows(named=True)}
+    for host, gap in sorted(missed.items(), key=lambda each: -each[1].count):
+        row = seen.get(host, {})
+        if gap.count > row.get("count", 0):
+            text = (
+                f"the capture on {host} dropped {gap.count:,} of {times(gap.count + gap.captured_count, 'packet')}: "
+                "what was lost on the way or left unanswered cannot be told from what it missed"
+            )
+        else:
+            text = (
+                f"the capture on {host} missed {times(gap.count, 'packet')} that did go by (they were acknowledged); "
+                "their times there are unknown"
+            )
         yield Finding(
-            severity="notice",
-            kind="capture_drop",
-            host=row["host"],
-            connection_id=row["connection_id"],
-            from_trace_ns=row["from_trace_ns"],
-            to_trace_ns=row["to_trace_ns"],
-            count=row["count"],
-            text=f"the capture on {row['host']} missed {times(row['count'], 'packet')} that did go by (they were "
-            "acknowledged); their times there are unknown",
+            severity="warning" if gap.much else "notice",
+            kind=DOUBTS,
+            host=host,
+            connection_id=row.get("connection_id"),
+            from_trace_ns=row.get("from_trace_ns"),
+            to_trace_ns=row.get("to_trace_ns"),
+            count=gap.count,
+            text=text,
             remedy="capture with a larger buffer or a narrower filter on that host",
         )
+
+
+def with_doubts(found: Iterable[Finding], missed: Mapping[str, Missed]) -> list[Finding]:
+    """The findings; those that the captures' own gaps may explain as notices that say so.
+
+    Arguments: `missed` as `missed_by_host`.
+    """
+    return [_doubted(finding, missed) if finding.kind in TOLD_BY_ABSENCE else finding for finding in found]
+
+
+def _doubted(finding: Finding, missed: Mapping[str, Missed]) -> Finding:
+    hosts = sorted((host for host in finding.hosts if host in missed), key=lambda host: -missed[host].count)
+    dropped = sum(missed[host].count for host in hosts)
+    if not hosts or finding.count > dropped:
+        return finding
+    return replace(
+        finding,
+        severity="notice" if finding.urgent else finding.severity,
+        cause=f"{DOUBTS} on {hosts[0]}",
+        text=f"{finding.text}; no proof, since the captures there ({listed(hosts)}) missed {times(dropped, 'packet')}",
+    )

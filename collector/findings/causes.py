@@ -67,7 +67,7 @@ def with_causes(found: Iterable[Finding], askers: Askers) -> list[Finding]:
 
 
 def _told(finding: Finding, causes: Sequence[Finding], askers: Askers) -> Finding:
-    if any(finding is cause for cause in causes):
+    if finding.cause is not None or any(finding is cause for cause in causes):
         return finding
     of = next((cause for cause in causes if _brings(cause, finding, askers)), None)
     if of is None:

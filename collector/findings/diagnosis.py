@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.findings.answers import answer_findings
-from collector.findings.captures import capture_findings
+from collector.findings.captures import capture_findings, missed_by_host, with_doubts
 from collector.findings.causes import Askers, with_causes
 from collector.findings.clocks import clock_findings
 from collector.findings.connections import connection_findings
@@ -53,6 +53,7 @@ def told(
     `end_trace_ns`, when the last capture ended.
     """
     requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)
+    missed = missed_by_host(troubles, info)
     found = [
         *Links(troubles, requests).findings(),
         *stall_findings(troubles, requests),
@@ -63,10 +64,10 @@ def told(
         *placement_findings(requests),
         *usage.findings(requests),
         *sample_findings(samples, clocks),
-        *capture_findings(troubles),
+        *capture_findings(troubles, missed),
         *clock_findings(frame(clocks), info),
     ]
-    return as_table(usage.beside(with_causes(found, _askers(requests))))
+    return as_table(usage.beside(with_causes(with_doubts(found, missed), _askers(requests))))
 
 
 def _askers(requests: pl.DataFrame) -> Askers:

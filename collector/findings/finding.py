@@ -12,6 +12,9 @@ from collector.schema import FINDINGS, conform
 SEVERITIES = ("error", "warning", "notice", "info")
 """Most urgent first. From `warning` on somebody should act; a `notice` is worth knowing, or follows from another."""
 
+DOUBTS = "capture_drop"
+"""The kind that says how little a capture saw (`collector.findings.captures`)."""
+
 WORTH_ACTING = 0.01
 """Of all request time of a trace: what is merely slow and costs less is a notice."""
 
@@ -52,11 +55,16 @@ class Finding:
 
 
 def as_table(found: Iterable[Finding]) -> pa.Table:
-    """The table `findings`: most severe first, then what stands for itself, then what cost most."""
-    ordered = sorted(
-        found,
-        key=lambda finding: (SEVERITIES.index(finding.severity), finding.cause is not None, -finding.cost_ns),
-    )
+    """The table `findings`: most severe first, then what stands for itself, then what cost most.
+
+    Before all that is as severe stands what puts the others in doubt.
+    """
+
+    def order(finding: Finding) -> tuple[int, bool, bool, int]:
+        basis = finding.urgent and finding.kind == DOUBTS
+        return SEVERITIES.index(finding.severity), not basis, finding.cause is not None, -finding.cost_ns
+
+    ordered = sorted(found, key=order)
     columns = {field.name: _plain(field.type) for field in FINDINGS}
     rows = [asdict(finding) for finding in ordered]
     table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in columns.items()})

@@ -3,9 +3,10 @@
 Every case is a small form of a recorded run of `python -m benchmarks.diagnosis`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -14,7 +15,7 @@ from collector.decoding import HostSource
 from collector.exchanges import build_exchanges
 from collector.findings import find
 from collector.spans import link
-from collector.store import HostInfo, TraceInfo, read_table
+from collector.store import CounterInfo, HostInfo, TraceInfo, read_table
 from tests.helpers.exchange_lines import exchanges_of
 from tests.helpers.netsim import Network, Path_, Station
 from tests.helpers.scripts import play, table
@@ -26,11 +27,14 @@ MS = 1000
 """Scripts tell times in µs."""
 
 
-def of_packets(script: str) -> list[dict]:
-    """Findings of a script of transfers."""
+def of_packets(script: str, dropped: Mapping[str, int] = MappingProxyType({})) -> list[dict]:
+    """Findings of a script of transfers. Arguments: `dropped`, what captures say that they dropped, by host."""
     played = play(script)
     built = build_exchanges(played.hops, played.messages, played.connections, PORTS)
-    return _find(built.exchanges, built.hops, played.connections, info=replace(INFO, services=PORTS))
+    hosts = tuple(HostInfo(host, (), (), (), 1000, 1000, 0, 1) for host in HOSTS)
+    counters = tuple(CounterInfo(host, "capture_dropped", "data_loss", count, "") for host, count in dropped.items())
+    info = replace(INFO, services=PORTS, hosts=hosts if dropped else (), counters=counters)
+    return _find(built.exchanges, built.hops, played.connections, info=info)
 
 
 def of_requests(text: str) -> list[dict]:
@@ -153,6 +157,30 @@ def test_a_host_cut_off() -> None:
 
 def test_a_link_between_two_hosts_cut() -> None:
     assert named(of_packets(cut_off("storage2", ("proxy",)))) == ["link_down storage2–proxy"]
+
+
+@pytest.mark.parametrize(
+    ("dropped", "urgent", "doubted"),
+    [
+        ({"storage2": 9}, ["link_down storage2"], set()),
+        ({"storage2": 23}, ["capture_drop storage2", "link_down storage2"], set()),
+        ({"storage2": 24}, ["capture_drop storage2"], {"link_down", "connection_unanswered"}),
+        ({"storage1": 24}, ["capture_drop storage1", "link_down storage2"], set()),
+        ({"storage2": 24, "storage1": 1}, ["capture_drop storage2"], {"link_down", "connection_unanswered"}),
+    ],
+    ids=["a few", "fewer than were lost", "as many as were lost", "elsewhere", "there, and one elsewhere"],
+)
+def test_what_captures_dropped_is_not_taken_for_lost(
+    dropped: dict[str, int], urgent: list[str], doubted: set[str]
+) -> None:
+    findings = of_packets(cut_off("storage2", ("proxy", "storage1", "storage3")), dropped)
+    assert named(findings) == urgent
+    assert {kind for kind, cause in followed(findings).items() if cause == "capture_drop on storage2"} == doubted
+    gaps = {row["host"]: row["text"] for row in findings if row["kind"] == "capture_drop"}
+    assert gaps.keys() == dropped.keys()
+    assert all(f"dropped {count} of {1000 + count:,} packets" in gaps[host] for host, count in dropped.items())
+    texts = [row["text"] for row in findings if row["kind"] in doubted]
+    assert all("no proof, since the captures there" in text for text in texts)
 
 
 def test_a_full_listen_queue_is_told_from_a_lost_syn() -> None:
