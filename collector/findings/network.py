@@ -31,6 +31,8 @@ QUEUE_RATIO = 8
 FULL_SHARE, FULL_QUANTILE, FULL_SLICES, FULL_RATIO = 0.93, 0.9, 6, 1.3
 """A link is full in late slices if their median rate is this share of their highest (its quantile), with so many
 slices; and a queue's length varies, so that the median delay is this many times the best."""
+QUEUED_BYTES = 1500
+"""What must lie in a queue for it to be one: a packet at least. Its rate times the wait is how much does."""
 OVERTAKEN_SHARE, OVERTAKEN_LEAST = 0.01, 10
 """Reordering that a path with two queues makes by itself is rarer (RFC 4737 gives no norm; Linux bears 3 packets)."""
 BEST, MIDDLE = 0.02, 0.5
@@ -267,11 +269,12 @@ class Links:
             slices=pl.len(),
             packets=pl.col("hops").sum(),
             usual_ns=pl.col("usual_ns").first(),
-            rate=pl.col("bytes").max() * 8e9 / SLICE_NS,
+            rate=pl.col("bytes").max() * 8e9 / SLICE_NS,  # bit/s
         )
         found = found.unnest("time").join(figures, on=PAIR)
         found = found.filter((pl.col("slices") >= LATE_SLICES) & (pl.col("packets") >= LATE_PACKETS))
-        narrow = pl.col("full") & (pl.col("middle_ns") >= FULL_RATIO * pl.col("best_ns"))
+        queued = pl.col("rate") * pl.col("middle_ns") / 8e9
+        narrow = pl.col("full") & (pl.col("middle_ns") >= FULL_RATIO * pl.col("best_ns")) & (queued >= QUEUED_BYTES)
         waits = pl.col("middle_ns") >= QUEUE_RATIO * pl.col("best_ns")
         kind = pl.when(narrow).then(pl.lit("narrow_link")).when(~waits).then(pl.lit("slow_link"))
         full = _full(seen, late)

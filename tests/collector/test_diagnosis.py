@@ -111,11 +111,19 @@ def test_slow_links(late_us, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "expected"),
-    [((40, 40), ["narrow_link storage3–proxy"]), ((40, 15), ["packet_loss storage3–proxy"])],
-    ids=["it carries what it can", "its rate goes up and down: no limit of the link"],
+    ("counts", "size", "expected"),
+    [
+        ((40, 40), 1400, ["narrow_link storage3–proxy"]),
+        ((40, 15), 1400, ["packet_loss storage3–proxy"]),
+        ((40, 40), 100, ["packet_loss storage3–proxy"]),
+    ],
+    ids=[
+        "it carries what it can",
+        "its rate goes up and down: no limit of the link",
+        "its rate times the wait is less than a packet: no queue",
+    ],
 )
-def test_a_narrow_link_is_one_that_is_full(counts: tuple[int, int], expected: list[str]) -> None:
+def test_a_narrow_link_is_one_that_is_full(counts: tuple[int, int], size: int, expected: list[str]) -> None:
     """Packets wait longer and longer behind each other, and not at all after a pause; its losses follow from it."""
     text = everyone(12, 200 * MS, at("nobody", 0))
     for turn in range(10):
@@ -123,13 +131,13 @@ def test_a_narrow_link_is_one_that_is_full(counts: tuple[int, int], expected: li
         for packet in range(counts[turn % 2]):
             text += f"""
             proxy:{50000 + turn * 40 + packet} > storage3:6200
-              {begin + packet * 10} > 0:1400 PUT /a late={20 + packet * 2 * MS}
+              {begin + packet * 10} > 0:{size} PUT /a late={20 + packet * 2 * MS}
               {begin + 190 * MS} < 0:50 200
             """
         text += f"""
             proxy:{60000 + turn} > storage3:6200
-              {begin + 500} > 0:1400 PUT /a lost
-              {begin + 150 * MS} > 0:1400 #2 PUT /a
+              {begin + 500} > 0:{size} PUT /a lost
+              {begin + 150 * MS} > 0:{size} #2 PUT /a
               {begin + 190 * MS} < 0:50 200
             """
     findings = of_packets(text)
