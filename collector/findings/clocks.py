@@ -1,12 +1,13 @@
 """Clocks: not aligned, stepped, or wrong by more than a kept clock is."""
 
 from collections.abc import Iterable
-from itertools import pairwise
+from typing import Any
 
-import polars as pl
+import pyarrow as pa
 
 from collector.durations import in_words
-from collector.findings.finding import Finding
+from collector.findings.finding import Finding, times
+from collector.pairing import ClockStep, clock_steps
 from collector.store import TraceInfo
 
 OFFSET_NS = 10_000_000
@@ -15,17 +16,21 @@ SKEW_PPB = 100_000
 """A quartz is good to about 100 ppm; NTP disciplines what is within 500 (RFC 5905 §11.3)."""
 
 
-def clock_findings(clocks: pl.DataFrame, info: TraceInfo) -> Iterable[Finding]:
-    """What is wrong with the clocks of hosts that sent or received anything."""
+def clock_findings(clocks: pa.Table, info: TraceInfo) -> Iterable[Finding]:
+    """What is wrong with the clocks of hosts that sent or received anything. Arguments: the table `clocks`."""
     busy = {host.host for host in info.hosts if host.events_count}
     if len(busy) < 2:
         return
-    for (host,), rows in clocks.group_by("host", maintain_order=True):
+    rows_of: dict[str, list[dict[str, Any]]] = {}
+    for row in clocks.to_pylist():
+        rows_of.setdefault(row["host"], []).append(row)
+    for host, rows in rows_of.items():
         if host in busy:
-            yield from _of_host(str(host), rows.rows(named=True))
+            yield from _of_host(host, rows)
+    yield from _stepped(step for step in clock_steps(clocks) if step.host in busy)
 
 
-def _of_host(host: str, rows: list[dict[str, int]]) -> Iterable[Finding]:
+def _of_host(host: str, rows: list[dict[str, Any]]) -> Iterable[Finding]:
     first = rows[0]
     if first["method"] == "none":
         yield Finding(
@@ -45,23 +50,46 @@ def _of_host(host: str, rows: list[dict[str, int]]) -> Iterable[Finding]:
                 text=f"the clock of {host} does not run straight: no offset and drift fit all its packets; its "
                 f"times are good to {in_words(row['uncertainty_ns'] or 0)}",
                 remedy="see whether its clock was set while the capture ran (chronyc tracking)",
+                **_window([row]),
             )
-    steps = [after["offset_ns"] - before["offset_ns"] for before, after in pairwise(rows)]
-    if steps:
-        largest = max(steps, key=abs)
+    yield from _wrong(host, rows)
+
+
+def _stepped(steps: Iterable[ClockStep]) -> Iterable[Finding]:
+    """One for each host; what is no more than the clocks are uncertain by is no step."""
+    of: dict[str, list[ClockStep]] = {}
+    for step in steps:
+        if abs(step.step_ns) > (step.uncertainty_ns or 0):
+            of.setdefault(step.host, []).append(step)
+    for host, mine in of.items():
+        largest = max(abs(step.step_ns) for step in mine)
         yield Finding(
             severity="warning",
             kind="clock_step",
             host=host,
-            count=len(steps),
-            text=f"the clock of {host} was set {len(steps)} times while it was captured, by up to "
-            f"{in_words(abs(largest))}; its times here are put right, in its logs they are not",
+            count=len(mine),
+            from_trace_ns=min(step.at_trace_ns for step in mine),
+            to_trace_ns=max(step.at_trace_ns for step in mine),
+            text=f"the clock of {host} was set {times(len(mine), 'time')} while it was captured, by "
+            f"{'up to ' * (len(mine) > 1)}{in_words(largest)}; its times here are put right, in its logs they are not",
             remedy="let its clock be slewed, not stepped, once it runs (chrony: makestep only at the start)",
         )
-    yield from _wrong(host, first)
 
 
-def _wrong(host: str, row: dict[str, int]) -> Iterable[Finding]:
+def _window(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """From when to when these lines of a host's clock hold, on the trace's timescale."""
+    first, last = rows[0], rows[-1]
+    if first["offset_ns"] is None or last["offset_ns"] is None:
+        return {}
+    drift = (last["skew_ppb"] or 0) * (last["to_host_ns"] - last["from_host_ns"]) // 1_000_000_000
+    return {
+        "from_trace_ns": first["from_host_ns"] - first["offset_ns"],
+        "to_trace_ns": last["to_host_ns"] - last["offset_ns"] - drift,
+    }
+
+
+def _wrong(host: str, rows: list[dict[str, Any]]) -> Iterable[Finding]:
+    row = rows[0]
     if row["offset_ns"] is None or row["reference"]:
         return
     doubt = row["uncertainty_ns"] or 0
@@ -77,4 +105,5 @@ def _wrong(host: str, row: dict[str, int]) -> Iterable[Finding]:
         text=f"the clock of {host} is {in_words(abs(offset))} {way} the reference{drift}; here that is put right, in "
         "its logs it is not",
         remedy="see that it is synchronised (chronyc tracking, timedatectl)",
+        **_window(rows),
     )

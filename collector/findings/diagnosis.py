@@ -11,7 +11,7 @@ from collector.findings.captures import capture_findings, missed_by_host, with_d
 from collector.findings.causes import Askers, with_causes
 from collector.findings.clocks import clock_findings
 from collector.findings.connections import connection_findings
-from collector.findings.finding import as_table, frame
+from collector.findings.finding import as_table
 from collector.findings.network import Links
 from collector.findings.pace import pace_findings
 from collector.findings.placement import placement_findings
@@ -65,7 +65,7 @@ def told(
         *usage.findings(requests),
         *sample_findings(samples, clocks),
         *capture_findings(troubles, missed),
-        *clock_findings(frame(clocks), info),
+        *clock_findings(clocks, info),
     ]
     return as_table(usage.beside(with_causes(with_doubts(found, missed), _askers(requests))))
 

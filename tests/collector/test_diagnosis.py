@@ -343,18 +343,28 @@ def test_a_full_disk_and_the_failures_that_follow_from_it() -> None:
 
 def test_clocks_that_are_wrong_or_were_set() -> None:
     def clock(host: str, offset_ns: int, skew_ppb: int = 0) -> dict[str, object]:
-        return {"host": host, "method": "hull", "offset_ns": offset_ns, "skew_ppb": skew_ppb, "uncertainty_ns": 5000}
+        line = {"offset_ns": offset_ns, "skew_ppb": skew_ppb, "uncertainty_ns": 5000}
+        return {"host": host, "method": "hull", **line, "from_host_ns": 10**9, "to_host_ns": 3 * 10**9, "from_frame": 1}
+
+    def after(host: str, offset_ns: int) -> dict[str, object]:
+        return clock(host, offset_ns) | {"from_host_ns": 4 * 10**9, "to_host_ns": 5 * 10**9, "from_frame": 9}
 
     rows = [
         clock("a", 0) | {"reference": True},
-        *(clock("b", 80_000_000, 200_000), clock("c", 2_000_000), clock("d", 0), clock("d", 3_000_000)),
+        *(clock("b", 80_000_000, 200_000), clock("c", 2_000_000), clock("d", 0), after("d", 3_000_000)),
+        *(clock("e", 0), after("e", 9_000)),  # no more than the lines are uncertain by
     ]
     host = HostInfo("a", (), (), (), 1, 1, 0, 1)
-    info = replace(INFO, hosts=tuple(replace(host, host=name) for name in "abcd"))
+    info = replace(INFO, hosts=tuple(replace(host, host=name) for name in "abcde"))
     empty = play("")
     findings = _find(exchanges_of(""), empty.hops, empty.connections, table("clocks", rows), info)
     assert named(findings) == ["clock_offset b", "clock_step d"]
     assert "80.0 ms ahead of the reference, and runs 200 ppm too fast" in findings[0]["text"]
+    assert "was set 1 time while it was captured, by 3.0 ms" in findings[1]["text"]
+    assert [(row["from_trace_ns"], row["to_trace_ns"]) for row in findings] == [
+        (920_000_000, 2_919_600_000),
+        (3_997_000_000, 3_997_000_000),
+    ]
 
 
 def late_connection(client: str, server: str, background: str = "") -> str:
