@@ -5,10 +5,13 @@ in which an acknowledgement comes had waited for it. What it had waited for is t
 
 | why | the sender had |
 |---|---|
-| `zero_window` | a closed window, or less than a segment left of it for more than a round trip: nobody reads |
-| `small_window` | a full window, for about a round trip: more could have been on the way |
+| `zero_window` | a closed window, or less than a segment left of it, for more than two round trips: nobody reads |
+| `small_window` | the same, for about a round trip: more could have been on the way |
 | `delayed_ack` | room, and a small segment to send behind an unacknowledged one; the ACK came 30 to 510 ms late |
 | `slow_start` | been idle, and now fewer bytes on the way than before that; the ACK came after a round trip |
+
+A window that holds less than the way does is full once a round trip, and its last ACK often says 0: the bytes have
+arrived and are read the moment after. So only by its length does a closed window tell of a receiver that does not read.
 
 All else is how TCP works: a new connection's slow start, recovery from a loss.
 
@@ -118,8 +121,10 @@ def _why() -> pl.Expr:
     delayed = (paused - round_trip).is_between(LEAST_DELAY_NS, MOST_DELAY_NS)
     idle = (pl.col("idle_ns") > 0) & ~pl.col("resent")
     fewer = pl.col("in_flight_bytes").is_between(FEWEST_SEGMENTS * segment, pl.col("in_flight_before_idle_bytes") - 1)
-    closed = pl.when(pl.col("window_closed") | (full & late)).then(pl.lit("zero_window"))
-    held = closed.when(full).then(pl.lit("small_window")).when(small & delayed).then(pl.lit("delayed_ack"))
+    closed = pl.col("window_closed")
+    unread = (closed & late.fill_null(value=True)) | (full & late)
+    held = pl.when(unread).then(pl.lit("zero_window")).when(closed | full).then(pl.lit("small_window"))
+    held = held.when(small & delayed).then(pl.lit("delayed_ack"))
     return held.when(idle & fewer & ~late).then(pl.lit("slow_start"))
 
 

@@ -17,7 +17,7 @@ a wait for an update that came to nothing. A shorter wait is how a busy receiver
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """How a kind is said. `text` may name `{sender}`, `{receiver}`, `{ways}`, `{count}`, `{cost}`, `{worst}`."""
+    """How a kind is said. `text` may name `{sender}`, `{receiver}`, `{read}`, `{count}`, `{cost}`, `{worst}`."""
 
     kind: str
     at_receiver: bool
@@ -29,7 +29,7 @@ PAUSES = {
     "zero_window": _Words(
         "zero_window",
         at_receiver=True,
-        text="{receiver} did not read what {sender} sent: its receive window was full {times} on {connections}, and "
+        text="{receiver} {read} what {sender} sent: its receive window was full {times} on {connections}, and "
         "the sender stood still for {cost}",
         remedy="see what that process does instead of reading its socket (py-spy dump, ss -tmi: Recv-Q), and whether "
         "its memory for sockets is short (nstat TcpExtTCPRcvQDrop, net.ipv4.tcp_rmem)",
@@ -136,6 +136,7 @@ def _finding(words: _Words, severity: str, row: dict[str, Any]) -> Finding:
         "connections": times(row.get("connections", 0), "connection"),
         "bytes": times(row.get("in_flight_bytes") or 0, "byte"),
         "behind": times(row.get("behind_bytes", 0), "byte"),
+        "read": "did not read" if row["worst_ns"] >= STUCK_NS else "was slow to read",
         "cost": in_words(row["cost_ns"]) + (f", at worst {in_words(row['worst_ns'])}" if row["count"] > 1 else ""),
     }
     at, other = ("receive_host", "send_host") if words.at_receiver else ("send_host", "receive_host")
