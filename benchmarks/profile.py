@@ -34,7 +34,11 @@ STAGES: dict[str, tuple[str, ...]] = {
     "clocks: solve": ("collector.clocks:solve", "collector.analysis:refined"),
     "align": ("collector.analysis:align", "collector.analysis:settle_windows"),
     "exchanges": ("collector.analysis:build_exchanges",),
-    "quality and troubles": ("collector.analysis:quality_of", "collector.troubles:gather"),
+    "quality and troubles": (
+        "collector.analysis:flow_counts",
+        "collector.analysis:quality_of",
+        "collector.troubles:gather",
+    ),
     "spans, findings": ("collector.spans:link", "collector.findings:told"),
     "write events": ("collector.store:TraceWriter.append/events",),
     "write hops": ("collector.store:TraceWriter.append/hops",),

@@ -30,7 +30,7 @@ from collector.clock_steps import refined
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
-from collector.quality import quality_of
+from collector.quality import flow_counts, quality_of
 from collector.schema import ID_STRIDE, conform
 from collector.services import known_services
 from collector.sorted_runs import SortedRuns
@@ -210,8 +210,9 @@ def _rebuild(
         first_id = number * ID_STRIDE + 1
         built = build_exchanges(hops, messages, connections, info.services, first_id)
         paused = pauses.aligned(paused, alignment.clocks)
-        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused)
-        return _Requests(built.hops, built.exchanges, quality_of(built.hops), wrong)
+        flows = flow_counts(built.hops)
+        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, flows)
+        return _Requests(built.hops, built.exchanges, quality_of(built.hops, flows), wrong)
 
     for requests in _in_order(pool, workers, rebuild, held.numbers()):
         writer.append("hops", requests.hops)

@@ -22,7 +22,7 @@ from tracer import _core
 from tracer.readers import CaptureReader, Rows
 from tracer.records import Columns
 
-MOST_IN_MEMORY_BYTES = 1 << 30
+MOST_IN_MEMORY_BYTES = 1 << 29
 """Of packets, before they go to disk."""
 
 

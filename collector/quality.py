@@ -91,13 +91,14 @@ class ConnectionQuality:
     counts: Counts
 
 
-def quality_of(hops: pa.Table) -> pa.Table:
+def quality_of(hops: pa.Table, flows: Columns | None = None) -> pa.Table:
     """The table `quality` of these hops (whole connections, in the order that matching gives them: a connection's
     direction is one run of rows).
 
+    Arguments: `flows`, as `flow_counts`, if they are counted already.
     Source: `schema.QUALITY` says what each count is. Cost: one pass.
     """
-    flows = flow_counts(hops)
+    flows = flow_counts(hops) if flows is None else flows
     states = {f"{state}_count": flows[f"state_{code}"] for code, state in enumerate(HopState)}
     counts = {f"{name}_count": flows[name] for name in ("split", "retransmitted", "early")}
     ends = hops.select(["connection_id", "send_host", "receive_host"]).take(pa.array(flows["start"]))
@@ -111,10 +112,14 @@ def flow_counts(hops: pa.Table) -> Columns:
     Returns: `start` (its first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`,
     `matched_bytes`, and how many hops are `data`, `syn_acks`, `resets`; all int64. Cost: ~10 ns a hop.
     """
+    return _core.count_flows(count_columns(hops))
+
+
+def count_columns(hops: pa.Table) -> Columns:
+    """The columns of hops that the core counts, as it takes them."""
     plain = ("connection_id", "from_client", "send_frame", "receive_frame", "stream_start", "stream_end", "attempt")
     columns: Columns = {name: numbers(hops[name]) for name in (*plain, "one_way_delay_ns")}
-    columns |= {"kind": codes(hops["kind"], list(HopKind)), "state": codes(hops["state"], list(HopState))}
-    return _core.count_flows(columns)
+    return columns | {"kind": codes(hops["kind"], list(HopKind)), "state": codes(hops["state"], list(HopState))}
 
 
 def total_of(quality: pa.Table) -> Counts:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector import head_of_line, pauses, recoveries
+from collector.columns import indices
 from collector.connecting import added, connecting
 from collector.exchanges import UNKNOWN
 from collector.link_traffic import COUNTS, KEYS, link_traffic
@@ -66,14 +67,16 @@ def gather(
     exchanges: pa.Table,
     end_trace_ns: int,
     paused: pa.Table | None = None,
+    flows: Columns | None = None,
 ) -> Troubles:
     """What went wrong on some connections.
 
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
     `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended; `paused`, their pauses
-    as `pauses.aligned`, where the packets themselves were looked at.
+    as `pauses.aligned`, where the packets themselves were looked at; `flows`, as `quality.flow_counts`, if they are
+    counted already.
     """
-    flows = flow_counts(hops)
+    flows = flow_counts(hops) if flows is None else flows
     sent, traffic = _sent(hops, flows), link_traffic(hops)
     told, asked = _telling(hops, flows), exchanges.filter(_cut_or_failed(exchanges))
     held, behind = pauses.told(paused, hops), head_of_line.head_of_line(exchanges)
@@ -174,13 +177,14 @@ def _telling(hops: pa.Table, flows: Columns) -> pa.Table:
 
 def _sent(hops: pa.Table, flows: Columns) -> pl.DataFrame:
     """`send_host, receive_host, sent`: data hops of each pair of hosts."""
-    of_flows = pl.DataFrame(hops.select(PAIR).take(pa.array(flows["start"]))).with_columns(sent=flows["data"])
-    return (
-        of_flows.filter(pl.col("sent") > 0)
-        .group_by(PAIR)
-        .agg(pl.sum("sent"))
-        .with_columns(pl.col(PAIR).cast(pl.String))
-    )
+    first = pa.array(flows["start"])
+    (sender, senders), (receiver, receivers) = (indices(hops[name].take(first)) for name in PAIR)
+    width = len(receivers) + 1
+    sums = np.bincount((sender + 1) * width + receiver + 1, weights=flows["data"]).astype(np.int64)
+    pairs = np.flatnonzero(sums)
+    names = [pl.Series([None, *texts], dtype=pl.String) for texts in (senders, receivers)]
+    ends = {name: texts.gather(places) for name, texts, places in zip(PAIR, names, divmod(pairs, width), strict=True)}
+    return pl.DataFrame(ends | {"sent": sums[pairs]})
 
 
 def _added(groups: pl.DataFrame, keys: Sequence[str], counts: Sequence[str], worst: str) -> pl.DataFrame:

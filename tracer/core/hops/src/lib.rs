@@ -1,13 +1,15 @@
-//! Passes over columns of hops that are too many for Python: stamps put on the trace's timescale, flows counted,
-//! and delays reduced to those that bound a clock.
+//! Passes over columns of hops that are too many for Python: stamps put on the trace's timescale, flows and
+//! links counted, and delays reduced to those that bound a clock.
 //!
 //! Every function takes columns and gives columns; nothing is kept between calls.
-//! What a row means, and what is done with it, is said in `collector.timescale`, `collector.quality` and `collector.clock_bounds`.
+//! What a row means, and what is done with it, is said in `collector.timescale`, `collector.quality`,
+//! `collector.link_traffic` and `collector.clock_bounds`.
 #![forbid(unsafe_code)]
 
 pub mod align;
 pub mod flows;
 pub mod hull;
+pub mod traffic;
 pub mod ways;
 
 /// Frame of an end that was not captured; frames count from 1.

@@ -1,4 +1,4 @@
-//! `align_hops`, `count_flows`, `hop_ways`, `lower_hull` and `way_hulls`: columns in, columns out.
+//! `align_hops`, `count_flows`, `count_links`, `hop_ways`, `lower_hull` and `way_hulls`: columns in, columns out.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 use twintap_hops::align::{Aligned, End, Knots, Lines, align};
 use twintap_hops::flows::{Flows, Hops, count};
 use twintap_hops::hull;
+use twintap_hops::traffic::{self, Apart, Ends, Traffic};
 use twintap_hops::ways;
 
 use crate::columns::column;
@@ -14,6 +15,7 @@ use crate::columns::column;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(align_hops, module)?)?;
     module.add_function(wrap_pyfunction!(count_flows, module)?)?;
+    module.add_function(wrap_pyfunction!(count_links, module)?)?;
     module.add_function(wrap_pyfunction!(hop_ways, module)?)?;
     module.add_function(wrap_pyfunction!(lower_hull, module)?)?;
     module.add_function(wrap_pyfunction!(way_hulls, module)?)
@@ -80,36 +82,113 @@ fn aligned_columns(py: Python<'_>, aligned: Aligned) -> PyResult<Bound<'_, PyDic
     Ok(columns)
 }
 
+/// Columns of hops as [`Hops`] takes them.
+struct HopColumns<'py> {
+    connection: PyReadonlyArray1<'py, i64>,
+    from_client: PyReadonlyArray1<'py, bool>,
+    kind: PyReadonlyArray1<'py, u8>,
+    state: PyReadonlyArray1<'py, u8>,
+    send_frame: PyReadonlyArray1<'py, u32>,
+    receive_frame: PyReadonlyArray1<'py, u32>,
+    stream_start: PyReadonlyArray1<'py, i64>,
+    stream_end: PyReadonlyArray1<'py, i64>,
+    attempt: PyReadonlyArray1<'py, u16>,
+    one_way_delay_ns: PyReadonlyArray1<'py, i64>,
+}
+
+impl<'py> HopColumns<'py> {
+    fn of(hops: &Bound<'py, PyDict>) -> PyResult<Self> {
+        Ok(Self {
+            connection: column(hops, "connection_id")?,
+            from_client: column(hops, "from_client")?,
+            kind: column(hops, "kind")?,
+            state: column(hops, "state")?,
+            send_frame: column(hops, "send_frame")?,
+            receive_frame: column(hops, "receive_frame")?,
+            stream_start: column(hops, "stream_start")?,
+            stream_end: column(hops, "stream_end")?,
+            attempt: column(hops, "attempt")?,
+            one_way_delay_ns: column(hops, "one_way_delay_ns")?,
+        })
+    }
+
+    fn hops(&self) -> PyResult<Hops<'_>> {
+        let hops = Hops {
+            connection: self.connection.as_slice()?,
+            from_client: self.from_client.as_slice()?,
+            kind: self.kind.as_slice()?,
+            state: self.state.as_slice()?,
+            send_frame: self.send_frame.as_slice()?,
+            receive_frame: self.receive_frame.as_slice()?,
+            stream_start: self.stream_start.as_slice()?,
+            stream_end: self.stream_end.as_slice()?,
+            attempt: self.attempt.as_slice()?,
+            one_way_delay_ns: self.one_way_delay_ns.as_slice()?,
+        };
+        if hops.lens_agree() {
+            Ok(hops)
+        } else {
+            Err(lens_differ())
+        }
+    }
+}
+
+fn lens_differ() -> PyErr {
+    PyValueError::new_err("hop columns differ in length")
+}
+
 /// Hops counted by flow; see `tracer/_core.pyi`.
 #[pyfunction]
 fn count_flows<'py>(py: Python<'py>, hops: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
-    let connection = column::<i64>(hops, "connection_id")?;
-    let from_client = column::<bool>(hops, "from_client")?;
-    let (kind, state) = (column::<u8>(hops, "kind")?, column::<u8>(hops, "state")?);
-    let (send_frame, receive_frame) = (
-        column::<u32>(hops, "send_frame")?,
-        column::<u32>(hops, "receive_frame")?,
-    );
-    let (stream_start, stream_end) = (column::<i64>(hops, "stream_start")?, column::<i64>(hops, "stream_end")?);
-    let attempt = column::<u16>(hops, "attempt")?;
-    let one_way_delay_ns = column::<i64>(hops, "one_way_delay_ns")?;
-    let hops = Hops {
-        connection: connection.as_slice()?,
-        from_client: from_client.as_slice()?,
-        kind: kind.as_slice()?,
-        state: state.as_slice()?,
-        send_frame: send_frame.as_slice()?,
-        receive_frame: receive_frame.as_slice()?,
-        stream_start: stream_start.as_slice()?,
-        stream_end: stream_end.as_slice()?,
-        attempt: attempt.as_slice()?,
-        one_way_delay_ns: one_way_delay_ns.as_slice()?,
-    };
-    if !hops.lens_agree() {
-        return Err(PyValueError::new_err("hop columns differ in length"));
-    }
+    let columns = HopColumns::of(hops)?;
+    let hops = columns.hops()?;
     let flows = py.detach(|| count(&hops));
     flow_columns(py, flows)
+}
+
+/// Hops counted by link, slice of time and size of delay; see `tracer/_core.pyi`.
+#[pyfunction]
+fn count_links<'py>(
+    py: Python<'py>,
+    hops: &Bound<'py, PyDict>,
+    apart: PyReadonlyArray1<'py, bool>,
+    receivers_count: usize,
+    slice_ns: i64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let columns = HopColumns::of(hops)?;
+    let (send_host, receive_host) = (column::<i32>(hops, "send_host")?, column::<i32>(hops, "receive_host")?);
+    let send_trace_ns = column::<i64>(hops, "send_trace_ns")?;
+    let receive_trace_ns = column::<i64>(hops, "receive_trace_ns")?;
+    let hops = columns.hops()?;
+    let ends = Ends {
+        send_host: send_host.as_slice()?,
+        receive_host: receive_host.as_slice()?,
+        send_trace_ns: send_trace_ns.as_slice()?,
+        receive_trace_ns: receive_trace_ns.as_slice()?,
+    };
+    if !ends.lens_are(hops.connection.len()) {
+        return Err(lens_differ());
+    }
+    let apart = Apart {
+        is_apart: apart.as_slice()?,
+        receivers_count,
+    };
+    let traffic = py.detach(|| traffic::count(&hops, &ends, apart, slice_ns));
+    traffic_columns(py, traffic)
+}
+
+fn traffic_columns(py: Python<'_>, traffic: Traffic) -> PyResult<Bound<'_, PyDict>> {
+    let columns = PyDict::new(py);
+    columns.set_item("sender", traffic.sender.into_pyarray(py))?;
+    columns.set_item("receiver", traffic.receiver.into_pyarray(py))?;
+    columns.set_item("slice", traffic.slice.into_pyarray(py))?;
+    columns.set_item("bin", traffic.bin.into_pyarray(py))?;
+    columns.set_item("hops", traffic.hops.into_pyarray(py))?;
+    columns.set_item("bytes", traffic.bytes.into_pyarray(py))?;
+    columns.set_item("lost", traffic.lost.into_pyarray(py))?;
+    columns.set_item("overtaken", traffic.overtaken.into_pyarray(py))?;
+    columns.set_item("data", traffic.data.into_pyarray(py))?;
+    Ok(columns)
 }
 
 fn flow_columns(py: Python<'_>, flows: Flows) -> PyResult<Bound<'_, PyDict>> {

@@ -1,0 +1,221 @@
+//! How packets fared between hosts, over time: transfers counted by who sent to whom, slice of time and size of delay.
+
+use rustc_hash::FxHashMap;
+use twintap_matching::{Kind, State};
+
+use crate::flows::Hops;
+
+/// A bin's edges are 2^(1/4) apart.
+const BINS_PER_OCTAVE: i64 = 4;
+/// Where an octave, which begins at 2^63, is cut.
+const CUTS: [u64; 3] = [0x9837_f051_8db8_a970, 0xb504_f333_f9de_6485, 0xd744_fcca_d69d_6af5];
+/// Of what never arrived.
+const NO_DELAY: i64 = -1;
+
+/// Of each hop the hosts, as places in lists of names (-1: not known), and when it left and arrived (0: not seen).
+#[derive(Clone, Copy, Debug)]
+pub struct Ends<'a> {
+    pub send_host: &'a [i32],
+    pub receive_host: &'a [i32],
+    pub send_trace_ns: &'a [i64],
+    pub receive_trace_ns: &'a [i64],
+}
+
+/// Which senders and receivers are different hosts: place `sender * receivers_count + receiver`.
+#[derive(Clone, Copy, Debug)]
+pub struct Apart<'a> {
+    pub is_apart: &'a [bool],
+    pub receivers_count: usize,
+}
+
+/// One row for each sender, receiver, slice and bin that occurs, in this order; `collector.link_traffic` says what each
+/// column is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub sender: Vec<i64>,
+    pub receiver: Vec<i64>,
+    pub slice: Vec<i64>,
+    pub bin: Vec<i64>,
+    pub hops: Vec<i64>,
+    pub bytes: Vec<i64>,
+    pub lost: Vec<i64>,
+    pub overtaken: Vec<i64>,
+    pub data: Vec<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    sender: i32,
+    receiver: i32,
+    slice: i64,
+    bin: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    hops: i64,
+    bytes: i64,
+    lost: i64,
+    overtaken: i64,
+    data: i64,
+}
+
+impl Ends<'_> {
+    /// Whether all columns have so many rows.
+    pub fn lens_are(&self, len: usize) -> bool {
+        let lens = [
+            self.send_host.len(),
+            self.receive_host.len(),
+            self.send_trace_ns.len(),
+            self.receive_trace_ns.len(),
+        ];
+        lens.iter().all(|&own| own == len)
+    }
+}
+
+impl Apart<'_> {
+    fn holds(&self, sender: i32, receiver: i32) -> bool {
+        let (Ok(sender), Ok(receiver)) = (usize::try_from(sender), usize::try_from(receiver)) else {
+            return false;
+        };
+        self.is_apart[sender * self.receivers_count + receiver]
+    }
+}
+
+/// Count what was sent between different hosts and arrived or was lost, by slices of `slice_ns`.
+///
+/// A flow's hops are in the order of the stream, and so are first transmissions sent: one of them is overtaken if a later
+/// row arrived before it.
+///
+/// # Panics
+/// If the columns differ in length, `slice_ns` is 0, or a host's place is not in `apart`.
+pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64) -> Traffic {
+    assert!(
+        hops.lens_agree() && ends.lens_are(hops.connection.len()),
+        "hop columns differ in length"
+    );
+    let mut counts: FxHashMap<Key, Counts> = FxHashMap::default();
+    let (mut flow, mut least_frame) = (None, u32::MAX);
+    for row in (0..hops.connection.len()).rev() {
+        let of_row = Some((hops.connection[row], hops.from_client[row]));
+        if flow != of_row {
+            (flow, least_frame) = (of_row, u32::MAX);
+        }
+        let (data, matched) = (
+            hops.kind[row] == Kind::Data as u8,
+            hops.state[row] == State::Matched as u8,
+        );
+        let mut overtaken = false;
+        if data && matched && hops.attempt[row] == 1 {
+            overtaken = hops.receive_frame[row] > least_frame;
+            least_frame = least_frame.min(hops.receive_frame[row]);
+        }
+        let lost = hops.state[row] == State::Lost as u8;
+        let (sender, receiver) = (ends.send_host[row], ends.receive_host[row]);
+        if !(matched || lost) || !apart.holds(sender, receiver) {
+            continue;
+        }
+        let slice = ends.send_trace_ns[row]
+            .max(ends.receive_trace_ns[row])
+            .div_euclid(slice_ns);
+        let bin = if matched {
+            bin(hops.one_way_delay_ns[row])
+        } else {
+            NO_DELAY
+        };
+        let of_key = counts
+            .entry(Key {
+                sender,
+                receiver,
+                slice,
+                bin,
+            })
+            .or_default();
+        of_key.hops += 1;
+        of_key.bytes += hops.stream_end[row] - hops.stream_start[row];
+        of_key.lost += i64::from(lost);
+        of_key.overtaken += i64::from(overtaken);
+        of_key.data += i64::from(data);
+    }
+    in_order(counts)
+}
+
+fn in_order(counts: FxHashMap<Key, Counts>) -> Traffic {
+    let mut rows: Vec<(Key, Counts)> = counts.into_iter().collect();
+    rows.sort_unstable_by_key(|&(key, _)| key);
+    let mut traffic = Traffic::default();
+    for (key, counts) in rows {
+        traffic.sender.push(key.sender.into());
+        traffic.receiver.push(key.receiver.into());
+        traffic.slice.push(key.slice);
+        traffic.bin.push(key.bin);
+        traffic.hops.push(counts.hops);
+        traffic.bytes.push(counts.bytes);
+        traffic.lost.push(counts.lost);
+        traffic.overtaken.push(counts.overtaken);
+        traffic.data.push(counts.data);
+    }
+    traffic
+}
+
+/// The whole part of `BINS_PER_OCTAVE * log2(delay_ns)`; of less than 1 ns, 0.
+fn bin(delay_ns: i64) -> i64 {
+    let delay_ns = delay_ns.max(1).unsigned_abs();
+    let in_octave = delay_ns << delay_ns.leading_zeros();
+    let cuts = CUTS.iter().filter(|&&cut| in_octave >= cut).count();
+    BINS_PER_OCTAVE * i64::from(delay_ns.ilog2()) + cuts as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bin_is_a_quarter_of_an_octave() {
+        for (delay_ns, expected) in [(-5, 0), (0, 0), (1, 0), (2, 4), (3, 6), (4, 8), (1023, 39), (1024, 40)] {
+            assert_eq!(bin(delay_ns), expected, "{delay_ns}");
+        }
+        let of_log = |delay_ns: i64| (4.0 * (delay_ns as f64).log2()) as i64;
+        (1..100_000).for_each(|delay_ns| assert_eq!(bin(delay_ns), of_log(delay_ns), "{delay_ns}"));
+        assert_eq!(bin(i64::MAX), 251);
+    }
+
+    #[test]
+    fn what_arrived_or_was_lost_between_hosts_is_counted_and_what_was_overtaken() {
+        let (matched, lost) = (State::Matched as u8, State::Lost as u8);
+        let hops = Hops {
+            connection: &[1, 1, 1, 1, 1, 2],
+            from_client: &[true, true, true, true, false, true],
+            kind: &[2, 2, 2, 3, 2, 2],
+            state: &[matched, matched, lost, matched, matched, matched],
+            send_frame: &[1, 2, 3, 4, 5, 6],
+            receive_frame: &[9, 7, 0, 8, 1, 2],
+            stream_start: &[0, 10, 20, 30, 0, 0],
+            stream_end: &[10, 20, 30, 30, 7, 9],
+            attempt: &[1, 1, 1, 1, 1, 1],
+            one_way_delay_ns: &[2, 2, 0, 2, 2, 2],
+        };
+        let ends = Ends {
+            send_host: &[0, 0, 0, 0, 1, 0],
+            receive_host: &[1, 1, 1, 1, 0, 0],
+            send_trace_ns: &[5, 5, 5, 12, 5, 5],
+            receive_trace_ns: &[7, 7, 0, 14, 7, 7],
+        };
+        let apart = Apart {
+            is_apart: &[false, true, true, false],
+            receivers_count: 2,
+        };
+        let expected = Traffic {
+            sender: vec![0, 0, 0, 1],
+            receiver: vec![1, 1, 1, 0],
+            slice: vec![0, 0, 1, 0],
+            bin: vec![NO_DELAY, 4, 4, 4],
+            hops: vec![1, 2, 1, 1],
+            bytes: vec![10, 20, 0, 7],
+            lost: vec![1, 0, 0, 0],
+            overtaken: vec![0, 1, 0, 0],
+            data: vec![1, 2, 0, 1],
+        };
+        assert_eq!(count(&hops, &ends, apart, 10), expected);
+    }
+}
