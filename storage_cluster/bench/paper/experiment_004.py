@@ -101,6 +101,7 @@ def as_text(lines: Sequence[Line]) -> str:
 def publish(lines: Sequence[Line], done: Sequence[Point], folder: Path, command: Sequence[str]) -> Path:
     """The table as Markdown, as docs have it; its file."""
     size = next(argument for point in done for argument in point.argv if ".sizes=" in argument).partition("=")[2]
+    size = size.removeprefix("c(").replace(")", " ")  # c(256)MB, as COSBench has it
     text = [
         "# Document 004, done again",
         "",
