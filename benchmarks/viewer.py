@@ -9,7 +9,7 @@ each, the index is made first, in a run of its own; then, with the index warm:
   gesture, until the picture has been painted from the answer, ticks included. The pause of 60 ms after which a gesture
   counts as ended is in it;
 - frames: time between frames while dragging and while turning the wheel;
-- click: from the click on a request to its ledger and its arrows drawn;
+- click: from the click on a request to its ledger and its arrows drawn; and to its waterfall, which follows them;
 - bytes of the largest answer to a view;
 - the server's memory when all this is done: its own (`RssAnon`), and resident (`VmRSS`), which counts the pages of
   mapped files as well: those are the page cache's, and given back when anything else needs them;
@@ -145,7 +145,9 @@ def _measure(trace: str) -> list[Row]:
             rows.append(Row("first usable view", views, goal=3_000 if large else 2_000))
             rows.append(Row("first usable view, from the command's start", [whole]))
             rows += _gestures(page, process, settle_goal=150 if large else 120)
-            rows.append(Row("click on a request to its ledger", _clicks(page), goal=200))
+            ledgers, waterfalls = zip(*_clicks(page), strict=True)
+            rows.append(Row("click on a request to its ledger", ledgers, goal=200))
+            rows.append(Row("click on a request to its waterfall", waterfalls))
             rows.append(Row("largest answer to a view", [page.evaluate(LARGEST_ANSWER) / 1_000], "kB", 500))
             rows += _memory(process)
     return rows
@@ -287,33 +289,39 @@ def _wheel_settles(page: Page) -> list[float]:
     return times
 
 
-def _clicks(page: Page, most: int = SAMPLES) -> list[float]:
-    """From a click in the list of requests until its ledger is there and its arrows are drawn."""
+def _clicks(page: Page, most: int = SAMPLES) -> list[tuple[float, float]]:
+    """From a click in the list of requests until its ledger and its arrows are drawn; and until its waterfall is."""
     buttons = page.locator("#requests button")
     times = []
     for at in range(min(most, buttons.count())):
         _rest(page)
-        times.append(
-            float(
-                page.evaluate(
-                    """(at) => new Promise((done) => {
-                        const old = document.querySelector("#request-details h2"), begin = performance.now();
-                        document.querySelectorAll("#requests button")[at].click();
-                        const look = () => {
-                            const heading = document.querySelector("#request-details h2");
-                            const ledger = document.querySelector("#request-details .ledger");
-                            if (heading && heading !== old && ledger && window.twintap.state.selected) {
-                                requestAnimationFrame(() => done(performance.now() - begin));
-                            } else requestAnimationFrame(look);
-                        };
-                        look();
-                    })""",
-                    at,
-                )
-            )
+        ledger, waterfall = page.evaluate(
+            """(at) => new Promise((done) => {
+                const old = document.querySelector("#request-details h2"), begin = performance.now();
+                let ledgerAt = 0;
+                const wait = () => {
+                    const bars = document.querySelector("#request-waterfall .barlayer .trace");
+                    if (bars && ledgerAt) done([ledgerAt, performance.now() - begin]);
+                    else requestAnimationFrame(wait);
+                };
+                document.querySelectorAll("#requests button")[at].click();
+                const look = () => {
+                    const heading = document.querySelector("#request-details h2");
+                    const ledger = document.querySelector("#request-details .ledger");
+                    if (heading && heading !== old && ledger && window.twintap.state.selected) {
+                        requestAnimationFrame(() => {
+                            ledgerAt = performance.now() - begin;
+                            wait();
+                        });
+                    } else requestAnimationFrame(look);
+                };
+                look();
+            })""",
+            at,
         )
+        times.append((float(ledger), float(waterfall)))
         page.keyboard.press("Escape")
-        page.wait_for_function("() => document.querySelector('#request-details').childElementCount === 0")
+        page.wait_for_function("() => !document.querySelector('#request-details > *, #request-waterfall > *')")
     return times
 
 

@@ -7,12 +7,12 @@ from dash import ClientsideFunction, Input, Output
 from dash.development.base_component import Component
 
 from collector.queries import TraceView
-from viewer.details import request_details
+from viewer.details import waterfall
 from viewer.layout import head
 
 
 class Selection(TypedDict):
-    """What the browser says is selected."""
+    """Whose waterfall the browser asks for, once it shows the ledger."""
 
     request: int | None
 
@@ -38,9 +38,9 @@ def add_callbacks(app: dash.Dash, trace: TraceView) -> None:
     def show_newer(made: str) -> list[Component]:
         return head(trace)
 
-    @app.callback(Output("request-details", "children"), Input("selection", "data"), prevent_initial_call=True)
-    def show_request(selection: Selection | None) -> list[Component]:
+    @app.callback(Output("request-waterfall", "children"), Input("selection", "data"), prevent_initial_call=True)
+    def show_waterfall(selection: Selection | None) -> list[Component]:
         number = selection["request"] if selection else None
         if not isinstance(number, int) or not 0 <= number < trace.summary.requests_count:
             return []
-        return request_details(trace.request(number), trace.spans(number))
+        return [waterfall(trace.spans(number))]

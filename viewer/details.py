@@ -1,4 +1,4 @@
-"""A selected request: what it was, its ledger, its waterfall."""
+"""A selected request: what it was, and its ledger; then its waterfall, which takes longer to draw."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ assert set(STAGE_COLOURS) == set(STAGES)
 
 
 def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
-    """Children of the panel for one request."""
+    """One request in words and numbers: HTML only, so that the page makes it without Dash (`viewer.plain`)."""
     trouble = plural(request.problems_count, "problem") if request.problems_count else "no problems"
     facts = [
         f"{duration(request.duration_ns, 4)}{_uncertainty(spans[0])}",
@@ -49,8 +49,14 @@ def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
         _ledger(ledger_rows(spans), request.duration_ns),
         html.H3(f"Its exchanges{_shown(len(spans))}"),
         _phase_legend(),
-        dcc.Graph(id="waterfall", figure=waterfall_figure(spans), config={"displayModeBar": False, "responsive": True}),
     ]
+
+
+def waterfall(spans: Sequence[Span]) -> Component:
+    """Its exchanges as a chart."""
+    return dcc.Graph(
+        id="waterfall", figure=waterfall_figure(spans), config={"displayModeBar": False, "responsive": True}
+    )
 
 
 def _uncertainty(root: Span) -> str:

@@ -328,6 +328,7 @@ def _panel(trace: TraceView) -> Component:
         [
             search_box(),
             html.Div(id="request-details"),
+            html.Div(id="request-waterfall"),
             html.Div(id="packet-details"),
             packet_fields(),
             html.Div(id="requests"),

@@ -10,6 +10,8 @@ from flask import Flask, Response, abort, jsonify, request
 from collector.queries import Hop, TraceView, Usage
 from tracer.errors import InputError
 from viewer import windows
+from viewer.details import request_details
+from viewer.plain import plain
 from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
 WIDEST_NS = 1 << 52
@@ -56,6 +58,12 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         if number >= trace.summary.requests_count:
             abort(404, "no such request")
         return _bytes(windows.request_message(trace, number, _raw()))
+
+    @server.get("/api/requests/<int:number>/details")
+    def details(number: int) -> Response:
+        if number >= trace.summary.requests_count:
+            abort(404, "no such request")
+        return jsonify(plain(request_details(trace.request(number), trace.spans(number))))
 
     @server.get("/api/hops/<int:number>")
     def hop(number: int) -> Response:

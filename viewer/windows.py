@@ -6,6 +6,7 @@ know nothing of.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,12 @@ from viewer.binary import Sample, encode_arrows, encode_counts, encode_strips
 
 MOST_ARROWS = 10_000
 """Sent at once: 37 bytes each."""
+MOST_IN_VIEW = 5_000
+"""Of them in the view itself: several to each column of pixels, which takes long to draw and tells less than counts."""
 MOST_BYTES = 380_000
 """Of counts sent at once."""
+SURELY = 1.5
+"""By so much an estimate of too many bytes is right, however the bins lie."""
 SAMPLE_ARROWS = 2_000
 MOST_BINS, LEAST_BINS = 2_048, 16
 USAGE_BINS, LEAST_USAGE_NS = 1_200, 2_000_000_000
@@ -35,8 +40,8 @@ def window_message(trace: TraceView, from_ns: int, to_ns: int, rows: Rows = (), 
     """
     margin = (to_ns - from_ns) // 2
     count = trace.count(from_ns, to_ns)
-    for extra in (margin, 0):
-        find = trace.raw_arrows if raw else trace.arrows
+    find = trace.raw_arrows if raw else trace.arrows
+    for extra in (margin, 0) if count <= MOST_IN_VIEW else ():
         arrows = find(from_ns - extra, to_ns + extra, MOST_ARROWS)
         if arrows is not None:
             return encode_arrows(arrows, from_ns - extra, to_ns + extra, count)
@@ -71,9 +76,11 @@ def request_message(trace: TraceView, number: int, raw: bool = False) -> bytes:
 
 
 def _counts_message(trace: TraceView, from_ns: int, to_ns: int, count: int, rows: Rows, sample: Sample | None) -> bytes:
-    """In as many bins as a message has room for."""
+    """In as many bins as a message has room for; how many cells have any tells before counting finely, which costs."""
     mode, ask = ("ends", _by_row) if trace.counted_by_end else ("density", _by_pair)
-    bins = MOST_BINS
+    least_bytes, bins = _size(ask(trace, from_ns, to_ns, LEAST_BINS, rows)[2] > 0), MOST_BINS
+    while bins > LEAST_BINS and least_bytes * (bins // LEAST_BINS) > SURELY * MOST_BYTES:
+        bins //= 2
     while True:
         start_ns, bin_ns, counts = ask(trace, from_ns, to_ns, bins, rows)
         if bins <= LEAST_BINS or _size(counts) <= MOST_BYTES:
@@ -91,7 +98,7 @@ def _by_row(trace: TraceView, from_ns: int, to_ns: int, bins: int, rows: Rows) -
     return found.from_ns, found.bin_ns, found.counts.reshape(-1, *found.counts.shape[2:])
 
 
-def _size(counts: NDArray[np.uint32]) -> int:
+def _size(counts: NDArray[Any]) -> int:
     """Bytes of a message of these."""
     return int(counts.any(axis=2).sum()) * counts.shape[2] * np.min_scalar_type(int(counts.max(initial=0))).itemsize
 

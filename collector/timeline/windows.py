@@ -26,6 +26,8 @@ BLOCK_ROWS = 64
 """Rows for which one latest end is kept."""
 LONG_NS = 50_000_000
 """Arrows longer than this are kept aside, if they are few."""
+MOST_COUNTED, ENOUGH_BINS = 1 << 18, 128
+"""More hops than this are not counted for a view that has so many bins counted ahead."""
 LONG_SHARE = 0.001
 """Of the arrows, at most so many are kept aside."""
 ASIDE = ("row", "begin", "end")
@@ -125,7 +127,7 @@ class HopIndex:
     def density(self, from_ns: int, to_ns: int, most_bins: int) -> DensityCounts:
         """Counts by pair in at most `most_bins` (≥ 2) bins that cover [from_ns, to_ns). Not for `cells.by_end`."""
         assert not self.cells.by_end, "too many pairs: ask for ends"
-        shift, first, last = _bins(from_ns, to_ns, most_bins)
+        shift, first, last = self._bins(from_ns, to_ns, most_bins)
         counts = self._counts(first, last, shift, lambda cells: cells, self.cells.count, slice(None))
         return DensityCounts(first << shift, 1 << shift, self._by_pair(counts))
 
@@ -135,7 +137,7 @@ class HopIndex:
         Arguments: `rows_of_ends`, places in `cells.end_lane`, each in one row at most. Only for `cells.by_end`.
         """
         assert self.cells.by_end, "few pairs: ask for them"
-        shift, first, last = _bins(from_ns, to_ns, most_bins)
+        shift, first, last = self._bins(from_ns, to_ns, most_bins)
         row_of_end = np.full(len(self.cells.end_lane), len(rows_of_ends), np.int64)
         for row, ends in enumerate(rows_of_ends):
             row_of_end[list(ends)] = row
@@ -148,7 +150,7 @@ class HopIndex:
 
     def totals(self, from_ns: int, to_ns: int, most_bins: int) -> DensityCounts:
         """Counts by class only: as if there were one pair."""
-        shift, first, last = _bins(from_ns, to_ns, most_bins)
+        shift, first, last = self._bins(from_ns, to_ns, most_bins)
         classes = len(ArrowClass)
         of_cell = np.arange(self.cells.count) % classes
         if self.cells.by_end:  # what was received was sent as well
@@ -188,6 +190,15 @@ class HopIndex:
         low = int(np.searchsorted(self._latest, from_ns, side="left")) * BLOCK_ROWS
         high = int(np.searchsorted(self.columns.anchor_ns, to_ns + self._facts.lead_ns, side="right"))
         return min(low, high), high
+
+    def _bins(self, from_ns: int, to_ns: int, most_bins: int) -> tuple[int, int, int]:
+        """As `_bins` below; but the finest that are counted ahead, where finer ones take long to count."""
+        shift, first, last = _bins(from_ns, to_ns, most_bins)
+        finest = self._facts.shift
+        ahead = (-(-to_ns >> finest)) - (from_ns >> finest)
+        if shift >= finest or ahead < ENOUGH_BINS or self.count(from_ns, to_ns) <= MOST_COUNTED:
+            return shift, first, last
+        return finest, from_ns >> finest, -(-to_ns >> finest)
 
     def _counts(
         self,

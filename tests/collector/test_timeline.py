@@ -233,6 +233,21 @@ def test_counts_by_bin_are_those_of_the_rows(index: HopIndex, most_bins: int) ->
     assert everything.counts.sum(axis=(0, 2)).tolist() == classes.tolist()
 
 
+def test_what_takes_long_to_count_is_told_as_finely_as_it_was_counted_ahead(
+    index: HopIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_ns, to_ns = SPAN_NS // 3, SPAN_NS // 2
+    fine = index.totals(from_ns, to_ns, 100_000)
+    monkeypatch.setattr("collector.timeline.windows.MOST_COUNTED", 10)
+    monkeypatch.setattr("collector.timeline.windows.ENOUGH_BINS", 2)
+    coarse = index.totals(from_ns, to_ns, 100_000)
+    assert coarse.bin_ns > fine.bin_ns
+    until = coarse.from_ns + coarse.bin_ns * coarse.counts.shape[2]
+    anchors = index.columns.anchor_ns
+    assert coarse.from_ns <= from_ns < to_ns <= until
+    assert coarse.counts.sum() == ((anchors >= coarse.from_ns) & (anchors < until)).sum()
+
+
 def test_counts_by_class_are_those_of_the_rows(index: HopIndex) -> None:
     columns = index.columns
     for from_ns, to_ns in some_windows(6):

@@ -77,13 +77,14 @@ def test_clicking_an_arrow_lights_up_its_request(page: Page, small_url: str, sma
     panel = page.locator("#request-details")
     expect(panel.locator("h2")).to_have_text("Request #1")
     expect(panel.locator(".ledger tfoot")).to_contain_text("100 %")
-    expect(panel.locator("#waterfall .barlayer .trace")).to_have_count(5)
+    expect(page.locator("#waterfall .barlayer .trace")).to_have_count(5)
     page.wait_for_function("() => window.twintap.state.selected !== null")
     assert page.evaluate("window.twintap.state.selected.number.length") == small_trace.request(0).hops_count
     expect(page.locator("#packet-details")).to_contain_text("Packet")
     expect(request_row(page, 0)).to_have_attribute("aria-current", "true")
     page.keyboard.press("Escape")
     expect(panel).to_be_empty()
+    expect(page.locator("#request-waterfall")).to_be_empty()
     expect(request_row(page, 0)).to_have_attribute("aria-current", "false")
 
 

@@ -102,6 +102,23 @@ def test_a_window_holds_exactly_the_arrows_that_overlap_it(large: FlaskClient, l
     assert sorted(message.columns["sent"][both].tolist()) == sorted(sent[inside].tolist())
 
 
+def test_more_arrows_than_a_view_can_show_are_counted(
+    small: FlaskClient, small_trace: TraceView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("viewer.windows.MOST_IN_VIEW", small_trace.summary.hops_count - 1)
+    message = window(small, 0, small_trace.duration_ns + 1)
+    assert message.mode == "density"
+    assert message.columns["counts"].sum() == small_trace.summary.hops_count
+
+
+def test_the_ledger_of_a_request_is_sent_as_plain_elements(small: FlaskClient, small_trace: TraceView) -> None:
+    answer = small.get("/api/requests/1/details", base_url="http://localhost")
+    assert "Request #2" in answer.text
+    assert "Where its time went" in answer.text
+    beyond = small_trace.summary.requests_count
+    assert small.get(f"/api/requests/{beyond}/details", base_url="http://localhost").status_code == 404
+
+
 def test_a_request_sends_its_own_arrows(small: FlaskClient, small_trace: TraceView) -> None:
     message = decode(small.get("/api/requests/1/arrows", base_url="http://localhost").data)
     assert set(message.columns["request"].tolist()) == {1}

@@ -1,11 +1,13 @@
-// Arrows, one path for each few dozen of a class: one giant path is superlinear in Chromium, and changing the
-// style for each arrow is slow.
+// Arrows, one path for each few dozen lines of a class and for each few heads: one giant path is superlinear in Chromium,
+// and changing the style for each arrow is slow.
 "use strict";
 window.twintap = window.twintap || {};
 
 (function (T) {
-  const CHUNK = 48; // segments of a path
-  const MOST_HEADS = 5000; // beyond, lines only
+  const CHUNK = 48; // lines of a path
+  const CHUNK_HEADS = 8; // a path of these is filled, which takes longer the more there are
+  const MOST_WIDE = 1000; // in view: beyond, lines are at most a pixel wide, which takes a quarter of the time
+  const MOST_MOVING_HEADS = 1500;
   const MOST_LABELS = 150;
   const MOST_LONG_LABELS = 40; // with sequence numbers
   const LOST_AT = 0.58; // how far along its way a lost arrow ends
@@ -32,7 +34,7 @@ window.twintap = window.twintap || {};
     const order = [T.CLASS.ACK, T.CLASS.HANDSHAKE, T.CLASS.DATA, T.CLASS.ONE_SIDED, ...T.PROBLEMS];
     const shown = order.filter((cls) => !options.hidden.has(cls)).map((cls) => [cls, visible(view, arrows, cls, options)]);
     for (const [, list] of shown) inView += list.length;
-    const heads = inView <= (options.moving ? 1500 : MOST_HEADS);
+    const heads = !options.moving || inView <= MOST_MOVING_HEADS;
     context.save();
     for (const [cls, list] of shown) drawClass(context, view, arrows, cls, list, options, heads, inView);
     context.restore();
@@ -55,20 +57,23 @@ window.twintap = window.twintap || {};
   }
 
   function drawClass(context, view, arrows, cls, list, options, heads, inView) {
-    const crowded = Math.max(0.18, Math.min(1, (1.6 * view.width) / inView));
+    const crowded = Math.max(0.18, Math.min(1, (2.2 * view.width) / inView));
     context.globalAlpha = options.alpha * (T.isProblem(cls) ? 1 : crowded);
     context.strokeStyle = context.fillStyle = T.palette.classes[cls];
-    context.lineWidth = T.LINE_WIDTHS[cls] * (options.grow || 1);
-    const dashed = T.LINE_DASHES[cls];
-    for (let first = 0; first < list.length; first += CHUNK) {
-      const chunk = list.slice(first, first + CHUNK);
-      context.setLineDash(dashed);
+    const width = T.LINE_WIDTHS[cls] * (options.grow || 1);
+    context.lineWidth = inView > MOST_WIDE && !T.isProblem(cls) ? Math.min(1, width) : width;
+    context.setLineDash(T.LINE_DASHES[cls]);
+    inChunks(list, CHUNK, (chunk) => {
       context.beginPath();
       for (const at of chunk) line(context, view, arrows, at);
       context.stroke();
-      context.setLineDash([]);
-      if (heads) drawHeads(context, view, arrows, cls, chunk);
-    }
+    });
+    context.setLineDash([]);
+    if (heads) inChunks(list, CHUNK_HEADS, (chunk) => drawHeads(context, view, arrows, cls, chunk));
+  }
+
+  function inChunks(list, size, act) {
+    for (let first = 0; first < list.length; first += size) act(list.slice(first, first + size));
   }
 
   function line(context, view, arrows, at) {

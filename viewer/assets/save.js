@@ -95,7 +95,7 @@ window.twintap = window.twintap || {};
       `<!doctype html><html lang="en" data-theme="${T.theme()}"><head><meta charset="utf-8"><title>${title}</title>`,
       `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">`,
       `<style>${style}\n${own}</style></head><body>`,
-      cleaned("#head"), T.svgPicture(), cleaned("#request-details"), cleaned("#packet-details"),
+      cleaned("#head"), T.svgPicture(), cleaned("#request-details"), cleaned("#request-waterfall"), cleaned("#packet-details"),
       `<h2>Packets</h2>${packetTable()}</body></html>`,
     ].join("\n");
   };

@@ -3,6 +3,7 @@
 window.twintap = window.twintap || {};
 
 (function (T) {
+  const MANY_ARROWS = 2000; // loaded: a gesture stretches a picture of them
   const PAD_TOP = 28, PAD_BOTTOM = 58, PAD_STRIPS = 30, LEAST_GAP = 26, MOST_GAP = 420;
 
   // Where times and rows are on the canvas. `ruler` px on top belong to the axis; of rows that do not fit, those after
@@ -64,6 +65,7 @@ window.twintap = window.twintap || {};
     }
     if (data && data.mode === "arrows") {
       if (!covered) clearCovered(context, view, data);
+      if (state.moving) prepareStill(view, state);
       if (state.moving && state.still) drawCounts(context, view, state.still, state.still.picture, alpha);
       else inView = T.drawArrows(context, view, data, { ...options, alpha });
     }
@@ -94,14 +96,24 @@ window.twintap = window.twintap || {};
   }
 
   // Many arrows as a picture of twice the view, for a gesture to stretch: drawing them takes longer than a frame.
-  T.stillPicture = function (view, data, hidden) {
+  function stillPicture(view, data, hidden) {
     const margin = (view.to - view.from) / 2, picture = document.createElement("canvas");
     const wide = T.makeView(view.from - margin, view.to + margin, 2 * view.width, view.height, view.ruler, view.rows, view.scroll, view.strips);
     picture.width = wide.width;
     picture.height = Math.ceil(view.height);
-    T.drawArrows(picture.getContext("2d"), wide, data, { hidden, alpha: 1, moving: true });
+    const context = picture.getContext("2d");
+    T.drawArrows(context, wide, data, { hidden, alpha: 1, moving: true });
+    context.getImageData(0, 0, 1, 1); // or it would be painted only when it is first used, in a gesture's first frame
     return { from: wide.from, to: wide.to, bins: wide.width, picture };
-  };
+  }
+
+  // Make that picture when nothing else is to be done, if a gesture would need it.
+  T.prepareStill = (state) => requestIdleCallback(() => state.moving || prepareStill(T.currentView(), state));
+
+  function prepareStill(view, state) {
+    const { data, still, hidden } = state;
+    if (!still && data && data.mode === "arrows" && data.number.length >= MANY_ARROWS) state.still = stillPicture(view, data, hidden);
+  }
 
   // Where arrows are known, counts of the overview behind them are taken away.
   function clearCovered(context, view, data) {

@@ -7,7 +7,6 @@ window.twintap = window.twintap || {};
   const SETTLE_MS = 60; // without an event, a gesture has ended
   const LEAST_NS = 20;
   const GLIDE_MS = 220;
-  const MANY_ARROWS = 1500; // in view: a gesture stretches a picture of them
   const state = {
     from: 0, to: 1, data: null, picture: null, still: null, overview: null, overviewPicture: null, selected: null,
     hidden: new Set(), raw: false, hover: null, selection: { request: null, hop: null }, moving: false,
@@ -16,7 +15,7 @@ window.twintap = window.twintap || {};
   T.settledCount = 0;
   T.parts = T.parts || []; // what other files begin when the timeline has begun
   let canvas, context, minimap, tip, view, requestTimes;
-  let drawing = false, settleTimer = 0, fetching = null, arrowsInView = 0, scroll = 0, finishing = 0;
+  let drawing = false, settleTimer = 0, fetching = null, scroll = 0, finishing = 0;
 
   // Called by Dash with what `viewer.layout` put into the page.
   T.start = function (meta) {
@@ -213,15 +212,10 @@ window.twintap = window.twintap || {};
       T.settledAt = performance.now();
       T.writeAddress(state, state.selection, state.hidden);
       syncRuler();
-      prepareStill();
+      state.still = null;
+      T.prepareStill(state);
       T.tell("settled");
     }));
-  }
-
-  function prepareStill() {
-    state.still = null;
-    if (state.moving || !state.data || state.data.mode !== "arrows" || arrowsInView < MANY_ARROWS) return;
-    state.still = T.stillPicture(view, state.data, state.hidden);
   }
 
   // Ask for the window if what is loaded does not cover it, or is too coarse. False if there is nothing to ask for.
@@ -295,7 +289,6 @@ window.twintap = window.twintap || {};
     const inView = T.drawScene(context, view, state);
     minimap.draw(state);
     if (state.moving) return;
-    arrowsInView = inView || 0;
     T.showBadge(state, inView);
   }
 
@@ -427,8 +420,8 @@ window.twintap = window.twintap || {};
     T.markRequest(request);
     if (request !== before.request) {
       state.selected = null;
-      window.dash_clientside.set_props("selection", { data: { request } });
       if (request !== null) loadRequest(request);
+      loadDetails(request);
     }
     T.writeAddress(state, state.selection, state.hidden);
     T.tell("selected");
@@ -457,6 +450,15 @@ window.twintap = window.twintap || {};
         redraw();
       })
       .catch(() => onLost(null));
+  }
+
+  // The ledger first; when it is seen the waterfall, which takes longer to draw.
+  async function loadDetails(number) {
+    const trees = number === null ? [] : await T.fetchJson(`api/requests/${number}/details`).catch(() => onLost(null));
+    if (!trees || state.selection.request !== number) return;
+    T.fillParts({ "request-details": trees });
+    if (number !== null) await new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)));
+    if (state.selection.request === number) window.dash_clientside.set_props("selection", { data: { request: number } });
   }
 
   async function goToProblem(which) {
