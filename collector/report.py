@@ -16,7 +16,7 @@ from collector.pairing import Pairing, read_pairing
 from collector.replicas import HANDOFF, replica_roles
 from collector.stages import stages_of
 from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
-from collector.story import Story
+from collector.story import TOLD_WITH, Story
 
 SLOWEST = 5
 """How many requests are named."""
@@ -148,7 +148,7 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
     return Report(
         url=url,
         info=info,
-        story=story.tell(info, spans, exchanges, clocks, store.read_table(url, "connections")),
+        story=story.tell(info, spans, exchanges, clocks, *(store.read_table(url, name) for name in TOLD_WITH)),
         hosts=_hosts(info.hosts, clocks.to_pylist()),
         hop_states=dict(states.group_by("state").len().sort("len", "state", descending=[True, False]).iter_rows()),
         connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,

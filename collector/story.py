@@ -1,4 +1,4 @@
-"""Where did the time go? One sentence, and the parts behind it, which add up exactly.
+"""Where did the time go? One sentence, and the parts behind it, which add up exactly; then what to act on first.
 
 With a command (`tracer record`) the story is the command's: from its start to its end by its own host's clock. The
 command is treated as a span above its root requests, so requests that overlap are counted once, by the same walk as
@@ -14,7 +14,7 @@ Limits: a request that was neither answered nor given up has no length; its wait
 """
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -24,12 +24,15 @@ from numpy.typing import NDArray
 from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
 from collector.dead_ends import with_dead_ends
 from collector.durations import in_words, share, with_uncertainty
+from collector.findings.finding import SEVERITIES
 from collector.foreground import of_clients
 from collector.quorums import quorum_words
 from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places, with_waits
 from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
 
+TOLD_WITH = ("connections", "findings")
+"""Tables that a whole trace's story is also told from, in this order."""
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
 IN_VAIN = pl.col("exchange_id") < 0
@@ -58,13 +61,36 @@ class Story:
 
 
 def tell(
-    info: TraceInfo, spans: pa.Table, exchanges: pa.Table, clocks: pa.Table, connections: pa.Table | None = None
+    info: TraceInfo,
+    spans: pa.Table,
+    exchanges: pa.Table,
+    clocks: pa.Table,
+    connections: pa.Table | None = None,
+    findings: pa.Table | None = None,
 ) -> Story:
     """The story of a trace: of its command, of its only root request, or of the slowest.
 
-    Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks` and `connections`; without
-    the last, what was waited for connections that never came about is told as their client's own work.
+    Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`;
+    without `connections`, what was waited for those that never came about is told as their client's own work.
     """
+    story = _of_requests(info, spans, exchanges, clocks, connections)
+    return story if findings is None else replace(story, sentence=story.sentence + act_first(findings))
+
+
+def act_first(findings: pa.Table) -> str:
+    """` To act on first: …`, of the table `findings`; "" if nobody need act."""
+    for row in findings.slice(0, 1).to_pylist():
+        if row["severity"] in SEVERITIES[:2]:
+            of = [row["peer_host"], row["host"]]
+            where = f" between {of[0]} and {of[1]}" if all(of) else f" on {of[1]}" if of[1] else ""
+            cost = f", {in_words(row['cost_ns'])} of request time" if row["cost_ns"] else ""
+            return f" To act on first: {row['kind'].replace('_', ' ')}{where}{cost}."
+    return ""
+
+
+def _of_requests(
+    info: TraceInfo, spans: pa.Table, exchanges: pa.Table, clocks: pa.Table, connections: pa.Table | None
+) -> Story:
     rows = joined(spans, exchanges)
     if connections is not None:
         rows = with_dead_ends(rows, connections, clocks, info.services)
