@@ -53,6 +53,7 @@ def _write_samples(folder: Path) -> None:
 
 def _write_finding(folder: Path) -> None:
     columns = {
+        "kind": ["slow_disk"],
         "severity": ["warning"],
         "host": ["storage3"],
         "from_trace_ns": [EPOCH_NS + 50 * MS],
