@@ -119,12 +119,13 @@ def test_an_application_that_pauses_is_not_held(hosts: Pair, tmp_path: Path) -> 
 
 
 def test_a_client_without_a_port_left(hosts: Pair, tmp_path: Path) -> None:
-    hosts.a.run("sysctl", "-qw", "net.ipv4.ip_local_port_range=41000 41039")
+    ports = "from pathlib import Path; Path('/proc/sys/net/ipv4/ip_local_port_range').write_text('{}')".format
+    hosts.a.run(sys.executable, "-c", ports("41000 41039"))
     try:
         with hosts.b.running(sys.executable, "-c", ANSWERER, hosts.b.address, ready="ready"):
             (finding,) = findings_while(hosts, tmp_path, sys.executable, "-c", CALLER, hosts.b.address)
     finally:
-        hosts.a.run("sysctl", "-qw", "net.ipv4.ip_local_port_range=32768 60999")
+        hosts.a.run(sys.executable, "-c", ports("32768 60999"))
     assert (finding["severity"], finding["kind"], finding["host"]) == ("warning", "port_exhaustion", "a")
     assert finding["count"] == 40
     assert "(41000 to 41039)" in finding["text"]

@@ -128,6 +128,8 @@ class Campaign:
         """Let the others do what lost drivers have left of the stage; whether there was anything."""
         stage, began = self.workload.stages[number], False
         for part in (part for part in self._parts if part.lost and part.shares):
+            if not self._here():
+                break  # the last one was lost while it took over from another
             had, part.shares = part.shares, {}
             finished = part.status is not None and part.status.stage == number and not part.status.running
             left = {} if finished else left_by(stage, had, part.done_of(stage.name), elapsed_s)
