@@ -95,6 +95,11 @@ window.twintap = window.twintap || {};
     context.globalAlpha = 1;
   }
 
+  // A canvas is painted when it is first read, which else is in a gesture's first frame.
+  function paintNow(picture) {
+    picture.getContext("2d").getImageData(0, 0, 1, 1);
+  }
+
   // Many arrows as a picture of twice the view, for a gesture to stretch: drawing them takes longer than a frame.
   function stillPicture(view, data, hidden) {
     const margin = (view.to - view.from) / 2, picture = document.createElement("canvas");
@@ -103,7 +108,7 @@ window.twintap = window.twintap || {};
     picture.height = Math.ceil(view.height);
     const context = picture.getContext("2d");
     T.drawArrows(context, wide, data, { hidden, alpha: 1, moving: true });
-    context.getImageData(0, 0, 1, 1); // or it would be painted only when it is first used, in a gesture's first frame
+    paintNow(picture);
     return { from: wide.from, to: wide.to, bins: wide.width, picture };
   }
 

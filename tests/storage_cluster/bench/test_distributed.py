@@ -220,6 +220,22 @@ def test_no_driver_left_ends_the_run(tmp_path: Path) -> None:
     on_a_field(tmp_path, work)
 
 
+def test_nobody_takes_over_where_all_were_lost_at_once(tmp_path: Path) -> None:
+    async def work(field: Field) -> None:
+        lasting = Campaign(field.mission(LONG), field.drivers, tmp_path / "run")
+        running = asyncio.create_task(lasting.run())
+        while not lasting.moments:
+            await asyncio.sleep(0.01)
+        for part in lasting._parts:
+            part.lost = True
+        assert any(part.shares for part in lasting._parts)
+        assert not await lasting._take_over(0, 1.0)
+        info = await asyncio.wait_for(running, 20)
+        assert (info.state, info.note) == ("failed", "every driver is lost")
+
+    on_a_field(tmp_path, work)
+
+
 def test_a_run_is_called_off(tmp_path: Path) -> None:
     async def work(field: Field) -> None:
         lasting = Campaign(field.mission(LONG), field.drivers, tmp_path / "run")
