@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.diagnosis.cases import CLEAN, PLANS, cases
+from benchmarks.diagnosis.cases import CLEAN, PLANS, Case, cases
 from benchmarks.diagnosis.judge import Verdict, judged, table
 from benchmarks.diagnosis.live import TRUTH_FILE, record_all
 
@@ -24,7 +24,7 @@ def main() -> None:
     options = _options()
     if not options.judge and not options.again:
         kinds = options.only.split(",") if options.only else [CLEAN, *PLANS]
-        wanted = [case for kind in kinds for case in cases(kind, options.clean if kind == CLEAN else options.runs)]
+        wanted = [case for kind in kinds for case in _wanted(kind, options)]
         left = [case for case in wanted if not (options.folder / case.name / TRUTH_FILE).exists()]
         record_all(left, options.folder.resolve(), options.seconds)
     runs = sorted(path.parent for path in options.folder.glob(f"*/{TRUTH_FILE}"))
@@ -37,11 +37,17 @@ def main() -> None:
         options.json.write_text(json.dumps([dataclasses.asdict(verdict) for verdict in verdicts], indent=1), "utf-8")
 
 
+def _wanted(kind: str, options: argparse.Namespace) -> list[Case]:
+    count = options.clean if kind == CLEAN else options.runs
+    return cases(kind, options.first + count)[options.first :]
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=3, help="of each kind of fault (3)")
     parser.add_argument("--clean", type=int, default=10, help="runs without a fault (10)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first run of each kind (0)")
     parser.add_argument("--only", default="", help="these kinds only, with commas between")
     parser.add_argument("--seconds", type=float, default=8.0, help="of load in each run (8)")
     parser.add_argument("--judge", action="store_true", help="record nothing; grade what is in FOLDER")
