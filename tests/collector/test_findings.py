@@ -6,6 +6,7 @@ import pytest
 
 from collector.exchanges import build_exchanges
 from collector.findings import find, told
+from collector.findings.clocks import clock_findings
 from collector.schema import FINDINGS
 from collector.spans import link
 from collector.store import HostInfo, TraceInfo
@@ -407,6 +408,24 @@ def test_clocks() -> None:
         "warning unaligned_clock b 0",
         "warning inconsistent_clock c 0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "offset_ms", "expected"),
+    [
+        (0.5, 0, None),
+        (60, 0, "120.0 µs ahead of the reference, and runs 150 ppm too fast"),
+        (0.5, 40, "40.1 ms ahead of the reference"),
+    ],
+)
+def test_a_drift_is_told_where_the_packets_allow_no_other(seconds: float, offset_ms: int, expected: str | None) -> None:
+    line = {"from_host_ns": 0, "to_host_ns": int(seconds * 1e9), "reference": False, "uncertainty_ns": 200_000}
+    clock = {**line, "host": "b", "method": "hull", "offset_ns": offset_ms * 10**6 + 120_000, "skew_ppb": 150_000}
+    other = {**line, "host": "a", "method": "hull", "offset_ns": 0, "skew_ppb": 0, "reference": True}
+    host = HostInfo("a", (), (), (), 1, 1, 0, 1)
+    info = replace(INFO, hosts=(host, replace(host, host="b")))
+    told = [finding.text for finding in clock_findings(table("clocks", [other, clock]), info)]
+    assert [text.split(";")[0] for text in told] == ([f"the clock of b is {expected}"] if expected else [])
 
 
 def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:

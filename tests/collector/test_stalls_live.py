@@ -10,7 +10,7 @@ import pytest
 from collector.analysis import analyse
 from collector.sources import host_sources
 from collector.store import read_table
-from tests.helpers.live_hosts import NoNamespacesError, Pair, pair
+from tests.helpers.live_hosts import NoNamespacesError, Pair, far_pair, pair
 
 SERVER = """
 import socket, sys, time
@@ -45,6 +45,16 @@ for times, size, pause_s in (map(float, word.split(",")) for word in sys.argv[3:
         connection.recv(1000)
 """
 
+KEPT_CLIENT = """
+import socket, sys, time
+connection = socket.create_connection((sys.argv[1], 8080))
+connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+for size, pause_s, mark in (word.split(",") for word in sys.argv[2:]):
+    body = b"x" * (int(size) // 2) + mark.encode() + b"x" * (int(size) // 2) + b"END"
+    connection.sendall(b"PUT /x HTTP/1.1\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body) + body)
+    connection.recv(1000)
+    time.sleep(float(pause_s))
+"""
 
 CALLER = """
 import errno, socket, sys
@@ -129,3 +139,63 @@ def test_a_client_without_a_port_left(hosts: Pair, tmp_path: Path) -> None:
     assert (finding["severity"], finding["kind"], finding["host"]) == ("warning", "port_exhaustion", "a")
     assert finding["count"] == 40
     assert "(41000 to 41039)" in finding["text"]
+
+
+def far_found(folder: Path, *client: str, lost: str = "", server_buffer: int = 0, sack: bool = True) -> dict[str, dict]:
+    """Findings by kind, of uploads over a round trip of 40 ms.
+
+    `client`: uploads as `size,pause after,mark within`; `lost`: what the first packet with it is lost for.
+    """
+    try:
+        with far_pair(20, (lost,) if lost else ()) as hosts:
+            sysctls = ("net.ipv4.tcp_congestion_control=reno", f"net.ipv4.tcp_sack={int(sack)}")
+            hosts.a.run("sysctl", "-q", "-w", *sysctls)
+            words = (hosts.b.address, "0", str(server_buffer))
+            with hosts.b.running(sys.executable, "-c", SERVER, *words, ready="ready"):
+                argv = (sys.executable, "-c", KEPT_CLIENT, hosts.b.address, *client)
+                rows = findings_while(hosts, folder, *argv)
+    except NoNamespacesError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    found = {row["kind"]: row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_a_lost_last_packet_waits_for_a_timer(tmp_path: Path) -> None:
+    found = far_found(tmp_path, "6000,0,", lost="END")
+    assert set(found) == {"packet_loss", "tail_loss"}
+    assert (found["packet_loss"]["severity"], found["packet_loss"]["count"]) == ("warning", 1)
+    tail = found["tail_loss"]
+    assert (tail["severity"], tail["host"], tail["count"], tail["cause"]) == ("notice", "a", 1, "packet_loss on b")
+    assert 60e6 <= tail["cost_ns"] <= 2e9
+
+
+def test_a_lost_packet_is_told_by_those_behind_it(tmp_path: Path) -> None:
+    found = far_found(tmp_path, "100000,0,", "100000,0,", "60000,0,LOSE", lost="LOSE")
+    fast = found["fast_retransmission"]
+    assert (fast["host"], fast["count"], fast["cause"]) == ("a", 1, "packet_loss on b")
+    assert 35e6 <= fast["cost_ns"] <= 200e6
+    assert not {"tail_loss", "retransmission_timeout"} & set(found)
+
+
+def test_too_few_packets_behind_a_lost_one_leave_it_to_the_timer(tmp_path: Path) -> None:
+    found = far_found(tmp_path, "3000,0,LOSE", lost="LOSE", sack=False)
+    assert set(found) == {"packet_loss", "retransmission_timeout"}
+    timeout = found["retransmission_timeout"]
+    assert (timeout["host"], timeout["count"], timeout["cause"]) == ("a", 1, "packet_loss on b")
+    assert 200e6 <= timeout["cost_ns"] <= 2e9
+
+
+def test_a_window_too_small_for_the_way(tmp_path: Path) -> None:
+    found = far_found(tmp_path, "200000,0,", server_buffer=16_000)
+    assert set(found) == {"small_window"}
+    small = found["small_window"]
+    assert (small["severity"], small["host"]) == ("warning", "b")
+    assert 0.1e9 <= small["cost_ns"] <= 2e9
+
+
+def test_a_kept_connection_begins_slowly_again(tmp_path: Path) -> None:
+    found = far_found(tmp_path, "800000,0,", "800000,1.5,", "800000,0,")
+    slow = found["slow_start_after_idle"]
+    assert (slow["severity"], slow["host"]) == ("warning", "a")
+    assert slow["cost_ns"] >= 40e6

@@ -1,9 +1,12 @@
-"""Two hosts on this machine: network namespaces `a` (10.9.0.1) and `b` (10.9.0.2), joined by a veth pair with TSO on.
+"""Two hosts on this machine: network namespaces `a` (10.9.0.1) and `b` (10.9.0.2), joined by a veth pair with TSO on,
+or by a long way that carries frames of one MSS and can lose some of them.
 
 Works as root, and as an ordinary user where the kernel allows user namespaces. Everything goes away with the processes
 that hold the namespaces.
 """
 
+import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -12,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from storage_cluster.faults.relay import Rule
 
 TRACER = (sys.executable, "-P", "-m", "tracer")
 HOLD = "ip link set lo up; echo ready; exec sleep infinity"
@@ -48,6 +53,13 @@ for size in map(int, sys.argv[2:]):
     connection.request("GET", f"/o?Signature=SECRET-SIG&size={size}", headers=headers)
     connection.getresponse().read()
 connection.close()
+"""
+
+
+CUT_TO_MSS = """
+import sys
+from storage_cluster.hosts.offload import set_offload
+set_offload(sys.argv[1], tso=False, gso=False, gro=False)
 """
 
 
@@ -136,29 +148,76 @@ class Pair:
 @contextmanager
 def pair() -> Iterator[Pair]:
     """Both hosts, up. Raises: NoNamespacesError where they cannot be made."""
-    outer = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--net")
-    into = ("--net",) if os.geteuid() == 0 else ("--user", "--preserve-credentials", "--net")
     with ExitStack() as stack:
+        both = _hosts(stack)
+        _cable(both.a, "va", "vb", both.b)
+        yield _up(both)
 
-        def hold(*argv: str) -> tuple[str, ...]:
-            process = subprocess.Popen(
-                [*argv, "sh", "-c", HOLD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-            stack.callback(process.communicate)
-            stack.callback(process.kill)
-            assert process.stdout is not None
-            if process.stdout.readline() != "ready\n":
-                raise NoNamespacesError(process.communicate()[1].strip())
-            return ("nsenter", "--target", str(process.pid), *into, "--")
 
-        enter_a = hold(*outer)
-        enter_b = hold(*enter_a, "unshare", "--net")
-        a, b = Host("a", "10.9.0.1", "va", enter_a), Host("b", "10.9.0.2", "vb", enter_b)
-        a.run("ip", "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", enter_b[2])
-        for host in (a, b):
-            host.run("ip", "address", "add", f"{host.address}/24", "dev", host.interface)
-            host.run("ip", "link", "set", host.interface, "up")
-        yield Pair(a, b)
+@contextmanager
+def far_pair(one_way_ms: float, lost: Sequence[str] = ()) -> Iterator[Pair]:
+    """Both hosts, so far apart; of each text in `lost` the first frame with it is lost on the way.
+
+    Raises: NoNamespacesError where they cannot be made.
+    """
+    with ExitStack() as stack:
+        both = _hosts(stack)
+        between = Host("between", "", "", _hold(stack, *both.a.enter, "unshare", "--net"))
+        _cable(between, "wa", "va", both.a)
+        _cable(between, "wb", "vb", both.b)
+        for host, interface in ((both.a, "va"), (both.b, "vb"), (between, "wa"), (between, "wb")):
+            host.run(sys.executable, "-c", CUT_TO_MSS, interface)
+            host.run("ip", "link", "set", interface, "up")
+        way = subprocess.Popen(
+            [*between.enter, sys.executable, "-m", "tests.helpers.wire", "wa", "wb", *lost],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        stack.callback(way.communicate)
+        stack.callback(way.kill)
+        wait_for(way, "ready")
+        assert way.stdin is not None
+        way.stdin.write(json.dumps([dataclasses.asdict(_late(one_way_ms))]) + "\n")
+        way.stdin.flush()
+        yield _up(both)
+
+
+def _late(one_way_ms: float) -> Rule:
+    delay_ns = round(one_way_ms * 1e6)
+    return Rule("", True, True, probability=1, delay_ns=delay_ns, jitter_ns=0, overtaken=False, seed=None)
+
+
+def _hosts(stack: ExitStack) -> Pair:
+    outer = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--net")
+    enter_a = _hold(stack, *outer)
+    enter_b = _hold(stack, *enter_a, "unshare", "--net")
+    return Pair(Host("a", "10.9.0.1", "va", enter_a), Host("b", "10.9.0.2", "vb", enter_b))
+
+
+def _hold(stack: ExitStack, *argv: str) -> tuple[str, ...]:
+    """A command that makes a namespace, kept as long as `stack`; how to enter it."""
+    into = ("--net",) if os.geteuid() == 0 else ("--user", "--preserve-credentials", "--net")
+    process = subprocess.Popen([*argv, "sh", "-c", HOLD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    stack.callback(process.communicate)
+    stack.callback(process.kill)
+    assert process.stdout is not None
+    if process.stdout.readline() != "ready\n":
+        raise NoNamespacesError(process.communicate()[1].strip())
+    return ("nsenter", "--target", str(process.pid), *into, "--")
+
+
+def _cable(host: Host, end: str, other_end: str, other: Host) -> None:
+    pid = other.enter[2]
+    host.run("ip", "link", "add", end, "type", "veth", "peer", "name", other_end, "netns", pid)
+
+
+def _up(both: Pair) -> Pair:
+    for host in (both.a, both.b):
+        host.run("ip", "address", "add", f"{host.address}/24", "dev", host.interface)
+        host.run("ip", "link", "set", host.interface, "up")
+    return both
 
 
 def wait_for(process: subprocess.Popen[str], pattern: str) -> str:
