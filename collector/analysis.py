@@ -34,7 +34,16 @@ from collector.quality import flow_counts, quality_of
 from collector.schema import ID_STRIDE, conform
 from collector.services import known_services
 from collector.sorted_runs import SortedRuns
-from collector.store import ROW_GROUP_ROWS, CommandInfo, CounterInfo, TraceInfo, TraceWriter, read_table, write_trace
+from collector.store import (
+    ROW_GROUP_ROWS,
+    CommandInfo,
+    CounterInfo,
+    TraceInfo,
+    TraceWriter,
+    read_batches,
+    read_table,
+    write_trace,
+)
 from collector.timescale import Alignment, align, to_trace_ns
 from collector.windows import settle_windows
 
@@ -155,7 +164,7 @@ def run_stages(
         writer.append("exchanges", slab)
     writer.finish("exchanges")
     memory.give_back()
-    linked = spans.link(read_table(writer.url, "exchanges", spans.COLUMNS))
+    linked = spans.link_all(slab for _, slab in read_batches(writer.url, "exchanges", spans.COLUMNS))
     writer.write_table("spans", linked)
     asked = read_table(writer.url, "exchanges", findings.EXCHANGE_COLUMNS)
     end_ns = _end_ns(info, alignment)
