@@ -6,8 +6,9 @@ each, the index is made first, in a run of its own; then, with the index warm:
 - first usable view: from the request for the page to the first settled picture with its overview; and the same from the
   start of the command, with the server's own start;
 - settle: from a jump to a place (the address is changed while all is at rest), or from the last event of a wheel
-  gesture, until the picture has been painted from the answer, ticks included. The pause of 60 ms after which a gesture
-  counts as ended is in it;
+  gesture, until the picture has been painted from the answer, ticks included: when the frame after the one in which it
+  is drawn begins (`settledAt` of `timeline.js`). Plotly's ruler takes the place of those ticks after it. The pause of
+  60 ms after which a turn of the wheel counts as ended is in it;
 - frames: time between frames while dragging and while turning the wheel;
 - click: from the click on a request to its ledger and its arrows drawn; and to its waterfall, which follows them;
 - bytes of the largest answer to a view;
@@ -225,7 +226,7 @@ def _jump(page: Page, at: float, share: float) -> float:
                 const from = Math.round(twintap.meta.duration * at);
                 location.hash = `#from=${from}&to=${from + width}`;
                 const look = () => {
-                    if (twintap.settledCount > count) done(performance.now() - begin);
+                    if (twintap.settledCount > count) done(twintap.settledAt - begin);
                     else requestAnimationFrame(look);
                 };
                 look();

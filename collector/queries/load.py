@@ -100,7 +100,7 @@ class Load:
 
     @cached_property
     def classes(self) -> tuple[RequestClass, ...]:
-        """The one with most time in all first."""
+        """As `request_classes` orders them."""
         return request_classes(self.table)
 
     def select(self, selection: RequestSelection) -> pl.DataFrame:

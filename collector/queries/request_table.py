@@ -15,6 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector.foreground import of_clients
+
 SIZES = (
     (1 << 10, "under 1 KiB"),
     (16 << 10, "1-16 KiB"),
@@ -46,13 +48,12 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
 
     Arguments: `spans`, as `SpanTrees.frame`.
     Returns: `number, start_ns, end_ns, duration_ns, class, method, target, service, status, failed, client_host,
-    server_host, bytes, transaction_id, outermost` (its client serves nobody, as far as is seen), `in_flight` (outermost
+    server_host, bytes, transaction_id, outermost` (a client's own: `collector.foreground`), `in_flight` (outermost
     requests in flight when it began, itself included).
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
-    served = roots["server_host"].drop_nulls().unique()
     size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
-    outermost = ~pl.col("client_host").is_in(served.implode()).fill_null(value=False)
+    asked = of_clients(roots, spans)["request"]
     rows = roots.select(
         *("method", "target", "service", "status", "client_host", "server_host", "transaction_id"),
         number="request",
@@ -61,21 +62,26 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
         duration_ns=pl.col("end") - pl.col("start"),
         bytes=size,
         failed=~pl.col("complete") | (pl.col("status") >= SERVER_ERROR),
-        outermost=outermost,
+        outermost=pl.col("request").is_in(asked.implode()),
     ).with_columns(pl.col("failed").fill_null(value=True))
     rows = rows.with_columns(_class_name().alias("class"))
     return rows.with_columns(in_flight=pl.Series(in_flight_at_start(rows), dtype=pl.Int32))
 
 
 def request_classes(requests: pl.DataFrame) -> tuple[RequestClass, ...]:
-    """The classes of a frame that `request_table` made, the one with most time in all first."""
+    """The classes of a frame that `request_table` made: clients' own first, of those the one with most time in all."""
     took = pl.col("duration_ns")
     shares = {f"p{name}_ns": took.quantile(share, "higher").cast(pl.Int64) for name, share in _SHARES}
     rows = requests.group_by("class").agg(
-        requests_count=pl.len(), failed_count=pl.col("failed").sum(), **shares, longest_ns=took.max(), all=took.sum()
+        requests_count=pl.len(),
+        failed_count=pl.col("failed").sum(),
+        **shares,
+        longest_ns=took.max(),
+        all=took.sum(),
+        own=pl.col("outermost").any(),
     )
-    ordered = rows.sort("all", "class", descending=[True, False]).drop("all").rename({"class": "name"})
-    return tuple(RequestClass(**row) for row in ordered.iter_rows(named=True))
+    ordered = rows.sort("own", "all", "class", descending=[True, True, False]).drop("own", "all")
+    return tuple(RequestClass(**row) for row in ordered.rename({"class": "name"}).iter_rows(named=True))
 
 
 _SHARES = (("50", 0.5), ("90", 0.9), ("99", 0.99))

@@ -1,8 +1,9 @@
 """Who calls whom: services and hosts as a graph, with what passed along each of its edges.
 
-A caller is the service that was answering when it asked (the parent span's), or the bare host where nothing says so: a
-client; a daemon, which asks on its own account, is told by its name (`exchanges.background`). Layers by how deep in
-requests a service mostly answers, so that requests run from left to right; networkx places the nodes of each.
+A caller is the service that was answering when it asked (the parent span's). Failing that it is who it says it is (its
+User-Agent: a daemon asks on its own account, `object-replicator`; `exchanges.client_service`), or the bare host where
+nothing says so: a client. Layers by how deep in requests a service mostly answers, so that requests run from left to
+right; networkx places the nodes of each.
 """
 
 from dataclasses import dataclass
@@ -88,16 +89,15 @@ def call_ends(
     parents = rows.select(parent_span_id="span_id", asked_by="callee", asked_on="server_host")
     rows = rows.join(parents, on="parent_span_id", how="left", maintain_order="left")
     same = pl.col("asked_on").eq_missing(pl.col("client_host"))
-    client = pl.col("client_host").fill_null("an uncaptured host")
-    daemons = pl.format("daemons on {}", client) if hosts_apart else pl.lit("daemons")
-    unasked = pl.when(pl.col("background").fill_null(value=False)).then(daemons).otherwise(client)
+    client, said = pl.col("client_host").fill_null("an uncaptured host"), pl.col("client_service")
+    itself = pl.format("{} on {}", said, client) if hosts_apart else said
     return rows.select(
         "request",
         "depth",
         "callee",
         "packets_count",
         "lost_count",
-        caller=pl.when(same).then(pl.col("asked_by")).otherwise(unasked),
+        caller=pl.when(same).then(pl.col("asked_by")).otherwise(pl.coalesce(itself, client)),
         duration_ns=pl.col("end") - pl.col("start"),
         failed=(~pl.col("complete") | (pl.col("status") >= SERVER_ERROR)).fill_null(value=True),
         bytes=pl.col("request_bytes").fill_null(0) + pl.col("response_bytes").fill_null(0),

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.schema import HopKind, HopState
+from collector.timeline.shelf import ask_ahead
 
 MISSING_NS = np.iinfo(np.int64).min
 """Instead of a time that was not seen."""
@@ -113,6 +114,11 @@ class HopColumns:
 
     def __len__(self) -> int:
         return len(self.anchor_ns)
+
+    def ask_ahead(self, first: int, last: int) -> None:
+        """Have these rows read from disk, if they lie there: all columns at once."""
+        columns = (getattr(self, name) for name in (*COLUMNS, *RAW_COLUMNS))
+        ask_ahead((column for column in columns if column is not None), first, last)
 
     def sent_ns(self, rows: Rows) -> Longs:
         """When these hops were sent, MISSING_NS where that was not seen."""

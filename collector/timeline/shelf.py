@@ -7,9 +7,11 @@ Nothing in it is executed or trusted with a path: a foreign trace may bring one 
 
 import dataclasses
 import json
+import mmap
 import os
 import types
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -100,6 +102,19 @@ class Shelf:
             np.save(self._folder / f"{name}.npy", values)
         self._held[name] = values
         return values
+
+
+def ask_ahead(arrays: Iterable[NDArray[Any]], first: int, last: int) -> None:
+    """Have the rows [first, last) of mapped arrays read from disk, those of all arrays at once.
+
+    Without it each array is waited for by itself when it is first looked at.
+    """
+    for array in arrays:
+        if not isinstance(array, np.memmap) or not isinstance(array.base, mmap.mmap) or first >= last:
+            continue
+        row_bytes = array.strides[0]
+        begin = (array.offset + first * row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        array.base.madvise(mmap.MADV_WILLNEED, begin, array.offset + last * row_bytes - begin)
 
 
 def _parsed(value: Any, kind: Any) -> Any:

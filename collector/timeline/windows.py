@@ -84,6 +84,7 @@ class HopIndex:
         low, high = self._slice(from_ns, to_ns)
         if high - low > READ_FACTOR * limit:
             return None
+        self.columns.ask_ahead(low, high)
         rows = self._with_aside(low, high, from_ns, to_ns)
         begin, end = self.extents(rows)
         rows = rows[(begin <= to_ns) & (end >= from_ns)]
@@ -94,6 +95,7 @@ class HopIndex:
         low, high = self._slice(from_ns - apart_ns, to_ns + apart_ns)
         if high - low > READ_FACTOR * limit:
             return None
+        self.columns.ask_ahead(low, high)
         rows = self._with_aside(low, high, from_ns - apart_ns, to_ns + apart_ns)
         begin, end = self.raw_extents(rows)
         rows = rows[(begin <= to_ns) & (end >= from_ns)]
@@ -128,7 +130,7 @@ class HopIndex:
         """Counts by pair in at most `most_bins` (≥ 2) bins that cover [from_ns, to_ns). Not for `cells.by_end`."""
         assert not self.cells.by_end, "too many pairs: ask for ends"
         shift, first, last = self._bins(from_ns, to_ns, most_bins)
-        counts = self._counts(first, last, shift, lambda cells: cells, self.cells.count, slice(None))
+        counts = self._counts(first, last, shift, lambda cells: cells, self.cells.count, lambda level: level)
         return DensityCounts(first << shift, 1 << shift, self._by_pair(counts))
 
     def end_density(self, rows_of_ends: Sequence[Sequence[int]], from_ns: int, to_ns: int, most_bins: int) -> EndCounts:
@@ -144,7 +146,13 @@ class HopIndex:
         each = 2 * len(ArrowClass)
         row_of_cell = (row_of_end[:, None] * each + np.arange(each)).reshape(-1)
         width = (len(rows_of_ends) + 1) * each
-        counts = self._counts(first, last, shift, lambda cells: row_of_cell[cells], width, row_of_cell)
+
+        def of_level(level: NDArray[Any]) -> NDArray[Any]:
+            by_end = level.reshape(len(level), -1, each)
+            sums = [by_end[:, list(ends)].sum(axis=1, dtype=np.uint32) for ends in rows_of_ends]
+            return np.concatenate([*sums, np.zeros((len(level), each), np.uint32)], axis=1)
+
+        counts = self._counts(first, last, shift, lambda cells: row_of_cell[cells], width, of_level)
         shape = (len(rows_of_ends) + 1, 2, len(ArrowClass), last - first)
         return EndCounts(first << shift, 1 << shift, np.ascontiguousarray(counts.T).reshape(shape)[:-1])
 
@@ -155,7 +163,12 @@ class HopIndex:
         of_cell = np.arange(self.cells.count) % classes
         if self.cells.by_end:  # what was received was sent as well
             of_cell = np.where(np.arange(self.cells.count) // classes % 2, classes, of_cell)
-        counts = self._counts(first, last, shift, lambda cells: of_cell[cells], classes + 1, of_cell)
+        each = classes * (2 if self.cells.by_end else 1)
+
+        def of_level(level: NDArray[Any]) -> NDArray[Any]:
+            return level.reshape(len(level), -1, each)[..., :classes].sum(axis=1, dtype=np.uint32)
+
+        counts = self._counts(first, last, shift, lambda cells: of_cell[cells], classes + 1, of_level)
         by_class = np.ascontiguousarray(counts[:, :classes].T)
         return DensityCounts(first << shift, 1 << shift, by_class[None])
 
@@ -207,23 +220,16 @@ class HopIndex:
         shift: int,
         to_column: Callable[[Longs], Longs],
         width: int,
-        columns: NDArray[Any] | slice,
+        of_level: Callable[[NDArray[Any]], NDArray[Any]],
     ) -> NDArray[Any]:
-        """[bin, column]: from the level that suits, its cells summed into columns; below the finest from the rows."""
+        """[bin, column]: from the level that suits, its cells summed by `of_level`; below the finest from the rows."""
         if shift < self._facts.shift:
             low, high = np.searchsorted(self.columns.anchor_ns, (first << shift, last << shift), side="left")
             rows = slice(int(low), int(high))
             cells = self.cells.of(self.columns.pair[rows], self.columns.arrow_class[rows])
             bins = (self.columns.anchor_ns[rows] >> shift) - first
             return _bincount(bins, [to_column(each) for each in cells], last - first, width)
-        found = self._levels.slice(first, last, shift)
-        if isinstance(columns, slice):
-            return found
-        order = np.argsort(columns, kind="stable")
-        begins = np.flatnonzero(np.diff(columns[order], prepend=-1))
-        out = np.zeros((len(found), width), np.uint32)
-        out[:, columns[order][begins]] = np.add.reduceat(found[:, order], begins, axis=1, dtype=np.uint32)
-        return out
+        return of_level(self._levels.slice(first, last, shift))
 
     def _by_pair(self, counts: NDArray[Any]) -> Counts:
         shape = (len(self.pairs), len(ArrowClass), len(counts))

@@ -10,6 +10,7 @@ from collector.queries import RequestSelection, TraceView, open_trace
 from collector.queries.latency import BINS_PER_DECADE, by_concurrency, delays_by_pair, durations, in_flight, scatter
 from collector.queries.overlay import STEPS, LaneGroups, WholeHops, overlay
 from collector.queries.request_table import in_flight_at_start, request_classes, request_table
+from collector.queries.service_graph import call_ends
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 
 UPLOADS = 40
@@ -28,7 +29,7 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
     """Root spans as `SpanTrees.frame` has them; each row says what is not usual."""
     usual: dict[str, object] = {
         **{"method": "PUT", "target": "/v1/a/c/o", "service": "swift-proxy", "status": 201, "complete": True},
-        **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx"},
+        **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx", "background": False},
         **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10},
     }
     return pl.DataFrame([{**usual, "request": at, **row} for at, row in enumerate(rows)])
@@ -67,7 +68,7 @@ def test_failed_is_what_the_service_failed_to_do(row: dict[str, object], failed:
     assert request_table(spans({}, row))["failed"].to_list() == [False, failed]
 
 
-def test_requests_in_flight_are_those_of_clients_that_serve_nobody() -> None:
+def test_requests_in_flight_are_the_clients_own() -> None:
     rows = spans(
         {"start": 0, "end": 100},
         {"start": 50, "end": 60},
@@ -96,6 +97,12 @@ def test_classes_come_with_most_time_first_and_percentiles_that_were_measured() 
         90,
     )
     assert second.name == "PUT container under 1 KiB at swift-proxy"
+
+
+def test_what_daemons_ask_comes_after_what_clients_ask() -> None:
+    daemon = {"method": "REPLICATE", "client_host": "storage", "background": True, "end": 1_000_000}
+    classes = request_classes(request_table(spans({}, daemon)))
+    assert [each.name.split()[0] for each in classes] == ["PUT", "REPLICATE"]
 
 
 def test_a_selection_is_all_that_its_parts_ask_for(crowd: TraceView) -> None:
@@ -238,6 +245,20 @@ def test_latency_by_concurrency_counts_each_request_once() -> None:
     found = by_concurrency(table)
     assert [(row.from_count, row.to_count, row.requests_count) for row in found] == [(1, 1, 1), (2, 3, 2), (4, 7, 2)]
     assert found[0].p50_ns == 100
+
+
+def test_who_asks_is_the_service_that_answered_or_what_it_says_it_is() -> None:
+    """A storage server asked as part of an upload; a replicator asked by itself; a client says what nobody knows."""
+    ends = {"parent_span_id": None, "depth": 0, "client_service": None}
+    rows = spans(
+        {**ends, "span_id": 1},
+        {**ends, "span_id": 2, "parent_span_id": 1, "service": "swift-object", "client_host": "proxy", "depth": 1},
+        {**ends, "span_id": 3, "client_service": "object-replicator", "client_host": "storage", "server_host": "b"},
+    )
+    none = np.zeros(3, np.int64)
+    callers = [call_ends(rows, none, none, hosts_apart)["caller"].to_list() for hosts_apart in (False, True)]
+    assert callers[0] == ["client", "swift-proxy", "object-replicator"]
+    assert callers[1] == ["client", "swift-proxy on proxy", "object-replicator on storage"]
 
 
 def test_the_graph_holds_every_exchange_once(crowd: TraceView) -> None:

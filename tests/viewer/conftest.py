@@ -1,6 +1,7 @@
 """Traces and pages for the viewer's tests."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 from collector.queries import TraceView, open_trace
 from collector.store import CounterInfo
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from tests.helpers.viewer_page import open_page
 from tests.helpers.viewer_server import CHROMIUM, FLAGS, serving
 
 expect.set_options(timeout=20_000)  # the machine may be busy; what is there is found at once all the same
@@ -57,6 +59,27 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     """A page that fails the test on any error in its console and on any request that leaves the machine."""
+    with _watched(chromium) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def asked_page(chromium: Browser, small_url: str) -> Iterator[Page]:
+    """As `page`, with the small trace, for all tests of a module that leave nothing changed: loading takes a second."""
+    with _watched(chromium) as page:
+        open_page(page, small_url)
+        yield page
+
+
+@pytest.fixture(scope="session")
+def small_url(small_trace: TraceView) -> Iterator[str]:
+    """Where the small trace is served."""
+    with serving(small_trace) as url:
+        yield url
+
+
+@contextmanager
+def _watched(chromium: Browser) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
     page, faults = context.new_page(), list[str]()
     page.on("console", lambda message: message.type in ("error", "warning") and faults.append(message.text))
@@ -65,13 +88,6 @@ def page(chromium: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert faults == []
-
-
-@pytest.fixture(scope="session")
-def small_url(small_trace: TraceView) -> Iterator[str]:
-    """Where the small trace is served."""
-    with serving(small_trace) as url:
-        yield url
 
 
 def _made(factory: pytest.TempPathFactory, name: str, recipe: Recipe) -> TraceView:

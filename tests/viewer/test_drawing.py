@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page
 
 from collector.queries import TraceView
-from tests.viewer.test_page import open_page
+from tests.helpers.viewer_page import settled
 from viewer.wording import exact_time
 
 pytestmark = pytest.mark.browser
@@ -13,9 +13,8 @@ HOUR_NS = 3_600_000_000_000
 
 
 @pytest.mark.parametrize("time_ns", [0, 1, 999, 40_907_790, -1, 60 * 10**9, HOUR_NS + 7, 2**52 + 1])
-def test_the_page_and_the_server_write_a_time_alike(page: Page, small_url: str, time_ns: int) -> None:
-    page.goto(small_url)
-    assert page.evaluate("time => window.twintap.exactTime(time)", time_ns) == exact_time(time_ns)
+def test_the_page_and_the_server_write_a_time_alike(asked_page: Page, time_ns: int) -> None:
+    assert asked_page.evaluate("time => window.twintap.exactTime(time)", time_ns) == exact_time(time_ns)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +30,9 @@ def test_the_page_and_the_server_write_a_time_alike(page: Page, small_url: str, 
     ],
 )
 def test_ticks_are_round_and_say_where_they_are(
-    page: Page, small_url: str, from_ns: int, to_ns: int, base: str, first: str
+    asked_page: Page, from_ns: int, to_ns: int, base: str, first: str
 ) -> None:
-    page.goto(small_url)
-    ticks = page.evaluate("([from, to]) => window.twintap.ticks(from, to, 900)", [from_ns, to_ns])
+    ticks = asked_page.evaluate("([from, to]) => window.twintap.ticks(from, to, 900)", [from_ns, to_ns])
     assert (ticks["base"], ticks["texts"][0]) == (base, first)
     assert 4 <= len(ticks["values"]) <= 10
     assert len(set(ticks["texts"])) == len(ticks["texts"])
@@ -42,13 +40,14 @@ def test_ticks_are_round_and_say_where_they_are(
 
 
 @pytest.mark.parametrize("width_ns", [40, 1_000, 1_000_000, 20_000_000])
-def test_arrow_ends_are_exact_at_any_depth(page: Page, small_url: str, small_trace: TraceView, width_ns: int) -> None:
+def test_arrow_ends_are_exact_at_any_depth(asked_page: Page, small_trace: TraceView, width_ns: int) -> None:
+    page = asked_page
     hop = small_trace.hop(60)
     assert hop is not None
     assert hop.sent_ns is not None
     assert hop.received_ns is not None
     from_ns = hop.sent_ns - width_ns // 4
-    open_page(page, small_url, f"#from={from_ns}&to={from_ns + width_ns}")
+    settled(page, lambda: page.evaluate(f"location.hash = '#from={from_ns}&to={from_ns + width_ns}'"))
     x1, y1, x2, y2, width = page.evaluate(
         """() => {
             const { state, makeView, ends, meta } = window.twintap, { width, height } = document

@@ -4,12 +4,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import dpkt
 import polars as pl
 import pytest
+from playwright.sync_api import Page, expect
 
 from collector.analysis import analyse
 from collector.queries import PacketFields, Selection, TraceView, open_trace, write_pcapng
 from collector.sources import host_sources
+from tests.helpers.viewer_page import open_page, settled
+from tests.helpers.viewer_server import serving
 from tracer.errors import InputError
 from viewer import explaining
 from viewer.explaining import explain
@@ -120,3 +124,47 @@ def test_too_many_packets_are_refused_in_a_sentence(
     monkeypatch.setattr("collector.queries.captured.MOST_PACKETS", 10)
     with pytest.raises(InputError, match="more than the 10 that are cut at once; zoom in"):
         write_pcapng(trace, Selection(request=1), tmp_path / "cut.pcapng")
+
+
+@pytest.mark.browser
+def test_in_the_page_a_packet_is_explained_and_its_request_saved_as_a_capture(
+    page: Page, trace: TraceView, tmp_path: Path
+) -> None:
+    """By keyboard: search the upload, list its packets, explain one of them, save all of them."""
+    with serving(trace) as url:
+        open_page(page, url)
+        page.keyboard.press("/")
+        page.keyboard.type("one-byte")
+        settled(page, lambda: page.keyboard.press("Enter"))
+        page.keyboard.press("Escape")
+        page.keyboard.press("l")
+        row = page.locator(".packet-row:not(.packet-head)", has_text="data").first
+        row.click()
+        page.keyboard.press("x")
+        fields = page.locator("#packet-fields")
+        expect(fields.locator("p.hint")).to_contain_text("As sent, by ")
+        expect(fields.locator("summary", has_text="TCP")).to_have_count(1)
+        fields.locator("summary", has_text="TCP").click()
+        port = fields.locator(".field", has_text="Source Port").first
+        expect(port).to_be_visible()
+        port.hover()
+        expect(fields.locator(".bytes .marked")).to_have_count(2)
+        number = int(page.evaluate("window.twintap.state.selection.request"))
+        page.locator("#arrows").focus()
+        page.keyboard.press("e")
+        with page.expect_download() as download:
+            page.locator('#save [data-save="pcapng"]').click()
+        saved = tmp_path / "request.pcapng"
+        download.value.save_as(saved)
+    hops = [trace.hop(int(each)) for each in trace.request_packets(number, 0, 10_000).number]
+    ends = [end for hop in hops if hop is not None for end in (hop.sent_packet, hop.received_packet)]
+    with saved.open("rb") as file:
+        assert sum(1 for _ in dpkt.pcapng.Reader(file)) == len([end for end in ends if end is not None]) > 100
+    if shutil.which("tshark"):
+        read = subprocess.run(
+            ["tshark", "-r", str(saved), "-T", "fields", "-e", "http.request.uri"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "one-byte" in read.stdout

@@ -25,12 +25,13 @@ def test_the_first_screen_tells_the_story_and_the_facts(page: Page, small_url: s
 
 
 @pytest.mark.parametrize("cls", range(5))
-def test_arrows_of_every_class_are_drawn_and_the_legend_hides_them(page: Page, small_url: str, cls: int) -> None:
-    open_page(page, small_url)
-    assert ink(page, cls) > 10
-    page.locator(f'[data-class="{cls}"]').click()
-    expect(page.locator(f'[data-class="{cls}"]')).to_have_attribute("aria-pressed", "false")
-    assert ink(page, cls) == 0
+def test_arrows_of_every_class_are_drawn_and_the_legend_hides_them(asked_page: Page, cls: int) -> None:
+    assert ink(asked_page, cls) > 10
+    legend = asked_page.locator(f'[data-class="{cls}"]')
+    legend.click()
+    expect(legend).to_have_attribute("aria-pressed", "false")
+    assert ink(asked_page, cls) == 0
+    legend.click()
 
 
 def test_the_wheel_zooms_at_the_cursor_and_a_drag_pans(page: Page, small_url: str) -> None:

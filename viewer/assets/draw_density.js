@@ -7,14 +7,19 @@ window.twintap = window.twintap || {};
   const STACK = [0, 1, 2, 5, 3, 4, 6]; // classes from the lane outwards, problems last, as a cap
   const LANE_SHARE = 0.4; // of the gap between lanes: a full bar
   const LEAST_TROUBLE_PX = 1.5;
+  const MOST_OCTAVES = 33, PER_OCTAVE = 16; // counts are told apart to 4 % when a scale is looked for
 
   // How loudly trouble is shown, from its share of the packets: 1 from a fifth of them on.
   T.troubleStrength = (trouble, others) => Math.min(1, Math.sqrt((5 * trouble) / (trouble + others)));
 
-  // Each pair (or row of ends) and class that has counts: act(what, cls, counts of its bins).
+  // Each pair (or row of ends) and class that has counts: act(what, cls, counts of its bins, until the next call). They are
+  // sent in several types; adding is quick if it always sees one.
   T.eachCell = function (density, act) {
-    const { bins, classes, cells, counts } = density;
-    cells.forEach((cell, at) => act(Math.floor(cell / classes), cell % classes, counts.subarray(at * bins, (at + 1) * bins)));
+    const { bins, classes, cells, counts } = density, own = new Float64Array(bins);
+    cells.forEach((cell, at) => {
+      own.set(counts.subarray(at * bins, (at + 1) * bins));
+      act(Math.floor(cell / classes), cell % classes, own);
+    });
   };
 
   // Sums for the rows in sight: per gap between rows, and per row, direction and class; null where there are none.
@@ -44,12 +49,23 @@ window.twintap = window.twintap || {};
     for (let bin = 0; bin < row.length; bin++) row[bin] += counts[bin];
   }
 
-  // The value below which 99.5 % of the filled bins lie: one burst does not flatten all else.
+  // The value below which about 99.5 % of the filled bins lie: one burst does not flatten all else.
   function high(rows) {
-    const some = rows.filter(Boolean), all = new Float64Array(some.reduce((sum, row) => sum + row.length, 0));
-    let size = 0;
-    for (const row of some) for (const count of row) if (count > 0) all[size++] = count;
-    return size ? all.subarray(0, size).sort()[Math.floor((size - 1) * 0.995)] : 1;
+    const steps = new Uint32Array(MOST_OCTAVES * PER_OCTAVE);
+    let filled = 0;
+    for (const row of rows) {
+      for (let bin = 0; row && bin < row.length; bin++) {
+        if (row[bin] < 1) continue;
+        steps[Math.round(PER_OCTAVE * Math.log2(row[bin]))] += 1;
+        filled += 1;
+      }
+    }
+    let at = steps.length - 1;
+    for (let above = 0; at > 0; at--) {
+      above += steps[at];
+      if (above > 0.005 * filled) break;
+    }
+    return Math.pow(2, at / PER_OCTAVE);
   }
 
   // A picture of a density message, one px wide for each bin, as high as the plot. Its pixels are written one by one: that
@@ -58,14 +74,24 @@ window.twintap = window.twintap || {};
     const picture = document.createElement("canvas");
     picture.width = density.bins;
     picture.height = Math.ceil(view.height);
-    const context = picture.getContext("2d"), image = context.createImageData(picture.width, picture.height);
-    const paint = { pixels: new Uint32Array(image.data.buffer), width: picture.width, height: picture.height };
+    const context = picture.getContext("2d"), paint = blank(picture.width, picture.height);
     const found = sums(density, view, hidden);
     drawGaps(paint, view, found);
     drawEnds(paint, view, found, density.classes);
-    context.putImageData(image, 0, 0);
+    context.putImageData(paint.image, 0, 0);
     return picture;
   };
+
+  // Pixels to write into, the same ones each time: new ones cost more than all that is written.
+  let pool = null;
+  function blank(width, height) {
+    if (pool && pool.width === width && pool.height === height) pool.pixels.fill(0);
+    else {
+      const image = new ImageData(width, height);
+      pool = { image, pixels: new Uint32Array(image.data.buffer), width, height };
+    }
+    return pool;
+  }
 
   // A colour as a pixel without its alpha, little-endian: alpha, blue, green, red.
   function clear(colour) {
@@ -74,11 +100,6 @@ window.twintap = window.twintap || {};
   }
 
   const withAlpha = (clear, alpha) => ((Math.round(255 * alpha) << 24) | clear) >>> 0;
-
-  function column({ pixels, width, height }, x, top, bottom, value) {
-    const last = Math.min(height, Math.round(bottom));
-    for (let y = Math.max(0, Math.round(top)); y < last; y++) pixels[y * width + x] = value;
-  }
 
   function drawGaps(paint, view, { gaps, trouble, first, last }) {
     const most = high(gaps), [data, lost] = [T.CLASS.DATA, T.CLASS.LOST].map((cls) => clear(T.palette.classes[cls]));
@@ -117,17 +138,22 @@ window.twintap = window.twintap || {};
 
   // A bar is as high as the root of its count, so that quiet rows are seen beside busy ones.
   function drawStack(paint, { y, sign, own, total: all }, most, full) {
-    const base = new Float64Array(paint.width);
+    const base = new Float64Array(paint.width), scale = all.map((count) => (count ? (full * Math.sqrt(Math.min(1, count / most))) / count : 0));
     for (const [cls, row] of own) {
       const value = withAlpha(clear(T.palette.classes[cls]), 1), least = T.isProblem(cls) ? LEAST_TROUBLE_PX : 0;
-      for (let bin = 0; bin < paint.width; bin++) {
-        if (!row[bin]) continue;
-        const scale = (full * Math.sqrt(Math.min(1, all[bin] / most))) / all[bin];
-        const height = Math.min(full - base[bin], Math.max(least, row[bin] * scale));
-        const [near, far] = [y + sign * base[bin], y + sign * (base[bin] + height)];
-        column(paint, bin, Math.min(near, far), Math.max(near, far), value);
-        base[bin] += height;
-      }
+      drawBars(paint.pixels, paint.width, paint.height, y, sign, row, scale, base, full, least, value);
+    }
+  }
+
+  // Of one class, on what is there. With arguments of one type each it is compiled well, which the picture's time hangs on.
+  function drawBars(pixels, width, height, y, sign, row, scale, base, full, least, value) {
+    for (let bin = 0; bin < width; bin++) {
+      if (row[bin] === 0) continue;
+      const from = y + sign * base[bin];
+      base[bin] = Math.min(full, base[bin] + Math.max(least, row[bin] * scale[bin]));
+      const to = y + sign * base[bin];
+      const top = Math.max(0, Math.floor(Math.min(from, to) + 0.5)), bottom = Math.min(height, Math.floor(Math.max(from, to) + 0.5));
+      for (let at = top * width + bin, end = bottom * width; at < end; at += width) pixels[at] = value;
     }
   }
 

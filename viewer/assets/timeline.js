@@ -7,6 +7,8 @@ window.twintap = window.twintap || {};
   const SETTLE_MS = 60; // without an event, a gesture has ended
   const LEAST_NS = 20;
   const GLIDE_MS = 220;
+  const LATEST_RULER_MS = 500;
+  const SOON_MS = 40; // the answer to a jump mostly comes within, and the old picture stays until then
   const state = {
     from: 0, to: 1, data: null, picture: null, still: null, overview: null, overviewPicture: null, selected: null,
     hidden: new Set(), raw: false, hover: null, selection: { request: null, hop: null }, moving: false,
@@ -15,7 +17,7 @@ window.twintap = window.twintap || {};
   T.settledCount = 0;
   T.parts = T.parts || []; // what other files begin when the timeline has begun
   let canvas, context, minimap, tip, view, requestTimes;
-  let drawing = false, settleTimer = 0, fetching = null, scroll = 0, finishing = 0;
+  let drawing = false, drawTimer = 0, settleTimer = 0, fetching = null, scroll = 0, finishing = 0;
 
   // Called by Dash with what `viewer.layout` put into the page.
   T.start = function (meta) {
@@ -136,12 +138,13 @@ window.twintap = window.twintap || {};
     state.moving = true;
     state.hover = null;
     tip.hide();
-    T.showMoving(true);
     clearTimeout(settleTimer);
     settleTimer = jump ? 0 : setTimeout(settle, SETTLE_MS);
     if (!fetching || jump) load(); // not only when the gesture has ended
-    if (jump) settle();
-    redraw();
+    if (!jump) return redraw();
+    settle();
+    clearTimeout(drawTimer);
+    if (fetching) drawTimer = setTimeout(redraw, SOON_MS);
   }
 
   function zoom(factor, time) {
@@ -211,10 +214,10 @@ window.twintap = window.twintap || {};
       T.settledCount += 1;
       T.settledAt = performance.now();
       T.writeAddress(state, state.selection, state.hidden);
-      syncRuler();
       state.still = null;
-      T.prepareStill(state);
       T.tell("settled");
+      requestIdleCallback(() => mine === finishing && syncRuler(), { timeout: LATEST_RULER_MS });
+      T.prepareStill(state);
     }));
   }
 
@@ -285,7 +288,9 @@ window.twintap = window.twintap || {};
   }
 
   function draw() {
+    clearTimeout(drawTimer);
     makeView();
+    T.showMoving(state.moving || state.withTicks);
     const inView = T.drawScene(context, view, state);
     minimap.draw(state);
     if (state.moving) return;
@@ -350,6 +355,7 @@ window.twintap = window.twintap || {};
   const drawChips = () => document.querySelectorAll("[data-class] .chip").forEach((chip) => T.drawChip(chip, Number(chip.parentElement.dataset.class)));
 
   function syncRuler() {
+    if (state.moving) return;
     const plot = document.querySelector("#ruler .js-plotly-plot");
     if (!plot || !window.Plotly) return setTimeout(syncRuler, 50);
     const { values, texts, base } = T.ticks(state.from, state.to, view.width);
@@ -358,7 +364,6 @@ window.twintap = window.twintap || {};
     window.Plotly.relayout(plot, wanted).then(() => {
       if (state.moving) return;
       state.withTicks = false;
-      T.showMoving(false);
       redraw();
     });
   }

@@ -9,23 +9,26 @@ from viewer.pages.parts import choices
 
 SHOWN = 8
 """Classes with a link of their own; the others are folded away."""
+ALL = "all"
+"""What the address calls all classes together."""
 
 
-def chosen_class(trace: TraceView, address: Address, all_of_them: bool) -> str:
-    """The class that the address names, "" for all; where it names none of the trace: the one with most time in all."""
+def chosen_class(trace: TraceView, address: Address, usual: str | None = None) -> str:
+    """The class that the address names, "" for all; where it names none of the trace: `usual`, if it is given, else the
+    clients' own class with most time in all."""
     names = [each.name for each in trace.load.classes]
     named = address.text("class")
-    if named in names:
-        return named
-    return "" if all_of_them or not names else names[0]
+    if named in (*names, ALL):
+        return "" if named == ALL else named
+    return usual if usual is not None else names[0] if names else ""
 
 
 def class_choices(trace: TraceView, address: Address, chosen: str, all_of_them: bool) -> Component:
-    """A link for each class, those with most time in all first."""
+    """A link for each class; the clients' own and those with most time in all first."""
     classes = trace.load.classes
     first = [each for at, each in enumerate(classes) if at < SHOWN or each.name == chosen]
     rest = [each for each in classes if each not in first]
-    everything = [("all", address.link(**{"class": None, "page": None}), not chosen)] if all_of_them else []
+    everything = [(ALL, address.link(**{"class": ALL, "page": None}), not chosen)] if all_of_them else []
     row = choices("Requests", [*everything, *(_option(each, address, chosen) for each in first)])
     if not rest:
         return row

@@ -32,7 +32,7 @@ def content(given: Given, address: Address) -> list[Component]:
     if not given.trace.summary.requests_count:
         hint = "Delays of packets are below; `tracer report` says why no request was recognised."
         return [title, nothing("No requests were recognised in this trace", hint), _hops(load.hop_delays)]
-    class_name = chosen_class(given.trace, address, all_of_them=True)
+    class_name = chosen_class(given.trace, address)
     failed = address.text("failed") == "1"
     selection = RequestSelection(class_name=class_name, failed=failed)
     outcomes = [("all", address.link(failed=None), not failed), ("failed only", address.link(failed=1), failed)]

@@ -39,7 +39,7 @@ def content(given: Given, address: Address) -> list[Component]:
         "Requests of one class, aligned where they began (or ended): strong is where the packets of all of them are, "
         "faint what only a few do. The slowest are drawn on top; click one to open it.",
     )
-    class_name = chosen_class(trace, address, all_of_them=False)
+    class_name = chosen_class(trace, address)
     if not class_name:
         hint = "An overlay needs requests; the timeline holds the packets all the same."
         return [title, nothing("No requests were recognised in this trace", hint)]

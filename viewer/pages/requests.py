@@ -25,7 +25,7 @@ def content(given: Given, address: Address) -> list[Component]:
     if not trace.summary.requests_count:
         hint = "The timeline holds their packets all the same; `tracer report` says why none was recognised."
         return [title, nothing("No requests were recognised in this trace", hint)]
-    class_name = chosen_class(trace, address, all_of_them=True)
+    class_name = chosen_class(trace, address, usual="")
     selection = selection_of(address, class_name)
     order = address.one_of("order", ORDERS)
     first = PAGE_ROWS * (address.whole("page") or 0)
