@@ -12,13 +12,11 @@ Memory: a few partitions, what a clock's line needs (`clock_evidence`), and abou
 
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -34,16 +32,21 @@ from collector.quality import flow_counts, quality_of
 from collector.schema import ID_STRIDE, conform
 from collector.services import known_services
 from collector.sorted_runs import SortedRuns
-from collector.store import ROW_GROUP_ROWS, CommandInfo, CounterInfo, TraceInfo, TraceWriter, read_table, write_trace
+from collector.store import (
+    ROW_GROUP_ROWS,
+    CommandInfo,
+    CounterInfo,
+    TraceInfo,
+    TraceWriter,
+    read_batches,
+    read_table,
+    write_trace,
+)
 from collector.timescale import Alignment, align, to_trace_ns
+from collector.turns import in_turn
 from collector.windows import settle_windows
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
-
-Result = TypeVar("Result")
-
-AHEAD = 0
-"""Partitions worked on beyond one for each core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +139,8 @@ def run_stages(
     evidence = clock_evidence.Evidence({host.host: host.packets_count for host in info.hosts})
     workers = options.workers or os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
-        parts = _in_order(pool, workers, lambda number: _match(captures, number, evidence), range(len(captures)))
-        for number, part in enumerate(parts):
+
+        def keep(number: int, part: _Part | None) -> None:
             if part is not None:
                 matched = part.matched
                 writer.append("events", matched.events)
@@ -145,17 +148,19 @@ def run_stages(
                 writer.append("connections", matched.connections)
                 held.put(number, matched.hops, matched.messages, matched.connections, matched.pauses)
                 evidence.add(part.ways)
+
+        in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
             alignment = clocks.solve(refined(evidence, lambda: _ways_again(held)), windows)
         writer.write_table("clocks", alignment.clocks)
-        found = list(_rebuild(pool, workers, info, alignment, options.edge_ns, writer, held, by_time))
+        found = _rebuild(pool, workers, info, alignment, options.edge_ns, writer, held, by_time)
     memory.give_back()
     for slab in by_time.slabs(ROW_GROUP_ROWS):
         writer.append("exchanges", slab)
     writer.finish("exchanges")
     memory.give_back()
-    linked = spans.link(read_table(writer.url, "exchanges", spans.COLUMNS))
+    linked = spans.link_all(slab for _, slab in read_batches(writer.url, "exchanges", spans.COLUMNS))
     writer.write_table("spans", linked)
     asked = read_table(writer.url, "exchanges", findings.EXCHANGE_COLUMNS)
     end_ns = _end_ns(info, alignment)
@@ -199,9 +204,9 @@ def _rebuild(
     writer: TraceWriter,
     held: Held,
     by_time: SortedRuns,
-) -> Iterator[troubles.Troubles]:
-    """Align and rebuild each partition, and write or keep what it gives; its troubles are handed on."""
-    end_ns = _end_ns(info, alignment)
+) -> list[troubles.Troubles]:
+    """Align and rebuild each partition, and write or keep what it gives; returns the troubles of each."""
+    end_ns, found = _end_ns(info, alignment), []
 
     def rebuild(number: int) -> _Requests:
         hops, messages, connections, paused = held.take(number)
@@ -214,11 +219,14 @@ def _rebuild(
         wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, flows)
         return _Requests(built.hops, built.exchanges, quality_of(built.hops, flows), wrong)
 
-    for requests in _in_order(pool, workers, rebuild, held.numbers()):
+    def keep(_: int, requests: _Requests) -> None:
         writer.append("hops", requests.hops)
         writer.append("quality", requests.quality)
         by_time.put(requests.exchanges, _started(requests.exchanges))
-        yield requests.troubles
+        found.append(requests.troubles)
+
+    in_turn(pool, workers, held.numbers(), rebuild, keep)
+    return found
 
 
 def _end_ns(info: TraceInfo, alignment: Alignment) -> int:
@@ -226,16 +234,3 @@ def _end_ns(info: TraceInfo, alignment: Alignment) -> int:
     ends = [(host.host, host.last_host_ns) for host in info.hosts if host.last_host_ns is not None]
     names, stamps = (pa.array(column) for column in zip(*ends, strict=True))
     return int(to_trace_ns(names, stamps, alignment.clocks).max())
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, workers: int, work: Callable[[int], Result], numbers: Iterable[int]
-) -> Iterator[Result]:
-    """Results in the order of `numbers`, a few being worked on at a time."""
-    waiting: deque[Future[Result]] = deque()
-    for number in numbers:
-        waiting.append(pool.submit(work, number))
-        if len(waiting) > workers + AHEAD:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

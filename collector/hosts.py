@@ -4,7 +4,8 @@ A capture that knows tells it: pcapng direction flags, Linux cooked captures, an
 capture does not. There, a host's own addresses are those that every packet of its capture has at one end; where the
 peer is always the same one both ends qualify, and the other captures decide, or at last the answers: the gap from a
 packet (a SYN, or bytes) to the first that acknowledges it holds a round trip at the host that sent it, and only the
-receiver's own work at the one that answered.
+receiver's own work at the one that answered. Where no other capture has the same answers, both ends of this one are
+compared: its own kernel answers within microseconds, and never waits for the way.
 
 Limits: the capture of a router or a switch has no own end; its packets stay without direction, and a counter says so.
 """
@@ -16,6 +17,10 @@ from functools import reduce
 
 Answer = tuple[int, int]
 """Acknowledgment and sequence number of a packet: the same at both ends, even where addresses are translated."""
+OWN_ANSWER_NS, OWN_RATIO = 50_000, 2
+"""A kernel's quickest answer takes less than this at its own host, and a way and back at least twice as long as it."""
+OWN_ANSWERS = 3
+"""Answers of each end, before one is taken for the quick one."""
 AddressPair = tuple[int, int]
 """Source and destination, as indices into one address table."""
 
@@ -85,7 +90,8 @@ def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None],
             if side is not None:
                 found[index] = side
                 return
-    found[undecided[0]] = _covering(captures[undecided[0]])
+    first = captures[undecided[0]]
+    found[undecided[0]] = _quick_end(first) or _covering(first)
 
 
 def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
@@ -97,6 +103,17 @@ def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
     )
     address, count = next(iter(votes.most_common(1)), (0, 0))
     return frozenset({address}) if 2 * count > votes.total() else None
+
+
+def _quick_end(traffic: Traffic) -> frozenset[int]:
+    """Of the only two addresses the one whose answers take no way; none if neither, or both, are that quick."""
+    ends = common_ends(traffic)
+    gaps = {end: [gap for _, answerer, gap in traffic.gaps_ns.values() if answerer == end] for end in ends}
+    if len(ends) != 2 or any(len(of_end) < OWN_ANSWERS for of_end in gaps.values()):
+        return frozenset()
+    quick, other = sorted(ends, key=lambda end: min(gaps[end]))
+    own_ns, way_ns = min(gaps[quick]), min(gaps[other])
+    return frozenset({quick}) if own_ns < OWN_ANSWER_NS and way_ns >= OWN_RATIO * own_ns else frozenset()
 
 
 def _covering(traffic: Traffic) -> frozenset[int]:

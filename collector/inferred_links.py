@@ -4,13 +4,15 @@ The loops are the core's (`tracer._core.link_exchanges`, whose header explains t
 of exchanges that are common enough to learn from are judged; the rest is `collector.links`' to decide.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from collector.schema import LinkReason
+from collector.stamps import Longs, stamps
 from tracer import _core
 
-UNSEEN = np.iinfo(np.int64).min
 NO_HOST = -1
 TIMES = (
     *("connect_start", "request_first_sent", "request_first_received", "response_first_sent"),
@@ -18,27 +20,25 @@ TIMES = (
 )
 
 
-def infer_links(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """What was judged of each exchange; those that were not have no row.
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """What was judged of each exchange, in their order."""
 
-    Arguments: columns of `collector.schema.EXCHANGES`, hosts and services as enums; none linked otherwise.
-    Returns: `exchange_id, parent_id, confidence, link_reason`; `parent_id` is null where there is held to be none.
+    parent: Longs  # its place among them; negative where there is held to be none
+    confidence: NDArray[np.float64]
+    judged: NDArray[np.bool_]
+
+
+def infer_links(exchanges: pl.DataFrame) -> Inferred:
+    """The parents of exchanges, none of them linked otherwise.
+
+    Arguments: columns of `collector.schema.EXCHANGES`, hosts and services as enums.
     """
-    columns = exchanges.select(
+    codes = exchanges.select(
         pl.col("client_host", "server_host", "service").to_physical().cast(pl.Int64).fill_null(NO_HOST),
         pl.col("connection_id"),
         pl.col("request_bytes", "response_bytes").fill_null(0),
-        *(pl.col(f"{name}_trace_ns").fill_null(UNSEEN).alias(f"{name}_ns") for name in TIMES),
     )
-    found = _core.link_exchanges({name: np.ascontiguousarray(columns[name].to_numpy()) for name in columns.columns})
-    parent = pl.Series(found["parent"])
-    ids = exchanges["exchange_id"]
-    links = pl.DataFrame(
-        {
-            "exchange_id": ids,
-            "parent_id": ids.gather(pl.select(pl.when(parent >= 0).then(parent)).to_series()),
-            "link_reason": pl.Series([LinkReason.TIMING.value], dtype=pl.String).new_from_index(0, len(ids)),
-            "confidence": found["confidence"],
-        }
-    )
-    return links.filter(pl.Series(found["judged"]))
+    columns = {name: np.ascontiguousarray(codes[name].to_numpy()) for name in codes.columns}
+    found = _core.link_exchanges(columns | {f"{name}_ns": stamps(exchanges, name) for name in TIMES})
+    return Inferred(found["parent"], found["confidence"], found["judged"])

@@ -17,214 +17,195 @@ Confidence is one divided by how many candidates were equally possible. For rare
 by the share of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run
 whether or not a parent is open.
 
-Cost: joins, and one sorted search per child among its host's exchanges; the core's loop for those without an id.
+Cost: a pass of the core over those that show an id (`tracer/core/spans/src/identified.rs`), its loop for those without
+one (`tracer/core/links`), and a sorted search for each child that neither links.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector.critical_path import NONE
 from collector.inferred_links import infer_links
-from collector.runs import run_starts
-from collector.schema import LinkReason
+from collector.stamps import UNSEEN, Longs, stamps, text_codes
+from tracer import _core
 
-Longs = NDArray[np.int64]
 MOST_WITH_ONE_ID = 256
 """Requests at one host that may share a transaction id (retries, segments of one upload) and still be told apart by it.
 Above that it is a constant, not an id, and pairing each with each would cost the square."""
-ROWS_AT_ONCE = 1 << 18
-"""Children that are joined with their candidates at once: bounds memory."""
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio (Knuth, TAOCP 3, §6.4)."""
-NO_HOST = 0xFFFF
 FOREVER = np.iinfo(np.int64).max
 
-LINK_COLUMNS = {
-    "exchange_id": pl.Int64,
-    "parent_id": pl.Int64,
-    "link_reason": pl.String,
-    "confidence": pl.Float64,
-}
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The parent of each exchange, in their order."""
+
+    parent: Longs  # its row; NONE for a root
+    by_id: NDArray[np.bool_]  # linked by transaction id; else by timing
+    confidence: NDArray[np.float64]
 
 
-def find_links(exchanges: pl.DataFrame) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Of each exchange, when it was a child's and a parent's; `UNSEEN` where not known. Hosts and services: -1."""
+
+    exchange_id: Longs
+    client: NDArray[np.int32]
+    server: NDArray[np.int32]
+    service: NDArray[np.int32]
+    asked: Longs  # its first byte left, or arrived, if that is all that was seen
+    opened: Longs  # its first byte arrived, or left
+    closed: Longs
+
+    def possible(self, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+        """Whether each parent's request was there before its child's left; and began before, so that no cycle forms."""
+        in_time = self.opened[parents] <= self.asked[children]
+        return in_time & self.began_before(children, parents)
+
+    def began_before(self, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+        """Whether each parent began before its child; of those at the same time, the one with the lower id."""
+        child, parent = self.asked[children], self.asked[parents]
+        lower = self.exchange_id[parents] < self.exchange_id[children]
+        return (parent < child) | ((parent == child) & lower)
+
+
+def find_links(exchanges: pl.DataFrame) -> Links:
     """The parent of each exchange that has one.
 
     Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`: hosts and services as enums, transaction ids as
     64-bit hashes.
-    Returns: `exchange_id, parent_id, link_reason, confidence`; a parent begins before its child, so links form a
-    forest.
+    Returns: a forest, since a parent begins before its child.
     """
-    exchanges = _without_constants(exchanges)
-    parents = _parents(exchanges)
-    children = _children(exchanges).join(parents.select(pl.col("host").unique()), on="host", how="semi")
-    by_id = _by_transaction(children, parents)
-    rest = children.join(by_id, on="exchange_id", how="anti")
-    inferred = _inferred(exchanges, rest, parents)
-    rest = rest.join(inferred, on="exchange_id", how="anti")
-    by_time = _by_timing(rest, parents)
-    found = inferred.drop_nulls("parent_id")
-    return pl.concat([links.select(*LINK_COLUMNS) for links in (by_id, found, by_time)])
-
-
-def _inferred(exchanges: pl.DataFrame, children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
-    """What `infer_links` says of exchanges without an id, and without a child or parent that shows one."""
-    silent = exchanges.filter(pl.col("transaction_id").is_null())
-    wanted = silent.join(children, on="exchange_id", how="semi")
-    if wanted.is_empty():
-        return pl.DataFrame(schema=LINK_COLUMNS)
-    judged = infer_links(silent).join(children.select("exchange_id", "began_ns"), on="exchange_id", how="inner")
-    began = parents.select("parent_id", "parent_began_ns")
-    judged = judged.join(began, on="parent_id", how="left").with_columns(open_ns=0, at_ns=0)
-    linked = pl.col("parent_id").is_null() | _possible()
-    return judged.filter(linked.fill_null(value=False)).select(*LINK_COLUMNS)
-
-
-def _without_constants(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """Exchanges without the transaction ids that very many requests at one host show: they identify none."""
-    shown = exchanges.select("transaction_id", host=pl.col("server_host").to_physical()).drop_nulls("transaction_id")
-    ids, hosts = shown["transaction_id"].to_numpy(), shown["host"].fill_null(NO_HOST).to_numpy().astype(np.uint64)
-    with np.errstate(over="ignore"):
-        keys = (ids ^ hosts) * SPREAD + hosts
-    ordered = np.sort(keys)
-    begins = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]))
-    many = ordered[begins[np.diff(begins, append=len(ordered)) > MOST_WITH_ONE_ID]]
-    if not len(many):
-        return exchanges
-    constant = pl.col("transaction_id").is_in(pl.Series(np.unique(ids[np.isin(keys, many)])).implode())
-    return exchanges.with_columns(transaction_id=pl.when(~constant).then("transaction_id"))
-
-
-def _began() -> pl.Expr:
-    return pl.coalesce("request_first_sent_trace_ns", "request_first_received_trace_ns")
-
-
-def _children(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """`exchange_id, host, at_ns, began_ns, service, transaction_id` of exchanges that may have a parent."""
-    return exchanges.select(
-        "exchange_id",
-        "service",
-        "transaction_id",
-        host="client_host",
-        at_ns=pl.coalesce("request_first_sent_trace_ns", "request_first_received_trace_ns"),
-        began_ns=_began(),
-    ).drop_nulls(["host", "at_ns"])
-
-
-def _parents(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """`parent_id, host, parent_client, open_ns, close_ns, parent_began_ns, parent_service, transaction_id`."""
-    return exchanges.select(
-        "transaction_id",
-        parent_id="exchange_id",
-        parent_service="service",
-        host="server_host",
-        parent_client="client_host",
-        open_ns=pl.coalesce("request_first_received_trace_ns", "request_first_sent_trace_ns"),
-        close_ns=pl.coalesce(
-            "response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", pl.lit(FOREVER)
-        ),
-        parent_began_ns=_began(),
-    ).drop_nulls(["host", "open_ns"])
-
-
-def _possible() -> pl.Expr:
-    """Of a pair: the parent's request was there before the child's left, and, so that no cycle forms, began before."""
-    before = (pl.col("parent_began_ns") < pl.col("began_ns")) | (
-        (pl.col("parent_began_ns") == pl.col("began_ns")) & (pl.col("parent_id") < pl.col("exchange_id"))
+    times = _times(exchanges)
+    found = _core.link_by_id(
+        {
+            "exchange_id": times.exchange_id,
+            "shown_id": exchanges["transaction_id"].fill_null(0).to_numpy(),
+            "client_host": times.client,
+            "server_host": times.server,
+            "service": times.service,
+            "asked_ns": times.asked,
+            "opened_ns": times.opened,
+            "closed_ns": times.closed,
+        },
+        MOST_WITH_ONE_ID,
     )
-    return (pl.col("open_ns") <= pl.col("at_ns")) & before
+    parent, confidence, shows_id = found["parent"], found["confidence"], found["shows_id"]
+    by_id = parent != NONE
+    rest = np.flatnonzero(~by_id & _may_have_parents(times))
+    if not shows_id[rest].all():
+        rest = _infer(exchanges, times, np.flatnonzero(~shows_id), rest, parent, confidence)
+    if len(rest):
+        _link_by_timing(times, shows_id, rest, parent, confidence)
+    return Links(parent, by_id, confidence)
 
 
-def _by_transaction(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
-    """Links by a transaction id that both ends show, some ids at a time."""
-    visible = pl.col("transaction_id").is_not_null()
-    children, parents = children.filter(visible), parents.filter(visible)
-    groups = 1 + len(children) // ROWS_AT_ONCE
-    of_group = pl.col("transaction_id") % groups
-    found = [
-        _open_pairs(children.filter(of_group == group), parents.filter(of_group == group)) for group in range(groups)
-    ]
-    pairs = pl.concat(found)
-    calls = _certain_calls(pairs)
-    several = pairs.filter(pl.col("candidates") > 1).join(calls, on=["parent_service", "service"], how="left")
-    called = pl.col("calls").is_not_null()
-    several = several.filter(called | ~called.any().over("exchange_id"))
-    best = (
-        several.sort("exchange_id", "open_ns", "parent_id")
-        .group_by("exchange_id", maintain_order=True)
-        .agg(pl.col("parent_id").last(), confidence=1.0 / pl.len())
+def _times(exchanges: pl.DataFrame) -> _Times:
+    closed = ("response_last_sent", "response_last_received", "given_up")
+    ended = stamps(exchanges, *closed)
+    return _Times(
+        exchange_id=np.ascontiguousarray(exchanges["exchange_id"].to_numpy()),
+        client=text_codes(exchanges["client_host"]),
+        server=text_codes(exchanges["server_host"]),
+        service=text_codes(exchanges["service"]),
+        asked=stamps(exchanges, "request_first_sent", "request_first_received"),
+        opened=stamps(exchanges, "request_first_received", "request_first_sent"),
+        closed=np.where(ended == UNSEEN, FOREVER, ended),
     )
-    single = pairs.filter(pl.col("candidates") == 1).select("exchange_id", "parent_id", confidence=1.0)
-    return pl.concat([single, best]).with_columns(link_reason=pl.lit(LinkReason.TRANSACTION_ID.value))
 
 
-def _open_pairs(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
-    """Children with each parent that shows their id and may be theirs, and how many those are (`candidates`)."""
-    pairs = children.join(parents, on=["transaction_id", "host"], maintain_order="left").filter(_possible())
-    open_ = pl.col("close_ns") >= pl.col("at_ns")
-    sibling = ~open_ & (pl.col("parent_client") == pl.col("host")).fill_null(value=False)
-    columns = ("exchange_id", "parent_id", "service", "parent_service", "open_ns")
-    pairs = pairs.filter(~sibling).select(*columns, open=open_)
-    starts = run_starts(pairs["exchange_id"].to_numpy())
-    if not len(starts):
-        return pairs.select(*columns, candidates=pl.lit(0, pl.Int64))
-    still = pairs["open"].to_numpy()
-    any_open = np.repeat(np.logical_or.reduceat(still, starts), np.diff(starts, append=len(pairs)))
-    pairs = pairs.filter(pl.Series(still | ~any_open))
-    counts = np.diff(run_starts(pairs["exchange_id"].to_numpy()), append=len(pairs))
-    return pairs.select(*columns, candidates=pl.Series(np.repeat(counts, counts)))
+def _may_have_parents(times: _Times) -> NDArray[np.bool_]:
+    """Exchanges whose client serves others."""
+    serves = np.zeros(int(max(times.client.max(initial=0), times.server.max(initial=0))) + 2, dtype=np.bool_)
+    serves[times.server[times.opened != UNSEEN]] = True
+    serves[-1] = False  # of hosts that are not known
+    return serves[times.client] & (times.asked != UNSEEN)
 
 
-def _certain_calls(pairs: pl.DataFrame) -> pl.DataFrame:
-    """`parent_service, service, calls`: which service calls which, from children with a single candidate."""
-    single = pairs.filter(pl.col("candidates") == 1)
-    return single.group_by("parent_service", "service").agg(calls=pl.len())
+def _infer(
+    exchanges: pl.DataFrame, times: _Times, silent: Longs, rest: Longs, parent: Longs, confidence: NDArray[np.float64]
+) -> Longs:
+    """Fill in what `infer_links` says of the `silent` exchanges, which show no id; returns the `rest` that it does not
+    judge."""
+    found = infer_links(exchanges if len(silent) == len(exchanges) else exchanges[silent])
+    place = np.full(len(exchanges), NONE)
+    place[silent] = np.arange(len(silent))
+    of_rest = place[rest]
+    judged = (of_rest != NONE) & found.judged[of_rest]
+    chosen = np.where(judged, found.parent[of_rest], NONE)
+    linked = chosen != NONE
+    parents = silent[chosen]
+    fits = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN) & times.began_before(rest, parents)
+    done = judged & (~linked | fits)
+    parent[rest[done & linked]] = parents[done & linked]
+    confidence[rest[done & linked]] = found.confidence[of_rest[done & linked]]
+    return rest[~done]
 
 
-def _by_timing(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
-    """Links of the exchanges that no id links, to the innermost candidate open on their host."""
-    keyed = children.with_columns(shows_id=pl.col("transaction_id").is_not_null())
-    first = _nested(keyed, parents, ["host", "shows_id"])
-    calls = _certain_calls(first.drop_nulls("parent_id"))
-    several = keyed.join(first.filter(pl.col("candidates") > 1), on="exchange_id", how="semi")
-    again = _nested(several, parents, ["host", "shows_id", "service"], calls).drop_nulls("parent_id")
-    linked = pl.concat([first.join(again, on="exchange_id", how="anti"), again])
-    share = pl.col("parent_id").is_not_null().mean().over("host", "service")
-    linked = linked.with_columns(
-        confidence=share / pl.col("candidates"), link_reason=pl.lit(LinkReason.TIMING.value, dtype=pl.String)
-    )
-    return linked.drop_nulls("parent_id").filter(_possible())
+def _link_by_timing(
+    times: _Times, shows_id: NDArray[np.bool_], rest: Longs, parent: Longs, confidence: NDArray[np.float64]
+) -> None:
+    """Fill in links of exchanges that nothing else links: to the innermost candidate open on their host."""
+    chosen, candidates = np.full(len(rest), NONE), np.zeros(len(rest), dtype=np.int64)
+    host, service = times.client[rest].astype(np.int64), times.service[rest].astype(np.int64)
+    serving = np.flatnonzero((times.server >= 0) & (times.opened != UNSEEN))
+    serving = serving[np.lexsort((times.exchange_id[serving], times.opened[serving]))]
+    for group in _groups(host, shows_id[rest]):
+        chosen[group], candidates[group] = _innermost(
+            times, rest[group], _open_to(times, shows_id, serving, rest, group)
+        )
+    single = (candidates == 1) & (chosen != NONE)
+    calls = {*zip(times.service[chosen[single]].tolist(), service[single].tolist(), strict=True)}
+    several = np.flatnonzero(candidates > 1)
+    for among in _groups(host[several], shows_id[rest[several]], service[several]):
+        group = several[among]
+        callers = [caller for caller, called in calls if called == service[group[0]] and min(caller, called) >= 0]
+        parents = _open_to(times, shows_id, serving, rest, group)
+        parents = parents[np.isin(times.service[parents], callers)]
+        place, count = _innermost(times, rest[group], parents)
+        found = place != NONE
+        chosen[group[found]], candidates[group[found]] = place[found], count[found]
+    share = np.empty(len(rest))
+    for group in _groups(host, service):
+        share[group] = (chosen[group] != NONE).mean()
+    linked = np.flatnonzero(chosen != NONE)
+    linked = linked[times.possible(rest[linked], chosen[linked])]
+    parent[rest[linked]] = chosen[linked]
+    confidence[rest[linked]] = share[linked] / np.maximum(
+        candidates[linked], 1
+    )  # 0 of a parent that ends before it begins
 
 
-def _nested(
-    children: pl.DataFrame, parents: pl.DataFrame, keys: list[str], calls: pl.DataFrame | None = None
-) -> pl.DataFrame:
-    """`children` with their innermost candidate, group by group; with `calls`, of the services that call theirs."""
-    found = [_innermost(children.clear(), parents.clear())]
-    for key, mine in children.partition_by(keys, as_dict=True).items():
-        group = dict(zip(keys, key, strict=True))
-        here = parents.filter(pl.col("host") == group["host"])
-        if group["shows_id"]:
-            here = here.filter(pl.col("transaction_id").is_null())
-        if calls is not None:
-            callers = calls.filter(pl.col("service") == group["service"])["parent_service"]
-            here = here.filter(pl.col("parent_service").is_in(callers.implode()))
-        found.append(_innermost(mine, here))
-    return pl.concat(found)
+def _groups(*keys: NDArray[np.generic]) -> list[Longs]:
+    """The places of equal keys, for each that occurs."""
+    order = np.lexsort(keys)
+    new = np.zeros(len(order), dtype=np.bool_)
+    for key in keys:
+        new |= np.diff(key[order].astype(np.int64), prepend=-2) != 0
+    return np.split(order, np.flatnonzero(new)[1:]) if len(order) else []
 
 
-def _innermost(children: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
-    """`children` of one host with the parent that began last of those open at their start, and how many were open."""
-    ordered = parents.sort("open_ns", "parent_id")
-    at, close = children["at_ns"].to_numpy(), ordered["close_ns"].to_numpy()
-    begun = np.searchsorted(ordered["open_ns"].to_numpy(), at, side="left")
+def _open_to(times: _Times, shows_id: NDArray[np.bool_], serving: Longs, rest: Longs, group: Longs) -> Longs:
+    """Of `serving`, those at the host of a group of `rest`, without those whose id is known to lead elsewhere."""
+    first = rest[group[0]]
+    here = times.server[serving] == times.client[first]
+    return serving[here & ~shows_id[serving]] if shows_id[first] else serving[here]
+
+
+def _innermost(times: _Times, children: Longs, parents: Longs) -> tuple[Longs, Longs]:
+    """For each child of one host the parent that began last of those open at its start, and how many were open.
+
+    Arguments: rows; `parents` of that host, in the order in which they were opened.
+    """
+    if not len(parents):
+        return np.full(len(children), NONE), np.zeros(len(children), dtype=np.int64)
+    at, close = times.asked[children], times.closed[parents]
+    begun = np.searchsorted(times.opened[parents], at, side="left")
     candidates = begun - np.searchsorted(np.sort(close), at, side="left")
     place = last_at_least(close, begun, at)
-    chosen = ordered.select("parent_id", "parent_service", "open_ns", "parent_began_ns")
-    picked = chosen[place.clip(min=0)] if len(ordered) else chosen.clear(len(children))
-    found = pl.Series(place >= 0)
-    both = pl.concat([children, picked, pl.DataFrame({"candidates": candidates})], how="horizontal")
-    return both.with_columns(pl.when(found).then(pl.col("parent_id")).alias("parent_id"))
+    return np.where(place >= 0, parents[place], NONE), candidates
 
 
 def last_at_least(values: Longs, before: Longs, least: Longs) -> Longs:

@@ -4,17 +4,20 @@ Parents come from `collector.links`, the ledger from `collector.critical_path`. 
 `trace_id` is the root's `exchange_id`. Work put off until after the answer stays in the trace, with an empty ledger.
 """
 
-from dataclasses import fields
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
+from collector.columns import coded, nullable, nullable_where
+from collector.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
 from collector.links import find_links
-from collector.schema import ID_STRIDE, conform
-from collector.waits import first_answers, taken_up
+from collector.schema import EXCHANGES, ID_STRIDE, LinkReason, conform
+from collector.stamps import stamps
+from collector.waits import BEGAN, first_answers, taken_up
+from tracer import _core
 
 LEDGER_COLUMNS = (
     *("client_ns", "connect_ns", "request_network_ns", "queue_ns", "work_ns", "quorum_ns"),
@@ -35,55 +38,62 @@ COLUMNS = [
 """Of the table `exchanges`, what is needed here."""
 MOST_GAPS = 4
 """The last id of a partition may be so many times their number, and they are still looked up by place."""
-CHUNK_ROWS = 1 << 18
-"""Spans whose ledgers are made at once, traces kept whole: bounds memory to about 500 bytes for each of so many."""
+REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
 
 
 def link(exchanges: pa.Table) -> pa.Table:
     """The table `spans` of a table `exchanges` (at least `COLUMNS`), in its row order."""
-    frame = pl.from_arrow(exchanges.select(COLUMNS))
-    assert isinstance(frame, pl.DataFrame)
-    ids = frame["exchange_id"]
-    links = pl.DataFrame(ids).join(_links(frame), on="exchange_id", how="left", maintain_order="left")
-    parent = places(ids, links["parent_id"])
-    root, depth = _roots(parent)
-    ledger = _ledger(frame, parent, depth, root)
-    spans = links.select(
-        trace_id=pl.Series(ids.to_numpy()[root]),
-        span_id=ids,
-        parent_span_id="parent_id",
-        link_reason="link_reason",
-        confidence="confidence",
-        depth=pl.Series(depth),
-        critical_ns=pl.Series(ledger.critical_ns),
-        **ledger_series(ledger),
-    )
-    return conform("spans", spans.to_arrow())
+    return link_all([exchanges])
 
 
-def _links(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """`find_links`, with small numbers in place of texts. Of transaction ids it is a 64-bit hash: one in 10^7 traces
-    errs by that. What daemons ask was asked by nobody's request, so it has no client to look for."""
-    hosts, services = pl.concat([exchanges["client_host"], exchanges["server_host"]]), exchanges["service"]
+def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
+    """As `link`, of a table that comes in parts. Memory: about 400 bytes for each exchange, no texts among them."""
+    frame = _in_numbers(exchanges)
+    ids = frame["exchange_id"].to_numpy()
+    links = find_links(frame)
+    parent = links.parent
+    forest = _core.trace_forest(parent)
+    nodes = make_nodes(with_waits(frame, parent), parent, forest["depth"])
+    del frame
+    ledger = make_ledger(nodes)
+    is_root = parent == NONE
+    reason = np.where(links.by_id, 0, 1).astype(np.int32)
+    spans = {
+        "trace_id": nullable(ids[forest["root"]]),
+        "span_id": nullable(ids),
+        "parent_span_id": nullable_where(ids[parent], is_root),
+        "link_reason": coded(reason, REASONS, np.packbits(~is_root, bitorder="little")),
+        "confidence": nullable_where(links.confidence, is_root),
+        "depth": nullable(forest["depth"].astype(np.uint16)),
+        "critical_ns": nullable(ledger.critical_ns),
+    }
+    spans |= {name: nullable(getattr(ledger, name)) for name in LEDGER_COLUMNS}
+    return conform("spans", pa.table(spans))
+
+
+def _in_numbers(parts: Iterable[pa.Table]) -> pl.DataFrame:
+    """`COLUMNS` of all parts, with small numbers in place of texts. Of transaction ids it is a 64-bit hash: one in 10^7
+    traces errs by that. What daemons ask was asked by nobody's request, so it has no client to look for."""
+    ids = ("transaction_id", "response_transaction_id")
+    hashes = [pl.when(pl.col(name).is_not_null()).then(pl.col(name).hash()) for name in ids]
+    every = (part.select(COLUMNS) for part in chain([EXCHANGES.empty_table()], parts))
+    frames = [pl.DataFrame(part).with_columns(hashes) for part in every]
+    frame = pl.concat(frames, rechunk=True)
+    hosts, services = pl.concat([frame["client_host"], frame["server_host"]]), frame["service"]
     by_daemon = pl.col("background").fill_null(value=False)
-    return find_links(
-        exchanges.with_columns(
-            pl.col("client_host", "server_host").cast(_texts_of(hosts)),
-            pl.col("service").cast(_texts_of(services)),
-            transaction_id=_ids(exchanges),
-        ).with_columns(client_host=pl.when(~by_daemon).then("client_host"))
-    )
+    return frame.with_columns(
+        pl.col("client_host", "server_host").cast(_texts_of(hosts)),
+        pl.col("service").cast(_texts_of(services)),
+        transaction_id=_ids(frame),
+    ).with_columns(client_host=pl.when(~by_daemon).then("client_host"))
 
 
 def _ids(exchanges: pl.DataFrame) -> pl.Series:
-    """The transaction id of each exchange, as a hash: its request's, or its response's where others show that one.
+    """The transaction id of each exchange: its request's, or its response's where others show that one.
 
     A client's own id (`X-Request-Id`) may end at the first server, which names another in its answer and in its calls.
     """
-    asked, answered = (
-        exchanges.select(pl.when(pl.col(name).is_not_null()).then(pl.col(name).hash())).to_series()
-        for name in ("transaction_id", "response_transaction_id")
-    )
+    asked, answered = exchanges["transaction_id"], exchanges["response_transaction_id"]
     if answered.null_count() == len(answered):
         return asked
     goes_on = answered.is_in(asked.drop_nulls().implode())
@@ -92,25 +102,6 @@ def _ids(exchanges: pl.DataFrame) -> pl.Series:
 
 def _texts_of(column: pl.Series) -> pl.Enum:
     return pl.Enum(column.unique().drop_nulls().cast(pl.String).sort())
-
-
-def _ledger(exchanges: pl.DataFrame, parent: Longs, depth: Longs, root: Longs) -> Ledger:
-    """The ledgers of all traces, some at a time."""
-    exchanges = with_waits(exchanges, parent)
-    order = np.argsort(root, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    first = np.flatnonzero(np.diff(root[order], prepend=NONE))
-    edges = np.unique(first[np.searchsorted(first, np.arange(0, len(order), CHUNK_ROWS), side="right") - 1])
-    whole = Ledger(*(np.zeros(len(order), dtype=np.int64) for _ in fields(Ledger)))
-    for start, end in pairwise([*edges.tolist(), len(order)]):
-        rows = order[start:end]
-        of = parent[rows]
-        nodes = make_nodes(exchanges[rows], np.where(of == NONE, NONE, place[of] - start), depth[rows])
-        ledger = make_ledger(nodes)
-        for field in fields(Ledger):
-            getattr(whole, field.name)[rows] = getattr(ledger, field.name)
-    return whole
 
 
 def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
@@ -155,39 +146,26 @@ def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
     when its response had left. A request that was never answered lasts until its client gave it up.
     """
 
-    def stamp(*names: str) -> Longs:
-        seen = pl.coalesce(*(f"{name}_trace_ns" for name in names))
-        return exchanges.select(seen.fill_null(UNSEEN)).to_series().to_numpy().astype(np.int64)
-
     connect_stall, request_stall, response_stall = (
-        exchanges[name].fill_null(0).to_numpy().astype(np.int64) for name in STALLS
+        exchanges[name].cast(pl.Int64).fill_null(0).to_numpy() for name in STALLS
     )
     return Nodes(
         parent=parent,
         depth=depth,
-        start=stamp("connect_start", "request_first_sent", "request_first_received"),
-        connected=stamp("connected"),
-        sent=stamp("request_first_sent"),
-        head_arrived=stamp("request_first_received"),
-        continued=stamp("continue_sent"),
-        asked_for=stamp("continue_received"),
-        body_sent=stamp("body_sent"),
-        arrived=stamp("request_last_received", "request_first_received"),
-        answered=stamp("response_first_sent"),
-        first_returned=stamp("response_first_received", "response_first_sent", "given_up"),
-        ended=stamp("response_last_received", "response_last_sent", "given_up"),
+        start=stamps(exchanges, *BEGAN),
+        connected=stamps(exchanges, "connected"),
+        sent=stamps(exchanges, "request_first_sent"),
+        head_arrived=stamps(exchanges, "request_first_received"),
+        continued=stamps(exchanges, "continue_sent"),
+        asked_for=stamps(exchanges, "continue_received"),
+        body_sent=stamps(exchanges, "body_sent"),
+        arrived=stamps(exchanges, "request_last_received", "request_first_received"),
+        answered=stamps(exchanges, "response_first_sent"),
+        first_returned=stamps(exchanges, "response_first_received", "response_first_sent", "given_up"),
+        ended=stamps(exchanges, "response_last_received", "response_last_sent", "given_up"),
         taken_up=exchanges["taken_up"].to_numpy(),
         first_answered=exchanges["first_answered"].to_numpy(),
         connect_stall=connect_stall,
         request_stall=request_stall,
         response_stall=response_stall,
     )
-
-
-def _roots(parent: Longs) -> tuple[Longs, Longs]:
-    """Each node's root and its depth below it. Steps double, so chains of requests cost their length's logarithm."""
-    linked = parent != NONE
-    root, depth = np.where(linked, parent, np.arange(len(parent))), linked.astype(np.int64)
-    while not np.array_equal(further := root[root], root):
-        depth, root = depth + depth[root], further
-    return root, depth

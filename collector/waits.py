@@ -13,69 +13,44 @@ Source for the first idea: the minimum of a delay as its part without queueing, 
 of End-to-End Internet Dynamics" (1997), §16.
 """
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from collector.critical_path import NONE, UNSEEN
-from collector.runs import reached_before
-
-Longs = NDArray[np.int64]
+from collector.critical_path import Longs
+from collector.stamps import stamps, text_codes
+from tracer import _core
+from tracer.records import Columns
 
 UNHURRIED, FEWEST = 0.05, 20
-SERVICES = 1 << 20
-"""More services than a trace has, so that a parent and a service are one number."""
-NEVER = np.iinfo(np.int64).max
+
+BEGAN = ("connect_start", "request_first_sent", "request_first_received")
+"""When an exchange began: the first of these that was seen."""
 
 
 def taken_up(exchanges: pl.DataFrame, parent: Longs) -> Longs:
     """When each request was probably taken up by its server, trace time in ns; `UNSEEN` where nothing tells.
 
-    Arguments: `exchanges`; the row of each one's parent, `NONE` for a root, beyond the last for a parent that is none
-    of them.
+    Arguments: `exchanges`, their services as categories; the row of each one's parent, `NONE` for a root, beyond the
+    last for a parent that is none of them. Cost: a pass, `tracer/core/spans/src/waits.rs`.
     """
-    count = len(exchanges)
-    acted = np.full(count, NEVER)
-    inside = np.flatnonzero((parent != NONE) & (parent < count))
-    began = _stamps(exchanges, "connect_start", "request_first_sent", "request_first_received")
-    inside = inside[began[inside] != UNSEEN]
-    np.minimum.at(acted, parent[inside], began[inside])
-    asked = _stamps(exchanges, "continue_sent")
-    acted = np.where(asked == UNSEEN, acted, np.minimum(acted, asked))
-    arrived = _stamps(exchanges, "request_first_received")
-    told = (acted != NEVER) & (arrived != UNSEEN) & (acted >= arrived)
-    gap = pl.Series(np.where(told, acted - arrived, 0))
-    known = pl.DataFrame({"service": exchanges["service"], "gap": gap}).with_columns(
-        gap=pl.when(pl.Series(told)).then("gap")
-    )
-    enough = pl.col("gap").count().over("service") >= FEWEST
-    work = known.select(pl.when(enough).then(pl.col("gap").quantile(UNHURRIED, "lower").over("service"))).to_series()
-    began_work = np.maximum(arrived, acted - work.fill_null(0).to_numpy().astype(np.int64))
-    return np.where(told & work.is_not_null().to_numpy(), began_work, UNSEEN)
+    columns: Columns = {
+        "parent": parent,
+        "began_ns": stamps(exchanges, *BEGAN),
+        "asked_ns": stamps(exchanges, "continue_sent"),
+        "arrived_ns": stamps(exchanges, "request_first_received"),
+        "service": text_codes(exchanges["service"]),
+    }
+    return _core.taken_up(columns, UNHURRIED, FEWEST)
 
 
 def first_answers(exchanges: pl.DataFrame, parent: Longs) -> Longs:
     """When the first of the servers asked the same at once had answered their parent; `UNSEEN` for one asked alone.
 
-    Arguments: as `taken_up`.
+    Arguments and cost: as `taken_up`.
     """
-    began = _stamps(exchanges, "connect_start", "request_first_sent", "request_first_received")
-    ended = _stamps(exchanges, "response_last_received", "response_last_sent")
-    asked = np.flatnonzero((parent != NONE) & (parent < len(exchanges)) & (began != UNSEEN) & (ended != UNSEEN))
-    service = exchanges["service"].to_physical().fill_null(SERVICES - 1).to_numpy().astype(np.int64)[asked]
-    group = parent[asked] * SERVICES + service
-    order = np.lexsort((began[asked], group))
-    asked, group = asked[order], group[order]
-    apart = began[asked] >= reached_before(ended[asked], group, UNSEEN)
-    starts = np.flatnonzero(apart)
-    answers = np.full(len(exchanges), UNSEEN)
-    if len(starts):
-        counts = np.diff(starts, append=len(asked))
-        first = np.where(counts > 1, np.minimum.reduceat(ended[asked], starts), UNSEEN)
-        answers[asked] = np.repeat(first, counts)
-    return answers
-
-
-def _stamps(exchanges: pl.DataFrame, *names: str) -> Longs:
-    seen = pl.coalesce(*(f"{name}_trace_ns" for name in names))
-    return exchanges.select(seen.fill_null(UNSEEN)).to_series().to_numpy().astype(np.int64)
+    columns: Columns = {
+        "parent": parent,
+        "began_ns": stamps(exchanges, *BEGAN),
+        "ended_ns": stamps(exchanges, "response_last_received", "response_last_sent"),
+        "service": text_codes(exchanges["service"]),
+    }
+    return _core.first_answers(columns)

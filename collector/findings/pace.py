@@ -26,6 +26,9 @@ deviations: by chance once in 30,000 comparisons."""
 ALSO_RATIO, ALSO_Z = 2.0, 2.5
 """The rest of a host with a slow server is slow, too: this many times as many late requests as elsewhere, by so many
 standard deviations. Less is asked of it than to be slow by itself: by chance once in 160."""
+BESIDE = 0.1
+"""What else is late on a host by less than this share of what one of its disks is late by is a symptom beside it: where
+a host is short of a processor, all that it serves waits alike."""
 MOMENTS = 5
 """In how many different moments late requests began: many at once are a hiccup, not a slow server. In a
 shorter trace all of them."""
@@ -47,6 +50,11 @@ class _Slow:
     cost_ns: int
     worst: dict[str, Any]
 
+    @property
+    def late_by_ns(self) -> int:
+        """Of the late ones, in the median."""
+        return self.took_ns - self.usual_ns
+
 
 def pace_findings(requests: pl.DataFrame) -> list[Finding]:
     """Hosts, disks and servers that are slow, each by its own."""
@@ -66,8 +74,11 @@ def pace_findings(requests: pl.DataFrame) -> list[Finding]:
 
 def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) -> Iterable[Finding]:
     """Arguments: what is slow on a host; all its servers and devices, as `lateness`."""
-    host, services = slow[0].host, sorted({each.service for each in slow})
     disks = [each for each in slow if each.device and _others_are_quick(each, devices)]
+    if disks:
+        beside = BESIDE * max(each.late_by_ns for each in disks)
+        slow = [each for each in slow if each.late_by_ns >= beside]
+    host, services = slow[0].host, sorted({each.service for each in slow})
     rest = servers.filter(pl.col("service") != services[0])
     if len(services) > 1 or (not disks and _is_late(rest)):
         yield _starved(
@@ -141,7 +152,8 @@ def _finding(kind: str, slow: _Slow, text: str, remedy: str) -> Finding:
 def _others_are_quick(slow: _Slow, devices: pl.DataFrame) -> bool:
     """Whether the same server serves from other devices, too, that are not late."""
     others = devices.filter((pl.col("service") == slow.service) & (pl.col("device") != slow.device))
-    return bool((others["count"] >= LEAST).any()) and not _is_late(others)
+    as_late = others.filter(pl.col("took") - pl.col("usual") >= BESIDE * slow.late_by_ns)
+    return bool((others["count"] >= LEAST).any()) and not _is_late(as_late)
 
 
 def _slow(groups: pl.DataFrame) -> list[_Slow]:

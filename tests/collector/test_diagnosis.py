@@ -297,8 +297,26 @@ SLOW = 300 * MS
             ),
             "slow_disk storage2",
         ),
+        (
+            lambda host, service, device: (
+                2 * MS if host != "storage2" else SLOW if (service, device) == ("swift-object", "d2") else 15 * MS
+            ),
+            "slow_disk storage2",
+        ),
+        (
+            lambda host, service, device: (
+                2 * MS if host != "storage2" else SLOW if (service, device) == ("swift-object", "d2") else 90 * MS
+            ),
+            "host_starved storage2",
+        ),
     ],
-    ids=["whatever it serves: the host", "one service: the server", "one device: the disk"],
+    ids=[
+        "whatever it serves: the host",
+        "one service: the server",
+        "one device: the disk",
+        "one device, and a little of it elsewhere: the disk",
+        "one device most of all: the host",
+    ],
 )
 def test_what_is_slow_tells_why(took, expected: str) -> None:
     assert named(of_requests(replicas(20, took))) == [expected]

@@ -15,6 +15,12 @@ def answer(gap_ns: int) -> dict[tuple[int, int], tuple[int, int, int]]:
     return {(7, 9): (CLIENT, PROXY, gap_ns)}
 
 
+def alone(client_gaps_ns: tuple[int, ...], proxy_gaps_ns: tuple[int, ...]) -> list[Traffic]:
+    """One capture of two hosts, with how long the client's and the proxy's answers took there."""
+    answers = [(PROXY, CLIENT, gap) for gap in client_gaps_ns] + [(CLIENT, PROXY, gap) for gap in proxy_gaps_ns]
+    return [Traffic(pairs((CLIENT, PROXY)), gaps_ns={(place, 0): each for place, each in enumerate(answers)})]
+
+
 CASES = [
     ("several peers", [Traffic(pairs((PROXY, CLIENT), (PROXY, STORE_A)))], [{PROXY}]),
     (
@@ -30,6 +36,11 @@ CASES = [
         ],
         [{CLIENT}, {PROXY}],
     ),
+    ("one capture alone: its own kernel answers at once", alone((40_000_000, 4000, 9000), (90_000,) * 3), [{CLIENT}]),
+    ("or the other one's does", alone((80_000, 95_000, 99_000), (12_000,) * 3), [{PROXY}]),
+    ("too few answers", alone((4000, 4000, 9000), (90_000,) * 2), [set()]),
+    ("no end much quicker", alone((8000,) * 3, (15_000,) * 3), [set()]),
+    ("no end at hand", alone((70_000,) * 3, (900_000,) * 3), [set()]),
     ("the capture tells", [Traffic(pairs((CLIENT, PROXY)), frozenset({PROXY}))], [{PROXY}]),
     ("loopback beside it", [Traffic({**pairs((PROXY, CLIENT), (PROXY, STORE_A)), (99, 99): 4})], [{PROXY}]),
     (

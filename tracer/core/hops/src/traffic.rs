@@ -175,8 +175,8 @@ mod tests {
         for (delay_ns, expected) in [(-5, 0), (0, 0), (1, 0), (2, 4), (3, 6), (4, 8), (1023, 39), (1024, 40)] {
             assert_eq!(bin(delay_ns), expected, "{delay_ns}");
         }
-        let of_log = |delay_ns: i64| (4.0 * (delay_ns as f64).log2()) as i64;
-        (1..100_000).for_each(|delay_ns| assert_eq!(bin(delay_ns), of_log(delay_ns), "{delay_ns}"));
+        let of_power = |delay_ns: i64| i64::from(i128::from(delay_ns).pow(4).ilog2());
+        (1..100_000).for_each(|delay_ns| assert_eq!(bin(delay_ns), of_power(delay_ns), "{delay_ns}"));
         assert_eq!(bin(i64::MAX), 251);
     }
 

@@ -79,8 +79,10 @@ fn nameless_file(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Bytes of a chunk: it is allocated once, so growing copies nothing.
+/// Least and most bytes of a chunk. It is allocated once, so growing copies nothing; the more there are, the larger the
+/// next, and the system has the memory of large ones back as soon as they are read.
 const CHUNK_LEN: usize = 1 << 16;
+const MOST_CHUNK_LEN: usize = 1 << 20;
 
 /// Items of bytes that grow at their end, the earlier ones maybe in the file. No item is in two chunks.
 #[derive(Debug, Default)]
@@ -101,7 +103,8 @@ impl Buffer {
 
     #[cold]
     fn push_slow(&mut self, item: &[u8]) {
-        let mut chunk = Vec::with_capacity(item.len().max(CHUNK_LEN));
+        let held = self.chunks.iter().map(Vec::len).sum::<usize>();
+        let mut chunk = Vec::with_capacity(held.clamp(CHUNK_LEN, MOST_CHUNK_LEN).max(item.len()));
         chunk.extend_from_slice(item);
         self.chunks.push(chunk);
     }

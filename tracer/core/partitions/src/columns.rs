@@ -3,13 +3,11 @@
 //! Addresses are numbered anew, in the order of their texts and only those that occur: readers number them in the order in
 //! which threads meet them, and a table must be the same in every run.
 
-use twintap_wire::events::{Event, EventColumns, HeadColumns};
+use twintap_wire::events::{EventColumns, HeadColumns};
 use twintap_wire::packet::Direction;
 
-use crate::rows::{ROW_LEN, frame_of, rows, unpack, unpack_heads};
+use crate::{blocks, heads};
 
-/// Rows that are turned into columns at once: 256 × 80 bytes stay in the level-1 cache.
-const BLOCK_LEN: usize = 256;
 /// Code of the direction of a packet that stayed inside its host.
 const LOOPBACK: u8 = 3;
 /// The options' bit for timestamps.
@@ -70,40 +68,45 @@ pub struct Columns {
 
 impl Columns {
     /// Add the packed rows and heads of the next host.
-    pub(crate) fn add_host(&mut self, host: u16, packed: &[Vec<u8>], heads: &[Vec<u8>], view: &HostView) {
+    pub(crate) fn add_host(&mut self, host: u16, packed: &[Vec<u8>], packed_heads: &[Vec<u8>], view: &HostView) {
         let start = self.events.len();
-        self.occurs.resize(view.rank.len(), false);
-        self.events
-            .reserve(packed.iter().map(|chunk| chunk.len() / ROW_LEN).sum());
-        let all = || packed.iter().flat_map(|chunk| rows(chunk));
-        if all().is_sorted_by_key(frame_of) {
-            packed.iter().for_each(|chunk| self.add_rows(rows(chunk).iter(), view));
-        } else {
-            let mut sorted: Vec<&[u8; ROW_LEN]> = all().collect();
-            sorted.sort_unstable_by_key(|row| frame_of(row));
-            self.add_rows(sorted.into_iter(), view);
+        packed.iter().for_each(|chunk| blocks::unpack(chunk, &mut self.events));
+        if !self.events.frame[start..].is_sorted() {
+            self.sort_by_frame(start);
         }
+        self.occurs.resize(view.rank.len(), false);
+        self.settle(start, view);
         self.host.resize(self.events.len(), host);
         let first = self.heads.len();
-        heads.iter().for_each(|chunk| unpack_heads(chunk, &mut self.heads));
+        packed_heads
+            .iter()
+            .for_each(|chunk| heads::unpack(chunk, &mut self.heads));
         let frames = &self.events.frame[start..];
         let row_of = |frame: &u32| (start + frames.partition_point(|known| known < frame)) as i64;
         self.head_row.extend(self.heads.frame[first..].iter().map(row_of));
     }
 
-    fn add_rows<'a>(&mut self, rows: impl Iterator<Item = &'a [u8; ROW_LEN]>, view: &HostView) {
-        let mut block = Vec::with_capacity(BLOCK_LEN);
-        for row in rows {
-            let event = view.settled(unpack(row));
-            self.occurs[event.src_addr as usize] = true;
-            self.occurs[event.dst_addr as usize] = true;
-            block.push(event);
-            if block.len() == BLOCK_LEN {
-                self.events.extend(&block);
-                block.clear();
-            }
+    /// Of packets that were moved here from several partitions.
+    fn sort_by_frame(&mut self, start: usize) {
+        let unsorted = self.events.split_off(start);
+        let mut order: Vec<u32> = (0..).take(unsorted.len()).collect();
+        order.sort_unstable_by_key(|&row| unsorted.frame[row as usize]);
+        blocks::gather(&unsorted, &order, &mut self.events);
+    }
+
+    /// Give the rows from `start` on the meaning that they have for their host.
+    fn settle(&mut self, start: usize, view: &HostView) {
+        let events = &mut self.events;
+        let ends = events.src_addr[start..].iter_mut().zip(&mut events.dst_addr[start..]);
+        for ((src, dst), direction) in ends.zip(&mut events.direction[start..]) {
+            let [from, to] = [*src as usize, *dst as usize];
+            *direction = view.direction(from, to, *direction);
+            (*src, *dst) = (view.rank[from], view.rank[to]);
+            self.occurs[*src as usize] = true;
+            self.occurs[*dst as usize] = true;
         }
-        self.events.extend(&block);
+        let points = events.interface[start..].iter_mut();
+        points.for_each(|interface| *interface += view.first_point);
     }
 
     /// Number the addresses that occur. `is_loopback` by rank.
@@ -148,21 +151,14 @@ impl Columns {
 }
 
 impl HostView<'_> {
+    /// The direction's code of a packet between two addresses, of which the capture tells `told`.
     #[inline]
-    fn settled(&self, event: Event) -> Event {
-        let [src, dst] = [event.src_addr, event.dst_addr].map(|address| address as usize);
-        let direction = match (self.is_own[src], self.is_own[dst], event.direction) {
-            (true, true, _) => LOOPBACK,
-            (true, false, told) if told == Direction::Unknown as u8 => Direction::Send as u8,
-            (false, true, told) if told == Direction::Unknown as u8 => Direction::Receive as u8,
-            (_, _, told) => told,
-        };
-        Event {
-            src_addr: self.rank[src],
-            dst_addr: self.rank[dst],
-            interface: self.first_point + event.interface,
-            direction,
-            ..event
+    fn direction(&self, src: usize, dst: usize, told: u8) -> u8 {
+        match (self.is_own[src], self.is_own[dst]) {
+            (true, true) => LOOPBACK,
+            (true, false) if told == Direction::Unknown as u8 => Direction::Send as u8,
+            (false, true) if told == Direction::Unknown as u8 => Direction::Receive as u8,
+            _ => told,
         }
     }
 }
@@ -170,6 +166,7 @@ impl HostView<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use twintap_wire::events::Event;
 
     #[test]
     fn directions_are_inferred_only_where_the_capture_does_not_tell() {
@@ -179,13 +176,18 @@ mod tests {
             first_point: 4,
         };
         let settled = |src_addr, dst_addr, direction| {
-            let event = view.settled(Event {
+            let mut columns = Columns::default();
+            let event = Event {
                 src_addr,
                 dst_addr,
                 direction,
                 interface: 1,
                 ..Event::default()
-            });
+            };
+            columns.events.extend(&[Event::default(), event]);
+            columns.occurs.resize(3, false);
+            columns.settle(1, &view);
+            let event = columns.events.row(1);
             (event.src_addr, event.dst_addr, event.direction, event.interface)
         };
         assert_eq!(settled(0, 1, 0), (2, 1, 2, 5));

@@ -6,15 +6,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustc_hash::FxHashMap;
-use twintap_wire::events::{Event, EventColumns};
+use twintap_wire::events::{Event, EventColumns, HeadColumns};
 use twintap_wire::reader::Batch;
 
+use crate::blocks::{self, MOST_ROWS};
 use crate::buffers::{Buffer, Spill};
 use crate::columns::{Columns, HostView};
+use crate::heads;
 use crate::keys::{Addresses, FileAddresses, connection_key, partition_of};
 use crate::locked;
 use crate::notes::Notes;
-use crate::rows::{self, ROW_LEN};
 
 /// What gives a batch's numbers their meaning for all captures.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +56,25 @@ pub struct Partitions {
 struct Host {
     notes: Notes,
     parts: Vec<Part>,
+    sorting: Sorting,
 }
 
 #[derive(Debug, Default)]
 struct Part {
     rows: Buffer,
+    rows_count: usize,
     heads: Buffer,
+}
+
+/// Rows in the order of their partitions; used again for each batch.
+#[derive(Debug, Default)]
+struct Sorting {
+    targets: Vec<u32>,
+    /// Where each partition's rows end.
+    ends: Vec<usize>,
+    order: Vec<u32>,
+    rows: EventColumns,
+    packed: Vec<u8>,
 }
 
 const SYN: u16 = 0x02;
@@ -71,8 +85,8 @@ impl Partitions {
         let parts = || (0..1 << bits).map(|_| Part::default()).collect();
         let host = || {
             Mutex::new(Host {
-                notes: Notes::default(),
                 parts: parts(),
+                ..Host::default()
             })
         };
         Self {
@@ -136,8 +150,13 @@ impl Partitions {
     /// What the operating system says of the file.
     pub fn take(&self, number: usize, views: &[HostView], is_loopback: &[bool]) -> io::Result<Option<Columns>> {
         let mut columns = Columns::default();
-        for (host, (own, view)) in (0..).zip(self.hosts.iter().zip(views)) {
-            let mut part = std::mem::take(&mut locked(own).parts[number]);
+        let parts: Vec<Part> = self
+            .hosts
+            .iter()
+            .map(|host| std::mem::take(&mut locked(host).parts[number]))
+            .collect();
+        columns.events.reserve(parts.iter().map(|part| part.rows_count).sum());
+        for (host, (mut part, view)) in (0..).zip(parts.into_iter().zip(views)) {
             let (rows, heads) = (part.rows.take(&self.spill)?, part.heads.take(&self.spill)?);
             columns.add_host(host, &rows, &heads, view);
         }
@@ -179,39 +198,65 @@ impl Host {
         let Batch { events, heads } = batch;
         let mut syns = Syns::default();
         let mut syn_rows = Vec::new();
-        let (mut next_head, mut packed_head) = (0, Vec::new());
-        let mut bytes = events.len() * ROW_LEN;
-        for at in 0..events.len() {
+        let mut sorting = std::mem::take(&mut self.sorting);
+        sorting.targets.clear();
+        for (at, flags) in events.flags.iter().enumerate() {
             let key = origin.addresses.key_of_row(events, at);
-            let part = &mut self.parts[partition_of(key, bits)];
-            let event = origin.settled(events.row(at));
-            part.rows.push(&rows::pack(&event));
-            if event.flags & SYN != 0 {
-                syn_rows.push(event);
+            sorting.targets.push(partition_of(key, bits) as u32);
+            if flags & SYN != 0 {
+                syn_rows.push(origin.settled(events.row(at)));
                 syns.keys.push(key);
             }
-            while heads.frame.get(next_head) == Some(&events.frame[at]) {
-                packed_head.clear();
-                rows::pack_head(heads, next_head, event.frame, &mut packed_head);
-                part.heads.push(&packed_head);
-                bytes += packed_head.len();
-                next_head += 1;
-            }
         }
-        debug_assert_eq!(next_head, heads.len(), "a head is of a row of its batch");
         syns.events.extend(&syn_rows);
+        let mut bytes = self.add_heads(heads, events, &sorting.targets, origin.frames_before);
+        sorting.sort(events, self.parts.len());
+        origin.settle(&mut sorting.rows);
+        bytes += self.add_sorted(&mut sorting);
+        self.sorting = sorting;
         (syns, bytes)
+    }
+
+    /// Keep the heads of rows that go to `targets`; how many bytes that took.
+    fn add_heads(&mut self, heads: &HeadColumns, events: &EventColumns, targets: &[u32], frames_before: u32) -> usize {
+        let (mut bytes, mut row, mut packed) = (0, 0, Vec::new());
+        for (head, frame) in heads.frame.iter().enumerate() {
+            row += events.frame[row..].partition_point(|earlier| earlier < frame);
+            packed.clear();
+            heads::pack(heads, head, frame + frames_before, &mut packed);
+            self.parts[targets[row] as usize].heads.push(&packed);
+            bytes += packed.len();
+        }
+        bytes
+    }
+
+    /// Keep rows that are in the order of their partitions; how many bytes that took.
+    fn add_sorted(&mut self, sorting: &mut Sorting) -> usize {
+        let (mut bytes, mut start) = (0, 0);
+        for (part, &end) in self.parts.iter_mut().zip(&sorting.ends) {
+            for first in (start..end).step_by(MOST_ROWS) {
+                sorting.packed.clear();
+                blocks::pack(&sorting.rows, first..end.min(first + MOST_ROWS), &mut sorting.packed);
+                part.rows.push(&sorting.packed);
+                bytes += sorting.packed.len();
+            }
+            part.rows_count += end - start;
+            start = end;
+        }
+        bytes
     }
 
     /// Move each row to the partition that `partition` tells, with its heads; how many bytes were moved.
     fn regroup(&mut self, spill: &Spill, partition: impl Fn(&Event) -> usize) -> io::Result<usize> {
-        let mut bytes = 0;
+        let (mut bytes, mut sorting) = (0, Sorting::default());
         for number in 0..self.parts.len() {
             let mut moved: FxHashMap<u32, usize> = FxHashMap::default();
+            let mut events = EventColumns::default();
             self.parts[number].rows.visit(spill, |chunk| {
-                let targets = rows::rows(chunk)
-                    .iter()
-                    .map(|row| (rows::frame_of(row), partition(&rows::unpack(row))));
+                blocks::clear(&mut events);
+                blocks::unpack(chunk, &mut events);
+                let rows = (0..events.len()).map(|at| events.row(at));
+                let targets = rows.map(|row| (row.frame, partition(&row)));
                 moved.extend(targets.filter(|(_, target)| *target != number));
             })?;
             if moved.is_empty() {
@@ -220,17 +265,50 @@ impl Host {
             let mut taken = std::mem::take(&mut self.parts[number]);
             let target = |frame| moved.get(&frame).copied().unwrap_or(number);
             for chunk in taken.rows.take(spill)? {
-                bytes += chunk.len();
-                for row in rows::rows(&chunk) {
-                    self.parts[target(rows::frame_of(row))].rows.push(row);
-                }
+                blocks::clear(&mut events);
+                blocks::unpack(&chunk, &mut events);
+                sorting.targets.clear();
+                sorting
+                    .targets
+                    .extend(events.frame.iter().map(|&frame| target(frame) as u32));
+                sorting.sort(&events, self.parts.len());
+                bytes += self.add_sorted(&mut sorting);
             }
             for chunk in taken.heads.take(spill)? {
                 bytes += chunk.len();
-                rows::each_head(&chunk, |frame, head| self.parts[target(frame)].heads.push(head));
+                heads::each(&chunk, |frame, head| self.parts[target(frame)].heads.push(head));
             }
         }
         Ok(bytes)
+    }
+}
+
+impl Sorting {
+    /// Put `events` in the order of `targets`, which are below `parts_count`; stable.
+    fn sort(&mut self, events: &EventColumns, parts_count: usize) {
+        let Self {
+            targets,
+            ends,
+            order,
+            rows,
+            ..
+        } = self;
+        ends.clear();
+        ends.resize(parts_count, 0);
+        targets.iter().for_each(|&target| ends[target as usize] += 1);
+        let mut total = 0;
+        for end in &mut *ends {
+            total += std::mem::replace(end, total);
+        }
+        order.clear();
+        order.resize(targets.len(), 0);
+        for (row, &target) in (0..).zip(&*targets) {
+            let next = &mut ends[target as usize];
+            order[*next] = row;
+            *next += 1;
+        }
+        blocks::clear(rows);
+        blocks::gather(events, order, rows);
     }
 }
 
@@ -244,6 +322,18 @@ impl Origin<'_> {
             src_addr: self.addresses.number(event.src_addr),
             dst_addr: self.addresses.number(event.dst_addr),
             ..event
+        }
+    }
+
+    /// As `settled`, of all rows.
+    fn settle(&self, rows: &mut EventColumns) {
+        rows.frame.iter_mut().for_each(|frame| *frame += self.frames_before);
+        let interfaces = rows.interface.iter_mut();
+        interfaces.for_each(|interface| *interface = self.interfaces[usize::from(*interface)]);
+        for addresses in [&mut rows.src_addr, &mut rows.dst_addr] {
+            addresses
+                .iter_mut()
+                .for_each(|address| *address = self.addresses.number(*address));
         }
     }
 }

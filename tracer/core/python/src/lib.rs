@@ -8,6 +8,7 @@ mod hops;
 mod links;
 mod matching;
 mod partitions;
+mod spans;
 
 use pyo3::prelude::*;
 
@@ -19,5 +20,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     matching::register(module)?;
     exchanges::register(module)?;
     links::register(module)?;
+    spans::register(module)?;
     hops::register(module)
 }

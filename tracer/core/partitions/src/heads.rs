@@ -1,36 +1,9 @@
-//! A packet's columns as one run of bytes, and a message head's: what is written once, whatever the number of columns.
+//! A message head's columns as one run of bytes: what is written once, whatever the number of columns.
 //!
 //! Little-endian, in the order of the columns, nothing between them. It never leaves the process that wrote it.
 
-use twintap_wire::events::{Event, HeadColumns, Strings};
-use twintap_wire::{with_event_columns, with_head_columns};
-
-macro_rules! define_rows {
-    ($($name:ident: $kind:ty,)*) => {
-        /// Bytes of a packed event.
-        pub const ROW_LEN: usize = 0 $(+ size_of::<$kind>())*;
-
-        /// `event` as bytes.
-        #[inline]
-        pub fn pack(event: &Event) -> [u8; ROW_LEN] {
-            let mut row = [0; ROW_LEN];
-            let mut at = 0;
-            $(
-                row[at..at + size_of::<$kind>()].copy_from_slice(&event.$name.to_le_bytes());
-                at += size_of::<$kind>();
-            )*
-            let _ = at;
-            row
-        }
-
-        /// The event that was packed as `row`.
-        #[inline]
-        pub fn unpack(row: &[u8; ROW_LEN]) -> Event {
-            let mut rest = &row[..];
-            Event { $($name: <$kind>::from_le_bytes(next(&mut rest)),)* }
-        }
-    };
-}
+use twintap_wire::events::{HeadColumns, Strings};
+use twintap_wire::with_head_columns;
 
 macro_rules! define_head_rows {
     ($($name:ident: $kind:ty,)*) => {
@@ -46,22 +19,10 @@ macro_rules! define_head_rows {
     };
 }
 
-with_event_columns!(define_rows);
 with_head_columns!(define_head_rows);
 
-/// The rows that `bytes` hold.
-pub fn rows(bytes: &[u8]) -> &[[u8; ROW_LEN]] {
-    bytes.as_chunks().0
-}
-
-/// The column `frame` of a row, which is the first.
-pub fn frame_of(row: &[u8; ROW_LEN]) -> u32 {
-    let mut rest = &row[..];
-    u32::from_le_bytes(next(&mut rest))
-}
-
 /// Append row `at` of `heads` to `bytes`, its frame as `frame`.
-pub fn pack_head(heads: &HeadColumns, at: usize, frame: u32, bytes: &mut Vec<u8>) {
+pub fn pack(heads: &HeadColumns, at: usize, frame: u32, bytes: &mut Vec<u8>) {
     let start = bytes.len();
     pack_numbers(heads, at, bytes);
     bytes[start..start + size_of::<u32>()].copy_from_slice(&frame.to_le_bytes());
@@ -73,7 +34,7 @@ pub fn pack_head(heads: &HeadColumns, at: usize, frame: u32, bytes: &mut Vec<u8>
 }
 
 /// Visit each head that was packed in `bytes`: its frame, and its bytes.
-pub fn each_head(mut bytes: &[u8], mut visit: impl FnMut(u32, &[u8])) {
+pub fn each(mut bytes: &[u8], mut visit: impl FnMut(u32, &[u8])) {
     while !bytes.is_empty() {
         let mut rest = bytes;
         let frame = u32::from_le_bytes(next(&mut rest));
@@ -88,7 +49,7 @@ pub fn each_head(mut bytes: &[u8], mut visit: impl FnMut(u32, &[u8])) {
 }
 
 /// Append all heads that were packed in `bytes` to `heads`.
-pub fn unpack_heads(mut bytes: &[u8], heads: &mut HeadColumns) {
+pub fn unpack(mut bytes: &[u8], heads: &mut HeadColumns) {
     while !bytes.is_empty() {
         unpack_numbers(heads, &mut bytes);
         let HeadColumns {
@@ -123,7 +84,7 @@ fn strings_of(heads: &HeadColumns) -> [&Strings; TEXTS_COUNT] {
 /// The first `N` bytes, which are ours and so are there.
 #[inline]
 fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
-    let (first, others) = rest.split_first_chunk().expect("a packed row is whole");
+    let (first, others) = rest.split_first_chunk().expect("a packed head is whole");
     *rest = others;
     *first
 }
@@ -132,23 +93,6 @@ fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
 mod tests {
     use super::*;
     use twintap_wire::http;
-
-    #[test]
-    fn an_event_comes_back_as_it_was() {
-        let event = Event {
-            frame: 7,
-            host_ns: -5,
-            interface: 65_535,
-            ip_id: -1,
-            tsecr: u32::MAX,
-            original_len: 9,
-            ..Event::default()
-        };
-        let row = pack(&event);
-        assert_eq!(unpack(&row), event);
-        assert_eq!(frame_of(&row), 7);
-        assert_eq!(rows(&[row, row].concat()), [row, row]);
-    }
 
     #[test]
     fn heads_come_back_in_their_order() {
@@ -161,13 +105,13 @@ mod tests {
             heads.push(frame, 0, &head);
         }
         let mut bytes = Vec::new();
-        (0..2).for_each(|at| pack_head(&heads, at, heads.frame[at], &mut bytes));
+        (0..2).for_each(|at| pack(&heads, at, heads.frame[at], &mut bytes));
         let mut visited = Vec::new();
-        each_head(&bytes, |frame, head| visited.push((frame, head.len())));
+        each(&bytes, |frame, head| visited.push((frame, head.len())));
         assert_eq!(visited.iter().map(|one| one.0).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(visited.iter().map(|one| one.1).sum::<usize>(), bytes.len());
         let mut back = HeadColumns::default();
-        unpack_heads(&bytes, &mut back);
+        unpack(&bytes, &mut back);
         assert_eq!(format!("{back:?}"), format!("{heads:?}"));
     }
 }

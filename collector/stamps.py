@@ -1,0 +1,21 @@
+"""Times of exchanges as the core takes them: int64 ns without nulls."""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Longs = NDArray[np.int64]
+
+UNSEEN = np.iinfo(np.int64).min
+"""A time that was not seen."""
+
+
+def stamps(exchanges: pl.DataFrame, *names: str) -> Longs:
+    """The first of the columns `NAME_trace_ns` that is not null; `UNSEEN` where all are. Not copied if none is null."""
+    seen = exchanges.select(pl.coalesce(*(f"{name}_trace_ns" for name in names)).cast(pl.Int64).fill_null(UNSEEN))
+    return np.ascontiguousarray(seen.to_series().to_numpy())
+
+
+def text_codes(texts: pl.Series) -> NDArray[np.int32]:
+    """Categories as numbers, -1 where null."""
+    return texts.to_physical().cast(pl.Int32).fill_null(-1).to_numpy()

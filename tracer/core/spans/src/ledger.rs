@@ -1,0 +1,438 @@
+//! Where each root's time went: its critical path, walked backwards, and what of it each span holds.
+//!
+//! The method is explained in the header of `collector/critical_path.py`. A *visit* is a stretch of a span at its
+//! server; a *window* is the part of the root's time that a visit on the path has. Windows are taken one by one: each is
+//! shared out among the stretches of its span, and its critical children's visits get windows of their own.
+//!
+//! # Invariant
+//! Stretches of a trace add up to its root's duration: what a child's window has is taken out of its parent's work.
+//!
+//! Cost: a sort of a span's children for each of its windows. Memory: the columns given out.
+
+use crate::UNSEEN;
+use crate::children::Children;
+
+/// Spans as a forest; columns of one length, times in ns, `UNSEEN` where not seen. What each means:
+/// `collector.critical_path.Nodes`.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes<'a> {
+    pub parent: &'a [i64],
+    pub depth: &'a [i64],
+    pub start: &'a [i64],
+    pub connected: &'a [i64],
+    pub sent: &'a [i64],
+    pub head_arrived: &'a [i64],
+    pub continued: &'a [i64],
+    pub asked_for: &'a [i64],
+    pub body_sent: &'a [i64],
+    pub arrived: &'a [i64],
+    pub answered: &'a [i64],
+    pub first_returned: &'a [i64],
+    pub ended: &'a [i64],
+    pub taken_up: &'a [i64],
+    pub first_answered: &'a [i64],
+    pub connect_stall: &'a [i64],
+    pub request_stall: &'a [i64],
+    pub response_stall: &'a [i64],
+}
+
+/// How many stretches a span has.
+pub const STRETCHES: usize = 8;
+const CLIENT: usize = 0;
+const CONNECT: usize = 1;
+const REQUEST: usize = 2;
+const QUEUE: usize = 3;
+const WORK: usize = 4;
+const QUORUM: usize = 5;
+const RESPONSE: usize = 6;
+const STALL: usize = 7;
+
+/// Stretches of each span on its root's path, in ns and in the order of `collector.critical_path.Ledger`, and its first
+/// and last time there; off the path all zero.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pub stretches: [Vec<i64>; STRETCHES],
+    pub window_start: Vec<i64>,
+    pub window_end: Vec<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Connect,
+    Ask,
+    Main,
+}
+
+const KINDS: [Kind; 3] = [Kind::Connect, Kind::Ask, Kind::Main];
+
+/// A stretch of a span at its server; `begin` … `ended` by the client, the rest as in `Nodes`.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    begin: i64,
+    sent: i64,
+    arrived: i64,
+    answered: i64,
+    returned: i64,
+    ended: i64,
+}
+
+/// Part of a root's time that a visit has.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    span: usize,
+    kind: Kind,
+    begin: i64,
+    end: i64,
+}
+
+/// A child's visit, in the order in which their first bytes returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Answer {
+    returned: i64,
+    kind: Kind,
+    span: u32,
+    begin: i64,
+    ended: i64,
+}
+
+impl Nodes<'_> {
+    /// Whether all columns have one length.
+    pub fn is_consistent(&self) -> bool {
+        let columns = [
+            self.depth,
+            self.start,
+            self.connected,
+            self.sent,
+            self.head_arrived,
+            self.continued,
+            self.asked_for,
+            self.body_sent,
+            self.arrived,
+            self.answered,
+            self.first_returned,
+            self.ended,
+            self.taken_up,
+            self.first_answered,
+            self.connect_stall,
+            self.request_stall,
+            self.response_stall,
+        ];
+        columns.iter().all(|column| column.len() == self.parent.len())
+    }
+
+    fn visit(&self, span: usize, kind: Kind) -> Option<Visit> {
+        let connects = rising([self.start[span], self.connected[span], self.sent[span]]);
+        let asked_from = if connects { self.sent[span] } else { self.start[span] };
+        let asked_for = seen_or(self.asked_for[span], self.continued[span]);
+        let body_sent = seen_or(self.body_sent[span], asked_for);
+        let asks = || {
+            let head = [self.sent[span], self.head_arrived[span], self.continued[span]];
+            self.continued[span] != UNSEEN
+                && rising(head)
+                && rising([head[2], asked_for, body_sent, self.arrived[span]])
+        };
+        match kind {
+            Kind::Connect => connects.then(|| Visit {
+                begin: self.start[span],
+                sent: i64::MAX,
+                arrived: i64::MAX,
+                answered: i64::MAX,
+                returned: self.connected[span],
+                ended: self.connected[span],
+            }),
+            Kind::Ask => asks().then(|| Visit {
+                begin: asked_from,
+                sent: self.sent[span],
+                arrived: self.head_arrived[span],
+                answered: self.continued[span],
+                returned: asked_for,
+                ended: asked_for,
+            }),
+            Kind::Main => Some(Visit {
+                begin: if asks() { body_sent } else { asked_from },
+                sent: self.sent[span],
+                arrived: self.arrived[span],
+                answered: self.answered[span],
+                returned: seen_or(self.first_returned[span], self.ended[span]),
+                ended: self.ended[span],
+            }),
+        }
+    }
+}
+
+impl Ledger {
+    fn new(count: usize) -> Self {
+        Self {
+            stretches: std::array::from_fn(|_| vec![0; count]),
+            window_start: vec![i64::MAX; count],
+            window_end: vec![UNSEEN; count],
+        }
+    }
+
+    /// What was waited for bytes to be sent again, no more than the stretch has.
+    fn take_out_stalls(&mut self, nodes: &Nodes) {
+        let stalls = [
+            (CONNECT, nodes.connect_stall),
+            (REQUEST, nodes.request_stall),
+            (RESPONSE, nodes.response_stall),
+        ];
+        for (stretch, stalls) in stalls {
+            for (span, &stall) in stalls.iter().enumerate().filter(|(_, stall)| **stall != 0) {
+                let waited = stall.min(self.stretches[stretch][span]);
+                self.stretches[stretch][span] -= waited;
+                self.stretches[STALL][span] += waited;
+            }
+        }
+    }
+
+    /// Spans off the path have no time there.
+    fn settle_windows(&mut self) {
+        for (start, end) in self.window_start.iter_mut().zip(&mut self.window_end) {
+            if *end == UNSEEN {
+                (*start, *end) = (0, 0);
+            }
+        }
+    }
+}
+
+/// Share out each root's time among the spans on its critical path. A root without a beginning or an end has none.
+///
+/// # Panics
+/// If the columns differ in length.
+pub fn share_out(nodes: &Nodes) -> Ledger {
+    assert!(nodes.is_consistent(), "columns differ in length");
+    let mut walk = Walk {
+        nodes,
+        children: Children::new(nodes.parent),
+        ledger: Ledger::new(nodes.parent.len()),
+        windows: Vec::new(),
+        answers: Vec::new(),
+        latest: Vec::new(),
+    };
+    for root in (0..nodes.parent.len()).filter(|&span| nodes.depth[span] == 0) {
+        walk.follow_root(root);
+    }
+    let mut ledger = walk.ledger;
+    ledger.take_out_stalls(nodes);
+    ledger.settle_windows();
+    ledger
+}
+
+struct Walk<'a> {
+    nodes: &'a Nodes<'a>,
+    children: Children,
+    ledger: Ledger,
+    /// Those still to be shared out.
+    windows: Vec<Window>,
+    /// Of the span in hand: its children's visits.
+    answers: Vec<Answer>,
+    /// For each of them, the place of the one that ended last up to there.
+    latest: Vec<usize>,
+}
+
+impl Walk<'_> {
+    /// The root's own visits tile its time, so one lasts until the next begins.
+    fn follow_root(&mut self, span: usize) {
+        let (start, ended) = (self.nodes.start[span], self.nodes.ended[span]);
+        if start == UNSEEN || ended == UNSEEN || ended <= start {
+            return;
+        }
+        let mut end = ended;
+        for kind in KINDS.into_iter().rev() {
+            if let Some(visit) = self.nodes.visit(span, kind) {
+                let begin = visit.begin.min(ended);
+                self.windows.push(Window { span, kind, begin, end });
+                end = begin;
+            }
+        }
+        let mut done = 0;
+        while done < self.windows.len() {
+            self.share(self.windows[done]);
+            done += 1;
+        }
+        self.windows.clear();
+    }
+
+    /// Fill in the stretches of a window, and find those of its critical children.
+    fn share(&mut self, window: Window) {
+        let Window { span, kind, begin, .. } = window;
+        let nodes = self.nodes;
+        let Some(visit) = nodes.visit(span, kind) else {
+            return;
+        };
+        self.note(window);
+        let end = match kind {
+            Kind::Main => inside(nodes.first_answered[span], window.end, begin, window.end),
+            _ => window.end,
+        };
+        let sent = inside(visit.sent, begin, begin, end);
+        let answered = inside(
+            visit.answered,
+            end,
+            if kind == Kind::Connect { begin } else { sent },
+            end,
+        );
+        let arrived = inside(visit.arrived, sent, sent.min(answered), answered);
+        let returned = inside(visit.returned, end, answered, end);
+        let stretches = &mut self.ledger.stretches;
+        let mut add = |stretch: usize, amount: i64| stretches[stretch][span] += amount;
+        add(QUORUM, window.end - end);
+        if kind == Kind::Connect {
+            add(CONNECT, answered - begin);
+            add(CLIENT, end - answered);
+        } else {
+            let queued = inside(nodes.taken_up[span], arrived, arrived, answered) - arrived;
+            add(CONNECT, sent - begin);
+            add(REQUEST, arrived - sent);
+            add(QUEUE, queued);
+            add(WORK, answered - arrived - queued);
+            if kind == Kind::Ask {
+                add(REQUEST, returned - answered);
+                add(CLIENT, end - returned);
+            } else {
+                add(RESPONSE, end - answered);
+            }
+        }
+        self.follow(span, arrived, answered);
+    }
+
+    /// The children's visits that fill the time from `cursor` back to `floor`; taken out of the parent's work.
+    fn follow(&mut self, span: usize, floor: i64, mut cursor: i64) {
+        if cursor <= floor || self.children.of(span).is_empty() {
+            return;
+        }
+        self.gather_answers(span);
+        loop {
+            let by_then = self.answers.partition_point(|answer| answer.returned <= cursor);
+            let Some(place) = by_then.checked_sub(1) else {
+                return;
+            };
+            let answer = self.answers[self.latest[place]];
+            let end = answer.ended.min(cursor);
+            if end <= floor {
+                return;
+            }
+            cursor = answer.begin.max(floor);
+            self.ledger.stretches[WORK][span] -= end - cursor;
+            self.windows.push(Window {
+                span: answer.span as usize,
+                kind: answer.kind,
+                begin: cursor,
+                end,
+            });
+        }
+    }
+
+    fn gather_answers(&mut self, span: usize) {
+        self.answers.clear();
+        for &child in self.children.of(span) {
+            for kind in KINDS {
+                if let Some(visit) = self.nodes.visit(child as usize, kind) {
+                    let (begin, returned, ended) = (visit.begin, visit.returned, visit.ended);
+                    if begin != UNSEEN && ended != UNSEEN && returned > begin && ended >= returned {
+                        self.answers.push(Answer {
+                            returned,
+                            kind,
+                            span: child,
+                            begin,
+                            ended,
+                        });
+                    }
+                }
+            }
+        }
+        self.answers.sort_unstable();
+        self.latest.clear();
+        let mut best = 0;
+        for (place, answer) in self.answers.iter().enumerate() {
+            if answer.ended >= self.answers[best].ended {
+                best = place;
+            }
+            self.latest.push(best);
+        }
+    }
+
+    fn note(&mut self, window: Window) {
+        let (start, end) = (
+            &mut self.ledger.window_start[window.span],
+            &mut self.ledger.window_end[window.span],
+        );
+        *start = window.begin.min(*start);
+        *end = window.end.max(*end);
+    }
+}
+
+/// Whether all of the times were seen, in this order.
+fn rising<const COUNT: usize>(times: [i64; COUNT]) -> bool {
+    times[0] != UNSEEN && times.is_sorted() && times[1..].iter().all(|&at| at != UNSEEN)
+}
+
+fn seen_or(at: i64, other: i64) -> i64 {
+    if at == UNSEEN { other } else { at }
+}
+
+/// A time, or `unseen` where it was not seen, held between `low` and `high`.
+fn inside(at: i64, unseen: i64, low: i64, high: i64) -> i64 {
+    seen_or(at, unseen).max(low).min(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: usize = 18;
+
+    /// Rows of the columns of `Nodes`, in their order.
+    fn shared_out(rows: &[[i64; COLUMNS]]) -> Ledger {
+        let column = |place: usize| rows.iter().map(|row| row[place]).collect::<Vec<i64>>();
+        let columns: [Vec<i64>; COLUMNS] = std::array::from_fn(column);
+        share_out(&Nodes {
+            parent: &columns[0],
+            depth: &columns[1],
+            start: &columns[2],
+            connected: &columns[3],
+            sent: &columns[4],
+            head_arrived: &columns[5],
+            continued: &columns[6],
+            asked_for: &columns[7],
+            body_sent: &columns[8],
+            arrived: &columns[9],
+            answered: &columns[10],
+            first_returned: &columns[11],
+            ended: &columns[12],
+            taken_up: &columns[13],
+            first_answered: &columns[14],
+            connect_stall: &columns[15],
+            request_stall: &columns[16],
+            response_stall: &columns[17],
+        })
+    }
+
+    /// A span of which only the main visit is told.
+    fn plain(parent: i64, depth: i64, sent: i64, arrived: i64, answered: i64, ended: i64) -> [i64; COLUMNS] {
+        let mut row = [UNSEEN; COLUMNS];
+        (row[0], row[1], row[2], row[4], row[5]) = (parent, depth, sent, sent, arrived);
+        (row[9], row[10], row[11], row[12]) = (arrived, answered, answered, ended);
+        row[15..].fill(0);
+        row
+    }
+
+    #[test]
+    fn a_child_takes_its_time_out_of_its_parents_work() {
+        let mut rows = [plain(-1, 0, 100, 110, 190, 200), plain(0, 1, 120, 122, 158, 160)];
+        rows[1][17] = 1;
+        let ledger = shared_out(&rows);
+        let of = |span: usize| ledger.stretches.each_ref().map(|stretch| stretch[span]);
+        assert_eq!(of(0), [0, 0, 10, 0, 40, 0, 10, 0]);
+        assert_eq!(of(1), [0, 0, 2, 0, 36, 0, 1, 1]);
+        assert_eq!((ledger.window_start[1], ledger.window_end[1]), (120, 160));
+        assert_eq!(ledger.stretches.iter().flatten().sum::<i64>(), 100);
+    }
+
+    #[test]
+    fn what_ended_after_the_answer_is_off_the_path() {
+        let ledger = shared_out(&[plain(-1, 0, 100, 110, 150, 200), plain(0, 1, 120, 122, 158, 160)]);
+        assert!(ledger.stretches.iter().all(|stretch| stretch[1] == 0));
+        assert_eq!((ledger.window_start[1], ledger.window_end[1]), (0, 0));
+    }
+}

@@ -1,0 +1,27 @@
+//! From exchanges to traces: who made which by its transaction id, what waited for what, and where each root's time
+//! went.
+//!
+//! The thresholds and the meaning of every column are Python's (`collector.links`, `collector.waits`,
+//! `collector.critical_path`); here are the loops over all exchanges. Each is local: to the exchanges that show one id,
+//! to the children of one parent, to one trace. So each costs a pass, and what it keeps for an exchange is a few numbers.
+//!
+//! Rows are exchanges, in any order. A parent is a row, or `NONE`.
+//!
+//! Source: docs/architecture.md.
+#![forbid(unsafe_code)]
+
+mod children;
+mod forest;
+mod identified;
+mod ledger;
+mod waits;
+
+pub use forest::{Forest, forest};
+pub use identified::{Exchanges, Links, link};
+pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
+pub use waits::{first_answers, taken_up};
+
+/// A time that was not seen. Less than every time.
+pub const UNSEEN: i64 = i64::MIN;
+/// No parent, or a host or service that is not known.
+pub const NONE: i64 = -1;
