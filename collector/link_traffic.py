@@ -21,29 +21,43 @@ SLICE_NS = 250_000_000
 BINS_PER_OCTAVE = 4
 """As the core has them: edges are 19 % apart, better than clocks of hosts are worth over short links. What never
 arrived is in bin -1."""
+LATE_NS = 300_000
+"""A transfer that takes less tells of no trouble, whatever the link: hosts add as much when they are busy."""
 KEYS = ("send_host", "receive_host", "slice", "bin")
+RATE_KEYS = ("send_host", "receive_host", "bin")
 COUNTS = ("hops", "bytes", "lost", "overtaken", "data")
 
 
-def link_traffic(hops: pa.Table) -> pl.DataFrame:
-    """Transfers between different hosts, one row for each of `KEYS`: `COUNTS` (hops, their bytes, those lost, those
-    overtaken, those of data), all int64.
+def link_traffic(hops: pa.Table) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Transfers between different hosts, counted in two ways; all int64.
 
-    Arguments: columns of `collector.schema.HOPS`; a connection's are one run of rows. Cost: one pass,
-    `tracer/core/hops/src/traffic.rs`.
+    - One row for each of `KEYS`: `COUNTS` (hops, their bytes, those lost, those overtaken, those of data).
+    - One row for each of `RATE_KEYS`: `hops`, late data that arrived spread out: `rate_of_bin` is at what rate
+      (`tracer/core/hops/src/rates.rs`).
+
+    Arguments: columns of `collector.schema.HOPS`; a connection's are one run of rows. Cost: two passes.
     """
     (sender, senders), (receiver, receivers) = (indices(hops[f"{end}_host"]) for end in ("send", "receive"))
     apart = np.array([one != other for one in senders for other in receivers], dtype=np.bool_)
     ends = {"send_host": sender, "receive_host": receiver}
     ends |= {name: numbers(hops[name]) for name in ("send_trace_ns", "receive_trace_ns")}
-    sums = _core.count_links(count_columns(hops) | ends, apart, len(receivers), SLICE_NS)
+    counted = _core.count_links(count_columns(hops) | ends, apart, len(receivers), SLICE_NS, LATE_NS)
     names = [pl.Series(texts, dtype=pl.String) for texts in (senders, receivers)]
-    return pl.DataFrame(
-        {"send_host": names[0].gather(sums["sender"]), "receive_host": names[1].gather(sums["receiver"])}
-        | {name: sums[name] for name in (*KEYS[2:], *COUNTS)}
+    traffic, rates = (
+        pl.DataFrame(
+            {"send_host": names[0].gather(sums["sender"]), "receive_host": names[1].gather(sums["receiver"])}
+            | {name: values for name, values in sums.items() if name not in ("sender", "receiver")}
+        )
+        for sums in counted
     )
+    return traffic.select(*KEYS, *COUNTS), rates.select(*RATE_KEYS, "hops")
 
 
 def delay_of_bin(number: pl.Expr) -> pl.Expr:
     """The delay, in ns, in the middle of a bin."""
     return (2.0 ** ((number + 0.5) / BINS_PER_OCTAVE)).cast(pl.Int64)
+
+
+def rate_of_bin(number: int) -> float:
+    """The rate, in bits per second, in the middle of a bin."""
+    return float(2.0 ** ((number + 0.5) / BINS_PER_OCTAVE))

@@ -18,7 +18,7 @@ from collector import head_of_line, pauses, recoveries
 from collector.columns import indices
 from collector.connecting import added, connecting
 from collector.exchanges import UNKNOWN
-from collector.link_traffic import COUNTS, KEYS, link_traffic
+from collector.link_traffic import COUNTS, KEYS, RATE_KEYS, link_traffic
 from collector.quality import flow_counts
 from collector.schema import TABLES, HopState
 from collector.stalls import PAIR, stalls
@@ -50,6 +50,7 @@ class Troubles:
 
     sent: pl.DataFrame  # send_host, receive_host, sent: data hops
     traffic: pl.DataFrame  # as `link_traffic`
+    rates: pl.DataFrame  # likewise
     lost: pl.DataFrame  # as `stalls`
     recovered: pl.DataFrame  # as `recoveries`
     paused: pl.DataFrame  # as `pauses.told`
@@ -77,28 +78,28 @@ def gather(
     counted already.
     """
     flows = flow_counts(hops) if flows is None else flows
-    sent, traffic = _sent(hops, flows), link_traffic(hops)
     told, asked = _telling(hops, flows), exchanges.filter(_cut_or_failed(exchanges))
-    held, behind = pauses.told(paused, hops), head_of_line.head_of_line(exchanges)
-    if not told.num_rows and not asked.num_rows:
-        return replace(_nothing(), sent=sent, traffic=traffic, paused=held, behind=behind)
-    return replace(_gathered(sent, traffic, told, connections, asked, end_trace_ns), paused=held, behind=behind)
+    rare = _rare(told, connections, asked, end_trace_ns) if told.num_rows or asked.num_rows else _nothing()
+    traffic, rates = link_traffic(hops)
+    return replace(
+        rare,
+        sent=_sent(hops, flows),
+        traffic=traffic,
+        rates=rates,
+        paused=pauses.told(paused, hops),
+        behind=head_of_line.head_of_line(exchanges),
+    )
 
 
-def _gathered(
-    sent: pl.DataFrame,
-    traffic: pl.DataFrame,
-    hops: pa.Table,
-    connections: pa.Table,
-    exchanges: pa.Table,
-    end_trace_ns: int,
-) -> Troubles:
-    """As `gather`, of hops and exchanges that may tell of trouble."""
+def _rare(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_ns: int) -> Troubles:
+    """As `gather`, of hops and exchanges that may tell of trouble; without what all of them tell."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     resets, ends = _resets(packets), _frame(connections, CONNECTION_COLUMNS)
+    traffic, rates = link_traffic(hops.slice(0, 0))
     return Troubles(
-        sent=sent,
+        sent=pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String) | {"sent": pl.Int64}),
         traffic=traffic,
+        rates=rates,
         lost=stalls(packets, "data"),
         recovered=recoveries.recoveries(packets),
         paused=pauses.told(None, hops),
@@ -115,7 +116,7 @@ def _gathered(
 def _nothing() -> Troubles:
     """Of a part where all went well, as most do: thirty queries less."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
-    return _gathered(_sent(hops, flow_counts(hops)), link_traffic(hops), hops, connections, exchanges, end_trace_ns=0)
+    return _rare(hops, connections, exchanges, end_trace_ns=0)
 
 
 def _cut_or_failed(exchanges: pa.Table) -> pa.Array:
@@ -135,6 +136,7 @@ def together(parts: Iterable[Troubles]) -> Troubles:
         .join(of["lost"].group_by(PAIR).agg(first, last), on=PAIR, nulls_equal=True)
         .sort("cost_ns", descending=True, maintain_order=True),
         traffic=of["traffic"].group_by(KEYS, maintain_order=True).agg(pl.col(COUNTS).sum()),
+        rates=of["rates"].group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
         recovered=recoveries.added(of["recovered"]),
         paused=pauses.added(of["paused"]),
         behind=head_of_line.added(of["behind"]),

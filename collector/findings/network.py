@@ -2,9 +2,10 @@
 
 What is usual is what the other links of the trace do, in the same trace. A link whose delay is high even at its best (a
 low quantile) is slow. A narrow one has packets wait in a queue, and while they do it carries what it can and no more:
-its rate is the same, slice after slice, whatever is asked of it. Where packets wait while the rate goes up and down, it
-is not the link that they wait for, but a busy host, or a burst of their own. A single pair of hosts has nothing to be
-compared with, but itself at other times.
+they arrive one behind the other, all at one rate, however close they were sent; or its rate is the same, slice after
+slice, whatever is asked of it. Where packets wait while the rate goes up and down, it is not the link that they wait
+for, but a busy host, or a burst of their own. A single pair of hosts has nothing to be compared with, but itself at
+other times.
 
 Where all links of a host are wrong in the same way, it is the host's own link; otherwise it is the one between the two.
 """
@@ -16,14 +17,13 @@ import polars as pl
 
 from collector.durations import in_words
 from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
-from collector.link_traffic import SLICE_NS, delay_of_bin
+from collector.link_traffic import LATE_NS, SLICE_NS, delay_of_bin, rate_of_bin
 from collector.troubles import PAIR, Troubles
 
 DOWN_LOST, DOWN_SLICES = 3, 2
 """A link is down if nothing came through while at least so many packets were sent over so many slices of time."""
-LATE_RATIO, LATE_NS = 8, 300_000
-"""A link is late in a slice if its median delay is this many times the usual one, and by this much: beyond what the
-hosts themselves add on their way to the capture when they are busy."""
+LATE_RATIO = 8
+"""A link is late in a slice if its median delay is this many times the usual one, and by `LATE_NS`."""
 LATE_SLICES, LATE_PACKETS = 3, 20
 """In how many slices, and how many packets, before it is said."""
 QUEUE_RATIO = 8
@@ -31,6 +31,9 @@ QUEUE_RATIO = 8
 FULL_SHARE, FULL_QUANTILE, FULL_SLICES, FULL_RATIO = 0.93, 0.9, 6, 1.3
 """A link is full in late slices if their median rate is this share of their highest (its quantile), with so many
 slices; and a queue's length varies, so that the median delay is this many times the best."""
+RATE_SHARE, RATE_LEAST = 0.7, 20
+"""Packets that leave a queue tell its rate if this share of so many lie in one bin of rates (an octave has four) or in
+those beside it: other packets between them, and a busy receiver, spread the rest."""
 QUEUED_BYTES = 1500
 """What must lie in a queue for it to be one: a packet at least. Its rate times the wait is how much does."""
 OVERTAKEN_SHARE, OVERTAKEN_LEAST = 0.01, 10
@@ -90,6 +93,7 @@ class Links:
     def __init__(self, troubles: Troubles, requests: pl.DataFrame) -> None:
         self.troubles = troubles
         self.traffic = troubles.traffic
+        self.rates = _link_rates(troubles.rates)
         self.requests = requests
         ends = self.traffic.select(PAIR).unique().rows()
         self.active = {frozenset(pair) for pair in ends if pair[0] != pair[1]}
@@ -273,12 +277,14 @@ class Links:
         )
         found = found.unnest("time").join(figures, on=PAIR)
         found = found.filter((pl.col("slices") >= LATE_SLICES) & (pl.col("packets") >= LATE_PACKETS))
+        found = found.join(_full(seen, late), on=PAIR).join(self.rates, on=PAIR, how="left")
+        found = found.with_columns(rate=pl.coalesce("link_rate", "rate"))
         queued = pl.col("rate") * pl.col("middle_ns") / 8e9
-        narrow = pl.col("full") & (pl.col("middle_ns") >= FULL_RATIO * pl.col("best_ns")) & (queued >= QUEUED_BYTES)
+        full = pl.col("full") | pl.col("link_rate").is_not_null()
+        narrow = full & (pl.col("middle_ns") >= FULL_RATIO * pl.col("best_ns")) & (queued >= QUEUED_BYTES)
         waits = pl.col("middle_ns") >= QUEUE_RATIO * pl.col("best_ns")
         kind = pl.when(narrow).then(pl.lit("narrow_link")).when(~waits).then(pl.lit("slow_link"))
-        full = _full(seen, late)
-        return found.join(full, on=PAIR).with_columns(kind=kind).drop_nulls("kind").sort(PAIR)
+        return found.with_columns(kind=kind).drop_nulls("kind").sort(PAIR)
 
     def _network_ns(self, place: Place, begin: int, end: int) -> int:
         """What requests on those links spent in the network meanwhile, on their critical paths."""
@@ -326,6 +332,20 @@ def _full(seen: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
         full = of_late.group_by(keys).agg((steady & (pl.len() >= FULL_SLICES)).alias(names[-1]))
         found = found.join(full, on=keys, how="left")
     return found.select(*PAIR, full=pl.any_horizontal(names))
+
+
+def _link_rates(rates: pl.DataFrame) -> pl.DataFrame:
+    """`send_host, receive_host, link_rate` (bit/s) of links out of which late packets came at one rate."""
+    rows = []
+    for pair, bins in rates.group_by(PAIR):
+        hops: dict[int, int] = dict(bins.select("bin", "hops").iter_rows())
+        most = max(hops, key=lambda place: hops[place])
+        near = sum(hops.get(most + apart, 0) for apart in (-1, 0, 1))
+        if sum(hops.values()) >= RATE_LEAST and near >= RATE_SHARE * sum(hops.values()):
+            rows.append((*pair, rate_of_bin(most)))
+    return pl.DataFrame(
+        rows, schema={"send_host": pl.String, "receive_host": pl.String, "link_rate": pl.Float64}, orient="row"
+    )
 
 
 def _slices() -> pl.Expr:

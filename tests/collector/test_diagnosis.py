@@ -3,7 +3,7 @@
 Every case is a small form of a recorded run of `python -m benchmarks.diagnosis`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -143,6 +143,30 @@ def test_a_narrow_link_is_one_that_is_full(counts: tuple[int, int], size: int, e
     findings = of_packets(text)
     assert named(findings) == expected
     assert followed(findings).get("packet_loss") == ("narrow_link on storage3" if "narrow" in expected[0] else None)
+
+
+@pytest.mark.parametrize(
+    ("gap_us", "expected"),
+    [
+        (lambda packet: MS, ["narrow_link storage3–proxy"]),
+        (lambda packet: 80 << (packet * 5 % 7), []),
+    ],
+    ids=["one behind the other at one rate", "now and then: a busy receiver"],
+)
+def test_a_link_that_is_narrow_for_bursts_only(gap_us: Callable[[int], int], expected: list[str]) -> None:
+    """Bursts of few packets and of many, so the link's rate goes up and down with what it is asked for."""
+    text = everyone(12, 200 * MS, at("nobody", 0))
+    for turn in range(10):
+        late_us = 2 * MS
+        text += f"proxy:{50000 + turn} > storage3:6200\n"
+        for packet in range(8 if turn % 2 else 40):
+            late_us += gap_us(packet)
+            method = "PUT /a" if packet == 0 else ""
+            text += f"{turn * 250 * MS + packet} > {packet * 1400}:{packet * 1400 + 1400} {method} late={late_us}\n"
+        text += f"{turn * 250 * MS + 200 * MS} < 0:50 200\n"
+    findings = of_packets(text)
+    assert named(findings) == expected
+    assert not expected or "at most 10.9 Mbit/s" in findings[0]["text"]  # 1,400 bytes a ms, as a bin of 19 % has it
 
 
 def cut_off(host: str, peers: Sequence[str]) -> str:

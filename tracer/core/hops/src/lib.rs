@@ -9,6 +9,7 @@
 pub mod align;
 pub mod flows;
 pub mod hull;
+pub mod rates;
 pub mod traffic;
 pub mod ways;
 

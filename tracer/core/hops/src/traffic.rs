@@ -74,7 +74,7 @@ impl Ends<'_> {
 }
 
 impl Apart<'_> {
-    fn holds(&self, sender: i32, receiver: i32) -> bool {
+    pub(crate) fn holds(&self, sender: i32, receiver: i32) -> bool {
         let (Ok(sender), Ok(receiver)) = (usize::try_from(sender), usize::try_from(receiver)) else {
             return false;
         };
@@ -158,12 +158,12 @@ fn in_order(counts: FxHashMap<Key, Counts>) -> Traffic {
     traffic
 }
 
-/// The whole part of `BINS_PER_OCTAVE * log2(delay_ns)`; of less than 1 ns, 0.
-fn bin(delay_ns: i64) -> i64 {
-    let delay_ns = delay_ns.max(1).unsigned_abs();
-    let in_octave = delay_ns << delay_ns.leading_zeros();
+/// The whole part of `BINS_PER_OCTAVE * log2(value)`; of less than 1, 0.
+pub(crate) fn bin(value: i64) -> i64 {
+    let value = value.max(1).unsigned_abs();
+    let in_octave = value << value.leading_zeros();
     let cuts = CUTS.iter().filter(|&&cut| in_octave >= cut).count();
-    BINS_PER_OCTAVE * i64::from(delay_ns.ilog2()) + cuts as i64
+    BINS_PER_OCTAVE * i64::from(value.ilog2()) + cuts as i64
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 use twintap_hops::align::{Aligned, End, Knots, Lines, align};
 use twintap_hops::flows::{Flows, Hops, count};
 use twintap_hops::hull;
+use twintap_hops::rates::{Rates, count_rates};
 use twintap_hops::traffic::{self, Apart, Ends, Traffic};
 use twintap_hops::ways;
 
@@ -146,7 +147,7 @@ fn count_flows<'py>(py: Python<'py>, hops: &Bound<'py, PyDict>) -> PyResult<Boun
     flow_columns(py, flows)
 }
 
-/// Hops counted by link, slice of time and size of delay; see `tracer/_core.pyi`.
+/// Hops counted by link, slice of time and size of delay, and late ones by link and rate; see `tracer/_core.pyi`.
 #[pyfunction]
 fn count_links<'py>(
     py: Python<'py>,
@@ -154,7 +155,8 @@ fn count_links<'py>(
     apart: PyReadonlyArray1<'py, bool>,
     receivers_count: usize,
     slice_ns: i64,
-) -> PyResult<Bound<'py, PyDict>> {
+    late_ns: i64,
+) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
     let columns = HopColumns::of(hops)?;
     let (send_host, receive_host) = (column::<i32>(hops, "send_host")?, column::<i32>(hops, "receive_host")?);
     let send_trace_ns = column::<i64>(hops, "send_trace_ns")?;
@@ -173,8 +175,22 @@ fn count_links<'py>(
         is_apart: apart.as_slice()?,
         receivers_count,
     };
-    let traffic = py.detach(|| traffic::count(&hops, &ends, apart, slice_ns));
-    traffic_columns(py, traffic)
+    let (traffic, rates) = py.detach(|| {
+        (
+            traffic::count(&hops, &ends, apart, slice_ns),
+            count_rates(&hops, &ends, apart, late_ns),
+        )
+    });
+    Ok((traffic_columns(py, traffic)?, rate_columns(py, rates)?))
+}
+
+fn rate_columns(py: Python<'_>, rates: Rates) -> PyResult<Bound<'_, PyDict>> {
+    let columns = PyDict::new(py);
+    columns.set_item("sender", rates.sender.into_pyarray(py))?;
+    columns.set_item("receiver", rates.receiver.into_pyarray(py))?;
+    columns.set_item("bin", rates.bin.into_pyarray(py))?;
+    columns.set_item("hops", rates.hops.into_pyarray(py))?;
+    Ok(columns)
 }
 
 fn traffic_columns(py: Python<'_>, traffic: Traffic) -> PyResult<Bound<'_, PyDict>> {

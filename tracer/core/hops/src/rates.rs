@@ -1,0 +1,136 @@
+//! At what rate a link carries a train of packets: what lies in a queue leaves it one behind the other, each as much
+//! later than the one before as the link takes to carry it.
+//!
+//! ```text
+//! sent      ─▮▮▮▮──────────────────
+//! received  ──────▮───▮───▮───▮────   bytes / gap: the rate of the narrowest link on the way
+//! ```
+//! Source: Dovrolis, Ramanathan, Moore, "What do packet dispersion techniques measure?", INFOCOM 2001.
+
+use rustc_hash::FxHashMap;
+use twintap_matching::{Kind, State};
+
+use crate::flows::Hops;
+use crate::traffic::{Apart, Ends, bin};
+
+/// A packet with less says little: what is sent between takes as long as it.
+const LEAST_BYTES: i64 = 500;
+/// Packets that arrive so many times as far apart as they were sent were spread on the way.
+const SPREAD: i64 = 4;
+/// Bits of a byte, times ns of a second.
+const BITS_NS: i64 = 8_000_000_000;
+
+/// One row for each sender, receiver and rate that occurs, in this order; `bin` as of delays, of bits per second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    pub sender: Vec<i64>,
+    pub receiver: Vec<i64>,
+    pub bin: Vec<i64>,
+    pub hops: Vec<i64>,
+}
+
+/// Count the data between different hosts that took `late_ns` or more and was spread on the way, by its rate.
+///
+/// A flow's hops are in the order of the stream; transmitted again is left out.
+///
+/// # Panics
+/// If the columns differ in length, or a host's place is not in `apart`.
+pub fn count_rates(hops: &Hops, ends: &Ends, apart: Apart, late_ns: i64) -> Rates {
+    assert!(
+        hops.lens_agree() && ends.lens_are(hops.connection.len()),
+        "hop columns differ in length"
+    );
+    let mut counts: FxHashMap<(i32, i32, i64), i64> = FxHashMap::default();
+    let mut before: Option<usize> = None;
+    for row in 0..hops.connection.len() {
+        let first_copy = hops.kind[row] == Kind::Data as u8 && hops.attempt[row] == 1;
+        if !first_copy || hops.state[row] != State::Matched as u8 {
+            continue;
+        }
+        let of_flow = |&other: &usize| {
+            hops.connection[other] == hops.connection[row] && hops.from_client[other] == hops.from_client[row]
+        };
+        let last = before.replace(row).filter(of_flow);
+        let length = hops.stream_end[row] - hops.stream_start[row];
+        let (Some(last), true, true) = (last, hops.one_way_delay_ns[row] >= late_ns, length >= LEAST_BYTES) else {
+            continue;
+        };
+        let gap_ns = ends.receive_trace_ns[row] - ends.receive_trace_ns[last];
+        let sent_ns = ends.send_trace_ns[row] - ends.send_trace_ns[last];
+        let (sender, receiver) = (ends.send_host[row], ends.receive_host[row]);
+        if gap_ns > 0 && gap_ns / SPREAD >= sent_ns && apart.holds(sender, receiver) {
+            *counts
+                .entry((sender, receiver, bin(length.saturating_mul(BITS_NS) / gap_ns)))
+                .or_default() += 1;
+        }
+    }
+    let mut rows: Vec<_> = counts.into_iter().collect();
+    rows.sort_unstable();
+    let mut rates = Rates::default();
+    for ((sender, receiver, bin), hops) in rows {
+        rates.sender.push(sender.into());
+        rates.receiver.push(receiver.into());
+        rates.bin.push(bin);
+        rates.hops.push(hops);
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets of one flow, 1,250 bytes each: when they were sent and received, in µs.
+    fn rates_of(packets: &[(i64, i64)], kinds: Kind, apart: bool) -> Vec<(i64, i64)> {
+        let len = packets.len();
+        let sent: Vec<i64> = packets.iter().map(|&(sent_us, _)| sent_us * 1000).collect();
+        let received: Vec<i64> = packets.iter().map(|&(_, received_us)| received_us * 1000).collect();
+        let delays: Vec<i64> = received
+            .iter()
+            .zip(&sent)
+            .map(|(received, sent)| received - sent)
+            .collect();
+        let starts: Vec<i64> = (0..len as i64).map(|place| 1250 * place).collect();
+        let stops: Vec<i64> = starts.iter().map(|start| start + 1250).collect();
+        let hops = Hops {
+            connection: &vec![1; len],
+            from_client: &vec![true; len],
+            kind: &vec![kinds as u8; len],
+            state: &vec![State::Matched as u8; len],
+            send_frame: &vec![1; len],
+            receive_frame: &vec![1; len],
+            stream_start: &starts,
+            stream_end: &stops,
+            attempt: &vec![1; len],
+            one_way_delay_ns: &delays,
+        };
+        let ends = Ends {
+            send_host: &vec![0; len],
+            receive_host: &vec![1; len],
+            send_trace_ns: &sent,
+            receive_trace_ns: &received,
+        };
+        let apart = Apart {
+            is_apart: &[false, apart, apart, false],
+            receivers_count: 2,
+        };
+        let rates = count_rates(&hops, &ends, apart, 300_000);
+        rates.bin.into_iter().zip(rates.hops).collect()
+    }
+
+    #[test]
+    fn packets_that_leave_a_queue_one_behind_the_other_tell_its_rate() {
+        let train = [(0, 1000), (1, 2000), (2, 3000), (3, 4000)]; // 1,250 bytes in 1 ms: 10 Mbit/s
+        assert_eq!(rates_of(&train, Kind::Data, true), [(bin(10_000_000), 3)]);
+        assert_eq!(rates_of(&train, Kind::Data, false), []);
+        assert_eq!(rates_of(&train, Kind::Ack, true), []);
+    }
+
+    #[test]
+    fn packets_sent_far_apart_received_at_once_or_in_time_tell_nothing() {
+        assert_eq!(rates_of(&[(0, 1000), (500, 2000)], Kind::Data, true), []);
+        assert_eq!(rates_of(&[(0, 1000), (1, 1000)], Kind::Data, true), []);
+        assert_eq!(rates_of(&[(0, 100), (1, 250)], Kind::Data, true), []);
+        assert_eq!(rates_of(&[(0, 900), (1, 250)], Kind::Data, true), []);
+    }
+}
