@@ -99,7 +99,7 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
     _timed(
         took,
         "findings_s",
-        lambda: findings.told(troubles.together(wrong), asked, linked, one["clocks"], info, 0, None),
+        lambda: findings.told(troubles.together(wrong), [asked], linked, one["clocks"], info, 0, None),
     )
     return took | {"count": exchanges.num_rows}
 

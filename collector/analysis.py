@@ -162,7 +162,7 @@ def run_stages(
     memory.give_back()
     linked = spans.link_all(slab for _, slab in read_batches(writer.url, "exchanges", spans.COLUMNS))
     writer.write_table("spans", linked)
-    asked = read_table(writer.url, "exchanges", findings.EXCHANGE_COLUMNS)
+    asked = (slab for _, slab in read_batches(writer.url, "exchanges", findings.EXCHANGE_COLUMNS))
     end_ns = _end_ns(info, alignment)
     writer.finish("connections")
     ends = read_table(writer.url, "connections", findings.CONNECTION_COLUMNS)

@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tracer.records import Columns
+
 
 def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any]:
     """A column of numbers, `missing` where it is null; not copied if it is in one chunk and has no null."""
@@ -47,6 +49,18 @@ def nullable_where(values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array
 def coded(places: NDArray[np.int32], names: pa.Array, validity: NDArray[np.uint8] = ALL_VALID) -> pa.DictionaryArray:
     """Texts by their places in `names`, not copied; `validity` as in `nullable`."""
     return pa.DictionaryArray.from_arrays(nullable(places, validity), names, safe=False)
+
+
+def texts(column: pa.ChunkedArray | pa.Array) -> Columns:
+    """Texts laid end to end: `offsets` (int32, one more than texts) into `bytes`; null ones are empty."""
+    whole = one_chunk(column).cast(pa.string())
+    if not len(whole):
+        return {"offsets": np.zeros(1, dtype=np.int32), "bytes": np.empty(0, dtype=np.uint8)}
+    _, offsets, data = whole.buffers()
+    return {
+        "offsets": np.frombuffer(offsets, np.int32)[whole.offset :][: len(whole) + 1],
+        "bytes": np.frombuffer(data or b"", np.uint8),
+    }
 
 
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:

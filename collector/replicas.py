@@ -15,6 +15,8 @@ from collector.services import PARTS, target_patterns
 
 WRITES = ("PUT", "POST", "DELETE")
 PRIMARY, HANDOFF = "primary", "handoff"
+DEVICE = ["service", "partition", "server_host", "device"]
+"""What tells a device that was asked for a partition."""
 
 
 def located(exchanges: pl.DataFrame) -> pl.DataFrame:
@@ -46,18 +48,21 @@ def roles_of(placed: pl.DataFrame) -> pl.DataFrame:
     """As `replica_roles`, of requests with device and partition, service, host, method and parent; without a parent
     they have no role."""
     asked = placed.filter(pl.col("parent_span_id").is_not_null())
+    return asked.join(device_roles(asked), on=DEVICE).select("exchange_id", "role")
+
+
+def device_roles(asked: pl.DataFrame) -> pl.DataFrame:
+    """`DEVICE, role` of what was asked for. Arguments: as `roles_of`, all with a parent."""
     written = asked.filter(pl.col("method").is_in(WRITES)).group_by("service", "partition", "parent_span_id").len(
         "replicas"
     )  # fmt: skip
     usual = written.filter(pl.col("replicas") > 1).group_by("service").agg(pl.col("replicas").mode().max())
     rank = pl.col("asked").rank("ordinal", descending=True).over("service", "partition")
     devices = (
-        asked.group_by("service", "partition", "server_host", "device", maintain_order=True)
+        asked.group_by(DEVICE, maintain_order=True)
         .agg(asked=pl.len())
         .with_columns(rank=rank)
         .join(usual, on="service")
     )
     role = pl.when(pl.col("rank") <= pl.col("replicas")).then(pl.lit(PRIMARY)).otherwise(pl.lit(HANDOFF))
-    return asked.join(devices.with_columns(role=role), on=["service", "partition", "server_host", "device"]).select(
-        "exchange_id", "role"
-    )
+    return devices.select(*DEVICE, role=role)

@@ -69,10 +69,15 @@ def _document() -> dict[str, Any]:
     return _merged(os.environ.get(VARIABLE, ""))
 
 
-def device_patterns() -> Mapping[str, str]:
-    """For each service whose targets name a device, a regular expression whose first group it is."""
-    shapes = {service: shape.partition("{device}") for service, shape in _document()["targets"].items()}
-    return {service: "^" + re.escape(before) + "([^/?]+)" for service, (before, found, _) in shapes.items() if found}
+def target_words(part: str) -> Mapping[str, tuple[str, int]]:
+    """For each service whose targets name one of `PARTS`: what these begin with, and which word after that it is."""
+    found = {}
+    for service, shape in _document()["targets"].items():
+        before, _, named = shape.partition("{")
+        words = ("{" + named).split("/")
+        if "{" + part + "}" in words:
+            found[service] = before, words.index("{" + part + "}")
+    return found
 
 
 @cache

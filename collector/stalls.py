@@ -24,7 +24,7 @@ def stalls(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
     begin, end = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
     waited = pl.col("to_trace_ns") - pl.col("from_trace_ns")
     worst = (
-        waits.sort(waited, descending=True)
+        waits.sort(waited, "connection_id", "stream_start", descending=[True, False, False])
         .group_by(PAIR, maintain_order=True)
         .agg(first.first(), begin, end, cost_ns=waited.sum(), worst_ns=waited.max())
     )

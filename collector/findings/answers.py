@@ -7,12 +7,15 @@ long is unusual is told by the other hosts of the same service, and by its own o
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 
+import numpy as np
 import polars as pl
 
 from collector.durations import in_words
 from collector.findings.finding import Finding, evidence, times
 from collector.findings.timeouts import fingerprint
+from collector.runs import Longs, run_starts
 from collector.troubles import Troubles
 
 SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
@@ -71,7 +74,7 @@ def _until(requests: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.
 def _silent(requests: pl.DataFrame) -> Iterable[Finding]:
     """Servers that answered nothing for a while, of requests with `until`."""
     stalls = _stalls(requests)
-    meant = stalls.filter(pl.col("waiting") >= WAITING).sort("stall", descending=True)
+    meant = stalls.filter(pl.col("waiting") >= WAITING).sort("stall", "exchange_id", descending=[True, False])
     worst = meant.unique(["server_host", "service"], keep="first", maintain_order=True)
     peers = pl.col("stall").sort(descending=True).over("service")
     first, second = peers.first().over("service"), pl.col("stall").top_k(2).min().over("service")
@@ -127,31 +130,45 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
 
     Answers in order of time; a stall begins with the answer before, or with the first arrival of those still waiting.
     """
-    server = ["server_host", "service"]
-    names = ("exchange_id", "connection_id", "asked", "until", "arrived")
     for_body = pl.col("invited").is_not_null() & pl.col("answered").is_null()
-    rows = requests.filter(~for_body & (pl.col("asking_ns").fill_null(0) == 0)).select(
-        *server, *names, silent=pl.col("answered").is_null()
+    short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < SILENT_NS)
+    rows = requests.filter(~for_body & (pl.col("asking_ns").fill_null(0) == 0) & ~short).select(
+        *("server_host", "service", "exchange_id", "connection_id", "until"),
+        arrived=pl.coalesce("arrived", "asked"),
+        silent=pl.col("answered").is_null(),
     )
-    rows = rows.with_columns(arrived=pl.coalesce("arrived", "asked"))
-    rows = rows.filter(~pl.col("silent") | (pl.col("until") - pl.col("asked") >= SILENT_NS)).sort(*server, "until")
-    rows = rows.with_columns(spoke=pl.when(~pl.col("silent")).then("until"))
-    before = pl.col("spoke").cum_max().shift().over(server)
-    earliest = pl.col("arrived").reverse().cum_min().reverse().over(server)
-    rows = rows.with_columns(since=pl.max_horizontal(before, earliest))
-    rows = rows.with_columns(stall=pl.col("until") - pl.col("since"))
-    long = rows.filter(pl.col("stall") >= SILENT_NS // SILENT_RATIO)
-    middle = long.with_columns(middle=pl.col("since") + pl.col("stall") // 2).sort("middle")
-    come, gone = (_ranked(rows, server, name) for name in ("arrived", "until"))
-    counted = middle.join_asof(come, left_on="middle", right_on="arrived_at", by=server, check_sortedness=False)
-    counted = counted.join_asof(gone, left_on="middle", right_on="until_at", by=server, check_sortedness=False)
-    return counted.with_columns(waiting=pl.col("arrived_count").fill_null(0) - pl.col("until_count").fill_null(0))
+    order, first = _by_server(rows)
+    until, arrived = (rows[name].to_numpy()[order] for name in ("until", "arrived"))
+    spoken = np.flatnonzero(~rows["silent"].to_numpy()[order])
+    since = np.empty_like(until)
+    for start, end in pairwise([*first.tolist(), len(order)]):
+        since[start:end] = np.minimum.accumulate(arrived[start:end][::-1])[::-1]
+    goes_on = spoken[~np.isin(spoken + 1, [*first, len(order)])]
+    since[goes_on + 1] = np.maximum(since[goes_on + 1], until[goes_on])
+    long = np.flatnonzero(until - since >= SILENT_NS // SILENT_RATIO)
+    middle = since[long] + (until - since)[long] // 2
+    waiting = np.empty(len(long), dtype=np.int64)
+    for start, end in pairwise([*first.tolist(), len(order)]):
+        here = (long >= start) & (long < end)
+        if here.any():
+            come = np.searchsorted(np.sort(arrived[start:end]), middle[here], side="right")
+            waiting[here] = come - np.searchsorted(until[start:end], middle[here], side="right")
+    found = rows[order[long]].with_columns(
+        since=pl.Series(since[long]), stall=pl.Series((until - since)[long]), waiting=pl.Series(waiting)
+    )
+    return found[np.argsort(middle, kind="stable")]
 
 
-def _ranked(rows: pl.DataFrame, server: list[str], name: str) -> pl.DataFrame:
-    """How many of a server's requests had come (gone) by each time: `NAME_at`, `NAME_count`."""
-    ordered = rows.select(*server, pl.col(name).alias(f"{name}_at")).sort(f"{name}_at")
-    return ordered.with_columns(pl.int_range(1, pl.len() + 1).over(server).alias(f"{name}_count"))
+def _by_server(rows: pl.DataFrame) -> tuple[Longs, Longs]:
+    """The rows by server, and of each in order of `until`; and where each server's begin."""
+    server = ["server_host", "service"]
+    numbers = rows.select(server).unique(maintain_order=True).with_row_index("number")
+    number = rows.select(server).join(numbers, on=server, how="left", nulls_equal=True, maintain_order="left")["number"]
+    order = np.argsort(rows["until"].to_numpy(), kind="stable")
+    order = order[
+        np.argsort(number.cast(pl.Int16 if len(numbers) < 1 << 15 else pl.Int64).to_numpy()[order], kind="stable")
+    ]
+    return order, run_starts(number.to_numpy()[order].astype(np.int64))
 
 
 def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
@@ -180,7 +197,7 @@ def _server_errors(troubles: Troubles, requests: pl.DataFrame) -> Iterable[Findi
     devices = failed.group_by("server_host", "service", "status").agg(
         pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
         end=pl.col("ended").max(),
-    )  # fmt: skip
+    ).with_columns(pl.col("server_host", "service").cast(pl.String))  # fmt: skip
     reasons = _reasons(requests)
     rows = troubles.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
     for row in rows.iter_rows(named=True):
@@ -229,10 +246,17 @@ def _reasons(requests: pl.DataFrame) -> dict[tuple[str, str], str]:
 def _missing(requests: pl.DataFrame) -> Iterable[Finding]:
     """Replicas that did not have what another, asked by the same request, had; not while they were writing it."""
     asked = requests.filter(pl.col("parent_span_id").is_not_null() & pl.col("method").is_in(READS))
-    found = (pl.col("status").is_between(200, 299)).any().over("parent_span_id", "service", "method")
-    missing = asked.filter(found & (pl.col("status") == NOT_FOUND))
+    missing = asked.filter(pl.col("status") == NOT_FOUND)
+    if missing.is_empty():
+        return
+    of_them = pl.col("parent_span_id").is_in(missing["parent_span_id"].unique().implode())
+    found = asked.filter(pl.col("status").is_between(200, 299) & of_them)
+    both = ["parent_span_id", "service", "method"]
+    missing = missing.join(found, on=both, how="semi", nulls_equal=True, maintain_order="left")
     missing = missing.join(_being_written(requests, missing), on="exchange_id", how="anti")
-    for (host, service), rows in missing.sort("begin").group_by("server_host", "service", maintain_order=True):
+    for (host, service), rows in missing.sort("begin", "exchange_id").group_by(
+        "server_host", "service", maintain_order=True
+    ):
         first = rows.row(0, named=True)
         yield Finding(
             severity="warning",

@@ -64,7 +64,7 @@ def connection_findings(troubles: Troubles, requests: pl.DataFrame, services: Ma
 def _with_waiting(rows: pl.DataFrame, requests: pl.DataFrame, services: Mapping[int, str]) -> pl.DataFrame:
     """With `cost_ns` nothing where all that the client asks of that service is background work."""
     of = ("client_host", "server_host", "service")
-    asked = requests.group_by(of).agg(pl.col("waited").any())
+    asked = requests.group_by(of).agg(pl.col("waited").any()).with_columns(pl.col(of).cast(pl.String))
     names = pl.DataFrame({"server_port": list(services), "service": list(services.values())}, schema=PORT)
     known = rows.join(names, on="server_port", how="left").join(asked, on=of, how="left", nulls_equal=True)
     return known.with_columns(

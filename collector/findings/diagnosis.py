@@ -34,12 +34,12 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
     end_ns = pc.max(pc.coalesce(hops["send_trace_ns"], hops["receive_trace_ns"])).as_py() or 0
     troubles = gather(hops, tables["connections"], exchanges, end_ns)
     parts = together([troubles])
-    return told(parts, exchanges, tables["spans"], tables["clocks"], info, end_ns, connections=tables["connections"])
+    return told(parts, [exchanges], tables["spans"], tables["clocks"], info, end_ns, connections=tables["connections"])
 
 
 def told(
     troubles: Troubles,
-    exchanges: pa.Table,
+    exchanges: Iterable[pa.Table],
     spans: pa.Table,
     clocks: pa.Table,
     info: TraceInfo,
@@ -49,7 +49,7 @@ def told(
 ) -> pa.Table:
     """The table `findings`, from the troubles of all connections, the requests, the hosts' own counters, the clocks.
 
-    Arguments: of `exchanges`, at least `requests.EXCHANGE_COLUMNS`, of `connections` `ports.CONNECTION_COLUMNS`;
+    Arguments: parts of `exchanges`, at least `requests.EXCHANGE_COLUMNS`, of `connections` `ports.CONNECTION_COLUMNS`;
     `end_trace_ns`, when the last capture ended.
     """
     requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)

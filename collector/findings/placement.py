@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from collector.findings.finding import Finding, listed, times
-from collector.replicas import HANDOFF, PRIMARY, WRITES, located, roles_of
+from collector.replicas import DEVICE, HANDOFF, PRIMARY, WRITES, device_roles
 
 UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
 """A server gets more than its share if it gets so many requests, and this many times what its peers get on average."""
@@ -28,16 +28,16 @@ def placement_findings(requests: pl.DataFrame) -> Iterator[Finding]:
 def _handoffs(requests: pl.DataFrame) -> Iterable[Finding]:
     """Writes that went to another server than they were meant for, by the host they were meant for."""
     asked = pl.col("method").is_in(WRITES) & pl.col("parent_span_id").is_not_null() & pl.col("device").is_not_null()
-    writes = requests.filter(asked)
-    if writes.is_empty():
+    writes = requests.filter(asked & pl.col("partition").is_not_null())
+    roles = device_roles(writes)
+    if not (roles["role"] == HANDOFF).any():
         return
-    writes = writes.join(located(writes).select("exchange_id", "partition"), on="exchange_id").drop_nulls("partition")
-    writes = writes.join(roles_of(writes), on="exchange_id")
+    writes = writes.join(roles, on=DEVICE, maintain_order="left")
     stood_in = writes.filter((pl.col("role") == HANDOFF) & pl.col("status").is_between(200, 299))
     for (host, service), rows in (
         stood_in.join(_passed_over(writes), on=["parent_span_id", "service", "partition"])
-        .unique(["exchange_id", "meant_for"])
-        .sort("begin")
+        .unique(["exchange_id", "meant_for"], maintain_order=True)
+        .sort("begin", "exchange_id", "meant_for")
         .group_by("meant_for", "service", maintain_order=True)
     ):
         hosts = sorted(set(rows["server_host"].to_list()))
@@ -72,7 +72,7 @@ def _uneven(requests: pl.DataFrame) -> Iterable[Finding]:
     others = (pl.col("count").sum().over("service") - pl.col("count")) / (hosts - 1)
     counts = counts.filter(hosts > 1).with_columns(others=others)
     much = (pl.col("count") >= UNEVEN_LEAST) & (pl.col("count") >= UNEVEN_RATIO * pl.col("others"))
-    for row in counts.filter(much).sort("count", descending=True).iter_rows(named=True):
+    for row in counts.filter(much).sort("count", *_SERVER, descending=[True, False, False]).iter_rows(named=True):
         here = requests.filter((pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"]))
         cost = _evidence(here.with_columns(own=pl.min_horizontal("own_ns", "critical_ns")), "own")
         beyond = 1 - row["others"] / row["count"]
@@ -98,7 +98,7 @@ def _popular(here: pl.DataFrame) -> str:
 
 def _evidence(rows: pl.DataFrame, cost: str) -> dict[str, Any]:
     """Their time, what they cost, and the one that cost most."""
-    worst = rows.sort(cost, descending=True, nulls_last=True).row(0, named=True)
+    worst = rows.sort(cost, "exchange_id", descending=[True, False], nulls_last=True).row(0, named=True)
     return {
         "connection_id": worst["connection_id"],
         "span_id": worst["exchange_id"],

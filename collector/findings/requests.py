@@ -5,16 +5,20 @@ A server's own time is from the last byte of the request to the first of the ans
 for servers that it asked itself. So a server that waits for a slow one is not taken for slow.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from collector.critical_path import NONE
-from collector.findings.finding import frame
+from collector.columns import indices, texts
+from collector.critical_path import NONE, Longs
 from collector.foreground import of_clients
 from collector.runs import reached_before, run_starts
-from collector.services import device_patterns
+from collector.schema import EXCHANGES
+from collector.services import target_words
 from collector.spans import LEDGER_COLUMNS, places
+from tracer import _core
 
 EXCHANGE_COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "target", "status"),
@@ -26,30 +30,40 @@ EXCHANGE_COLUMNS = [
 SPAN_COLUMNS = ["span_id", "trace_id", "parent_span_id", "depth", "critical_ns", *LEDGER_COLUMNS]
 
 
-def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
-    """Exchanges and their spans as one row each, with short names for the times, `own_ns`, `device`, and
-    `waited`: whether it is a client's or is done for one (`collector.foreground`).
+def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> pl.DataFrame:
+    """Exchanges and their spans as one row each, with short names for the times, `own_ns`, `device`,
+    `partition` (a number for it), and `waited`: whether it is a client's or is done for one (`collector.foreground`).
 
-    Arguments: of `exchanges` at least `EXCHANGE_COLUMNS`, of `spans` `SPAN_COLUMNS`. Times are trace times in ns.
+    Arguments: parts of `exchanges` with at least `EXCHANGE_COLUMNS`, of `spans` `SPAN_COLUMNS`. Times are trace times
+    in ns; hosts, services, methods and devices are categories. Memory: about 200 bytes a row, and its target.
     Cost: a join and a sort of those that have a parent.
     """
-    rows = _together(frame(exchanges.select(EXCHANGE_COLUMNS)), frame(spans.select(SPAN_COLUMNS)))
-    rows = rows.with_columns(device=_devices(rows)).select(
-        *(
-            "exchange_id",
-            "connection_id",
-            "client_host",
-            "server_host",
-            "service",
-            "method",
-            "status",
-            "device",
-            "target",
-            "background",
-        ),
-        *("trace_id", "parent_span_id", "depth", "critical_ns"),
+    every, begin = pl.DataFrame(spans.select(SPAN_COLUMNS)), 0
+    parts = [_part(EXCHANGES.empty_table(), every.clear())]
+    for part in exchanges:
+        parts.append(_part(part, _of_part(part, every, begin)))
+        begin += part.num_rows
+    rows = pl.concat(parts, rechunk=True)
+    mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
+    took = pl.col("answered") - pl.max_horizontal("arrived", "asked")
+    return rows.with_columns(asking_ns=_asking(rows)).with_columns(
+        own_ns=(took - pl.col("asking_ns").fill_null(0)).clip(lower_bound=0),
+        waited=pl.col("trace_id").is_in(mine),
+    )
+
+
+def _part(exchanges: pa.Table, spans: pl.DataFrame) -> pl.DataFrame:
+    """Exchanges with the spans of the same rows."""
+    rows = pl.DataFrame(exchanges.select(EXCHANGE_COLUMNS)).hstack(spans.drop("span_id"))
+    device, devices = _named(exchanges, "device")
+    partition, partitions = _named(exchanges, "partition")
+    return rows.select(
+        *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "status"),
+        *("target", "background", "trace_id", "parent_span_id", "depth", "critical_ns"),
+        device=_gathered(pl.Series(devices, dtype=pl.Categorical), device),
+        partition=_gathered(pl.Series(partitions, dtype=pl.String).hash(), partition),
         network_ns=pl.sum_horizontal("connect_ns", "request_network_ns", "response_network_ns", "stall_ns"),
-        readable=pl.col("protocol") != "unknown",
+        readable=pl.col("protocol").cast(pl.String) != "unknown",
         complete="complete",
         begin=pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
         asked=pl.coalesce("request_first_received_trace_ns", "request_last_received_trace_ns"),
@@ -59,30 +73,32 @@ def requests_of(exchanges: pa.Table, spans: pa.Table) -> pl.DataFrame:
         ended=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns"),
         given_up="given_up_trace_ns",
     )
-    mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
-    took = pl.col("answered") - pl.max_horizontal("arrived", "asked")
-    return rows.with_columns(asking_ns=_asking(rows)).with_columns(
-        own_ns=(took - pl.col("asking_ns").fill_null(0)).clip(lower_bound=0),
-        waited=pl.col("trace_id").is_in(mine),
-    )
 
 
-def _together(exchanges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Each exchange with its span: in a trace's own tables they stand in the same order."""
-    if exchanges["exchange_id"].equals(spans["span_id"]):
-        return exchanges.hstack(spans.drop("span_id"))
-    return exchanges.join(spans, left_on="exchange_id", right_on="span_id", how="left", maintain_order="left")
+def _of_part(exchanges: pa.Table, spans: pl.DataFrame, begin: int) -> pl.DataFrame:
+    """The spans of a part that begins at a row: in a trace's own tables they stand in the same order."""
+    ids, here = pl.DataFrame(exchanges.select(["exchange_id"]))["exchange_id"], spans.slice(begin, exchanges.num_rows)
+    if ids.equals(here["span_id"]):
+        return here
+    return pl.DataFrame({"span_id": ids}).join(spans, on="span_id", how="left", maintain_order="left")
 
 
-def _devices(rows: pl.DataFrame) -> pl.Series:
-    """The device that a target names, for services whose targets do."""
-    targets = rows.select("service", "target").with_row_index("row")
-    found = [pl.DataFrame(schema={"row": pl.UInt32, "device": pl.String})]
-    for service, pattern in device_patterns().items():
-        device = pl.col("target").str.extract(pattern)
-        found.append(targets.filter(pl.col("service") == service).select("row", device=device))
-    named = pl.concat(found)
-    return pl.Series("device", [None], pl.String).new_from_index(0, len(rows)).scatter(named["row"], named["device"])
+def _named(exchanges: pa.Table, part: str) -> tuple[Longs, list[str]]:
+    """What each target names as its device, its partition: a place in the list of names; `NONE` for nothing."""
+    found, names = np.full(exchanges.num_rows, NONE), list[str]()
+    targets = texts(exchanges["target"])
+    services, known = indices(exchanges["service"])
+    for service, (prefix, place) in target_words(part).items():
+        if service in known:
+            wanted = services == known.index(service)
+            codes, words = _core.target_words(targets | {"wanted": wanted}, prefix, place)
+            found = np.where(codes == NONE, found, codes + len(names))
+            names += words
+    return found, names
+
+
+def _gathered(names: pl.Series, places: Longs) -> pl.Series:
+    return names.gather(pl.select(pl.when(pl.Series(places) != NONE).then(pl.Series(places))).to_series())
 
 
 def _asking(rows: pl.DataFrame) -> pl.Series:

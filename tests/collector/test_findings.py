@@ -444,7 +444,7 @@ def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
     ]
     built = build_exchanges(tables.hops, tables.messages, tables.connections, {8080: "swift"})
     parts = together([gather(built.hops, tables.connections, built.exchanges, 0)])
-    given = (parts, built.exchanges, link(built.exchanges), clocks, INFO, 0)
+    given = (parts, [built.exchanges], link(built.exchanges), clocks, INFO, 0)
     (finding,) = [f for f in told(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"]
     assert finding["text"] == (
         "the kernel of proxy counted 5 packets of connections that its full listen queues turned away (ListenDrops)"

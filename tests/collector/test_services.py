@@ -9,11 +9,11 @@ import pytest
 from collector.foreground import of_clients
 from collector.services import (
     client_service,
-    device_patterns,
     id_headers,
     is_background,
     known_services,
     target_patterns,
+    target_words,
 )
 from collector.spans import link
 from collector.story import joined, outermost
@@ -131,10 +131,11 @@ def test_a_wrong_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
 )
 def test_parts_of_a_target(service: str, target: str, expected: dict[str, str] | None) -> None:
     found = re.match(target_patterns()[service], target)
-    if service in device_patterns() and expected:
-        device = re.match(device_patterns()[service], target)
-        assert device
-        assert device[1] == expected["device"]
+    for part in ("device", "partition"):
+        prefix, place = target_words(part).get(service, ("", 0))
+        if prefix and expected:
+            assert target.startswith(prefix)
+            assert target.removeprefix(prefix).split("/")[place] == expected[part]
     assert (found and {name: value for name, value in found.groupdict().items() if value}) == expected
 
 

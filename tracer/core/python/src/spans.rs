@@ -4,7 +4,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_spans::{Exchanges, Nodes, first_answers, forest, link, share_out, taken_up};
+use twintap_spans::{Exchanges, Nodes, Texts, first_answers, forest, link, share_out, taken_up, words};
 
 use crate::columns::column;
 
@@ -13,7 +13,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trace_forest, module)?)?;
     module.add_function(wrap_pyfunction!(taken_up_py, module)?)?;
     module.add_function(wrap_pyfunction!(first_answers_py, module)?)?;
-    module.add_function(wrap_pyfunction!(make_ledger, module)?)
+    module.add_function(wrap_pyfunction!(make_ledger, module)?)?;
+    module.add_function(wrap_pyfunction!(target_words, module)?)
 }
 
 /// Link exchanges by the ids that they show; see `tracer/_core.pyi`.
@@ -162,6 +163,30 @@ fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>) -> PyResult<Bou
     columns.set_item("window_start", ledger.window_start.into_pyarray(py))?;
     columns.set_item("window_end", ledger.window_end.into_pyarray(py))?;
     Ok(columns)
+}
+
+/// A word of each target; see `tracer/_core.pyi`.
+#[pyfunction]
+fn target_words<'py>(
+    py: Python<'py>,
+    targets: &Bound<'py, PyDict>,
+    prefix: &str,
+    place: usize,
+) -> PyResult<(Bound<'py, PyArray1<i32>>, Vec<String>)> {
+    let (offsets, bytes) = (column::<i32>(targets, "offsets")?, column::<u8>(targets, "bytes")?);
+    let wanted = column::<bool>(targets, "wanted")?;
+    let texts = Texts {
+        offsets: offsets.as_slice()?,
+        bytes: bytes.as_slice()?,
+    };
+    let wanted = wanted.as_slice()?;
+    if !texts.is_consistent() || texts.offsets.len() != wanted.len() + 1 {
+        return Err(PyValueError::new_err(
+            "columns differ in length, or offsets lead nowhere",
+        ));
+    }
+    let (codes, names) = py.detach(|| words(&texts, wanted, prefix.as_bytes(), place));
+    Ok((codes.into_pyarray(py), names))
 }
 
 const STRETCH_NAMES: [&str; twintap_spans::STRETCHES] = [

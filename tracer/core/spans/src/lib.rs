@@ -15,11 +15,13 @@ mod forest;
 mod identified;
 mod ledger;
 mod waits;
+mod words;
 
 pub use forest::{Forest, forest};
 pub use identified::{Exchanges, Links, link};
 pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
 pub use waits::{first_answers, taken_up};
+pub use words::{Texts, words};
 
 /// A time that was not seen. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
