@@ -123,8 +123,8 @@ def _measure(hosts: Pair, folder: Path, options: argparse.Namespace) -> None:
     with (
         hosts.b.running(*collect, *live, ready="collecting at") as collector,
         hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, ready="ready"),
-        _agent(hosts.a, url, folder),
-        _agent(hosts.b, url, folder),
+        shipping_agent(hosts.a, url, folder),
+        shipping_agent(hosts.b, url, folder),
     ):
         traffic = (sys.executable, "-c", CLIENT, hosts.b.address, str(options.rate), str(options.seconds))
         with hosts.a.running(*traffic, ready="ready") as client:
@@ -141,7 +141,8 @@ def _measure(hosts: Pair, folder: Path, options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _agent(host: Host, url: str, folder: Path) -> Iterator[Capturing]:
+def shipping_agent(host: Host, url: str, folder: Path) -> Iterator[Capturing]:
+    """`tracer capture` on a host that sends what it sees to the collector at `url`, while the context lasts."""
     shipping = (
         "--collector",
         url,

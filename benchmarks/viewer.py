@@ -163,14 +163,14 @@ def _page(chromium: object) -> Iterator[Page]:
 
 
 def _memory(process: psutil.Process) -> list[Row]:
-    own, resident = _memory_mib(process)
+    own, resident = memory_mib(process)
     return [
         Row("server memory, its own", [own], "MiB", 1_536),
         Row("server memory, resident", [resident], "MiB", 1_536),
     ]
 
 
-def _memory_mib(process: psutil.Process) -> tuple[float, float]:
+def memory_mib(process: psutil.Process) -> tuple[float, float]:
     """A process's own memory, and its resident memory, mapped files included."""
     lines = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii").splitlines()
     kib = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "VmRSS"))}
@@ -337,9 +337,9 @@ def _use(trace: str, minutes: float) -> None:
         while (spent := time.monotonic() - begin) < 60 * minutes:
             if spent // 30 > told:
                 told = spent // 30
-                heap, elements, listeners = _held(session)
+                heap, elements, listeners = held(session)
                 click.echo(
-                    f"{spent:6.0f}{steps:8}{heap:11.1f}{elements:10}{listeners:11}{_memory_mib(process)[0]:13.0f}"
+                    f"{spent:6.0f}{steps:8}{heap:11.1f}{elements:10}{listeners:11}{memory_mib(process)[0]:13.0f}"
                 )
             _jump(page, chance.random(), chance.choice(SHARES))
             _frames(page, chance.choice((_drag, _wheel)))
@@ -348,7 +348,7 @@ def _use(trace: str, minutes: float) -> None:
             steps += 1
 
 
-def _held(session: CDPSession) -> tuple[float, int, int]:
+def held(session: CDPSession) -> tuple[float, int, int]:
     """MiB of the page's heap after its garbage was collected, elements, listeners."""
     session.send("HeapProfiler.collectGarbage")
     counters = session.send("Memory.getDOMCounters")

@@ -243,7 +243,8 @@ def test_a_trace_is_replaced_where_names_cannot_be_exchanged(tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == [place]
 
 
-def test_what_is_read_is_of_one_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [InputError("a row that is no more", "open it again"), ValueError("other lengths")])
+def test_what_is_read_is_of_one_trace(tmp_path: Path, error: Exception) -> None:
     place = tmp_path / "trace"
     _write_of(place, 1)
     newer = iter((2, 3))
@@ -252,7 +253,7 @@ def test_what_is_read_is_of_one_trace(tmp_path: Path) -> None:
         for created_ns in islice(newer, 1):
             _write_of(place, created_ns)
             if created_ns == 3:
-                raise InputError("a row that is no more", "open it again")
+                raise error
         return info.created_ns
 
     assert store.read_unchanged(str(place), read) == 3
@@ -270,6 +271,8 @@ def test_an_error_of_a_trace_that_stays_is_passed_on(tmp_path: Path) -> None:
     _write_of(place, 1)
     with pytest.raises(InputError, match="has no column"):
         store.read_unchanged(str(place), lambda _: store.read_table(str(place), "hops", ["no_such"]))
+    with pytest.raises(ZeroDivisionError):
+        store.read_unchanged(str(place), lambda info: info.created_ns // 0)
 
 
 def _write_of(place: Path, created_ns: int) -> None:

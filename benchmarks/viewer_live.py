@@ -1,0 +1,135 @@
+"""A page that follows a live trace under load: `python -m benchmarks.viewer_live [--minutes 3] [--rate 1500]`.
+
+Two hosts in network namespaces exchange HTTP requests at an even rate, an agent on each ships to a collector, `tracer
+view` follows its live trace, and headless Chromium (software rendering) looks at it. Each ten seconds it is told: how
+far behind the page says it is, makes of the trace that it went on to, packets in view, drops and what the window had no
+room for; the page's heap after its garbage was collected, its elements and listeners; the own memory of the server and
+of the collector. What grows all along leaks.
+
+Needs network namespaces, as root or as an ordinary user, and a few seconds for the first make.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import psutil
+from playwright.sync_api import CDPSession, Page
+
+from benchmarks.live_latency import PORT, SESSION, TOKEN, shipping_agent
+from benchmarks.viewer import held, memory_mib
+from benchmarks.viewer_session import browser, server_of, wait_settled
+from collector import store
+from tests.helpers.live_hosts import TRACER, NoNamespacesError, Pair, pair
+from tracer.errors import InputError
+
+TOLD_SECONDS = 10
+SERVER = """
+import socketserver, sys
+class Handler(socketserver.StreamRequestHandler):
+    disable_nagle_algorithm = True
+    def handle(self):
+        while self.request.recv(65536):
+            self.request.sendall(b"HTTP/1.1 201 Created\\r\\nContent-Length: 0\\r\\n\\r\\n")
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+server = Server((sys.argv[1], 8080), Handler)
+print("ready", flush=True)
+server.serve_forever()
+"""
+CLIENT = """
+import socket, sys, time
+address, rate, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+head = "PUT /v1/a/c/o{0} HTTP/1.1\\r\\nHost: s\\r\\nX-Trans-Id: tx{0:09d}\\r\\nContent-Length: 500\\r\\n\\r\\n"
+open_sockets, began = {}, time.monotonic()
+print("ready", flush=True)
+for number in range(int(rate * seconds)):
+    time.sleep(max(0, began + number / rate - time.monotonic()))
+    place = number % 8
+    if number % (8 * 97) < 8 and place in open_sockets:
+        open_sockets.pop(place).close()
+    if place not in open_sockets:
+        open_sockets[place] = socket.create_connection((address, 8080))
+        open_sockets[place].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    open_sockets[place].sendall(head.format(number).encode() + b"x" * 500)
+    open_sockets[place].recv(65536)
+print(f"{number + 1} requests in {time.monotonic() - began:.1f} s", flush=True)
+"""
+STATE = """() => ({ text: document.getElementById("live-state").textContent, badge: window.twintap.badgeText,
+    makes: window.benchmarkMakes.size, requests: window.twintap.meta.requests })"""
+COUNT_MAKES = """() => {
+    window.benchmarkMakes = new Set();
+    setInterval(() => window.benchmarkMakes.add(window.twintap.meta.made), 100);
+}"""
+
+
+@click.command()
+@click.option("--minutes", default=3.0, show_default=True)
+@click.option("--rate", default=1_500.0, show_default=True, help="Requests a second.")
+@click.option("--window", default=10.0, show_default=True, help="Seconds in the live trace.")
+def main(minutes: float, rate: float, window: float) -> None:
+    """Measure and print."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="twintap-live-") as folder, pair() as hosts:
+            _measure(hosts, Path(folder), 60 * minutes, rate, window)
+    except NoNamespacesError as error:
+        raise SystemExit(f"viewer_live: no network namespaces here: {error}") from None
+
+
+def _measure(hosts: Pair, folder: Path, seconds: float, rate: float, window: float) -> None:
+    url, live = f"http://{hosts.b.address}:{PORT}", folder / "data" / "sessions" / SESSION / "live"
+    collect = (*TRACER, "collect", "--data", str(folder / "data"), "--listen", f"{hosts.b.address}:{PORT}")
+    with (
+        hosts.b.running(*collect, "--token", TOKEN, "--live-window", str(window), ready="collecting at") as collector,
+        hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, ready="ready"),
+        shipping_agent(hosts.a, url, folder),
+        shipping_agent(hosts.b, url, folder),
+        hosts.a.running(
+            sys.executable, "-c", CLIENT, hosts.b.address, str(rate), str(seconds), ready="ready"
+        ) as client,
+    ):
+        _await_make(str(live))
+        with _followed(str(live)) as (page, server):
+            session, began = page.context.new_cdp_session(page), time.monotonic()
+            while client.poll() is None:
+                _tell(page, session, time.monotonic() - began, server, psutil.Process(collector.pid))
+                time.sleep(TOLD_SECONDS)
+
+
+def _await_make(trace: str) -> None:
+    """Until there is a trace with hops of both hosts."""
+    while True:
+        try:
+            if store.read_table(trace, "hops", ["state"]).num_rows:
+                return
+        except InputError:
+            pass
+        time.sleep(0.2)
+
+
+@contextmanager
+def _followed(trace: str) -> Iterator[tuple[Page, psutil.Process]]:
+    with browser() as chromium, server_of(trace) as (url, process):
+        page = chromium.new_page(viewport={"width": 1500, "height": 900})
+        page.goto(url)
+        wait_settled(page)
+        page.evaluate(COUNT_MAKES)
+        yield page, process
+
+
+def _tell(page: Page, session: CDPSession, at: float, server: psutil.Process, collector: psutil.Process) -> None:
+    state = page.evaluate(STATE)
+    heap, elements, listeners = held(session)
+    click.echo(
+        f"{at:4.0f} s: {state['text']}; {state['makes']} makes, {state['badge']}, {state['requests']:,} requests; "
+        f"page {heap:.1f} MiB, {elements} elements, {listeners} listeners; "
+        f"server {memory_mib(server)[0]:.0f} MiB, collector {memory_mib(collector)[0]:.0f} MiB"
+    )
+
+
+if __name__ == "__main__":
+    main()
