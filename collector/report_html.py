@@ -21,6 +21,9 @@ STRETCHES = {
 }
 """Colour of each stretch of a span."""
 
+BARE = {"template": "plotly_white", "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)"}
+"""A figure without a ground: that of the page, dark or light, shows through; the page colours texts and lines."""
+
 MOST_STAGES = 9
 """Stages that are drawn by themselves."""
 
@@ -31,7 +34,10 @@ _PAGE = """<!doctype html>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }}
 h1 {{ font-size: 1.3rem; font-weight: 600; }} h2 {{ font-size: 1rem; margin-top: 2rem; }}
 table {{ border-collapse: collapse; }} td, th {{ padding: .15rem .8rem .15rem 0; text-align: left; }}
-.figures td + td {{ text-align: right; font-variant-numeric: tabular-nums; }} .plot {{ background: #fff; }}
+.figures td + td {{ text-align: right; font-variant-numeric: tabular-nums; }}
+.plot .main-svg {{ background: none !important; }}
+.plot :is(.infolayer, .xaxislayer-above, .yaxislayer-above) text {{ fill: CanvasText !important; }}
+.plot :is(.gridlayer, .zerolinelayer) path {{ stroke: CanvasText !important; stroke-opacity: .15 !important; }}
 .warning, .error {{ border-left: .3rem solid #e76f51; padding-left: .6rem; }}
 .notice, .info {{ border-left: .3rem solid #8d99ae; padding-left: .6rem; }}
 </style></head><body>
@@ -120,7 +126,7 @@ def _stage_bars(stages: Sequence[StageLine]) -> str:
         figure.add_bar(name=line.stage, orientation="h", y=["on average", "at p99"], x=lengths, hovertemplate=hover)
     figure.update_layout(
         barmode="stack",
-        template="plotly_white",
+        **BARE,
         height=300,
         margin={"l": 10, "r": 10, "t": 10, "b": 40},
         legend={"orientation": "h", "y": -0.3, "traceorder": "normal"},
@@ -201,7 +207,7 @@ def _waterfall(bars: Sequence[SpanBar], with_script: bool) -> str:
         )
     figure.update_layout(
         barmode="overlay",
-        template="plotly_white",
+        **BARE,
         height=120 + 24 * len(bars),
         margin={"l": 10, "r": 10, "t": 10, "b": 40},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},

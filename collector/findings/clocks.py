@@ -25,13 +25,22 @@ def clock_findings(clocks: pa.Table, info: TraceInfo) -> Iterable[Finding]:
     rows_of: dict[str, list[dict[str, Any]]] = {}
     for row in clocks.to_pylist():
         rows_of.setdefault(row["host"], []).append(row)
+    whole = _whole(row for rows in rows_of.values() for row in rows)
     for host, rows in rows_of.items():
         if host in busy:
-            yield from _of_host(host, rows)
+            yield from _of_host(host, rows, whole)
     yield from _stepped(step for step in clock_steps(clocks) if step.host in busy)
 
 
-def _of_host(host: str, rows: list[dict[str, Any]]) -> Iterable[Finding]:
+def _whole(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """From when to when the trace lasts, by the clocks that are on its timescale."""
+    windows = [window for row in rows if row["method"] != "none" and (window := _window([row]))]
+    ends = (("from_trace_ns", min), ("to_trace_ns", max))
+    return {name: of(window[name] for window in windows) for name, of in ends} if windows else {}
+
+
+def _of_host(host: str, rows: list[dict[str, Any]], whole: dict[str, Any]) -> Iterable[Finding]:
+    """Arguments: the lines of its clock; when the trace lasts, which is all that is known of one without any."""
     first = rows[0]
     if first["method"] == "none":
         yield Finding(
@@ -40,6 +49,7 @@ def _of_host(host: str, rows: list[dict[str, Any]]) -> Iterable[Finding]:
             host=host,
             text=f"the clock of {host} could not be aligned: no traffic with the others in both directions",
             remedy="compare no times of that host with others', or capture a host that talks to both",
+            **whole,
         )
         return
     for row in rows:

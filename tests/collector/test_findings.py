@@ -410,6 +410,16 @@ def test_clocks() -> None:
     ]
 
 
+def test_a_clock_that_is_not_aligned_is_so_for_the_whole_trace() -> None:
+    line = {"from_host_ns": 100, "to_host_ns": 900, "reference": True, "uncertainty_ns": 5, "skew_ppb": 0}
+    known = {**line, "host": "a", "method": "hull", "offset_ns": 40}
+    other = {**line, "host": "b", "method": "none", "offset_ns": 0, "from_host_ns": 5000, "to_host_ns": 6000}
+    host = HostInfo("a", (), (), (), 1, 1, 0, 1)
+    info = replace(INFO, hosts=(host, replace(host, host="b")))
+    (found,) = clock_findings(table("clocks", [known, other]), info)
+    assert (found.kind, found.from_trace_ns, found.to_trace_ns) == ("unaligned_clock", 60, 860)
+
+
 @pytest.mark.parametrize(
     ("seconds", "offset_ms", "expected"),
     [
