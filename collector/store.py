@@ -359,7 +359,7 @@ def read_unchanged(url: str, read: Callable[[TraceInfo], Read]) -> Read:
         info = read_info(url)
         try:
             found = read(info)
-        except Exception:  # noqa: BLE001  (tables of two makes do not fit together, in whatever way that shows)
+        except Exception:  # tables of two makes do not fit together, in whatever way that shows
             if read_info(url).created_ns == info.created_ns:
                 raise
         else:
