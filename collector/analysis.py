@@ -162,6 +162,7 @@ def run_stages(
     memory.give_back()
     linked = spans.link_all(slab for _, slab in read_batches(writer.url, "exchanges", spans.COLUMNS))
     writer.write_table("spans", linked)
+    memory.give_back()
     asked = (slab for _, slab in read_batches(writer.url, "exchanges", findings.EXCHANGE_COLUMNS))
     end_ns = _end_ns(info, alignment)
     writer.finish("connections")

@@ -15,7 +15,7 @@ from collector.columns import coded, nullable, nullable_where
 from collector.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
 from collector.links import find_links
 from collector.schema import EXCHANGES, ID_STRIDE, LinkReason, conform
-from collector.stamps import stamps
+from collector.stamps import stacked, stamps
 from collector.waits import BEGAN, first_answers, taken_up
 from tracer import _core
 
@@ -77,8 +77,7 @@ def _in_numbers(parts: Iterable[pa.Table]) -> pl.DataFrame:
     ids = ("transaction_id", "response_transaction_id")
     hashes = [pl.when(pl.col(name).is_not_null()).then(pl.col(name).hash()) for name in ids]
     every = (part.select(COLUMNS) for part in chain([EXCHANGES.empty_table()], parts))
-    frames = [pl.DataFrame(part).with_columns(hashes) for part in every]
-    frame = pl.concat(frames, rechunk=True)
+    frame = stacked(pl.DataFrame(part).with_columns(hashes) for part in every)
     hosts, services = pl.concat([frame["client_host"], frame["server_host"]]), frame["service"]
     by_daemon = pl.col("background").fill_null(value=False)
     return frame.with_columns(

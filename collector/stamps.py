@@ -1,5 +1,7 @@
 """Times of exchanges as the core takes them: int64 ns without nulls."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -14,6 +16,14 @@ def stamps(exchanges: pl.DataFrame, *names: str) -> Longs:
     """The first of the columns `NAME_trace_ns` that is not null; `UNSEEN` where all are. Not copied if none is null."""
     seen = exchanges.select(pl.coalesce(*(f"{name}_trace_ns" for name in names)).cast(pl.Int64).fill_null(UNSEEN))
     return np.ascontiguousarray(seen.to_series().to_numpy())
+
+
+def stacked(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Rows of all parts, each column in one piece. Memory: the rows, and a column more."""
+    frame = pl.concat(parts, rechunk=False)
+    for place, name in enumerate(frame.columns):
+        frame.replace_column(place, frame[name].rechunk())
+    return frame
 
 
 def text_codes(texts: pl.Series) -> NDArray[np.int32]:

@@ -29,6 +29,11 @@ INSUFFICIENT_STORAGE = 507
 NOT_FOUND = 404
 READS = ["GET", "HEAD"]
 
+WAITS = [
+    *("server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "invited", "answered", "given_up"),
+    *("asking_ns", "own_ns"),
+]
+"""What is asked of requests that waited."""
 _FATES = {
     "reset": (
         "warning",
@@ -65,8 +70,9 @@ def answer_findings(troubles: Troubles, requests: pl.DataFrame, end_trace_ns: in
 def _until(requests: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.DataFrame:
     """Requests that arrived, with `until` when each waited: the answer, the end of the connection, or of the trace."""
     broken = troubles.broken.unique("connection_id")
-    known = requests.filter(pl.col("server_host").is_not_null() & pl.col("asked").is_not_null() & pl.col("readable"))
-    rows = known.join(broken, on="connection_id", how="left")
+    is_known = pl.col("server_host").is_not_null() & pl.col("asked").is_not_null() & pl.col("readable")
+    known = requests.lazy().filter(is_known).select(WAITS).collect()
+    rows = known.join(broken, on="connection_id", how="left", maintain_order="left")
     until = pl.min_horizontal("given_up", "broken_ns")
     return rows.with_columns(until=pl.coalesce("answered", until, pl.lit(end_trace_ns, pl.Int64)))
 

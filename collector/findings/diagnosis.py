@@ -1,6 +1,8 @@
 """All findings of a trace: each family's own, then what follows from what."""
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 import pyarrow as pa
@@ -11,7 +13,7 @@ from collector.findings.captures import capture_findings, missed_by_host, with_d
 from collector.findings.causes import Askers, with_causes
 from collector.findings.clocks import clock_findings
 from collector.findings.connections import connection_findings
-from collector.findings.finding import as_table
+from collector.findings.finding import Finding, as_table
 from collector.findings.network import Links
 from collector.findings.pace import pace_findings
 from collector.findings.placement import placement_findings
@@ -54,19 +56,21 @@ def told(
     """
     requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)
     missed = missed_by_host(troubles, info)
-    found = [
-        *Links(troubles, requests).findings(),
-        *stall_findings(troubles, requests),
-        *port_findings(connections, clocks),
-        *connection_findings(troubles, requests, info.services),
-        *answer_findings(troubles, requests, end_trace_ns),
-        *pace_findings(requests),
-        *placement_findings(requests),
-        *usage.findings(requests),
-        *sample_findings(samples, clocks),
-        *capture_findings(troubles, missed),
-        *clock_findings(clocks, info),
+    families: list[Callable[[], Iterable[Finding]]] = [
+        lambda: Links(troubles, requests).findings(),
+        lambda: stall_findings(troubles, requests),
+        lambda: port_findings(connections, clocks),
+        lambda: connection_findings(troubles, requests, info.services),
+        lambda: answer_findings(troubles, requests, end_trace_ns),
+        lambda: pace_findings(requests),
+        lambda: placement_findings(requests),
+        lambda: usage.findings(requests),
+        lambda: sample_findings(samples, clocks),
+        lambda: capture_findings(troubles, missed),
+        lambda: clock_findings(clocks, info),
     ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = [finding for family in pool.map(lambda tell: list(tell()), families) for finding in family]
     return as_table(usage.beside(with_causes(with_doubts(found, missed), _askers(requests))))
 
 

@@ -19,6 +19,8 @@ MOMENT_NS = 500_000_000
 BINS_PER_OCTAVE = 8
 _OF_SERVICE = ["service", "method"]
 _AT_SERVER = ["server_host", *_OF_SERVICE]
+TIMED = (*_AT_SERVER, "own_ns", "critical_ns", "asked", "answered", "connection_id", "exchange_id")
+"""What is asked of requests, besides what they are grouped by."""
 
 
 def lateness(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
@@ -31,24 +33,31 @@ def lateness(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     `usual` (what nine of ten take elsewhere), `cost_ns` (beyond that, on critical paths), `from_trace_ns,
     to_trace_ns`; of the slowest one `connection_id, exchange_id`.
     """
+    group = [*keys, "service"]
     rows = timed.join(_bounds(timed), on=_AT_SERVER, nulls_equal=True)
-    rows = rows.with_columns(late=pl.col("own_ns") > pl.col("limit"), usual=pl.col("limit") / LATE_RATIO)
-    slowest = pl.col("connection_id", "exchange_id").sort_by("own_ns").last()
-    beyond = pl.min_horizontal(pl.col("own_ns") - pl.col("usual"), pl.col("critical_ns").fill_null(0))
-    return rows.group_by([*keys, "service"]).agg(
+    rows = rows.with_columns(late=pl.col("own_ns") > pl.col("limit"))
+    slowest = pl.col("connection_id", "exchange_id").get(pl.col("own_ns").arg_max())
+    moment = pl.col("asked") // MOMENT_NS
+    every = rows.group_by(group).agg(
         pl.len().alias("count"),
         pl.col("late").sum().alias("late_count"),
         slowest,
         expected=pl.col("late_share").sum(),
         spread=(pl.col("late_share") * (1 - pl.col("late_share"))).sum().sqrt(),
-        moments=(pl.col("asked") // MOMENT_NS).n_unique(),
-        late_moments=(pl.col("asked") // MOMENT_NS).filter("late").n_unique(),
-        took=pl.col("own_ns").filter("late").median(),
-        usual=pl.col("usual").filter("late").median(),
-        cost_ns=beyond.filter("late").sum().cast(pl.Int64),
-        from_trace_ns=pl.col("asked").filter("late").min(),
-        to_trace_ns=pl.col("answered").filter("late").max(),
+        moments=moment.n_unique(),
     )
+    late = rows.filter("late").with_columns(usual=pl.col("limit") / LATE_RATIO)
+    beyond = pl.min_horizontal(pl.col("own_ns") - pl.col("usual"), pl.col("critical_ns").fill_null(0))
+    told = late.group_by(group).agg(
+        late_moments=moment.n_unique(),
+        took=pl.col("own_ns").median(),
+        usual=pl.col("usual").median(),
+        cost_ns=beyond.sum().cast(pl.Int64),
+        from_trace_ns=pl.col("asked").min(),
+        to_trace_ns=pl.col("answered").max(),
+    )
+    none = pl.col("late_moments", "cost_ns").fill_null(0)
+    return every.join(told, on=group, how="left", nulls_equal=True).with_columns(none)
 
 
 def _bounds(timed: pl.DataFrame) -> pl.DataFrame:
@@ -56,7 +65,7 @@ def _bounds(timed: pl.DataFrame) -> pl.DataFrame:
     one = _AT_SERVER
     bins = timed.select(*one, bin=((pl.col("own_ns") + 1).log(2) * BINS_PER_OCTAVE).floor().cast(pl.Int32))
     mine = bins.group_by([*one, "bin"]).agg(mine=pl.len())
-    whole = bins.group_by([*_OF_SERVICE, "bin"]).agg(whole=pl.len())
+    whole = mine.group_by([*_OF_SERVICE, "bin"]).agg(whole=pl.col("mine").sum())
     rest = (
         mine.select(one)
         .unique()

@@ -16,7 +16,7 @@ import polars as pl
 
 from collector.durations import in_words
 from collector.findings.finding import Finding, listed, times, weight
-from collector.findings.lateness import lateness
+from collector.findings.lateness import TIMED, lateness
 
 LEAST = 5
 """Requests of a server, before it is judged."""
@@ -58,7 +58,8 @@ class _Slow:
 
 def pace_findings(requests: pl.DataFrame) -> list[Finding]:
     """Hosts, disks and servers that are slow, each by its own."""
-    timed = requests.filter(pl.col("own_ns").is_not_null() & pl.col("server_host").is_not_null() & pl.col("readable"))
+    told = pl.col("own_ns").is_not_null() & pl.col("server_host").is_not_null() & pl.col("readable")
+    timed = requests.lazy().filter(told).select("device", *TIMED).collect()
     if timed.is_empty():
         return []
     total_ns = int(requests["critical_ns"].sum() or 0)

@@ -5,7 +5,7 @@ A server's own time is from the last byte of the request to the first of the ans
 for servers that it asked itself. So a server that waits for a slow one is not taken for slow.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from collector.runs import reached_before, run_starts
 from collector.schema import EXCHANGES
 from collector.services import target_words
 from collector.spans import LEDGER_COLUMNS, places
+from collector.stamps import stacked
 from tracer import _core
 
 EXCHANGE_COLUMNS = [
@@ -38,18 +39,21 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> pl.DataFrame:
     in ns; hosts, services, methods and devices are categories. Memory: about 200 bytes a row, and its target.
     Cost: a join and a sort of those that have a parent.
     """
-    every, begin = pl.DataFrame(spans.select(SPAN_COLUMNS)), 0
-    parts = [_part(EXCHANGES.empty_table(), every.clear())]
-    for part in exchanges:
-        parts.append(_part(part, _of_part(part, every, begin)))
-        begin += part.num_rows
-    rows = pl.concat(parts, rechunk=True)
+    rows = stacked(_parts(exchanges, pl.DataFrame(spans.select(SPAN_COLUMNS))))
     mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
     took = pl.col("answered") - pl.max_horizontal("arrived", "asked")
     return rows.with_columns(asking_ns=_asking(rows)).with_columns(
         own_ns=(took - pl.col("asking_ns").fill_null(0)).clip(lower_bound=0),
         waited=pl.col("trace_id").is_in(mine),
     )
+
+
+def _parts(exchanges: Iterable[pa.Table], spans: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    yield _part(EXCHANGES.empty_table(), spans.clear())
+    begin = 0
+    for part in exchanges:
+        yield _part(part, _of_part(part, spans, begin))
+        begin += part.num_rows
 
 
 def _part(exchanges: pa.Table, spans: pl.DataFrame) -> pl.DataFrame:
