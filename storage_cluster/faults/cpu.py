@@ -49,7 +49,7 @@ class CpuFaults:
         }
         for host, share in shares.items():
             if host not in self._brakes:
-                self._brakes[host] = _brake(group_name(self._state_dir, host))
+                self._brakes[host] = _brake(group_name(self._state_dir, host), self._host_pids[host])
             self._brakes[host].hold(self._processes(host) - stopped, share)
 
     def once(self, fault: Fault) -> str:
@@ -78,7 +78,8 @@ class Brake(Protocol):
 
 
 class QuotaGroup:
-    """A control group with a quota: of v2 the host's own, which stays (`hosts/groups.py`); of v1 one made for it."""
+    """A control group with a quota: of v2 the host's own, which stays (`hosts/groups.py`); of v1 one made for it within
+    the group where the host's processes are, whose limits and weight go on to hold."""
 
     def __init__(self, directory: Path, version: int) -> None:
         directory.mkdir(exist_ok=True)
@@ -129,11 +130,22 @@ class DutyCycle:
             self._process = None
 
 
-def _brake(name: str) -> Brake:
+def _brake(name: str, pid: int) -> Brake:
     with contextlib.suppress(OSError):
         if "cpu" in (CGROUP_ROOT / "cgroup.subtree_control").read_text("ascii").split():
             return QuotaGroup(CGROUP_ROOT / name, 2)
     with contextlib.suppress(OSError):
-        if (CGROUP_ROOT / "cpu" / "cgroup.procs").exists():
-            return QuotaGroup(CGROUP_ROOT / "cpu" / name, 1)
+        parent = _cpu_group(pid)
+        if (parent / "cgroup.procs").exists():
+            return QuotaGroup(parent / name, 1)
     return DutyCycle()
+
+
+def _cpu_group(pid: int) -> Path:
+    """The v1 group of a process; the topmost if its own is not seen from here (a container without its own view)."""
+    root = CGROUP_ROOT / "cpu"
+    for line in Path(f"/proc/{pid}/cgroup").read_text("utf-8").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(",") and (root / path.lstrip("/")).is_dir():
+            return root / path.lstrip("/")
+    return root

@@ -77,8 +77,9 @@ def group_name(state_dir: Path, host: str) -> str:
 
 def remove_groups(state_dir: Path) -> None:
     """Remove a cluster's groups, once its processes are gone."""
-    for parent in (CGROUP_ROOT, *(CGROUP_ROOT / name for name in ("unified", "cpu"))):
-        for directory in parent.glob(group_name(state_dir, "*")):
+    name = group_name(state_dir, "*")
+    for parent, pattern in ((CGROUP_ROOT, name), (CGROUP_ROOT / "unified", name), (CGROUP_ROOT / "cpu", f"**/{name}")):
+        for directory in parent.glob(pattern):
             with contextlib.suppress(OSError):
                 directory.rmdir()
 

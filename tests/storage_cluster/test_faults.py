@@ -1,6 +1,8 @@
 """Faults as values: what may be asked for, in which order things happen, what the record says."""
 
 import dataclasses
+import os
+import subprocess
 from pathlib import Path
 
 import click
@@ -8,7 +10,7 @@ import pytest
 
 from storage_cluster import topology as topologies
 from storage_cluster.errors import MissingResourceError
-from storage_cluster.faults import log
+from storage_cluster.faults import cpu, log
 from storage_cluster.faults.injector import Injector
 from storage_cluster.faults.kinds import KINDS, Fault, FaultError, Parameters, Target, checked
 from storage_cluster.faults.relay import Lane, Rule
@@ -302,3 +304,25 @@ def test_a_new_rule_keeps_what_is_queued() -> None:
     lane.take_over(earlier)
     lane.add(frame("10.0.0.1", 2), 10)
     assert drained(lane) == [(100, 1), (100, 2)]
+
+
+def test_who_was_slowed_goes_back_to_the_control_group_it_came_from() -> None:
+    own = cpu.CGROUP_ROOT / "cpu" / f"twintap-test-{os.getpid()}"
+    try:
+        own.mkdir()
+    except OSError:
+        pytest.skip("no control groups of version 1 here, or not ours to make")
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        (own / "cgroup.procs").write_text(str(sleeper.pid))
+        brake = cpu._brake("held", sleeper.pid)
+        brake.hold([sleeper.pid], 0.5)
+        assert (own / "held" / "cpu.cfs_quota_us").read_text() == "50000\n"
+        assert (own / "held" / "cgroup.procs").read_text() == f"{sleeper.pid}\n"
+        brake.release()
+        assert (own / "cgroup.procs").read_text() == f"{sleeper.pid}\n"
+        assert not (own / "held").exists()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+        own.rmdir()
