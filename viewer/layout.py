@@ -195,7 +195,7 @@ def _with_code(text: str) -> list[str | Component]:
 
 
 def _story_bar(story: Story) -> Component:
-    """The story's parts as one bar, as long as the page, with a legend of the larger ones and a list of all."""
+    """The story's parts as one bar, as long as the page, a legend of the larger ones, the largest first, and a list."""
     whole = max(1, sum(part.duration_ns for part in story.parts))
     parts = [(at % PART_COLOURS, part) for at, part in enumerate(story.parts) if part.duration_ns > 0]
     texts = {part: with_uncertainty(part.duration_ns, part.uncertainty_ns) for _, part in parts}
@@ -209,7 +209,7 @@ def _story_bar(story: Story) -> Component:
     ]
     legend = [
         html.Span([html.I(className=f"part-{colour}"), f"{part.label} ", html.B(in_words(part.duration_ns))])
-        for colour, part in parts
+        for colour, part in sorted(parts, key=lambda each: -each[1].duration_ns)
         if part.duration_ns >= LEGEND_SHARE * whole
     ]
     rows = [

@@ -2,8 +2,8 @@
 
 A caller is the service that was answering when it asked (the parent span's). Failing that it is who it says it is (its
 User-Agent: a daemon asks on its own account, `object-replicator`; `exchanges.client_service`), or the bare host where
-nothing says so: a client. Layers by how deep in requests a service mostly answers, so that requests run from left to
-right; networkx places the nodes of each.
+nothing says so: a client. Layers by how deep in clients' requests a service mostly answers, so that requests run from
+left to right; in each, nodes are beside what they ask and what asks them; networkx places them.
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.queries.request_table import SERVER_ERROR
+
+ORDER_SWEEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def call_ends(
     spans: pl.DataFrame, packets: NDArray[np.int64], lost: NDArray[np.int64], hosts_apart: bool
 ) -> pl.DataFrame:
     """Both ends of every exchange: `request, depth, caller, callee, duration_ns, failed, bytes, packets_count,
-    lost_count`.
+    lost_count, own` (no daemon asked).
 
     Arguments: `spans` as `SpanTrees.frame`, and the packets of each; `hosts_apart`: a service on two hosts is two
     nodes.
@@ -97,6 +99,7 @@ def call_ends(
         "callee",
         "packets_count",
         "lost_count",
+        own=~pl.col("background").fill_null(value=False),
         caller=pl.when(same).then(pl.col("asked_by")).otherwise(pl.coalesce(itself, client)),
         duration_ns=pl.col("end") - pl.col("start"),
         failed=(~pl.col("complete") | (pl.col("status") >= SERVER_ERROR)).fill_null(value=True),
@@ -108,14 +111,28 @@ def _placed(edges: tuple[Edge, ...], ends: pl.DataFrame) -> tuple[Node, ...]:
     """Callers that answer nothing on the left, then by the depth at which a node answers most."""
     if not edges:
         return ()
-    depths = ends.group_by("callee").agg(layer=pl.col("depth").mode().min() + 1)
-    layers = dict(depths.iter_rows())
+    depth = pl.coalesce(pl.col("depth").filter("own").mode().min(), pl.col("depth").mode().min())
+    layers = dict(ends.group_by("callee").agg(layer=depth + 1).iter_rows())
     graph = nx.DiGraph((edge.caller, edge.callee) for edge in edges)
     names: dict[int, list[str]] = {}
     for name in sorted(graph):
         names.setdefault(layers.get(name, 0), []).append(name)
-    places = nx.multipartite_layout(graph, subset_key=dict(sorted(names.items())))
+    places = nx.multipartite_layout(graph, subset_key=_beside(graph, dict(sorted(names.items()))))
     every = np.array(list(places.values()))
     low, span = every.min(axis=0), np.maximum(np.ptp(every, axis=0), 1e-9)
     scaled = {name: (place - low) / span for name, place in places.items()}
     return tuple(Node(name, float(scaled[name][0]), float(1 - scaled[name][1])) for name in places)
+
+
+def _beside(graph: nx.DiGraph, layers: dict[int, list[str]]) -> dict[int, list[str]]:
+    """The layers with each in an order that brings nodes beside their neighbours (the barycentre heuristic).
+
+    Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures" (1981).
+    """
+    ordered = {layer: list(names) for layer, names in layers.items()}
+    for _ in range(ORDER_SWEEPS):
+        for names in ordered.values():
+            at = {name: (place + 0.5) / len(each) for each in ordered.values() for place, name in enumerate(each)}
+            mean = {name: float(np.mean([at[each] for each in nx.all_neighbors(graph, name)])) for name in names}
+            names.sort(key=mean.__getitem__)
+    return ordered

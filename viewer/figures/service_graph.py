@@ -14,9 +14,15 @@ Place = tuple[float, float]
 NODE_PX = 62
 HEIGHTS_PX = (380, 1_400)
 LABELLED = 16
-"""With more calls than this their labels would hide each other: hovering and the table tell."""
-HANDLES = (0.3, 0.7)
-"""How far along an arrow its head and label are: spread between these, so that those of one layer do not meet."""
+"""With more calls than this services are not told apart by host, unless one asks for it."""
+SHARES = (0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18)
+"""How far along an arrow its head and label may be."""
+WIDTH_PX, LABEL_PX = 900, (84, 24)
+"""Of the picture on a small screen, and of a label: one that would hide another is left to hovering and the table."""
+NAME_PX = 36
+"""So far below a node an arrow's label, which is above its place, would hide the node's name."""
+LOOP = 0.09
+"""How far above its node what a service asks of itself is."""
 
 
 def graph_figure(graph: ServiceGraph, edge_link: Callable[[Edge], str], node_link: Callable[[Node], str]) -> go.Figure:
@@ -25,13 +31,13 @@ def graph_figure(graph: ServiceGraph, edge_link: Callable[[Edge], str], node_lin
     places = {node.name: (node.x, node.y) for node in graph.nodes}
     figure = go.Figure()
     most = max((edge.exchanges_count for edge in graph.edges), default=1)
-    handles = _handle_places(graph.edges, places)
-    for edge, handle in zip(graph.edges, handles, strict=True):
+    layer = max((sum(other.x == node.x for other in graph.nodes) for node in graph.nodes), default=1)
+    height = min(max(NODE_PX * layer + 90, HEIGHTS_PX[0]), HEIGHTS_PX[1])
+    handles = _handle_places(graph.edges, places, height / 1.3)
+    for edge, (handle, _) in zip(graph.edges, handles, strict=True):
         figure.add_trace(_arrow(edge, places, handle, most))
     figure.add_trace(_handles(graph, handles, edge_link))
     figure.add_trace(_nodes(graph, node_link))
-    layer = max((sum(other.x == node.x for other in graph.nodes) for node in graph.nodes), default=1)
-    height = min(max(NODE_PX * layer + 90, HEIGHTS_PX[0]), HEIGHTS_PX[1])
     return framed(
         figure,
         height,
@@ -57,19 +63,22 @@ def edge_words(edge: Edge) -> str:
     )
 
 
-def _handle_places(edges: Sequence[Edge], places: Mapping[str, Place]) -> list[Place]:
-    """A place on each arrow; of those between the same two layers each is further along than the one above it."""
-    groups: dict[tuple[float, float], list[int]] = {}
-    for at, edge in enumerate(edges):
-        groups.setdefault((places[edge.caller][0], places[edge.callee][0]), []).append(at)
-    found = [(0.0, 0.0)] * len(edges)
-    for group in groups.values():
-        group.sort(key=lambda at: -places[edges[at].caller][1] - places[edges[at].callee][1])
-        for rank, at in enumerate(group):
-            (x1, y1), (x2, y2) = places[edges[at].caller], places[edges[at].callee]
-            share = HANDLES[0] + (HANDLES[1] - HANDLES[0]) * (rank + 0.5) / len(group)
-            loop = 0.09 if edges[at].caller == edges[at].callee else 0.0
-            found[at] = (x1 + (x2 - x1) * share, y1 + (y2 - y1) * share + loop)
+def _handle_places(edges: Sequence[Edge], places: Mapping[str, Place], height_px: float) -> list[tuple[Place, bool]]:
+    """A place on each arrow for its head, and whether its label has room there: as far from all others as can be."""
+    names = [(x, y - NAME_PX / height_px) for x, y in places.values()]
+    taken, found = [*places.values(), *names], list[tuple[Place, bool]]()
+
+    def room(place: Place) -> float:
+        """How many labels fit between it and what is nearest."""
+        apart = ((abs(x - place[0]) * WIDTH_PX, abs(y - place[1]) * height_px) for x, y in taken)
+        return min(max(dx / LABEL_PX[0], dy / LABEL_PX[1]) for dx, dy in apart)
+
+    for edge in edges:  # most exchanges first
+        (x1, y1), (x2, y2) = places[edge.caller], places[edge.callee]
+        loop = LOOP if edge.caller == edge.callee else 0.0
+        place = max(((x1 + (x2 - x1) * share, y1 + (y2 - y1) * share + loop) for share in SHARES), key=room)
+        found.append((place, room(place) >= 1))
+        taken.append(place)
     return found
 
 
@@ -78,7 +87,7 @@ def _arrow(edge: Edge, places: Mapping[str, Place], handle: Place, most: int) ->
     look = BAD if is_bad(edge) else STYLES[0]
     width = 1 + 3 * log10(1 + edge.exchanges_count) / log10(1 + most)
     if edge.caller == edge.callee:  # a loop above its node
-        x, y = [x1 - 0.02, x1 - 0.03, x1 + 0.03, x1 + 0.02], [y1 + 0.02, y1 + 0.09, y1 + 0.09, y1 + 0.02]
+        x, y = [x1 - 0.02, x1 - 0.03, x1 + 0.03, x1 + 0.02], [y1 + 0.02, y1 + LOOP, y1 + LOOP, y1 + 0.02]
     else:
         x, y = [x1, handle[0], x2], [y1, handle[1], y2]
     return go.Scatter(
@@ -98,15 +107,15 @@ def _arrow(edge: Edge, places: Mapping[str, Place], handle: Place, most: int) ->
     )
 
 
-def _handles(graph: ServiceGraph, places: Sequence[Place], link: Callable[[Edge], str]) -> go.Scatter:
+def _handles(graph: ServiceGraph, handles: Sequence[tuple[Place, bool]], link: Callable[[Edge], str]) -> go.Scatter:
     """What is pointed at on each arrow, and its label."""
-    labelled = len(graph.edges) <= LABELLED
+    words = [f"{compact(edge.exchanges_count)} · {duration(edge.p50_ns, 2)}" for edge in graph.edges]
     return go.Scatter(
-        x=[x for x, _ in places],
-        y=[y for _, y in places],
-        mode="markers+text" if labelled else "markers",
+        x=[x for (x, _), _ in handles],
+        y=[y for (_, y), _ in handles],
+        mode="markers+text",
         marker={"size": 22, "color": CLEAR},
-        text=[f"{compact(edge.exchanges_count)} · {duration(edge.p50_ns, 2)}" for edge in graph.edges],
+        text=[text if roomy else "" for text, (_, roomy) in zip(words, handles, strict=True)],
         textposition="top center",
         textfont={"size": 11},
         customdata=[link(edge) for edge in graph.edges],
