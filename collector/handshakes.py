@@ -17,6 +17,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from collector.spilling import spilling
+from tracer import _core
 from tracer.records import Columns, TcpFlag, TcpOption
 
 Keys = NDArray[np.uint64]
@@ -106,27 +107,8 @@ def _file_number(rows: NDArray[np.void]) -> Keys:
 
 def _pairs(rows: NDArray[np.void]) -> NDArray[np.uint64]:
     """Pairs of keys of which each alone shows a fingerprint that both show, each at one host; shape (n, 2)."""
-    rows = _of_several_keys(rows)
-    rows = rows[np.lexsort((rows["host"], rows["key"], rows["fingerprint"]))]
-    print_begins = np.diff(rows["fingerprint"], prepend=rows["fingerprint"][:1] + np.uint64(1)) != 0
-    key_begins = print_begins | (np.diff(rows["key"], prepend=rows["key"][:1]) != 0)
-    host_begins = key_begins | (np.diff(rows["host"], prepend=rows["host"][:1]) != 0)
-    hosts_count = np.add.reduceat(host_begins, np.flatnonzero(key_begins)) if len(rows) else np.empty(0)
-    lone = rows[key_begins][hosts_count == 1]
-    first = np.flatnonzero(np.diff(lone["fingerprint"], prepend=lone["fingerprint"][:1] + np.uint64(1)))
-    shared = first[np.diff(first, append=len(lone)) == 2]
-    return np.column_stack([lone["key"][shared], lone["key"][shared + 1]])
-
-
-def _of_several_keys(rows: NDArray[np.void]) -> NDArray[np.void]:
-    """The rows whose fingerprint several keys show: few, where nothing is translated. Cost: one sort of integers."""
-    if not len(rows):
-        return rows
-    order = np.argsort(rows["fingerprint"])
-    prints, keys = rows["fingerprint"][order], rows["key"][order]
-    first = np.flatnonzero(np.diff(prints, prepend=prints[:1] + np.uint64(1)))
-    several = np.minimum.reduceat(keys, first) != np.maximum.reduceat(keys, first)
-    return rows[order[np.repeat(several, np.diff(first, append=len(rows)))]]
+    columns = [np.ascontiguousarray(rows[name]) for name in ("fingerprint", "key", "host")]
+    return np.column_stack(_core.handshake_pairs(*columns))
 
 
 def _moves(pairs: NDArray[np.uint64]) -> Moves:

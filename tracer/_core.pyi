@@ -60,6 +60,10 @@ class Partitions:
         is_loopback: NDArray[np.bool_],
     ) -> tuple[Columns, Columns, NDArray[np.uint32]] | None: ...
 
+def handshake_pairs(
+    fingerprints: NDArray[np.uint64], keys: NDArray[np.uint64], hosts: NDArray[np.uint16]
+) -> list[NDArray[np.uint64]]: ...
+
 # capture; a filter program is classic BPF: (code, jt, jf, k) of each instruction
 
 def payload_snaplen(payload: str) -> int: ...

@@ -11,6 +11,7 @@ pub mod answers;
 pub mod blocks;
 pub mod buffers;
 pub mod columns;
+pub mod handshakes;
 pub mod heads;
 pub mod keys;
 pub mod notes;

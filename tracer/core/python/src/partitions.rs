@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_partitions::answers::Gap;
 use twintap_partitions::columns::{Columns, HostView};
+use twintap_partitions::handshakes::{Seen, pairs};
 use twintap_partitions::keys::Addresses;
 use twintap_partitions::notes::Notes;
 use twintap_partitions::partitions::{Moves, Origin, Partitions};
@@ -17,7 +18,25 @@ use twintap_partitions::partitions::{Moves, Origin, Partitions};
 use crate::decode::{CaptureFile, Rows, event_arrays, head_arrays, locked};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<PyPartitions>()
+    module.add_class::<PyPartitions>()?;
+    module.add_function(wrap_pyfunction!(handshake_pairs, module)?)
+}
+
+/// Pairs of keys that may be one connection: of SYN-ACKs each one's fingerprint, key and host; the keys' first, and second.
+#[pyfunction]
+fn handshake_pairs<'py>(
+    py: Python<'py>,
+    fingerprints: PyReadonlyArray1<'py, u64>,
+    keys: PyReadonlyArray1<'py, u64>,
+    hosts: PyReadonlyArray1<'py, u16>,
+) -> PyResult<[Bound<'py, PyArray1<u64>>; 2]> {
+    let (fingerprints, keys, hosts) = (fingerprints.as_slice()?, keys.as_slice()?, hosts.as_slice()?);
+    let (first, second): (Vec<u64>, Vec<u64>) = py.detach(|| {
+        let rows = fingerprints.iter().zip(keys).zip(hosts);
+        let seen = |((&fingerprint, &key), &host)| Seen { fingerprint, key, host };
+        pairs(&mut rows.map(seen).collect::<Vec<_>>()).into_iter().unzip()
+    });
+    Ok([first, second].map(|keys| keys.into_pyarray(py)))
 }
 
 /// Packets of all hosts by partition. `collector.partitions` is its public face.
@@ -40,7 +59,7 @@ type NoteFields = (
     Vec<(u32, u32, u32, u32, i64)>,
 );
 /// Events, heads, and the ranks of the addresses that occur.
-type TakenColumns<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, numpy::PyArray1<u32>>);
+type TakenColumns<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyArray1<u32>>);
 
 #[pymethods]
 impl PyPartitions {

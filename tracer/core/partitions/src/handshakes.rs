@@ -1,0 +1,57 @@
+//! Which 4-tuples may be one connection whose addresses were rewritten on the way: see `collector.handshakes`, which says
+//! what a fingerprint is and what the pairs are for.
+
+/// A SYN-ACK: a fingerprint of it, the key of its 4-tuple, and the host that saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seen {
+    pub fingerprint: u64,
+    pub key: u64,
+    pub host: u16,
+}
+
+/// Pairs of keys (the smaller first) of which each alone shows a fingerprint that both show, each at one host; by
+/// fingerprint. `seen` is sorted. Cost: one sort.
+pub fn pairs(seen: &mut [Seen]) -> Vec<(u64, u64)> {
+    seen.sort_unstable();
+    let alike = seen.chunk_by(|a, b| a.fingerprint == b.fingerprint);
+    alike.filter_map(lone_pair).collect()
+}
+
+/// The two keys of which each was seen at one host, if they are two.
+fn lone_pair(alike: &[Seen]) -> Option<(u64, u64)> {
+    let of_keys = alike.chunk_by(|a, b| a.key == b.key);
+    let mut lone = of_keys.filter(|of_key| of_key.first().map(|a| a.host) == of_key.last().map(|b| b.host));
+    match (lone.next(), lone.next(), lone.next()) {
+        (Some([one, ..]), Some([other, ..]), None) => Some((one.key, other.key)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_keys_that_each_one_host_saw_are_a_pair() {
+        let seen = |rows: &[(u64, u64, u16)]| {
+            let mut seen: Vec<Seen> = rows
+                .iter()
+                .map(|&(fingerprint, key, host)| Seen { fingerprint, key, host })
+                .collect();
+            pairs(&mut seen)
+        };
+        assert_eq!(seen(&[]), []);
+        assert_eq!(seen(&[(1, 20, 0), (1, 10, 1)]), [(10, 20)]);
+        assert_eq!(seen(&[(1, 20, 0), (1, 20, 0), (1, 10, 1)]), [(10, 20)], "sent again");
+        assert_eq!(seen(&[(1, 10, 0), (1, 20, 0)]), [(10, 20)], "both at a balancer");
+        assert_eq!(seen(&[(1, 10, 0), (2, 20, 1)]), [], "other fingerprints");
+        assert_eq!(seen(&[(1, 10, 0), (1, 10, 1)]), [], "one connection, seen at both ends");
+        assert_eq!(seen(&[(1, 10, 0), (1, 10, 1), (1, 20, 0)]), []);
+        assert_eq!(seen(&[(1, 10, 0), (1, 20, 1), (1, 30, 0)]), [], "three tell nothing");
+        assert_eq!(
+            seen(&[(1, 10, 0), (1, 20, 1), (1, 30, 0), (1, 30, 1)]),
+            [(10, 20)],
+            "but for one that is whole"
+        );
+    }
+}
