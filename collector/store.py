@@ -131,7 +131,7 @@ class TraceWriter:
             table = conform(name, table)
             if name not in self._open:
                 fs, root = _filesystem(self.url)
-                file = fs.open(f"{root}/{name}.parquet", "wb")
+                file = _sink(fs, f"{root}/{name}.parquet")
                 self._open[name] = file, _parquet_writer(file, name, table.schema)
             _write_rows(self._open[name][1], table)
 
@@ -205,7 +205,7 @@ def write_table(url: str, name: str, table: pa.Table) -> None:
     table = conform(name, table)
     with (
         _storage_errors(url),
-        fs.open(f"{root}/{name}.parquet", "wb") as file,
+        _sink(fs, f"{root}/{name}.parquet") as file,
         _parquet_writer(file, name, table.schema) as writer,
     ):
         _write_rows(writer, table)
@@ -391,6 +391,11 @@ def _source(fs: Any, path: str) -> Any:
         with open(path, "rb"):  # for Python's errors: not there, no permission
             return pa.memory_map(path)
     return pa.BufferReader(fs.cat_file(path))
+
+
+def _sink(fs: Any, path: str) -> Any:
+    """The file, for Arrow to write. Of a local one Arrow writes each page by itself, without Python's lock."""
+    return pa.OSFile(path, "wb") if isinstance(fs, LocalFileSystem) else fs.open(path, "wb")
 
 
 def _staging(root: str) -> str:
