@@ -39,6 +39,10 @@ MEASURES = [
 """Columns that the core gives as they are, but for what is unseen."""
 
 
+ENDS = ["connection_id", "client_host", "server_host", "client_port", "server_port"]
+"""What an exchange has of its connection."""
+
+
 class Built(NamedTuple):
     """Exchanges, and the hops with `exchange_id` filled in."""
 
@@ -97,7 +101,8 @@ def _exchange_table(
 ) -> pa.Table:
     count = len(found["connection"])
     columns = {name: nullable_where(found[name], found[name] == UNSEEN) for name in MEASURES}
-    columns |= _ends(connections.take(pa.array(found["connection"])), found["swapped"], services)
+    ends = connections.select(ENDS).take(pa.array(found["connection"]))
+    columns |= _ends(ends, found["swapped"], services)
     for name, row in (("method", "request"), ("target", "request"), ("status", "response"), ("transaction_id", "id")):
         rows = found[f"{row}_row"]
         columns[name] = _plain(messages[name]).take(pa.array(rows, mask=rows == NO_ROW))

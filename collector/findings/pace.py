@@ -5,6 +5,8 @@ server is slow if so many more of its are late that it is no chance (a binomial 
 third of the trace only is found as well as one that always is, and a machine on which everything is slow has no slow
 server.
 
+A request that was given up took at least as long as its client waited.
+
 What is slow tells why: one device of several, that disk; one service, that server; several services at once, the host.
 """
 
@@ -58,8 +60,11 @@ class _Slow:
 
 def pace_findings(requests: pl.DataFrame) -> list[Finding]:
     """Hosts, disks and servers that are slow, each by its own."""
+    given_up = pl.col("given_up") - pl.max_horizontal("arrived", "asked")
+    took = pl.when(pl.col("answered").is_null() & pl.col("asking_ns").is_null()).then(given_up)
+    served = requests.lazy().with_columns(pl.coalesce("own_ns", took), pl.coalesce("answered", "given_up"))
     told = pl.col("own_ns").is_not_null() & pl.col("server_host").is_not_null() & pl.col("readable")
-    timed = requests.lazy().filter(told).select("device", *TIMED).collect()
+    timed = served.filter(told).select("device", *TIMED).collect()
     if timed.is_empty():
         return []
     total_ns = int(requests["critical_ns"].sum() or 0)

@@ -307,6 +307,18 @@ def replicas(count: int, took, hosts: Sequence[str] = HOSTS[1:]) -> str:
 SLOW = 300 * MS
 
 
+def test_a_disk_whose_requests_are_all_given_up_is_slow() -> None:
+    """What was never answered took at least as long as its client waited."""
+    text = replicas(40, lambda host, service, device: 2 * MS)
+    lines = []
+    for line in text.splitlines():
+        words = line.split()
+        if words[2] == "storage2/swift-object" and "target=/d2/12/AUTH_a/c" in words:
+            words[5:7] = ["-", "-", f"up={int(words[3]) + SLOW}"]
+        lines.append(" ".join(words))
+    assert named(of_requests("\n".join(lines))) == ["slow_disk storage2"]
+
+
 @pytest.mark.parametrize(
     ("took", "expected"),
     [

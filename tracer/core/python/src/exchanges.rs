@@ -4,7 +4,7 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Built, Connections, Exchange, Heads, Hops, build};
+use twintap_exchanges::{Connections, Exchange, Heads, Hops, build};
 
 use crate::columns::column;
 
@@ -75,31 +75,36 @@ fn build_exchanges_py<'py>(
             "columns differ in length, or offsets lead nowhere",
         ));
     }
-    let built = py.detach(|| build(&hops, &heads, &connections));
-    as_columns(py, built)
+    let (longs, flags, hop_exchange) = py.detach(|| {
+        let built = build(&hops, &heads, &connections);
+        (
+            by_column(&built.exchanges, LONGS),
+            by_column(&built.exchanges, FLAGS),
+            built.hop_exchange,
+        )
+    });
+    let columns = PyDict::new(py);
+    for ((name, _), values) in LONGS.into_iter().zip(longs) {
+        columns.set_item(name, values.into_pyarray(py))?;
+    }
+    for ((name, _), values) in FLAGS.into_iter().zip(flags) {
+        columns.set_item(name, values.into_pyarray(py))?;
+    }
+    columns.set_item("hop_exchange", hop_exchange.into_pyarray(py))?;
+    Ok(columns)
 }
 
-fn as_columns(py: Python<'_>, built: Built) -> PyResult<Bound<'_, PyDict>> {
-    let columns = PyDict::new(py);
-    for (name, value) in LONGS {
-        columns.set_item(
-            name,
-            built.exchanges.iter().map(value).collect::<Vec<i64>>().into_pyarray(py),
-        )?;
+/// So many exchanges are taken apart at once: they stay in the first cache.
+const BLOCK: usize = 64;
+
+fn by_column<T, const COUNT: usize>(exchanges: &[Exchange], columns: [Column<T>; COUNT]) -> [Vec<T>; COUNT] {
+    let mut found = std::array::from_fn(|_| Vec::with_capacity(exchanges.len()));
+    for block in exchanges.chunks(BLOCK) {
+        for (values, (_, value)) in found.iter_mut().zip(columns) {
+            values.extend(block.iter().map(value));
+        }
     }
-    for (name, value) in FLAGS {
-        columns.set_item(
-            name,
-            built
-                .exchanges
-                .iter()
-                .map(value)
-                .collect::<Vec<bool>>()
-                .into_pyarray(py),
-        )?;
-    }
-    columns.set_item("hop_exchange", built.hop_exchange.into_pyarray(py))?;
-    Ok(columns)
+    found
 }
 
 type Column<T> = (&'static str, fn(&Exchange) -> T);
