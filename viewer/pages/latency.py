@@ -144,11 +144,10 @@ def _drawn(groups: Sequence[Durations]) -> list[Durations]:
 
 def _histograms(name: str, title: str, groups: Sequence[Durations], figure: object, note: str = "") -> Component:
     drawn = len(_drawn(groups))
-    more = f"{drawn} of {len(groups)} drawn; " if len(groups) > drawn else ""
+    notes = [f"{drawn} of {len(groups)} drawn"] if len(groups) > drawn else []
+    told = "; ".join([*notes, note] if note else notes)
     return html.Div(
         [
-            chart(
-                name, title, figure, table(SUMMARY_HEAD, [summary_row(each) for each in groups[:LISTED]]), more + note
-            ),
+            chart(name, title, figure, table(SUMMARY_HEAD, [summary_row(each) for each in groups[:LISTED]]), told),
         ]
     )
