@@ -1,9 +1,10 @@
 """A simulated system of services that call each other, as exchanges with their true parents.
 
 Clients ask the first service, each again as soon as it was answered (a closed loop). A service is a `loop` (one thing
-at a time, in order of arrival, as an asynchronous server does) or has threads (all at once, each for its own random
-time). Handling a request is steps of work, each followed by calls made at once; when all are answered, or `quorum` of
-them, it goes on. Every draw comes from one seed. Times in ns; the network takes a fixed time.
+at a time, in order of arrival, as an asynchronous server does), or takes what waits at random (one thing at a time too,
+as threads do that share a processor), or has threads (all at once, each for its own random time). Handling a request is
+steps of work, each followed by calls made at once; when all are answered, or `quorum` of them, it goes on. Every draw
+comes from one seed. Times in ns; the network takes a fixed time.
 """
 
 import heapq
@@ -38,6 +39,7 @@ class Service:
     hosts: tuple[str, ...]
     steps: tuple[Step, ...]
     loop: bool = True
+    at_random: bool = False
     passes_body: bool = False
 
 
@@ -65,6 +67,8 @@ class _Loop:
     """One thread of a host: work waits for what came before it."""
 
     free_ns: int = 0
+    is_busy: bool = False
+    waiting: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
 
 
 @dataclass
@@ -138,12 +142,29 @@ class Simulation:
 
     def _work(self, host: str, service: Service, mean_ns: int, then: Callable[[], None]) -> None:
         takes = round(self._random.expovariate(1 / mean_ns)) + mean_ns // 4
+        if service.at_random:
+            loop = self._loops.setdefault(host, _Loop())
+            loop.waiting.append((takes, then))
+            if not loop.is_busy:
+                self._take_any(loop)
+            return
         begins = self._now
         if service.loop:
             loop = self._loops.setdefault(host, _Loop())
             begins = max(begins, loop.free_ns)
             loop.free_ns = begins + takes
         self._at(begins + takes, then)
+
+    def _take_any(self, loop: _Loop) -> None:
+        loop.is_busy = bool(loop.waiting)
+        if loop.waiting:
+            takes, then = loop.waiting.pop(self._random.randrange(len(loop.waiting)))
+
+            def end() -> None:
+                then()
+                self._take_any(loop)
+
+            self._at(self._now + takes, end)
 
     def _calls(self, made: Made, step: Step, go_on: Callable[[], None], body: int) -> None:
         calls = list(step.calls) if self._random.random() < step.share else []

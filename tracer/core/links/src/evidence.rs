@@ -33,6 +33,12 @@ fn bin(delay_ns: i64) -> usize {
     }
 }
 
+/// How long the delays of a bin are apart.
+fn width_ns(bin: usize) -> f64 {
+    let place = if bin < MIDDLE { MIDDLE - 1 - bin } else { bin - MIDDLE };
+    1024.0 * 2f64.powi(place as i32 / 4)
+}
+
 /// Delays and differences of bytes, counted for one class of requests.
 #[derive(Clone, Debug)]
 struct Counts {
@@ -86,7 +92,7 @@ impl Sample {
 }
 
 /// Scores of pairs, by the class of the request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Evidence(Vec<Tables>);
 
 #[derive(Clone, Debug)]
@@ -105,6 +111,24 @@ impl Evidence {
         Evidence(linked.0.iter().zip(&possible.0).map(tables).collect())
     }
 
+    /// The same, with delays as densities: the logarithm of how many there are in `scales_ns` of time before and after
+    /// the call. Only these can be compared between ways to link all calls: what is usual differs from pair to pair.
+    pub fn learn_densities(linked: &Sample, possible: &Sample, scales_ns: [f64; 2]) -> Self {
+        let mut evidence = Evidence::learn(linked, possible);
+        for (tables, (linked, possible)) in evidence.0.iter_mut().zip(linked.0.iter().zip(&possible.0)) {
+            for (side, scale_ns) in scales_ns.into_iter().enumerate() {
+                tables.delays[side] = densities(&linked.delays[side], &possible.delays[side], scale_ns);
+            }
+        }
+        evidence
+    }
+
+    /// The part of the score that is the delay on one side.
+    #[inline]
+    pub fn delay(&self, class: u32, pair: Pair, side: usize) -> f32 {
+        self.0[class as usize].delays[side][pair.delays[side] as usize]
+    }
+
     #[inline]
     pub fn score(&self, class: u32, pair: Pair) -> f32 {
         let tables = &self.0[class as usize];
@@ -112,6 +136,26 @@ impl Evidence {
             + tables.delays[1][pair.delays[1] as usize]
             + tables.bytes[0].score(pair.bytes[0])
             + tables.bytes[1].score(pair.bytes[1])
+    }
+}
+
+/// Densities of gaps, learned from them beside the delays that are `possible` on that side of a call.
+pub fn gap_densities(gaps_ns: &[i64], possible: &Sample, side: usize, scale_ns: f64) -> GapDensities {
+    let (mut linked, mut all) = (vec![0.0; BINS], vec![0.0; BINS]);
+    gaps_ns.iter().for_each(|&gap| linked[bin(gap)] += 1.0);
+    for counts in &possible.0 {
+        all.iter_mut()
+            .zip(&counts.delays[side])
+            .for_each(|(sum, count)| *sum += count);
+    }
+    GapDensities(densities(&linked, &all, scale_ns))
+}
+
+pub struct GapDensities(Vec<f32>);
+
+impl GapDensities {
+    pub fn of(&self, gap_ns: i64) -> f32 {
+        self.0[bin(gap_ns)]
     }
 }
 
@@ -128,12 +172,27 @@ fn smoothed(counts: &[f64]) -> Vec<f64> {
 
 fn delay_scores(linked: &[f64], possible: &[f64]) -> Vec<f32> {
     let (linked, possible) = (smoothed(linked), smoothed(possible));
-    let (links, pairs): (f64, f64) = (linked.iter().sum(), possible.iter().sum());
-    let score = |(&link, &pair): (&f64, &f64)| {
-        let usual = (pair + link + 0.05) / (pairs + links + 0.05 * BINS as f64);
-        log_ratio(link, links, usual)
-    };
-    linked.iter().zip(&possible).map(score).collect()
+    let links: f64 = linked.iter().sum();
+    let score = |(&link, usual): (&f64, f64)| log_ratio(link, links, usual);
+    linked.iter().zip(usual(&linked, &possible)).map(score).collect()
+}
+
+/// The share of each bin among pairs of both kinds.
+fn usual(linked: &[f64], possible: &[f64]) -> Vec<f64> {
+    let all: f64 = linked.iter().chain(possible).sum::<f64>() + 0.05 * BINS as f64;
+    linked
+        .iter()
+        .zip(possible)
+        .map(|(link, pair)| (link + pair + 0.05) / all)
+        .collect()
+}
+
+/// Logarithms of how many delays of each bin there are in `scale_ns`.
+fn densities(linked: &[f64], possible: &[f64], scale_ns: f64) -> Vec<f32> {
+    let scores = delay_scores(linked, possible);
+    let usual = usual(&smoothed(linked), &smoothed(possible));
+    let density = |(bin, (score, usual)): (usize, (f32, f64))| score + (usual * scale_ns / width_ns(bin)).ln() as f32;
+    scores.into_iter().zip(usual).enumerate().map(density).collect()
 }
 
 fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {

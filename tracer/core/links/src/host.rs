@@ -7,22 +7,20 @@ use crate::calls::{Call, FAR};
 use crate::evidence::Evidence;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
+use crate::unordered::{Parents, Unordered, slots_of, sure};
 
 /// Children on which all guesses are compared, and on which the best of them are.
 const SHORT: usize = 1000;
 const LONG: usize = 8000;
 /// Rounds of linking and learning there.
 const ROUNDS: usize = 3;
-/// Links are held to be in order if their surprise is below this share of the entropy, and so much for each call.
-const MOST_SURPRISE: f64 = 1.2;
-/// It must be below this if more calls than this share find no place in the order.
-const STRICT_SURPRISE: f64 = 0.9;
-const MOST_ALONE: f64 = 0.01;
-const SPARE_SURPRISE: f64 = 0.1;
-/// A link that is impossible without order is not held to be less likely: stamps and counts may be wrong.
-const LEAST_LIKELY: f64 = 1e-4;
-/// How sure links in order are.
-const IN_ORDER: f64 = 0.99;
+/// On how many children it is judged whether an order is kept, and on how many for each request that is open at a time.
+const LEAST_JUDGED: usize = 1000;
+const CROWDS: usize = 10;
+/// Odds (as logarithms) that are not looked at twice.
+const SURE: f64 = 4.0;
+/// A call that is less likely to have any parent is given none.
+const HALF: f64 = 0.5;
 /// Guesses that are compared on the long stretch.
 const LAST_PLANS: usize = 3;
 /// How far from one a server's share of a request's calls may be for the calls to go one to each server.
@@ -33,12 +31,25 @@ const ALL: Range<i64> = i64::MIN..FAR;
 /// A kind with fewer calls teaches nothing.
 const FEW: usize = 20;
 
+/// The parent of each child of a kind if an order is kept.
+type InOrder = HashMap<u32, Option<u32>>;
+
 /// What was found for a call whose kind is common enough to learn from: its parent, or that it has none.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     pub child: u32,
     pub parent: Option<u32>,
     pub confidence: f64,
+}
+
+impl Found {
+    fn none(child: u32) -> Self {
+        Found {
+            child,
+            parent: None,
+            confidence: 0.0,
+        }
+    }
 }
 
 /// The requests that a host serves, in order of their opening.
@@ -218,57 +229,77 @@ impl Host<'_> {
     }
 
     fn linked(&self, children: &[u32], guess: &Guess, plan: &Plan) -> Vec<Found> {
+        let length = LEAST_JUDGED.max(CROWDS * self.mean_open(children, guess));
+        let stretch = self.quiet_stretch(children, length);
+        let seen = self.seen_with(children, stretch);
+        let in_order = self.in_order(children, guess, plan);
+        let (odds, found) = self.judged(stretch, guess, plan.order, &in_order, &seen);
+        if stretch.len() == children.len() {
+            return found;
+        }
+        if odds > SURE {
+            let found = |&child: &u32| Found {
+                child,
+                parent: in_order[&child],
+                confidence: sure(odds),
+            };
+            return children.iter().map(found).collect();
+        }
+        let part = |part: &[u32]| {
+            self.judged(part, guess, plan.order, &in_order, &self.seen_with(children, part))
+                .1
+        };
+        children.chunks(length).flat_map(part).collect()
+    }
+
+    /// The parent of each child if an order is kept.
+    fn in_order(&self, children: &[u32], guess: &Guess, plan: &Plan) -> InOrder {
         let problem = self.problem(children, guess, plan.order, &ALL);
         let chosen = problem.links(&problem.learn(&problem.links(&plan.evidence)));
-        let in_order: HashMap<u32, Option<u32>> = problem.pairs(&chosen).collect();
-        if self.keeps_order(children, guess, &in_order) {
-            let found = |(child, parent)| Found {
+        problem.pairs(&chosen).collect()
+    }
+
+    /// The parents of a stretch of children: those in order so far as an order is kept, else the likeliest without one.
+    /// Also the logarithm of the odds that the order is kept.
+    fn judged(
+        &self,
+        stretch: &[u32],
+        guess: &Guess,
+        order: Order,
+        in_order: &InOrder,
+        seen: &Range<i64>,
+    ) -> (f64, Vec<Found>) {
+        let problem = self.problem(stretch, guess, Order::Front, seen);
+        let slots = slots_of(&problem, in_order);
+        let unordered = Unordered::new(&problem, &slots);
+        let parents = unordered.parents();
+        let kept = unordered.order(order, &parents);
+        let found = |(parents, right): (Parents, f64)| {
+            let (child, own) = (parents.child, in_order[&parents.child]);
+            if (1.0 - right) * parents.some + if own.is_some() { right } else { 0.0 } < HALF {
+                return Found::none(child);
+            }
+            let in_place = |parent| if own == Some(parent) { right } else { 0.0 };
+            let all = parents.shares.into_iter().chain(own.map(|parent| (parent, 0.0)));
+            let mixed = all.map(|(parent, share)| (parent, in_place(parent) + (1.0 - right) * share));
+            let best = mixed.max_by(|a, b| a.1.total_cmp(&b.1));
+            Found {
                 child,
-                parent,
-                confidence: IN_ORDER,
-            };
-            return in_order.into_iter().map(found).collect();
-        }
-        let found = |(child, shares): (u32, Vec<(u32, f64)>)| Found {
-            child,
-            parent: shares.first().map(|best| best.0),
-            confidence: shares.first().map_or(0.0, |best| best.1),
+                parent: best.map(|best| best.0),
+                confidence: best.map_or(0.0, |best| best.1),
+            }
         };
-        self.shares(children, guess, &ALL).into_iter().map(found).collect()
+        let found = parents.into_iter().zip(kept.right.iter().copied()).map(found).collect();
+        (kept.odds, found)
     }
 
-    /// Parents of each child, with their shares, the likeliest first, where no order is known.
-    fn shares(&self, children: &[u32], guess: &Guess, seen: &Range<i64>) -> Vec<(u32, Vec<(u32, f64)>)> {
-        let problem = self.problem(children, guess, Order::Front, seen);
-        problem.parents_of(&problem.shared(ROUNDS))
-    }
-
-    /// Whether links in order are among what is likely without it: the mean surprise of links drawn by their shares is
-    /// the shares' entropy, and links of an order that is not kept are impossible here and there. An order that is not
-    /// kept also leaves calls without a place.
-    fn keeps_order(&self, children: &[u32], guess: &Guess, in_order: &HashMap<u32, Option<u32>>) -> bool {
-        let stretch = self.quiet_stretch(children, SHORT);
-        let (mut surprise, mut entropy) = (0.0, 0.0);
-        for (child, shares) in self.shares(stretch, guess, &self.seen_with(children, stretch)) {
-            let none = 1.0 - shares.iter().map(|share| share.1).sum::<f64>();
-            let of = |parent| {
-                shares
-                    .iter()
-                    .find(|share| share.0 == parent)
-                    .map_or(0.0, |share| share.1)
-            };
-            surprise -= in_order[&child].map_or(none, of).max(LEAST_LIKELY).ln();
-            let terms = shares.iter().map(|share| share.1).chain([none]);
-            entropy -= terms
-                .map(|share| share * share.max(f64::MIN_POSITIVE).ln())
-                .sum::<f64>();
-        }
-        let alone = in_order.values().filter(|parent| parent.is_none()).count() as f64;
-        let most = if alone > MOST_ALONE * children.len() as f64 {
-            STRICT_SURPRISE
-        } else {
-            MOST_SURPRISE
-        };
-        surprise < most * entropy + SPARE_SURPRISE * stretch.len() as f64
+    /// How many of the requests that may make such calls are open at a time.
+    fn mean_open(&self, children: &[u32], guess: &Guess) -> usize {
+        let start_ns = |child: u32| self.calls[child as usize].start_ns;
+        let span_ns = start_ns(children[children.len() - 1]) - start_ns(children[0]);
+        let asks = |p: &&u32| guess.rates.iter().any(|rate| rate.0 == self.class[**p as usize]);
+        let open_ns = |p: &u32| (self.calls[*p as usize].close_ns - self.calls[*p as usize].open_ns).min(span_ns);
+        let all_ns: i64 = self.parents_of(children).iter().filter(asks).map(open_ns).sum();
+        (all_ns / span_ns.max(1)) as usize
     }
 }

@@ -12,8 +12,8 @@
 //! 3. *Evidence.* From these links it is learned what delays before and after a call look like, and which differences of
 //!    byte counts are usual ([`evidence`]); what passes through unchanged identifies. Then links are made anew with it.
 //!
-//! 4. *Without order.* Calls are shared among all requests that were open ([`shares`]); links in order stand only if they
-//!    are likely there too, else each call goes to the likeliest request.
+//! 4. *Without order.* Calls are shared among all requests that were open ([`shares`]). How much better links in order
+//!    explain what was seen than those shares do says how sure the order is; the rest goes to the shares ([`unordered`]).
 //!
 //! Of all guesses and both orders, the one that explains a stretch from a quiet moment on best is taken for all.
 //!
@@ -34,6 +34,7 @@ mod host;
 mod problem;
 mod rates;
 mod shares;
+mod unordered;
 
 use std::collections::BTreeMap;
 

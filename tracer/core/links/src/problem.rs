@@ -7,7 +7,6 @@ use std::ops::Range;
 use crate::alignment::{Band, align};
 use crate::calls::Call;
 use crate::evidence::{Evidence, Pair, Sample};
-use crate::shares::{Pairs, shares};
 
 /// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,16 +18,19 @@ pub struct Guess {
 #[derive(Clone, Debug)]
 pub struct Slot {
     pub parent: u32,
-    /// Place of the request's class in `Guess::rates`.
+    /// Place of the request's class in `Guess::rates`; calls that only some of those requests make are a class of their own,
+    /// after all others.
     pub class: u32,
+    /// Such a call.
+    pub is_again: bool,
     pub open_ns: i64,
     pub out_ns: i64,
-    close_ns: i64,
+    pub close_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
     /// Logarithms of how likely it is filled, and empty.
-    filled: f32,
-    empty: f32,
+    pub filled: f32,
+    pub empty: f32,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +44,7 @@ pub struct Child {
 
 impl Slot {
     #[inline]
-    fn was_open(&self, child: &Child) -> bool {
+    pub fn was_open(&self, child: &Child) -> bool {
         self.open_ns <= child.start_ns && child.start_ns <= self.close_ns
     }
 }
@@ -59,35 +61,25 @@ pub enum Order {
 /// Pairs looked at for each child to learn what possible pairs look like.
 const PAIRS_EACH: usize = 16;
 /// Guesses that leave calls without parent pay for it: a server makes its calls because it was asked.
-const ALONE_PRICE: f64 = 0.2;
-/// Possible pairs that are kept for a child where no order is known.
-const MOST_PAIRS: usize = 256;
-/// How much likelier a call ends within its request than after it, before anything is known.
-const OUTSIDE: f64 = 0.02;
-/// A smaller share teaches nothing.
-const LEAST_SHARE: f64 = 1e-3;
+const ALONE_PRICE: f64 = 1.0;
 /// A slot is never held to be certainly filled, or certainly empty.
 const LEAST_ODDS: f64 = 0.001;
 const MOST_ODDS: f64 = 0.995;
+/// A call beside others of the same request that is less likely than this is of another kind (a retry, a second look).
+const AGAIN_ODDS: f64 = 0.7;
 /// A slot of a request that was not seen whole is filled as often as not.
 const EDGE_ODDS: f64 = 0.5;
 /// A mean of up to so much above a whole number is held to be noise.
 const SPARE: f64 = 0.15;
 
-/// Possible pairs and the probability of each.
-pub struct Shared {
-    pairs: Pairs,
-    shares: Vec<f64>,
-}
-
 /// Slots and children in the order of cause and action, and which slots are possible for each child.
 pub struct Problem {
-    slots: Vec<Slot>,
-    children: Vec<Child>,
-    band: Band,
+    pub slots: Vec<Slot>,
+    pub children: Vec<Child>,
+    pub band: Band,
     empty: Vec<f32>,
-    alone: f32,
-    classes: usize,
+    pub alone: f32,
+    pub classes: usize,
 }
 
 /// The slot of each child of the problem, or `NO_SLOT`.
@@ -126,7 +118,7 @@ impl Problem {
             band,
             empty,
             alone,
-            classes: guess.rates.len(),
+            classes: 2 * guess.rates.len(),
         }
     }
 
@@ -154,84 +146,6 @@ impl Problem {
                 f32::NEG_INFINITY
             }
         })
-    }
-
-    /// The pairs that are possible, of very many for a child some at equal distances. `order` must be `Front`.
-    pub fn pairs_possible(&self) -> Vec<Vec<u32>> {
-        let open = |(place, child): (usize, &Child)| {
-            let all = self.band.range(place).filter(|&slot| self.slots[slot].was_open(child));
-            let all: Vec<u32> = all.map(|slot| slot as u32).collect();
-            let step = all.len().div_ceil(MOST_PAIRS).max(1);
-            all.into_iter().skip(place % step).step_by(step).collect()
-        };
-        self.children.iter().enumerate().map(open).collect()
-    }
-
-    /// Shares of the possible pairs where nothing is known of an order: what is usual is learned in turns, beginning with
-    /// calls being inside of their requests.
-    pub fn shared(&self, rounds: usize) -> Shared {
-        let possible = self.pairs_possible();
-        let mut pairs = Pairs {
-            from: vec![0],
-            slot: possible.concat(),
-            weight: vec![],
-        };
-        for list in &possible {
-            pairs.from.push(pairs.from[pairs.from.len() - 1] + list.len() as u32);
-        }
-        let mut sample = Sample::new(self.classes);
-        self.each(&pairs, |_, slot, child| {
-            sample.add(slot.class, Pair::new(slot, child), 1.0)
-        });
-        let mut weight = vec![0.0; pairs.slot.len()];
-        self.each(&pairs, |at, slot, child| {
-            let inside = if child.end_ns <= slot.out_ns { 1.0 } else { OUTSIDE };
-            weight[at] = inside * f64::from(slot.filled - slot.empty - self.alone).exp();
-        });
-        pairs.weight = weight;
-        let mut shares = shares(&pairs, self.slots.len());
-        for _ in 0..rounds {
-            let mut linked = Sample::new(self.classes);
-            self.each(&pairs, |at, slot, child| {
-                if shares[at] > LEAST_SHARE {
-                    linked.add(slot.class, Pair::new(slot, child), shares[at]);
-                }
-            });
-            let evidence = Evidence::learn(&linked, &sample);
-            let mut weight = std::mem::take(&mut pairs.weight);
-            self.each(&pairs, |at, slot, child| {
-                let seen = evidence.score(slot.class, Pair::new(slot, child));
-                weight[at] = f64::from(slot.filled - slot.empty - self.alone + seen).exp();
-            });
-            pairs.weight = weight;
-            shares = crate::shares::shares(&pairs, self.slots.len());
-        }
-        Shared { pairs, shares }
-    }
-
-    fn each(&self, pairs: &Pairs, mut tell: impl FnMut(usize, &Slot, &Child)) {
-        for (place, child) in self.children.iter().enumerate() {
-            for at in pairs.of(place) {
-                tell(at, &self.slots[pairs.slot[at] as usize], child);
-            }
-        }
-    }
-
-    /// For each child its call's number, and the requests that may have made it with their shares, the likeliest first.
-    pub fn parents_of(&self, shared: &Shared) -> Vec<(u32, Vec<(u32, f64)>)> {
-        let parents = |(place, child): (usize, &Child)| {
-            let mut sums: Vec<(u32, f64)> = vec![];
-            for at in shared.pairs.of(place) {
-                let parent = self.slots[shared.pairs.slot[at] as usize].parent;
-                match sums.iter_mut().rev().find(|sum| sum.0 == parent) {
-                    Some(sum) => sum.1 += shared.shares[at],
-                    None => sums.push((parent, shared.shares[at])),
-                }
-            }
-            sums.sort_by(|a, b| b.1.total_cmp(&a.1));
-            (child.call, sums)
-        };
-        self.children.iter().enumerate().map(parents).collect()
     }
 
     pub fn learn(&self, chosen: &Chosen) -> Evidence {
@@ -291,6 +205,7 @@ pub fn slot(calls: &[Call], parent: u32, class: u32, odds: f64) -> Slot {
     Slot {
         parent,
         class,
+        is_again: false,
         open_ns: call.open_ns,
         out_ns: call.out_ns,
         close_ns: call.close_ns,
@@ -312,8 +227,11 @@ fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &R
             let most = if whole { MOST_ODDS } else { EDGE_ODDS };
             // one call for sure, and another one of every third request: not two of two thirds each
             slots.extend((0..many as usize).map(|before| {
-                let odds = (rate - before as f64).clamp(LEAST_ODDS, most);
-                slot(calls, parent, place as u32, odds)
+                let odds = (rate - before as f64).clamp(LEAST_ODDS, MOST_ODDS);
+                let is_again = before > 0 && odds < AGAIN_ODDS;
+                let class = place + if is_again { guess.rates.len() } else { 0 };
+                let slot = slot(calls, parent, class as u32, odds.min(most));
+                Slot { is_again, ..slot }
             }));
         }
     }

@@ -30,6 +30,9 @@ const COUNTED_ALONE: f64 = 0.002;
 /// Calls for each request that some requests make and others do not.
 const OPTIONAL: Range<f64> = 0.2..8.0;
 
+/// The share of calls that may be beyond a whole number for each request.
+const MORE: Range<f64> = NEARLY_WHOLE..0.3;
+
 struct Open {
     class: usize,
     duration_ns: f64,
@@ -78,6 +81,11 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
             .iter()
             .filter_map(|&class| counted(&service, &requests, class, count)),
     );
+    guesses.extend(
+        classes
+            .iter()
+            .filter_map(|&class| with_more(class, requests[&class], count)),
+    );
     guesses.retain(|guess| !guess.rates.is_empty());
     guesses.dedup();
     guesses
@@ -105,6 +113,17 @@ fn counted(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, class: u
     Some(Guess {
         rates,
         alone: COUNTED_ALONE,
+    })
+}
+
+/// The guess that requests of `class` make a whole number of calls each, and that some of them make more at another time
+/// (as when an answer did not come), which are then not in their place.
+fn with_more(class: u16, many: f64, calls: f64) -> Option<Guess> {
+    let whole = (calls / many).floor();
+    let more = 1.0 - whole * many / calls;
+    MORE.contains(&more).then(|| Guess {
+        rates: vec![(class, whole * MOST_FILLED)],
+        alone: more,
     })
 }
 

@@ -11,14 +11,12 @@
 /// Turns after which shares hardly change.
 const TURNS: usize = 12;
 
-/// Possible pairs by child, with their weights: how much likelier the pair is than a child without parent and a slot
-/// left empty, each by itself.
+/// Possible pairs by child.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
     /// Where each child's pairs begin, and where the last one's end.
     pub from: Vec<u32>,
     pub slot: Vec<u32>,
-    pub weight: Vec<f64>,
 }
 
 impl Pairs {
@@ -27,8 +25,19 @@ impl Pairs {
     }
 }
 
-/// The probability of each pair. `slots` is their number.
-pub fn shares(pairs: &Pairs, slots: usize) -> Vec<f64> {
+/// What all ways to match come to.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    /// The probability of each pair.
+    pub of: Vec<f64>,
+    /// Logarithm of the sum over all ways, each the product of its pairs' weights (Bethe's approximation, a lower bound):
+    /// what each child adds to it.
+    pub log_sums: Vec<f64>,
+}
+
+/// `weight` is how much likelier each pair is than a child without parent and a slot left empty, each by itself; `slots`
+/// is their number.
+pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
     let mut free = vec![1.0; pairs.slot.len()];
     let mut wish = vec![0.0; pairs.slot.len()];
     let mut wanted = vec![0.0; slots];
@@ -36,10 +45,10 @@ pub fn shares(pairs: &Pairs, slots: usize) -> Vec<f64> {
         wanted.fill(0.0);
         for child in 0..pairs.from.len() - 1 {
             let range = pairs.of(child);
-            let total: f64 = 1.0 + range.clone().map(|at| pairs.weight[at] * free[at]).sum::<f64>();
+            let total: f64 = 1.0 + range.clone().map(|at| weight[at] * free[at]).sum::<f64>();
             for at in range {
-                let own = pairs.weight[at] * free[at];
-                let new = pairs.weight[at] / (total - own).max(1e-9 * total);
+                let own = weight[at] * free[at];
+                let new = weight[at] / (total - own).max(1e-9 * total);
                 // the mean with the turn before keeps shares from swinging
                 wish[at] = if turn == 0 { new } else { (wish[at] * new).sqrt() };
                 wanted[pairs.slot[at] as usize] += wish[at];
@@ -50,11 +59,17 @@ pub fn shares(pairs: &Pairs, slots: usize) -> Vec<f64> {
             free[at] = 1.0 / (total - wish[at]).max(1e-9 * total);
         }
     }
-    let mut found = vec![0.0; pairs.slot.len()];
-    for child in 0..pairs.from.len() - 1 {
-        let total: f64 = 1.0 + pairs.of(child).map(|at| pairs.weight[at] * free[at]).sum::<f64>();
+    let mut found = Shares {
+        of: vec![0.0; pairs.slot.len()],
+        log_sums: vec![0.0; pairs.from.len() - 1],
+    };
+    for (child, log_sum) in found.log_sums.iter_mut().enumerate() {
+        let total: f64 = 1.0 + pairs.of(child).map(|at| weight[at] * free[at]).sum::<f64>();
+        *log_sum = total.ln();
         for at in pairs.of(child) {
-            found[at] = pairs.weight[at] * free[at] / total;
+            found.of[at] = weight[at] * free[at] / total;
+            let wanted = wanted[pairs.slot[at] as usize];
+            *log_sum += wish[at] / wanted * wanted.ln_1p() - (wish[at] * free[at]).ln_1p();
         }
     }
     found
@@ -69,7 +84,6 @@ mod tests {
         Pairs {
             from: (0..=weights.len() as u32).map(|child| child * slots).collect(),
             slot: weights.iter().flat_map(|_| 0..slots).collect(),
-            weight: weights.concat(),
         }
     }
 
@@ -105,8 +119,8 @@ mod tests {
             &[&[1e6, 1e6], &[1e6, 0.0]],
         ];
         for weights in cases {
-            let found = shares(&all(weights), weights[0].len());
-            for (at, share) in found.iter().enumerate() {
+            let found = shares(&all(weights), &weights.concat(), weights[0].len());
+            for (at, share) in found.of.iter().enumerate() {
                 let pair = (at / weights[0].len(), at % weights[0].len());
                 let (total, with) = exact(weights, 0, 0, pair);
                 let wanted = with / total;

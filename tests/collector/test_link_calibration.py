@@ -1,0 +1,52 @@
+"""How sure inferred links are, on simulated systems that are not shaped like the bundled store: of links given 0.9,
+90 % are right. None of them keeps an order for long; nothing but the trace may tell."""
+
+import polars as pl
+import pytest
+
+from benchmarks.linking.scoring import BINS
+from collector.spans import link
+from tests.helpers.services_sim import Service, Simulation, Step
+
+US = 1_000
+MOST_ERROR = 0.05
+CHANCE = 0.02
+"""The calibration error that is allowed, and what chance may add to it with three thousand links in ten bins."""
+REQUESTS = 700
+
+
+def system(loop: bool = True, at_random: bool = False) -> dict[str, Service]:
+    """A shop's front, which asks for stock and prices at once and then, of some orders, for the stock again."""
+    kind = {"loop": loop, "at_random": at_random}
+    return {
+        "front": Service(("A",), (Step(400 * US, ("logic",)), Step(200 * US)), **kind),
+        "logic": Service(("B",), (Step(300 * US, ("stock", "price")), Step(300 * US, ("stock",), share=0.3)), **kind),
+        "stock": Service(("C",), (Step(500 * US),), loop=False),
+        "price": Service(("D",), (Step(700 * US),), loop=False),
+    }
+
+
+def calibration(services: dict[str, Service], at_once: int, seed: int) -> float:
+    """The calibration error of all links (ECE)."""
+    exchanges, truth = Simulation(services, seed=seed).run("front", at_once, REQUESTS)
+    spans = pl.DataFrame(link(exchanges)).drop_nulls("parent_span_id")
+    true_parent = pl.col("span_id").replace_strict(truth, default=-1, return_dtype=pl.Int64)
+    links = spans.select("confidence", right=true_parent == pl.col("parent_span_id").cast(pl.Int64))
+    place = (pl.col("confidence") * BINS).floor().clip(0, BINS - 1)
+    bins = links.group_by(place.alias("bin")).agg(
+        pl.len().alias("count"), apart=(pl.col("confidence").mean() - pl.col("right").mean()).abs()
+    )
+    error = bins.select((pl.col("count") * pl.col("apart")).sum() / pl.col("count").sum()).item()
+    return error
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 16, 64])
+@pytest.mark.parametrize(
+    "services",
+    [
+        pytest.param(system(loop=False), id="threads that sleep"),
+        pytest.param(system(at_random=True), id="threads that share a processor"),
+    ],
+)
+def test_confidence_is_the_share_that_is_right(services: dict[str, Service], at_once: int) -> None:
+    assert calibration(services, at_once, seed=1) <= MOST_ERROR + CHANCE

@@ -1,0 +1,424 @@
+//! Links where no order is kept, and whether what was seen is better explained by an order that is.
+//!
+//! Each call is shared among the requests that were open ([`shares`]). What delays and byte counts are usual is learned in
+//! turns, beginning with calls being inside of their requests.
+
+use std::collections::HashMap;
+
+use crate::evidence::{Evidence, Pair, Sample, gap_densities};
+use crate::problem::{Child, NO_SLOT, Order, Problem, Slot};
+use crate::shares::{Pairs, Shares, shares};
+
+/// Possible pairs that are kept for a child, and how many of them are those near the link in order.
+const MOST_PAIRS: usize = 128;
+const NEAR_PAIRS: usize = 48;
+/// How much likelier a call ends within its request than after it, before anything is known.
+const OUTSIDE: f64 = 0.02;
+/// A smaller share teaches nothing.
+const LEAST_SHARE: f64 = 1e-3;
+/// Turns of sharing and learning.
+const ROUNDS: usize = 3;
+
+/// Odds (as logarithms) that an order is kept: none if the side of the order explains half of what is open without it; how
+/// fast they grow with that part, and the most that this says.
+const HALF: f64 = 0.5;
+const STEEP: f64 = 20.0;
+const MOST_BY_CAUSE: f64 = 5.0;
+/// A part that needs no closer look at the other side.
+const CLEAR: f64 = 0.75;
+/// Where so little is open, an order is not asked to explain it.
+const LEAST_UNSURE: f64 = 0.1;
+/// How far from their place, in requests, calls are held to be to see whether that explains the other side better.
+const NEAR: [f64; 2] = [4.0, 16.0];
+/// How much better the order must explain it, for each call of which something is open, being chosen to do so; what more
+/// than that is worth, at most and at least.
+const LEAST_BETTER: f64 = 0.05;
+const BETTER: f64 = 80.0;
+const MOST_BETTER: f64 = 12.0;
+const MOST_WORSE: f64 = 4.0;
+/// If less than this share of what is explained on the whole is explained around a link, the order may have slipped there.
+const SLIP: f64 = 0.6;
+/// Links on each side among which a slip of the order shows.
+const WINDOW: usize = 100;
+/// No link is surer.
+const MOST_SURE: f64 = 0.995;
+
+/// The requests that may have made a call where no order is known.
+pub struct Parents {
+    pub child: u32,
+    /// How likely any of them did.
+    pub some: f64,
+    /// The entropy of all that may be.
+    pub unsure: f64,
+    /// How likely each of them did; of very many only some are listed.
+    pub shares: Vec<(u32, f64)>,
+}
+
+/// The probability of a link in order, of the logarithm of odds.
+pub fn sure(odds: f64) -> f64 {
+    MOST_SURE / (1.0 + (-odds).exp())
+}
+
+/// How sure the links in order are.
+pub struct Kept {
+    /// Of each child.
+    pub right: Vec<f64>,
+    /// Logarithm of the odds that the order is kept at all.
+    pub odds: f64,
+}
+
+/// Calls in order of start, shared among slots in order of their requests' arrival.
+pub struct Unordered<'a> {
+    problem: &'a Problem,
+    /// The slot of each child if an order is kept.
+    in_order: &'a [u32],
+    pairs: Pairs,
+    /// How many pairs each kept one stands for.
+    times: Vec<f64>,
+    possible: Sample,
+    scales_ns: [f64; 2],
+    found: Shares,
+    evidence: Evidence,
+}
+
+impl<'a> Unordered<'a> {
+    /// `problem` must be in the order of `Front`.
+    pub fn new(problem: &'a Problem, in_order: &'a [u32]) -> Self {
+        let mut unordered = Unordered {
+            problem,
+            in_order,
+            pairs: Pairs::default(),
+            times: vec![],
+            possible: Sample::new(problem.classes),
+            scales_ns: scales_ns(problem),
+            found: Shares::default(),
+            evidence: Evidence::default(),
+        };
+        unordered.keep_pairs();
+        let mut possible = Sample::new(problem.classes);
+        unordered.each(|at, slot, child| possible.add(slot.class, Pair::new(slot, child), unordered.times[at]));
+        unordered.possible = possible;
+        let inside = |_, slot: &Slot, child: &Child| {
+            let late = (child.start_ns - slot.open_ns) as f64 / (slot.out_ns - slot.open_ns).max(1) as f64;
+            let inside = if child.end_ns <= slot.out_ns { 1.0 } else { OUTSIDE };
+            inside * if slot.is_again { late.clamp(OUTSIDE, 1.0) } else { 1.0 }
+        };
+        unordered.found = unordered.shared(inside);
+        for _ in 0..ROUNDS {
+            let evidence = unordered.learned(&unordered.found);
+            let likely =
+                |_, slot: &Slot, child: &Child| f64::from(evidence.score(slot.class, Pair::new(slot, child))).exp();
+            unordered.found = unordered.shared(likely);
+            unordered.evidence = evidence;
+        }
+        unordered
+    }
+
+    /// The pairs that are possible; of very many for a child those near the link in order, and of others some at equal
+    /// distances.
+    fn keep_pairs(&mut self) {
+        self.pairs.from.push(0);
+        for (place, child) in self.problem.children.iter().enumerate() {
+            let range = self.problem.band.range(place);
+            let all: Vec<u32> = range
+                .filter(|&slot| self.problem.slots[slot].was_open(child))
+                .map(|slot| slot as u32)
+                .collect();
+            let middle = match self.in_order[place] {
+                NO_SLOT => all.len() / 2,
+                slot => all.partition_point(|&other| other < slot),
+            };
+            let near = middle.saturating_sub(NEAR_PAIRS / 2)..(middle + NEAR_PAIRS / 2).min(all.len());
+            let step = if all.len() <= MOST_PAIRS {
+                1
+            } else {
+                all.len().div_ceil(MOST_PAIRS - NEAR_PAIRS)
+            };
+            for (at, slot) in all.into_iter().enumerate() {
+                let is_near = near.contains(&at);
+                if is_near || (at + place) % step == 0 {
+                    self.pairs.slot.push(slot);
+                    self.times.push(if is_near { 1.0 } else { step as f64 });
+                }
+            }
+            self.pairs.from.push(self.pairs.slot.len() as u32);
+        }
+    }
+
+    fn shared(&self, likely: impl Fn(usize, &Slot, &Child) -> f64) -> Shares {
+        let mut weight = vec![0.0; self.pairs.slot.len()];
+        self.each(|at, slot, child| weight[at] = self.times[at] * self.odds(slot) * likely(at, slot, child));
+        shares(&self.pairs, &weight, self.problem.slots.len())
+    }
+
+    fn odds(&self, slot: &Slot) -> f64 {
+        f64::from(slot.filled - slot.empty - self.problem.alone).exp()
+    }
+
+    fn learned(&self, found: &Shares) -> Evidence {
+        let mut linked = Sample::new(self.problem.classes);
+        self.each(|at, slot, child| {
+            if found.of[at] > LEAST_SHARE {
+                linked.add(slot.class, Pair::new(slot, child), found.of[at]);
+            }
+        });
+        Evidence::learn_densities(&linked, &self.possible, self.scales_ns)
+    }
+
+    fn each(&self, mut tell: impl FnMut(usize, &Slot, &Child)) {
+        for (place, child) in self.problem.children.iter().enumerate() {
+            for at in self.pairs.of(place) {
+                tell(at, &self.problem.slots[self.pairs.slot[at] as usize], child);
+            }
+        }
+    }
+
+    /// For each child, who may have made it.
+    pub fn parents(&self) -> Vec<Parents> {
+        let parents = |(place, child): (usize, &Child)| {
+            let mut found = Parents {
+                child: child.call,
+                some: 0.0,
+                unsure: 0.0,
+                shares: vec![],
+            };
+            let mut sums: Vec<(u32, f64, f64)> = vec![];
+            for at in self.pairs.of(place) {
+                let parent = self.problem.slots[self.pairs.slot[at] as usize].parent;
+                match sums.iter_mut().rev().find(|sum| sum.0 == parent) {
+                    Some(sum) => sum.1 += self.found.of[at],
+                    None => sums.push((parent, self.found.of[at], self.times[at])),
+                }
+            }
+            for (parent, all, times) in sums {
+                found.some += all;
+                found.unsure -= all * (all / times).max(f64::MIN_POSITIVE).ln();
+                found.shares.push((parent, all / times));
+            }
+            let none = (1.0 - found.some).max(f64::MIN_POSITIVE);
+            found.unsure -= none * none.ln();
+            found
+        };
+        self.problem.children.iter().enumerate().map(parents).collect()
+    }
+
+    /// How sure it is that each child's link in order is right, and that the order is kept at all.
+    ///
+    /// Where an order is kept, an action comes so long after its cause or after the action before, whatever is later;
+    /// where none is, so long after its cause. What the order explains better than all ways to link without one is held
+    /// against what is open without it (the entropy of `parents`). A server that is never idle and works on something
+    /// at random explains its actions as well as one that keeps an order; then the other side of the calls must show that
+    /// links which are only near the order do not explain it better.
+    pub fn order(&self, order: Order, parents: &[Parents]) -> Kept {
+        let gains = self.gains(order);
+        let unsure: Vec<f64> = parents.iter().map(|parents| parents.unsure).collect();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let all = explained(mean(&gains.cause_side) + mean(&gains.other_side), mean(&unsure));
+        let part = explained(mean(&gains.cause_side), mean(&unsure));
+        let mut better = mean(&gains.other_side);
+        if part < CLEAR {
+            for far in NEAR {
+                let near = mean(&self.other_side(order, far)) - mean(&gains.free);
+                better = better.min(mean(&gains.other_side) - near);
+            }
+        }
+        let by_cause = (STEEP * (part - HALF)).clamp(-MOST_BY_CAUSE, MOST_BY_CAUSE);
+        let least = LEAST_BETTER * mean(&unsure).clamp(0.0, 1.0);
+        let odds = by_cause + (BETTER * (better - least)).clamp(-MOST_WORSE, MOST_BETTER);
+        let gain: Vec<f64> = gains
+            .cause_side
+            .iter()
+            .zip(&gains.other_side)
+            .map(|(a, b)| a + b)
+            .collect();
+        let sequence = self.sequence(order);
+        let along = |values: &[f64]| windows(&sequence.iter().map(|&child| values[child]).collect::<Vec<f64>>());
+        let (gain, unsure) = (along(&gain), along(&unsure));
+        let mut right = vec![0.0; sequence.len()];
+        for (at, child) in sequence.into_iter().enumerate() {
+            let worse = (SLIP * all - explained(gain[at], unsure[at])).max(0.0);
+            right[child] = sure(odds.min(MOST_BY_CAUSE) - STEEP * worse);
+        }
+        Kept { right, odds }
+    }
+
+    /// Children in the order of their actions.
+    fn sequence(&self, order: Order) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..self.problem.children.len()).collect();
+        if order == Order::Back {
+            places.sort_by_key(|&place| self.problem.children[place].end_ns);
+        }
+        places
+    }
+
+    /// The slot in order and the scores of those links beside no link, for each child that has one.
+    fn gains(&self, order: Order) -> Gains {
+        let cause = cause_side(order);
+        let mut linked = Sample::new(self.problem.classes);
+        let linked_slot = |place: usize| {
+            let slot = self.in_order[place];
+            (slot != NO_SLOT).then(|| (&self.problem.slots[slot as usize], &self.problem.children[place]))
+        };
+        let sequence = self.sequence(order);
+        let in_place = || sequence.iter().filter_map(|&place| Some((place, linked_slot(place)?)));
+        in_place().for_each(|(_, (slot, child))| linked.add(slot.class, Pair::new(slot, child), 1.0));
+        let evidence = Evidence::learn_densities(&linked, &self.possible, self.scales_ns);
+        let gaps = gaps(in_place().map(|(_, pair)| pair), order);
+        let density = gap_densities(&gaps, &self.possible, cause, self.scales_ns[cause]);
+        let weight = |slot: &Slot, pair| f64::from(self.evidence.delay(slot.class, pair, cause)).exp();
+        let by_cause = self
+            .shared(|_, slot, child| weight(slot, Pair::new(slot, child)))
+            .log_sums;
+        let by_both = &self.found.log_sums;
+        let mut gains = Gains {
+            cause_side: by_cause.iter().map(|sum| -sum).collect(),
+            other_side: by_cause.iter().zip(by_both).map(|(cause, both)| cause - both).collect(),
+            free: by_cause.iter().zip(by_both).map(|(cause, both)| both - cause).collect(),
+        };
+        for ((place, (slot, child)), gap) in in_place().zip(gaps) {
+            let pair = Pair::new(slot, child);
+            gains.cause_side[place] += self.odds(slot).ln() + f64::from(density.of(gap));
+            gains.other_side[place] +=
+                f64::from(evidence.score(slot.class, pair) - evidence.delay(slot.class, pair, cause));
+        }
+        gains
+    }
+
+    /// What the side beside the order adds for each child if calls are so far from their place, in requests.
+    fn other_side(&self, order: Order, far: f64) -> Vec<f64> {
+        let (problem, cause) = (self.problem, cause_side(order));
+        let rank = ranks(&problem.slots, order);
+        let requests = problem.slots.chunk_by(|a, b| a.parent == b.parent).count();
+        let unit = far * problem.slots.len() as f64 / requests as f64;
+        let mut nearness = vec![0.0; self.pairs.slot.len()];
+        let mut middle = 0.0;
+        for place in self.sequence(order) {
+            if self.in_order[place] != NO_SLOT {
+                middle = rank[self.in_order[place] as usize];
+            }
+            for at in self.pairs.of(place) {
+                nearness[at] = (-(rank[self.pairs.slot[at] as usize] - middle).abs() / unit).exp() / (2.0 * far);
+            }
+        }
+        let plain = self.shared(|at, _, _| nearness[at]);
+        let mut found = plain.clone();
+        for _ in 0..ROUNDS {
+            let evidence = self.learned(&found);
+            found = self.shared(|at, slot, child| {
+                let pair = Pair::new(slot, child);
+                let other = evidence.score(slot.class, pair) - evidence.delay(slot.class, pair, cause);
+                nearness[at] * f64::from(other).exp()
+            });
+        }
+        found
+            .log_sums
+            .iter()
+            .zip(&plain.log_sums)
+            .map(|(with, without)| with - without)
+            .collect()
+    }
+}
+
+/// What links in order explain better than all ways to link without one, child by child.
+struct Gains {
+    /// Delays on the side whose order is kept.
+    cause_side: Vec<f64>,
+    /// Delays on the other side, and byte counts.
+    other_side: Vec<f64>,
+    /// What that side adds to all ways to link without an order.
+    free: Vec<f64>,
+}
+
+/// The part that an order explains of what is open.
+fn explained(gain: f64, unsure: f64) -> f64 {
+    (gain + LEAST_UNSURE) / (unsure.max(0.0) + LEAST_UNSURE)
+}
+
+/// Which delay of a pair is the one between cause and action.
+fn cause_side(order: Order) -> usize {
+    match order {
+        Order::Front => 0,
+        Order::Back => 1,
+    }
+}
+
+/// Places of slots in the order of their causes (of `Front`), or of their actions (of `Back`).
+fn ranks(slots: &[Slot], order: Order) -> Vec<f64> {
+    let mut places: Vec<usize> = (0..slots.len()).collect();
+    if order == Order::Back {
+        places.sort_by_key(|&place| slots[place].out_ns);
+    }
+    let mut ranks = vec![0.0; slots.len()];
+    for (rank, place) in places.into_iter().enumerate() {
+        ranks[place] = rank as f64;
+    }
+    ranks
+}
+
+/// Means of the values around each, of no more than `WINDOW` to either side.
+fn windows(values: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0];
+    for value in values {
+        sums.push(sums[sums.len() - 1] + value);
+    }
+    let mean = |at: usize| {
+        let (from, to) = (at.saturating_sub(WINDOW), (at + WINDOW + 1).min(values.len()));
+        (sums[to] - sums[from]) / (to - from) as f64
+    };
+    (0..values.len()).map(mean).collect()
+}
+
+/// How long each action came after its cause, or after the last action for another request if that was later.
+fn gaps<'a>(links: impl Iterator<Item = (&'a Slot, &'a Child)>, order: Order) -> Vec<i64> {
+    let (mut last, mut before): ((u32, i64), i64) = ((u32::MAX, i64::MIN), i64::MIN);
+    let gap = |(slot, child): (&Slot, &Child)| {
+        let (cause, action) = match order {
+            Order::Front => (slot.open_ns, child.start_ns),
+            Order::Back => (child.end_ns, slot.out_ns),
+        };
+        if slot.parent != last.0 {
+            before = last.1;
+        }
+        last = (slot.parent, action);
+        action - cause.max(before)
+    };
+    links.map(gap).collect()
+}
+
+/// The time for each call, and how long requests take.
+fn scales_ns(problem: &Problem) -> [f64; 2] {
+    let (children, slots) = (&problem.children, &problem.slots);
+    let span = children.last().map_or(0, |last| last.start_ns - children[0].start_ns);
+    let durations = slots
+        .iter()
+        .map(|slot| (slot.close_ns - slot.open_ns).min(600_000_000_000) as f64);
+    [
+        span as f64 / children.len().max(1) as f64,
+        durations.sum::<f64>() / slots.len().max(1) as f64,
+    ]
+    .map(|s| s.max(1000.0))
+}
+
+/// The slot of each child of `problem` (in the order of `Front`), as those of its parent, one after another.
+pub fn slots_of(problem: &Problem, parent_of: &HashMap<u32, Option<u32>>) -> Vec<u32> {
+    let mut next: HashMap<u32, u32> = HashMap::new();
+    for (place, slot) in problem.slots.iter().enumerate().rev() {
+        next.insert(slot.parent, place as u32);
+    }
+    let slot = |child: &Child| {
+        let Some(parent) = parent_of[&child.call] else {
+            return NO_SLOT;
+        };
+        let Some(slot) = next.get_mut(&parent) else {
+            return NO_SLOT;
+        };
+        let found = *slot;
+        match problem.slots.get(found as usize) {
+            Some(slot) if slot.parent == parent => {}
+            _ => return NO_SLOT,
+        }
+        *slot += 1;
+        found
+    };
+    problem.children.iter().map(slot).collect()
+}
