@@ -97,7 +97,8 @@ class FindingLine:
 class SpanBar:
     """A span of the slowest request: `bounds_ns`, from the request's start, part its four stretches.
 
-    These are connect, request network, work, response network; a stamp not seen makes its stretch empty.
+    These are connect, request network, work, response network; a stamp not seen makes its stretch empty. A request that was
+    given up without an answer is worked on until then.
     """
 
     label: str
@@ -275,8 +276,8 @@ def _span_bars(rows: pl.DataFrame, root: int) -> tuple[SpanBar, ...]:
         start=pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
         sent="request_first_sent_trace_ns",
         arrived=pl.coalesce("request_last_received_trace_ns", "request_first_received_trace_ns"),
-        answered="response_first_sent_trace_ns",
-        ended=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns"),
+        answered=pl.coalesce("response_first_sent_trace_ns", "given_up_trace_ns"),
+        ended=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns"),
     ).sort("start")
     first = stamps["start"].min()
     bars = []

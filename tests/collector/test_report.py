@@ -184,6 +184,13 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     assert [each["client_port"] for each in document["pairing"]["worst_connections"]] == [50001]
 
 
+def test_a_request_that_was_given_up_is_drawn_until_then(tmp_path: Path) -> None:
+    script = "client:40000 > proxy:8080\n100 > syn\n150 < syn_ack\n200 > 0:200 GET /a\n900 > fin\n950 < fin"
+    write_script_trace(str(tmp_path / "trace"), script)
+    (bar,) = gather(str(tmp_path / "trace")).slowest_spans
+    assert bar.bounds_ns[-2:] == (800_000, 800_000)
+
+
 def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     write_script_trace(str(tmp_path / "trace"), UPLOAD.replace("/c/o", "/c/<b>"), RAN, (DROPPED,))
     result = CliRunner().invoke(command, [str(tmp_path / "trace"), "--html", str(tmp_path / "page.html")])
