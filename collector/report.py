@@ -97,8 +97,8 @@ class FindingLine:
 class SpanBar:
     """A span of the slowest request: `bounds_ns`, from the request's start, part its four stretches.
 
-    These are connect, request network, work, response network; a stamp not seen makes its stretch empty. A request that was
-    given up without an answer is worked on until then.
+    These are connect, request network, work, response network; a stamp not seen makes its stretch empty.
+    A request that was given up without an answer is worked on until then.
     """
 
     label: str
