@@ -5,7 +5,6 @@ window.twintap = window.twintap || {};
 
 (function (T) {
   const STACK = [0, 1, 2, 5, 3, 4, 6]; // classes from the lane outwards, problems last, as a cap
-  const LANE_SHARE = 0.4; // of the gap between lanes: a full bar
   const LEAST_TROUBLE_PX = 1.5;
   const MOST_OCTAVES = 33, PER_OCTAVE = 16; // counts are told apart to 4 % when a scale is looked for
 
@@ -119,7 +118,7 @@ window.twintap = window.twintap || {};
   }
 
   function drawEnds(paint, view, { ends, first, last }, classes) {
-    const full = LANE_SHARE * view.gap, stacks = [];
+    const full = view.bar, stacks = [];
     for (let row = first; row <= last; row++) {
       for (const direction of [0, 1]) {
         const from = (2 * row + direction) * classes, own = STACK.map((cls) => [cls, ends[from + cls]]).filter(([, each]) => each);

@@ -16,6 +16,8 @@ window.twintap = window.twintap || {};
 
   T.groupings = GROUPINGS;
   T.defaultGroup = (meta) => (meta.lanes.length > MANY_LANES ? "prefix" : "none");
+  // Packets within a lone host are seen between its services.
+  T.defaultSplit = (meta) => new Set(meta.lanes.length === 1 ? [0] : []);
   const groupName = (lane) => (arrangement.group === "none" ? "" : T.meta.laneGroups[arrangement.group][lane]);
 
   // The lanes that can be shown, in order.
@@ -144,7 +146,7 @@ window.twintap = window.twintap || {};
   T.toggleGroup = (name) => change(() => toggle(arrangement.open, name));
   T.splitLanes = (lanes) => change(() => lanes.forEach((lane) => toggle(arrangement.split, lane)));
   T.resetLanes = () => change(() => Object.assign(arrangement, {
-    order: [], hidden: new Set(), group: T.defaultGroup(T.meta), open: new Set(), split: new Set(),
+    order: [], hidden: new Set(), group: T.defaultGroup(T.meta), open: new Set(), split: T.defaultSplit(T.meta),
   }));
 
   function toggle(set, value) {
@@ -182,8 +184,11 @@ window.twintap = window.twintap || {};
     write: () => ranges(ascending(arrangement.hidden)),
   };
   T.addressParts.split = {
-    read: (text) => (arrangement.split = new Set(known(text))),
-    write: () => ranges(ascending(arrangement.split)),
+    read: (text) => (arrangement.split = text ? new Set(known(text)) : T.defaultSplit(T.meta)),
+    write: () => {
+      const split = ranges(ascending(arrangement.split));
+      return split === ranges(ascending(T.defaultSplit(T.meta))) ? "" : split || "none";
+    },
   };
   T.addressParts.group = {
     read: (text) => (arrangement.group = GROUPINGS.includes(text) ? text : T.defaultGroup(T.meta)),

@@ -5,20 +5,23 @@ window.twintap = window.twintap || {};
 (function (T) {
   const MANY_ARROWS = 2000; // loaded: a gesture stretches a picture of them
   const PAD_TOP = 28, PAD_BOTTOM = 58, PAD_STRIPS = 30, LEAST_GAP = 26, MOST_GAP = 420;
+  const LANE_SHARE = 0.4, MOST_BAR = 64, VIEW_SHARE = 0.07; // of the gap between rows; px, or of the view: a full bar of counts
 
   // Where times and rows are on the canvas. `ruler` px on top belong to the axis; of rows that do not fit, those after
   // the first `scroll` px are seen.
   T.makeView = function (from, to, width, height, ruler, rows, scroll = 0, strips = 0) {
-    const below = Math.max(PAD_BOTTOM, strips + PAD_STRIPS);
-    const room = height - ruler - PAD_TOP - below;
+    const bar = (gap) => Math.min(Math.max(MOST_BAR, VIEW_SHARE * height), LANE_SHARE * gap);
+    const full = rows > 1 ? bar((height - ruler - PAD_TOP - PAD_BOTTOM) / (rows - 1)) : 0;
+    const above = Math.max(PAD_TOP, full), below = Math.max(PAD_BOTTOM, full, strips + PAD_STRIPS); // so nothing is cut off
+    const room = height - ruler - above - below;
     const gap = rows > 1 ? Math.min(MOST_GAP, Math.max(LEAST_GAP, room / (rows - 1))) : room;
-    const content = Math.max(height, ruler + PAD_TOP + below + gap * (rows - 1));
+    const content = Math.max(height, ruler + above + below + gap * (rows - 1));
     const least = Math.max(0, Math.min(scroll, content - height));
-    const top = ruler + PAD_TOP - least + Math.max(0, (room - gap * (rows - 1)) / 2) * (rows > 1 ? 0.35 : 1);
+    const top = ruler + above - least + Math.max(0, (room - gap * (rows - 1)) / 2) * (rows > 1 ? 0.35 : 1);
     const scale = width / (to - from);
     const y = (row) => top + row * gap;
     return {
-      from, to, width, height, ruler, rows, gap, top, content, scroll: least, strips,
+      from, to, width, height, ruler, rows, gap, top, bar: bar(gap), content, scroll: least, strips,
       x: (time) => (time - from) * scale,
       y,
       time: (x) => from + x / scale,
