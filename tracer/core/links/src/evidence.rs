@@ -4,6 +4,7 @@
 //! request that was open when it began). What does not tell them apart gives 0, so no table is tuned to any protocol.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::problem::{Child, Slot};
 
@@ -39,11 +40,34 @@ fn width_ns(bin: usize) -> f64 {
     1024.0 * 2f64.powi(place as i32 / 4)
 }
 
+/// Counts of differences, of a hash that is quick and always the same.
+type Tally = HashMap<i64, f64, BuildHasherDefault<Mixer>>;
+
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_i64(byte.into()));
+    }
+
+    fn write_i64(&mut self, value: i64) {
+        // 2^64 over the golden ratio (Knuth, TAOCP 3, section 6.4)
+        self.0 = (self.0 ^ value as u64)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Delays and differences of bytes, counted for one class of requests.
 #[derive(Clone, Debug)]
 struct Counts {
     delays: [Vec<f64>; 2],
-    bytes: [HashMap<i64, f64>; 2],
+    bytes: [Tally; 2],
 }
 
 /// What is compared of a pair: two delays, two differences of byte counts.
@@ -77,7 +101,7 @@ impl Sample {
     pub fn new(classes: usize) -> Self {
         let counts = Counts {
             delays: [vec![0.0; BINS], vec![0.0; BINS]],
-            bytes: [HashMap::new(), HashMap::new()],
+            bytes: [Tally::default(), Tally::default()],
         };
         Sample(vec![counts; classes])
     }
@@ -208,7 +232,7 @@ struct Differences {
 }
 
 impl Differences {
-    fn learn(linked: &HashMap<i64, f64>, possible: &HashMap<i64, f64>) -> Self {
+    fn learn(linked: &Tally, possible: &Tally) -> Self {
         let (links, pairs): (f64, f64) = (linked.values().sum(), possible.values().sum());
         let mut known: Vec<(i64, f64, f64)> = linked
             .iter()

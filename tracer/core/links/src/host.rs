@@ -42,16 +42,6 @@ pub struct Found {
     pub confidence: f64,
 }
 
-impl Found {
-    fn none(child: u32) -> Self {
-        Found {
-            child,
-            parent: None,
-            confidence: 0.0,
-        }
-    }
-}
-
 /// The requests that a host serves, in order of their opening.
 struct Host<'a> {
     calls: &'a [Call],
@@ -231,23 +221,29 @@ impl Host<'_> {
     fn linked(&self, children: &[u32], guess: &Guess, plan: &Plan) -> Vec<Found> {
         let length = LEAST_JUDGED.max(CROWDS * self.mean_open(children, guess));
         let stretch = self.quiet_stretch(children, length);
-        let seen = self.seen_with(children, stretch);
         let in_order = self.in_order(children, guess, plan);
-        let (odds, found) = self.judged(stretch, guess, plan.order, &in_order, &seen);
+        let (kept, found) = self.unordered(children, stretch, guess, &in_order, |unordered| {
+            let parents = unordered.parents();
+            let kept = unordered.order(plan.order, &parents);
+            let found = mixed(parents, kept.right.iter().copied(), &in_order);
+            (kept, found)
+        });
         if stretch.len() == children.len() {
             return found;
         }
-        if odds > SURE {
+        let right = sure(kept.odds);
+        if kept.odds > SURE {
             let found = |&child: &u32| Found {
                 child,
                 parent: in_order[&child],
-                confidence: sure(odds),
+                confidence: right,
             };
             return children.iter().map(found).collect();
         }
         let part = |part: &[u32]| {
-            self.judged(part, guess, plan.order, &in_order, &self.seen_with(children, part))
-                .1
+            self.unordered(children, part, guess, &in_order, |unordered| {
+                mixed(unordered.parents(), std::iter::repeat(right), &in_order)
+            })
         };
         children.chunks(length).flat_map(part).collect()
     }
@@ -259,38 +255,17 @@ impl Host<'_> {
         problem.pairs(&chosen).collect()
     }
 
-    /// The parents of a stretch of children: those in order so far as an order is kept, else the likeliest without one.
-    /// Also the logarithm of the odds that the order is kept.
-    fn judged(
+    /// What `tell` makes of a stretch of the children, shared without an order.
+    fn unordered<T>(
         &self,
+        children: &[u32],
         stretch: &[u32],
         guess: &Guess,
-        order: Order,
         in_order: &InOrder,
-        seen: &Range<i64>,
-    ) -> (f64, Vec<Found>) {
-        let problem = self.problem(stretch, guess, Order::Front, seen);
-        let slots = slots_of(&problem, in_order);
-        let unordered = Unordered::new(&problem, &slots);
-        let parents = unordered.parents();
-        let kept = unordered.order(order, &parents);
-        let found = |(parents, right): (Parents, f64)| {
-            let (child, own) = (parents.child, in_order[&parents.child]);
-            if (1.0 - right) * parents.some + if own.is_some() { right } else { 0.0 } < HALF {
-                return Found::none(child);
-            }
-            let in_place = |parent| if own == Some(parent) { right } else { 0.0 };
-            let all = parents.shares.into_iter().chain(own.map(|parent| (parent, 0.0)));
-            let mixed = all.map(|(parent, share)| (parent, in_place(parent) + (1.0 - right) * share));
-            let best = mixed.max_by(|a, b| a.1.total_cmp(&b.1));
-            Found {
-                child,
-                parent: best.map(|best| best.0),
-                confidence: best.map_or(0.0, |best| best.1),
-            }
-        };
-        let found = parents.into_iter().zip(kept.right.iter().copied()).map(found).collect();
-        (kept.odds, found)
+        tell: impl Fn(&Unordered) -> T,
+    ) -> T {
+        let problem = self.problem(stretch, guess, Order::Front, &self.seen_with(children, stretch));
+        tell(&Unordered::new(&problem, &slots_of(&problem, in_order)))
     }
 
     /// How many of the requests that may make such calls are open at a time.
@@ -302,4 +277,29 @@ impl Host<'_> {
         let all_ns: i64 = self.parents_of(children).iter().filter(asks).map(open_ns).sum();
         (all_ns / span_ns.max(1)) as usize
     }
+}
+
+/// Links in order, each so far as it is right, the rest shared: the likeliest parent of each child, if any is likely.
+fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InOrder) -> Vec<Found> {
+    let found = |(parents, right): (Parents, f64)| {
+        let (child, own) = (parents.child, in_order[&parents.child]);
+        let none = Found {
+            child,
+            parent: None,
+            confidence: 0.0,
+        };
+        if (1.0 - right) * parents.some + if own.is_some() { right } else { 0.0 } < HALF {
+            return none;
+        }
+        let in_place = |parent| if own == Some(parent) { right } else { 0.0 };
+        let all = parents.shares.into_iter().chain(own.map(|parent| (parent, 0.0)));
+        let mixed = all.map(|(parent, share)| (parent, in_place(parent) + (1.0 - right) * share));
+        let best = mixed.max_by(|a, b| a.1.total_cmp(&b.1));
+        best.map_or(none, |(parent, confidence)| Found {
+            child,
+            parent: Some(parent),
+            confidence,
+        })
+    };
+    parents.into_iter().zip(right).map(found).collect()
 }

@@ -8,8 +8,9 @@
 //! graphs of pairs have loops, so shares are approximate; they are then a little too sure.
 //! Source: Huang and Jebara, "Approximating the Permanent with Belief Propagation", 2009.
 
-/// Turns after which shares hardly change.
+/// Turns at most, and the change of a wish after which there are no more.
 const TURNS: usize = 12;
+const SETTLED: f64 = 0.003;
 
 /// Possible pairs by child.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,7 @@ pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
     let mut wanted = vec![0.0; slots];
     for turn in 0..TURNS {
         wanted.fill(0.0);
+        let mut change: f64 = 0.0;
         for child in 0..pairs.from.len() - 1 {
             let range = pairs.of(child);
             let total: f64 = 1.0 + range.clone().map(|at| weight[at] * free[at]).sum::<f64>();
@@ -50,13 +52,18 @@ pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
                 let own = weight[at] * free[at];
                 let new = weight[at] / (total - own).max(1e-9 * total);
                 // the mean with the turn before keeps shares from swinging
-                wish[at] = if turn == 0 { new } else { (wish[at] * new).sqrt() };
+                let next = if turn == 0 { new } else { (wish[at] * new).sqrt() };
+                change = change.max((next - wish[at]).abs() / (1.0 + next));
+                wish[at] = next;
                 wanted[pairs.slot[at] as usize] += wish[at];
             }
         }
         for (at, &slot) in pairs.slot.iter().enumerate() {
             let total = 1.0 + wanted[slot as usize];
             free[at] = 1.0 / (total - wish[at]).max(1e-9 * total);
+        }
+        if change < SETTLED {
+            break;
         }
     }
     let mut found = Shares {

@@ -18,6 +18,7 @@ const OUTSIDE: f64 = 0.02;
 const LEAST_SHARE: f64 = 1e-3;
 /// Turns of sharing and learning.
 const ROUNDS: usize = 3;
+const NEAR_ROUNDS: usize = 2;
 
 /// Odds (as logarithms) that an order is kept: none if the side of the order explains half of what is open without it; how
 /// fast they grow with that part, and the most that this says.
@@ -301,9 +302,13 @@ impl<'a> Unordered<'a> {
             }
         }
         let plain = self.shared(|at, _, _| nearness[at]);
-        let mut found = plain.clone();
-        for _ in 0..ROUNDS {
-            let evidence = self.learned(&found);
+        let mut found = Shares::default();
+        for round in 0..NEAR_ROUNDS {
+            let evidence = if round == 0 {
+                self.evidence.clone()
+            } else {
+                self.learned(&found)
+            };
             found = self.shared(|at, slot, child| {
                 let pair = Pair::new(slot, child);
                 let other = evidence.score(slot.class, pair) - evidence.delay(slot.class, pair, cause);
