@@ -169,7 +169,7 @@ def far_pair(one_way_ms: float, lost: Sequence[str] = ()) -> Iterator[Pair]:
             host.run(sys.executable, "-c", CUT_TO_MSS, interface)
             host.run("ip", "link", "set", interface, "up")
         way = subprocess.Popen(
-            [*between.enter, sys.executable, "-m", "tests.helpers.wire", "wa", "wb", *lost],
+            [*between.enter, sys.executable, "-m", "tests.helpers.long_way", "wa", "wb", *lost],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

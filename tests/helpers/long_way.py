@@ -1,0 +1,26 @@
+"""A long way between two interfaces that loses some frames once: `python -m tests.helpers.long_way INNER OUTER [MARK…]`.
+
+For each MARK the first frame that contains it is lost. All else is as in `storage_cluster.faults.relay`.
+"""
+
+import sys
+
+from storage_cluster.faults import relay
+
+_marks = [mark.encode() for mark in sys.argv[3:]]
+_Lane = relay.Lane
+
+
+class _Losing(_Lane):
+    def add(self, frame: bytes, arrival_ns: int) -> None:
+        for mark in _marks:
+            if mark in frame:
+                _marks.remove(mark)
+                return
+        super().add(frame, arrival_ns)
+
+
+if __name__ == "__main__":
+    relay.Lane = _Losing  # type: ignore[misc]
+    sys.argv = sys.argv[:3]
+    relay.main()
