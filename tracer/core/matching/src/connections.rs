@@ -5,6 +5,8 @@
 //! several hosts are the same incarnation if they share an ISN or, where a handshake was not captured, if the ranges of
 //! sequence numbers overlap.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use crate::rounds;
@@ -189,6 +191,8 @@ struct Packet {
 }
 
 impl Packet {
+    /// Always inline: a packet returned by way of the stack costs 8 ns more, for its narrow fields are read back wide.
+    #[inline(always)]
     fn of(events: &Events, event: u32) -> Self {
         let i = event as usize;
         Self {
@@ -308,25 +312,10 @@ fn wrapped_past(isn: u32, max: u32) -> bool {
     max.wrapping_sub(isn) >= IMPLAUSIBLE_DISTANCE
 }
 
-/// One host's packets of one incarnation, in time order.
-#[derive(Default)]
+/// One host's packets of one incarnation, in time order: a run of the 4-tuple's.
 struct Fragment {
     numbers: Numbers,
-    packets: Vec<Packet>,
-}
-
-impl Fragment {
-    fn with_capacity(packets: usize) -> Self {
-        Self {
-            numbers: Numbers::default(),
-            packets: Vec::with_capacity(packets),
-        }
-    }
-
-    fn add(&mut self, packet: Packet) {
-        self.numbers.add(&packet);
-        self.packets.push(packet);
-    }
+    packets: Range<usize>,
 }
 
 /// Splits the events of 4-tuples into incarnations, one 4-tuple after the other; holds a buffer for them.
@@ -353,10 +342,11 @@ impl<'a, 'e> Splitter<'a, 'e> {
             self.packets.sort_by_key(by_host_and_time);
         }
         let mut merged: Vec<Merged> = Vec::new();
-        for of_host in self.packets.chunk_by(|a, b| a.host == b.host) {
+        let mut start = 0;
+        for of_host in self.packets.chunk_by_mut(|a, b| a.host == b.host) {
             // Fragments of one host are different incarnations, so only those of earlier hosts are candidates.
             let earlier = Candidates::of(&merged);
-            for fragment in fragments_of_host(of_host) {
+            for fragment in fragments_of_host(of_host, start) {
                 match earlier.find(&merged, &fragment.numbers) {
                     Some(index) => {
                         let (numbers, fragments) = &mut merged[index];
@@ -366,12 +356,29 @@ impl<'a, 'e> Splitter<'a, 'e> {
                     None => merged.push((fragment.numbers.clone(), vec![fragment])),
                 }
             }
+            start += of_host.len();
         }
-        let events = self.events;
-        merged
-            .into_iter()
-            .map(move |(numbers, fragments)| incarnation(events, &numbers, &fragments))
+        let (events, packets) = (self.events, &self.packets[..]);
+        merged.into_iter().map(move |(numbers, fragments)| {
+            let fragments: Vec<_> = fragments.iter().map(|fragment| fragment.over(packets)).collect();
+            incarnation(events, &numbers, &fragments)
+        })
     }
+}
+
+impl Fragment {
+    fn over<'p>(&self, packets: &'p [Packet]) -> Part<'p> {
+        Part {
+            has_isn: self.numbers.isn.map(|isn| isn.is_some()),
+            packets: &packets[self.packets.clone()],
+        }
+    }
+}
+
+/// A fragment's packets, and of which sides it knows the ISN.
+struct Part<'p> {
+    has_isn: [bool; 2],
+    packets: &'p [Packet],
 }
 
 /// An incarnation so far: what is known of its numbers, and its fragments.
@@ -421,24 +428,48 @@ impl Candidates {
     }
 }
 
-fn fragments_of_host(of_host: &[Packet]) -> Vec<Fragment> {
-    let mut fragments = vec![Fragment::with_capacity(of_host.len())];
-    for &packet in of_host {
-        let fresh = fragments.last().is_some_and(|current| current.packets.is_empty());
-        let earlier = fragments
+/// The packets of one host, the first of which is the 4-tuple's at `start`, by fragment; they are put in that order.
+fn fragments_of_host(of_host: &mut [Packet], start: usize) -> Vec<Fragment> {
+    let mut known = vec![Numbers::default()];
+    let mut fragment_of: Vec<usize> = Vec::new(); // filled once there are several
+    for (at, packet) in of_host.iter().enumerate() {
+        let fresh = at == 0;
+        let found = known
             .iter()
-            .rposition_within(FRAGMENTS_TRIED, |f| f.numbers.accepts(&packet));
-        match earlier {
-            Some(index) => fragments[index].add(packet),
-            None if fresh => fragments[0].add(packet),
-            None => {
-                let mut fragment = Fragment::default();
-                fragment.add(packet);
-                fragments.push(fragment);
-            }
+            .rposition_within(FRAGMENTS_TRIED, |numbers| numbers.accepts(packet));
+        let index = found.unwrap_or(if fresh { 0 } else { known.len() });
+        if index == known.len() {
+            fragment_of.resize(at, 0);
+            known.push(Numbers::default());
+        }
+        known[index].add(packet);
+        if known.len() > 1 {
+            fragment_of.push(index);
         }
     }
-    fragments
+    let mut begin = start;
+    let ends = fragment_ends(of_host, &fragment_of, known.len());
+    let fragments = known.into_iter().enumerate().map(|(index, numbers)| {
+        let end = start + ends.get(index).copied().unwrap_or(of_host.len());
+        let packets = begin..end;
+        begin = end;
+        Fragment { numbers, packets }
+    });
+    fragments.collect()
+}
+
+/// Bring the packets of each fragment together; where each ends, or nothing if there is but one.
+fn fragment_ends(of_host: &mut [Packet], fragment_of: &[usize], count: usize) -> Vec<usize> {
+    if count == 1 {
+        return Vec::new();
+    }
+    let mut by_fragment: Vec<(usize, Packet)> = fragment_of.iter().copied().zip(of_host.iter().copied()).collect();
+    by_fragment.sort_by_key(|&(fragment, _)| fragment); // stable: in time order
+    for (place, &(_, packet)) in of_host.iter_mut().zip(&by_fragment) {
+        *place = packet;
+    }
+    let end = |index| by_fragment.partition_point(|&(fragment, _)| fragment <= index);
+    (0..count).map(end).collect()
 }
 
 trait RpositionWithin {
@@ -458,7 +489,7 @@ impl<'a, T> RpositionWithin for std::slice::Iter<'a, T> {
     }
 }
 
-fn incarnation(events: &Events, numbers: &Numbers, fragments: &[Fragment]) -> Incarnation {
+fn incarnation(events: &Events, numbers: &Numbers, fragments: &[Part]) -> Incarnation {
     let mut sides = [0, 1].map(|side| place_side(events, numbers, fragments, side));
     let hosts = [0, 1].map(|side| {
         if sides[side].send_host == NO_HOST {
@@ -479,60 +510,52 @@ fn incarnation(events: &Events, numbers: &Numbers, fragments: &[Fragment]) -> In
     Incarnation { sides, client }
 }
 
-fn place_side(events: &Events, numbers: &Numbers, fragments: &[Fragment], side: usize) -> Side {
+fn place_side(events: &Events, numbers: &Numbers, fragments: &[Part], side: usize) -> Side {
     let base = numbers.isn[side]
         .map(|isn| isn.wrapping_add(1))
         .or(numbers.range[side].map(|range| range.min))
         .unwrap_or(0);
-    let of_side = || fragments.iter().flat_map(move |f| of_side(f, side));
-    let mut placed = Vec::with_capacity(of_side().count());
+    let mut placed = Vec::with_capacity(fragments.iter().map(|fragment| fragment.packets.len()).sum());
     let mut ends = Vec::with_capacity(fragments.len());
+    let mut seen = Seen::default();
     for fragment in fragments {
-        unwrap_offsets(self::of_side(fragment, side), base, &mut placed);
+        let mut furthest = (base, 0);
+        for packet in fragment.packets.iter().filter(|packet| packet.is_of(side)) {
+            placed.push(unwrap_offset(packet, &mut furthest));
+            seen.add(packet);
+        }
         ends.push(placed.len());
     }
-    let anchor = fragments
-        .iter()
-        .position(|fragment| fragment.numbers.isn[side].is_some());
+    let anchor = fragments.iter().position(|fragment| fragment.has_isn[side]);
     rounds::settle(events, &mut placed, &ends, anchor.unwrap_or(0));
     let (addr, port) = side_endpoint(events, fragments, side);
     let owner = |addr: u32| events.host_of_address.get(addr as usize).copied().unwrap_or(NO_HOST);
     let peer_addr = side_endpoint(events, fragments, 1 - side).0;
-    let seen = seen_by_host(of_side());
     Side {
         addr,
         port,
         isn: numbers.isn[side],
         events: placed,
-        send_host: busiest_host(&seen, |seen| seen.sent, owner(addr)),
-        receive_host: busiest_host(&seen, |seen| seen.received, owner(peer_addr)),
-        span_ns: of_side()
-            .map(|packet| (packet.host_ns, packet.host_ns))
-            .reduce(|known, next| (known.0.min(next.0), known.1.max(next.1))),
+        send_host: busiest_host(&seen.by_host, |seen| seen.sent, owner(addr)),
+        receive_host: busiest_host(&seen.by_host, |seen| seen.received, owner(peer_addr)),
+        span_ns: seen.span_ns,
         own_host: NO_HOST,
     }
 }
 
-fn of_side(fragment: &Fragment, side: usize) -> impl Iterator<Item = &Packet> {
-    fragment.packets.iter().filter(move |packet| packet.is_of(side))
-}
-
-/// Offsets of one host's events, in time order: each is within 2^31 of the furthest so far.
-fn unwrap_offsets<'a>(of_host: impl Iterator<Item = &'a Packet>, base: u32, placed: &mut Vec<Placed>) {
-    let mut furthest = (base, 0_i64);
-    for packet in of_host {
-        let offset = furthest.1 + i64::from(distance(packet.seq, furthest.0));
-        if offset > furthest.1 {
-            furthest = (packet.seq, offset);
-        }
-        placed.push(Placed {
-            event: packet.event,
-            offset,
-        });
+/// A packet of one host, whose packets come in time order: its offset is within 2^31 of the furthest so far.
+fn unwrap_offset(packet: &Packet, furthest: &mut (u32, i64)) -> Placed {
+    let offset = furthest.1 + i64::from(distance(packet.seq, furthest.0));
+    if offset > furthest.1 {
+        *furthest = (packet.seq, offset);
+    }
+    Placed {
+        event: packet.event,
+        offset,
     }
 }
 
-fn side_endpoint(events: &Events, fragments: &[Fragment], side: usize) -> (u32, u16) {
+fn side_endpoint(events: &Events, fragments: &[Part], side: usize) -> (u32, u16) {
     let first = fragments.iter().find_map(|f| f.packets.first());
     let i = first.map_or(0, |packet| packet.event as usize);
     if first.is_some_and(|packet| packet.is_of(side)) {
@@ -543,29 +566,38 @@ fn side_endpoint(events: &Events, fragments: &[Fragment], side: usize) -> (u32, 
 }
 
 /// How many packets of a side a host saw being sent and received; a loopback packet is both.
-struct Seen {
+struct SeenByHost {
     host: u16,
     sent: usize,
     received: usize,
 }
 
-fn seen_by_host<'a>(packets: impl Iterator<Item = &'a Packet>) -> Vec<Seen> {
-    let mut hosts: Vec<Seen> = Vec::new();
-    for packet in packets {
-        if hosts.last().is_none_or(|last| last.host != packet.host) {
-            let (host, sent, received) = (packet.host, 0, 0);
-            hosts.push(Seen { host, sent, received });
+/// What was seen of a side, packet by packet, host by host.
+#[derive(Default)]
+struct Seen {
+    by_host: Vec<SeenByHost>,
+    /// Least and greatest stamp.
+    span_ns: Option<(i64, i64)>,
+}
+
+impl Seen {
+    fn add(&mut self, packet: &Packet) {
+        let (host, at_ns) = (packet.host, packet.host_ns);
+        if self.by_host.last().is_none_or(|last| last.host != host) {
+            let (sent, received) = (0, 0);
+            self.by_host.push(SeenByHost { host, sent, received });
         }
-        if let Some(seen) = hosts.last_mut() {
+        if let Some(seen) = self.by_host.last_mut() {
             seen.sent += usize::from(matches!(packet.direction, Direction::Send | Direction::Loopback));
             seen.received += usize::from(matches!(packet.direction, Direction::Receive | Direction::Loopback));
         }
+        let known = self.span_ns.unwrap_or((at_ns, at_ns));
+        self.span_ns = Some((known.0.min(at_ns), known.1.max(at_ns)));
     }
-    hosts
 }
 
 /// The host that saw most of a direction, but `owner`, whose address it is, if it saw any: other hosts forward.
-fn busiest_host(hosts: &[Seen], count: impl Fn(&Seen) -> usize, owner: u16) -> u16 {
+fn busiest_host(hosts: &[SeenByHost], count: impl Fn(&SeenByHost) -> usize, owner: u16) -> u16 {
     let saw_any = hosts.iter().filter(|seen| count(seen) > 0);
     saw_any
         .max_by_key(|seen| (seen.host == owner, count(seen)))

@@ -45,6 +45,8 @@ pub(crate) struct HeaderKey {
 }
 
 impl HeaderKey {
+    /// Always inline: see `Packet::of`.
+    #[inline(always)]
     pub fn of(events: &Events, event: u32) -> Self {
         let i = event as usize;
         Self {
