@@ -1,4 +1,4 @@
-"""A long way between two interfaces that loses some frames once: `python -m tests.helpers.long_way INNER OUTER [MARK…]`.
+"""A long way between two interfaces that loses some frames: `python -m tests.helpers.long_way INNER OUTER [MARK…]`.
 
 For each MARK the first frame that contains it is lost. All else is as in `storage_cluster.faults.relay`.
 """
