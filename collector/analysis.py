@@ -39,7 +39,6 @@ from collector.store import (
     TraceInfo,
     TraceWriter,
     read_batches,
-    read_table,
     write_trace,
 )
 from collector.timescale import Alignment, align, to_trace_ns
@@ -47,6 +46,10 @@ from collector.turns import in_turn
 from collector.windows import settle_windows
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
+
+
+TROUBLES_AT_ONCE = 64
+"""Partitions whose troubles are kept before they are added up: many would be most of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +169,16 @@ def run_stages(
     asked = (slab for _, slab in read_batches(writer.url, "exchanges", findings.EXCHANGE_COLUMNS))
     end_ns = _end_ns(info, alignment)
     writer.finish("connections")
-    ends = read_table(writer.url, "connections", findings.CONNECTION_COLUMNS)
-    told = findings.told(troubles.together(found), asked, linked, alignment.clocks, info, end_ns, samples, ends)
+    told = findings.told(
+        troubles.together(found),
+        asked,
+        linked,
+        alignment.clocks,
+        info,
+        end_ns,
+        samples,
+        lambda: (slab for _, slab in read_batches(writer.url, "connections", findings.CONNECTION_COLUMNS)),
+    )
     writer.write_table("findings", told)
 
 
@@ -206,7 +217,7 @@ def _rebuild(
     held: Held,
     by_time: SortedRuns,
 ) -> list[troubles.Troubles]:
-    """Align and rebuild each partition, and write or keep what it gives; returns the troubles of each."""
+    """Align and rebuild each partition, and write or keep what it gives; returns their troubles, in a few parts."""
     end_ns, found = _end_ns(info, alignment), []
 
     def rebuild(number: int) -> _Requests:
@@ -225,6 +236,8 @@ def _rebuild(
         writer.append("quality", requests.quality)
         by_time.put(requests.exchanges, _started(requests.exchanges))
         found.append(requests.troubles)
+        if len(found) == TROUBLES_AT_ONCE:
+            found[:] = [troubles.together(found)]
 
     in_turn(pool, workers, held.numbers(), rebuild, keep)
     return found

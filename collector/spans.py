@@ -51,6 +51,7 @@ def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
     frame = _in_numbers(exchanges)
     ids = frame["exchange_id"].to_numpy()
     links = find_links(frame)
+    frame = frame.select("service", pl.col("^.*_trace_ns$"), *STALLS)  # the rest is memory
     parent = links.parent
     forest = _core.trace_forest(parent)
     nodes = make_nodes(with_waits(frame, parent), parent, forest["depth"])

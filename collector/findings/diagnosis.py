@@ -17,7 +17,7 @@ from collector.findings.finding import Finding, as_table
 from collector.findings.network import Links
 from collector.findings.pace import pace_findings
 from collector.findings.placement import placement_findings
-from collector.findings.ports import port_findings
+from collector.findings.ports import Parts, port_findings
 from collector.findings.requests import requests_of
 from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
@@ -36,7 +36,8 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
     end_ns = pc.max(pc.coalesce(hops["send_trace_ns"], hops["receive_trace_ns"])).as_py() or 0
     troubles = gather(hops, tables["connections"], exchanges, end_ns)
     parts = together([troubles])
-    return told(parts, [exchanges], tables["spans"], tables["clocks"], info, end_ns, connections=tables["connections"])
+    connections = [tables["connections"]]
+    return told(parts, [exchanges], tables["spans"], tables["clocks"], info, end_ns, connections=lambda: connections)
 
 
 def told(
@@ -47,7 +48,7 @@ def told(
     info: TraceInfo,
     end_trace_ns: int,
     samples: pa.Table | None = None,
-    connections: pa.Table | None = None,
+    connections: Parts | None = None,
 ) -> pa.Table:
     """The table `findings`, from the troubles of all connections, the requests, the hosts' own counters, the clocks.
 

@@ -11,13 +11,14 @@ Source: RFC 9293 §3.6.1 (TIME-WAIT; Linux waits 60 s, TCP_TIMEWAIT_LEN), RFC 60
 Documentation/networking/ip-sysctl.rst (ip_local_port_range) and net/ipv4/inet_hashtables.c.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import polars as pl
 import pyarrow as pa
 
 from collector.durations import in_words
 from collector.findings.finding import Finding, times
+from collector.stamps import stacked
 from collector.timescale import to_trace_ns
 
 CONNECTION_COLUMNS = [
@@ -35,25 +36,45 @@ IN_TURN_SHARE = 0.5
 PAIR = ["client_addr", "server_addr", "server_port"]
 
 
-def port_findings(connections: pa.Table | None, clocks: pa.Table) -> list[Finding]:
+Parts = Callable[[], Iterable[pa.Table]]
+"""A table part by part, each time anew."""
+
+
+def port_findings(connections: Parts | None, clocks: pa.Table) -> list[Finding]:
     """One for each client and server's port. Arguments: of `connections`, `CONNECTION_COLUMNS`; the table `clocks`.
 
-    Cost: a pass; a sort of the connections of a client that has that many to one server.
+    Cost: a pass; a sort of the connections of a client that has that many to one server. Memory: that of those.
     """
-    if connections is None or connections.num_rows < FEWEST_PORTS:
+    if connections is None:
         return []
-    ends = pl.DataFrame(connections.select([*PAIR, "client_port"]))
-    many = ends.group_by(PAIR).agg(pl.len().alias("count"), span=_span())
-    least = pl.max_horizontal(FEWEST_PORTS, FULL_SHARE * pl.min_horizontal("span", DEFAULT_PORTS))
-    dense = many.filter(pl.col("count") >= least)
+    port = pl.col("client_port").cast(pl.Int64)
+    counts = [
+        pl.DataFrame(part.select([*PAIR, "client_port"]))
+        .group_by(PAIR)
+        .agg(count=pl.len(), low=port.min(), high=port.max())
+        for part in connections()
+    ]
+    if not counts:
+        return []
+    many = pl.concat(counts).group_by(PAIR).agg(pl.col("count").sum(), pl.col("low").min(), pl.col("high").max())
+    span = pl.col("high") - pl.col("low") + 1
+    least = pl.max_horizontal(FEWEST_PORTS, FULL_SHARE * pl.min_horizontal(span, DEFAULT_PORTS))
+    dense = many.filter(pl.col("count") >= least).select(PAIR)
     if dense.is_empty():
         return []
-    rows = pl.DataFrame(connections.select(CONNECTION_COLUMNS)).join(dense.select(PAIR), on=PAIR, how="semi")
-    host = pl.coalesce(pl.col("client_host").cast(pl.String), pl.col("server_host").cast(pl.String))
-    rows = rows.with_columns(host=host, server=pl.col("server_host").cast(pl.String))
-    began = to_trace_ns(rows["host"].to_arrow().cast(pa.string()), rows["first_host_ns"].to_arrow(), clocks)
-    rows = rows.with_columns(at=pl.Series(began)).sort("at", "connection_id")
+    rows = stacked(_of_pairs(part, dense, clocks) for part in connections()).sort("at", "connection_id")
     return [found for _, group in rows.group_by(PAIR, maintain_order=True) for found in _found(group)]
+
+
+def _of_pairs(connections: pa.Table, pairs: pl.DataFrame, clocks: pa.Table) -> pl.DataFrame:
+    """`PAIR, client_port, connection_id, host, server, at` of connections of these pairs."""
+    rows = pl.DataFrame(connections.select(CONNECTION_COLUMNS)).join(pairs, on=PAIR, how="semi")
+    host = pl.coalesce("client_host", "server_host")
+    rows = rows.select(*PAIR, "client_port", "connection_id", "first_host_ns", host=host, server="server_host")
+    began = to_trace_ns(
+        rows["host"].cast(pl.String).to_arrow().cast(pa.string()), rows["first_host_ns"].to_arrow(), clocks
+    )
+    return rows.drop("first_host_ns").with_columns(at=pl.Series(began, dtype=pl.Int64))
 
 
 def _span() -> pl.Expr:
@@ -94,7 +115,8 @@ def _found(rows: pl.DataFrame) -> Iterable[Finding]:
 def _most_within_the_wait(rows: pl.DataFrame) -> pl.DataFrame:
     """Those of a stretch of `WAIT_NS` with the most ports; stretches begin every half of it."""
     half = (pl.col("at") - pl.col("at").min()) // (WAIT_NS // 2)
-    numbered = rows.with_columns(stretch=half)
+    numbered = rows.select("client_port", stretch=half)
     both = pl.concat([numbered, numbered.with_columns(pl.col("stretch") - 1)])
     counts = both.group_by("stretch").agg(ports=pl.col("client_port").n_unique()).sort("ports", "stretch")
-    return both.filter(pl.col("stretch") == counts["stretch"][-1])
+    most = counts["stretch"][-1]
+    return rows.filter(half.is_between(most, most + 1))

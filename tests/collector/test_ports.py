@@ -28,7 +28,7 @@ def lines(ports: Sequence[int], step_ns: int = 10_000_000) -> list[str]:
     ]
     return [
         f"{found.severity} {found.host} {found.count} | {found.text}"
-        for found in port_findings(table("connections", rows), CLOCKS)
+        for found in port_findings(lambda: [table("connections", rows)], CLOCKS)
     ]
 
 
