@@ -153,6 +153,7 @@ def run_stages(
                 evidence.add(part.ways)
 
         in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
+        captures.close()
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
             alignment = clocks.solve(refined(evidence, lambda: _ways_again(held)), windows)

@@ -131,6 +131,10 @@ class Scan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what partitions hold, in memory and on disk; none can be taken any more."""
         self._partitions.close()
 
     def __len__(self) -> int:
