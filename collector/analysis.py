@@ -7,7 +7,7 @@ is matched, which tells the clocks; then hops are aligned and requests rebuilt. 
 done, in their order, so a trace is the same in every run. Exchanges are merged by time on their way to disk, and read
 back from there, few columns of them, to be linked.
 
-Memory: a few partitions, what a clock's line needs (`clock_evidence`), and about 1 KB for each exchange.
+Memory: a few partitions, what a clock's line needs (`clock_evidence`), and about 700 bytes for each exchange.
 """
 
 import os
