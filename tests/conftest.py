@@ -1,6 +1,10 @@
-"""The one flag of the test suite."""
+"""The one flag of the test suite; properties are tried without a time limit: machines are busy at times."""
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -34,7 +34,7 @@ def test_offsets_on_symmetric_paths(wrong: dict[str, Wrong], span_s: float) -> N
     assert min(aligned["one_way_delay_ns"].to_pylist()) >= 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     there_ns=st.integers(1_000, 2_000_000),
     back_ns=st.integers(1_000, 2_000_000),

@@ -1,7 +1,7 @@
 """Figures of adjacent groups against plain loops."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.runs import largest_so_far, reached_before, run_starts
@@ -11,7 +11,6 @@ rows = st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9)), max_size=60).m
 )
 
 
-@settings(deadline=None)
 @given(rows)
 def test_against_plain_loops(pairs: list[tuple[int, int]]) -> None:
     groups = np.array([group for group, _ in pairs], dtype=np.int64)

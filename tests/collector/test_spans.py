@@ -279,7 +279,6 @@ def test_no_exchanges_make_no_spans() -> None:
     assert link(exchanges_of("")).num_rows == 0
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 9), max_size=40),
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=20),
@@ -323,7 +322,7 @@ def forests(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(forests())
 def test_the_ledger_adds_up_exactly_whatever_the_times(text: str) -> None:
     exchanges = {row["exchange_id"]: row for row in exchanges_of(text).to_pylist()}
@@ -367,7 +366,6 @@ def test_a_constant_in_place_of_an_id_links_by_time() -> None:
 some_ids = st.lists(st.builds(lambda part, number: part * ID_STRIDE + number, st.integers(0, 3), st.integers(0, 9)))
 
 
-@settings(deadline=None)
 @given(some_ids.map(lambda ids: list(dict.fromkeys(ids))), st.data())
 def test_places_are_those_of_a_plain_search(ids: list[int], data: st.DataObject) -> None:
     others = [10, -1, 2 * ID_STRIDE + 10, 9 * ID_STRIDE]

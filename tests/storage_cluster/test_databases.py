@@ -27,7 +27,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=ROWS, random=st.randoms(use_true_random=False))
 def test_container_rows_merge_in_any_order(
     rows: list[ObjectRow], random, tmp_path_factory: pytest.TempPathFactory

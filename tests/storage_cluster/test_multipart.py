@@ -5,7 +5,7 @@ import itertools
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_cluster.servers.messages import Body, Refusal
@@ -40,7 +40,6 @@ def read(chunks: list[bytes]) -> list[tuple[str, str | None, str | None, bytes]]
     return asyncio.run(run())
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, len(FORM)), max_size=8))
 def test_a_form_cut_anywhere_is_the_same_form(cuts: list[int]) -> None:
     at = [0, *sorted(cuts), len(FORM)]

@@ -128,7 +128,7 @@ def test_a_zone_with_half_of_the_weight_still_holds_a_third_of_three_replicas() 
 
 
 @given(st.integers(0, 10_000), st.randoms())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_order_of_devices_in_the_file_does_not_matter(seed: int, chance: random.Random) -> None:
     devices = some_devices(seed)
     shuffled = list(devices)

@@ -138,7 +138,7 @@ def test_an_operation_is_all_its_attempts() -> None:
     assert (figures.first_start_ns, figures.last_end_ns) == (START - 20 * MS, START + 10 * MS)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1000, 10**11), min_size=1, max_size=200))
 def test_percentiles_are_by_nearest_rank_to_a_thousandth(values: list[int]) -> None:
     figures = tally([row(n, duration_ns=value) for n, value in enumerate(values)]).total()

@@ -247,7 +247,7 @@ def test_a_ramp_of_workers(tmp_path: Path) -> None:
     begin = min(row.start_ns for row in rows)
     first = {thread: min(row.start_ns for row in rows if row.thread == thread) - begin for thread in range(4)}
     assert first[0] < first[1] < first[2] < first[3]
-    assert first[3] >= 0.19e9
+    assert first[3] >= 0.15e9  # the third of three steps in 0.2 s; the first request began a little late itself
 
 
 def test_connections_per_request(tmp_path: Path) -> None:
