@@ -143,7 +143,7 @@ def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
     if len(roots) == 1:
         return Story(f"{name} {spent}", name, duration, parts)
     mean = round(float(roots.select(pl.col("duration_ns").mean()).item()))
-    lead = f"{len(roots)} requests took {in_words(mean)} on average; the slowest, {name}, {spent}"
+    lead = f"{len(roots):,} requests took {in_words(mean)} on average; the slowest, {name}, {spent}"
     return Story(lead, name, duration, parts)
 
 
