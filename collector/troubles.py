@@ -125,30 +125,31 @@ def _cut_or_failed(exchanges: pa.Table) -> pa.Array:
 
 
 def together(parts: Iterable[Troubles]) -> Troubles:
-    """The troubles of all parts, group by group."""
+    """The troubles of all parts, group by group; itself a part that others can be added to."""
     every = list(parts)
     of = {field.name: pl.concat([getattr(part, field.name) for part in every]) for field in fields(Troubles)}
     first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
-    return Troubles(
-        sent=of["sent"].group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
-        lost=_added(of["lost"], PAIR, ("lost",), "worst_ns")
+    sums = {
+        "sent": of["sent"].group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
+        "lost": _added(of["lost"], PAIR, ("lost",), "worst_ns")
         .drop("from_trace_ns", "to_trace_ns")
         .join(of["lost"].group_by(PAIR).agg(first, last), on=PAIR, nulls_equal=True)
         .sort("cost_ns", descending=True, maintain_order=True),
-        traffic=of["traffic"].group_by(KEYS, maintain_order=True).agg(pl.col(COUNTS).sum()),
-        rates=of["rates"].group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
-        recovered=recoveries.added(of["recovered"]),
-        paused=pauses.added(of["paused"]),
-        behind=head_of_line.added(of["behind"]),
-        connecting=added(of["connecting"]),
-        broken=of["broken"],
-        missed=of["missed"]
+        "traffic": of["traffic"].group_by(KEYS, maintain_order=True).agg(pl.col(COUNTS).sum()),
+        "rates": of["rates"].group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
+        "recovered": recoveries.added(of["recovered"]),
+        "paused": pauses.added(of["paused"]),
+        "behind": head_of_line.added(of["behind"]),
+        "connecting": added(of["connecting"]),
+        "broken": of["broken"],
+        "missed": of["missed"]
         .group_by("host", maintain_order=True)
         .agg(pl.col("count").sum(), pl.col("connection_id").first(), first, last)
         .sort("count", descending=True, maintain_order=True),
-        cut=_added(of["cut"], CUT, ("count",), "worst_ns"),
-        failed=_added(of["failed"], FAILED, ("count",), "worst_ns"),
-    )
+        "cut": _added(of["cut"], CUT, ("count",), "worst_ns"),
+        "failed": _added(of["failed"], FAILED, ("count",), "worst_ns"),
+    }
+    return Troubles(**{name: frame.select(of[name].columns).cast(of[name].schema) for name, frame in sums.items()})
 
 
 CUT = ("fate", "client_host", "server_host", "service")

@@ -151,6 +151,21 @@ def test_partitions_change_nothing_but_ids(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("twintap-")] == []
 
 
+def test_troubles_of_many_partitions_add_up_as_those_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2")], Path_(loss=0.02), 5)
+    for number in range(20):
+        net.connect("client", "server", 40_000 + number, 500, 80_000, at_ns=number * 50_000_000)
+    net.run()
+    sources = [HostSource(host, tuple(write_segments(net, tmp_path, host, []))) for host in ("client", "server")]
+    analyse(sources, str(tmp_path / "whole"), options=AnalysisOptions(partition_bits=0))
+    monkeypatch.setattr("collector.analysis.TROUBLES_AT_ONCE", 2)
+    analyse(sources, str(tmp_path / "parts"), options=AnalysisOptions(partition_bits=4))
+    ids = ["connection_id", "span_id"]
+    whole, parts = (table(tmp_path / trace, "findings").drop(ids) for trace in ("whole", "parts"))
+    assert {"packet_loss", "fast_retransmission"} <= set(whole["kind"])
+    assert parts.equals(whole)
+
+
 def test_a_disk_too_full_for_intermediate_data_is_the_operators(tmp_path: Path) -> None:
     absent = tmp_path / "absent"
     with pytest.raises(ResourceError, match=r"no room for intermediate data in .*absent.*TMPDIR"):
