@@ -23,11 +23,13 @@ def quorum_words(rows: pl.DataFrame) -> str:
         return ""
     parent = rows.filter(pl.col("exchange_id") == at_once["parent_span_id"][0]).row(0, named=True)
     went_on, name = parent["response_first_sent_trace_ns"], parent["service"]
+    if went_on is None:
+        return ""  # it never did
     at_once = at_once.filter((pl.col("given_up") > went_on).fill_null(value=True))
     count = len(at_once)
     if count < 2:
         return ""
-    late = at_once.filter((pl.col("returned") > went_on).fill_null(value=True)) if went_on else at_once.clear()
+    late = at_once.filter((pl.col("returned") > went_on).fill_null(value=True))
     if late.is_empty():
         return ""
     words = [_late(host, returned, went_on) for host, returned in late.select("server_host", "returned").rows()]

@@ -27,13 +27,14 @@ CASES = {
     "all at once": (600, "20 30 490 500 tx=t, 20 30 490 510 tx=t, 20 30 490 520 tx=t", ""),
     "one after the other": (2600, "20 30 490 500 tx=t, 600 630 1490 1500 tx=t, 1600 1630 2490 2500 tx=t", ""),
     "given up before it went on": (2600, "20 30 490 500 tx=t, 20 30 - - tx=t up=2000", ""),
+    "it never went on": (None, "20 30 490 500 tx=t, 20 30 - - tx=t up=2000", ""),
     "one only": (600, "20 30 490 500 tx=t", ""),
 }
 
 
 @pytest.mark.parametrize(("answered", "asked", "expected"), CASES.values(), ids=CASES.keys())
-def test_words(answered: int, asked: str, expected: str) -> None:
-    text = PUT.format(answered=answered, ended=answered + 10)
+def test_words(answered: int | None, asked: str, expected: str) -> None:
+    text = PUT.format(answered=answered or "-", ended="-" if answered is None else answered + 10)
     for number, times in enumerate(asked.split(", "), 1):
         text += f"proxy > storage{number}/swift-object {times}\n"
     exchanges = exchanges_of(text)
