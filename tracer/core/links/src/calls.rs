@@ -2,7 +2,8 @@
 //!
 //! A request that waits for an interim answer (HTTP's `100 Continue`) looks like two exchanges where heads are not
 //! visible. Such answers show by themselves: they are short, always come first on their connection, and the connection
-//! always goes on after them.
+//! mostly goes on after them. Where it does not, the dialogue was cut short (its client gave up): it is of the same kind
+//! as whole ones, but its bytes say nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,8 +13,9 @@ use crate::{Exchanges, UNSEEN};
 pub const FAR: i64 = i64::MAX / 4;
 /// An interim answer has no body and hardly a head.
 const SHORT_BYTES: i64 = 64;
-/// Of the answers of that length, so many in ten must come first and be followed.
+/// Of the answers of that length, so many in ten must come first, and so many be followed.
 const NEARLY_ALL: usize = 9;
+const MOST: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
@@ -30,10 +32,14 @@ pub struct Call {
     pub close_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
+    /// A dialogue of which only the beginning was.
+    pub is_cut: bool,
 }
 
 pub struct Calls {
     pub calls: Vec<Call>,
+    /// The call itself, or where it was cut short the last whole one of its service.
+    like: Vec<u32>,
     order: Vec<u32>,
     from: Vec<u32>,
 }
@@ -42,6 +48,11 @@ impl Calls {
     /// Rows of the exchanges of a call, in order of time.
     pub fn rows(&self, call: usize) -> &[u32] {
         &self.order[self.from[call] as usize..self.from[call + 1] as usize]
+    }
+
+    /// Calls of one kind are made for the same: the class of each, of one that was cut short that of whole ones.
+    pub fn kinds(&self, class: &[u16]) -> Vec<u16> {
+        self.like.iter().map(|&call| class[call as usize]).collect()
     }
 
     /// Of the exchanges of a call, the row of the last one that its server had begun to receive by then.
@@ -69,41 +80,67 @@ pub fn calls(e: &Exchanges) -> Calls {
     let mut order: Vec<u32> = (0..e.service.len() as u32).collect();
     order.sort_by_key(|&row| (e.connection_id[row as usize], began(row as usize)));
     let interim = interim_answers(e, &order);
+    let begins = |row: usize| interim.contains(&(e.service[row], e.response_bytes[row]));
     let goes_on = |place: usize| {
         let (before, row) = (order[place - 1] as usize, order[place] as usize);
-        e.connection_id[before] == e.connection_id[row]
-            && interim.contains(&(e.service[before], e.response_bytes[before]))
+        e.connection_id[before] == e.connection_id[row] && begins(before)
     };
     let mut from: Vec<u32> = (0..order.len())
         .filter(|&place| place == 0 || !goes_on(place))
         .map(|p| p as u32)
         .collect();
     from.push(order.len() as u32);
-    let calls = from
+    let rows = |ends: &[u32]| &order[ends[0] as usize..ends[1] as usize];
+    let is_cut = |rows: &[u32]| begins(rows[rows.len() - 1] as usize);
+    let calls: Vec<Call> = from
         .windows(2)
-        .map(|ends| call(e, &order[ends[0] as usize..ends[1] as usize]))
+        .map(|ends| call(e, rows(ends), is_cut(rows(ends))))
         .collect();
-    Calls { calls, order, from }
+    let like = whole_ones(&calls, |number| from[number + 1] - from[number] > 1);
+    Calls {
+        calls,
+        like,
+        order,
+        from,
+    }
+}
+
+/// For each call itself, or where it was cut short the last whole dialogue of its service, if there was one.
+fn whole_ones(calls: &[Call], is_dialogue: impl Fn(usize) -> bool) -> Vec<u32> {
+    let mut whole: HashMap<i64, u32> = HashMap::new();
+    let like = |(number, call): (usize, &Call)| {
+        if call.is_cut {
+            return *whole.get(&call.service).unwrap_or(&(number as u32));
+        }
+        if is_dialogue(number) {
+            whole.insert(call.service, number as u32);
+        }
+        number as u32
+    };
+    calls.iter().enumerate().map(like).collect()
 }
 
 /// (service, length) of interim answers.
 fn interim_answers(e: &Exchanges, order: &[u32]) -> HashSet<(i64, i64)> {
-    let mut counts: HashMap<(i64, i64), (usize, usize)> = HashMap::new();
+    let mut counts: HashMap<(i64, i64), (usize, usize, usize)> = HashMap::new();
     for (place, row) in order.iter().map(|&row| row as usize).enumerate() {
         if !(1..=SHORT_BYTES).contains(&e.response_bytes[row]) {
             continue;
         }
         let same = |other: Option<&u32>| other.is_some_and(|&o| e.connection_id[o as usize] == e.connection_id[row]);
         let first = !same(place.checked_sub(1).and_then(|before| order.get(before)));
-        let (all, fit) = counts.entry((e.service[row], e.response_bytes[row])).or_default();
+        let (all, firsts, followed) = counts.entry((e.service[row], e.response_bytes[row])).or_default();
         *all += 1;
-        *fit += usize::from(first && same(order.get(place + 1)));
+        *firsts += usize::from(first);
+        *followed += usize::from(first && same(order.get(place + 1)));
     }
-    let fits = |(_, (all, fit)): &(_, (usize, usize))| fit * 10 >= all * NEARLY_ALL;
+    let fits = |(_, (all, firsts, followed)): &(_, (usize, usize, usize))| {
+        firsts * 10 >= all * NEARLY_ALL && followed * 10 >= all * MOST
+    };
     counts.into_iter().filter(fits).map(|(key, _)| key).collect()
 }
 
-fn call(e: &Exchanges, rows: &[u32]) -> Call {
+fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
     let (first, last) = (rows[0] as usize, rows[rows.len() - 1] as usize);
     let out_ns = seen(
         &[
@@ -141,5 +178,59 @@ fn call(e: &Exchanges, rows: &[u32]) -> Call {
         ),
         request_bytes: rows.iter().map(|&row| e.request_bytes[row as usize].max(0)).sum(),
         response_bytes: e.response_bytes[last].max(0),
+        is_cut,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of each connection, by turns of time, the answers' lengths; all requests have 100 bytes.
+    fn made(connections: &[&[i64]]) -> Calls {
+        let lengths: Vec<i64> = connections.concat();
+        let connection_id: Vec<i64> = (0..)
+            .zip(connections)
+            .flat_map(|(number, answers)| vec![number; answers.len()])
+            .collect();
+        let (same, bytes) = (vec![1; lengths.len()], vec![100; lengths.len()]);
+        let times: Vec<i64> = (0..lengths.len() as i64).map(|place| 1000 * place).collect();
+        calls(&Exchanges {
+            client_host: &same,
+            server_host: &same,
+            service: &same,
+            connection_id: &connection_id,
+            connect_start_ns: &times,
+            request_first_sent_ns: &times,
+            request_first_received_ns: &times,
+            response_first_sent_ns: &times,
+            response_first_received_ns: &times,
+            response_last_sent_ns: &times,
+            response_last_received_ns: &times,
+            given_up_ns: &times,
+            request_bytes: &bytes,
+            response_bytes: &lengths,
+        })
+    }
+
+    #[test]
+    fn dialogues_cut_short_are_of_the_kind_of_whole_ones() {
+        let found = made(&[&[25], &[25, 300], &[25], &[25, 300], &[500], &[25, 300]]);
+        let cut: Vec<bool> = found.calls.iter().map(|call| call.is_cut).collect();
+        assert_eq!(cut, [true, false, true, false, false, false]);
+        assert_eq!(found.calls[1].request_bytes, 200);
+        assert_eq!(found.kinds(&[0, 1, 2, 3, 4, 5]), [0, 1, 1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn short_answers_are_no_beginnings_where_they_mostly_end_a_connection_or_come_later() {
+        for connections in [
+            &[&[25][..], &[25], &[25, 300]],
+            &[&[25, 25, 300][..], &[25, 25], &[25, 25]],
+        ] {
+            let found = made(connections);
+            assert_eq!(found.calls.len(), connections.concat().len());
+            assert!(found.calls.iter().all(|call| !call.is_cut));
+        }
     }
 }

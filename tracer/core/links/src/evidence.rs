@@ -16,6 +16,8 @@ const KERNEL: [f64; 7] = [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05];
 const PRIOR_LINKS: f64 = 3.0;
 const LEAST_SCORE: f64 = -8.0;
 const MOST_SCORE: f64 = 8.0;
+/// In place of a difference that says nothing.
+const UNKNOWN: i64 = i64::MIN;
 /// A difference seen in fewer links is not usual: were it counted, links would be evidence of themselves.
 const SEVERAL: f64 = 4.0;
 /// Differences kept apart in a table; those beyond share a cell with another.
@@ -80,15 +82,16 @@ pub struct Pair {
 impl Pair {
     #[inline]
     pub fn new(slot: &Slot, child: &Child) -> Self {
+        let differences = [
+            slot.request_bytes - child.request_bytes,
+            slot.response_bytes - child.response_bytes,
+        ];
         Pair {
             delays: [
                 bin(child.start_ns - slot.open_ns) as u32,
                 bin(slot.out_ns - child.end_ns) as u32,
             ],
-            bytes: [
-                slot.request_bytes - child.request_bytes,
-                slot.response_bytes - child.response_bytes,
-            ],
+            bytes: if child.is_cut { [UNKNOWN; 2] } else { differences },
         }
     }
 }
@@ -110,7 +113,9 @@ impl Sample {
         let counts = &mut self.0[class as usize];
         for side in 0..2 {
             counts.delays[side][pair.delays[side] as usize] += weight;
-            *counts.bytes[side].entry(pair.bytes[side]).or_default() += weight;
+            if pair.bytes[side] != UNKNOWN {
+                *counts.bytes[side].entry(pair.bytes[side]).or_default() += weight;
+            }
         }
     }
 }
@@ -266,7 +271,7 @@ impl Differences {
 
     #[inline]
     fn score(&self, difference: i64) -> f32 {
-        if self.cells.is_empty() {
+        if self.cells.is_empty() || difference == UNKNOWN {
             return 0.0;
         }
         let (kept, score) = self.cells[self.cell(difference)];

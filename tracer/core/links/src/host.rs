@@ -57,14 +57,20 @@ struct Plan {
     score: f64,
 }
 
-/// Links of `children` (calls that the host makes) to `parents` (calls that it serves).
-pub fn link_host(calls: &[Call], class: &[u16], mut parents: Vec<u32>, mut children: Vec<u32>) -> Vec<Found> {
+/// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves).
+pub fn link_host(
+    calls: &[Call],
+    class: &[u16],
+    kind: &[u16],
+    mut parents: Vec<u32>,
+    mut children: Vec<u32>,
+) -> Vec<Found> {
     parents.retain(|&call| calls[call as usize].open_ns < FAR);
     children.retain(|&call| calls[call as usize].start_ns < FAR);
     parents.sort_by_key(|&call| calls[call as usize].open_ns);
-    children.sort_by_key(|&call| (class[call as usize], calls[call as usize].start_ns));
+    children.sort_by_key(|&call| (kind[call as usize], calls[call as usize].start_ns));
     let host = Host { calls, class, parents };
-    let kinds = children.chunk_by(|&a, &b| class[a as usize] == class[b as usize]);
+    let kinds = children.chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
     kinds
         .filter(|kind| kind.len() >= FEW)
         .flat_map(|kind| host.link_kind(kind))

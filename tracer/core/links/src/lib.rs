@@ -100,6 +100,7 @@ pub struct Links {
 pub fn link(exchanges: &Exchanges) -> Links {
     let made = calls::calls(exchanges);
     let class = classes::classes(&made.calls);
+    let kind = made.kinds(&class);
     let count = exchanges.service.len();
     let mut links = Links {
         parent: vec![NONE; count],
@@ -113,7 +114,7 @@ pub fn link(exchanges: &Exchanges) -> Links {
     }
     hosts.remove(&NONE);
     for (parents, children) in hosts.into_values() {
-        for found in host::link_host(&made.calls, &class, parents, children) {
+        for found in host::link_host(&made.calls, &class, &kind, parents, children) {
             let start_ns = made.calls[found.child as usize].start_ns;
             for row in made.rows(found.child as usize).iter().map(|&row| row as usize) {
                 links.judged[row] = true;

@@ -40,6 +40,7 @@ pub struct Child {
     pub end_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
+    pub is_cut: bool,
 }
 
 impl Slot {
@@ -197,6 +198,7 @@ pub fn child(calls: &[Call], number: u32) -> Child {
         end_ns: call.end_ns,
         request_bytes: call.request_bytes,
         response_bytes: call.response_bytes,
+        is_cut: call.is_cut,
     }
 }
 
