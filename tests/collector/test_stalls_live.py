@@ -192,7 +192,8 @@ def test_too_few_packets_behind_a_lost_one_leave_it_to_the_timer(tmp_path: Path)
 
 def test_a_window_too_small_for_the_way(tmp_path: Path) -> None:
     found = far_found(tmp_path, "200000,0,", server_buffer=16_000)
-    small = found["small_window"]  # on a busy machine its reader may be late, too
+    assert set(found) - {"zero_window"} == {"small_window"}  # on a busy machine its reader may be late, too
+    small = found["small_window"]
     assert (small["severity"], small["host"]) == ("warning", "b")
     assert 0.1e9 <= small["cost_ns"] <= 2e9
 
