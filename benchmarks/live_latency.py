@@ -2,8 +2,8 @@
 
     python -m benchmarks.live_latency [--seconds 60] [--rate 300] [--window 10] [--mib 64]
 
-Two hosts in network namespaces exchange small requests at an even rate over connections that live a few seconds. An
-agent on each ships to a collector on one of them. Beside, this program looks at the live trace a hundred times a
+Two hosts in network namespaces exchange small HTTP requests at an even rate over connections that live a few seconds.
+An agent on each ships to a collector on one of them. Beside, this program looks at the live trace a hundred times a
 second: the latency of a hop is from its send stamp (all here have one clock) to when a trace that holds it has been
 read. Printed are its median, 95th percentile and maximum, over all hops paired after the first five seconds; the
 collector's resident memory over time; and what the collector says of its rounds.
@@ -40,8 +40,8 @@ import socketserver, sys
 class Handler(socketserver.StreamRequestHandler):
     disable_nagle_algorithm = True
     def handle(self):
-        while data := self.request.recv(65536):
-            self.request.sendall(data)
+        while self.request.recv(65536):
+            self.request.sendall(b"HTTP/1.1 201 Created\\r\\nContent-Length: 0\\r\\n\\r\\n")
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
 server = Server((sys.argv[1], 8080), Handler)
@@ -52,6 +52,7 @@ server.serve_forever()
 CLIENT = """
 import socket, sys, time
 address, rate, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+head = "PUT /v1/a/c/o{0} HTTP/1.1\\r\\nHost: s\\r\\nX-Trans-Id: tx{0:09d}\\r\\nContent-Length: 500\\r\\n\\r\\n"
 open_sockets, began = {}, time.monotonic()
 print("ready", flush=True)
 for number in range(int(rate * seconds)):
@@ -62,8 +63,9 @@ for number in range(int(rate * seconds)):
     if place not in open_sockets:
         open_sockets[place] = socket.create_connection((address, 8080))
         open_sockets[place].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    open_sockets[place].sendall(b"x" * 700)
+    open_sockets[place].sendall(head.format(number).encode() + b"x" * 500)
     open_sockets[place].recv(65536)
+print(f"{number + 1} requests in {time.monotonic() - began:.1f} s", flush=True)
 """
 
 STATUS = """

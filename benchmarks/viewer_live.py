@@ -20,7 +20,7 @@ import click
 import psutil
 from playwright.sync_api import CDPSession, Page
 
-from benchmarks.live_latency import PORT, SESSION, TOKEN, shipping_agent
+from benchmarks.live_latency import CLIENT, PORT, SERVER, SESSION, TOKEN, shipping_agent
 from benchmarks.viewer import held, memory_mib
 from benchmarks.viewer_session import browser, server_of, wait_settled
 from collector import store
@@ -28,37 +28,6 @@ from tests.helpers.live_hosts import TRACER, NoNamespacesError, Pair, pair
 from tracer.errors import InputError
 
 TOLD_SECONDS = 10
-SERVER = """
-import socketserver, sys
-class Handler(socketserver.StreamRequestHandler):
-    disable_nagle_algorithm = True
-    def handle(self):
-        while self.request.recv(65536):
-            self.request.sendall(b"HTTP/1.1 201 Created\\r\\nContent-Length: 0\\r\\n\\r\\n")
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-server = Server((sys.argv[1], 8080), Handler)
-print("ready", flush=True)
-server.serve_forever()
-"""
-CLIENT = """
-import socket, sys, time
-address, rate, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
-head = "PUT /v1/a/c/o{0} HTTP/1.1\\r\\nHost: s\\r\\nX-Trans-Id: tx{0:09d}\\r\\nContent-Length: 500\\r\\n\\r\\n"
-open_sockets, began = {}, time.monotonic()
-print("ready", flush=True)
-for number in range(int(rate * seconds)):
-    time.sleep(max(0, began + number / rate - time.monotonic()))
-    place = number % 8
-    if number % (8 * 97) < 8 and place in open_sockets:
-        open_sockets.pop(place).close()
-    if place not in open_sockets:
-        open_sockets[place] = socket.create_connection((address, 8080))
-        open_sockets[place].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    open_sockets[place].sendall(head.format(number).encode() + b"x" * 500)
-    open_sockets[place].recv(65536)
-print(f"{number + 1} requests in {time.monotonic() - began:.1f} s", flush=True)
-"""
 STATE = """() => ({ text: document.getElementById("live-state").textContent, badge: window.twintap.badgeText,
     makes: window.benchmarkMakes.size, requests: window.twintap.meta.requests })"""
 COUNT_MAKES = """() => {
