@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::calls::{Call, FAR};
 use crate::evidence::Evidence;
 use crate::problem::{Guess, Order, Problem};
@@ -70,10 +72,10 @@ pub fn link_host(
     parents.sort_by_key(|&call| calls[call as usize].open_ns);
     children.sort_by_key(|&call| (kind[call as usize], calls[call as usize].start_ns));
     let host = Host { calls, class, parents };
-    let kinds = children.chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
+    let kinds = children.par_chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
     kinds
         .filter(|kind| kind.len() >= FEW)
-        .flat_map(|kind| host.link_kind(kind))
+        .flat_map_iter(|kind| host.link_kind(kind))
         .collect()
 }
 
@@ -98,8 +100,8 @@ impl Host<'_> {
             alone: plan.guess.alone,
         };
         servers
-            .iter()
-            .flat_map(|&server| self.linked(&self.on(children, server), &guess, &plan))
+            .par_iter()
+            .flat_map_iter(|&server| self.linked(&self.on(children, server), &guess, &plan))
             .collect()
     }
 
@@ -145,7 +147,7 @@ impl Host<'_> {
                 score,
             }
         };
-        let mut plans: Vec<Plan> = tries.into_iter().map(plan).collect();
+        let mut plans: Vec<Plan> = tries.into_par_iter().map(plan).collect();
         plans.sort_by(|a, b| b.score.total_cmp(&a.score));
         plans
     }
@@ -251,7 +253,7 @@ impl Host<'_> {
                 mixed(unordered.parents(), std::iter::repeat(right), &in_order)
             })
         };
-        children.chunks(length).flat_map(part).collect()
+        children.par_chunks(length).flat_map_iter(part).collect()
     }
 
     /// The parent of each child if an order is kept.

@@ -21,7 +21,7 @@
 //! A kind with very few calls is not judged. Requests that were not captured cannot be parents.
 //!
 //! Cost: for each call, the slots that are open at once; learning looks at a bounded sample. Linear in the number of
-//! exchanges at fixed concurrency.
+//! exchanges at fixed concurrency. Hosts, kinds, guesses and stretches are worked on at once, on all cores.
 //!
 //! Source: docs/linking.md.
 #![forbid(unsafe_code)]
@@ -37,6 +37,10 @@ mod shares;
 mod unordered;
 
 use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use crate::host::Found;
 
 /// A time that was not seen, or another value that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
@@ -113,15 +117,16 @@ pub fn link(exchanges: &Exchanges) -> Links {
         hosts.entry(call.client_host).or_default().1.push(number as u32);
     }
     hosts.remove(&NONE);
-    for (parents, children) in hosts.into_values() {
-        for found in host::link_host(&made.calls, &class, &kind, parents, children) {
-            let start_ns = made.calls[found.child as usize].start_ns;
-            for row in made.rows(found.child as usize).iter().map(|&row| row as usize) {
-                links.judged[row] = true;
-                if let Some(parent) = found.parent {
-                    links.parent[row] = made.row_at(exchanges, parent as usize, start_ns);
-                    links.confidence[row] = found.confidence;
-                }
+    let hosts: Vec<(Vec<u32>, Vec<u32>)> = hosts.into_values().collect();
+    let of_host = |(parents, children)| host::link_host(&made.calls, &class, &kind, parents, children);
+    let found: Vec<Vec<Found>> = hosts.into_par_iter().map(of_host).collect();
+    for found in found.into_iter().flatten() {
+        let start_ns = made.calls[found.child as usize].start_ns;
+        for row in made.rows(found.child as usize).iter().map(|&row| row as usize) {
+            links.judged[row] = true;
+            if let Some(parent) = found.parent {
+                links.parent[row] = made.row_at(exchanges, parent as usize, start_ns);
+                links.confidence[row] = found.confidence;
             }
         }
     }
