@@ -4,16 +4,17 @@ Live capture and offline replay both end here. The trace is written as a whole o
 
 Connections are independent, so all but clocks and spans runs a partition at a time, on all cores: first every partition
 is matched, which tells the clocks; then hops are aligned and requests rebuilt. Tables are written as partitions are
-done, in their order, so a trace is the same in every run. Exchanges are merged by time on their way to disk, and read
-back from there, few columns of them, to be linked.
+done, in their order, so a trace is the same in every run. Exchanges are merged by time on their way to disk, and linked
+meanwhile; findings are one thread's too, so hops wait to be written beside them (`put_off`).
 
-Memory: a few partitions, what a clock's line needs (`clock_evidence`), and about 700 bytes for each exchange.
+Memory: a few partitions, what a clock's line needs (`clock_evidence`), and about 700 bytes for each exchange; while
+that is little, hops that are put off.
 """
 
 import os
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +29,7 @@ from collector.clock_steps import refined
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
+from collector.put_off import PutOff
 from collector.quality import flow_counts, quality_of
 from collector.schema import ID_STRIDE, conform
 from collector.services import known_services
@@ -50,6 +52,10 @@ __all__ = ["AnalysisOptions", "HostSource", "analyse"]
 
 TROUBLES_AT_ONCE = 64
 """Partitions whose troubles are kept before they are added up: many would be most of the memory."""
+MOST_WITH_LINKS_BYTES = 1 << 29
+"""Of exchanges while they are linked, and of hops that wait to be written meanwhile."""
+BYTES_AN_EXCHANGE = 700
+"""What linking and findings take for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,29 +164,53 @@ def run_stages(
         if options.align_clocks:
             alignment = clocks.solve(refined(evidence, lambda: _ways_again(held)), windows)
         writer.write_table("clocks", alignment.clocks)
-        found = _rebuild(pool, workers, info, alignment, options.edge_ns, writer, held, by_time)
+        hops = PutOff(lambda table: writer.append("hops", table))
+        found = _rebuild(pool, workers, info, alignment, options.edge_ns, writer, hops, held, by_time)
+        written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
+        _put_together(pool, info, alignment, found, writer, by_time, samples)
+        for job in written:
+            job.result()
+
+
+def _put_together(
+    pool: ThreadPoolExecutor,
+    info: TraceInfo,
+    alignment: Alignment,
+    found: list[troubles.Troubles],
+    writer: TraceWriter,
+    by_time: SortedRuns,
+    samples: pa.Table | None,
+) -> None:
+    """Link the exchanges of all partitions and tell what is wrong; write these tables."""
+    linked = spans.link_all(_written(pool, writer, by_time))
     memory.give_back()
-    for slab in by_time.slabs(ROW_GROUP_ROWS):
-        writer.append("exchanges", slab)
-    writer.finish("exchanges")
-    memory.give_back()
-    linked = spans.link_all(slab for _, slab in read_batches(writer.url, "exchanges", spans.COLUMNS))
-    writer.write_table("spans", linked)
-    memory.give_back()
-    asked = (slab for _, slab in read_batches(writer.url, "exchanges", findings.EXCHANGE_COLUMNS))
-    end_ns = _end_ns(info, alignment)
+    spans_written = pool.submit(writer.write_table, "spans", linked)
     writer.finish("connections")
     told = findings.told(
         troubles.together(found),
-        asked,
+        (slab for _, slab in read_batches(writer.url, "exchanges", findings.EXCHANGE_COLUMNS)),
         linked,
         alignment.clocks,
         info,
-        end_ns,
+        _end_ns(info, alignment),
         samples,
         lambda: (slab for _, slab in read_batches(writer.url, "connections", findings.CONNECTION_COLUMNS)),
     )
     writer.write_table("findings", told)
+    spans_written.result()
+
+
+def _written(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: SortedRuns) -> Iterator[pa.Table]:
+    """All exchanges by time, a slab at a time. Each is written while the next is merged, and all are in the end."""
+    before: Future[None] | None = None
+    for slab in by_time.slabs(ROW_GROUP_ROWS):
+        if before is not None:
+            before.result()
+        before = pool.submit(writer.append, "exchanges", slab)
+        yield slab
+    if before is not None:
+        before.result()
+    writer.finish("exchanges")
 
 
 def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
@@ -215,11 +245,12 @@ def _rebuild(
     alignment: Alignment,
     edge_ns: int,
     writer: TraceWriter,
+    put_off: PutOff,
     held: Held,
     by_time: SortedRuns,
 ) -> list[troubles.Troubles]:
     """Align and rebuild each partition, and write or keep what it gives; returns their troubles, in a few parts."""
-    end_ns, found = _end_ns(info, alignment), []
+    end_ns, exchanges_count, found = _end_ns(info, alignment), 0, []
 
     def rebuild(number: int) -> _Requests:
         hops, messages, connections, paused = held.take(number)
@@ -233,7 +264,9 @@ def _rebuild(
         return _Requests(built.hops, built.exchanges, quality_of(built.hops, flows), wrong)
 
     def keep(_: int, requests: _Requests) -> None:
-        writer.append("hops", requests.hops)
+        nonlocal exchanges_count
+        exchanges_count += requests.exchanges.num_rows
+        put_off.put(requests.hops, MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * exchanges_count)
         writer.append("quality", requests.quality)
         by_time.put(requests.exchanges, _started(requests.exchanges))
         found.append(requests.troubles)
