@@ -61,7 +61,7 @@ class _Slow:
 def pace_findings(requests: pl.DataFrame) -> list[Finding]:
     """Hosts, disks and servers that are slow, each by its own."""
     given_up = pl.col("given_up") - pl.max_horizontal("arrived", "asked")
-    took = pl.when(pl.col("answered").is_null() & pl.col("asking_ns").is_null()).then(given_up)
+    took = pl.when(pl.col("answered").is_null() & pl.col("asking_ns").is_null()).then(given_up.clip(lower_bound=0))
     served = requests.lazy().with_columns(pl.coalesce("own_ns", took), pl.coalesce("answered", "given_up"))
     told = pl.col("own_ns").is_not_null() & pl.col("server_host").is_not_null() & pl.col("readable")
     timed = served.filter(told).select("device", *TIMED).collect()

@@ -319,6 +319,13 @@ def test_a_disk_whose_requests_are_all_given_up_is_slow() -> None:
     assert named(of_requests("\n".join(lines))) == ["slow_disk storage2"]
 
 
+def test_a_request_given_up_before_all_of_it_arrived_took_no_time() -> None:
+    lines = replicas(40, lambda host, service, device: 2 * MS).splitlines()
+    words = lines[1].split()
+    words[5:7] = ["-", "-", f"up={int(words[3]) - 5}"]
+    assert named(of_requests("\n".join([lines[0], " ".join(words), *lines[2:]]))) == []
+
+
 @pytest.mark.parametrize(
     ("took", "expected"),
     [

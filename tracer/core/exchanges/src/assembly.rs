@@ -1,14 +1,14 @@
 //! From the parts of each connection to exchanges in order of time, and the exchange of every hop.
 
 use crate::heads::{Head, is_swapped, seen_heads, time_heads};
-use crate::numbering::{Message, number};
+use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
-use crate::turns::turn_parts;
+use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 
 /// A request and its final response. Times are trace times in ns, `UNSEEN` where unknown.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Exchange {
     /// Row of its connection.
     pub connection: u32,
@@ -31,6 +31,7 @@ pub struct Exchange {
     pub response_row: i64,
     pub id_row: i64,
     pub complete: bool,
+    asks_head: bool,
     started_ns: i64,
 }
 
@@ -53,8 +54,25 @@ pub struct Builder<'a> {
     hops: &'a Hops<'a>,
     heads: &'a Heads<'a>,
     built: Built,
-    ranges: Ways<Vec<Range>>,
+    own: Own,
 }
+
+/// What is made of one connection, in buffers that the next one uses again.
+#[derive(Default)]
+struct Own {
+    heads: Vec<Head>,
+    ranges: Ways<Vec<Range>>,
+    messages: Messages,
+    turns: Turns,
+    parts: Ways<Vec<Part>>,
+    /// Where the exchange of each ordinal stands among the connection's, or `NOWHERE`.
+    place: Vec<u32>,
+    /// When the request of each exchange was there, and the exchange's place, ascending.
+    begun: Vec<(i64, u32)>,
+}
+
+/// In place of a place where there is none.
+const NOWHERE: u32 = u32::MAX;
 
 impl<'a> Builder<'a> {
     pub fn new(hops: &'a Hops<'a>, heads: &'a Heads<'a>) -> Self {
@@ -66,76 +84,193 @@ impl<'a> Builder<'a> {
                 exchanges: Vec::new(),
                 hop_exchange,
             },
-            ranges: Ways::default(),
+            own: Own::default(),
         }
     }
 
     /// Add the exchanges of a connection.
     pub fn add(&mut self, connection: u32, handshake: bool, hop_rows: &[u32], head_rows: &[u32]) {
-        let mut heads = seen_heads(self.heads, head_rows);
-        let swapped = is_swapped(&heads);
+        let own = &mut self.own;
+        seen_heads(self.heads, head_rows, &mut own.heads);
+        let swapped = is_swapped(&own.heads);
         if swapped {
-            heads.iter_mut().for_each(|head| head.from_client = !head.from_client);
+            own.heads
+                .iter_mut()
+                .for_each(|head| head.from_client = !head.from_client);
         }
-        byte_ranges(self.hops, hop_rows, swapped, &mut self.ranges);
-        time_heads(&mut heads, &self.ranges);
-        let (messages, mut parts) = number(&heads, &self.ranges);
-        if parts.is_empty() {
-            parts = turn_parts(&self.ranges);
-        }
-        // What a server says first on a fresh connection answers nothing.
-        parts.retain(|part| part.ordinal > 0 || !handshake);
-        let parts = by_way(parts, &self.ranges);
-        let mut own = gathered(connection, swapped, &parts);
-        note_bodies(&mut own, &parts.client, &self.ranges.client);
-        describe(&mut own, &messages, self.heads);
-        let mut own: Vec<Exchange> = own.into_iter().flatten().collect();
-        settle(&mut own, &shakes(self.hops, hop_rows, swapped));
-        self.give_hops(hop_rows, swapped, &parts, &own);
-        self.built.exchanges.extend(own);
+        byte_ranges(self.hops, hop_rows, swapped, &mut own.ranges);
+        time_heads(&mut own.heads, &own.ranges);
+        own.mark_parts(handshake);
+        let first = self.built.exchanges.len();
+        own.gather(connection, swapped, &mut self.built.exchanges);
+        let exchanges = &mut self.built.exchanges[first..];
+        own.note_bodies(exchanges);
+        own.describe(exchanges, self.heads);
+        settle(exchanges, &shakes(self.hops, hop_rows, swapped));
+        own.give_hops(self.hops, hop_rows, swapped, exchanges, |row, place| {
+            self.built.hop_exchange[row] = (first + place as usize) as i64;
+        });
     }
 
     /// All of them in order of time.
     pub fn finish(mut self) -> Built {
-        let exchanges = &self.built.exchanges;
-        let mut order: Vec<u32> = (0..exchanges.len() as u32).collect();
-        // Connections came by their id, and their exchanges by time and ordinal: a stable sort keeps that.
-        order.sort_by_key(|place| exchanges[*place as usize].started_ns);
+        let exchanges = &mut self.built.exchanges;
+        // Connections came by their id, and their exchanges by time and ordinal, which orders those of one time.
+        let started = |(place, one): (usize, &Exchange)| (one.started_ns, place as u32);
+        let mut order: Vec<(i64, u32)> = exchanges.iter().enumerate().map(started).collect();
+        order.sort_unstable();
         let mut new_place = vec![0; order.len()];
-        for (new, old) in order.iter().enumerate() {
-            new_place[*old as usize] = new as i64;
+        for (new, &(_, old)) in order.iter().enumerate() {
+            new_place[old as usize] = new as u32;
         }
         for hop in self.built.hop_exchange.iter_mut().filter(|hop| **hop != NO_ROW) {
-            *hop = new_place[*hop as usize];
+            *hop = new_place[*hop as usize].into();
         }
-        self.built.exchanges = order.into_iter().map(|old| exchanges[old as usize].clone()).collect();
+        put_in_places(exchanges, &mut new_place);
         self.built
+    }
+}
+
+/// Move each thing to its new place.
+fn put_in_places<T>(things: &mut [T], new_place: &mut [u32]) {
+    for place in 0..things.len() {
+        while new_place[place] as usize != place {
+            let to = new_place[place] as usize;
+            things.swap(place, to);
+            new_place.swap(place, to);
+        }
+    }
+}
+
+impl Own {
+    /// Fill in the parts of both directions, ascending, with their times.
+    fn mark_parts(&mut self, handshake: bool) {
+        let Self {
+            heads,
+            ranges,
+            messages,
+            turns,
+            parts,
+            ..
+        } = self;
+        parts.server.clear();
+        parts.client.clear();
+        messages.number(heads, ranges);
+        messages.mark_parts(heads, parts);
+        if messages.numbered.is_empty() {
+            turns.mark_parts(ranges, parts);
+        }
+        for from_client in [false, true] {
+            let parts = parts.of_mut(from_client);
+            // What a server says first on a fresh connection answers nothing.
+            parts.retain(|part| part.ordinal > 0 || !handshake);
+            parts.sort_by_key(|part| part.start);
+            time_parts(parts, ranges.of(from_client));
+        }
+    }
+
+    /// Add the exchanges that the parts belong to, by ordinal.
+    fn gather(&mut self, connection: u32, swapped: bool, exchanges: &mut Vec<Exchange>) {
+        let every = || self.parts.server.iter().chain(&self.parts.client);
+        self.place.clear();
+        let ordinals_count = every().map(|part| part.ordinal + 1).max().unwrap_or(0);
+        self.place.resize(ordinals_count, NOWHERE);
+        every().for_each(|part| self.place[part.ordinal] = 0);
+        let first = exchanges.len();
+        for (ordinal, place) in self.place.iter_mut().enumerate().filter(|(_, place)| **place == 0) {
+            *place = (exchanges.len() - first) as u32;
+            exchanges.push(Exchange::new(connection, swapped, ordinal));
+        }
+        for part in every() {
+            exchanges[first + self.place[part.ordinal] as usize].add(part);
+        }
+    }
+
+    /// When the client sent on, where the server had asked for the body.
+    fn note_bodies(&self, exchanges: &mut [Exchange]) {
+        if !exchanges.iter().any(Exchange::is_continued) {
+            return;
+        }
+        let place = |part: &Part| self.place[part.ordinal] as usize;
+        let waits = |part: &&Part| part.role == Role::Request && exchanges[place(part)].is_continued();
+        let asked: Vec<Part> = self.parts.client.iter().filter(waits).copied().collect();
+        for range in &self.ranges.client {
+            let Some(part) = located(&asked, range.start, |part| part.start) else {
+                continue;
+            };
+            let exchange = &mut exchanges[place(&asked[part])];
+            if exchange.continue_received_ns != UNSEEN && range.sent_ns >= exchange.continue_received_ns {
+                exchange.body_sent_ns = earlier(exchange.body_sent_ns, range.sent_ns);
+            }
+        }
+    }
+
+    /// What heads say of exchanges; fewer bytes than they declare make one incomplete.
+    fn describe(&self, exchanges: &mut [Exchange], heads: &Heads) {
+        let of_role = |role| move |message: &&Message| message.role == role;
+        let place = |message: &Message| self.place.get(message.ordinal).filter(|place| **place != NOWHERE);
+        let messages = || self.messages.numbered.iter();
+        for message in messages().filter(of_role(Role::Request)) {
+            let (Some(head), Some(place)) = (message.head, place(message)) else {
+                continue;
+            };
+            let (head, exchange) = (&self.heads[head as usize], &mut exchanges[*place as usize]);
+            exchange.request_row = head.row.into();
+            exchange.id_row = id_row(head, heads);
+            exchange.complete &= is_enough(exchange.request.bytes, head.due());
+            exchange.asks_head = head.asks_head;
+        }
+        for message in messages() {
+            let Some(place) = place(message) else {
+                continue;
+            };
+            let exchange = &mut exchanges[*place as usize];
+            exchange.readable = true;
+            if let (Role::Response, Some(head)) = (message.role, message.head) {
+                let head = &self.heads[head as usize];
+                exchange.response_row = head.row.into();
+                if exchange.id_row == NO_ROW {
+                    exchange.id_row = id_row(head, heads);
+                }
+                let bodiless = head.bodiless() || exchange.asks_head;
+                exchange.complete &= bodiless || is_enough(exchange.response.bytes, head.due());
+            }
+        }
     }
 
     /// Payload goes to the exchange of its place in the stream; other hops to the last whose request had come, or to
-    /// the first of the connection.
-    fn give_hops(&mut self, rows: &[u32], swapped: bool, parts: &Ways<Vec<Part>>, own: &[Exchange]) {
-        let first = self.built.exchanges.len();
-        let mut of_ordinal = vec![NO_ROW; own.iter().map(|exchange| exchange.ordinal + 1).max().unwrap_or(0)];
-        for (place, exchange) in own.iter().enumerate() {
-            of_ordinal[exchange.ordinal] = (first + place) as i64;
+    /// the first of the connection. `give` is told each hop's row and its exchange's place among `exchanges`.
+    fn give_hops(
+        &mut self,
+        hops: &Hops,
+        rows: &[u32],
+        swapped: bool,
+        exchanges: &[Exchange],
+        mut give: impl FnMut(usize, u32),
+    ) {
+        let Self {
+            place, begun, parts, ..
+        } = self;
+        for (number, exchange) in exchanges.iter().enumerate() {
+            place[exchange.ordinal] = number as u32;
         }
-        let mut begun: Vec<(i64, i64)> = own
-            .iter()
-            .map(|one| (one.began_ns(), of_ordinal[one.ordinal]))
-            .collect();
+        begun.clear();
+        begun.extend(exchanges.iter().map(|one| (one.began_ns(), place[one.ordinal])));
         begun.sort_unstable();
         for row in rows.iter().map(|row| *row as usize) {
-            let from_client = self.hops.from_client[row] != swapped;
-            let (start, end) = (self.hops.stream_start[row], self.hops.stream_end[row]);
-            self.built.hop_exchange[row] = if end > start {
+            let from_client = hops.from_client[row] != swapped;
+            let (start, end) = (hops.stream_start[row], hops.stream_end[row]);
+            let found = if end > start {
                 let parts = parts.of(from_client);
-                located(parts, start, |part| part.start).map_or(NO_ROW, |place| of_ordinal[parts[place].ordinal])
+                located(parts, start, |part| part.start).map(|at| place[parts[at].ordinal])
             } else {
-                let at = server_ns(from_client, self.hops.sent_ns[row], self.hops.received_ns[row]);
-                let place = located(&begun, at, |(began_ns, _)| *began_ns).filter(|place| begun[*place].0 != UNSEEN);
-                begun.get(place.unwrap_or(0)).map_or(NO_ROW, |(_, exchange)| *exchange)
+                let at = server_ns(from_client, hops.sent_ns[row], hops.received_ns[row]);
+                let last = located(begun, at, |(began_ns, _)| *began_ns).filter(|last| begun[*last].0 != UNSEEN);
+                begun.get(last.unwrap_or(0)).map(|(_, place)| *place)
             };
+            if let Some(place) = found {
+                give(row, place);
+            }
         }
     }
 }
@@ -160,6 +295,7 @@ impl Exchange {
             response_row: NO_ROW,
             id_row: NO_ROW,
             complete: true,
+            asks_head: false,
             started_ns: UNSEEN,
         }
     }
@@ -177,90 +313,15 @@ impl Exchange {
         }
     }
 
+    /// Whether the server asked for the body.
+    fn is_continued(&self) -> bool {
+        self.continue_sent_ns != UNSEEN || self.continue_received_ns != UNSEEN
+    }
+
     /// When its request reached the server, or what is nearest to that.
     fn began_ns(&self) -> i64 {
         let asked_ns = first_seen(self.request.first_received_ns, self.request.first_sent_ns);
         first_seen(first_seen(asked_ns, self.response.first_sent_ns), self.started_ns)
-    }
-}
-
-/// Parts by direction and place, with their times.
-fn by_way(parts: Vec<Part>, ranges: &Ways<Vec<Range>>) -> Ways<Vec<Part>> {
-    let mut ways: Ways<Vec<Part>> = Ways::default();
-    for part in parts {
-        ways.of_mut(part.from_client).push(part);
-    }
-    for from_client in [false, true] {
-        let own = ways.of_mut(from_client);
-        own.sort_by_key(|part| part.start);
-        time_parts(own, ranges.of(from_client));
-    }
-    ways
-}
-
-/// The exchanges that parts belong to, by ordinal.
-fn gathered(connection: u32, swapped: bool, parts: &Ways<Vec<Part>>) -> Vec<Option<Exchange>> {
-    let every = || parts.server.iter().chain(&parts.client);
-    let mut own = vec![None; every().map(|part| part.ordinal + 1).max().unwrap_or(0)];
-    for part in every() {
-        own[part.ordinal]
-            .get_or_insert_with(|| Exchange::new(connection, swapped, part.ordinal))
-            .add(part);
-    }
-    own
-}
-
-/// When the client sent on, where the server had asked for the body.
-fn note_bodies(own: &mut [Option<Exchange>], parts: &[Part], ranges: &[Range]) {
-    let waits = |part: &&Part| part.role == Role::Request && is_continued(&own[part.ordinal]);
-    let asked: Vec<Part> = parts.iter().filter(waits).cloned().collect();
-    if asked.is_empty() {
-        return;
-    }
-    for range in ranges {
-        let Some(place) = located(&asked, range.start, |part| part.start) else {
-            continue;
-        };
-        if let Some(exchange) = &mut own[asked[place].ordinal]
-            && exchange.continue_received_ns != UNSEEN
-            && range.sent_ns >= exchange.continue_received_ns
-        {
-            exchange.body_sent_ns = earlier(exchange.body_sent_ns, range.sent_ns);
-        }
-    }
-}
-
-fn is_continued(exchange: &Option<Exchange>) -> bool {
-    exchange
-        .as_ref()
-        .is_some_and(|one| one.continue_sent_ns != UNSEEN || one.continue_received_ns != UNSEEN)
-}
-
-/// What heads say of exchanges; fewer bytes than they declare make one incomplete.
-fn describe(own: &mut [Option<Exchange>], messages: &[Message], heads: &Heads) {
-    let mut asks_head = vec![false; own.len()];
-    for message in messages.iter().filter(|message| message.role == Role::Request) {
-        let (Some(head), Some(exchange)) = (&message.head, &mut own[message.ordinal]) else {
-            continue;
-        };
-        exchange.request_row = head.row.into();
-        exchange.id_row = id_row(head, heads);
-        exchange.complete &= is_enough(exchange.request.bytes, head.due());
-        asks_head[message.ordinal] = head.asks_head;
-    }
-    for message in messages {
-        let Some(exchange) = &mut own[message.ordinal] else {
-            continue;
-        };
-        exchange.readable = true;
-        if let (Role::Response, Some(head)) = (message.role, &message.head) {
-            exchange.response_row = head.row.into();
-            if exchange.id_row == NO_ROW {
-                exchange.id_row = id_row(head, heads);
-            }
-            let bodiless = head.bodiless() || asks_head[message.ordinal];
-            exchange.complete &= bodiless || is_enough(exchange.response.bytes, head.due());
-        }
     }
 }
 

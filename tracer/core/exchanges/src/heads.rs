@@ -76,9 +76,10 @@ impl Head {
     }
 }
 
-/// The heads of a connection by direction (the server's first) and place, each once, and none that is payload.
-pub fn seen_heads(heads: &Heads, rows: &[u32]) -> Vec<Head> {
-    let mut seen: Vec<Head> = rows.iter().map(|row| head(heads, *row)).collect();
+/// Fill in the heads of a connection by direction (the server's first) and place, each once, and none that is payload.
+pub fn seen_heads(heads: &Heads, rows: &[u32], seen: &mut Vec<Head>) {
+    seen.clear();
+    seen.extend(rows.iter().map(|row| head(heads, *row)));
     seen.sort_by_key(|head| {
         let row = head.row as usize;
         (head.place(), heads.cut[row], Reverse(heads.target_len[row]))
@@ -94,8 +95,9 @@ pub fn seen_heads(heads: &Heads, rows: &[u32]) -> Vec<Head> {
         }
         same
     });
-    without_inside(&mut seen);
-    seen
+    if is_any_inside(seen) {
+        drop_inside_slow(seen);
+    }
 }
 
 /// Whether requests come from the end that was taken for the server. Without a handshake it is guessed; heads know.
@@ -138,8 +140,21 @@ fn head(heads: &Heads, row: u32) -> Head {
     }
 }
 
+/// Whether the declared body of a head reaches over the next one.
+fn is_any_inside(heads: &[Head]) -> bool {
+    let (mut reach, mut from_client) = (0, false);
+    heads.iter().enumerate().any(|(place, head)| {
+        if head.from_client != from_client {
+            (reach, from_client) = (0, head.from_client);
+        }
+        let inside = head.offset < reach;
+        reach = reach.max(cover(heads, place));
+        inside
+    })
+}
+
 /// Drop what lies in the declared body of another.
-fn without_inside(heads: &mut Vec<Head>) {
+fn drop_inside_slow(heads: &mut Vec<Head>) {
     let covers: Vec<i64> = (0..heads.len()).map(|place| cover(heads, place)).collect();
     let mut inside = vec![false; heads.len()];
     for _ in 0..INSIDE_PASSES {

@@ -18,54 +18,91 @@ pub struct Message {
     pub ordinal: usize,
     pub role: Role,
     pub start: i64,
-    pub head: Option<Head>,
+    /// Its place among the heads.
+    pub head: Option<u32>,
     server_ns: i64,
     turn: usize,
 }
 
+/// The requests and final responses of a connection, numbered, and its interim responses.
+#[derive(Clone, Debug, Default)]
+pub struct Messages {
+    pub numbered: Vec<Message>,
+    interims: Vec<Message>,
+}
+
 impl Message {
-    fn new(head: Head, role: Role) -> Self {
+    fn new((place, head): (usize, &Head), role: Role) -> Self {
         Self {
             ordinal: 0,
             role,
             start: head.offset,
-            head: Some(head),
+            head: Some(place as u32),
             server_ns: head.server_ns,
             turn: 0,
         }
     }
 }
 
-/// The requests and final responses of a connection, numbered, and the parts that its heads mark, interim responses
-/// too; both empty if there are none.
-///
-/// Arguments: `heads` as `heads::seen_heads` gives them, timed and with true directions.
-pub fn number(heads: &[Head], ranges: &Ways<Vec<Range>>) -> (Vec<Message>, Vec<Part>) {
-    let (mut requests, mut responses, mut interims) = (Vec::new(), Vec::new(), Vec::new());
-    for head in heads {
-        match head.role() {
-            Some(Role::Request) => requests.push(Message::new(*head, Role::Request)),
-            Some(Role::Response) => responses.push(Message::new(*head, Role::Response)),
-            Some(role) => interims.push(Message::new(*head, role)),
-            None => {}
+impl Messages {
+    /// Fill in the messages of a connection; none if no head tells of any.
+    ///
+    /// Arguments: `heads` as `heads::seen_heads` gives them, timed and with true directions.
+    pub fn number(&mut self, heads: &[Head], ranges: &Ways<Vec<Range>>) {
+        self.numbered.clear();
+        self.interims.clear();
+        let with = |role: Role| move |(_, head): &(usize, &Head)| head.role() == Some(role);
+        let of = |role: Role| {
+            let own = heads.iter().enumerate().filter(with(role));
+            own.map(move |head| Message::new(head, role))
+        };
+        self.numbered.extend(of(Role::Request));
+        let requests_count = self.numbered.len();
+        self.numbered.extend(of(Role::Response));
+        let interim = |head: &Head| {
+            head.role()
+                .filter(|role| matches!(role, Role::Continue | Role::Interim))
+        };
+        let interims = heads.iter().enumerate();
+        self.interims
+            .extend(interims.filter_map(|(place, head)| Some(Message::new((place, head), interim(head)?))));
+        if is_in_order(self.numbered.split_at(requests_count)) {
+            for (place, message) in self.numbered.iter_mut().enumerate() {
+                message.ordinal = place % requests_count + 1;
+            }
+        } else {
+            number_by_turns(&mut self.numbered, &self.interims, &ranges.server);
         }
     }
-    let in_order = in_order(&requests, &responses);
-    let mut messages: Vec<Message> = requests.into_iter().chain(responses).collect();
-    if in_order {
-        let count = messages.len() / 2;
-        for (place, message) in messages.iter_mut().enumerate() {
-            message.ordinal = place % count + 1;
+
+    /// Add the parts that all messages mark; an interim response belongs to the exchange of the final one after it.
+    pub fn mark_parts(&self, heads: &[Head], parts: &mut Ways<Vec<Part>>) {
+        let mut mark = |message: &Message, ordinal| {
+            let from_client = message.role == Role::Request;
+            parts.of_mut(from_client).push(Part {
+                head_end: message.head.map_or(UNSEEN, |place| heads[place as usize].end()),
+                ..Part::new(message.start, ordinal, message.role)
+            });
+        };
+        self.numbered.iter().for_each(|message| mark(message, message.ordinal));
+        let Some(last) = self.numbered.iter().map(|message| message.ordinal).max() else {
+            return;
+        };
+        if self.interims.is_empty() {
+            return;
         }
-    } else {
-        number_by_turns(&mut messages, &interims, &ranges.server);
+        let finals = self.numbered.iter().filter(|message| message.role == Role::Response);
+        let mut finals: Vec<(i64, usize)> = finals.map(|message| (message.start, message.ordinal)).collect();
+        finals.sort_unstable();
+        for interim in &self.interims {
+            let after = finals.partition_point(|(start, _)| *start < interim.start);
+            mark(interim, finals.get(after).map_or(last, |(_, ordinal)| *ordinal));
+        }
     }
-    let parts = marked_parts(&messages, &interims);
-    (messages, parts)
 }
 
 /// As many final responses as requests, none before its request.
-fn in_order(requests: &[Message], responses: &[Message]) -> bool {
+fn is_in_order((requests, responses): (&[Message], &[Message])) -> bool {
     let answers = |(request, response): (&Message, &Message)| {
         request.server_ns != UNSEEN && response.server_ns >= request.server_ns
     };
@@ -144,27 +181,4 @@ fn headless_answers(messages: &[Message], interims: &[Message], said: &[Range]) 
         })
     };
     first.iter().enumerate().filter_map(answer).collect()
-}
-
-/// Parts of all messages; an interim response belongs to the exchange of the final one after it.
-fn marked_parts(messages: &[Message], interims: &[Message]) -> Vec<Part> {
-    let Some(last) = messages.iter().map(|message| message.ordinal).max() else {
-        return Vec::new();
-    };
-    let part = |message: &Message, ordinal| Part {
-        head_end: message.head.map_or(UNSEEN, |head| head.end()),
-        ..Part::new(message.role == Role::Request, message.start, ordinal, message.role)
-    };
-    let mut parts: Vec<Part> = messages.iter().map(|message| part(message, message.ordinal)).collect();
-    let mut finals: Vec<(i64, usize)> = messages
-        .iter()
-        .filter(|message| message.role == Role::Response)
-        .map(|message| (message.start, message.ordinal))
-        .collect();
-    finals.sort_unstable();
-    parts.extend(interims.iter().map(|interim| {
-        let after = finals.partition_point(|(start, _)| *start < interim.start);
-        part(interim, finals.get(after).map_or(last, |(_, ordinal)| *ordinal))
-    }));
-    parts
 }

@@ -22,9 +22,8 @@ pub enum Role {
 }
 
 /// A stretch of one direction that belongs to the exchange `ordinal` of its connection; it ends where the next begins.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Part {
-    pub from_client: bool,
     pub start: i64,
     /// Where the message's head ends and its body begins; `UNSEEN` if that is not known.
     pub head_end: i64,
@@ -34,9 +33,8 @@ pub struct Part {
 }
 
 impl Part {
-    pub fn new(from_client: bool, start: i64, ordinal: usize, role: Role) -> Self {
+    pub fn new(start: i64, ordinal: usize, role: Role) -> Self {
         Self {
-            from_client,
             start,
             head_end: UNSEEN,
             ordinal,

@@ -14,49 +14,58 @@ use crate::parts::{Part, Role};
 use crate::ranges::{Range, Ways};
 
 /// What one side says in one turn: where it begins and ends, as far as was seen.
+#[derive(Clone, Copy, Debug)]
 struct Run {
     from_client: bool,
     turn: usize,
     end: i64,
 }
 
-/// Parts of the exchanges on a connection without visible heads; their ordinal is the turn, from 0.
-pub fn turn_parts(ranges: &Ways<Vec<Range>>) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let runs = runs(ranges);
-    for from_client in [false, true] {
-        // A run begins where the one before it ended, so that bytes which arrived out of order are not left out.
-        let mut start = ranges.of(from_client).first().map_or(0, |range| range.start);
-        for run in runs.iter().filter(|run| run.from_client == from_client) {
-            let role = if from_client { Role::Request } else { Role::Response };
-            parts.push(Part::new(from_client, start, run.turn, role));
-            start = run.end;
-        }
-    }
-    parts
+/// What is said on a connection without visible heads, as turns.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    /// When, where it begins, by whom, where it ends.
+    said: Vec<(i64, i64, bool, i64)>,
+    runs: Vec<Run>,
 }
 
-fn runs(ranges: &Ways<Vec<Range>>) -> Vec<Run> {
-    let said = |from_client| {
-        let of = ranges.of(from_client).iter();
-        of.map(move |range| (range.server_ns, range.start, from_client, range.end))
-    };
-    let mut every: Vec<(i64, i64, bool, i64)> = said(false).chain(said(true)).collect();
-    every.sort_unstable();
-    let mut reach = Ways { server: -1, client: -1 };
-    let (mut turn, mut asking) = (0, false);
-    let mut runs: Vec<Run> = Vec::new();
-    for (_, _, from_client, end) in every {
-        if end <= *reach.of(from_client) {
-            continue;
-        }
-        *reach.of_mut(from_client) = end;
-        turn += usize::from(from_client && !asking);
-        asking = from_client;
-        match runs.last_mut() {
-            Some(run) if run.from_client == from_client && run.turn == turn => run.end = end,
-            _ => runs.push(Run { from_client, turn, end }),
+impl Turns {
+    /// Add the parts of the exchanges; their ordinal is the turn, from 0.
+    pub fn mark_parts(&mut self, ranges: &Ways<Vec<Range>>, parts: &mut Ways<Vec<Part>>) {
+        self.take(ranges);
+        for from_client in [false, true] {
+            let role = if from_client { Role::Request } else { Role::Response };
+            // A run begins where the one before it ended, so that bytes which arrived out of order are not left out.
+            let mut start = ranges.of(from_client).first().map_or(0, |range| range.start);
+            for run in self.runs.iter().filter(|run| run.from_client == from_client) {
+                parts.of_mut(from_client).push(Part::new(start, run.turn, role));
+                start = run.end;
+            }
         }
     }
-    runs
+
+    fn take(&mut self, ranges: &Ways<Vec<Range>>) {
+        let Self { said, runs } = self;
+        said.clear();
+        runs.clear();
+        for from_client in [false, true] {
+            let of = ranges.of(from_client).iter();
+            said.extend(of.map(|range| (range.server_ns, range.start, from_client, range.end)));
+        }
+        said.sort_unstable();
+        let mut reach = Ways { server: -1, client: -1 };
+        let (mut turn, mut asking) = (0, false);
+        for &(_, _, from_client, end) in said.iter() {
+            if end <= *reach.of(from_client) {
+                continue;
+            }
+            *reach.of_mut(from_client) = end;
+            turn += usize::from(from_client && !asking);
+            asking = from_client;
+            match runs.last_mut() {
+                Some(run) if run.from_client == from_client && run.turn == turn => run.end = end,
+                _ => runs.push(Run { from_client, turn, end }),
+            }
+        }
+    }
 }
