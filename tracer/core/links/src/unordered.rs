@@ -20,8 +20,9 @@ const LEAST_SHARE: f64 = 1e-3;
 const ROUNDS: usize = 3;
 const NEAR_ROUNDS: usize = 2;
 
-/// Odds (as logarithms) that an order is kept: none if the side of the order explains half of what is open without it; how
-/// fast they grow with that part, and the most that this says.
+/// Odds (as logarithms) that an order is kept: none if the side of the order explains half of what is open without it, or
+/// less but something, as a server that is never idle makes it; how fast they grow with that part, and the most that this
+/// says.
 const HALF: f64 = 0.5;
 const STEEP: f64 = 20.0;
 const MOST_BY_CAUSE: f64 = 5.0;
@@ -31,12 +32,17 @@ const CLEAR: f64 = 0.75;
 const LEAST_UNSURE: f64 = 0.1;
 /// How far from their place, in requests, calls are held to be to see whether that explains the other side better.
 const NEAR: [f64; 2] = [4.0, 16.0];
-/// How much better the order must explain it, for each call of which something is open, being chosen to do so; what more
-/// than that is worth, at most and at least.
-const LEAST_BETTER: f64 = 0.05;
+/// How much better the order must explain it, for each call of which something is open, being chosen to do so, and where a
+/// request makes several such calls, not at once; what more than that is worth, at most and at least.
+const LEAST_BETTER: f64 = 0.01;
+const MUCH_BETTER: f64 = 0.5;
 const BETTER: f64 = 80.0;
 const MOST_BETTER: f64 = 12.0;
-const MOST_WORSE: f64 = 4.0;
+const MOST_WORSE: f64 = 10.0;
+/// Calls of one request are made at once if they are so many times closer together than those of different ones. They are
+/// not asked to if there are so many times fewer of them.
+const TOGETHER: i64 = 2;
+const FEW_SAME: usize = 20;
 /// If less than this share of what is explained on the whole is explained around a link, the order may have slipped there.
 const SLIP: f64 = 0.6;
 /// Links on each side among which a slip of the order shows.
@@ -223,8 +229,13 @@ impl<'a> Unordered<'a> {
                 better = better.min(mean(&gains.other_side) - near);
             }
         }
-        let by_cause = (STEEP * (part - HALF)).clamp(-MOST_BY_CAUSE, MOST_BY_CAUSE);
-        let least = LEAST_BETTER * mean(&unsure).clamp(0.0, 1.0);
+        let least_by_cause = if part > 0.0 { 0.0 } else { -MOST_BY_CAUSE };
+        let by_cause = (STEEP * (part - HALF)).clamp(least_by_cause, MOST_BY_CAUSE);
+        let least = if self.made_at_once(order) {
+            LEAST_BETTER
+        } else {
+            MUCH_BETTER
+        } * mean(&unsure).clamp(0.0, 1.0);
         let odds = by_cause + (BETTER * (better - least)).clamp(-MOST_WORSE, MOST_BETTER);
         let gain: Vec<f64> = gains
             .cause_side
@@ -241,6 +252,30 @@ impl<'a> Unordered<'a> {
             right[child] = sure(odds.min(MOST_BY_CAUSE) - STEEP * worse);
         }
         Kept { right, odds }
+    }
+
+    /// Whether several calls of one request leave together, beside those of the next request. Calls of different steps of
+    /// the work take turns with those of other requests, so that dealing them one request after another is no order.
+    fn made_at_once(&self, order: Order) -> bool {
+        let (mut same, mut other): (Vec<i64>, Vec<i64>) = (vec![], vec![]);
+        let mut last: Option<(&Slot, i64)> = None;
+        for place in self.sequence(order) {
+            if self.in_order[place] == NO_SLOT {
+                continue;
+            }
+            let slot = &self.problem.slots[self.in_order[place] as usize];
+            let start_ns = self.problem.children[place].start_ns;
+            if let Some((before, before_ns)) = last.filter(|_| !slot.is_again) {
+                let apart = if before.parent == slot.parent {
+                    &mut same
+                } else {
+                    &mut other
+                };
+                apart.push((start_ns - before_ns).abs());
+            }
+            last = Some((slot, start_ns));
+        }
+        same.len() * FEW_SAME < other.len() || TOGETHER * median(&mut same) <= median(&mut other)
     }
 
     /// Children in the order of their actions.
@@ -373,21 +408,28 @@ fn windows(values: &[f64]) -> Vec<f64> {
     (0..values.len()).map(mean).collect()
 }
 
-/// How long each action came after its cause, or after the last action for another request if that was later.
+/// How long each action came after its cause, or after the last action if that was later.
 fn gaps<'a>(links: impl Iterator<Item = (&'a Slot, &'a Child)>, order: Order) -> Vec<i64> {
-    let (mut last, mut before): ((u32, i64), i64) = ((u32::MAX, i64::MIN), i64::MIN);
+    let mut before = i64::MIN;
     let gap = |(slot, child): (&Slot, &Child)| {
         let (cause, action) = match order {
             Order::Front => (slot.open_ns, child.start_ns),
             Order::Back => (child.end_ns, slot.out_ns),
         };
-        if slot.parent != last.0 {
-            before = last.1;
-        }
-        last = (slot.parent, action);
-        action - cause.max(before)
+        let gap = action - cause.max(before);
+        before = action;
+        gap
     };
     links.map(gap).collect()
+}
+
+fn median(values: &mut [i64]) -> i64 {
+    let middle = values.len() / 2;
+    if values.is_empty() {
+        0
+    } else {
+        *values.select_nth_unstable(middle).1
+    }
 }
 
 /// The time for each call, and how long requests take.
