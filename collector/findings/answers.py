@@ -15,8 +15,9 @@ import polars as pl
 from collector.durations import in_words
 from collector.findings.finding import Finding, evidence, times
 from collector.findings.timeouts import fingerprint
-from collector.runs import Longs, run_starts
+from collector.stamps import Longs, text_codes
 from collector.troubles import Troubles
+from tracer import _core
 
 SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
 """A server is silent if it answers nothing for so long, and for so many times as long as its peers at their worst."""
@@ -167,14 +168,11 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
 
 def _by_server(rows: pl.DataFrame) -> tuple[Longs, Longs]:
     """The rows by server, and of each in order of `until`; and where each server's begin."""
-    server = ["server_host", "service"]
-    numbers = rows.select(server).unique(maintain_order=True).with_row_index("number")
-    number = rows.select(server).join(numbers, on=server, how="left", nulls_equal=True, maintain_order="left")["number"]
+    number, _ = _core.row_groups([text_codes(rows[name]) for name in ("server_host", "service")])
     order = np.argsort(rows["until"].to_numpy(), kind="stable")
-    order = order[
-        np.argsort(number.cast(pl.Int16 if len(numbers) < 1 << 15 else pl.Int64).to_numpy()[order], kind="stable")
-    ]
-    return order, run_starts(number.to_numpy()[order].astype(np.int64))
+    few = number.max(initial=0) < 1 << 15  # then it is sorted by its digits
+    order = order[np.argsort(number[order].astype(np.int16 if few else np.int32), kind="stable")]
+    return order, np.flatnonzero(np.diff(number[order], prepend=-1))
 
 
 def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
@@ -251,12 +249,12 @@ def _reasons(requests: pl.DataFrame) -> dict[tuple[str, str], str]:
 
 def _missing(requests: pl.DataFrame) -> Iterable[Finding]:
     """Replicas that did not have what another, asked by the same request, had; not while they were writing it."""
-    asked = requests.filter(pl.col("parent_span_id").is_not_null() & pl.col("method").is_in(READS))
-    missing = asked.filter(pl.col("status") == NOT_FOUND)
+    asked = pl.col("parent_span_id").is_not_null() & pl.col("method").is_in(READS)
+    missing = requests.filter((pl.col("status") == NOT_FOUND) & asked)
     if missing.is_empty():
         return
     of_them = pl.col("parent_span_id").is_in(missing["parent_span_id"].unique().implode())
-    found = asked.filter(pl.col("status").is_between(200, 299) & of_them)
+    found = requests.filter(pl.col("status").is_between(200, 299) & of_them & asked)
     both = ["parent_span_id", "service", "method"]
     missing = missing.join(found, on=both, how="semi", nulls_equal=True, maintain_order="left")
     missing = missing.join(_being_written(requests, missing), on="exchange_id", how="anti")

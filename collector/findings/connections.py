@@ -54,6 +54,8 @@ def connection_findings(troubles: Troubles, requests: pl.DataFrame, services: Ma
 
     Arguments: `services`, by port. What only daemons waited for costs nothing.
     """
+    if troubles.connecting.is_empty():
+        return
     total_ns = int(requests["critical_ns"].sum() or 0)
     for cause, server, rows in _handshakes(_with_waiting(troubles.connecting, requests, services)):
         found = _handshake(cause, server, rows)

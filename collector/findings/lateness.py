@@ -4,10 +4,15 @@ A request is late if it took a multiple of what nine of ten took at the peers: t
 method, on all other hosts. So bounds are found from histograms: those of all less the host's own (eight bins an octave,
 so a bound is good to 9 %).
 
-Cost: a pass over the requests for each set of keys, whatever the number of servers.
+Cost: passes of the core over the requests (`tracer/core/spans/src/lateness.rs`), whatever the number of servers.
 """
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
+from collector.stamps import UNSEEN, text_codes
+from tracer import _core
 
 MOST_SHARE, LATE_RATIO = 0.9, 2.0
 """A request is late beyond this many times what this share of the peers' requests stays below."""
@@ -27,44 +32,66 @@ def lateness(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """For each group of `keys` (a server, or a device of it) in a service: how many requests were late, and how many
     would be by what peers do.
 
-    Arguments: `timed`, requests with `own_ns`.
+    Arguments: `timed`, requests with `own_ns`; texts are categories. Those without one of `keys` are left out.
     Returns: `keys`, `service`, `count`, `late_count`, `expected`, `spread` (standard deviation of that by chance),
     `moments` and `late_moments` (in how many stretches of `MOMENT_NS` they began), of the late ones `took` (median),
     `usual` (what nine of ten take elsewhere), `cost_ns` (beyond that, on critical paths), `from_trace_ns,
     to_trace_ns`; of the slowest one `connection_id, exchange_id`.
     """
-    group = [*keys, "service"]
-    rows = timed.join(_bounds(timed), on=_AT_SERVER, nulls_equal=True)
-    rows = rows.with_columns(late=pl.col("own_ns") > pl.col("limit"))
-    slowest = pl.col("connection_id", "exchange_id").get(pl.col("own_ns").arg_max())
-    moment = pl.col("asked") // MOMENT_NS
-    every = rows.group_by(group).agg(
-        pl.len().alias("count"),
-        pl.col("late").sum().alias("late_count"),
-        slowest,
-        expected=pl.col("late_share").sum(),
-        spread=(pl.col("late_share") * (1 - pl.col("late_share"))).sum().sqrt(),
-        moments=moment.n_unique(),
+    columns = list(dict.fromkeys([*keys, *_AT_SERVER]))
+    codes = [text_codes(timed[name]) for name in columns]
+    number, first = _core.row_groups(codes)
+    is_named = np.all([code[first] != -1 for code in codes[: len(keys)]], axis=0)
+    number = np.where(is_named[number], number, np.int32(-1))
+    own_ns = timed["own_ns"].to_numpy()
+    bins = pl.DataFrame(_core.count_bins(number, own_ns, BINS_PER_OCTAVE))
+    groups = timed[first].select(columns).with_columns(group=pl.int_range(len(first), dtype=pl.Int32))
+    counts = bins.group_by("group").agg(pl.col("count").sum())
+    groups = groups.join(counts, on="group").join(
+        _bounds(bins.join(groups, on="group")), on=_AT_SERVER, nulls_equal=True, maintain_order="left"
     )
-    late = rows.filter("late").with_columns(usual=pl.col("limit") / LATE_RATIO)
-    beyond = pl.min_horizontal(pl.col("own_ns") - pl.col("usual"), pl.col("critical_ns").fill_null(0))
-    told = late.group_by(group).agg(
-        late_moments=moment.n_unique(),
-        took=pl.col("own_ns").median(),
-        usual=pl.col("usual").median(),
-        cost_ns=beyond.sum().cast(pl.Int64),
-        from_trace_ns=pl.col("asked").min(),
-        to_trace_ns=pl.col("answered").max(),
+    pools = groups.select(*keys, "service").unique(maintain_order=True).with_row_index("pool")
+    groups = groups.join(pools, on=[*keys, "service"], nulls_equal=True, maintain_order="left")
+    times = {"own_ns": own_ns, "group": number} | {
+        name: timed[column].fill_null(missing).to_numpy()
+        for name, column, missing in (
+            ("critical_ns", "critical_ns", 0),
+            ("asked_ns", "asked", UNSEEN),
+            ("answered_ns", "answered", UNSEEN),
+        )
+    }
+    limit_ns, pool = _of_groups(groups, len(first))
+    late = pl.DataFrame(_core.count_late(times, limit_ns, pool, MOMENT_NS))
+    slowest = timed[late["slowest"]].select("connection_id", "exchange_id")
+    share = pl.col("late_share")
+    every = groups.group_by("pool", maintain_order=True).agg(
+        pl.col("count").sum(),
+        expected=(pl.col("count") * share).sum(),
+        spread=(pl.col("count") * share * (1 - share)).sum().sqrt(),
     )
-    none = pl.col("late_moments", "cost_ns").fill_null(0)
-    return every.join(told, on=group, how="left", nulls_equal=True).with_columns(none)
+    found = pl.concat([pools, every.drop("pool"), late.drop("slowest"), slowest], how="horizontal")
+    return found.with_columns(
+        pl.col("cost_ns").cast(pl.Int64),
+        pl.col("took", "usual").fill_nan(None),
+        pl.col("from_trace_ns", "to_trace_ns").replace(UNSEEN, None),
+    )
 
 
-def _bounds(timed: pl.DataFrame) -> pl.DataFrame:
-    """For each server and method: `limit` (late beyond it), `late_share` (of the requests elsewhere)."""
+def _of_groups(groups: pl.DataFrame, count: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """The limit and the pool of each of so many groups; none of those that are left out."""
+    limit_ns, pool = np.full(count, np.inf), np.full(count, -1, np.int32)
+    place = groups["group"].to_numpy()
+    limit_ns[place], pool[place] = groups["limit"].to_numpy(), groups["pool"].to_numpy()
+    return limit_ns, pool
+
+
+def _bounds(bins: pl.DataFrame) -> pl.DataFrame:
+    """For each server and method: `limit` (late beyond it), `late_share` (of the requests elsewhere).
+
+    Arguments: how many requests (`count`) took so long (`bin`), by server and method.
+    """
     one = _AT_SERVER
-    bins = timed.select(*one, bin=((pl.col("own_ns") + 1).log(2) * BINS_PER_OCTAVE).floor().cast(pl.Int32))
-    mine = bins.group_by([*one, "bin"]).agg(mine=pl.len())
+    mine = bins.group_by([*one, "bin"]).agg(mine=pl.col("count").sum())
     whole = mine.group_by([*_OF_SERVICE, "bin"]).agg(whole=pl.col("mine").sum())
     rest = (
         mine.select(one)

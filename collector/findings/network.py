@@ -19,6 +19,7 @@ from collector.durations import in_words
 from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
 from collector.link_traffic import LATE_NS, SLICE_NS, delay_of_bin, rate_of_bin
 from collector.troubles import PAIR, Troubles
+from tracer import _core
 
 DOWN_LOST, DOWN_SLICES = 3, 2
 """A link is down if nothing came through while at least so many packets were sent over so many slices of time."""
@@ -355,10 +356,12 @@ def _slices() -> pl.Expr:
 
 def _quantile(rows: pl.DataFrame, keys: list[str], share: float, name: str) -> pl.DataFrame:
     """The delay that this share of hops stays below, for each of `keys`, from the histogram."""
-    bins = rows.group_by(*keys, "bin").agg(pl.col("hops").sum()).sort(*keys, "bin")
-    upto, whole = pl.col("hops").cum_sum().over(keys), pl.col("hops").sum().over(keys)
-    reached = bins.filter(upto >= share * whole)
-    return reached.group_by(keys, maintain_order=True).agg(delay_of_bin(pl.col("bin").first()).alias(name))
+    slices = (pl.col("slice") - pl.col("slice").min()).cast(pl.Int32)
+    hosts = pl.col(pl.String).cast(pl.Categorical).to_physical().cast(pl.Int32).fill_null(-1)
+    codes = rows.select(keys).with_columns(hosts, *([slices] if "slice" in keys else []))
+    group, first = _core.row_groups([codes[key].to_numpy() for key in keys])
+    bins = _core.quantile_bins(group, rows["bin"].to_numpy(), rows["hops"].to_numpy(), share)
+    return rows[first].select(*keys, delay_of_bin(pl.lit(pl.Series(bins))).alias(name))
 
 
 def _way(row: Mapping[str, object]) -> str:

@@ -69,7 +69,7 @@ def pace_findings(requests: pl.DataFrame) -> list[Finding]:
         return []
     total_ns = int(requests["critical_ns"].sum() or 0)
     servers = lateness(timed, ["server_host"])
-    devices = lateness(timed.filter(pl.col("device").is_not_null()), ["server_host", "device"])
+    devices = lateness(timed, ["server_host", "device"])
     slow = [*_slow(servers), *_slow(devices)]
     found: list[Finding] = []
     for host in sorted({each.host for each in slow}):

@@ -22,17 +22,17 @@ _SERVER = ["service", "server_host"]
 def placement_findings(requests: pl.DataFrame) -> Iterator[Finding]:
     """Handoffs and uneven load. Arguments: as `requests.requests_of`."""
     yield from _handoffs(requests)
-    yield from _uneven(requests.filter("waited"))
+    yield from _uneven(requests)
 
 
 def _handoffs(requests: pl.DataFrame) -> Iterable[Finding]:
     """Writes that went to another server than they were meant for, by the host they were meant for."""
     asked = pl.col("method").is_in(WRITES) & pl.col("parent_span_id").is_not_null() & pl.col("device").is_not_null()
-    writes = requests.filter(asked & pl.col("partition").is_not_null())
-    roles = device_roles(writes)
+    is_write = asked & pl.col("partition").is_not_null()
+    roles = device_roles(requests.lazy().filter(is_write).select(*DEVICE, "method", "parent_span_id").collect())
     if not (roles["role"] == HANDOFF).any():
         return
-    writes = writes.join(roles, on=DEVICE, maintain_order="left")
+    writes = requests.filter(is_write).join(roles, on=DEVICE, maintain_order="left")
     stood_in = writes.filter((pl.col("role") == HANDOFF) & pl.col("status").is_between(200, 299))
     for (host, service), rows in (
         stood_in.join(_passed_over(writes), on=["parent_span_id", "service", "partition"])
@@ -66,14 +66,17 @@ def _passed_over(writes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _uneven(requests: pl.DataFrame) -> Iterable[Finding]:
-    """Servers that get much more than their peers, and what of."""
-    counts = requests.drop_nulls(["server_host", "service"]).group_by(_SERVER).agg(count=pl.len())
+    """Servers that get much more than their peers of what clients wait for, and what of."""
+    counts = (
+        requests.lazy().filter("waited").select(_SERVER).drop_nulls().group_by(_SERVER).agg(count=pl.len()).collect()
+    )
     hosts = pl.len().over("service")
     others = (pl.col("count").sum().over("service") - pl.col("count")) / (hosts - 1)
     counts = counts.filter(hosts > 1).with_columns(others=others)
     much = (pl.col("count") >= UNEVEN_LEAST) & (pl.col("count") >= UNEVEN_RATIO * pl.col("others"))
     for row in counts.filter(much).sort("count", *_SERVER, descending=[True, False, False]).iter_rows(named=True):
-        here = requests.filter((pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"]))
+        same = (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
+        here = requests.filter(same & pl.col("waited"))
         cost = _evidence(here.with_columns(own=pl.min_horizontal("own_ns", "critical_ns")), "own")
         beyond = 1 - row["others"] / row["count"]
         yield Finding(

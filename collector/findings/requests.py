@@ -14,11 +14,10 @@ import pyarrow as pa
 from collector.columns import indices, texts
 from collector.critical_path import NONE, Longs
 from collector.foreground import of_clients
-from collector.runs import reached_before, run_starts
 from collector.schema import EXCHANGES
 from collector.services import target_words
 from collector.spans import LEDGER_COLUMNS, places
-from collector.stamps import stacked
+from collector.stamps import UNSEEN, stacked
 from tracer import _core
 
 EXCHANGE_COLUMNS = [
@@ -37,14 +36,18 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> pl.DataFrame:
 
     Arguments: parts of `exchanges` with at least `EXCHANGE_COLUMNS`, of `spans` `SPAN_COLUMNS`. Times are trace times
     in ns; hosts, services, methods and devices are categories. Memory: about 200 bytes a row, and its target.
-    Cost: a join and a sort of those that have a parent.
+    Cost: passes over the rows.
     """
     rows = stacked(_parts(exchanges, pl.DataFrame(spans.select(SPAN_COLUMNS))))
-    mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
+    ends = rows.select("client_host", "server_host", "background", "trace_id")
+    mine = of_clients(ends.filter(rows["depth"] == 0), ends)["trace_id"]
+    own = np.zeros(len(rows) + 1, dtype=np.bool_)  # the last for a trace whose root is not there
+    own[places(rows["exchange_id"], mine)] = True
+    own[NONE] = False
     took = pl.col("answered") - pl.max_horizontal("arrived", "asked")
     return rows.with_columns(asking_ns=_asking(rows)).with_columns(
         own_ns=(took - pl.col("asking_ns").fill_null(0)).clip(lower_bound=0),
-        waited=pl.col("trace_id").is_in(mine),
+        waited=pl.Series(own[places(rows["exchange_id"], rows["trace_id"])]),
     )
 
 
@@ -67,7 +70,7 @@ def _part(exchanges: pa.Table, spans: pl.DataFrame) -> pl.DataFrame:
         device=_gathered(pl.Series(devices, dtype=pl.Categorical), device),
         partition=_gathered(pl.Series(partitions, dtype=pl.String).hash(), partition),
         network_ns=pl.sum_horizontal("connect_ns", "request_network_ns", "response_network_ns", "stall_ns"),
-        readable=pl.col("protocol").cast(pl.String) != "unknown",
+        readable=pl.col("protocol") != "unknown",
         complete="complete",
         begin=pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
         asked=pl.coalesce("request_first_received_trace_ns", "request_last_received_trace_ns"),
@@ -107,21 +110,9 @@ def _gathered(names: pl.Series, places: Longs) -> pl.Series:
 
 def _asking(rows: pl.DataFrame) -> pl.Series:
     """How long each waited for at least one of those that it asked, before it answered; null for none."""
-    parent = pl.Series(places(rows["exchange_id"], rows["parent_span_id"]))
-    children = rows.select("begin", "ended", parent=parent).filter(pl.col("parent") != NONE)
-    heard = rows.select(heard=pl.max_horizontal("arrived", "asked"), answered="answered")[children["parent"]]
-    inside = children.hstack(heard).select(
-        "parent", start=pl.max_horizontal("begin", "heard"), end=pl.min_horizontal("ended", "answered")
-    )
-    inside = inside.drop_nulls().filter(pl.col("end") > pl.col("start"))
-    parents, start, end = (inside[name].to_numpy() for name in ("parent", "start", "end"))
-    order = np.lexsort((start, parents))
-    parents, start, end = parents[order], start[order], end[order]
-    new = np.maximum(end - np.maximum(start, reached_before(end, parents, 0)), 0)
-    starts = run_starts(parents)
-    waited = np.zeros(len(rows), dtype=np.int64)
-    if len(starts):
-        waited[parents[starts]] = np.add.reduceat(new, starts)
-    asked_none = np.ones(len(rows), dtype=np.bool_)
-    asked_none[parents[starts]] = False
-    return pl.select(pl.when(~pl.Series(asked_none)).then(pl.Series(waited))).to_series()
+    times = {"began_ns": "begin", "ended_ns": "ended", "answered_ns": "answered"}
+    columns = {name: rows[column].fill_null(UNSEEN).to_numpy() for name, column in times.items()}
+    heard = rows.select(pl.max_horizontal("arrived", "asked").fill_null(UNSEEN)).to_series().to_numpy()
+    parent = places(rows["exchange_id"], rows["parent_span_id"])
+    waited = _core.asking_ns(columns | {"parent": parent, "heard_ns": heard})
+    return pl.Series(waited).replace(UNSEEN, None)

@@ -166,9 +166,44 @@ pub(crate) fn bin(value: i64) -> i64 {
     BINS_PER_OCTAVE * i64::from(value.ilog2()) + cuts as i64
 }
 
+/// For each group the first bin, in order, up to which lies at least this share of its hops.
+///
+/// Arguments: rows of a histogram, in any order; groups are numbered from 0, each has a row.
+///
+/// # Panics
+/// If the columns differ in length, or a group is negative.
+pub fn quantile_bins(group: &[i32], bin: &[i64], hops: &[i64], share: f64) -> Vec<i64> {
+    assert!(
+        group.len() == bin.len() && group.len() == hops.len(),
+        "columns differ in length"
+    );
+    let mut rows: Vec<(u32, i64, i64)> = (group.iter().zip(bin).zip(hops))
+        .map(|((&group, &bin), &hops)| (u32::try_from(group).expect("a group is negative"), bin, hops))
+        .collect();
+    rows.sort_unstable();
+    let quantile = |of_group: &[(u32, i64, i64)]| {
+        let least = share * of_group.iter().map(|row| row.2).sum::<i64>() as f64;
+        let mut upto = 0;
+        let reaches = |row: &&(u32, i64, i64)| {
+            upto += row.2;
+            upto as f64 >= least
+        };
+        of_group.iter().find(reaches).map_or(NO_DELAY, |row| row.1)
+    };
+    rows.chunk_by(|one, other| one.0 == other.0).map(quantile).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quantile_is_the_first_bin_that_reaches_the_share_of_its_group() {
+        let (group, bin, hops) = ([1, 0, 0, 0, 1], [9, 7, 3, 5, 2], [1, 2, 1, 1, 1]);
+        assert_eq!(quantile_bins(&group, &bin, &hops, 0.5), [5, 2]);
+        assert_eq!(quantile_bins(&group, &bin, &hops, 0.51), [7, 9]);
+        assert_eq!(quantile_bins(&group, &bin, &hops, 0.02), [3, 2]);
+    }
 
     #[test]
     fn a_bin_is_a_quarter_of_an_octave() {

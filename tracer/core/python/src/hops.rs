@@ -1,4 +1,4 @@
-//! `align_hops`, `count_flows`, `count_links`, `hop_ways`, `lower_hull` and `way_hulls`: columns in, columns out.
+//! `align_hops`, `count_flows`, `count_links`, `quantile_bins`, `hop_ways`, `lower_hull`, `way_hulls`: columns in and out.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -17,6 +17,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(align_hops, module)?)?;
     module.add_function(wrap_pyfunction!(count_flows, module)?)?;
     module.add_function(wrap_pyfunction!(count_links, module)?)?;
+    module.add_function(wrap_pyfunction!(quantile_bins, module)?)?;
     module.add_function(wrap_pyfunction!(hop_ways, module)?)?;
     module.add_function(wrap_pyfunction!(lower_hull, module)?)?;
     module.add_function(wrap_pyfunction!(way_hulls, module)?)
@@ -182,6 +183,24 @@ fn count_links<'py>(
         )
     });
     Ok((traffic_columns(py, traffic)?, rate_columns(py, rates)?))
+}
+
+/// Quantiles of histograms; see `tracer/_core.pyi`.
+#[pyfunction]
+fn quantile_bins<'py>(
+    py: Python<'py>,
+    group: PyReadonlyArray1<'py, i32>,
+    bin: PyReadonlyArray1<'py, i64>,
+    hops: PyReadonlyArray1<'py, i64>,
+    share: f64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let (group, bin, hops) = (group.as_slice()?, bin.as_slice()?, hops.as_slice()?);
+    if group.len() != bin.len() || group.len() != hops.len() || group.iter().any(|&group| group < 0) {
+        return Err(lens_differ());
+    }
+    Ok(py
+        .detach(|| traffic::quantile_bins(group, bin, hops, share))
+        .into_pyarray(py))
 }
 
 fn rate_columns(py: Python<'_>, rates: Rates) -> PyResult<Bound<'_, PyDict>> {

@@ -8,6 +8,7 @@ mod hops;
 mod links;
 mod matching;
 mod partitions;
+mod requests;
 mod spans;
 
 use pyo3::prelude::*;
@@ -21,5 +22,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     exchanges::register(module)?;
     links::register(module)?;
     spans::register(module)?;
+    requests::register(module)?;
     hops::register(module)
 }

@@ -2,7 +2,7 @@
 //! went.
 //!
 //! The thresholds and the meaning of every column are Python's (`collector.links`, `collector.waits`,
-//! `collector.critical_path`); here are the loops over all exchanges. Each is local: to the exchanges that show one id,
+//! `collector.critical_path`, `collector.findings`); here are the loops over all exchanges. Each is local: to the exchanges that show one id,
 //! to the children of one parent, to one trace. So each costs a pass, and what it keeps for an exchange is a few numbers.
 //!
 //! Rows are exchanges, in any order. A parent is a row, or `NONE`.
@@ -10,15 +10,21 @@
 //! Source: docs/architecture.md.
 #![forbid(unsafe_code)]
 
+mod asking;
 mod children;
 mod forest;
+mod groups;
 mod identified;
+mod lateness;
 mod ledger;
 mod waits;
 mod words;
 
+pub use asking::{Asked, asking_ns};
 pub use forest::{Forest, forest};
+pub use groups::{Groups, groups};
 pub use identified::{Exchanges, Links, link};
+pub use lateness::{Bins, Late, Limits, Timed, count_bins, count_late};
 pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
 pub use waits::{first_answers, taken_up};
 pub use words::{Texts, words};

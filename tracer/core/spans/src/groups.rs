@@ -1,0 +1,60 @@
+//! Rows that are alike in some codes, numbered.
+
+use rustc_hash::FxHashMap;
+
+/// The group of each row, and the first row of each group: groups are numbered in order of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    pub of: Vec<i32>,
+    pub first: Vec<i64>,
+}
+
+/// Number the rows of some columns of codes, from -1 on; none if their combinations are more than a number of 64 bits.
+///
+/// # Panics
+/// If the columns differ in length, or a code is less than -1.
+pub fn groups(columns: &[&[i32]]) -> Option<Groups> {
+    let count = columns.first().map_or(0, |column| column.len());
+    assert!(
+        columns.iter().all(|column| column.len() == count),
+        "columns differ in length"
+    );
+    let width = |column: &&[i32]| column.iter().max().map_or(1, |most| i64::from(*most) + 2) as u64;
+    let widths: Vec<u64> = columns.iter().map(width).collect();
+    widths
+        .iter()
+        .try_fold(1u64, |product, width| product.checked_mul(*width))?;
+    let mut number: FxHashMap<u64, i32> = FxHashMap::default();
+    let mut found = Groups::default();
+    found.of.reserve(count);
+    for row in 0..count {
+        let mut key = 0;
+        for (column, width) in columns.iter().zip(&widths) {
+            assert!(column[row] >= -1, "a code is less than -1");
+            key = key * width + (i64::from(column[row]) + 1) as u64;
+        }
+        let next = found.first.len() as i32;
+        let own = *number.entry(key).or_insert(next);
+        if own == next {
+            found.first.push(row as i64);
+        }
+        found.of.push(own);
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_alike_in_all_codes_are_one_group() {
+        let found = groups(&[&[3, -1, 3, 3, -1], &[0, 0, 0, 1, 0]]);
+        let expected = Groups {
+            of: vec![0, 1, 0, 2, 1],
+            first: vec![0, 1, 3],
+        };
+        assert_eq!(found, Some(expected));
+        assert_eq!(groups(&[&[i32::MAX][..]; 3]), None);
+    }
+}
