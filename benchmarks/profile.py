@@ -40,9 +40,13 @@ STAGES: dict[str, tuple[str, ...]] = {
         "collector.troubles:gather",
     ),
     "spans, findings": ("collector.spans:link", "collector.findings:told"),
-    "write events": ("collector.store:TraceWriter.append/events",),
+    "write events": ("collector.analysis:ready/events", "collector.store:TraceWriter.append/events"),
     "write hops": ("collector.store:TraceWriter.append/hops",),
-    "write the other tables": ("collector.store:TraceWriter.append", "collector.store:TraceWriter.write_table"),
+    "write the other tables": (
+        "collector.analysis:ready",
+        "collector.store:TraceWriter.append",
+        "collector.store:TraceWriter.write_table",
+    ),
 }
 """Title to `module:name`; after a `/`, only calls whose first argument is that."""
 REST = "the rest"

@@ -38,9 +38,11 @@ from collector.store import (
     ROW_GROUP_ROWS,
     CommandInfo,
     CounterInfo,
+    Ready,
     TraceInfo,
     TraceWriter,
     read_batches,
+    ready,
     write_trace,
 )
 from collector.timescale import Alignment, align, to_trace_ns
@@ -76,9 +78,10 @@ class AnalysisOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One partition after matching, and what tells the clocks."""
+    """One partition after matching: tables to write, tables to go on with, and what tells the clocks."""
 
-    matched: matching.Matched
+    ready: dict[str, Ready]
+    held: tuple[pa.Table, ...]
     ways: clock_evidence.Ways
 
 
@@ -88,7 +91,7 @@ class _Requests:
 
     hops: pa.Table
     exchanges: pa.Table
-    quality: pa.Table
+    quality: Ready
     troubles: troubles.Troubles
 
 
@@ -151,11 +154,9 @@ def run_stages(
 
         def keep(number: int, part: _Part | None) -> None:
             if part is not None:
-                matched = part.matched
-                writer.append("events", matched.events)
-                writer.append("messages", matched.messages)
-                writer.append("connections", matched.connections)
-                held.put(number, matched.hops, matched.messages, matched.connections, matched.pauses)
+                for name, rows in part.ready.items():
+                    writer.append(name, rows)
+                held.put(number, *part.held)
                 evidence.add(part.ways)
 
         in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
@@ -235,7 +236,9 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
         return None
     matched = matching.match(decoded, number * ID_STRIDE + 1)
     ways = evidence.telling(clock_evidence.ways_of(matched.hops))
-    return _Part(matched, ways)
+    tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
+    written = {name: ready(name, table) for name, table in tables.items()}
+    return _Part(written, (matched.hops, matched.messages, matched.connections, matched.pauses), ways)
 
 
 def _rebuild(
@@ -261,7 +264,7 @@ def _rebuild(
         paused = pauses.aligned(paused, alignment.clocks)
         flows = flow_counts(built.hops)
         wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, flows)
-        return _Requests(built.hops, built.exchanges, quality_of(built.hops, flows), wrong)
+        return _Requests(built.hops, built.exchanges, ready("quality", quality_of(built.hops, flows)), wrong)
 
     def keep(_: int, requests: _Requests) -> None:
         nonlocal exchanges_count

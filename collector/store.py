@@ -4,10 +4,9 @@ A trace is whole or it is not there. On a local disk it is written under a tempo
 on an object store, which has no rename, `trace.json` is written last, and a directory without it is no trace.
 Tables and columns: `collector.schema`. One writer at a time.
 
-Encoding, chosen so that writing costs less than pairing: texts by dictionary; numbers by byte planes, which cost half
-of what differences do and take no more room where times jitter; those of few values as they are, which costs least; and
-places in a stream by their differences, since one transfer begins where another ended. lz4 over it; statistics only of
-the columns by which rows are looked up; a column that is never null is stored as such, which saves its levels.
+Tables of numbers and of few texts, which all large ones are, are encoded by the core (`collector.encoded`), those with
+columns of free text by Arrow. Statistics only of the columns by which rows are looked up; a column that is never null
+is stored as such, which saves its levels.
 """
 
 import ctypes
@@ -22,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeAlias, TypeVar
 
 import fsspec
 import numpy as np
@@ -32,6 +31,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
+from collector import encoded
 from collector.schema import FORMAT_VERSION, TABLES, conform
 from tracer.errors import InputError, MissingDependencyError, ResourceError
 
@@ -40,13 +40,6 @@ INDEX_FOLDER = ".index"
 """Within a trace: what a viewer keeps there to open it quickly; nothing is lost with it."""
 LOOKED_UP_BY = ("host", "frame", "connection_id")
 """Columns with statistics, by which a reader skips row groups."""
-BY_DIFFERENCES = ("stream_start", "stream_end")
-"""Columns in which few differences between neighbours occur."""
-AS_THEY_ARE = (
-    *("src_port", "dst_port", "flags", "payload_len", "window", "tsval", "tsecr", "captured_len", "original_len"),
-    "attempt",
-)
-"""Columns in which few values occur: lz4 finds them whole sooner than in byte planes."""
 READ_ATTEMPTS = 5
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """From Linux's <fcntl.h> and <linux/fs.h>."""
@@ -54,6 +47,8 @@ ROW_GROUP_ROWS = 1 << 18
 """Rows of a Parquet row group: small enough to skip by statistics, large enough to compress well."""
 
 Read = TypeVar("Read")
+Ready: TypeAlias = "pa.Table | encoded.Rows"
+"""Rows that only need writing: encoded, or of a table that Arrow encodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +115,21 @@ class TraceWriter:
     def __init__(self, url: str) -> None:
         self.url = url
         self.info: TraceInfo | None = None
-        self._open: dict[str, tuple[IO[bytes], pq.ParquetWriter]] = {}
+        self._open: dict[str, tuple[IO[bytes], _Writer]] = {}
 
-    def append(self, name: str, table: pa.Table) -> None:
+    def append(self, name: str, table: Ready) -> None:
         """Write rows of a table after those it has; a table never written is left empty.
 
+        Arguments: `table` as `ready` makes it or takes it.
         Raises: `ResourceError` if they cannot be written.
         """
+        rows = ready(name, table) if isinstance(table, pa.Table) else table
         with _storage_errors(self.url):
-            table = conform(name, table)
             if name not in self._open:
                 fs, root = _filesystem(self.url)
                 file = _sink(fs, f"{root}/{name}.parquet")
-                self._open[name] = file, _parquet_writer(file, name, table.schema)
-            _write_rows(self._open[name][1], table)
+                self._open[name] = file, _writer(file, rows.schema)
+            self._open[name][1].write(rows)
 
     def write_table(self, name: str, table: pa.Table) -> None:
         """Write one table as a whole; a table never written is left empty."""
@@ -202,37 +198,51 @@ def write_table(url: str, name: str, table: pa.Table) -> None:
     Raises: `ResourceError` if it cannot be written.
     """
     fs, root = _filesystem(url)
+    rows = ready(name, table)
+    with _storage_errors(url), _sink(fs, f"{root}/{name}.parquet") as file:
+        writer = _writer(file, rows.schema)
+        try:
+            writer.write(rows)
+        finally:
+            writer.close()
+
+
+def ready(name: str, table: pa.Table) -> Ready:
+    """Rows of a table of a trace, so far done that they only need writing. Safe to call from several threads.
+
+    Arguments as `write_table`.
+    """
     table = conform(name, table)
-    with (
-        _storage_errors(url),
-        _sink(fs, f"{root}/{name}.parquet") as file,
-        _parquet_writer(file, name, table.schema) as writer,
-    ):
-        _write_rows(writer, table)
-
-
-def _write_rows(writer: pq.ParquetWriter, table: pa.Table) -> None:
-    writer.write_table(table.select(writer.schema.names).cast(writer.schema), row_group_size=ROW_GROUP_ROWS)
-
-
-def _parquet_writer(file: IO[bytes], name: str, schema: pa.Schema) -> pq.ParquetWriter:
-    """Encodings as this module's header says."""
     whole = {column.name for column in TABLES[name] if not column.nullable}
-    schema = pa.schema([column.with_nullable(column.name not in whole) for column in schema])
-    encoding = {
-        column.name: "DELTA_BINARY_PACKED" if column.name in BY_DIFFERENCES else "BYTE_STREAM_SPLIT"
-        for column in schema
-        if pa.types.is_integer(column.type) and column.name not in AS_THEY_ARE
-    }
-    return pq.ParquetWriter(
-        file,
-        schema,
-        compression="lz4",
-        write_batch_size=ROW_GROUP_ROWS,
-        use_dictionary=[column.name for column in schema if not pa.types.is_primitive(column.type)],
-        column_encoding=encoding,
-        write_statistics=[column.name for column in schema if column.name in LOOKED_UP_BY],
-    )
+    table = table.cast(pa.schema([column.with_nullable(column.name not in whole) for column in table.schema]))
+    return encoded.encode(table, LOOKED_UP_BY, ROW_GROUP_ROWS) if encoded.holds(table.schema) else table
+
+
+class _ArrowWriter:
+    """As `encoded.Writer`, for tables that it does not hold."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(
+            file,
+            schema,
+            compression="lz4",
+            use_dictionary=[column.name for column in schema if not pa.types.is_primitive(column.type)],
+            use_byte_stream_split=[column.name for column in schema if pa.types.is_integer(column.type)],
+            write_statistics=[column.name for column in schema if column.name in LOOKED_UP_BY],
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+_Writer: TypeAlias = encoded.Writer | _ArrowWriter
+
+
+def _writer(file: IO[bytes], schema: pa.Schema) -> _Writer:
+    return encoded.Writer(file, schema) if encoded.holds(schema) else _ArrowWriter(file, schema)
 
 
 def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:

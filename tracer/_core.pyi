@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +107,18 @@ def build_exchanges(hops: Columns, heads: Columns, connections: Columns) -> Colu
 # links
 
 def link_exchanges(exchanges: Columns) -> Columns: ...
+
+# tables: of each column its name, its kind, whether it may be null, whether row groups tell its extremes
+
+class TableFile:
+    def __new__(cls, columns: Sequence[tuple[str, str, bool, bool]]) -> TableFile: ...
+    def encode(
+        self, fields: Sequence[tuple[NDArray[Any], NDArray[np.uint8] | None, list[str] | None]], rows: int
+    ) -> tuple[NDArray[np.uint8], RowGroup]: ...
+    def add(self, group: RowGroup) -> None: ...
+    def footer(self, properties: Sequence[tuple[str, str]]) -> NDArray[np.uint8]: ...
+
+class RowGroup: ...
 
 # spans
 

@@ -10,6 +10,7 @@ mod matching;
 mod partitions;
 mod requests;
 mod spans;
+mod tables;
 
 use pyo3::prelude::*;
 
@@ -23,5 +24,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     links::register(module)?;
     spans::register(module)?;
     requests::register(module)?;
+    tables::register(module)?;
     hops::register(module)
 }

@@ -1,0 +1,157 @@
+//! `TableFile`, `RowGroup`: columns in, bytes of a Parquet file out.
+
+use std::sync::Mutex;
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use twintap_tables::{Column, ColumnKind, ColumnSchema, Footer, RowGroup, Schema, Values};
+
+use crate::decode::locked;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyTableFile>()?;
+    module.add_class::<PyRowGroup>()
+}
+
+/// A Parquet file in the making; the caller writes its bytes. `collector.encoded` is its public face.
+#[pyclass(frozen, name = "TableFile", module = "tracer._core")]
+struct PyTableFile {
+    schema: Schema,
+    footer: Mutex<Footer>,
+}
+
+/// What stands where in the bytes of some rows.
+#[pyclass(frozen, name = "RowGroup", module = "tracer._core")]
+struct PyRowGroup(RowGroup);
+
+/// Values, the bits of those that are not null (none if all are not), and the texts that values are places in.
+type Field<'py> = (
+    Bound<'py, PyAny>,
+    Option<PyReadonlyArray1<'py, u8>>,
+    Option<Vec<String>>,
+);
+
+#[pymethods]
+impl PyTableFile {
+    /// Of each column its name, its kind in Arrow's words, whether it may be null, whether it has statistics.
+    #[new]
+    fn new(columns: Vec<(String, String, bool, bool)>) -> PyResult<Self> {
+        let columns = columns.into_iter().map(|(name, kind, may_be_null, has_statistics)| {
+            let kind = kind_named(&kind).ok_or_else(|| PyValueError::new_err(format!("no column holds {kind}")))?;
+            Ok(ColumnSchema {
+                name,
+                kind,
+                may_be_null,
+                has_statistics,
+            })
+        });
+        let schema = Schema::new(columns.collect::<PyResult<_>>()?).map_err(broken)?;
+        Ok(Self {
+            footer: Mutex::new(Footer::new(schema.clone())),
+            schema,
+        })
+    }
+
+    /// So many rows of columns, as they stand in the file wherever they are placed there.
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        fields: Vec<Field<'py>>,
+        rows: usize,
+    ) -> PyResult<(Bound<'py, PyArray1<u8>>, PyRowGroup)> {
+        let kinds = self.schema.kinds();
+        if kinds.len() != fields.len() {
+            return Err(PyValueError::new_err("not the file's columns"));
+        }
+        let numbers = kinds
+            .iter()
+            .zip(&fields)
+            .map(|(kind, field)| Numbers::of(*kind, &field.0));
+        let numbers = numbers.collect::<PyResult<Vec<_>>>()?;
+        let mut columns = Vec::with_capacity(fields.len());
+        for (numbers, (_, validity, texts)) in numbers.iter().zip(&fields) {
+            let values = numbers.values(texts.as_deref().unwrap_or_default())?;
+            let validity = validity.as_ref().map_or(Ok(&[][..]), PyReadonlyArray1::as_slice)?;
+            if !(validity.is_empty() || validity.len() == rows.div_ceil(8)) || !values.are(rows) {
+                return Err(PyValueError::new_err("columns differ in length"));
+            }
+            columns.push(Column { values, validity });
+        }
+        let (bytes, group) = py.detach(|| self.schema.encode(&columns, rows)).map_err(broken)?;
+        Ok((bytes.into_pyarray(py), PyRowGroup(group)))
+    }
+
+    /// The group stands next in the file.
+    fn add(&self, group: &PyRowGroup) -> PyResult<()> {
+        locked(&self.footer).add(&group.0).map_err(broken)
+    }
+
+    /// What stands after the last group; properties are told to readers.
+    fn footer<'py>(&self, py: Python<'py>, properties: Vec<(String, String)>) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        Ok(locked(&self.footer)
+            .bytes(&properties)
+            .map_err(broken)?
+            .into_pyarray(py))
+    }
+}
+
+/// A column as Python has it.
+enum Numbers<'py> {
+    Bits(PyReadonlyArray1<'py, u8>),
+    U8(PyReadonlyArray1<'py, u8>),
+    U16(PyReadonlyArray1<'py, u16>),
+    U32(PyReadonlyArray1<'py, u32>),
+    I32(PyReadonlyArray1<'py, i32>),
+    I64(PyReadonlyArray1<'py, i64>),
+    F64(PyReadonlyArray1<'py, i64>),
+    Places(PyReadonlyArray1<'py, u32>),
+}
+
+impl<'py> Numbers<'py> {
+    fn of(kind: ColumnKind, array: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let numbers = match kind {
+            ColumnKind::Bool => array.extract().map(Self::Bits).ok(),
+            ColumnKind::UInt8 => array.extract().map(Self::U8).ok(),
+            ColumnKind::UInt16 => array.extract().map(Self::U16).ok(),
+            ColumnKind::UInt32 => array.extract().map(Self::U32).ok(),
+            ColumnKind::Int32 => array.extract().map(Self::I32).ok(),
+            ColumnKind::Int64 => array.extract().map(Self::I64).ok(),
+            ColumnKind::Float64 => array.extract().map(Self::F64).ok(),
+            ColumnKind::Text => array.extract().map(Self::Places).ok(),
+        };
+        numbers.ok_or_else(|| PyValueError::new_err("a column has the wrong dtype or shape"))
+    }
+
+    fn values<'a>(&'a self, texts: &'a [String]) -> PyResult<Values<'a>> {
+        Ok(match self {
+            Self::Bits(bits) => Values::Bits(bits.as_slice()?),
+            Self::U8(values) => Values::U8(values.as_slice()?),
+            Self::U16(values) => Values::U16(values.as_slice()?),
+            Self::U32(values) => Values::U32(values.as_slice()?),
+            Self::I32(values) => Values::I32(values.as_slice()?),
+            Self::I64(values) => Values::I64(values.as_slice()?),
+            Self::F64(values) => Values::F64(values.as_slice()?),
+            Self::Places(places) => Values::Texts(places.as_slice()?, texts),
+        })
+    }
+}
+
+fn kind_named(name: &str) -> Option<ColumnKind> {
+    Some(match name {
+        "bool" => ColumnKind::Bool,
+        "uint8" => ColumnKind::UInt8,
+        "uint16" => ColumnKind::UInt16,
+        "uint32" => ColumnKind::UInt32,
+        "int32" => ColumnKind::Int32,
+        "int64" => ColumnKind::Int64,
+        "double" => ColumnKind::Float64,
+        "text" => ColumnKind::Text,
+        _ => return None,
+    })
+}
+
+/// Parquet's errors are of its own making here: nothing is read.
+fn broken(error: impl std::fmt::Display) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}

@@ -1,0 +1,131 @@
+//! Numbers in the ways in which Parquet can store them.
+//!
+//! Source: Parquet's `Encodings.md`: `DELTA_BINARY_PACKED`, `BYTE_STREAM_SPLIT`, `RLE_DICTIONARY`, `PLAIN`.
+
+use crate::bits::{pack, put_varint, width_of};
+
+/// Values of a block of differences, and of the parts of it that have a width each.
+const BLOCK: usize = 128;
+const MINIBLOCK: usize = 32;
+
+/// A number of a column.
+pub trait Number: Copy + Eq {
+    type Stored: Stored;
+    fn stored(self) -> Self::Stored;
+}
+
+/// A number as Parquet stores it: 32 or 64 bits, two's complement.
+pub trait Stored: Copy + Ord + Default {
+    const BYTES: usize;
+    fn minus(self, other: Self) -> Self;
+    fn bits(self) -> u64;
+    fn zigzag(self) -> u64;
+}
+
+macro_rules! stored {
+    ($kind:ty, $bits:ty) => {
+        impl Stored for $kind {
+            const BYTES: usize = size_of::<$kind>();
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+            fn bits(self) -> u64 {
+                (self as $bits).into()
+            }
+            fn zigzag(self) -> u64 {
+                ((self << 1) ^ (self >> (<$kind>::BITS - 1))).bits()
+            }
+        }
+    };
+}
+stored!(i32, u32);
+stored!(i64, u64);
+
+macro_rules! numbers {
+    ($($kind:ty => $stored:ty),*) => {
+        $(impl Number for $kind {
+            type Stored = $stored;
+            fn stored(self) -> $stored {
+                self as $stored
+            }
+        })*
+    };
+}
+numbers!(u8 => i32, u16 => i32, u32 => i32, i32 => i32, i64 => i64);
+
+/// By their differences.
+pub fn put_differences<T: Number>(values: &[T], out: &mut Vec<u8>) {
+    for number in [BLOCK, BLOCK / MINIBLOCK, values.len()] {
+        put_varint(number as u64, out);
+    }
+    put_varint(values.first().map_or(0, |first| first.stored().zigzag()), out);
+    let mut differences = [T::Stored::default(); BLOCK];
+    let after_first = values.get(1..).unwrap_or_default();
+    for (from, to) in values.chunks(BLOCK).zip(after_first.chunks(BLOCK)) {
+        put_block(from, to, &mut differences, out);
+    }
+}
+
+fn put_block<T: Number>(from: &[T], to: &[T], differences: &mut [T::Stored; BLOCK], out: &mut Vec<u8>) {
+    for ((difference, from), to) in differences.iter_mut().zip(from).zip(to) {
+        *difference = to.stored().minus(from.stored());
+    }
+    let (used, unused) = differences.split_at_mut(to.len());
+    let least = used.iter().copied().min().unwrap_or_default();
+    put_varint(least.zigzag(), out);
+    for difference in used.iter_mut() {
+        *difference = difference.minus(least);
+    }
+    unused.fill(T::Stored::default());
+    let mut widths = [0_u8; BLOCK / MINIBLOCK];
+    for (width, part) in widths.iter_mut().zip(differences.chunks(MINIBLOCK)) {
+        *width = width_of(part.iter().fold(0, |bits, difference| bits | difference.bits())) as u8;
+    }
+    out.extend_from_slice(&widths);
+    for (&width, part) in widths.iter().zip(differences.chunks(MINIBLOCK)) {
+        pack(part, Stored::bits, width.into(), out);
+    }
+}
+
+/// First the lowest byte of each, then the next.
+pub fn put_planes<T: Number>(values: &[T], out: &mut Vec<u8>) {
+    for plane in 0..T::Stored::BYTES {
+        out.extend(values.iter().map(|value| (value.stored().bits() >> (8 * plane)) as u8));
+    }
+}
+
+/// As they are.
+pub fn put_plain<T: Number>(values: &[T], out: &mut Vec<u8>) {
+    out.reserve(values.len() * T::Stored::BYTES);
+    for value in values {
+        out.extend_from_slice(&value.stored().bits().to_le_bytes()[..T::Stored::BYTES]);
+    }
+}
+
+/// The values that occur, in the order in which they do, and of each its place among them; none if there are more than
+/// `most`.
+pub fn distinct<T: Number>(values: &[T], most: u8) -> Option<(Vec<T>, Vec<u8>)> {
+    const NOTHING: u8 = u8::MAX;
+    let slots_bits = width_of(most.into()) + 1;
+    let mut slots = vec![NOTHING; 1 << slots_bits];
+    let (mut known, mut places) = (Vec::<T>::new(), Vec::with_capacity(values.len()));
+    for &value in values {
+        // Fibonacci hashing: Knuth, The Art of Computer Programming, vol. 3, 6.4
+        let hash = value.stored().bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - slots_bits);
+        let mut slot = hash as usize;
+        let place = loop {
+            match slots[slot] {
+                NOTHING if known.len() == usize::from(most) => return None,
+                NOTHING => {
+                    slots[slot] = known.len() as u8;
+                    known.push(value);
+                    break slots[slot];
+                }
+                place if known[usize::from(place)] == value => break place,
+                _ => slot = (slot + 1) % slots.len(),
+            }
+        };
+        places.push(place);
+    }
+    Some((known, places))
+}

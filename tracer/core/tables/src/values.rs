@@ -1,0 +1,138 @@
+//! A column's values as they are given: of whatever width, null ones among them.
+
+use std::borrow::Cow;
+
+use parquet::basic::Encoding;
+use parquet::data_type::ByteArray;
+use parquet::file::statistics::Statistics;
+
+use crate::bits::pack;
+use crate::chunk::{Compressor, Dictionary, Encoded, put_numbers, put_places};
+use crate::numbers::Number;
+
+/// Values of a column, null ones too.
+#[derive(Clone, Copy, Debug)]
+pub enum Values<'a> {
+    /// A bit for each, the lowest first.
+    Bits(&'a [u8]),
+    U8(&'a [u8]),
+    U16(&'a [u16]),
+    U32(&'a [u32]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    /// The bits of floating-point numbers.
+    F64(&'a [i64]),
+    /// Places in a list of texts.
+    Texts(&'a [u32], &'a [String]),
+}
+
+/// A column of some rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Column<'a> {
+    pub values: Values<'a>,
+    /// A bit for each value that is not null, the lowest first; empty if none is null.
+    pub validity: &'a [u8],
+}
+
+impl Values<'_> {
+    /// Whether there are so many; of bits, whole bytes.
+    pub fn are(&self, rows: usize) -> bool {
+        rows == match self {
+            Self::Bits(bits) => return bits.len() == rows.div_ceil(8),
+            Self::U8(values) => values.len(),
+            Self::U16(values) => values.len(),
+            Self::U32(values) | Self::Texts(values, _) => values.len(),
+            Self::I32(values) => values.len(),
+            Self::I64(values) | Self::F64(values) => values.len(),
+        }
+    }
+}
+
+impl Column<'_> {
+    /// Append those that are not null.
+    pub fn put(&self, compressor: &mut Compressor, out: &mut Vec<u8>) -> Encoded {
+        match self.values {
+            Values::Bits(bits) => self.put_bits(bits, out),
+            Values::U8(values) => put_numbers(&self.known(values), true, compressor, out),
+            Values::U16(values) => put_numbers(&self.known(values), true, compressor, out),
+            Values::U32(values) => put_numbers(&self.known(values), true, compressor, out),
+            Values::I32(values) => put_numbers(&self.known(values), true, compressor, out),
+            Values::I64(values) => put_numbers(&self.known(values), true, compressor, out),
+            Values::F64(values) => put_numbers(&self.known(values), false, compressor, out),
+            Values::Texts(places, texts) => put_places(dictionary(texts), &self.known(places), out),
+        }
+    }
+
+    fn put_bits(&self, bits: &[u8], out: &mut Vec<u8>) -> Encoded {
+        if self.validity.is_empty() {
+            out.extend_from_slice(bits);
+        } else {
+            let all: Vec<bool> = (0..8 * bits.len()).map(|at| is_set(bits, at)).collect();
+            pack(&self.known(&all), u64::from, 1, out);
+        }
+        Encoded {
+            dictionary: None,
+            encoding: Encoding::PLAIN,
+        }
+    }
+
+    /// The least and the greatest; none of floating-point numbers and bits, and where all are null.
+    pub fn statistics(&self) -> Option<Statistics> {
+        match self.values {
+            Values::Bits(_) | Values::F64(_) => None,
+            Values::U8(values) => ends(&self.known(values)).map(int32),
+            Values::U16(values) => ends(&self.known(values)).map(int32),
+            Values::U32(values) => ends(&self.known(values)).map(int32),
+            Values::I32(values) => ends(&self.known(values)).map(int32),
+            Values::I64(values) => ends(&self.known(values))
+                .map(|(least, most)| Statistics::int64(Some(least), Some(most), None, None, false)),
+            Values::Texts(places, texts) => {
+                let mut occurs = vec![false; texts.len()];
+                self.known(places)
+                    .iter()
+                    .for_each(|&place| occurs[place as usize] = true);
+                let occurring: Vec<&str> = texts
+                    .iter()
+                    .zip(occurs)
+                    .filter_map(|(text, occurs)| occurs.then_some(text.as_str()))
+                    .collect();
+                ends(&occurring).map(|(least, most)| {
+                    let [least, most] = [least, most].map(|text| Some(ByteArray::from(text)));
+                    Statistics::byte_array(least, most, None, None, false)
+                })
+            }
+        }
+    }
+
+    fn known<'a, T: Copy>(&self, values: &'a [T]) -> Cow<'a, [T]> {
+        if self.validity.is_empty() {
+            return Cow::Borrowed(values);
+        }
+        let known = values.iter().enumerate().filter(|(at, _)| is_set(self.validity, *at));
+        Cow::Owned(known.map(|(_, value)| *value).collect())
+    }
+}
+
+fn is_set(bits: &[u8], at: usize) -> bool {
+    bits[at / 8] >> (at % 8) & 1 == 1
+}
+
+fn ends<T: Copy + Ord>(values: &[T]) -> Option<(T, T)> {
+    Some((*values.iter().min()?, *values.iter().max()?))
+}
+
+fn int32<T: Number<Stored = i32>>((least, most): (T, T)) -> Statistics {
+    Statistics::int32(Some(least.stored()), Some(most.stored()), None, None, false)
+}
+
+fn dictionary(texts: &[String]) -> Dictionary {
+    let mut plain = Vec::new();
+    for text in texts {
+        plain.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        plain.extend_from_slice(text.as_bytes());
+    }
+    Dictionary {
+        plain,
+        count: texts.len(),
+    }
+}
