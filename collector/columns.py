@@ -43,7 +43,12 @@ def nullable(values: NDArray[Any], validity: NDArray[np.uint8] = ALL_VALID) -> p
 
 def nullable_where(values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:
     """As `nullable`, null where `missing`."""
-    return nullable(values, np.packbits(~missing, bitorder="little") if missing.any() else ALL_VALID)
+    return nullable(values, bits(~missing))
+
+
+def bits(known: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Which rows are known, as `nullable` takes it."""
+    return ALL_VALID if known.all() else np.packbits(known, bitorder="little")
 
 
 def coded(places: NDArray[np.int32], names: pa.Array, validity: NDArray[np.uint8] = ALL_VALID) -> pa.DictionaryArray:

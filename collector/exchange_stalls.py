@@ -1,9 +1,11 @@
 """How long each exchange waited for what the network had lost: for a SYN, for bytes of its request, of its response."""
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector.columns import indices
 from collector.schema import HopKind, HopState, conform
 from collector.stalls import merged_waits
 
@@ -19,10 +21,11 @@ def with_stalls(exchanges: pa.Table, hops: pa.Table) -> pa.Table:
 
     Arguments: both tables of `collector.schema`, `hops` with `exchange_id`.
     """
-    lost = pc.equal(hops["state"].cast(pa.string()) if hops.num_rows else pa.array([], pa.string()), HopState.LOST)
-    if not pc.any(lost).as_py():
+    place, states = indices(hops["state"])
+    lost = place == states.index(HopState.LOST) if HopState.LOST in states else np.empty(0, np.bool_)
+    if not lost.any():
         return exchanges
-    touched = hops["connection_id"].filter(lost).unique()
+    touched = hops["connection_id"].filter(pa.array(lost)).unique()
     mine = pl.DataFrame(hops.select(COLUMNS).filter(pc.is_in(hops["connection_id"], touched)))
     mine = mine.with_columns(pl.col(pl.Categorical).cast(pl.String))
     asking = pl.DataFrame(exchanges.select(["exchange_id", "client_host"])).with_columns(

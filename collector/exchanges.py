@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector.columns import nullable_where, numbers, one_chunk
+from collector.columns import bits, coded, indices, nullable, numbers, one_chunk, texts
 from collector.exchange_stalls import with_stalls
 from collector.schema import EXCHANGES, HopKind, conform
 from collector.services import client_service, is_background, service_name
+from collector.stamps import Longs
 from tracer import _core
 from tracer.records import Columns, HeadFlag
 
@@ -37,10 +37,6 @@ MEASURES = [
     if column.name.endswith(("_ns", "_bytes")) and not column.name.endswith("stall_ns")
 ]
 """Columns that the core gives as they are, but for what is unseen."""
-
-
-ENDS = ["connection_id", "client_host", "server_host", "client_port", "server_port"]
-"""What an exchange has of its connection."""
 
 
 class Built(NamedTuple):
@@ -61,9 +57,10 @@ def build_exchanges(
     `exchange_id`.
     """
     found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), _connection_columns(connections))
-    ids = found["hop_exchange"]
     place = hops.schema.get_field_index("exchange_id")
-    named = hops.set_column(place, "exchange_id", nullable_where(ids + first_id, ids == NO_ROW))
+    named = hops.set_column(
+        place, "exchange_id", nullable(found["hop_exchange"] + first_id, found["hop_exchange_validity"])
+    )
     return Built(with_stalls(_exchange_table(found, messages, connections, services, first_id), named), named)
 
 
@@ -79,15 +76,14 @@ def _hop_columns(hops: pa.Table) -> Columns:
 def _head_columns(messages: pa.Table) -> Columns:
     names = ("connection_id", "from_client", "stream_offset", "head_kind", "status", "content_length")
     columns = {name: numbers(messages[name]) for name in names}
-    ids = one_chunk(messages["transaction_id"].cast(pa.large_string()).fill_null(""))
-    _, offsets, text = ids.buffers()
+    ids = texts(messages["transaction_id"])
     return columns | {
         "cut": numbers(pc.not_equal(pc.bit_wise_and(messages["head_flags"], HeadFlag.CUT), 0)),
         "head_len": numbers(messages["head_len"]).astype(np.int64),
         "asks_head": numbers(pc.equal(messages["method"], "HEAD").fill_null(False)),
-        "target_len": numbers(pc.binary_length(messages["target"]).fill_null(0)).astype(np.int64),
-        "id_offsets": np.frombuffer(offsets, np.int64)[ids.offset :][: len(ids) + 1] if len(ids) else np.zeros(1, int),
-        "id_bytes": np.frombuffer(text or b"", np.uint8),
+        "target_len": np.diff(texts(messages["target"])["offsets"]).astype(np.int64),
+        "id_offsets": ids["offsets"],
+        "id_bytes": ids["bytes"],
     }
 
 
@@ -100,52 +96,71 @@ def _exchange_table(
     found: Columns, messages: pa.Table, connections: pa.Table, services: Mapping[int, str], first_id: int
 ) -> pa.Table:
     count = len(found["connection"])
-    columns = {name: nullable_where(found[name], found[name] == UNSEEN) for name in MEASURES}
-    ends = connections.select(ENDS).take(pa.array(found["connection"]))
-    columns |= _ends(ends, found["swapped"], services)
-    for name, row in (("method", "request"), ("target", "request"), ("status", "response"), ("transaction_id", "id")):
-        rows = found[f"{row}_row"]
-        columns[name] = _plain(messages[name]).take(pa.array(rows, mask=rows == NO_ROW))
-    columns["response_transaction_id"] = _other_id(columns["transaction_id"], found["response_row"], messages)
-    columns |= _askers(found["request_row"], messages)
+    columns = {name: _known(found, name) for name in MEASURES}
+    columns |= _ends(connections, found["connection"], found["swapped"], services)
+    columns["method"] = _coded(found, "request", messages["method"])
+    for name, row in (
+        ("target", "request"),
+        ("status", "response"),
+        ("transaction_id", "id"),
+        ("response_transaction_id", "other_id"),
+    ):
+        columns[name] = one_chunk(messages[name.removeprefix("response_")]).take(_known(found, f"{row}_row"))
+    columns |= _askers(_coded(found, "request", messages["user_agent"]))
     protocol = pa.DictionaryArray.from_arrays(found["readable"].astype(np.int32), pa.array([UNKNOWN, HTTP]))
     columns |= {"exchange_id": pa.array(np.arange(first_id, first_id + count)), "protocol": protocol}
     return conform("exchanges", pa.table(columns | {"complete": pa.array(found["complete"])}))
 
 
-def _other_id(ids: pa.ChunkedArray, response_row: NDArray[np.int64], messages: pa.Table) -> pa.ChunkedArray:
-    """The response's transaction id where it is another."""
-    answered = _plain(messages["transaction_id"]).take(pa.array(response_row, mask=response_row == NO_ROW))
-    other = pc.and_(pc.not_equal(answered, ids), pc.not_equal(answered, ""))
-    return pc.if_else(other, answered, pa.scalar(None, pa.string()))
+def _known(found: Columns, name: str) -> pa.Array:
+    return nullable(found[name], found[f"{name}_validity"])
 
 
-def _askers(request_row: NDArray[np.int64], messages: pa.Table) -> dict[str, pa.Array]:
+def _coded(found: Columns, part: str, column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """What the heads of requests, or of responses, say, as places in a list of it."""
+    places, first = _core.distinct_texts(texts(column), found[f"{part}_row"])
+    return coded(places, one_chunk(column).take(pa.array(first)).cast(pa.string()), found[f"{part}_row_validity"])
+
+
+def _askers(agents: pa.DictionaryArray) -> dict[str, pa.Array]:
     """`background` and `client_service`: who asked, by the request's User-Agent."""
-    agents = one_chunk(_plain(messages["user_agent"]).take(pa.array(request_row, mask=request_row == NO_ROW)))
-    known = agents.dictionary_encode()
-    names = known.dictionary.to_pylist()
+    names = agents.dictionary.to_pylist()
     daemon = pa.array([is_background(name) if name else None for name in names], pa.bool_())
     asker = pa.array([client_service(name) if name else None for name in names], pa.string())
-    return {"background": daemon.take(known.indices), "client_service": asker.take(known.indices)}
+    return {"background": daemon.take(agents.indices), "client_service": asker.take(agents.indices)}
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts as such, not as numbers of texts."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+def _ends(
+    connections: pa.Table, row: Longs, swapped: NDArray[np.bool_], services: Mapping[int, str]
+) -> dict[str, pa.Array]:
+    """`connection_id, client_host, server_host, service` of each exchange, with the ends true to their roles.
+
+    Arguments: the row of each one's connection.
+    """
+    (client, clients), (server, servers) = (indices(connections[f"{end}_host"]) for end in ("client", "server"))
+    names = list(dict.fromkeys([*clients, *servers]))
+    client, server = (
+        np.array([*map(names.index, own), NO_ROW], dtype=np.int32)[end][row]
+        for own, end in ((clients, client), (servers, server))
+    )
+    hosts = [np.where(swapped, one, other) for one, other in ((server, client), (client, server))]
+    client_port, server_port = (numbers(connections[f"{end}_port"])[row] for end in ("client", "server"))
+    ports, number = _distinct_ports(np.where(swapped, client_port, server_port))
+    service = pa.array([service_name(port, services) for port in ports], pa.string())
+    texts_of_hosts = pa.array(names, pa.string())
+    client_host, server_host = (coded(host, texts_of_hosts, bits(host != NO_ROW)) for host in hosts)
+    connection_id = pa.array(numbers(connections["connection_id"])[row])
+    return {
+        "connection_id": connection_id,
+        "client_host": client_host,
+        "server_host": server_host,
+        "service": coded(number, service),
+    }
 
 
-def _ends(connections: pa.Table, swapped: NDArray[np.bool_], services: Mapping[int, str]) -> dict[str, pa.Array]:
-    """`connection_id, client_host, server_host, service` of each exchange, with the ends true to their roles."""
-    ends = pl.DataFrame(connections.select(["connection_id", *(f"{end}_host" for end in ("client", "server"))]))
-    wrong = pl.Series(swapped)
-    hosts = ends.select(
-        "connection_id",
-        client_host=pl.when(wrong).then("server_host").otherwise("client_host"),
-        server_host=pl.when(wrong).then("client_host").otherwise("server_host"),
-    ).to_arrow()
-    ports = np.where(swapped, numbers(connections["client_port"]), numbers(connections["server_port"]))
-    known, number = np.unique(ports, return_inverse=True)
-    names = pa.array([service_name(int(port), services) for port in known], pa.string())
-    service = pa.DictionaryArray.from_arrays(number.astype(np.int32), names)
-    return {name: hosts[name] for name in hosts.column_names} | {"service": service}
+def _distinct_ports(ports: NDArray[np.uint16]) -> tuple[list[int], NDArray[np.int32]]:
+    """The ports that occur, ascending, and of each its place there."""
+    occurs = np.zeros(1 << 16, dtype=np.bool_)
+    occurs[ports] = True
+    place = np.cumsum(occurs, dtype=np.int32) - 1
+    return np.flatnonzero(occurs).tolist(), place[ports]

@@ -30,6 +30,8 @@ pub struct Exchange {
     pub request_row: i64,
     pub response_row: i64,
     pub id_row: i64,
+    /// Likewise, of the response where it shows another id than the request.
+    pub other_id_row: i64,
     pub complete: bool,
     asks_head: bool,
     started_ns: i64,
@@ -232,6 +234,7 @@ impl Own {
                 if exchange.id_row == NO_ROW {
                     exchange.id_row = id_row(head, heads);
                 }
+                exchange.other_id_row = exchange.other_id_row(heads);
                 let bodiless = head.bodiless() || exchange.asks_head;
                 exchange.complete &= bodiless || is_enough(exchange.response.bytes, head.due());
             }
@@ -294,6 +297,7 @@ impl Exchange {
             request_row: NO_ROW,
             response_row: NO_ROW,
             id_row: NO_ROW,
+            other_id_row: NO_ROW,
             complete: true,
             asks_head: false,
             started_ns: UNSEEN,
@@ -311,6 +315,12 @@ impl Exchange {
             }
             Role::Interim => {}
         }
+    }
+
+    fn other_id_row(&self, heads: &Heads) -> i64 {
+        let ids = [self.id_row, self.response_row].map(|row| usize::try_from(row).map_or(&[][..], |row| heads.id(row)));
+        let is_other = ids.iter().all(|id| !id.is_empty()) && ids[0] != ids[1];
+        if is_other { self.response_row } else { NO_ROW }
     }
 
     /// Whether the server asked for the body.

@@ -89,7 +89,7 @@ pub struct Heads<'a> {
     /// Bytes of the request's target.
     pub target_len: &'a [i64],
     /// Transaction id of row n: bytes `id_offsets[n]..id_offsets[n + 1]`; none if empty.
-    pub id_offsets: &'a [i64],
+    pub id_offsets: &'a [i32],
     pub id_bytes: &'a [u8],
 }
 

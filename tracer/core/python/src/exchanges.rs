@@ -4,7 +4,8 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Connections, Exchange, Heads, Hops, build};
+use twintap_exchanges::{Connections, Exchange, Heads, Hops, NO_ROW, UNSEEN, build};
+use twintap_partitions::columns::Validity;
 
 use crate::columns::column;
 
@@ -48,7 +49,7 @@ fn build_exchanges_py<'py>(
     );
     let (status, asks_head) = (column::<u16>(heads, "status")?, column::<bool>(heads, "asks_head")?);
     let target_len = column::<i64>(heads, "target_len")?;
-    let (id_offsets, id_bytes) = (column::<i64>(heads, "id_offsets")?, column::<u8>(heads, "id_bytes")?);
+    let (id_offsets, id_bytes) = (column::<i32>(heads, "id_offsets")?, column::<u8>(heads, "id_bytes")?);
     let heads = Heads {
         connection_id: head_connection.as_slice()?,
         from_client: head_from_client.as_slice()?,
@@ -75,23 +76,46 @@ fn build_exchanges_py<'py>(
             "columns differ in length, or offsets lead nowhere",
         ));
     }
-    let (longs, flags, hop_exchange) = py.detach(|| {
+    let (longs, rows, flags, hop_exchange) = py.detach(|| {
         let built = build(&hops, &heads, &connections);
         (
-            by_column(&built.exchanges, LONGS),
+            by_column(&built.exchanges, LONGS).map(|values| Nullable::of(values, UNSEEN)),
+            by_column(&built.exchanges, ROWS).map(|values| Nullable::of(values, NO_ROW)),
             by_column(&built.exchanges, FLAGS),
-            built.hop_exchange,
+            Nullable::of(built.hop_exchange, NO_ROW),
         )
     });
     let columns = PyDict::new(py);
     for ((name, _), values) in LONGS.into_iter().zip(longs) {
-        columns.set_item(name, values.into_pyarray(py))?;
+        values.put(&columns, name)?;
+    }
+    for ((name, _), values) in ROWS.into_iter().zip(rows) {
+        values.put(&columns, name)?;
     }
     for ((name, _), values) in FLAGS.into_iter().zip(flags) {
         columns.set_item(name, values.into_pyarray(py))?;
     }
-    columns.set_item("hop_exchange", hop_exchange.into_pyarray(py))?;
+    hop_exchange.put(&columns, "hop_exchange")?;
     Ok(columns)
+}
+
+/// A column of numbers, and which of them are known.
+struct Nullable {
+    values: Vec<i64>,
+    validity: Validity,
+}
+
+impl Nullable {
+    fn of(values: Vec<i64>, missing: i64) -> Self {
+        let validity = Validity::of(values.iter().map(|&value| value != missing));
+        Self { values, validity }
+    }
+
+    fn put(self, columns: &Bound<'_, PyDict>, name: &str) -> PyResult<()> {
+        let py = columns.py();
+        columns.set_item(name, self.values.into_pyarray(py))?;
+        columns.set_item(format!("{name}_validity"), self.validity.bits.into_pyarray(py))
+    }
 }
 
 /// So many exchanges are taken apart at once: they stay in the first cache.
@@ -109,7 +133,7 @@ fn by_column<T, const COUNT: usize>(exchanges: &[Exchange], columns: [Column<T>;
 
 type Column<T> = (&'static str, fn(&Exchange) -> T);
 
-const LONGS: [Column<i64>; 23] = [
+const LONGS: [Column<i64>; 20] = [
     ("connection", |one| one.connection.into()),
     ("request_first_sent_trace_ns", |one| one.request.first_sent_ns),
     ("request_first_received_trace_ns", |one| one.request.first_received_ns),
@@ -130,9 +154,13 @@ const LONGS: [Column<i64>; 23] = [
     ("uncertainty_ns", |one| one.uncertainty_ns),
     ("request_bytes", |one| one.request.bytes),
     ("response_bytes", |one| one.response.bytes),
+];
+
+const ROWS: [Column<i64>; 4] = [
     ("request_row", |one| one.request_row),
     ("response_row", |one| one.response_row),
     ("id_row", |one| one.id_row),
+    ("other_id_row", |one| one.other_id_row),
 ];
 
 const FLAGS: [Column<bool>; 3] = [

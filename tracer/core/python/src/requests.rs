@@ -4,13 +4,14 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_spans::{Asked, Limits, Timed, asking_ns, count_bins, count_late, groups};
+use twintap_spans::{Asked, Limits, Texts, Timed, asking_ns, count_bins, count_late, distinct, groups};
 
 use crate::columns::column;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(asking_ns_py, module)?)?;
     module.add_function(wrap_pyfunction!(row_groups, module)?)?;
+    module.add_function(wrap_pyfunction!(distinct_texts, module)?)?;
     module.add_function(wrap_pyfunction!(count_bins_py, module)?)?;
     module.add_function(wrap_pyfunction!(count_late_py, module)?)
 }
@@ -49,6 +50,27 @@ fn row_groups<'py>(py: Python<'py>, codes: Vec<PyReadonlyArray1<'py, i32>>) -> P
     }
     let found = py.detach(|| groups(&columns));
     let found = found.ok_or_else(|| PyValueError::new_err("more combinations than a number of 64 bits"))?;
+    Ok((found.of.into_pyarray(py), found.first.into_pyarray(py)))
+}
+
+/// Texts of some rows, numbered; see `tracer/_core.pyi`.
+#[pyfunction]
+fn distinct_texts<'py>(
+    py: Python<'py>,
+    texts: &Bound<'py, PyDict>,
+    rows: PyReadonlyArray1<'py, i64>,
+) -> PyResult<RowGroups<'py>> {
+    let (offsets, bytes) = (column::<i32>(texts, "offsets")?, column::<u8>(texts, "bytes")?);
+    let texts = Texts {
+        offsets: offsets.as_slice()?,
+        bytes: bytes.as_slice()?,
+    };
+    let rows = rows.as_slice()?;
+    let count = i64::try_from(texts.offsets.len())? - 1;
+    if !texts.is_consistent() || rows.iter().any(|&row| row >= count) {
+        return Err(differ());
+    }
+    let found = py.detach(|| distinct(&texts, rows));
     Ok((found.of.into_pyarray(py), found.first.into_pyarray(py)))
 }
 

@@ -27,7 +27,7 @@ pub use identified::{Exchanges, Links, link};
 pub use lateness::{Bins, Late, Limits, Timed, count_bins, count_late};
 pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
 pub use waits::{first_answers, taken_up};
-pub use words::{Texts, words};
+pub use words::{Texts, distinct, words};
 
 /// A time that was not seen. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;

@@ -2,6 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::groups::Groups;
+
 /// Texts laid end to end: text n is bytes `offsets[n]..offsets[n + 1]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Texts<'a> {
@@ -44,6 +46,28 @@ pub fn words(texts: &Texts, wanted: &[bool], prefix: &[u8], place: usize) -> (Ve
     (codes, names)
 }
 
+/// Number the texts of some rows; -1 where the row is negative.
+///
+/// # Panics
+/// If a row is beyond the last text.
+pub fn distinct(texts: &Texts, rows: &[i64]) -> Groups {
+    let mut known: FxHashMap<&[u8], i32> = FxHashMap::default();
+    let mut found = Groups::default();
+    for row in rows {
+        let Ok(at) = usize::try_from(*row) else {
+            found.of.push(-1);
+            continue;
+        };
+        let next = found.first.len() as i32;
+        let own = *known.entry(texts.text(at)).or_insert(next);
+        if own == next {
+            found.first.push(*row);
+        }
+        found.of.push(own);
+    }
+    found
+}
+
 fn word<'a>(text: &'a [u8], prefix: &[u8], place: usize) -> Option<&'a [u8]> {
     let path = text.strip_prefix(prefix)?;
     let path = path.split(|&byte| byte == b'?').next()?;
@@ -55,6 +79,20 @@ fn word<'a>(text: &'a [u8], prefix: &[u8], place: usize) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_texts_have_one_number() {
+        let texts = Texts {
+            offsets: &[0, 1, 1, 2, 3],
+            bytes: b"aba",
+        };
+        let found = distinct(&texts, &[3, 1, -1, 0, 2, 1]);
+        let expected = Groups {
+            of: vec![0, 1, -1, 0, 2, 1],
+            first: vec![3, 1, 2],
+        };
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn a_word_is_what_is_between_slashes() {
