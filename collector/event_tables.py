@@ -26,7 +26,7 @@ OF_A_HEAD = (
 def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
     """Rows of `events`, and `duplicate`: another point of its host speaks for the packet, so it is in no hop.
 
-    Arguments: `placed` is what matching tells of each packet: `connection_id`, `duplicate`.
+    Arguments: `placed` is what matching tells of each packet: `connection_id`, and in `duplicate_bits` one for each.
     """
     events = decoded.events
     columns = {name: nullable(events[name]) for name in PLAIN}
@@ -36,7 +36,9 @@ def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
         "direction": coded(events["direction_place"], DIRECTION_NAMES),
         "ip_id": nullable(events["ip_id"], events["ip_id_validity"]),
         "connection_id": nullable(placed["connection_id"]),
-        "duplicate": pa.array(placed["duplicate"]),
+        "duplicate": pa.BooleanArray.from_buffers(
+            pa.bool_(), len(events["frame"]), [None, pa.py_buffer(placed["duplicate_bits"])]
+        ),
     }
     columns |= {f"{end}_addr": coded(events[f"{end}_addr"].view(np.int32), decoded.addresses) for end in ("src", "dst")}
     columns |= {name: nullable(events[name], events["stamps_validity"]) for name in ("tsval", "tsecr")}
@@ -46,16 +48,16 @@ def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
 def message_table(decoded: Decoded, placed: Columns) -> pa.Table:
     """Rows of `messages`: HTTP heads with their place in a connection's stream.
 
-    Arguments: `placed` is what matching tells of each packet: `connection_id`, `from_client`, `stream_offset`.
+    Arguments: `placed` is what matching tells of each head's packet: `connection_id`, `from_client`, `stream_offset`.
     """
     heads = decoded.heads
     rows = heads["event_row"].to_numpy()
     columns = {name: heads[name] for name in OF_A_HEAD}
     columns |= {
-        "connection_id": nullable(placed["connection_id"][rows]),
+        "connection_id": nullable(placed["connection_id"]),
         "host": coded(decoded.events["host_place"][rows], decoded.hosts),
         "frame": nullable(decoded.events["frame"][rows]),
-        "from_client": pa.array(placed["from_client"][rows]),
-        "stream_offset": nullable(placed["stream_offset"][rows] + heads["payload_offset"].to_numpy().astype(np.int64)),
+        "from_client": pa.array(placed["from_client"]),
+        "stream_offset": nullable(placed["stream_offset"] + heads["payload_offset"].to_numpy().astype(np.int64)),
     }
     return conform("messages", pa.table(columns))

@@ -43,12 +43,13 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     Arguments: `first_connection_id` numbers the connections from there, so that partitions can be matched alone.
     Cost: linear in packets, ~0.1-0.3 µs each on one core.
     """
-    found = _core.match_events(decoded.events, first_connection_id)
+    with_head = decoded.heads["event_row"].to_numpy().astype(np.uint32)
+    found = _core.match_events(decoded.events, first_connection_id, with_head)
     return Matched(
         events=event_table(decoded, found["events"]),
         hops=_hop_table(found["hops"], decoded.hosts),
         connections=_connection_table(found["connections"], decoded, first_connection_id),
-        messages=message_table(decoded, found["events"]),
+        messages=message_table(decoded, found["places"]),
         pauses=pause_table(found["pauses"], decoded.hosts),
     )
 

@@ -98,7 +98,7 @@ class Capture:
 
 # matching
 
-def match_events(columns: Columns, first_connection_id: int) -> dict[str, Columns]: ...
+def match_events(columns: Columns, first_connection_id: int, asked: NDArray[np.uint32]) -> dict[str, Columns]: ...
 
 # exchanges
 

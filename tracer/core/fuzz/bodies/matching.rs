@@ -45,7 +45,10 @@ define_columns! {
 /// Invariant: whatever the events, matching ends, and [`check`] holds.
 pub fn matching(data: &[u8]) {
     let columns = parse(data);
-    check(&columns, &match_events(&columns.events()));
+    let every: Vec<u32> = (0..).take(columns.host.len()).collect();
+    let matched = match_events(&columns.events(), 0, &every);
+    check(&columns, &matched);
+    check_places(&matched);
 }
 
 /// Events from bytes: small numbers mostly, so that events meet; large ones by a shift.
@@ -108,6 +111,11 @@ pub fn check(columns: &Columns, matched: &Matched) {
     let n = columns.host.len();
     let hops = &matched.hops;
     let (mut sent, mut received): (Vec<Vec<Row>>, Vec<Vec<Row>>) = (vec![Vec::new(); n], vec![Vec::new(); n]);
+    let mut is_duplicate = vec![false; n];
+    for &event in &matched.duplicates {
+        let known = std::mem::replace(&mut is_duplicate[event as usize], true);
+        assert!(!known, "event {event} is a duplicate twice");
+    }
     for row in 0..hops.kind.len() {
         let (start, end) = (hops.stream_start[row], hops.stream_end[row]);
         assert!(start <= end, "row {row} runs backwards");
@@ -120,18 +128,14 @@ pub fn check(columns: &Columns, matched: &Matched) {
             let event = event as usize;
             rows[event].push(Row { start, end });
             assert_eq!(matched.event_connection[event], hops.connection[row]);
-            assert_eq!(matched.event_from_client[event], hops.from_client[row]);
-            assert!(
-                !matched.event_duplicate[event],
-                "event {event} is in a row and a duplicate"
-            );
+            assert!(!is_duplicate[event], "event {event} is in a row and a duplicate");
         }
     }
     for event in 0..n {
         let len = i64::from(columns.payload_len[event]);
         let (as_sent, as_received) = (&mut sent[event], &mut received[event]);
         let is_in_rows = !as_sent.is_empty() || !as_received.is_empty();
-        assert!(is_in_rows || matched.event_duplicate[event], "event {event} is nowhere");
+        assert!(is_in_rows || is_duplicate[event], "event {event} is nowhere");
         if !as_received.is_empty() {
             let total: i64 = as_received.iter().map(|row| row.end - row.start).sum();
             assert_eq!(
@@ -143,6 +147,19 @@ pub fn check(columns: &Columns, matched: &Matched) {
         }
         if !as_sent.is_empty() {
             assert_eq!(covered(as_sent), len, "bytes that event {event} sent");
+        }
+    }
+}
+
+/// The places of all events agree with the rows.
+fn check_places(matched: &Matched) {
+    let (hops, places) = (&matched.hops, &matched.places);
+    assert_eq!(places.connection, matched.event_connection);
+    for row in 0..hops.kind.len() {
+        for event in [hops.send_event[row], hops.receive_event[row]] {
+            if event != NO_EVENT {
+                assert_eq!(places.from_client[event as usize], hops.from_client[row]);
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use crate::packets::{Packet, endpoint, gather};
 use crate::rounds;
 use crate::{Direction, Events, NO_HOST, flag};
 
@@ -21,25 +22,17 @@ const FRAGMENTS_TRIED: usize = 3;
 /// A fragment is compared with at most this many incarnations of its 4-tuple one by one, or that share its ISN.
 const INCARNATIONS_COMPARED: usize = 256;
 
-/// One event of a side, with the stream offset of its `seq`: 0 is the first byte after the SYN, so a SYN is at -1.
+/// One end of a connection: what it sent, as seen by all hosts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
-    pub event: u32,
-    pub offset: i64,
-}
-
-/// One end of a connection: what it sent, as seen by all hosts (host by host, each in time order).
-#[derive(Debug)]
 pub(crate) struct Side {
     pub addr: u32,
     pub port: u16,
     pub isn: Option<u32>,
-    pub events: Vec<Placed>,
+    /// Row of its first packet, host by host.
+    pub first: Option<u32>,
     /// The host that captured what this side sent, as sent; and the one that captured it as received.
     pub send_host: u16,
     pub receive_host: u16,
-    /// Least and greatest stamp of its events, whatever the host; `None` without any.
-    pub span_ns: Option<(i64, i64)>,
     /// The host that this side is, if it is captured.
     own_host: u16,
 }
@@ -55,11 +48,20 @@ impl Side {
 pub(crate) struct Incarnation {
     pub sides: [Side; 2],
     pub client: usize,
+    /// Its rows, host by host, each in time order.
+    pub parts: Vec<Range<usize>>,
+    /// Least and greatest stamp, whatever the host.
+    pub span_ns: (i64, i64),
 }
 
 impl Incarnation {
     pub fn events_count(&self) -> u32 {
-        u32::try_from(self.sides[0].events.len() + self.sides[1].events.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.parts.iter().map(Range::len).sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// Its packets among those of its 4-tuple.
+    pub fn packets<'a>(&'a self, packets: &'a [Packet]) -> impl Iterator<Item = &'a Packet> + 'a {
+        self.parts.iter().flat_map(|part| &packets[part.clone()])
     }
 }
 
@@ -127,19 +129,10 @@ fn scatter(group_of: &[u32], counts: &[u32]) -> Groups {
     Groups { order, starts }
 }
 
-fn endpoint(addr: u32, port: u16) -> u64 {
-    u64::from(addr) << 16 | u64::from(port)
-}
-
 fn four_tuple_key(events: &Events, event: usize) -> u128 {
     let src = endpoint(events.src_addr[event], events.src_port[event]);
     let dst = endpoint(events.dst_addr[event], events.dst_port[event]);
     u128::from(src.min(dst)) << 64 | u128::from(src.max(dst))
-}
-
-fn side_of(events: &Events, event: u32) -> u8 {
-    let i = event as usize;
-    u8::from(endpoint(events.src_addr[i], events.src_port[i]) > endpoint(events.dst_addr[i], events.dst_port[i]))
 }
 
 /// `a - b` as a signed distance (RFC 9293 §3.4).
@@ -175,51 +168,9 @@ impl SeqRange {
     }
 }
 
-/// What splitting looks at of one event, gathered once, for its columns lie far apart.
-#[derive(Clone, Copy, Debug)]
-struct Packet {
-    host_ns: i64,
-    event: u32,
-    seq: u32,
-    ack: u32,
-    payload_len: u32,
-    flags: u16,
-    host: u16,
-    direction: Direction,
-    /// 0 if the lower endpoint sent it, else 1.
-    side: u8,
-}
-
-impl Packet {
-    /// Always inline: a packet returned by way of the stack costs 8 ns more, for its narrow fields are read back wide.
-    #[inline(always)]
-    fn of(events: &Events, event: u32) -> Self {
-        let i = event as usize;
-        Self {
-            host_ns: events.host_ns[i],
-            event,
-            seq: events.seq[i],
-            ack: events.ack[i],
-            payload_len: events.payload_len[i],
-            flags: events.flags[i],
-            host: events.host[i],
-            direction: events.direction(event),
-            side: side_of(events, event),
-        }
-    }
-
-    fn has(&self, flag: u16) -> bool {
-        self.flags & flag != 0
-    }
-
-    fn is_of(&self, side: usize) -> bool {
-        usize::from(self.side) == side
-    }
-}
-
 /// What is known of an incarnation's sequence numbers, by side.
 #[derive(Clone, Debug, Default)]
-struct Numbers {
+pub(crate) struct Numbers {
     isn: [Option<u32>; 2],
     range: [Option<SeqRange>; 2],
     fin_end: [Option<u32>; 2],
@@ -313,7 +264,7 @@ fn wrapped_past(isn: u32, max: u32) -> bool {
 }
 
 /// One host's packets of one incarnation, in time order: a run of the 4-tuple's.
-struct Fragment {
+pub(crate) struct Fragment {
     numbers: Numbers,
     packets: Range<usize>,
 }
@@ -332,11 +283,9 @@ impl<'a, 'e> Splitter<'a, 'e> {
         }
     }
 
-    /// The incarnations of one 4-tuple (its events in input order), in order of their first fragment.
-    pub fn split(&mut self, group: &[u32]) -> impl Iterator<Item = Incarnation> {
-        self.packets.clear();
-        self.packets
-            .extend(group.iter().map(|&event| Packet::of(self.events, event)));
+    /// Split one 4-tuple (its events in input order); returns its incarnations, in order of their first fragment.
+    pub fn split(&mut self, group: &[u32]) -> Vec<Merged> {
+        gather(self.events, group, &mut self.packets);
         let by_host_and_time = |packet: &Packet| (packet.host, packet.host_ns);
         if !self.packets.is_sorted_by_key(by_host_and_time) {
             self.packets.sort_by_key(by_host_and_time);
@@ -358,31 +307,25 @@ impl<'a, 'e> Splitter<'a, 'e> {
             }
             start += of_host.len();
         }
-        let (events, packets) = (self.events, &self.packets[..]);
-        merged.into_iter().map(move |(numbers, fragments)| {
-            let fragments: Vec<_> = fragments.iter().map(|fragment| fragment.over(packets)).collect();
-            incarnation(events, &numbers, &fragments)
-        })
+        merged
     }
-}
 
-impl Fragment {
-    fn over<'p>(&self, packets: &'p [Packet]) -> Part<'p> {
-        Part {
-            has_isn: self.numbers.isn.map(|isn| isn.is_some()),
-            packets: &packets[self.packets.clone()],
-        }
+    /// Give each packet of an incarnation its place in the stream, and tell whose ends these are.
+    pub fn place(&mut self, merged: &Merged) -> Incarnation {
+        let (numbers, fragments) = merged;
+        let (events, packets) = (self.events, &mut self.packets[..]);
+        let seen = unwrap_offsets(packets, numbers, fragments);
+        incarnation(events, packets, numbers, fragments, &seen)
     }
-}
 
-/// A fragment's packets, and of which sides it knows the ISN.
-struct Part<'p> {
-    has_isn: [bool; 2],
-    packets: &'p [Packet],
+    /// The packets of the 4-tuple that was split last.
+    pub fn packets(&self) -> &[Packet] {
+        &self.packets
+    }
 }
 
 /// An incarnation so far: what is known of its numbers, and its fragments.
-type Merged = (Numbers, Vec<Fragment>);
+pub(crate) type Merged = (Numbers, Vec<Fragment>);
 
 /// Incarnations that earlier hosts saw, to find a fragment's among: one by one while they are few, else by ISN.
 struct Candidates {
@@ -489,110 +432,138 @@ impl<'a, T> RpositionWithin for std::slice::Iter<'a, T> {
     }
 }
 
-fn incarnation(events: &Events, numbers: &Numbers, fragments: &[Part]) -> Incarnation {
-    let mut sides = [0, 1].map(|side| place_side(events, numbers, fragments, side));
-    let hosts = [0, 1].map(|side| {
-        if sides[side].send_host == NO_HOST {
-            sides[1 - side].receive_host
-        } else {
-            sides[side].send_host
-        }
-    });
-    for (side, seen) in sides.iter_mut().zip(hosts) {
-        let owner = events
-            .host_of_address
-            .get(side.addr as usize)
-            .copied()
-            .unwrap_or(NO_HOST);
-        side.own_host = if seen == NO_HOST { owner } else { seen };
-    }
-    let client = client_side(events, &sides);
-    Incarnation { sides, client }
-}
-
-fn place_side(events: &Events, numbers: &Numbers, fragments: &[Part], side: usize) -> Side {
-    let base = numbers.isn[side]
-        .map(|isn| isn.wrapping_add(1))
-        .or(numbers.range[side].map(|range| range.min))
-        .unwrap_or(0);
-    let mut placed = Vec::with_capacity(fragments.iter().map(|fragment| fragment.packets.len()).sum());
-    let mut ends = Vec::with_capacity(fragments.len());
-    let mut seen = Seen::default();
-    for fragment in fragments {
-        let mut furthest = (base, 0);
-        for packet in fragment.packets.iter().filter(|packet| packet.is_of(side)) {
-            placed.push(unwrap_offset(packet, &mut furthest));
-            seen.add(packet);
-        }
-        ends.push(placed.len());
-    }
-    let anchor = fragments.iter().position(|fragment| fragment.has_isn[side]);
-    rounds::settle(events, &mut placed, &ends, anchor.unwrap_or(0));
-    let (addr, port) = side_endpoint(events, fragments, side);
-    let owner = |addr: u32| events.host_of_address.get(addr as usize).copied().unwrap_or(NO_HOST);
-    let peer_addr = side_endpoint(events, fragments, 1 - side).0;
-    Side {
-        addr,
-        port,
+fn incarnation(
+    events: &Events,
+    packets: &[Packet],
+    numbers: &Numbers,
+    fragments: &[Fragment],
+    seen: &[Vec<SeenByHost>; 2],
+) -> Incarnation {
+    let parts: Vec<_> = fragments.iter().map(|fragment| fragment.packets.clone()).collect();
+    let ends = endpoints(events, packets, &parts);
+    let owner = |side: usize| {
+        let known = events.host_of_address.get(ends[side].0 as usize);
+        known.copied().unwrap_or(NO_HOST)
+    };
+    let mut sides = [0, 1].map(|side| Side {
+        addr: ends[side].0,
+        port: ends[side].1,
         isn: numbers.isn[side],
-        events: placed,
-        send_host: busiest_host(&seen.by_host, |seen| seen.sent, owner(addr)),
-        receive_host: busiest_host(&seen.by_host, |seen| seen.received, owner(peer_addr)),
-        span_ns: seen.span_ns,
+        first: rows_of(packets, &parts, side).next(),
+        send_host: busiest_host(&seen[side], |seen| seen.sent, owner(side)),
+        receive_host: busiest_host(&seen[side], |seen| seen.received, owner(1 - side)),
         own_host: NO_HOST,
+    });
+    let hosts = [0, 1].map(|side| match sides[side].send_host {
+        NO_HOST => sides[1 - side].receive_host,
+        host => host,
+    });
+    for (side, host) in hosts.into_iter().enumerate() {
+        sides[side].own_host = if host == NO_HOST { owner(side) } else { host };
+    }
+    let client = client_side(packets, &parts, &sides);
+    let edges = parts
+        .iter()
+        .filter_map(|part| packets[part.clone()].first().zip(packets[part.clone()].last()));
+    let span_ns = edges
+        .map(|(first, last)| (first.host_ns, last.host_ns))
+        .reduce(|known, span| (known.0.min(span.0), known.1.max(span.1)));
+    Incarnation {
+        sides,
+        client,
+        parts,
+        span_ns: span_ns.unwrap_or((0, 0)),
     }
 }
 
-/// A packet of one host, whose packets come in time order: its offset is within 2^31 of the furthest so far.
-fn unwrap_offset(packet: &Packet, furthest: &mut (u32, i64)) -> Placed {
-    let offset = furthest.1 + i64::from(distance(packet.seq, furthest.0));
+/// Rows of one side's packets.
+fn rows_of<'a>(packets: &'a [Packet], parts: &'a [Range<usize>], side: usize) -> impl Iterator<Item = u32> + 'a {
+    let rows = parts.iter().flat_map(Clone::clone);
+    rows.filter(move |&row| packets[row].is_of(side)).map(|row| row as u32)
+}
+
+/// Set the packets' offsets. Returns for each side who saw how many of its packets.
+fn unwrap_offsets(packets: &mut [Packet], numbers: &Numbers, fragments: &[Fragment]) -> [Vec<SeenByHost>; 2] {
+    let base = [0, 1].map(|side: usize| {
+        let isn = numbers.isn[side].map(|isn| isn.wrapping_add(1));
+        isn.or(numbers.range[side].map(|range| range.min)).unwrap_or(0)
+    });
+    let (mut seen, mut goes_far) = ([Vec::new(), Vec::new()], [false; 2]);
+    for fragment in fragments {
+        let own = &mut packets[fragment.packets.clone()];
+        let mut furthest = base.map(|base| (base, 0));
+        let mut counts = [[0; 4]; 2];
+        for packet in own.iter_mut() {
+            let side = usize::from(packet.side & 1);
+            packet.offset = unwrap_offset(packet.seq, &mut furthest[side]);
+            counts[side][packet.direction as usize] += 1;
+        }
+        let Some(host) = own.first().map(|packet| packet.host) else {
+            continue;
+        };
+        for side in [0, 1] {
+            SeenByHost::add(&mut seen[side], host, &counts[side]);
+            goes_far[side] |= furthest[side].1 >= rounds::AMBIGUOUS_FROM;
+        }
+    }
+    for side in (0..2).filter(|&side| goes_far[side]) {
+        let of_fragment =
+            |fragment: &Fragment| rows_of(packets, std::slice::from_ref(&fragment.packets), side).collect();
+        let rows: Vec<Vec<u32>> = fragments.iter().map(of_fragment).collect();
+        let anchor = fragments
+            .iter()
+            .position(|fragment| fragment.numbers.isn[side].is_some());
+        rounds::settle(packets, &rows, anchor.unwrap_or(0));
+    }
+    seen
+}
+
+/// Of a packet of one host, whose packets come in time order: it is within 2^31 of the furthest so far.
+#[inline]
+fn unwrap_offset(seq: u32, furthest: &mut (u32, i64)) -> i64 {
+    let offset = furthest.1 + i64::from(distance(seq, furthest.0));
     if offset > furthest.1 {
-        *furthest = (packet.seq, offset);
+        *furthest = (seq, offset);
     }
-    Placed {
-        event: packet.event,
-        offset,
-    }
+    offset
 }
 
-fn side_endpoint(events: &Events, fragments: &[Part], side: usize) -> (u32, u16) {
-    let first = fragments.iter().find_map(|f| f.packets.first());
+/// Address and port of both sides.
+fn endpoints(events: &Events, packets: &[Packet], parts: &[Range<usize>]) -> [(u32, u16); 2] {
+    let first = parts.iter().find_map(|part| packets[part.clone()].first());
     let i = first.map_or(0, |packet| packet.event as usize);
-    if first.is_some_and(|packet| packet.is_of(side)) {
-        (events.src_addr[i], events.src_port[i])
+    let (src, dst) = (
+        (events.src_addr[i], events.src_port[i]),
+        (events.dst_addr[i], events.dst_port[i]),
+    );
+    if first.is_some_and(|packet| packet.is_of(0)) {
+        [src, dst]
     } else {
-        (events.dst_addr[i], events.dst_port[i])
+        [dst, src]
     }
 }
 
 /// How many packets of a side a host saw being sent and received; a loopback packet is both.
-struct SeenByHost {
+pub(crate) struct SeenByHost {
     host: u16,
     sent: usize,
     received: usize,
 }
 
-/// What was seen of a side, packet by packet, host by host.
-#[derive(Default)]
-struct Seen {
-    by_host: Vec<SeenByHost>,
-    /// Least and greatest stamp.
-    span_ns: Option<(i64, i64)>,
-}
-
-impl Seen {
-    fn add(&mut self, packet: &Packet) {
-        let (host, at_ns) = (packet.host, packet.host_ns);
-        if self.by_host.last().is_none_or(|last| last.host != host) {
-            let (sent, received) = (0, 0);
-            self.by_host.push(SeenByHost { host, sent, received });
+impl SeenByHost {
+    /// Add what `host` saw, by direction, to what hosts before it did.
+    fn add(known: &mut Vec<Self>, host: u16, counts: &[usize; 4]) {
+        let of = |direction: Direction| counts[direction as usize];
+        let (sent, received) = (
+            of(Direction::Send) + of(Direction::Loopback),
+            of(Direction::Receive) + of(Direction::Loopback),
+        );
+        match known.last_mut() {
+            Some(last) if last.host == host => {
+                (last.sent, last.received) = (last.sent + sent, last.received + received)
+            }
+            _ => known.push(Self { host, sent, received }),
         }
-        if let Some(seen) = self.by_host.last_mut() {
-            seen.sent += usize::from(matches!(packet.direction, Direction::Send | Direction::Loopback));
-            seen.received += usize::from(matches!(packet.direction, Direction::Receive | Direction::Loopback));
-        }
-        let known = self.span_ns.unwrap_or((at_ns, at_ns));
-        self.span_ns = Some((known.0.min(at_ns), known.1.max(at_ns)));
     }
 }
 
@@ -605,13 +576,12 @@ fn busiest_host(hosts: &[SeenByHost], count: impl Fn(&SeenByHost) -> usize, owne
 }
 
 /// The side that sent a SYN without ACK; else the one that did not send the SYN-ACK; else the one with the higher port.
-fn client_side(events: &Events, sides: &[Side; 2]) -> usize {
+fn client_side(packets: &[Packet], parts: &[Range<usize>], sides: &[Side; 2]) -> usize {
     let sent = |side: usize, ack: bool| {
-        sides[side]
-            .events
-            .iter()
+        rows_of(packets, parts, side)
             .take(8)
-            .any(|p| events.has(p.event, flag::SYN) && events.has(p.event, flag::ACK) == ack)
+            .map(|row| &packets[row as usize])
+            .any(|packet| packet.has(flag::SYN) && packet.has(flag::ACK) == ack)
     };
     if sent(0, false) || sent(1, true) {
         0

@@ -5,77 +5,73 @@
 //! where the flow keeps it, then causality and order; if fewer arrived than were sent and nothing tells which, all of
 //! them are ambiguous.
 
+use std::cell::OnceCell;
+
 use rustc_hash::FxHashSet;
 
-use crate::connections::Placed;
-use crate::flow::{Context, Flow, carries_data, kind_of};
+use crate::flag;
+use crate::flow::{Context, Flow, kind_of};
 use crate::output::{Hop, Kind, State};
+use crate::packets::{Packet, Rows};
 use crate::resolve::{Carrier, Evidence, HeaderKey, IP_ID_AGREEMENT, Partner, resolve};
 
 /// Used again for each flow.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    sends: Vec<Placed>,
-    receives: Vec<Placed>,
-    running_end: Vec<(i64, i64)>,
+    sends: Rows,
+    receives: Rows,
 }
 
 /// Append the hops of all zero-length segments of `flow`.
 pub(crate) fn match_control(context: &Context, flow: &Flow, buffers: &mut Buffers, hops: &mut Vec<Hop>) {
-    let Buffers {
-        sends,
-        receives,
-        running_end,
-    } = buffers;
+    let Buffers { sends, receives } = buffers;
     for (zero_length, all) in [(&mut *sends, &flow.sends), (&mut *receives, &flow.receives)] {
         zero_length.clear();
-        zero_length.extend(all.iter().filter(|p| !carries_data(context.events, p)));
+        zero_length.extend(all.iter().filter(|&&row| !context.packets.at(row).carries_data()));
     }
-    let history = History::of(context, flow, running_end);
-    let key = |p: &Placed| HeaderKey::of(context.events, p.event);
+    let history = History::of(context, flow);
+    let packets = context.packets;
+    let key = |&row: &u32| HeaderKey::of(packets.at(row));
     let same = sends.len() == receives.len() && sends.iter().zip(&*receives).all(|(s, r)| key(s) == key(r));
     if !same || repeats(context, sends) {
         return match_by_header(context, &history, sends, receives, hops);
     }
-    hops.extend(sends.iter().zip(receives).map(|(s, r)| {
-        let (kind, attempt) = (history.kind(context, s), history.attempt(context, s));
-        Hop::both(kind, s.event, r.event, (s.offset, s.offset), attempt)
+    hops.extend(sends.iter().zip(&*receives).map(|(&send, &receive)| {
+        let packet = packets.at(send);
+        let (kind, attempt) = (history.kind(packet), history.attempt(send, packet));
+        Hop::both(kind, send, receive, (packet.offset, packet.offset), attempt)
     }));
 }
 
 /// Do two segments have the same header? Then order alone must not decide.
-fn repeats(context: &Context, sends: &[Placed]) -> bool {
+fn repeats(context: &Context, sends: &[u32]) -> bool {
     if only_advances(context, sends) {
         return false;
     }
-    let mut keys: Vec<HeaderKey> = sends.iter().map(|p| HeaderKey::of(context.events, p.event)).collect();
+    let mut keys: Vec<HeaderKey> = context.packets.of(sends).map(HeaderKey::of).collect();
     keys.sort_unstable();
     keys.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 /// Does each segment differ from the one before in `seq` or `ack`, and do all these steps together stay below 2^32, so
 /// that no number comes round to where it was?
-fn only_advances(context: &Context, sends: &[Placed]) -> bool {
-    let number = |p: &Placed| {
-        let i = p.event as usize;
-        (context.events.seq[i], context.events.ack[i])
-    };
-    let steps = sends.windows(2).map(|pair| {
-        let ((seq, ack), (next_seq, next_ack)) = (number(&pair[0]), number(&pair[1]));
-        u64::from(next_seq.wrapping_sub(seq)) + u64::from(next_ack.wrapping_sub(ack))
-    });
+fn only_advances(context: &Context, sends: &[u32]) -> bool {
+    let mut numbers = context.packets.of(sends).map(|packet| (packet.seq, packet.ack));
+    let Some(mut before) = numbers.next() else { return true };
     let mut way = 0_u64;
-    steps.into_iter().all(|step| {
+    numbers.all(|(seq, ack)| {
+        let step = u64::from(seq.wrapping_sub(before.0)) + u64::from(ack.wrapping_sub(before.1));
+        before = (seq, ack);
         way += step;
         step > 0 && way < 1 << 32
     })
 }
 
-fn match_by_header(context: &Context, history: &History, sends: &[Placed], receives: &[Placed], hops: &mut Vec<Hop>) {
-    let sorted = |list: &[Placed]| {
-        let mut keyed: Vec<(HeaderKey, Placed)> = list
+fn match_by_header(context: &Context, history: &History, sends: &[u32], receives: &[u32], hops: &mut Vec<Hop>) {
+    let sorted = |rows: &[u32]| {
+        let mut keyed: Vec<Keyed> = rows
             .iter()
-            .map(|p| (HeaderKey::of(context.events, p.event), *p))
+            .map(|&row| (HeaderKey::of(context.packets.at(row)), row))
             .collect();
         keyed.sort_by_key(|(key, _)| *key); // stable: equal headers stay in time order
         keyed
@@ -96,7 +92,7 @@ fn match_by_header(context: &Context, history: &History, sends: &[Placed], recei
     }
 }
 
-type Keyed = (HeaderKey, Placed);
+type Keyed = (HeaderKey, u32);
 
 fn take_equal<'a>(list: &mut &'a [Keyed], key: HeaderKey) -> &'a [Keyed] {
     let (equal, rest) = list.split_at(list.partition_point(|(k, _)| *k <= key));
@@ -112,35 +108,30 @@ fn match_equal_headers(
     received: &[Keyed],
     hops: &mut Vec<Hop>,
 ) {
+    let packets = context.packets;
     let carriers = |list: &[Keyed]| {
-        list.iter()
-            .map(|(_, p)| Carrier {
-                event: p.event,
-                start: p.offset,
-            })
-            .collect::<Vec<_>>()
+        let carrier = |&(_, row): &Keyed| Carrier {
+            row,
+            start: packets.at(row).offset,
+        };
+        list.iter().map(carrier).collect::<Vec<_>>()
     };
     let (sends, receives) = (carriers(sent), carriers(received));
-    let Some((_, first)) = sent.first().or(received.first()) else {
+    let Some(first) = sends.first().or(receives.first()) else {
         return;
     };
-    let (of_sends, of_receives) = resolve(context, evidence, &sends, &receives, first.offset);
-    for ((_, placed), partner) in sent.iter().zip(&of_sends) {
-        let (kind, attempt) = (history.kind(context, placed), history.attempt(context, placed));
-        let range = (placed.offset, placed.offset);
+    let (of_sends, of_receives) = resolve(context, evidence, &sends, &receives, first.start);
+    for (&(_, row), partner) in sent.iter().zip(&of_sends) {
+        let packet = packets.at(row);
+        let (kind, attempt) = (history.kind(packet), history.attempt(row, packet));
+        let range = (packet.offset, packet.offset);
         hops.push(match partner {
-            Partner::Of(receive) => Hop::both(kind, placed.event, receives[*receive].event, range, attempt),
-            Partner::Ambiguous => Hop::lone_send(kind, placed.event, range, attempt, State::Ambiguous),
-            Partner::None => Hop::lone_send(
-                kind,
-                placed.event,
-                range,
-                attempt,
-                unseen_send(context, history, placed, kind),
-            ),
+            Partner::Of(receive) => Hop::both(kind, row, receives[*receive].row, range, attempt),
+            Partner::Ambiguous => Hop::lone_send(kind, row, range, attempt, State::Ambiguous),
+            Partner::None => Hop::lone_send(kind, row, range, attempt, unseen_send(context, history, packet, kind)),
         });
     }
-    for ((_, placed), partner) in received.iter().zip(&of_receives) {
+    for (&(_, row), partner) in received.iter().zip(&of_receives) {
         let state = match partner {
             Partner::Of(_) => continue,
             Partner::Ambiguous => State::Ambiguous,
@@ -148,28 +139,29 @@ fn match_equal_headers(
             Partner::None if context.sender_is_captured => State::CaptureDropped,
             Partner::None => State::OutsideWindow,
         };
-        let kind = history.kind(context, placed);
+        let packet = packets.at(row);
+        let (kind, attempt) = (history.kind(packet), history.attempt(row, packet));
         hops.push(Hop::lone_receive(
             kind,
-            placed.event,
-            (placed.offset, placed.offset),
-            history.attempt(context, placed),
+            row,
+            (packet.offset, packet.offset),
+            attempt,
             state,
         ));
     }
 }
 
 /// A SYN or FIN takes a sequence number, so it is acknowledged; it arrived unseen if it was, and only one was sent.
-fn unseen_send(context: &Context, history: &History, placed: &Placed, kind: Kind) -> State {
+fn unseen_send(context: &Context, history: &History, packet: &Packet, kind: Kind) -> State {
     if !context.receiver_is_captured {
         return State::OutsideWindow;
     }
     let sent_count = match kind {
-        Kind::Syn | Kind::SynAck => history.syn_count,
-        Kind::Fin => history.fin_count,
+        Kind::Syn | Kind::SynAck => history.syns.len(),
+        Kind::Fin => history.fins.len(),
         _ => return State::Lost,
     };
-    if sent_count == 1 && context.acknowledged() > placed.offset {
+    if sent_count == 1 && context.acknowledged() > packet.offset {
         State::CaptureDropped
     } else {
         State::Lost
@@ -177,75 +169,75 @@ fn unseen_send(context: &Context, history: &History, placed: &Placed, kind: Kind
 }
 
 /// What the flow did before and besides one segment.
-struct History<'b> {
-    syn_count: usize,
-    fin_count: usize,
-    /// (event, how many went before), by event.
+struct History<'a> {
+    context: &'a Context<'a, 'a>,
+    /// What it sent, in time order; what was received of it where no send was seen.
+    rows: &'a [u32],
+    /// (row, how many went before), by row.
     syns: Vec<(u32, u16)>,
     fins: Vec<(u32, u16)>,
-    /// Sends in time order: (event index order is not time order across files, so by position) running end of the stream.
-    running_end: &'b [(i64, i64)],
+    /// Where the stream ends; `None` if nothing was sent.
+    end: Option<i64>,
+    /// No packet ends before one that was sent earlier does: then a packet's end is the stream's until then.
+    only_grows: bool,
+    /// End of the stream with each packet, filled in where it does not only grow.
+    running_end: OnceCell<Vec<i64>>,
 }
 
-impl<'b> History<'b> {
-    fn of(context: &Context, flow: &Flow, running_end: &'b mut Vec<(i64, i64)>) -> Self {
-        let list = if flow.sends.is_empty() {
+impl<'a> History<'a> {
+    fn of(context: &'a Context, flow: &'a Flow) -> Self {
+        let rows = if flow.sends.is_empty() {
             &flow.receives
         } else {
             &flow.sends
         };
-        let kind = |p: &Placed| kind_of(context.events, p);
-        let of_kind = |wanted: &[Kind]| {
-            list.iter()
-                .filter(|p| wanted.contains(&kind(p)))
-                .map(|p| p.event)
-                .zip((0..u16::MAX).chain(std::iter::repeat(u16::MAX - 1)))
-                .collect::<Vec<_>>()
-        };
-        let (mut syns, mut fins) = (of_kind(&[Kind::Syn, Kind::SynAck]), of_kind(&[Kind::Fin]));
-        syns.sort_unstable();
-        fins.sort_unstable();
-        let mut end = i64::MIN;
-        running_end.clear();
-        running_end.extend(list.iter().map(|p| {
-            end = end.max(p.offset + i64::from(context.events.payload_len[p.event as usize]));
-            (context.events.host_ns[p.event as usize], end)
-        }));
+        let (mut syns, mut fins) = (Vec::new(), Vec::new());
+        let (mut end, mut only_grows) = (i64::MIN, true);
+        for &row in rows {
+            let packet = context.packets.at(row);
+            let own_end = stream_end(packet);
+            only_grows &= own_end >= end;
+            end = end.max(own_end);
+            if packet.has(flag::SYN | flag::FIN) {
+                match kind_of(packet) {
+                    Kind::Syn | Kind::SynAck => syns.push(row),
+                    Kind::Fin => fins.push(row),
+                    _ => {}
+                }
+            }
+        }
         Self {
-            syn_count: syns.len(),
-            fin_count: fins.len(),
-            syns,
-            fins,
-            running_end,
+            context,
+            rows,
+            syns: numbered(syns),
+            fins: numbered(fins),
+            end: (!rows.is_empty()).then_some(end),
+            only_grows,
+            running_end: OnceCell::new(),
         }
     }
 
     /// 1 + earlier transmissions of the same SYN or FIN; ACKs are not transmitted again (RFC 9293 §3.8).
-    fn attempt(&self, context: &Context, placed: &Placed) -> u16 {
-        let earlier = match kind_of(context.events, placed) {
+    fn attempt(&self, row: u32, packet: &Packet) -> u16 {
+        let earlier = match kind_of(packet) {
             Kind::Syn | Kind::SynAck => &self.syns,
             Kind::Fin => &self.fins,
             _ => return 1,
         };
-        let found = earlier.binary_search_by_key(&placed.event, |&(event, _)| event);
+        let found = earlier.binary_search_by_key(&row, |&(row, _)| row);
         found.map_or(1, |at| earlier[at].1 + 1)
     }
 
     /// As `kind_of`, and a bare ACK one byte before the stream's end is a probe: of the window if the other's is zero
     /// (RFC 9293 §3.8.6.1), else a keepalive (§3.8.4).
-    fn kind(&self, context: &Context, placed: &Placed) -> Kind {
-        let kind = kind_of(context.events, placed);
-        if kind != Kind::Ack {
-            return kind;
-        }
-        if self.running_end.last().is_none_or(|&(_, end)| placed.offset >= end) {
+    fn kind(&self, packet: &Packet) -> Kind {
+        let kind = kind_of(packet);
+        if kind != Kind::Ack || self.end.is_none_or(|end| packet.offset >= end) {
             return kind; // nothing was ever sent past it
         }
-        let at = context.events.host_ns[placed.event as usize];
-        let before = self.running_end.partition_point(|&(time, _)| time < at);
-        match before.checked_sub(1).map(|index| self.running_end[index].1) {
-            Some(end) if placed.offset == end - 1 && end > 0 => {
-                if context.receiver_window_closed(at) {
+        match self.end_before(packet.host_ns) {
+            Some(end) if packet.offset == end - 1 && end > 0 => {
+                if self.context.receiver_window_closed(packet.host_ns) {
                     Kind::WindowProbe
                 } else {
                     Kind::Keepalive
@@ -254,11 +246,44 @@ impl<'b> History<'b> {
             _ => Kind::Ack,
         }
     }
+
+    /// Where the stream ended just before a moment; `None` if nothing was sent until then.
+    fn end_before(&self, at_ns: i64) -> Option<i64> {
+        let packet = |&row: &u32| self.context.packets.at(row);
+        let last = self
+            .rows
+            .partition_point(|row| packet(row).host_ns < at_ns)
+            .checked_sub(1)?;
+        if self.only_grows {
+            return Some(stream_end(packet(&self.rows[last])));
+        }
+        let ends = self.running_end.get_or_init(|| {
+            let grown = self.rows.iter().scan(i64::MIN, |end, row| {
+                *end = stream_end(packet(row)).max(*end);
+                Some(*end)
+            });
+            grown.collect()
+        });
+        Some(ends[last])
+    }
+}
+
+/// Offset past what a packet carries.
+fn stream_end(packet: &Packet) -> i64 {
+    packet.offset + i64::from(packet.payload_len)
+}
+
+/// Rows in time order with how many go before each, by row.
+fn numbered(rows: Rows) -> Vec<(u32, u16)> {
+    let before = (0..u16::MAX).chain(std::iter::repeat(u16::MAX - 1));
+    let mut all: Vec<_> = rows.into_iter().zip(before).collect();
+    all.sort_unstable();
+    all
 }
 
 /// IP ID is evidence if what arrived was sent with that very ID, and IDs differ: repeated headers can tell this too.
 fn weigh_evidence(context: &Context, sends: &[Keyed], receives: &[Keyed]) -> Evidence {
-    let id = |(key, placed): &Keyed| (*key, context.events.ip_id[placed.event as usize]);
+    let id = |(key, row): &Keyed| (*key, context.ip_id(*row));
     let sent: FxHashSet<(HeaderKey, i32)> = sends.iter().map(id).collect();
     let known = receives.iter().filter(|received| sent.contains(&id(received))).count();
     let distinct = sends.windows(2).any(|pair| id(&pair[0]).1 != id(&pair[1]).1);

@@ -3,8 +3,7 @@
 //! *In order* (each side's ranges go up and do not overlap: no retransmission, no reordering) is one merge of two sorted
 //! lists, and nearly all flows. Otherwise a sweep over the sorted boundaries keeps the carriers that cover each atom.
 
-use crate::connections::Placed;
-use crate::flow::{Context, Flow, carries_data, certain_headers, data_range};
+use crate::flow::{Context, Flow, certain_headers};
 use crate::output::{Hop, Kind, State};
 use crate::resolve::{Carrier, Certain, Evidence, MAX_CANDIDATES, Partner, resolve, same_stamp};
 
@@ -18,18 +17,18 @@ const NEVER_TOO_MANY: usize = 40;
 /// Length of the timestamps option with its padding (RFC 7323 appendix A).
 const TIMESTAMPS_LEN: i64 = 12;
 
-/// Bytes `[start, end)` that one event carried.
+/// Bytes `[start, end)` that one packet carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     start: i64,
     end: i64,
-    event: u32,
+    row: u32,
 }
 
 impl Range {
     fn carrier(&self) -> Carrier {
         Carrier {
-            event: self.event,
+            row: self.row,
             start: self.start,
         }
     }
@@ -61,13 +60,13 @@ pub(crate) fn match_data(context: &Context, flow: &Flow, buffers: &mut Buffers, 
     }
 }
 
-fn fill_ranges(context: &Context, placed: &[Placed], ranges: &mut Vec<Range>) {
+fn fill_ranges(context: &Context, rows: &[u32], ranges: &mut Vec<Range>) {
     ranges.clear();
-    let with_data = placed.iter().filter(|p| carries_data(context.events, p));
-    ranges.extend(with_data.map(|p| {
-        let (start, end) = data_range(context.events, p);
-        let event = p.event;
-        Range { start, end, event }
+    let with_data = rows.iter().map(|&row| (row, context.packets.at(row)));
+    let with_data = with_data.filter(|(_, packet)| packet.carries_data());
+    ranges.extend(with_data.map(|(row, packet)| {
+        let (start, end) = packet.data_range();
+        Range { start, end, row }
     }));
 }
 
@@ -108,9 +107,9 @@ fn steps_of_atom(sent: usize, received: usize) -> usize {
 /// Every carrier by itself.
 fn leave_ambiguous(sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) {
     let whole = |range: &Range| (range.start, range.end);
-    let lone_send = |range: &Range| Hop::lone_send(Kind::Data, range.event, whole(range), 1, State::Ambiguous);
+    let lone_send = |range: &Range| Hop::lone_send(Kind::Data, range.row, whole(range), 1, State::Ambiguous);
     hops.extend(sends.iter().map(lone_send));
-    let lone_receive = |range: &Range| Hop::lone_receive(Kind::Data, range.event, whole(range), 1, State::Ambiguous);
+    let lone_receive = |range: &Range| Hop::lone_receive(Kind::Data, range.row, whole(range), 1, State::Ambiguous);
     hops.extend(receives.iter().map(lone_receive));
 }
 
@@ -135,9 +134,9 @@ fn unseen_receive(context: &Context) -> State {
 /// some bytes bear different timestamps: a copy that one capture missed, or stamps that something on the way rewrites.
 fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) -> bool {
     let lone_send =
-        |s: &Range, from: i64, to: i64| Hop::lone_send(Kind::Data, s.event, (from, to), 1, unseen_send(context, to));
+        |s: &Range, from: i64, to: i64| Hop::lone_send(Kind::Data, s.row, (from, to), 1, unseen_send(context, to));
     let lone_receive =
-        |r: &Range, from: i64, to: i64| Hop::lone_receive(Kind::Data, r.event, (from, to), 1, unseen_receive(context));
+        |r: &Range, from: i64, to: i64| Hop::lone_receive(Kind::Data, r.row, (from, to), 1, unseen_receive(context));
     let (mut s, mut r) = (sends.iter().copied(), receives.iter().copied());
     let (mut send, mut receive) = (s.next(), r.next());
     loop {
@@ -153,11 +152,11 @@ fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<
                 b.start = to;
             }
             (Some(a), Some(b)) => {
-                if same_stamp(context.events, a.event, b.event) == Some(false) {
+                if same_stamp(context.packets, a.row, b.row) == Some(false) {
                     return false;
                 }
                 let to = a.end.min(b.end);
-                hops.push(Hop::both(Kind::Data, a.event, b.event, (a.start, to), 1));
+                hops.push(Hop::both(Kind::Data, a.row, b.row, (a.start, to), 1));
                 (a.start, b.start) = (to, to);
             }
             (Some(a), None) => {
@@ -188,8 +187,8 @@ fn sweep(context: &Context, flow: &Flow, sends: &[Range], receives: &[Range], ho
     };
     open.first_open = open.hops.len();
     for_each_atom(sends, receives, |start, end, sent, received| match (sent, received) {
-        ([send], [receive]) if !evidence.other_stamps(context.events, send.event, receive.event) => {
-            open.extend(Hop::both(Kind::Data, send.event, receive.event, (start, end), 1));
+        ([send], [receive]) if !evidence.other_stamps(context.packets, send.row, receive.row) => {
+            open.extend(Hop::both(Kind::Data, send.row, receive.row, (start, end), 1));
         }
         _ => resolve_atom(context, &evidence, (start, end), sent, received, &mut open),
     });
@@ -269,21 +268,21 @@ fn resolve_atom(
     for (index, (send, partner)) in sends.iter().zip(&of_sends).enumerate() {
         let attempt = attempt_number(index);
         open.extend(match partner {
-            Partner::Of(receive) => Hop::both(Kind::Data, send.event, receives[*receive].event, range, attempt),
-            Partner::Ambiguous => Hop::lone_send(Kind::Data, send.event, range, attempt, State::Ambiguous),
+            Partner::Of(receive) => Hop::both(Kind::Data, send.row, receives[*receive].row, range, attempt),
+            Partner::Ambiguous => Hop::lone_send(Kind::Data, send.row, range, attempt, State::Ambiguous),
             Partner::None => {
                 let superseded = index + 1 < sends.len() || !receives.is_empty();
                 let state = match unseen_send(context, range.1) {
                     State::CaptureDropped if superseded => State::Lost,
                     state => state,
                 };
-                Hop::lone_send(Kind::Data, send.event, range, attempt, state)
+                Hop::lone_send(Kind::Data, send.row, range, attempt, state)
             }
         });
     }
     for (index, (receive, partner)) in receives.iter().zip(&of_receives).enumerate() {
         let of_unseen_send = || {
-            let other = |send: &Carrier| evidence.other_stamps(context.events, send.event, receive.event);
+            let other = |send: &Carrier| evidence.other_stamps(context.packets, send.row, receive.row);
             sends.iter().all(other)
         };
         let state = match partner {
@@ -294,7 +293,7 @@ fn resolve_atom(
         };
         open.extend(Hop::lone_receive(
             Kind::Data,
-            receive.event,
+            receive.row,
             range,
             attempt_number(index),
             state,
@@ -320,7 +319,7 @@ impl OpenHops<'_> {
         let from = self.hops.len().saturating_sub(Self::REACH).max(self.first_open);
         let continued = self.hops[from..].iter_mut().rev().find(|known| {
             known.stream_end == hop.stream_start
-                && (known.send_event, known.receive_event) == (hop.send_event, hop.receive_event)
+                && (known.send, known.receive) == (hop.send, hop.receive)
                 && (known.attempt, known.state) == (hop.attempt, hop.state)
         });
         match continued {
@@ -342,12 +341,12 @@ fn weigh_evidence(context: &Context, flow: &Flow, sends: &[Range], receives: &[R
             });
         }
     });
-    Evidence::weigh(context.events, flow, full_payload_len(context), certain)
+    Evidence::weigh(context, flow, full_payload_len(context), certain)
 }
 
 /// Payload bytes of a full packet, from the MSS that both ends announced.
 fn full_payload_len(context: &Context) -> i64 {
-    let stamped = context.timestamps_in_use;
+    let stamped = context.timestamps_in_use();
     match context.mss {
         0 => USUAL_FULL_PAYLOAD_LEN,
         mss => (i64::from(mss) - if stamped { TIMESTAMPS_LEN } else { 0 }).max(1),

@@ -2,18 +2,19 @@
 
 use std::cell::OnceCell;
 
-use crate::connections::{Incarnation, Placed, Side, distance};
+use crate::connections::{Incarnation, Side, distance};
 use crate::output::{Hop, Kind, Matched, Pause, State};
+use crate::packets::{Packet, Packets, Rows};
 use crate::points::{Nearest, keep_one_point};
 use crate::resolve::{Carrier, CausalBound, Certain, Identified};
-use crate::{Direction, Events, NO_HOST, control, data, flag, option, pauses};
+use crate::{Direction, Events, NO_HOST, control, data, flag, pauses};
 
 /// Buffers used again for each connection, so that a million short connections allocate little.
 #[derive(Default)]
 pub(crate) struct Scratch {
     flows: [Flow; 2],
     hops: Vec<Hop>,
-    duplicates: Vec<u32>,
+    duplicates: Rows,
     pauses: Vec<Pause>,
     data: data::Buffers,
     control: control::Buffers,
@@ -22,42 +23,37 @@ pub(crate) struct Scratch {
 /// What one side sent, split by where it was seen. Each list is in time order.
 #[derive(Default, Debug)]
 pub(crate) struct Flow {
-    pub sends: Vec<Placed>,
-    pub receives: Vec<Placed>,
-    pub both: Vec<Placed>,
-    pub others: Vec<Placed>,
+    pub sends: Rows,
+    pub receives: Rows,
+    pub both: Rows,
+    pub others: Rows,
 }
 
 impl Flow {
-    fn fill(&mut self, events: &Events, side: &Side, duplicates: &mut Vec<u32>) {
+    fn clear(&mut self) {
         for list in [&mut self.sends, &mut self.receives, &mut self.both, &mut self.others] {
             list.clear();
         }
-        for &placed in &side.events {
-            let host = events.host[placed.event as usize];
-            match events.direction(placed.event) {
-                Direction::Send if host == side.send_host => self.sends.push(placed),
-                Direction::Receive if host == side.receive_host => self.receives.push(placed),
-                Direction::Loopback => self.both.push(placed),
-                _ => self.others.push(placed),
-            }
-        }
-        keep_one_point(events, &mut self.sends, Nearest::Last, duplicates);
-        keep_one_point(events, &mut self.receives, Nearest::First, duplicates);
-        keep_one_point(events, &mut self.both, Nearest::First, duplicates);
+    }
+
+    /// Have one point of each host speak; what others saw of the same goes to `duplicates`.
+    fn settle(&mut self, packets: Packets, duplicates: &mut Rows) {
+        keep_one_point(packets, &mut self.sends, Nearest::Last, duplicates);
+        keep_one_point(packets, &mut self.receives, Nearest::First, duplicates);
+        keep_one_point(packets, &mut self.both, Nearest::First, duplicates);
         if !self.sends.is_empty() && !self.receives.is_empty() {
             // Both ends speak for themselves; what forwarding hosts saw on the way is theirs.
-            duplicates.extend(self.others.drain(..).map(|placed| placed.event));
+            duplicates.append(&mut self.others);
         }
     }
 
     /// What its sender's host saw leave.
-    fn left(&self) -> &[Placed] {
+    fn left(&self) -> &[u32] {
         if self.sends.is_empty() { &self.both } else { &self.sends }
     }
 
     /// What its receiver's host saw arrive.
-    fn arrived(&self) -> &[Placed] {
+    fn arrived(&self) -> &[u32] {
         if self.receives.is_empty() {
             &self.both
         } else {
@@ -66,22 +62,40 @@ impl Flow {
     }
 }
 
-/// Pair both directions of one connection.
+/// The packets of an incarnation, by side and by where they were seen.
+fn fill(flows: &mut [Flow; 2], packets: Packets, incarnation: &Incarnation) {
+    flows.iter_mut().for_each(Flow::clear);
+    for row in incarnation.parts.iter().flat_map(Clone::clone) {
+        let packet = &packets.0[row];
+        let side = usize::from(packet.side & 1);
+        let (flow, ends) = (&mut flows[side], &incarnation.sides[side]);
+        let list = match packet.direction {
+            Direction::Send if packet.host == ends.send_host => &mut flow.sends,
+            Direction::Receive if packet.host == ends.receive_host => &mut flow.receives,
+            Direction::Loopback => &mut flow.both,
+            _ => &mut flow.others,
+        };
+        list.push(row as u32);
+    }
+}
+
+/// Pair both directions of one connection, whose packets are among those of its 4-tuple.
 pub(crate) fn match_connection(
     events: &Events,
+    packets: Packets,
     incarnation: &Incarnation,
-    connection: u32,
+    connection: i64,
     scratch: &mut Scratch,
     matched: &mut Matched,
 ) {
-    for (flow, side) in scratch.flows.iter_mut().zip(&incarnation.sides) {
-        flow.fill(events, side, &mut scratch.duplicates);
+    fill(&mut scratch.flows, packets, incarnation);
+    for flow in &mut scratch.flows {
+        flow.settle(packets, &mut scratch.duplicates);
     }
-    for event in scratch.duplicates.drain(..) {
-        matched.event_duplicate[event as usize] = true;
-    }
-    let mss = agreed_mss(events, &scratch.flows);
-    let identified = [0, 1].map(|number: usize| Identified::new(events, &scratch.flows[number]));
+    let duplicates = scratch.duplicates.drain(..);
+    matched.duplicates.extend(duplicates.map(|row| packets.at(row).event));
+    let mss = agreed_mss(packets, &scratch.flows);
+    let identified = [0, 1].map(|number: usize| Identified::new(packets, &scratch.flows[number]));
     for (number, sender) in incarnation.sides.iter().enumerate() {
         let receiver = &incarnation.sides[1 - number];
         let (flow, other) = (&scratch.flows[number], &scratch.flows[1 - number]);
@@ -94,41 +108,36 @@ pub(crate) fn match_connection(
         };
         let context = Context {
             events,
+            packets,
             bound: &bound,
             identified: &identified[number],
             other,
             acknowledged: OnceCell::new(),
-            sender,
+            incarnation,
+            side: number,
             sender_is_captured: hosts.0 != NO_HOST,
             receiver_is_captured: hosts.1 != NO_HOST,
             mss,
-            timestamps_in_use: sender
-                .events
-                .iter()
-                .any(|p| events.options[p.event as usize] & option::TIMESTAMPS != 0),
         };
         scratch.hops.clear();
         data::match_data(&context, flow, &mut scratch.data, &mut scratch.hops);
         control::match_control(&context, flow, &mut scratch.control, &mut scratch.hops);
         match_unpaired(&context, flow, &mut scratch.hops);
-        matched.push_hops(connection, number == incarnation.client, hosts, &scratch.hops);
+        matched.push_hops(packets, connection, number == incarnation.client, hosts, &scratch.hops);
         scratch.pauses.clear();
-        pauses::find(events, flow.left(), other.arrived(), mss, &mut scratch.pauses);
+        let sides = [flow.left(), other.arrived()];
+        pauses::find(packets, sides, mss, &mut scratch.pauses);
         matched.push_pauses(connection, number == incarnation.client, hosts.0, &scratch.pauses);
     }
 }
 
 /// The smaller MSS of the two SYNs; 0 if none was captured.
-fn agreed_mss(events: &Events, flows: &[Flow; 2]) -> u16 {
-    let announced = flows
+fn agreed_mss(packets: Packets, flows: &[Flow; 2]) -> u16 {
+    let first = flows
         .iter()
-        .flat_map(|flow| [flow.sends.first(), flow.receives.first()])
-        .flatten();
-    announced
-        .map(|p| events.mss[p.event as usize])
-        .filter(|&mss| mss > 0)
-        .min()
-        .unwrap_or(0)
+        .flat_map(|flow| [flow.sends.first(), flow.receives.first()]);
+    let announced = first.flatten().map(|&row| packets.at(row).mss);
+    announced.filter(|&mss| mss > 0).min().unwrap_or(0)
 }
 
 fn known(seen: u16, inferred: u16) -> u16 {
@@ -138,19 +147,20 @@ fn known(seen: u16, inferred: u16) -> u16 {
 /// What matching one flow may look at besides the flow.
 pub(crate) struct Context<'a, 'e> {
     pub events: &'a Events<'e>,
+    pub packets: Packets<'a>,
     /// No hop of this flow can have a smaller (receive - send), by the other flow.
-    pub bound: &'a CausalBound<'a, 'e>,
+    pub bound: &'a CausalBound<'a>,
     /// This flow's transfers that need no resolving.
-    pub identified: &'a Identified<'a, 'e>,
+    pub identified: &'a Identified<'a>,
     /// The flow against this one.
     pub other: &'a Flow,
-    sender: &'a Side,
+    incarnation: &'a Incarnation,
+    side: usize,
     acknowledged: OnceCell<i64>,
     pub sender_is_captured: bool,
     pub receiver_is_captured: bool,
     /// The smaller MSS of both SYNs; 0 if not captured.
     pub mss: u16,
-    pub timestamps_in_use: bool,
 }
 
 impl Context<'_, '_> {
@@ -158,23 +168,32 @@ impl Context<'_, '_> {
     pub fn acknowledged(&self) -> i64 {
         *self
             .acknowledged
-            .get_or_init(|| highest_acknowledged(self.events, self.other, self.sender))
+            .get_or_init(|| highest_acknowledged(self.packets, self.other, &self.incarnation.sides[self.side]))
+    }
+
+    /// Of a packet; -1 if it has none.
+    pub fn ip_id(&self, row: u32) -> i32 {
+        self.events.ip_id[self.packets.at(row).event as usize]
+    }
+
+    /// Does any of the sender's packets bear a timestamp?
+    pub fn timestamps_in_use(&self) -> bool {
+        let mut all = self.incarnation.packets(self.packets.0);
+        all.any(|packet| packet.is_of(self.side) && packet.is_stamped())
     }
 
     /// Had the receiver's latest window before `at_ns` (the sender's clock) shut? The raw field is 0 whatever the scale.
     pub fn receiver_window_closed(&self, at_ns: i64) -> bool {
-        let earlier = self
-            .other
-            .receives
-            .partition_point(|p| self.events.host_ns[p.event as usize] < at_ns);
-        let latest = earlier.checked_sub(1).map(|index| self.other.receives[index].event);
-        latest.is_some_and(|event| self.events.window[event as usize] == 0 && !self.events.has(event, flag::RST))
+        let received = &self.other.receives;
+        let earlier = received.partition_point(|&row| self.packets.at(row).host_ns < at_ns);
+        let latest = earlier.checked_sub(1).map(|index| self.packets.at(received[index]));
+        latest.is_some_and(|packet| packet.window == 0 && !packet.has(flag::RST))
     }
 }
 
 /// The flow's transfers whose header occurs once at each end.
 pub(crate) fn certain_headers<'a>(context: &'a Context) -> impl Iterator<Item = Certain> + 'a {
-    let at_own_start = |event| Carrier { event, start: 0 };
+    let at_own_start = |row| Carrier { row, start: 0 };
     context.identified.pairs().iter().map(move |&(send, receive)| Certain {
         send: at_own_start(send),
         receive: at_own_start(receive),
@@ -184,48 +203,26 @@ pub(crate) fn certain_headers<'a>(context: &'a Context) -> impl Iterator<Item = 
 
 /// What was seen once for both ends, or only on the way.
 fn match_unpaired(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
-    for placed in &flow.both {
-        let range = data_range(context.events, placed);
-        hops.push(Hop::both(
-            kind_of(context.events, placed),
-            placed.event,
-            placed.event,
-            range,
-            1,
-        ));
+    for &row in &flow.both {
+        let packet = context.packets.at(row);
+        hops.push(Hop::both(kind_of(packet), row, row, packet.data_range(), 1));
     }
-    for placed in &flow.others {
-        let range = data_range(context.events, placed);
-        hops.push(Hop::lone_receive(
-            kind_of(context.events, placed),
-            placed.event,
-            range,
-            1,
-            State::Unmatched,
-        ));
+    for &row in &flow.others {
+        let packet = context.packets.at(row);
+        let (kind, range) = (kind_of(packet), packet.data_range());
+        hops.push(Hop::lone_receive(kind, row, range, 1, State::Unmatched));
     }
-}
-
-/// The bytes of the stream that an event carries; start = end for a zero-length segment.
-pub(crate) fn data_range(events: &Events, placed: &Placed) -> (i64, i64) {
-    let start = placed.offset + i64::from(events.has(placed.event, flag::SYN) && carries_data(events, placed));
-    (start, start + i64::from(events.payload_len[placed.event as usize]))
-}
-
-pub(crate) fn carries_data(events: &Events, placed: &Placed) -> bool {
-    events.payload_len[placed.event as usize] > 0
 }
 
 /// The kind as the header alone tells it; a keepalive needs the flow's history (see `control`).
-pub(crate) fn kind_of(events: &Events, placed: &Placed) -> Kind {
-    let has = |flag| events.has(placed.event, flag);
-    if has(flag::RST) {
+pub(crate) fn kind_of(packet: &Packet) -> Kind {
+    if packet.has(flag::RST) {
         Kind::Rst
-    } else if has(flag::SYN) {
-        if has(flag::ACK) { Kind::SynAck } else { Kind::Syn }
-    } else if carries_data(events, placed) {
+    } else if packet.has(flag::SYN) {
+        if packet.has(flag::ACK) { Kind::SynAck } else { Kind::Syn }
+    } else if packet.carries_data() {
         Kind::Data
-    } else if has(flag::FIN) {
+    } else if packet.has(flag::FIN) {
         Kind::Fin
     } else {
         Kind::Ack
@@ -233,16 +230,17 @@ pub(crate) fn kind_of(events: &Events, placed: &Placed) -> Kind {
 }
 
 /// How far the other flow acknowledges this side's stream, as an offset. The acks are unwrapped along the way.
-fn highest_acknowledged(events: &Events, other: &Flow, side: &Side) -> i64 {
-    let Some(first) = side.events.first() else { return -1 };
+fn highest_acknowledged(packets: Packets, other: &Flow, side: &Side) -> i64 {
+    let Some(first) = side.first.map(|row| packets.at(row)) else {
+        return -1;
+    };
     let mut highest = -1;
     for list in [&other.sends, &other.both, &other.receives] {
-        let mut furthest = (events.seq[first.event as usize], first.offset);
-        for placed in list.iter().filter(|p| events.has(p.event, flag::ACK)) {
-            let ack = events.ack[placed.event as usize];
-            let offset = furthest.1 + i64::from(distance(ack, furthest.0));
+        let mut furthest = (first.seq, first.offset);
+        for packet in packets.of(list).filter(|packet| packet.has(flag::ACK)) {
+            let offset = furthest.1 + i64::from(distance(packet.ack, furthest.0));
             if offset > furthest.1 {
-                furthest = (ack, offset);
+                furthest = (packet.ack, offset);
             }
             highest = highest.max(offset);
         }

@@ -42,15 +42,20 @@ mod data;
 mod flow;
 mod output;
 mod owners;
+mod packets;
 mod pauses;
 mod points;
 mod resolve;
 mod rounds;
 mod translation;
+mod wanted;
 
-pub use output::{Connections, Hops, Kind, Matched, Pause, Pauses, State};
+pub use output::{Connections, Hops, Kind, Matched, Pause, Pauses, Places, State};
 pub use owners::host_of_address;
 pub use translation::{FourTuple, Translation};
+
+use packets::Packets;
+use wanted::Wanted;
 
 /// TCP flags that matter here (RFC 9293 §3.1).
 pub(crate) mod flag {
@@ -160,32 +165,41 @@ impl Events<'_> {
     }
 }
 
-/// Pair all transfers in `events`.
+/// Pair all transfers in `events`; connections are numbered from `first_connection`, and the places in their streams told
+/// of the events `asked`, which may be any.
 ///
 /// # Panics
 /// If the columns differ in length, or hold 2^32 - 1 events or more.
-pub fn match_events(events: &Events) -> Matched {
+pub fn match_events(events: &Events, first_connection: i64, asked: &[u32]) -> Matched {
     let n = events.len_checked().expect("event columns differ in length");
     assert!(n < NO_EVENT as usize, "too many events for one partition");
+    let wanted = Wanted::of(n, asked);
     let translations = translation::find(events);
-    if translations.is_empty() {
-        return match_untranslated(events, n);
-    }
-    let rewritten = translation::undo(events, &translations);
-    let mut matched = match_untranslated(&rewritten.over(events), n);
-    matched.note_translations(translations);
+    let mut matched = if translations.is_empty() {
+        match_untranslated(events, n, first_connection, &wanted)
+    } else {
+        let rewritten = translation::undo(events, &translations);
+        let mut matched = match_untranslated(&rewritten.over(events), n, first_connection, &wanted);
+        matched.note_translations(translations);
+        matched
+    };
+    matched.places = matched.places.of(asked.iter().filter_map(|&event| wanted.place(event)));
     matched
 }
 
-fn match_untranslated(events: &Events, n: usize) -> Matched {
-    let mut matched = Matched::with_events(n);
+fn match_untranslated(events: &Events, n: usize, first_connection: i64, wanted: &Wanted) -> Matched {
+    let mut matched = Matched::with_events(n, wanted);
     let groups = connections::group_by_four_tuple(events);
     let mut splitter = connections::Splitter::new(events);
     let mut scratch = flow::Scratch::default();
+    let mut number = first_connection;
     for group in groups.iter() {
-        for incarnation in splitter.split(group) {
-            let connection = matched.begin_connection(&incarnation);
-            flow::match_connection(events, &incarnation, connection, &mut scratch, &mut matched);
+        for merged in splitter.split(group) {
+            let incarnation = splitter.place(&merged);
+            let packets = Packets(splitter.packets());
+            matched.begin_connection(packets, &incarnation, number, wanted);
+            flow::match_connection(events, packets, &incarnation, number, &mut scratch, &mut matched);
+            number += 1;
         }
     }
     matched

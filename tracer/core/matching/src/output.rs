@@ -3,8 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use crate::NO_EVENT;
-use crate::connections::{Incarnation, Side};
+use crate::connections::Incarnation;
+use crate::packets::Packets;
 use crate::translation::{FourTuple, Translation};
+use crate::wanted::Wanted;
 
 /// What a transfer carried. The codes are the order of `collector.schema.HopKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +38,14 @@ pub enum State {
 /// One row a transfer; a lone event has `NO_EVENT` on its missing side, whose host is given where it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hops {
-    pub connection: Vec<u32>,
+    pub connection: Vec<i64>,
     pub kind: Vec<u8>,
     pub from_client: Vec<bool>,
     pub send_event: Vec<u32>,
     pub receive_event: Vec<u32>,
-    pub send_host: Vec<u16>,
-    pub receive_host: Vec<u16>,
+    /// As codes of a table's column, so wider than hosts are; `NO_HOST` where it is not known.
+    pub send_host: Vec<i32>,
+    pub receive_host: Vec<i32>,
     pub stream_start: Vec<i64>,
     pub stream_end: Vec<i64>,
     pub attempt: Vec<u16>,
@@ -97,34 +100,42 @@ pub struct Pause {
 /// Pauses, with the connection of each, whether its client sent, and the sender's host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
-    pub connection: Vec<u32>,
+    pub connection: Vec<i64>,
     pub from_client: Vec<bool>,
     pub host: Vec<u16>,
     pub pauses: Vec<Pause>,
 }
 
-/// Hops and connections, and for each event its connection and place in the stream.
+/// Places in connections' streams, of some events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    pub connection: Vec<i64>,
+    /// Sent by the connection's client.
+    pub from_client: Vec<bool>,
+    /// Of the first payload byte.
+    pub stream_offset: Vec<i64>,
+}
+
+/// Hops and connections, and what they tell of events. Connections are numbered on from a given number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matched {
     pub hops: Hops,
     pub connections: Connections,
     pub pauses: Pauses,
-    /// For each event: index into `connections`.
-    pub event_connection: Vec<u32>,
-    /// For each event: sent by the connection's client.
-    pub event_from_client: Vec<bool>,
-    /// For each event: stream offset of its first payload byte.
-    pub event_stream_offset: Vec<i64>,
-    /// For each event: another point of its host speaks for it; it is in no hop.
-    pub event_duplicate: Vec<bool>,
+    /// For each event: its connection.
+    pub event_connection: Vec<i64>,
+    /// Events for which another point of their host speaks; they are in no hop.
+    pub duplicates: Vec<u32>,
+    /// For each event that was asked for.
+    pub places: Places,
 }
 
-/// A row of [`Hops`] before it is stored as columns.
+/// A row of [`Hops`] before it is stored as columns; its ends are rows of packets, or `NO_EVENT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hop {
     pub kind: Kind,
-    pub send_event: u32,
-    pub receive_event: u32,
+    pub send: u32,
+    pub receive: u32,
     pub stream_start: i64,
     pub stream_end: i64,
     pub attempt: u16,
@@ -132,11 +143,11 @@ pub(crate) struct Hop {
 }
 
 impl Hop {
-    pub fn both(kind: Kind, send_event: u32, receive_event: u32, range: (i64, i64), attempt: u16) -> Self {
+    pub fn both(kind: Kind, send: u32, receive: u32, range: (i64, i64), attempt: u16) -> Self {
         Self {
             kind,
-            send_event,
-            receive_event,
+            send,
+            receive,
             stream_start: range.0,
             stream_end: range.1,
             attempt,
@@ -144,18 +155,17 @@ impl Hop {
         }
     }
 
-    pub fn lone_send(kind: Kind, event: u32, range: (i64, i64), attempt: u16, state: State) -> Self {
+    pub fn lone_send(kind: Kind, row: u32, range: (i64, i64), attempt: u16, state: State) -> Self {
         Self {
-            receive_event: NO_EVENT,
             state,
-            ..Self::both(kind, event, NO_EVENT, range, attempt)
+            ..Self::both(kind, row, NO_EVENT, range, attempt)
         }
     }
 
-    pub fn lone_receive(kind: Kind, event: u32, range: (i64, i64), attempt: u16, state: State) -> Self {
+    pub fn lone_receive(kind: Kind, row: u32, range: (i64, i64), attempt: u16, state: State) -> Self {
         Self {
             state,
-            ..Self::both(kind, NO_EVENT, event, range, attempt)
+            ..Self::both(kind, NO_EVENT, row, range, attempt)
         }
     }
 }
@@ -179,22 +189,45 @@ impl Hops {
     }
 }
 
+impl Places {
+    fn with_len(n: usize) -> Self {
+        Self {
+            connection: vec![0; n],
+            from_client: vec![false; n],
+            stream_offset: vec![0; n],
+        }
+    }
+
+    /// Rows `rows`, in this order.
+    pub(crate) fn of(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
+        Self {
+            connection: rows.clone().map(|row| self.connection[row]).collect(),
+            from_client: rows.clone().map(|row| self.from_client[row]).collect(),
+            stream_offset: rows.map(|row| self.stream_offset[row]).collect(),
+        }
+    }
+}
+
 impl Matched {
-    pub(crate) fn with_events(n: usize) -> Self {
+    /// Of `n` events, with a place for each of those wanted.
+    pub(crate) fn with_events(n: usize, wanted: &Wanted) -> Self {
         Self {
             event_connection: vec![0; n],
-            event_from_client: vec![false; n],
-            event_stream_offset: vec![0; n],
-            event_duplicate: vec![false; n],
             hops: Hops::with_capacity(n),
+            places: Places::with_len(wanted.len()),
             ..Self::default()
         }
     }
 
-    /// Store the connection's row and its events' places; return its index.
-    pub(crate) fn begin_connection(&mut self, incarnation: &Incarnation) -> u32 {
+    /// Store the row of connection `number`, and its events' places where they are wanted.
+    pub(crate) fn begin_connection(
+        &mut self,
+        packets: Packets,
+        incarnation: &Incarnation,
+        number: i64,
+        wanted: &Wanted,
+    ) {
         let rows = &mut self.connections;
-        let index = u32::try_from(rows.client_addr.len()).expect("fewer connections than events");
         let (client, server) = (
             &incarnation.sides[incarnation.client],
             &incarnation.sides[1 - incarnation.client],
@@ -208,21 +241,15 @@ impl Matched {
         rows.client_isn.push(client.isn.map_or(-1, i64::from));
         rows.server_isn.push(server.isn.map_or(-1, i64::from));
         rows.events_count.push(incarnation.events_count());
-        let spans = || incarnation.sides.iter().filter_map(|side| side.span_ns);
-        rows.first_host_ns.push(spans().map(|span| span.0).min().unwrap_or(0));
-        rows.last_host_ns.push(spans().map(|span| span.1).max().unwrap_or(0));
-        for (number, side) in incarnation.sides.iter().enumerate() {
-            self.place_events(side, number == incarnation.client, index);
-        }
-        index
-    }
-
-    fn place_events(&mut self, side: &Side, from_client: bool, connection: u32) {
-        for placed in &side.events {
-            let event = placed.event as usize;
-            self.event_connection[event] = connection;
-            self.event_from_client[event] = from_client;
-            self.event_stream_offset[event] = placed.offset;
+        rows.first_host_ns.push(incarnation.span_ns.0);
+        rows.last_host_ns.push(incarnation.span_ns.1);
+        for packet in incarnation.packets(packets.0) {
+            self.event_connection[packet.event as usize] = number;
+            if let Some(place) = wanted.place(packet.event) {
+                self.places.connection[place] = number;
+                self.places.from_client[place] = packet.is_of(incarnation.client);
+                self.places.stream_offset[place] = packet.offset;
+            }
         }
     }
 
@@ -246,7 +273,7 @@ impl Matched {
         }
     }
 
-    pub(crate) fn push_pauses(&mut self, connection: u32, from_client: bool, host: u16, pauses: &[Pause]) {
+    pub(crate) fn push_pauses(&mut self, connection: i64, from_client: bool, host: u16, pauses: &[Pause]) {
         let rows = &mut self.pauses;
         rows.pauses.extend_from_slice(pauses);
         rows.connection.resize(rows.pauses.len(), connection);
@@ -255,16 +282,30 @@ impl Matched {
     }
 
     /// Store hops of one flow, a column at a time: one capacity check for each, not one for each value.
-    pub(crate) fn push_hops(&mut self, connection: u32, from_client: bool, hosts: (u16, u16), hops: &[Hop]) {
+    pub(crate) fn push_hops(
+        &mut self,
+        packets: Packets,
+        connection: i64,
+        from_client: bool,
+        hosts: (u16, u16),
+        hops: &[Hop],
+    ) {
+        let event = |row: u32| {
+            if row == NO_EVENT {
+                NO_EVENT
+            } else {
+                packets.at(row).event
+            }
+        };
         let rows = &mut self.hops;
         let n = rows.connection.len() + hops.len();
         rows.connection.resize(n, connection);
         rows.from_client.resize(n, from_client);
-        rows.send_host.resize(n, hosts.0);
-        rows.receive_host.resize(n, hosts.1);
+        rows.send_host.resize(n, hosts.0.into());
+        rows.receive_host.resize(n, hosts.1.into());
         rows.kind.extend(hops.iter().map(|hop| hop.kind as u8));
-        rows.send_event.extend(hops.iter().map(|hop| hop.send_event));
-        rows.receive_event.extend(hops.iter().map(|hop| hop.receive_event));
+        rows.send_event.extend(hops.iter().map(|hop| event(hop.send)));
+        rows.receive_event.extend(hops.iter().map(|hop| event(hop.receive)));
         rows.stream_start.extend(hops.iter().map(|hop| hop.stream_start));
         rows.stream_end.extend(hops.iter().map(|hop| hop.stream_end));
         rows.attempt.extend(hops.iter().map(|hop| hop.attempt));

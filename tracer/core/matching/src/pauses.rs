@@ -15,9 +15,10 @@
 //!
 //! Source: RFC 9293 §3.8.6 (window), RFC 5681 (congestion window), RFC 1122 §4.2.3.4 (Nagle's rule), RFC 7323 §2.3.
 
-use crate::connections::{Placed, distance};
+use crate::connections::distance;
+use crate::flag;
 use crate::output::Pause;
-use crate::{Events, flag};
+use crate::packets::{Packet, Packets};
 
 /// A shorter pause is told by nobody: the network's own delay within a site.
 pub const PAUSE_NS: i64 = 1_000_000;
@@ -31,40 +32,38 @@ const MOST_SCALE: u8 = 14;
 /// The column's mark for an option that was not given.
 const NO_SCALE: u8 = 255;
 
-/// Append the pauses of one side to `found`. `own` is what its host saw leave, `peer` what it saw arrive; each in the
-/// order of the capture. Cost: a look at each packet sent; a walk over both where one came late.
-pub(crate) fn find(events: &Events, own: &[Placed], peer: &[Placed], mss: u16, found: &mut Vec<Pause>) {
-    let same_host = |a: &Placed, b: &Placed| events.host[a.event as usize] == events.host[b.event as usize];
-    let (Some(first), Some(other)) = (own.first(), peer.first()) else {
+/// Append the pauses of one side to `found`: rows of what its host saw leave, and of what it saw arrive, each in the order
+/// of the capture. Cost: a look at each packet sent; a walk over both where one came late.
+pub(crate) fn find(packets: Packets, [own, peer]: [&[u32]; 2], mss: u16, found: &mut Vec<Pause>) {
+    let (Some(&first), Some(&other)) = (own.first(), peer.first()) else {
         return;
     };
-    if !same_host(first, other) || !has_gap(events, own) {
+    if packets.at(first).host != packets.at(other).host || !has_gap(packets.of(own)) {
         return;
     }
     let mut sender = Sender::new(i64::from(mss));
-    let mut arrivals = peer.iter().peekable();
-    for sent in own {
+    let mut arrivals = packets.of(peer).peekable();
+    for sent in packets.of(own) {
         while let Some(arrived) = arrivals.next_if(|arrived| arrived.event < sent.event) {
-            sender.hears(events, arrived);
+            sender.hears(arrived);
         }
-        sender.sends(events, sent, found);
+        sender.sends(sent, found);
     }
     for arrived in arrivals {
-        sender.hears(events, arrived);
+        sender.hears(arrived);
     }
     sender.ends(found);
 }
 
 /// Did data, or a probe of a closed window, leave long after the data before it?
-fn has_gap(events: &Events, own: &[Placed]) -> bool {
+fn has_gap<'a>(mut own: impl Iterator<Item = &'a Packet>) -> bool {
     let (mut last_ns, mut end) = (i64::MAX, i64::MIN);
-    own.iter().any(|placed| {
-        let event = placed.event as usize;
-        let (at_ns, length) = (events.host_ns[event], i64::from(events.payload_len[event]));
-        let gap = at_ns.saturating_sub(last_ns) >= PAUSE_NS;
-        let probes = length == 0 && placed.offset < end;
+    own.any(|packet| {
+        let length = i64::from(packet.payload_len);
+        let gap = packet.host_ns.saturating_sub(last_ns) >= PAUSE_NS;
+        let probes = length == 0 && packet.offset < end;
         if length > 0 {
-            (last_ns, end) = (at_ns, end.max(placed.offset.saturating_add(length)));
+            (last_ns, end) = (packet.host_ns, end.max(packet.offset.saturating_add(length)));
         }
         gap && (length > 0 || probes)
     })
@@ -134,25 +133,24 @@ impl Sender {
         }
     }
 
-    fn hears(&mut self, events: &Events, arrived: &Placed) {
-        let event = arrived.event as usize;
-        self.heard_ns = events.host_ns[event];
-        if events.flags[event] & flag::SYN != 0 {
-            self.peer_scale = Some(events.window_scale[event]);
+    fn hears(&mut self, arrived: &Packet) {
+        self.heard_ns = arrived.host_ns;
+        if arrived.has(flag::SYN) {
+            self.peer_scale = Some(arrived.window_scale);
         }
-        if events.payload_len[event] > 0 {
+        if arrived.carries_data() {
             self.answered = true;
         }
         let Some((seq, offset)) = self.last else { return };
-        if events.flags[event] & flag::ACK == 0 || events.flags[event] & flag::RST != 0 {
+        if !arrived.has(flag::ACK) || arrived.has(flag::RST) {
             return;
         }
-        let acknowledged = offset.saturating_add(distance(events.ack[event], seq).into());
-        let window = self.scaled(events.window[event], events.flags[event] & flag::SYN != 0);
+        let acknowledged = offset.saturating_add(distance(arrived.ack, seq).into());
+        let window = self.scaled(arrived.window, arrived.has(flag::SYN));
         let told = Told {
             acknowledged: acknowledged.max(self.told.acknowledged),
             edge: window.map(|window| acknowledged.saturating_add(window)),
-            closed: events.window[event] == 0,
+            closed: arrived.window == 0,
         };
         if acknowledged < self.told.acknowledged {
             return; // overtaken by a later one
@@ -162,22 +160,21 @@ impl Sender {
         if more && self.next.is_some_and(|next| acknowledged >= next) && !self.resent && self.stopped_ns != i64::MAX {
             self.measure(self.heard_ns.saturating_sub(self.stopped_ns));
         }
-        if (more || wider) && events.payload_len[event] == 0 {
+        if (more || wider) && !arrived.carries_data() {
             self.before = self.told;
             self.released_ns = Some(self.heard_ns);
         }
         self.told = told;
     }
 
-    fn sends(&mut self, events: &Events, sent: &Placed, found: &mut Vec<Pause>) {
-        let event = sent.event as usize;
-        let (at_ns, length) = (events.host_ns[event], i64::from(events.payload_len[event]));
-        if events.flags[event] & flag::SYN != 0 {
-            self.own_scale = Some(events.window_scale[event]);
+    fn sends(&mut self, sent: &Packet, found: &mut Vec<Pause>) {
+        let (at_ns, length) = (sent.host_ns, i64::from(sent.payload_len));
+        if sent.has(flag::SYN) {
+            self.own_scale = Some(sent.window_scale);
             self.stopped_ns = at_ns;
             self.next = Some(0);
         }
-        self.last = Some((events.seq[event], sent.offset));
+        self.last = Some((sent.seq, sent.offset));
         if length == 0 {
             self.probes += u32::from(self.told.closed && self.next.is_some_and(|next| sent.offset < next));
             return;

@@ -6,9 +6,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::Events;
-use crate::connections::Placed;
-use crate::flow::{carries_data, data_range};
+use crate::packets::{Packet, Packets, Rows};
 use crate::resolve::HeaderKey;
 
 /// Which of two points that saw the same is nearer to the wire.
@@ -20,30 +18,31 @@ pub(crate) enum Nearest {
 
 /// Keep of `list` (one host's, in time order) what its main point saw and what only others did; append the rest to
 /// `duplicates`.
-pub(crate) fn keep_one_point(events: &Events, list: &mut Vec<Placed>, nearest: Nearest, duplicates: &mut Vec<u32>) {
-    let point = |placed: &Placed| events.point[placed.event as usize];
-    if list.windows(2).all(|pair| point(&pair[0]) == point(&pair[1])) {
+pub(crate) fn keep_one_point(packets: Packets, list: &mut Rows, nearest: Nearest, duplicates: &mut Rows) {
+    let point = |row: u32| packets.at(row).point;
+    let Some(&first) = list.first() else { return };
+    if list.iter().all(|&row| point(row) == point(first)) {
         return;
     }
-    let main = main_point(events, list, nearest);
-    let seen = Seen::by(events, list.iter().filter(|p| point(p) == main));
-    list.retain(|placed| {
-        let again = point(placed) != main && seen.has(events, placed);
+    let main = main_point(packets, list, nearest);
+    let seen = Seen::by(packets.of(list).filter(|packet| packet.point == main));
+    list.retain(|&row| {
+        let packet = packets.at(row);
+        let again = packet.point != main && seen.has(packet);
         if again {
-            duplicates.push(placed.event);
+            duplicates.push(row);
         }
         !again
     });
 }
 
-fn main_point(events: &Events, list: &[Placed], nearest: Nearest) -> u16 {
+fn main_point(packets: Packets, list: &[u32], nearest: Nearest) -> u16 {
     let mut points: Vec<(u16, usize, i64)> = Vec::new();
     let mut places: FxHashMap<u16, usize> = FxHashMap::default();
-    for placed in list {
-        let point = events.point[placed.event as usize];
-        let place = *places.entry(point).or_insert(points.len());
+    for packet in packets.of(list) {
+        let place = *places.entry(packet.point).or_insert(points.len());
         if place == points.len() {
-            points.push((point, 0, events.host_ns[placed.event as usize]));
+            points.push((packet.point, 0, packet.host_ns));
         }
         points[place].1 += 1;
     }
@@ -64,13 +63,13 @@ struct Seen {
 }
 
 impl Seen {
-    fn by<'a>(events: &Events, placed: impl Iterator<Item = &'a Placed>) -> Self {
+    fn by<'a>(packets: impl Iterator<Item = &'a Packet>) -> Self {
         let mut headers = FxHashSet::default();
         let mut ranges = Vec::new();
-        for p in placed {
-            headers.insert(HeaderKey::of(events, p.event));
-            if carries_data(events, p) {
-                ranges.push(data_range(events, p));
+        for packet in packets {
+            headers.insert(HeaderKey::of(packet));
+            if packet.carries_data() {
+                ranges.push(packet.data_range());
             }
         }
         ranges.sort_unstable();
@@ -84,11 +83,11 @@ impl Seen {
         Self { headers, bytes }
     }
 
-    fn has(&self, events: &Events, placed: &Placed) -> bool {
-        if self.headers.contains(&HeaderKey::of(events, placed.event)) {
+    fn has(&self, packet: &Packet) -> bool {
+        if self.headers.contains(&HeaderKey::of(packet)) {
             return true;
         }
-        let (start, end) = data_range(events, placed);
+        let (start, end) = packet.data_range();
         let at = self.bytes.partition_point(|&(_, known_end)| known_end < end);
         start < end
             && self

@@ -16,9 +16,8 @@ use std::cell::OnceCell;
 
 use rustc_hash::FxHashMap;
 
-use crate::connections::Placed;
 use crate::flow::{Context, Flow};
-use crate::{Events, option};
+use crate::packets::{Packet, Packets};
 
 /// RFC 5905 §7.2 takes 500 ppm as the tolerance of a host's oscillator.
 const MAX_SKEW_PPM: i64 = 500;
@@ -47,25 +46,24 @@ pub(crate) struct HeaderKey {
 impl HeaderKey {
     /// Always inline: see `Packet::of`.
     #[inline(always)]
-    pub fn of(events: &Events, event: u32) -> Self {
-        let i = event as usize;
+    pub fn of(packet: &Packet) -> Self {
         Self {
-            seq: events.seq[i],
-            ack: events.ack[i],
-            payload_len: events.payload_len[i],
-            tsval: events.tsval[i],
-            tsecr: events.tsecr[i],
-            sack_hash: events.sack_hash[i],
-            flags: events.flags[i],
-            window: events.window[i],
+            seq: packet.seq,
+            ack: packet.ack,
+            payload_len: packet.payload_len,
+            tsval: packet.tsval,
+            tsecr: packet.tsecr,
+            sack_hash: packet.sack_hash,
+            flags: packet.flags,
+            window: packet.window,
         }
     }
 }
 
-/// Transfers of one flow whose whole header occurs once at each end, as (send, receive) events. They need no resolving,
+/// Transfers of one flow whose whole header occurs once at each end, as (send, receive) rows. They need no resolving,
 /// so they are what the rest is judged by. Found when first asked: most connections never need them.
-pub(crate) struct Identified<'a, 'e> {
-    events: &'a Events<'e>,
+pub(crate) struct Identified<'a> {
+    packets: Packets<'a>,
     flow: &'a Flow,
     pairs: OnceCell<Vec<(u32, u32)>>,
     by_receive_time: OnceCell<Vec<(i64, i64)>>,
@@ -95,10 +93,10 @@ impl Usual {
     }
 }
 
-impl<'a, 'e> Identified<'a, 'e> {
-    pub fn new(events: &'a Events<'e>, flow: &'a Flow) -> Self {
+impl<'a> Identified<'a> {
+    pub fn new(packets: Packets<'a>, flow: &'a Flow) -> Self {
         Self {
-            events,
+            packets,
             flow,
             pairs: OnceCell::new(),
             by_receive_time: OnceCell::new(),
@@ -106,7 +104,7 @@ impl<'a, 'e> Identified<'a, 'e> {
         }
     }
 
-    /// (send, receive) events, in no order.
+    /// (send, receive) rows, in no order.
     pub fn pairs(&self) -> &[(u32, u32)] {
         self.pairs.get_or_init(|| {
             let sends = self.once(&self.flow.sends);
@@ -118,20 +116,18 @@ impl<'a, 'e> Identified<'a, 'e> {
         })
     }
 
-    fn once(&self, list: &[Placed]) -> FxHashMap<HeaderKey, Option<u32>> {
+    fn once(&self, rows: &[u32]) -> FxHashMap<HeaderKey, Option<u32>> {
         let mut seen = FxHashMap::default();
-        for placed in list {
-            let key = HeaderKey::of(self.events, placed.event);
-            seen.entry(key)
-                .and_modify(|event| *event = None)
-                .or_insert(Some(placed.event));
+        for &row in rows {
+            let key = HeaderKey::of(self.packets.at(row));
+            seen.entry(key).and_modify(|known| *known = None).or_insert(Some(row));
         }
         seen
     }
 
     fn usual(&self) -> &Usual {
         self.usual.get_or_init(|| {
-            let time = |event: u32| self.events.host_ns[event as usize];
+            let time = |row: u32| self.packets.at(row).host_ns;
             let mut times: Vec<(i64, i64)> = self.pairs().iter().map(|&(s, r)| (time(s), time(r))).collect();
             times.sort_unstable();
             let delays = times.iter().map(|&(sent, received)| received.saturating_sub(sent));
@@ -163,7 +159,7 @@ impl<'a, 'e> Identified<'a, 'e> {
     /// (receive time, receive - send), by receive time.
     fn delays(&self) -> &[(i64, i64)] {
         self.by_receive_time.get_or_init(|| {
-            let time = |event: u32| self.events.host_ns[event as usize];
+            let time = |row: u32| self.packets.at(row).host_ns;
             let delay = |&(send, receive): &(u32, u32)| (time(receive), time(receive).saturating_sub(time(send)));
             let mut delays: Vec<(i64, i64)> = self.pairs().iter().map(delay).collect();
             delays.sort_unstable();
@@ -174,12 +170,12 @@ impl<'a, 'e> Identified<'a, 'e> {
 
 /// A lower bound on (receive - send) of one flow's hops, from the other flow: if a packet from B to A took `d` by their
 /// two clocks, then B's clock is ahead of A's by at least `-d`, and so a packet from A to B takes at least `-d`.
-pub(crate) struct CausalBound<'a, 'e> {
+pub(crate) struct CausalBound<'a> {
     /// Of the flow against the one that is bounded.
-    pub other: &'a Identified<'a, 'e>,
+    pub other: &'a Identified<'a>,
 }
 
-impl CausalBound<'_, '_> {
+impl CausalBound<'_> {
     /// Could a packet sent at `send_ns` (sender's clock) have been received at `receive_ns` (receiver's clock)?
     pub fn allows(&self, send_ns: i64, receive_ns: i64) -> bool {
         let delays = self.other.delays();
@@ -214,7 +210,7 @@ pub(crate) struct Certain {
 impl Evidence {
     /// Learn from transfers that need no resolving whether IP IDs are kept on the way, and differ at all; and timestamps.
     pub fn weigh(
-        events: &Events,
+        context: &Context,
         flow: &Flow,
         full_payload_len: i64,
         certain: impl IntoIterator<Item = Certain>,
@@ -226,72 +222,71 @@ impl Evidence {
         };
         let (mut agreed, mut compared) = (0_u64, 0_u64);
         for transfer in certain {
-            let (send, receive) = (transfer.send.event, transfer.receive.event);
-            evidence.stamps_are_kept |= same_stamp(events, send, receive) == Some(true);
-            if let Some(same) = same_ip_id(events, &evidence, transfer.send, transfer.receive, transfer.offset) {
+            let (send, receive) = (transfer.send.row, transfer.receive.row);
+            evidence.stamps_are_kept |= same_stamp(context.packets, send, receive) == Some(true);
+            if let Some(same) = same_ip_id(context, &evidence, transfer.send, transfer.receive, transfer.offset) {
                 agreed += u64::from(same);
                 compared += 1;
             }
         }
-        let id = |placed: &Placed| events.ip_id[placed.event as usize];
-        let distinct = flow.sends.windows(2).any(|pair| id(&pair[0]) != id(&pair[1]));
+        let distinct = flow
+            .sends
+            .windows(2)
+            .any(|pair| context.ip_id(pair[0]) != context.ip_id(pair[1]));
         evidence.ip_id_is_kept = compared > 0 && distinct && agreed as f64 >= IP_ID_AGREEMENT * compared as f64;
         evidence
     }
 
     /// Are the two, by their timestamps, of different transmissions?
-    pub fn other_stamps(&self, events: &Events, send: u32, receive: u32) -> bool {
-        self.stamps_are_kept && same_stamp(events, send, receive) == Some(false)
+    pub fn other_stamps(&self, packets: Packets, send: u32, receive: u32) -> bool {
+        self.stamps_are_kept && same_stamp(packets, send, receive) == Some(false)
     }
 }
 
-/// A send or a receive of the bytes in question: its event, and where its own bytes begin in the stream.
+/// A send or a receive of the bytes in question: its row, and where its own bytes begin in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carrier {
-    pub event: u32,
+    pub row: u32,
     pub start: i64,
 }
 
 /// IP ID of the packet that carries the byte at `offset`, if there is one.
-fn ip_id_at(events: &Events, evidence: &Evidence, carrier: Carrier, offset: i64) -> Option<u16> {
-    let id = u16::try_from(events.ip_id[carrier.event as usize]).ok()?;
+fn ip_id_at(context: &Context, evidence: &Evidence, carrier: Carrier, offset: i64) -> Option<u16> {
+    let id = u16::try_from(context.ip_id(carrier.row)).ok()?;
     let packets = (offset - carrier.start) / evidence.full_payload_len.max(1);
     Some(id.wrapping_add((packets & 0xFFFF) as u16))
 }
 
 /// Do the two agree on the IP ID at `offset`? `None` where one has none.
 pub(crate) fn same_ip_id(
-    events: &Events,
+    context: &Context,
     evidence: &Evidence,
     send: Carrier,
     receive: Carrier,
     offset: i64,
 ) -> Option<bool> {
-    let a = ip_id_at(events, evidence, send, offset)?;
-    let b = ip_id_at(events, evidence, receive, offset)?;
+    let a = ip_id_at(context, evidence, send, offset)?;
+    let b = ip_id_at(context, evidence, receive, offset)?;
     Some(a == b)
 }
 
 /// Do the two bear the same timestamp? `None` where one has none.
-pub(crate) fn same_stamp(events: &Events, send: u32, receive: u32) -> Option<bool> {
-    let (s, r) = (send as usize, receive as usize);
-    let both_stamped = events.options[s] & events.options[r] & option::TIMESTAMPS != 0;
-    both_stamped.then(|| events.tsval[s] == events.tsval[r])
+pub(crate) fn same_stamp(packets: Packets, send: u32, receive: u32) -> Option<bool> {
+    let (sent, received) = (packets.at(send), packets.at(receive));
+    let both_stamped = sent.is_stamped() && received.is_stamped();
+    both_stamped.then_some(sent.tsval == received.tsval)
 }
 
 fn compatible(context: &Context, evidence: &Evidence, pair: (Carrier, Carrier), offset: i64) -> bool {
-    let events = context.events;
     let (send, receive) = pair;
-    if evidence.other_stamps(events, send.event, receive.event) {
+    if evidence.other_stamps(context.packets, send.row, receive.row) {
         return false;
     }
-    if evidence.ip_id_is_kept && same_ip_id(events, evidence, send, receive, offset) == Some(false) {
+    if evidence.ip_id_is_kept && same_ip_id(context, evidence, send, receive, offset) == Some(false) {
         return false;
     }
-    context.bound.allows(
-        events.host_ns[send.event as usize],
-        events.host_ns[receive.event as usize],
-    )
+    let time = |carrier: Carrier| context.packets.at(carrier.row).host_ns;
+    context.bound.allows(time(send), time(receive))
 }
 
 /// For each send and each receive, what it was paired with.
@@ -355,7 +350,7 @@ fn pair_the_certain(candidates: &mut [Vec<usize>], of_sends: &mut [Partner], of_
 
 /// Of several candidates, those that are like the flow's certain transfers; all of them if none is.
 fn keep_the_likely(context: &Context, sends: &[Carrier], receives: &[Carrier], candidates: &mut [Vec<usize>]) {
-    let time = |carrier: &Carrier| context.events.host_ns[carrier.event as usize];
+    let time = |carrier: &Carrier| context.packets.at(carrier.row).host_ns;
     for (receive, left) in receives.iter().zip(candidates).filter(|(_, left)| left.len() > 1) {
         let likely = |&send: &usize| context.identified.likely(time(&sends[send]), time(receive));
         if left.iter().any(likely) {

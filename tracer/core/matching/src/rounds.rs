@@ -8,31 +8,37 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::connections::Placed;
-use crate::{Events, option};
+use crate::packets::Packet;
 
 const ROUND: i64 = 1 << 32;
 /// A stream shorter than that has one place only.
-const AMBIGUOUS_FROM: i64 = 1 << 31;
+pub(crate) const AMBIGUOUS_FROM: i64 = 1 << 31;
 
-/// Move the events of one side that were placed whole rounds short.
+/// Move the packets of one side that were placed whole rounds short.
 ///
-/// Arguments: `placed`, host by host; `ends`, of each host where its events end there; `anchor`, which host's are right.
-pub(crate) fn settle(events: &Events, placed: &mut [Placed], ends: &[usize], anchor: usize) {
-    let start = |host: usize| if host == 0 { 0 } else { ends[host - 1] };
-    let known = &placed[start(anchor)..ends[anchor]];
-    if ends.len() < 2 || known.iter().all(|one| one.offset < AMBIGUOUS_FROM) {
+/// Arguments: `rows`, of the side's packets, host by host; `anchor`, which host's are right.
+pub(crate) fn settle(packets: &mut [Packet], rows: &[Vec<u32>], anchor: usize) {
+    let far = |&row: &u32| packets[row as usize].offset >= AMBIGUOUS_FROM;
+    if rows.len() < 2 || !rows[anchor].iter().any(far) {
         return;
     }
-    let stamped = |one: &&Placed| events.options[one.event as usize] & option::TIMESTAMPS != 0;
-    let key = |one: &Placed| (events.seq[one.event as usize], events.tsval[one.event as usize]);
-    let offsets: FxHashMap<_, _> = known.iter().filter(stamped).map(|one| (key(one), one.offset)).collect();
-    for host in (0..ends.len()).filter(|host| *host != anchor) {
-        let own = &mut placed[start(host)..ends[host]];
-        let shift = |one: &Placed| offsets.get(&key(one)).map(|offset| offset - one.offset);
-        let found = own.iter().filter(stamped).find_map(shift).unwrap_or(0);
+    let key = |packet: &Packet| (packet.seq, packet.tsval);
+    let stamped = |packets: &[Packet], rows: &[u32]| -> Vec<Packet> {
+        let all = rows.iter().map(|&row| packets[row as usize]);
+        all.filter(Packet::is_stamped).collect()
+    };
+    let known = stamped(packets, &rows[anchor]);
+    let offsets: FxHashMap<_, _> = known.iter().map(|packet| (key(packet), packet.offset)).collect();
+    for own in rows
+        .iter()
+        .enumerate()
+        .filter(|(host, _)| *host != anchor)
+        .map(|(_, own)| own)
+    {
+        let shift = |packet: &Packet| offsets.get(&key(packet)).map(|offset| offset - packet.offset);
+        let found = stamped(packets, own).iter().find_map(shift).unwrap_or(0);
         if found % ROUND == 0 {
-            own.iter_mut().for_each(|one| one.offset += found);
+            own.iter().for_each(|&row| packets[row as usize].offset += found);
         }
     }
 }

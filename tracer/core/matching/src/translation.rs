@@ -102,9 +102,27 @@ fn is_answer(events: &Events, event: u32) -> bool {
     events.has(event, flag::SYN) && events.has(event, flag::ACK)
 }
 
+/// Events that are a SYN-ACK, ascending. Most runs of events have none, which one look at all their flags tells.
+fn answering(events: &Events) -> Vec<u32> {
+    let both = flag::SYN | flag::ACK;
+    let mut found = Vec::new();
+    for (run, flags) in (0..).step_by(RUN).zip(events.flags.chunks(RUN)) {
+        if flags.iter().fold(false, |any, flags| any | (flags & both == both)) {
+            let answers = (run..).zip(flags).filter(|(_, flags)| *flags & both == both);
+            found.extend(answers.map(|(event, _)| event));
+        }
+    }
+    found
+}
+
+/// Events whose flags are looked at together.
+const RUN: usize = 32;
+
 fn answers(events: &Events) -> FxHashMap<(FourTuple, u32, u32), Answer> {
+    let answering = answering(events);
     let mut found: FxHashMap<(FourTuple, u32, u32), Answer> = FxHashMap::default();
-    for event in (0..).take(events.flags.len()).filter(|&event| is_answer(events, event)) {
+    found.reserve(answering.len() / 2); // seen at both ends
+    for event in answering {
         let i = event as usize;
         let (client_isn, server_isn) = (events.ack[i].wrapping_sub(1), events.seq[i]);
         let tuple = tuple_of(events, event, true);
@@ -176,6 +194,9 @@ fn translation(outer: &Answer, inner: &Answer) -> Translation {
 /// Set when the server's host first saw each translation: its handshake's first packet there. `inner` are the
 /// translations' answers, in their order.
 fn note_beginnings<'a>(events: &Events, translations: &mut [Translation], inner: impl Iterator<Item = &'a Answer>) {
+    if translations.is_empty() {
+        return; // nearly always
+    }
     let mut first_ns: FxHashMap<(u16, FourTuple, u32), Option<i64>> = FxHashMap::default();
     let keys: Vec<_> = translations
         .iter()

@@ -37,7 +37,7 @@ fn a_million_half_open_connections() {
         });
     }
     let before = memory_bytes("VmRSS");
-    let matched = match_events(&columns.events());
+    let matched = match_events(&columns.events(), 0, &[]);
     assert_eq!(matched.connections.client_addr.len(), CONNECTIONS as usize);
     assert_eq!(matched.hops.kind.len(), CONNECTIONS as usize);
     if let Some((before, after)) = before.zip(memory_bytes("VmHWM")) {

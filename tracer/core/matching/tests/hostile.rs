@@ -62,7 +62,7 @@ fn run(events: impl Iterator<Item = Event>) -> Matched {
     };
     events.for_each(|event| columns.push(event));
     let start = Instant::now();
-    let matched = match_events(&columns.events());
+    let matched = match_events(&columns.events(), 0, &[]);
     assert!(start.elapsed() < LIMIT, "took {:?}", start.elapsed());
     assert!(matched.hops.kind.len() <= ROWS_FOR_EACH * columns.host.len());
     check(&columns, &matched);

@@ -118,7 +118,7 @@ fn run_with(packets: &[Packet], host_of_address: &[u16]) -> Matched {
         sack_hash: &column(|_| 0),
         host_of_address,
     };
-    match_events(&events)
+    match_events(&events, 0, &[])
 }
 
 type Row = (Kind, Option<usize>, Option<usize>, i64, i64, u16, State);
@@ -577,7 +577,7 @@ fn a_host_that_sees_a_packet_twice_sends_it_once() {
         at_bridge(received(22, 1, 3000), 2),
     ]);
     assert_eq!(rows(&matched), [data(1, 3, 0, 1000, 1), data(2, 3, 1000, 3000, 1)]);
-    assert_eq!(matched.event_duplicate, [true, false, false, false, true]);
+    assert_eq!(matched.duplicates, [0, 4]);
 }
 
 #[test]
@@ -589,7 +589,7 @@ fn a_host_on_the_way_makes_no_hop_of_its_own() {
     };
     let matched = run(&[sent(10, 1, 100), received(20, 1, 100), on_the_way(14), on_the_way(15)]);
     assert_eq!(rows(&matched), [data(0, 1, 0, 100, 1)]);
-    assert_eq!(matched.event_duplicate, [false, false, true, true]);
+    assert_eq!(matched.duplicates, [2, 3]);
 }
 
 /// A connection through a balancer: the server knows another 4-tuple, and sequence numbers less `shift`.
@@ -645,7 +645,7 @@ fn what_only_a_second_point_saw_stays() {
     };
     let matched = run(&[sent(10, 1, 100), sent(11, 201, 100), elsewhere, received(20, 1, 300)]);
     assert!(rows(&matched).iter().all(|row| row.6 == State::Matched));
-    assert_eq!(matched.event_duplicate, [false; 4]);
+    assert_eq!(matched.duplicates, []);
 }
 
 /// Cut `total` bytes at `cuts` into (start, len) ranges.
@@ -703,7 +703,8 @@ proptest! {
         let matched = run(&script);
         let hops = &matched.hops;
         let mut bytes: BTreeMap<(u32, i64), u32> = BTreeMap::new();
-        let mut seen = matched.event_duplicate.clone();
+        let mut seen = vec![false; script.len()];
+        matched.duplicates.iter().for_each(|&event| seen[event as usize] = true);
         for i in 0..hops.kind.len() {
             for event in [hops.send_event[i], hops.receive_event[i]] {
                 if event != NO_EVENT {

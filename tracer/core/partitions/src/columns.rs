@@ -30,6 +30,14 @@ pub struct Validity {
 }
 
 impl Validity {
+    /// Of all rows but those that have `missing`.
+    pub fn but<T: Copy + PartialEq>(values: &[T], missing: T) -> Self {
+        if values.iter().fold(true, |all, &value| all & (value != missing)) {
+            return Self::default(); // by whole vectors, and nearly always
+        }
+        Self::of(values.iter().map(|&value| value != missing))
+    }
+
     /// By asking of each row.
     pub fn of(is_known: impl ExactSizeIterator<Item = bool>) -> Self {
         let n = is_known.len();

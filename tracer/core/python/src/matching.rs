@@ -1,6 +1,6 @@
 //! `match_events`: columns of events in, columns of hops and connections out.
 
-use numpy::IntoPyArray;
+use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,13 +15,16 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(match_events_py, module)?)
 }
 
-/// Pair all transfers; connections are numbered from `first_connection_id`. See `tracer/_core.pyi`.
+/// Pair all transfers; connections are numbered from `first_connection_id`, and `places` are those of the rows `asked`.
+/// See `tracer/_core.pyi`.
 #[pyfunction(name = "match_events")]
 fn match_events_py<'py>(
     py: Python<'py>,
     columns: &Bound<'py, PyDict>,
     first_connection_id: i64,
+    asked: PyReadonlyArray1<'py, u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let asked = asked.as_slice()?;
     let host = column::<u16>(columns, "host")?;
     let point = column::<u16>(columns, "interface")?;
     let host_ns = column::<i64>(columns, "host_ns")?;
@@ -65,31 +68,30 @@ fn match_events_py<'py>(
     if events.len_checked() != Some(frames.len()) {
         return Err(PyValueError::new_err("event columns differ in length"));
     }
-    let (matched, ends, ids) = py.detach(|| {
+    if asked.iter().any(|&row| row as usize >= frames.len()) {
+        return Err(PyValueError::new_err("no such row"));
+    }
+    let (matched, ends, duplicates) = py.detach(|| {
         let owners = host_of_address(events.direction, events.host, events.src_addr, events.dst_addr);
-        let matched = match_events(&Events {
+        let owned = Events {
             host_of_address: &owners,
             ..events
-        });
-        let Hops {
-            send_event,
-            receive_event,
-            send_host,
-            receive_host,
-            ..
-        } = &matched.hops;
-        let ends = [(send_event, send_host), (receive_event, receive_host)]
-            .map(|(of, hosts)| End::of(of, hosts, frames, events.host_ns));
-        let id = |number: &u32| i64::from(*number) + first_connection_id;
-        let of = [
-            &matched.event_connection,
-            &matched.hops.connection,
-            &matched.pauses.connection,
-        ];
-        let ids = of.map(|of| of.iter().map(id).collect());
-        (matched, ends, ids)
+        };
+        let mut matched = match_events(&owned, first_connection_id, asked);
+        let ends = Ends::take(&mut matched.hops).map(|ends| ends.over(frames, events.host_ns));
+        let mut duplicates = vec![0_u8; frames.len().div_ceil(8)];
+        for &event in &matched.duplicates {
+            duplicates[event as usize / 8] |= 1 << (event % 8);
+        }
+        (matched, ends, duplicates)
     });
-    as_columns(py, matched, ends, ids)
+    as_columns(py, matched, ends, duplicates)
+}
+
+/// Hops' events and hosts at one end.
+struct Ends {
+    events: Vec<u32>,
+    hosts: Vec<i32>,
 }
 
 /// Host, frame and stamp of each hop's event at one end, 0 where there is none; and where there is one.
@@ -101,43 +103,66 @@ struct End {
     validity: Validity,
 }
 
-impl End {
-    fn of(hop_events: &[u32], hosts: &[u16], frames: &[u32], host_ns: &[i64]) -> Self {
-        let known = |&event: &u32| usize::try_from(event).ok().filter(|_| event != NO_EVENT);
-        let place = |&host: &u16| if host == NO_HOST { 0 } else { i32::from(host) };
-        Self {
-            host: hosts.iter().map(place).collect(),
-            host_validity: Validity::of(hosts.iter().map(|&host| host != NO_HOST)),
-            frame: hop_events.iter().map(|e| known(e).map_or(0, |e| frames[e])).collect(),
-            host_ns: hop_events.iter().map(|e| known(e).map_or(0, |e| host_ns[e])).collect(),
-            validity: Validity::of(hop_events.iter().map(|&event| event != NO_EVENT)),
+impl Ends {
+    /// Those of the sends, and of the receives; they are `hops`' no longer.
+    fn take(hops: &mut Hops) -> [Self; 2] {
+        let columns = [
+            (&mut hops.send_event, &mut hops.send_host),
+            (&mut hops.receive_event, &mut hops.receive_host),
+        ];
+        columns.map(|(events, hosts)| Self {
+            events: std::mem::take(events),
+            hosts: std::mem::take(hosts),
+        })
+    }
+
+    /// Columns that become others of the same width do so in their place.
+    fn over(self, frames: &[u32], host_ns: &[i64]) -> End {
+        let none = i32::from(NO_HOST);
+        let of = |event: u32| (event != NO_EVENT).then_some(event as usize);
+        End {
+            host_validity: Validity::but(&self.hosts, none),
+            host: self
+                .hosts
+                .into_iter()
+                .map(|host| if host == none { 0 } else { host })
+                .collect(),
+            host_ns: self
+                .events
+                .iter()
+                .map(|&event| of(event).map_or(0, |event| host_ns[event]))
+                .collect(),
+            validity: Validity::but(&self.events, NO_EVENT),
+            frame: self
+                .events
+                .into_iter()
+                .map(|event| of(event).map_or(0, |event| frames[event]))
+                .collect(),
         }
     }
 }
 
-fn as_columns(
-    py: Python<'_>,
-    matched: Matched,
-    ends: [End; 2],
-    [event_ids, hop_ids, pause_ids]: [Vec<i64>; 3],
-) -> PyResult<Bound<'_, PyDict>> {
+fn as_columns(py: Python<'_>, matched: Matched, ends: [End; 2], duplicates: Vec<u8>) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     let events = PyDict::new(py);
-    events.set_item("connection_id", event_ids.into_pyarray(py))?;
-    events.set_item("from_client", matched.event_from_client.into_pyarray(py))?;
-    events.set_item("stream_offset", matched.event_stream_offset.into_pyarray(py))?;
-    events.set_item("duplicate", matched.event_duplicate.into_pyarray(py))?;
+    events.set_item("connection_id", matched.event_connection.into_pyarray(py))?;
+    events.set_item("duplicate_bits", duplicates.into_pyarray(py))?;
     columns.set_item("events", events)?;
-    columns.set_item("hops", hop_columns(py, matched.hops, ends, hop_ids)?)?;
+    let places = PyDict::new(py);
+    places.set_item("connection_id", matched.places.connection.into_pyarray(py))?;
+    places.set_item("from_client", matched.places.from_client.into_pyarray(py))?;
+    places.set_item("stream_offset", matched.places.stream_offset.into_pyarray(py))?;
+    columns.set_item("places", places)?;
+    columns.set_item("hops", hop_columns(py, matched.hops, ends)?)?;
     columns.set_item("connections", connection_columns(py, matched.connections)?)?;
-    columns.set_item("pauses", pause_columns(py, &matched.pauses, pause_ids)?)?;
+    columns.set_item("pauses", pause_columns(py, matched.pauses)?)?;
     Ok(columns)
 }
 
-fn hop_columns(py: Python<'_>, hops: Hops, ends: [End; 2], ids: Vec<i64>) -> PyResult<Bound<'_, PyDict>> {
+fn hop_columns(py: Python<'_>, hops: Hops, ends: [End; 2]) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     let wide = |codes: &[u8]| codes.iter().map(|&code| i32::from(code)).collect::<Vec<i32>>();
-    columns.set_item("connection_id", ids.into_pyarray(py))?;
+    columns.set_item("connection_id", hops.connection.into_pyarray(py))?;
     columns.set_item("kind", wide(&hops.kind).into_pyarray(py))?;
     columns.set_item("from_client", hops.from_client.into_pyarray(py))?;
     columns.set_item("stream_start", hops.stream_start.into_pyarray(py))?;
@@ -181,13 +206,13 @@ fn connection_columns(py: Python<'_>, connections: Connections) -> PyResult<Boun
 }
 
 /// -1 where a figure is not known.
-fn pause_columns<'py>(py: Python<'py>, pauses: &Pauses, ids: Vec<i64>) -> PyResult<Bound<'py, PyDict>> {
+fn pause_columns(py: Python<'_>, pauses: Pauses) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     let numbers = |get: fn(&Pause) -> i64| pauses.pauses.iter().map(get).collect::<Vec<i64>>().into_pyarray(py);
     let flags = |get: fn(&Pause) -> bool| pauses.pauses.iter().map(get).collect::<Vec<bool>>().into_pyarray(py);
-    columns.set_item("connection_id", ids.into_pyarray(py))?;
-    columns.set_item("from_client", pauses.from_client.clone().into_pyarray(py))?;
-    columns.set_item("host", pauses.host.clone().into_pyarray(py))?;
+    columns.set_item("connection_id", pauses.connection.into_pyarray(py))?;
+    columns.set_item("from_client", pauses.from_client.into_pyarray(py))?;
+    columns.set_item("host", pauses.host.into_pyarray(py))?;
     columns.set_item("stream_offset", numbers(|pause| pause.stream_offset))?;
     columns.set_item("stopped_ns", numbers(|pause| pause.stopped_ns))?;
     columns.set_item("released_ns", numbers(|pause| pause.released_ns))?;
