@@ -39,7 +39,7 @@ pub fn pack<T: Copy>(values: &[T], bits: impl Fn(T) -> u64, width: u32, out: &mu
             let halves = [[a, b, c, d], [e, f, g, h]].map(|half| u128::from(joined(half, width)));
             put_low_bytes(halves[0] | halves[1] << (4 * width), width, out);
         }),
-        _ => put_wide(groups.flatten(), width, out),
+        _ => put_wide(values, bits, width, out),
     }
 }
 
@@ -57,9 +57,11 @@ fn put_low_bytes(word: u128, count: u32, out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-fn put_wide(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
+fn put_wide<T: Copy>(values: &[T], bits: impl Fn(T) -> u64, width: u32, out: &mut Vec<u8>) {
+    let end = out.len() + values.len().div_ceil(GROUP) * width as usize;
     let (mut word, mut filled) = (0_u64, 0_u32);
-    for value in values {
+    for &value in values {
+        let value = bits(value);
         word |= value.wrapping_shl(filled);
         filled += width;
         if filled >= u64::BITS {
@@ -68,7 +70,8 @@ fn put_wide(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
             word = value.checked_shr(width - filled).unwrap_or(0);
         }
     }
-    out.extend_from_slice(&word.to_le_bytes()[..filled as usize / 8]);
+    out.extend_from_slice(&word.to_le_bytes());
+    out.resize(end, 0);
 }
 
 /// `codes` of `width` bits each: long runs of equal ones as such, the others packed.
@@ -82,12 +85,19 @@ pub fn put_runs<T: Copy + Eq + Into<u32>>(codes: &[T], width: u32, out: &mut Vec
             rest = &rest[same..];
             continue;
         }
-        let is_mixed = |block: &&[T]| block.len() < BLOCK || block.iter().any(|&code| code != block[0]);
-        let mixed = rest
-            .len()
-            .min(BLOCK * rest.chunks(BLOCK).take_while(is_mixed).count().max(1));
+        let mut mixed = BLOCK.min(rest.len());
+        while mixed < rest.len() && !is_run(&rest[mixed..]) {
+            mixed = rest.len().min(mixed + BLOCK);
+        }
         put_varint((mixed.div_ceil(GROUP) as u64) << 1 | 1, out);
         pack(&rest[..mixed], |code| code.into().into(), width, out);
         rest = &rest[mixed..];
     }
+}
+
+/// Whether the first block is long and of one code.
+fn is_run<T: Copy + Eq>(codes: &[T]) -> bool {
+    codes
+        .first_chunk::<BLOCK>()
+        .is_some_and(|block| block.iter().all(|&code| code == block[0]))
 }

@@ -8,16 +8,14 @@ use parquet::basic::Encoding;
 use crate::bits::{put_runs, put_varint, width_of};
 use crate::numbers::{Number, Stored, distinct, put_differences, put_plain, put_planes};
 
-/// Values of which so many occur at most are stored as places in a list of them.
-const MOST_DISTINCT: u8 = u8::MAX;
 /// Values that an encoding is tried on.
 const TRIED: usize = 1 << 10;
 /// Of them, so many may be distinct to try a list.
-const MOST_DISTINCT_TRIED: u8 = 1 << 5;
+const MOST_DISTINCT_TRIED: usize = 1 << 5;
 /// The share of bytes that compression is tried on.
 const TRIED_SHARE: usize = 16;
-/// Compression is worth its time where it leaves less than such a part: it takes as long as encoding does.
-const WORTHWHILE: usize = 2;
+/// What compressing a byte costs, in bytes stored: it takes half a nanosecond, and a disk takes a byte in one.
+const COST_OF_COMPRESSING: f64 = 0.5;
 
 /// How to read values; those of `dictionary` are in the order of its places.
 #[derive(Debug)]
@@ -46,8 +44,8 @@ pub fn put_numbers<T: Number>(
     if values.iter().all(|&value| value == values[0]) {
         return put_distinct(&values[..values.len().min(1)], &vec![0_u8; values.len()], out);
     }
-    if distinct(tried, MOST_DISTINCT_TRIED).is_some()
-        && let Some((known, places)) = distinct(values, MOST_DISTINCT)
+    if distinct(tried).is_some_and(|(known, _)| known.len() <= MOST_DISTINCT_TRIED)
+        && let Some((known, places)) = distinct(values)
     {
         return put_distinct(&known, &places, out);
     }
@@ -75,19 +73,16 @@ fn put_distinct<T: Number, P: Copy + Eq + Into<u32>>(known: &[T], places: &[P], 
 
 type Put<T> = fn(&[T], &mut Vec<u8>);
 
-/// Planes where they compress well below the differences; else differences where they are less than the values.
+/// What costs least: planes, compressed; differences; or the values as they are.
 fn cheapest<T: Number>(tried: &[T], may_subtract: bool, compressor: &mut Compressor) -> (Encoding, Put<T>) {
     let (mut differences, mut planes) = (Vec::new(), Vec::new());
     put_planes(tried, &mut planes);
+    let mut least = planes.len();
     if may_subtract {
         put_differences(tried, &mut differences);
+        least = least.min(differences.len());
     }
-    let least = if may_subtract {
-        differences.len().min(planes.len())
-    } else {
-        planes.len()
-    };
-    if compressor.compress(&planes).len() < least / WORTHWHILE {
+    if compressor.cost_of(&planes) < least as f64 {
         (Encoding::BYTE_STREAM_SPLIT, put_planes)
     } else if least < planes.len() {
         (Encoding::DELTA_BINARY_PACKED, put_differences)
@@ -134,7 +129,12 @@ impl Compressor {
     /// Whether compression is worth its time, as a piece from the middle tells.
     pub fn is_worthwhile(&mut self, bytes: &[u8]) -> bool {
         let tried = &bytes[bytes.len() / 2..][..bytes.len() / TRIED_SHARE];
-        self.compress(tried).len() < tried.len() / WORTHWHILE
+        self.cost_of(tried) < tried.len() as f64
+    }
+
+    /// Of storing `bytes` compressed, in bytes.
+    fn cost_of(&mut self, bytes: &[u8]) -> f64 {
+        COST_OF_COMPRESSING * bytes.len() as f64 + self.compress(bytes).len() as f64
     }
 
     /// `bytes`, compressed.

@@ -103,29 +103,27 @@ pub fn put_plain<T: Number>(values: &[T], out: &mut Vec<u8>) {
 }
 
 /// The values that occur, in the order in which they do, and of each its place among them; none if there are more than
-/// `most`.
-pub fn distinct<T: Number>(values: &[T], most: u8) -> Option<(Vec<T>, Vec<u8>)> {
+/// 255.
+pub fn distinct<T: Number>(values: &[T]) -> Option<(Vec<T>, Vec<u8>)> {
+    const SLOTS_BITS: u32 = 9;
     const NOTHING: u8 = u8::MAX;
-    let slots_bits = width_of(most.into()) + 1;
-    let mut slots = vec![NOTHING; 1 << slots_bits];
-    let (mut known, mut places) = (Vec::<T>::new(), Vec::with_capacity(values.len()));
-    for &value in values {
+    let mut slots = [(*values.first()?, NOTHING); 1 << SLOTS_BITS];
+    let (mut known, mut places) = (Vec::new(), vec![0; values.len()]);
+    for (&value, place) in values.iter().zip(&mut places) {
         // Fibonacci hashing: Knuth, The Art of Computer Programming, vol. 3, 6.4
-        let hash = value.stored().bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - slots_bits);
-        let mut slot = hash as usize;
-        let place = loop {
-            match slots[slot] {
-                NOTHING if known.len() == usize::from(most) => return None,
-                NOTHING => {
-                    slots[slot] = known.len() as u8;
+        let hash = value.stored().bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SLOTS_BITS);
+        let mut at = hash as usize;
+        *place = loop {
+            match slots[at % slots.len()] {
+                (_, NOTHING) if known.len() == usize::from(NOTHING) => return None,
+                (_, NOTHING) => {
+                    slots[at % slots.len()] = (value, known.len() as u8);
                     known.push(value);
-                    break slots[slot];
                 }
-                place if known[usize::from(place)] == value => break place,
-                _ => slot = (slot + 1) % slots.len(),
+                (other, place) if other == value => break place,
+                _ => at += 1,
             }
         };
-        places.push(place);
     }
     Some((known, places))
 }
