@@ -35,7 +35,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "align": ("collector.analysis:align", "collector.analysis:settle_windows"),
     "exchanges": ("collector.analysis:build_exchanges",),
     "quality and troubles": (
-        "collector.analysis:flow_counts",
+        "collector.analysis:hop_counts",
         "collector.analysis:quality_of",
         "collector.troubles:gather",
     ),

@@ -30,7 +30,7 @@ from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
 from collector.put_off import PutOff
-from collector.quality import flow_counts, quality_of
+from collector.quality import hop_counts, quality_of
 from collector.schema import ID_STRIDE, conform
 from collector.services import known_services
 from collector.sorted_runs import SortedRuns
@@ -262,9 +262,9 @@ def _rebuild(
         first_id = number * ID_STRIDE + 1
         built = build_exchanges(hops, messages, connections, info.services, first_id)
         paused = pauses.aligned(paused, alignment.clocks)
-        flows = flow_counts(built.hops)
-        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, flows)
-        return _Requests(built.hops, built.exchanges, ready("quality", quality_of(built.hops, flows)), wrong)
+        counts = hop_counts(built.hops)
+        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts)
+        return _Requests(built.hops, built.exchanges, ready("quality", quality_of(built.hops, counts)), wrong)
 
     def keep(_: int, requests: _Requests) -> None:
         nonlocal exchanges_count

@@ -10,10 +10,8 @@ Reordered: a first transmission of data that arrived before one that the same co
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
-from collector.columns import indices, numbers
-from collector.quality import count_columns
+from collector.quality import HopCounts
 from tracer import _core
 
 SLICE_NS = 250_000_000
@@ -28,20 +26,18 @@ RATE_KEYS = ("send_host", "receive_host", "bin")
 COUNTS = ("hops", "bytes", "lost", "overtaken", "data")
 
 
-def link_traffic(hops: pa.Table) -> tuple[pl.DataFrame, pl.DataFrame]:
+def link_traffic(counts: HopCounts) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Transfers between different hosts, counted in two ways; all int64.
 
     - One row for each of `KEYS`: `COUNTS` (hops, their bytes, those lost, those overtaken, those of data).
     - One row for each of `RATE_KEYS`: `hops`, late data that arrived spread out: `rate_of_bin` is at what rate
       (`tracer/core/hops/src/rates.rs`).
 
-    Arguments: columns of `collector.schema.HOPS`; a connection's are one run of rows. Cost: two passes.
+    Arguments: the hops of whole connections, a connection's in one run of rows. Cost: two passes.
     """
-    (sender, senders), (receiver, receivers) = (indices(hops[f"{end}_host"]) for end in ("send", "receive"))
+    senders, receivers = counts.senders, counts.receivers
     apart = np.array([one != other for one in senders for other in receivers], dtype=np.bool_)
-    ends = {"send_host": sender, "receive_host": receiver}
-    ends |= {name: numbers(hops[name]) for name in ("send_trace_ns", "receive_trace_ns")}
-    counted = _core.count_links(count_columns(hops) | ends, apart, len(receivers), SLICE_NS, LATE_NS)
+    counted = _core.count_links(counts.columns, apart, len(receivers), SLICE_NS, LATE_NS)
     names = [pl.Series(texts, dtype=pl.String) for texts in (senders, receivers)]
     traffic, rates = (
         pl.DataFrame(

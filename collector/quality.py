@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from collector.columns import codes, numbers
+from collector.columns import codes, indices, numbers
 from collector.schema import HopKind, HopState, conform
 from tracer import _core
 from tracer.records import Columns
@@ -91,35 +91,44 @@ class ConnectionQuality:
     counts: Counts
 
 
-def quality_of(hops: pa.Table, flows: Columns | None = None) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class HopCounts:
+    """Hops counted by flow, as `tracer/core/hops/src/flows.rs` does and explains, and what the core counts them by."""
+
+    flows: Columns
+    """One row a flow: `start` (its first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`,
+    `matched_bytes`, and how many hops are `data`, `syn_acks`, `resets`; all int64."""
+    columns: Columns
+    """Of each hop, kinds and states as codes, and hosts as places in the lists of them, -1 where not known."""
+    senders: list[str]
+    receivers: list[str]
+
+
+def hop_counts(hops: pa.Table) -> HopCounts:
+    """The counts of all flows of some hops. Cost: ~10 ns a hop."""
+    plain = ("connection_id", "from_client", "send_frame", "receive_frame", "stream_start", "stream_end", "attempt")
+    columns: Columns = {
+        name: numbers(hops[name]) for name in (*plain, "one_way_delay_ns", "send_trace_ns", "receive_trace_ns")
+    }
+    columns |= {"kind": codes(hops["kind"], list(HopKind)), "state": codes(hops["state"], list(HopState))}
+    columns["send_host"], senders = indices(hops["send_host"])
+    columns["receive_host"], receivers = indices(hops["receive_host"])
+    return HopCounts(_core.count_flows(columns), columns, senders, receivers)
+
+
+def quality_of(hops: pa.Table, counts: HopCounts | None = None) -> pa.Table:
     """The table `quality` of these hops (whole connections, in the order that matching gives them: a connection's
     direction is one run of rows).
 
-    Arguments: `flows`, as `flow_counts`, if they are counted already.
+    Arguments: `counts`, their `hop_counts`, if they are counted already.
     Source: `schema.QUALITY` says what each count is. Cost: one pass.
     """
-    flows = flow_counts(hops) if flows is None else flows
+    flows = (hop_counts(hops) if counts is None else counts).flows
     states = {f"{state}_count": flows[f"state_{code}"] for code, state in enumerate(HopState)}
-    counts = {f"{name}_count": flows[name] for name in ("split", "retransmitted", "early")}
+    sums = {f"{name}_count": flows[name] for name in ("split", "retransmitted", "early")}
     ends = hops.select(["connection_id", "send_host", "receive_host"]).take(pa.array(flows["start"]))
-    columns = states | counts | {name: flows[name] for name in ("bytes", "matched_bytes")}
+    columns = states | sums | {name: flows[name] for name in ("bytes", "matched_bytes")}
     return conform("quality", pa.table({name: ends[name] for name in ends.column_names} | columns))
-
-
-def flow_counts(hops: pa.Table) -> Columns:
-    """Hops counted by flow, as `tracer/core/hops/src/flows.rs` does and explains; one row a flow.
-
-    Returns: `start` (its first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`,
-    `matched_bytes`, and how many hops are `data`, `syn_acks`, `resets`; all int64. Cost: ~10 ns a hop.
-    """
-    return _core.count_flows(count_columns(hops))
-
-
-def count_columns(hops: pa.Table) -> Columns:
-    """The columns of hops that the core counts, as it takes them."""
-    plain = ("connection_id", "from_client", "send_frame", "receive_frame", "stream_start", "stream_end", "attempt")
-    columns: Columns = {name: numbers(hops[name]) for name in (*plain, "one_way_delay_ns")}
-    return columns | {"kind": codes(hops["kind"], list(HopKind)), "state": codes(hops["state"], list(HopState))}
 
 
 def total_of(quality: pa.Table) -> Counts:

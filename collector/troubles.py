@@ -15,14 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector import head_of_line, pauses, recoveries
-from collector.columns import indices
 from collector.connecting import added, connecting
 from collector.exchanges import UNKNOWN
 from collector.link_traffic import COUNTS, KEYS, RATE_KEYS, link_traffic
-from collector.quality import flow_counts
+from collector.quality import HopCounts, hop_counts
 from collector.schema import TABLES, HopState
 from collector.stalls import PAIR, stalls
-from tracer.records import Columns
 
 LATE_NS = 1_000_000_000
 """A request that waited so long by the capture's end is unanswered, not cut off. As TCP's first timeout (RFC 6298)."""
@@ -68,22 +66,22 @@ def gather(
     exchanges: pa.Table,
     end_trace_ns: int,
     paused: pa.Table | None = None,
-    flows: Columns | None = None,
+    counts: HopCounts | None = None,
 ) -> Troubles:
     """What went wrong on some connections.
 
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
     `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended; `paused`, their pauses
-    as `pauses.aligned`, where the packets themselves were looked at; `flows`, as `quality.flow_counts`, if they are
-    counted already.
+    as `pauses.aligned`, where the packets themselves were looked at; `counts`, the hops' `quality.hop_counts`, if they
+    are counted already.
     """
-    flows = flow_counts(hops) if flows is None else flows
-    told, asked = _telling(hops, flows), exchanges.filter(_cut_or_failed(exchanges))
+    counts = hop_counts(hops) if counts is None else counts
+    told, asked = _telling(hops, counts), exchanges.filter(_cut_or_failed(exchanges))
     rare = _rare(told, connections, asked, end_trace_ns) if told.num_rows or asked.num_rows else _nothing()
-    traffic, rates = link_traffic(hops)
+    traffic, rates = link_traffic(counts)
     return replace(
         rare,
-        sent=_sent(hops, flows),
+        sent=_sent(counts),
         traffic=traffic,
         rates=rates,
         paused=pauses.told(paused, hops),
@@ -95,7 +93,7 @@ def _rare(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_
     """As `gather`, of hops and exchanges that may tell of trouble; without what all of them tell."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     resets, ends = _resets(packets), _frame(connections, CONNECTION_COLUMNS)
-    traffic, rates = link_traffic(hops.slice(0, 0))
+    traffic, rates = link_traffic(hop_counts(hops.slice(0, 0)))
     return Troubles(
         sent=pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String) | {"sent": pl.Int64}),
         traffic=traffic,
@@ -163,14 +161,15 @@ def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def _telling(hops: pa.Table, flows: Columns) -> pa.Table:
-    """Hops of the connections in which anything but plain success happened; `flows` as `quality.flow_counts`."""
+def _telling(hops: pa.Table, counts: HopCounts) -> pa.Table:
+    """Hops of the connections in which anything but plain success happened."""
     if not hops.num_rows:
         return hops
+    flows = counts.flows
     length = np.diff(flows["start"], append=hops.num_rows)
     wrong = (flows[f"state_{MATCHED}"] < length) | (flows["retransmitted"] > 0) | (flows["resets"] > 0)
     answers = flows["data"] + flows["syn_acks"] > 0
-    connection = hops["connection_id"].take(pa.array(flows["start"])).to_numpy()
+    connection = counts.columns["connection_id"][flows["start"]]
     first = np.flatnonzero(np.diff(connection, prepend=connection[0] - 1))
     chosen = np.logical_or.reduceat(wrong, first) | ~np.logical_or.reduceat(answers, first)
     if not chosen.any():
@@ -178,14 +177,13 @@ def _telling(hops: pa.Table, flows: Columns) -> pa.Table:
     return hops.filter(pa.array(np.repeat(chosen, np.add.reduceat(length, first))))
 
 
-def _sent(hops: pa.Table, flows: Columns) -> pl.DataFrame:
+def _sent(counts: HopCounts) -> pl.DataFrame:
     """`send_host, receive_host, sent`: data hops of each pair of hosts."""
-    first = pa.array(flows["start"])
-    (sender, senders), (receiver, receivers) = (indices(hops[name].take(first)) for name in PAIR)
-    width = len(receivers) + 1
+    flows, width = counts.flows, len(counts.receivers) + 1
+    sender, receiver = (counts.columns[name][flows["start"]] for name in PAIR)
     sums = np.bincount((sender + 1) * width + receiver + 1, weights=flows["data"]).astype(np.int64)
     pairs = np.flatnonzero(sums)
-    names = [pl.Series([None, *texts], dtype=pl.String) for texts in (senders, receivers)]
+    names = [pl.Series([None, *texts], dtype=pl.String) for texts in (counts.senders, counts.receivers)]
     ends = {name: texts.gather(places) for name, texts, places in zip(PAIR, names, divmod(pairs, width), strict=True)}
     return pl.DataFrame(ends | {"sent": sums[pairs]})
 

@@ -98,38 +98,39 @@ impl Flows {
     fn add(&mut self, hops: &Hops, start: usize, end: usize) {
         let mut states = [0; STATES_COUNT];
         let (mut split, mut bytes, mut matched_bytes) = (0, 0, 0);
+        let (mut retransmitted, mut early) = (0, 0);
+        let (mut data, mut resets, mut syn_acks) = (0, 0, 0);
         for row in start..end {
-            let (state, len) = (hops.state[row], hops.stream_end[row] - hops.stream_start[row]);
+            let (state, kind) = (hops.state[row], hops.kind[row]);
+            let len = hops.stream_end[row] - hops.stream_start[row];
             states[usize::from(state)] += 1;
-            let matched = state == State::Matched as u8;
-            if matched {
+            let is_data = kind == Kind::Data as u8;
+            if state == State::Matched as u8 {
                 matched_bytes += len;
-                split += i64::from(hops.kind[row] == Kind::Data as u8 && hops.shares_an_end(row, start, end));
+                split += i64::from(is_data && hops.shares_an_end(row, start, end));
             }
             if state != State::OutsideWindow as u8 && state != State::Lost as u8 {
                 bytes += len;
             }
+            retransmitted += i64::from(hops.attempt[row] > 1);
+            early += i64::from(hops.one_way_delay_ns[row] < 0);
+            data += i64::from(is_data);
+            resets += i64::from(kind == Kind::Rst as u8);
+            syn_acks += i64::from(kind == Kind::SynAck as u8);
         }
-        let of_kind = |kind: u8| count_of(&hops.kind[start..end], |&known| known == kind);
         self.start.push(start as i64);
         for (column, count) in self.states.iter_mut().zip(states) {
             column.push(count);
         }
         self.split.push(split);
-        self.retransmitted
-            .push(count_of(&hops.attempt[start..end], |&attempt| attempt > 1));
-        self.early
-            .push(count_of(&hops.one_way_delay_ns[start..end], |&delay| delay < 0));
+        self.retransmitted.push(retransmitted);
+        self.early.push(early);
         self.bytes.push(bytes);
         self.matched_bytes.push(matched_bytes);
-        self.data.push(of_kind(Kind::Data as u8));
-        self.resets.push(of_kind(Kind::Rst as u8));
-        self.syn_acks.push(of_kind(Kind::SynAck as u8));
+        self.data.push(data);
+        self.resets.push(resets);
+        self.syn_acks.push(syn_acks);
     }
-}
-
-fn count_of<T>(column: &[T], is: impl Fn(&T) -> bool) -> i64 {
-    column.iter().map(|value| i64::from(is(value))).sum()
 }
 
 #[cfg(test)]

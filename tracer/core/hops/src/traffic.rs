@@ -43,13 +43,8 @@ pub struct Traffic {
     pub data: Vec<i64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Key {
-    sender: i32,
-    receiver: i32,
-    slice: i64,
-    bin: i64,
-}
+/// Sender, receiver and slice.
+type Place = (i32, i32, i64);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -94,7 +89,8 @@ pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64) -> Traffic {
         hops.lens_agree() && ends.lens_are(hops.connection.len()),
         "hop columns differ in length"
     );
-    let mut counts: FxHashMap<Key, Counts> = FxHashMap::default();
+    let mut places = Places::new(slice_ns);
+    let mut counts: FxHashMap<(u32, u8), Counts> = FxHashMap::default();
     let (mut flow, mut least_frame) = (None, u32::MAX);
     for row in (0..hops.connection.len()).rev() {
         let of_row = Some((hops.connection[row], hops.from_client[row]));
@@ -115,21 +111,14 @@ pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64) -> Traffic {
         if !(matched || lost) || !apart.holds(sender, receiver) {
             continue;
         }
-        let slice = ends.send_trace_ns[row]
-            .max(ends.receive_trace_ns[row])
-            .div_euclid(slice_ns);
+        let at_ns = ends.send_trace_ns[row].max(ends.receive_trace_ns[row]);
         let bin = if matched {
             bin(hops.one_way_delay_ns[row])
         } else {
             NO_DELAY
         };
         let of_key = counts
-            .entry(Key {
-                sender,
-                receiver,
-                slice,
-                bin,
-            })
+            .entry((places.number(sender, receiver, at_ns), (bin - NO_DELAY) as u8))
             .or_default();
         of_key.hops += 1;
         of_key.bytes += hops.stream_end[row] - hops.stream_start[row];
@@ -137,18 +126,56 @@ pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64) -> Traffic {
         of_key.overtaken += i64::from(overtaken);
         of_key.data += i64::from(data);
     }
-    in_order(counts)
+    in_order(counts, &places.every)
 }
 
-fn in_order(counts: FxHashMap<Key, Counts>) -> Traffic {
-    let mut rows: Vec<(Key, Counts)> = counts.into_iter().collect();
-    rows.sort_unstable_by_key(|&(key, _)| key);
+/// Senders, receivers and slices that occur, numbered. A flow's hops are of one place but at the end of a slice.
+struct Places {
+    slice_ns: i64,
+    numbers: FxHashMap<Place, u32>,
+    every: Vec<Place>,
+    /// The place asked for last: its number, its hosts, and when its slice begins.
+    last: Option<(u32, i32, i32, i64)>,
+}
+
+impl Places {
+    fn new(slice_ns: i64) -> Self {
+        Self {
+            slice_ns,
+            numbers: FxHashMap::default(),
+            every: Vec::new(),
+            last: None,
+        }
+    }
+
+    fn number(&mut self, sender: i32, receiver: i32, at_ns: i64) -> u32 {
+        if let Some((number, last_sender, last_receiver, begin_ns)) = self.last
+            && (last_sender, last_receiver) == (sender, receiver)
+            && (0..self.slice_ns).contains(&(at_ns - begin_ns))
+        {
+            return number;
+        }
+        let place = (sender, receiver, at_ns.div_euclid(self.slice_ns));
+        let next = self.every.len() as u32;
+        let number = *self.numbers.entry(place).or_insert(next);
+        if number == next {
+            self.every.push(place);
+        }
+        self.last = Some((number, sender, receiver, place.2 * self.slice_ns));
+        number
+    }
+}
+
+fn in_order(counts: FxHashMap<(u32, u8), Counts>, places: &[Place]) -> Traffic {
+    let key = |((place, bin), counts)| (places[place as usize], bin, counts);
+    let mut rows: Vec<(Place, u8, Counts)> = counts.into_iter().map(key).collect();
+    rows.sort_unstable_by_key(|&(place, bin, _)| (place, bin));
     let mut traffic = Traffic::default();
-    for (key, counts) in rows {
-        traffic.sender.push(key.sender.into());
-        traffic.receiver.push(key.receiver.into());
-        traffic.slice.push(key.slice);
-        traffic.bin.push(key.bin);
+    for ((sender, receiver, slice), bin, counts) in rows {
+        traffic.sender.push(sender.into());
+        traffic.receiver.push(receiver.into());
+        traffic.slice.push(slice);
+        traffic.bin.push(i64::from(bin) + NO_DELAY);
         traffic.hops.push(counts.hops);
         traffic.bytes.push(counts.bytes);
         traffic.lost.push(counts.lost);
