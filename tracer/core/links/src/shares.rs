@@ -44,25 +44,29 @@ pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
     let mut wanted = vec![0.0; slots];
     for turn in 0..TURNS {
         wanted.fill(0.0);
-        let mut change: f64 = 0.0;
+        let mut is_settled = true;
         for child in 0..pairs.from.len() - 1 {
             let range = pairs.of(child);
-            let total: f64 = 1.0 + range.clone().map(|at| weight[at] * free[at]).sum::<f64>();
-            for at in range {
-                let own = weight[at] * free[at];
-                let new = weight[at] / (total - own).max(1e-9 * total);
+            let (weight, free, slots) = (&weight[range.clone()], &free[range.clone()], &pairs.slot[range.clone()]);
+            let wish = &mut wish[range];
+            let total: f64 = 1.0 + weight.iter().zip(free).map(|(weight, free)| weight * free).sum::<f64>();
+            let least = 1e-9 * total;
+            for ((wish, weight), free) in wish.iter_mut().zip(weight).zip(free) {
+                let new = weight / (total - weight * free).max(least);
                 // the mean with the turn before keeps shares from swinging
-                let next = if turn == 0 { new } else { (wish[at] * new).sqrt() };
-                change = change.max((next - wish[at]).abs() / (1.0 + next));
-                wish[at] = next;
-                wanted[pairs.slot[at] as usize] += wish[at];
+                let next = if turn == 0 { new } else { (*wish * new).sqrt() };
+                is_settled &= (next - *wish).abs() < SETTLED * (1.0 + next);
+                *wish = next;
+            }
+            for (slot, wish) in slots.iter().zip(wish.iter()) {
+                wanted[*slot as usize] += wish;
             }
         }
         for (at, &slot) in pairs.slot.iter().enumerate() {
             let total = 1.0 + wanted[slot as usize];
             free[at] = 1.0 / (total - wish[at]).max(1e-9 * total);
         }
-        if change < SETTLED {
+        if is_settled {
             break;
         }
     }
