@@ -62,6 +62,9 @@ def match(files: list[Path]) -> Result:
 
 def end_to_end(files: list[Path]) -> Result:
     """Files to a trace on disk: what `tracer replay` does."""
+    from tracer.cli import limit_threads
+
+    limit_threads()
     from collector.analysis import analyse
     from collector.decoding import HostSource
 

@@ -184,8 +184,7 @@ def _put_together(
 ) -> None:
     """Link the exchanges of all partitions and tell what is wrong; write these tables."""
     linked = spans.link_all(_written(pool, writer, by_time))
-    memory.give_back()
-    spans_written = pool.submit(writer.write_table, "spans", linked)
+    beside = [pool.submit(memory.give_back), pool.submit(writer.write_table, "spans", linked)]
     writer.finish("connections")
     told = findings.told(
         troubles.together(found),
@@ -198,7 +197,8 @@ def _put_together(
         lambda: (slab for _, slab in read_batches(writer.url, "connections", findings.CONNECTION_COLUMNS)),
     )
     writer.write_table("findings", told)
-    spans_written.result()
+    for job in beside:
+        job.result()
 
 
 def _written(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: SortedRuns) -> Iterator[pa.Table]:

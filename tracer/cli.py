@@ -3,6 +3,7 @@
 A command is imported only when it is used, so an agent host needs no more than `tracer`'s own dependencies.
 """
 
+import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
 
@@ -30,6 +31,11 @@ EXTRAS = {"collector": "collector", "viewer": "viewer", "storage_cluster": "clus
 """Package to the extra that installs what it needs."""
 
 
+LIBRARY_THREADS = {"OPENBLAS_NUM_THREADS": 1, "POLARS_MAX_THREADS": max(1, (os.cpu_count() or 1) // 2)}
+"""Threads of libraries, by the variable that they read when they are imported. Nothing is BLAS's work, but its threads
+spin for a while after they start; partitions keep all cores busy, so polars' own only get in their way."""
+
+
 class EntryPointGroup(click.Group):
     """A click group whose commands are entry points, loaded when used."""
 
@@ -40,6 +46,8 @@ class EntryPointGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command, or a command that says which extra is missing."""
+        if cmd_name == "replay":  # not `record`: what it records would inherit the limits
+            limit_threads()
         for point in entry_points(group="tracer.commands", name=cmd_name):
             return _load(point)
         return None
@@ -48,6 +56,12 @@ class EntryPointGroup(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, SUMMARIES.get(name, "")) for name in self.list_commands(ctx)])
+
+
+def limit_threads() -> None:
+    """Have libraries that are imported from now on start `LIBRARY_THREADS`, unless the environment says how many."""
+    for name, count in LIBRARY_THREADS.items():
+        os.environ.setdefault(name, str(count))
 
 
 def _load(point: EntryPoint) -> click.Command:
