@@ -21,6 +21,19 @@ REPLICAS = {
     "x": Service(("X1", "X2", "X3", "X4", "X5"), (LEAF,), loop=False),
 }
 
+IN_STEPS = {
+    "a": Service(
+        ("A",), (Step(300 * US, ("b",)), Step(200 * US, ("c",)), Step(100 * US, ("b",)), Step(100 * US)), loop=False
+    ),
+    "b": Service(("B",), (Step(400 * US),), loop=False),
+    "c": Service(("C",), (LEAF,), loop=False),
+}
+SIBLINGS = {
+    "a": Service(("A",), (Step(300 * US, ("b", "c")), Step(300 * US, ("b",), share=0.3))),
+    "b": Service(("B",), (Step(500 * US),), loop=False),
+    "c": Service(("C",), (Step(700 * US),), loop=False),
+}
+
 
 def right_share(services: dict[str, Service], at_once: int, body_bytes: tuple[int, int] = (1000, 1000)) -> float:
     """Share of the children that have their true parent; roots have none."""
@@ -39,6 +52,8 @@ def right_share(services: dict[str, Service], at_once: int, body_bytes: tuple[in
         pytest.param(FAN_OUT, 8, 0.99, id="three at once, 8 requests at once"),
         pytest.param(FAN_OUT, 32, 0.95, id="three at once, 32 requests at once"),
         pytest.param(REPLICAS, 8, 0.97, id="three of five replicas, 8 at once"),
+        pytest.param(IN_STEPS, 4, 0.84, id="one call after another in threads, 4 at once"),
+        pytest.param(SIBLINGS, 8, 0.95, id="two at once and sometimes one again, in a loop, 8 at once"),
     ],
 )
 def test_so_many_links_are_right(services: dict[str, Service], at_once: int, least: float) -> None:

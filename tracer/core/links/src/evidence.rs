@@ -42,6 +42,16 @@ fn width_ns(bin: usize) -> f64 {
     1024.0 * 2f64.powi(place as i32 / 4)
 }
 
+/// The bin, of so many, of a time that is not negative.
+pub fn log_bin(gap_ns: i64, bins: usize) -> usize {
+    (bin(gap_ns.max(0)) - MIDDLE).min(bins - 1)
+}
+
+/// Logarithm of how long, in ns, the times of such a bin are apart.
+pub fn log_width(log_bin: usize) -> f64 {
+    width_ns(MIDDLE + log_bin).ln()
+}
+
 /// Counts of differences, of a hash that is quick and always the same.
 type Tally = HashMap<i64, f64, BuildHasherDefault<Mixer>>;
 
@@ -158,6 +168,12 @@ impl Evidence {
         self.0[class as usize].delays[side][pair.delays[side] as usize]
     }
 
+    /// The part of the score that is the byte counts.
+    pub fn bytes(&self, class: u32, pair: Pair) -> f32 {
+        let tables = &self.0[class as usize];
+        tables.bytes[0].score(pair.bytes[0]) + tables.bytes[1].score(pair.bytes[1])
+    }
+
     #[inline]
     pub fn score(&self, class: u32, pair: Pair) -> f32 {
         let tables = &self.0[class as usize];
@@ -188,7 +204,7 @@ impl GapDensities {
     }
 }
 
-fn smoothed(counts: &[f64]) -> Vec<f64> {
+pub fn smoothed(counts: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; counts.len()];
     for (place, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
         for (offset, weight) in KERNEL.iter().enumerate() {

@@ -7,9 +7,10 @@ use rayon::prelude::*;
 
 use crate::calls::{Call, FAR};
 use crate::evidence::Evidence;
+use crate::histories::{self, Candidate, Doubt};
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
-use crate::unordered::{Parents, Unordered, slots_of, sure};
+use crate::unordered::{MOST_SURE, Parents, Unordered, slots_of, sure};
 
 /// Children on which all guesses are compared, and on which the best of them are.
 const SHORT: usize = 1000;
@@ -23,6 +24,9 @@ const CROWDS: usize = 10;
 const SURE: f64 = 4.0;
 /// A call that is less likely to have any parent is given none.
 const HALF: f64 = 0.5;
+/// A link that is surer is not in doubt; a request that is less likely to have made a call is not looked at.
+const CLEAR: f64 = 0.95;
+const LEAST_SHARE: f64 = 0.002;
 /// Guesses that are compared on the long stretch.
 const LAST_PLANS: usize = 3;
 /// How far from one a server's share of a request's calls may be for the calls to go one to each server.
@@ -37,11 +41,16 @@ const FEW: usize = 20;
 type InOrder = HashMap<u32, Option<u32>>;
 
 /// What was found for a call whose kind is common enough to learn from: its parent, or that it has none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Found {
     pub child: u32,
     pub parent: Option<u32>,
     pub confidence: f64,
+    /// Its parent if an order is kept, and how sure that is.
+    own: Option<u32>,
+    right: f64,
+    /// If in doubt, who else may have made it.
+    candidates: Vec<Candidate>,
 }
 
 /// The requests that a host serves, in order of their opening.
@@ -73,10 +82,42 @@ pub fn link_host(
     children.sort_by_key(|&call| (kind[call as usize], calls[call as usize].start_ns));
     let host = Host { calls, class, parents };
     let kinds = children.par_chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
-    kinds
+    let mut found: Vec<Found> = kinds
         .filter(|kind| kind.len() >= FEW)
         .flat_map_iter(|kind| host.link_kind(kind))
-        .collect()
+        .collect();
+    settle(calls, class, kind, &mut found);
+    found
+}
+
+/// Calls in doubt are given to requests by what these did before and after.
+fn settle(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [Found]) {
+    if found.iter().all(|found| found.candidates.is_empty()) {
+        return;
+    }
+    let mut linked: Vec<&mut Found> = found.iter_mut().filter(|found| found.parent.is_some()).collect();
+    let doubt = |found: &mut &mut Found| Doubt {
+        child: found.child,
+        parent: found.parent.unwrap_or_default(),
+        candidates: std::mem::take(&mut found.candidates),
+    };
+    let doubts: Vec<Doubt> = linked.iter_mut().map(doubt).collect();
+    for (found, parent) in linked.iter_mut().zip(histories::parents(calls, class, kind, &doubts)) {
+        if let Some((parent, share)) = parent {
+            let in_place = if found.own == Some(parent) { found.right } else { 0.0 };
+            found.parent = Some(parent);
+            found.confidence = (in_place + (1.0 - found.right) * share).min(MOST_SURE);
+        }
+    }
+}
+
+/// Of shares and a link in order that is so sure, the parent for which both say most.
+fn likeliest(shares: Vec<(u32, f64)>, own: Option<u32>, right: f64) -> Option<(u32, f64)> {
+    let in_place = |parent| if own == Some(parent) { right } else { 0.0 };
+    let mixed = shares
+        .into_iter()
+        .map(|(parent, share)| (parent, in_place(parent) + (1.0 - right) * share));
+    mixed.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 impl Host<'_> {
@@ -245,6 +286,9 @@ impl Host<'_> {
                 child,
                 parent: in_order[&child],
                 confidence: right,
+                own: in_order[&child],
+                right,
+                candidates: vec![],
             };
             return children.iter().map(found).collect();
         }
@@ -291,23 +335,29 @@ impl Host<'_> {
 fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InOrder) -> Vec<Found> {
     let found = |(parents, right): (Parents, f64)| {
         let (child, own) = (parents.child, in_order[&parents.child]);
-        let none = Found {
+        let some = (1.0 - right) * parents.some + if own.is_some() { right } else { 0.0 };
+        let near = parents
+            .shares
+            .iter()
+            .zip(&parents.bytes)
+            .filter(|(share, _)| share.1 > LEAST_SHARE);
+        let near: Vec<Candidate> = near.map(|(share, &bytes)| (share.0, bytes)).collect();
+        let all = parents
+            .shares
+            .into_iter()
+            .chain(own.map(|parent| (parent, 0.0)))
+            .collect();
+        let best = likeliest(all, own, right).filter(|_| some >= HALF);
+        let (parent, confidence) = best.map_or((None, 0.0), |(parent, confidence)| (Some(parent), confidence));
+        let in_doubt = right < HALF && confidence < CLEAR && near.iter().any(|c| Some(c.0) == parent);
+        Found {
             child,
-            parent: None,
-            confidence: 0.0,
-        };
-        if (1.0 - right) * parents.some + if own.is_some() { right } else { 0.0 } < HALF {
-            return none;
-        }
-        let in_place = |parent| if own == Some(parent) { right } else { 0.0 };
-        let all = parents.shares.into_iter().chain(own.map(|parent| (parent, 0.0)));
-        let mixed = all.map(|(parent, share)| (parent, in_place(parent) + (1.0 - right) * share));
-        let best = mixed.max_by(|a, b| a.1.total_cmp(&b.1));
-        best.map_or(none, |(parent, confidence)| Found {
-            child,
-            parent: Some(parent),
+            parent,
             confidence,
-        })
+            own,
+            right,
+            candidates: if in_doubt { near } else { vec![] },
+        }
     };
     parents.into_iter().zip(right).map(found).collect()
 }

@@ -14,6 +14,7 @@
 //!
 //! 4. *Without order.* Calls are shared among all requests that were open ([`shares`]). How much better links in order
 //!    explain what was seen than those shares do says how sure the order is; the rest goes to the shares ([`unordered`]).
+//! 5. *Histories.* What is still in doubt is asked what it makes of all that a request did, call by call ([`histories`]).
 //!
 //! Of all guesses and both orders, the one that explains a stretch from a quiet moment on best is taken for all.
 //!
@@ -30,6 +31,7 @@ mod alignment;
 mod calls;
 mod classes;
 mod evidence;
+mod histories;
 mod host;
 mod problem;
 mod rates;

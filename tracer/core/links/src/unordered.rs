@@ -48,7 +48,7 @@ const SLIP: f64 = 0.6;
 /// Links on each side among which a slip of the order shows.
 const WINDOW: usize = 100;
 /// No link is surer.
-const MOST_SURE: f64 = 0.995;
+pub const MOST_SURE: f64 = 0.995;
 
 /// The requests that may have made a call where no order is known.
 pub struct Parents {
@@ -59,6 +59,8 @@ pub struct Parents {
     pub unsure: f64,
     /// How likely each of them did; of very many only some are listed.
     pub shares: Vec<(u32, f64)>,
+    /// What byte counts say for each of these.
+    pub bytes: Vec<f32>,
 }
 
 /// The probability of a link in order, of the logarithm of odds.
@@ -188,16 +190,22 @@ impl<'a> Unordered<'a> {
                 some: 0.0,
                 unsure: 0.0,
                 shares: vec![],
+                bytes: vec![],
             };
-            let mut sums: Vec<(u32, f64, f64)> = vec![];
+            let mut sums: Vec<(u32, f64, f64, f32)> = vec![];
             for at in self.pairs.of(place) {
-                let parent = self.problem.slots[self.pairs.slot[at] as usize].parent;
+                let slot = &self.problem.slots[self.pairs.slot[at] as usize];
+                let parent = slot.parent;
                 match sums.iter_mut().rev().find(|sum| sum.0 == parent) {
                     Some(sum) => sum.1 += self.found.of[at],
-                    None => sums.push((parent, self.found.of[at], self.times[at])),
+                    None => {
+                        let bytes = self.evidence.bytes(slot.class, Pair::new(slot, child));
+                        sums.push((parent, self.found.of[at], self.times[at], bytes));
+                    }
                 }
             }
-            for (parent, all, times) in sums {
+            for (parent, all, times, bytes) in sums {
+                found.bytes.push(bytes);
                 found.some += all;
                 found.unsure -= all * (all / times).max(f64::MIN_POSITIVE).ln();
                 found.shares.push((parent, all / times));

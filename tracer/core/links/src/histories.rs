@@ -1,0 +1,505 @@
+//! Histories: what each request did, call by call, where neither an order nor a call by itself tells who made it.
+//!
+//! A request's work goes on when something has come back: a second call is made when the first was answered, two calls are
+//! made at once, the answer leaves after the last. So each action (a call, or the answer) is judged by how long it came after
+//! the event before it in the history of its request, and by what that event was; and a history by how many calls of each
+//! kind it has. Nothing of this is known beforehand: it is counted in the histories themselves.
+//!
+//! Calls are moved between requests at random, so that each way to link all of them is seen as often as it is likely
+//! (Metropolis and Hastings), counting anew in between. How often a request had a call is its share. Two moves: a call changes
+//! places with one of its kind (or goes where there is room); two requests change all calls from a moment on. Several such
+//! chains begin apart: what only one of them says is not sure.
+//!
+//! Cost: for each call in doubt, `CHAINS` times `SWEEPS` times two moves, about a millisecond of CPU time. Limits: chains are
+//! short, so shares are rough; hosts with more than `MOST_DOUBTS` such calls, or `MOST_KINDS` kinds of calls, are left as they
+//! are.
+//! Source: Hastings, "Monte Carlo Sampling Methods Using Markov Chains and Their Applications", Biometrika 57, 1970.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+use rayon::prelude::*;
+
+use crate::calls::Call;
+use crate::evidence::{log_bin, log_width};
+
+/// Chains, each from links of its own; sweeps of each over all calls in doubt, the first of them without regard to times,
+/// more before shares are counted.
+const CHAINS: usize = 4;
+const SWEEPS: usize = 120;
+const HOT_SWEEPS: usize = 8;
+const FIRST_SWEEPS: usize = 30;
+/// Counted anew each so many sweeps.
+const EACH: usize = 2;
+const MOST_KINDS: usize = 32;
+/// More calls in doubt than this, at one host, would take too long.
+const MOST_DOUBTS: usize = 4_000;
+/// Calls of a kind beyond so many in one history are counted as so many.
+const MOST_CALLS: usize = 7;
+const BINS: usize = 200;
+/// Actions that a table must have seen before it is believed, and requests before a number of calls is.
+const PRIOR: f64 = 2.0;
+const PRIOR_REQUESTS: f64 = 0.5;
+/// What is before an action: the request's arrival; or, for each kind, the start or the end of a call.
+const ARRIVAL: usize = 0;
+
+/// A request that may have made a call, and what byte counts say for it.
+pub type Candidate = (u32, f32);
+
+/// A call and who made it; if that is in doubt, who else may have. Numbers of calls.
+pub struct Doubt {
+    pub child: u32,
+    pub parent: u32,
+    pub candidates: Vec<Candidate>,
+}
+
+/// For each doubt its likeliest parent, and how sure that is; nothing where there was no doubt.
+pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) -> Vec<Option<(u32, f64)>> {
+    let in_doubt = doubts.iter().filter(|doubt| doubt.candidates.len() > 1).count();
+    let kinds: HashSet<u16> = doubts.iter().map(|doubt| kind[doubt.child as usize]).collect();
+    if in_doubt == 0 || in_doubt > MOST_DOUBTS || kinds.len() > MOST_KINDS {
+        return vec![None; doubts.len()];
+    }
+    let seen: Vec<Vec<Vec<u32>>> = (0..CHAINS as u64)
+        .into_par_iter()
+        .map(|seed| Chain::new(calls, class, kind, doubts, seed).run())
+        .collect();
+    let found = |(place, doubt): (usize, &Doubt)| {
+        let seen: Vec<&[u32]> = seen.iter().map(|chain| chain[place].as_slice()).collect();
+        let (at, share) = together(&seen)?;
+        Some((doubt.candidates[at].0, share))
+    };
+    doubts.iter().enumerate().map(found).collect()
+}
+
+/// The candidate that all chains saw most often, and how sure it is, from what each saw of the candidates of a call.
+///
+/// Its share in all chains is too high, since it was chosen for it; what each chain says of the choice of the others is too
+/// low, since these are fewer. So it is the mean of both.
+fn together(seen: &[&[u32]]) -> Option<(usize, f64)> {
+    let best = |without: usize| {
+        let chains = || seen.iter().enumerate().filter(move |(chain, _)| *chain != without);
+        let sum = |at: usize| chains().map(|(_, seen)| seen[at]).sum::<u32>();
+        (0..seen[0].len()).map(|at| (sum(at), Reverse(at))).max()
+    };
+    let all = (seen.len() * (SWEEPS - FIRST_SWEEPS)) as f64;
+    let (sum, Reverse(chosen)) = best(usize::MAX).filter(|(sum, _)| *sum > 0)?;
+    let of_others = |(chain, seen): (usize, &&[u32])| best(chain).map_or(0, |(_, Reverse(at))| seen[at]);
+    let by_others: u32 = seen.iter().enumerate().map(of_others).sum();
+    Some((chosen, f64::from(sum + by_others) / (2.0 * all)))
+}
+
+#[derive(Clone, Copy)]
+struct Child {
+    start_ns: i64,
+    end_ns: i64,
+    kind: usize,
+    request: u32,
+    /// Place of that request among the candidates.
+    place: u32,
+}
+
+struct Request {
+    open_ns: i64,
+    out_ns: i64,
+    class: usize,
+    /// In order of start.
+    children: Vec<u32>,
+    score: f64,
+}
+
+struct Chain {
+    children: Vec<Child>,
+    requests: Vec<Request>,
+    /// Of each child, requests and what bytes say for them, by request.
+    candidates: Vec<Vec<(u32, f32)>>,
+    /// Children in doubt.
+    open: Vec<u32>,
+    kinds: usize,
+    classes: usize,
+    tables: Tables,
+    random: Random,
+    /// How much scores count: nothing at first, so that chains begin apart.
+    warm: f64,
+    /// Proposed histories.
+    mine: Vec<u32>,
+    other: Vec<u32>,
+}
+
+/// Dense numbers in order of first sight.
+fn numbered(known: &mut HashMap<u32, u32>, key: u32) -> u32 {
+    let next = known.len() as u32;
+    *known.entry(key).or_insert(next)
+}
+
+impl Chain {
+    fn new(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt], seed: u64) -> Self {
+        let (mut requests, mut kinds, mut classes) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut candidates = vec![];
+        let mut children = vec![];
+        for doubt in doubts {
+            let call = &calls[doubt.child as usize];
+            let mine: Vec<(u32, f32)> = doubt
+                .candidates
+                .iter()
+                .map(|c| (numbered(&mut requests, c.0), c.1))
+                .collect();
+            let request = numbered(&mut requests, doubt.parent);
+            let place = mine.iter().position(|c| c.0 == request).unwrap_or(0) as u32;
+            candidates.push(mine);
+            children.push(Child {
+                start_ns: call.start_ns,
+                end_ns: call.end_ns,
+                kind: numbered(&mut kinds, kind[doubt.child as usize].into()) as usize,
+                request,
+                place,
+            });
+        }
+        let mut parents = vec![0; requests.len()];
+        requests
+            .iter()
+            .for_each(|(&call, &number)| parents[number as usize] = call);
+        let mut requests: Vec<Request> = parents
+            .into_iter()
+            .map(|parent| {
+                let call = &calls[parent as usize];
+                Request {
+                    open_ns: call.open_ns,
+                    out_ns: call.out_ns,
+                    class: numbered(&mut classes, class[parent as usize].into()) as usize,
+                    children: vec![],
+                    score: 0.0,
+                }
+            })
+            .collect();
+        let mut order: Vec<u32> = (0..children.len() as u32).collect();
+        order.sort_by_key(|&child| children[child as usize].start_ns);
+        for child in order {
+            requests[children[child as usize].request as usize].children.push(child);
+        }
+        let open = (0..children.len() as u32)
+            .filter(|&child| candidates[child as usize].len() > 1)
+            .collect();
+        Chain {
+            children,
+            requests,
+            candidates,
+            open,
+            kinds: kinds.len(),
+            classes: classes.len(),
+            tables: Tables::default(),
+            random: Random(seed),
+            warm: 0.0,
+            mine: vec![],
+            other: vec![],
+        }
+    }
+
+    /// How often each candidate of each child was its parent.
+    fn run(mut self) -> Vec<Vec<u32>> {
+        let mut seen: Vec<Vec<u32>> = self.candidates.iter().map(|all| vec![0; all.len()]).collect();
+        for sweep in 0..SWEEPS {
+            self.warm = if sweep < HOT_SWEEPS { 0.0 } else { 1.0 };
+            if sweep % EACH == 0 {
+                self.learn();
+            }
+            self.sweep();
+            if sweep >= FIRST_SWEEPS {
+                for &child in &self.open {
+                    seen[child as usize][self.children[child as usize].place as usize] += 1;
+                }
+            }
+        }
+        seen
+    }
+
+    /// Count in the histories as they are.
+    fn learn(&mut self) {
+        let mut counts = Counts::new(self.classes, self.kinds);
+        for request in &self.requests {
+            self.each_action(request, &request.children, |action, before, gap_ns| {
+                counts.add(request.class, action, before, gap_ns);
+            });
+            counts.add_numbers(request.class, self.numbers(&request.children));
+        }
+        self.tables = counts.tables();
+        for at in 0..self.requests.len() {
+            self.requests[at].score = self.score(at, &self.requests[at].children);
+        }
+    }
+
+    fn numbers(&self, children: &[u32]) -> [u8; MOST_KINDS] {
+        let mut numbers = [0; MOST_KINDS];
+        for &child in children {
+            let number: &mut u8 = &mut numbers[self.children[child as usize].kind];
+            *number = (*number + 1).min(MOST_CALLS as u8);
+        }
+        numbers
+    }
+
+    /// Each action of a history (a call's kind, or `kinds` for the answer), what was before it, and how long before.
+    fn each_action(&self, request: &Request, children: &[u32], mut tell: impl FnMut(usize, usize, i64)) {
+        let mut act = |action: usize, at_ns: i64, earlier: &[u32]| {
+            let (mut before, mut last_ns) = (ARRIVAL, request.open_ns);
+            for &child in earlier {
+                let child = &self.children[child as usize];
+                if child.start_ns >= last_ns {
+                    (before, last_ns) = (1 + 2 * child.kind, child.start_ns);
+                }
+                if (last_ns..=at_ns).contains(&child.end_ns) {
+                    (before, last_ns) = (2 + 2 * child.kind, child.end_ns);
+                }
+            }
+            tell(action, before, at_ns - last_ns);
+        };
+        for (place, &child) in children.iter().enumerate() {
+            let child = &self.children[child as usize];
+            act(child.kind, child.start_ns, &children[..place]);
+        }
+        let answered = children.partition_point(|&child| self.children[child as usize].start_ns <= request.out_ns);
+        act(self.kinds, request.out_ns, &children[..answered]);
+    }
+
+    fn score(&self, request: usize, children: &[u32]) -> f64 {
+        let request = &self.requests[request];
+        let mut sum = self.tables.numbers(request.class, &self.numbers(children));
+        self.each_action(request, children, |action, before, gap_ns| {
+            sum += self.tables.action(request.class, action, before, gap_ns);
+        });
+        sum
+    }
+
+    fn sweep(&mut self) {
+        for _ in 0..2 * self.open.len() {
+            let child = self.open[self.random.below(self.open.len())];
+            let candidates = &self.candidates[child as usize];
+            let other = candidates[self.random.below(candidates.len())].0;
+            let own = self.children[child as usize].request;
+            if other == own {
+                continue;
+            }
+            if self.random.below(2) == 0 {
+                self.change_one(child, own as usize, other as usize);
+            } else {
+                self.change_from(child, own as usize, other as usize);
+            }
+        }
+    }
+
+    /// Let a call change places with one of its kind, or go where there is room.
+    fn change_one(&mut self, child: u32, own: usize, other: usize) {
+        let kind = self.children[child as usize].kind;
+        let same = |at: usize| {
+            self.requests[at]
+                .children
+                .iter()
+                .filter(|&&c| self.children[c as usize].kind == kind)
+        };
+        let (mine, theirs) = (same(own).count(), same(other).count());
+        let back = same(other).nth(self.random.below(theirs + 1)).copied();
+        let odds = match back {
+            Some(_) => (theirs + 1) as f64 / (mine + 1) as f64,
+            None => (theirs + 1) as f64 / mine as f64,
+        };
+        self.mine = self.requests[own]
+            .children
+            .iter()
+            .copied()
+            .filter(|&c| c != child)
+            .collect();
+        self.other = self.requests[other]
+            .children
+            .iter()
+            .copied()
+            .filter(|&c| Some(c) != back)
+            .collect();
+        self.mine.extend(back);
+        self.other.push(child);
+        self.decide(own, other, odds);
+    }
+
+    /// Let two requests change all calls from the start of this one on.
+    fn change_from(&mut self, child: u32, own: usize, other: usize) {
+        let from_ns = self.children[child as usize].start_ns;
+        let split = |at: usize| {
+            let children = &self.requests[at].children;
+            children.split_at(children.partition_point(|&c| self.children[c as usize].start_ns < from_ns))
+        };
+        let ((mine, my_rest), (theirs, their_rest)) = (split(own), split(other));
+        let (mine, theirs) = ([mine, their_rest].concat(), [theirs, my_rest].concat());
+        (self.mine, self.other) = (mine, theirs);
+        self.decide(own, other, 1.0);
+    }
+
+    /// Accept the proposed histories, or not.
+    fn decide(&mut self, own: usize, other: usize, odds: f64) {
+        for list in [&mut self.mine, &mut self.other] {
+            list.sort_unstable_by_key(|&child| (self.children[child as usize].start_ns, child));
+        }
+        let (Some(own_bytes), Some(other_bytes)) = (self.bytes(own, &self.mine), self.bytes(other, &self.other)) else {
+            return;
+        };
+        let (own_score, other_score) = (self.score(own, &self.mine), self.score(other, &self.other));
+        let before = self.requests[own].score + self.requests[other].score;
+        let better = own_score + other_score - before + f64::from(own_bytes + other_bytes);
+        let gain = self.warm * better + odds.ln();
+        if gain < 0.0 && self.random.unit() >= gain.exp() {
+            return;
+        }
+        for (at, list, score) in [(own, &self.mine, own_score), (other, &self.other, other_score)] {
+            for &child in list {
+                let candidates = &self.candidates[child as usize];
+                if let Some(place) = candidates.iter().position(|c| c.0 == at as u32) {
+                    self.children[child as usize].place = place as u32;
+                }
+                self.children[child as usize].request = at as u32;
+            }
+            self.requests[at].children.clone_from(list);
+            self.requests[at].score = score;
+        }
+    }
+
+    /// What bytes say for the children that are new to a request, beside where they were; nothing if one cannot be its.
+    fn bytes(&self, request: usize, children: &[u32]) -> Option<f32> {
+        let mut sum = 0.0;
+        for &child in children {
+            let now = self.children[child as usize];
+            if now.request as usize != request {
+                let candidates = &self.candidates[child as usize];
+                let new = candidates.iter().find(|c| c.0 as usize == request)?;
+                sum += new.1 - candidates[now.place as usize].1;
+            }
+        }
+        Some(sum)
+    }
+}
+
+/// Numbers that look random, always the same (Knuth, TAOCP 2, section 3.3.4, line 26).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 32) as usize * end) >> 32
+    }
+
+    fn unit(&mut self) -> f64 {
+        self.below(1 << 30) as f64 / (1u64 << 30) as f64
+    }
+}
+
+/// Actions by what was before them and how long, and numbers of calls; for each class of requests.
+struct Counts {
+    kinds: usize,
+    /// By class, action and event before.
+    gaps: HashMap<usize, Vec<f64>>,
+    /// By class and kind.
+    numbers: Vec<[f64; MOST_CALLS + 1]>,
+}
+
+impl Counts {
+    fn new(classes: usize, kinds: usize) -> Self {
+        let numbers = vec![[PRIOR_REQUESTS; MOST_CALLS + 1]; classes * kinds];
+        Counts {
+            kinds,
+            gaps: HashMap::new(),
+            numbers,
+        }
+    }
+
+    fn add(&mut self, class: usize, action: usize, before: usize, gap_ns: i64) {
+        let key = key(self.kinds, class, action, before);
+        self.gaps.entry(key).or_insert_with(|| vec![0.0; BINS])[log_bin(gap_ns, BINS)] += 1.0;
+    }
+
+    fn add_numbers(&mut self, class: usize, numbers: [u8; MOST_KINDS]) {
+        for (kind, &number) in numbers[..self.kinds].iter().enumerate() {
+            self.numbers[class * self.kinds + kind][usize::from(number)] += 1.0;
+        }
+    }
+
+    fn tables(self) -> Tables {
+        let events = 1 + 2 * self.kinds;
+        let classes = self.numbers.len() / self.kinds;
+        let mut all = vec![0.0; classes * (self.kinds + 1)];
+        for (key, counts) in &self.gaps {
+            all[key / events] += counts.iter().sum::<f64>();
+        }
+        let widths: Vec<f64> = (0..BINS).map(log_width).collect();
+        let log = |count: f64, all: f64, bin: usize| {
+            ((count + PRIOR / (events * BINS) as f64) / (all + PRIOR)).ln() - widths[bin]
+        };
+        let mut tables = Tables {
+            kinds: self.kinds,
+            place: vec![u32::MAX; classes * (self.kinds + 1) * events],
+            gaps: vec![],
+            unknown: all
+                .iter()
+                .flat_map(|&all| (0..BINS).map(move |bin| (all, bin)))
+                .map(|(all, bin)| log(0.0, all, bin))
+                .collect(),
+            numbers: self
+                .numbers
+                .iter()
+                .map(|counts| counts.map(|count| (count / counts[0]).ln()))
+                .collect(),
+        };
+        for (key, counts) in self.gaps {
+            tables.place[key] = (tables.gaps.len() / BINS) as u32;
+            let smooth = crate::evidence::smoothed(&counts);
+            tables.gaps.extend(
+                smooth
+                    .into_iter()
+                    .enumerate()
+                    .map(|(bin, count)| log(count, all[key / events], bin)),
+            );
+        }
+        tables
+    }
+}
+
+fn key(kinds: usize, class: usize, action: usize, before: usize) -> usize {
+    (class * (kinds + 1) + action) * (1 + 2 * kinds) + before
+}
+
+/// Logarithms of densities, and of numbers of calls beside none.
+#[derive(Default)]
+struct Tables {
+    kinds: usize,
+    place: Vec<u32>,
+    gaps: Vec<f64>,
+    unknown: Vec<f64>,
+    numbers: Vec<[f64; MOST_CALLS + 1]>,
+}
+
+impl Tables {
+    fn action(&self, class: usize, action: usize, before: usize, gap_ns: i64) -> f64 {
+        let bin = log_bin(gap_ns, BINS);
+        match self.place[key(self.kinds, class, action, before)] {
+            u32::MAX => self.unknown[(class * (self.kinds + 1) + action) * BINS + bin],
+            table => self.gaps[table as usize * BINS + bin],
+        }
+    }
+
+    fn numbers(&self, class: usize, numbers: &[u8; MOST_KINDS]) -> f64 {
+        let of = |(kind, &number): (usize, &u8)| self.numbers[class * self.kinds + kind][usize::from(number)];
+        numbers[..self.kinds].iter().enumerate().map(of).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_chains_say_is_sure_and_what_one_says_is_not() {
+        let all = (SWEEPS - FIRST_SWEEPS) as u32;
+        assert_eq!(together(&[&[0, all], &[0, all]]), Some((1, 1.0)));
+        let (_, apart) = together(&[&[all, 0], &[0, all]]).unwrap_or_default();
+        assert!(apart <= 0.5, "chains that contradict each other say {apart}");
+        assert_eq!(together(&[&[0, 0], &[0, 0]]), None);
+    }
+}
