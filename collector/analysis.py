@@ -24,7 +24,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import clock_evidence, clocks, findings, matching, memory, pauses, spans, troubles
+from collector import clock_evidence, clocks, encoded, findings, matching, memory, pauses, spans, troubles
 from collector.clock_steps import refined
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
@@ -38,7 +38,6 @@ from collector.store import (
     ROW_GROUP_ROWS,
     CommandInfo,
     CounterInfo,
-    Ready,
     TraceInfo,
     TraceWriter,
     read_batches,
@@ -80,7 +79,7 @@ class AnalysisOptions:
 class _Part:
     """One partition after matching: tables to write, tables to go on with, and what tells the clocks."""
 
-    ready: dict[str, Ready]
+    ready: dict[str, encoded.Rows]
     held: tuple[pa.Table, ...]
     ways: clock_evidence.Ways
 
@@ -91,7 +90,7 @@ class _Requests:
 
     hops: pa.Table
     exchanges: pa.Table
-    quality: Ready
+    quality: encoded.Rows
     troubles: troubles.Troubles
 
 

@@ -1,7 +1,6 @@
-"""Tables of numbers and of few texts as Parquet files, encoded by the core (`tracer/core/tables`).
+"""Tables as Parquet files, encoded by the core (`tracer/core/tables`).
 
-Rows are encoded by themselves, by any thread, and their bytes are then written in turn. Tables with columns of free
-text are not for it; these are small, and Arrow writes them (`collector.store`).
+Rows are encoded by themselves, by any thread, and their bytes are then written in turn.
 """
 
 import base64
@@ -17,10 +16,7 @@ from collector.columns import one_chunk
 from tracer import _core
 
 MAGIC = b"PAR1"
-KINDS = {pa.bool_(), pa.uint8(), pa.uint16(), pa.uint32(), pa.int32(), pa.int64(), pa.float64()}
-"""Types of columns besides texts."""
-
-Field = tuple[NDArray[Any], NDArray[np.uint8] | None, list[str] | None]
+Field = tuple[NDArray[Any], NDArray[np.uint8] | None, NDArray[np.uint8] | list[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +27,10 @@ class Rows:
     groups: Sequence[tuple[NDArray[np.uint8], _core.RowGroup]]
 
 
-def holds(schema: pa.Schema) -> bool:
-    """Whether all its columns are numbers, or texts by dictionary."""
-    return all(column.type in KINDS or _is_text(column.type) for column in schema)
-
-
 def encode(table: pa.Table, looked_up_by: Sequence[str], group_rows: int) -> Rows:
     """All rows of a table.
 
-    Arguments: `table`, of a schema that `holds`; `looked_up_by`, columns of which each row group tells the extremes;
+    Arguments: `table`, of numbers, bools and texts; `looked_up_by`, columns of which each row group tells the extremes;
     `group_rows`, the rows of a row group at most.
     Cost: 1 to 2 ns a value; safe to call from several threads.
     """
@@ -70,42 +61,43 @@ class Writer:
 
 def _table_file(schema: pa.Schema, looked_up_by: Sequence[str]) -> _core.TableFile:
     def kind(column: pa.Field) -> str:
-        return "text" if _is_text(column.type) else str(column.type)
+        is_text = pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
+        return "text" if is_text else str(column.type)
 
     return _core.TableFile(
         [(column.name, kind(column), column.nullable, column.name in looked_up_by) for column in schema]
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return kind == pa.dictionary(pa.int32(), pa.string())
-
-
 def _fields(table: pa.Table) -> Iterator[Field]:
     for field, column in zip(table.schema, table.columns, strict=True):
         array = one_chunk(column)
+        if pa.types.is_dictionary(field.type):
+            array = _each_once(array)
         assert field.nullable or not array.null_count, f"{field.name} is never null"
-        places, texts = _places(array) if _is_text(field.type) else (array, None)
-        validity, values = places.buffers()
-        known = _bits(validity, places) if places.null_count else None
-        yield _values(values, places, texts is not None), known, texts
+        known = _bits(array.buffers()[0], array) if array.null_count else None
+        values, texts = _values(array)
+        yield values, known, texts
 
 
-def _places(array: pa.DictionaryArray) -> tuple[pa.Array, list[str]]:
-    """Places in a list of texts, in which each stands once: a Parquet reader takes it for granted."""
-    texts = array.dictionary.to_pylist()
-    if len(set(texts)) < len(texts):
-        array = array.cast(pa.string()).dictionary_encode()
-        texts = array.dictionary.to_pylist()
-    return array.indices, texts
+def _each_once(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same texts, each once in the dictionary: who reads Parquet takes that for granted."""
+    if len(array.dictionary.unique()) == len(array.dictionary):
+        return array
+    return array.cast(array.type.value_type).dictionary_encode()
 
 
-def _values(buffer: pa.Buffer, array: pa.Array, are_places: bool) -> NDArray[Any]:
-    if array.type == pa.bool_():
-        return _bits(buffer, array)
-    bits = {pa.float64(): np.int64, pa.int32(): np.uint32 if are_places else np.int32}
-    kind = np.dtype(bits.get(array.type) or array.type.to_pandas_dtype())
-    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)
+def _values(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8] | list[str] | None]:
+    _, buffer, *more = array.buffers()
+    if pa.types.is_boolean(array.type):
+        return _bits(buffer, array), None
+    if pa.types.is_string(array.type):
+        ends = np.frombuffer(buffer, np.int32, len(array) + 1, array.offset * 4)
+        return ends, np.frombuffer(more[0] or b"", np.uint8)
+    if pa.types.is_dictionary(array.type):
+        return np.frombuffer(buffer, np.uint32, len(array), array.offset * 4), array.dictionary.to_pylist()
+    kind = np.dtype(np.int64 if pa.types.is_floating(array.type) else array.type.to_pandas_dtype())
+    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize), None
 
 
 def _bits(buffer: pa.Buffer, array: pa.Array) -> NDArray[np.uint8]:

@@ -4,9 +4,8 @@ A trace is whole or it is not there. On a local disk it is written under a tempo
 on an object store, which has no rename, `trace.json` is written last, and a directory without it is no trace.
 Tables and columns: `collector.schema`. One writer at a time.
 
-Tables of numbers and of few texts, which all large ones are, are encoded by the core (`collector.encoded`), those with
-columns of free text by Arrow. Statistics only of the columns by which rows are looked up; a column that is never null
-is stored as such, which saves its levels.
+Tables are encoded by the core (`collector.encoded`). Statistics only of the columns by which rows are looked up; a
+column that is never null is stored as such, which saves its levels.
 """
 
 import ctypes
@@ -21,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import IO, Any, TypeAlias, TypeVar
+from typing import IO, Any, TypeVar
 
 import fsspec
 import numpy as np
@@ -47,8 +46,6 @@ ROW_GROUP_ROWS = 1 << 18
 """Rows of a Parquet row group: small enough to skip by statistics, large enough to compress well."""
 
 Read = TypeVar("Read")
-Ready: TypeAlias = "pa.Table | encoded.Rows"
-"""Rows that only need writing: encoded, or of a table that Arrow encodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +112,9 @@ class TraceWriter:
     def __init__(self, url: str) -> None:
         self.url = url
         self.info: TraceInfo | None = None
-        self._open: dict[str, tuple[IO[bytes], _Writer]] = {}
+        self._open: dict[str, tuple[IO[bytes], encoded.Writer]] = {}
 
-    def append(self, name: str, table: Ready) -> None:
+    def append(self, name: str, table: pa.Table | encoded.Rows) -> None:
         """Write rows of a table after those it has; a table never written is left empty.
 
         Arguments: `table` as `ready` makes it or takes it.
@@ -128,7 +125,7 @@ class TraceWriter:
             if name not in self._open:
                 fs, root = _filesystem(self.url)
                 file = _sink(fs, f"{root}/{name}.parquet")
-                self._open[name] = file, _writer(file, rows.schema)
+                self._open[name] = file, encoded.Writer(file, rows.schema)
             self._open[name][1].write(rows)
 
     def write_table(self, name: str, table: pa.Table) -> None:
@@ -200,49 +197,22 @@ def write_table(url: str, name: str, table: pa.Table) -> None:
     fs, root = _filesystem(url)
     rows = ready(name, table)
     with _storage_errors(url), _sink(fs, f"{root}/{name}.parquet") as file:
-        writer = _writer(file, rows.schema)
+        writer = encoded.Writer(file, rows.schema)
         try:
             writer.write(rows)
         finally:
             writer.close()
 
 
-def ready(name: str, table: pa.Table) -> Ready:
-    """Rows of a table of a trace, so far done that they only need writing. Safe to call from several threads.
+def ready(name: str, table: pa.Table) -> encoded.Rows:
+    """Rows of a table of a trace, encoded, so that they only need writing. Safe to call from several threads.
 
     Arguments as `write_table`.
     """
     table = conform(name, table)
     whole = {column.name for column in TABLES[name] if not column.nullable}
     table = table.cast(pa.schema([column.with_nullable(column.name not in whole) for column in table.schema]))
-    return encoded.encode(table, LOOKED_UP_BY, ROW_GROUP_ROWS) if encoded.holds(table.schema) else table
-
-
-class _ArrowWriter:
-    """As `encoded.Writer`, for tables that it does not hold."""
-
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        self._writer = pq.ParquetWriter(
-            file,
-            schema,
-            compression="lz4",
-            use_dictionary=[column.name for column in schema if not pa.types.is_primitive(column.type)],
-            use_byte_stream_split=[column.name for column in schema if pa.types.is_integer(column.type)],
-            write_statistics=[column.name for column in schema if column.name in LOOKED_UP_BY],
-        )
-
-    def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-_Writer: TypeAlias = encoded.Writer | _ArrowWriter
-
-
-def _writer(file: IO[bytes], schema: pa.Schema) -> _Writer:
-    return encoded.Writer(file, schema) if encoded.holds(schema) else _ArrowWriter(file, schema)
+    return encoded.encode(table, LOOKED_UP_BY, ROW_GROUP_ROWS)
 
 
 def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:

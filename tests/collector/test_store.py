@@ -179,7 +179,7 @@ def test_a_full_disk_is_the_operators(monkeypatch: pytest.MonkeyPatch, tmp_path:
     def full(*_args: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store.pq.ParquetWriter, "write_table", full)
+    monkeypatch.setattr(store.encoded.Writer, "write", full)
     with pytest.raises(ResourceError, match=r"No space left on device.*free some space"):
         save(str(tmp_path / "trace"))
     assert list(tmp_path.iterdir()) == []

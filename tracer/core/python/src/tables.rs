@@ -26,11 +26,14 @@ struct PyTableFile {
 struct PyRowGroup(RowGroup);
 
 /// Values, the bits of those that are not null (none if all are not), and the texts that values are places in.
-type Field<'py> = (
-    Bound<'py, PyAny>,
-    Option<PyReadonlyArray1<'py, u8>>,
-    Option<Vec<String>>,
-);
+type Field<'py> = (Bound<'py, PyAny>, Option<PyReadonlyArray1<'py, u8>>, Option<Texts<'py>>);
+
+/// Texts laid end to end, the values being where they begin and end; or a list of them.
+#[derive(FromPyObject)]
+enum Texts<'py> {
+    Bytes(PyReadonlyArray1<'py, u8>),
+    List(Vec<String>),
+}
 
 #[pymethods]
 impl PyTableFile {
@@ -67,11 +70,11 @@ impl PyTableFile {
         let numbers = kinds
             .iter()
             .zip(&fields)
-            .map(|(kind, field)| Numbers::of(*kind, &field.0));
+            .map(|(kind, (values, _, texts))| Numbers::of(*kind, values, texts.as_ref()));
         let numbers = numbers.collect::<PyResult<Vec<_>>>()?;
         let mut columns = Vec::with_capacity(fields.len());
         for (numbers, (_, validity, texts)) in numbers.iter().zip(&fields) {
-            let values = numbers.values(texts.as_deref().unwrap_or_default())?;
+            let values = numbers.values(texts.as_ref())?;
             let validity = validity.as_ref().map_or(Ok(&[][..]), PyReadonlyArray1::as_slice)?;
             if !(validity.is_empty() || validity.len() == rows.div_ceil(8)) || !values.are(rows) {
                 return Err(PyValueError::new_err("columns differ in length"));
@@ -106,10 +109,11 @@ enum Numbers<'py> {
     I64(PyReadonlyArray1<'py, i64>),
     F64(PyReadonlyArray1<'py, i64>),
     Places(PyReadonlyArray1<'py, u32>),
+    Ends(PyReadonlyArray1<'py, i32>),
 }
 
 impl<'py> Numbers<'py> {
-    fn of(kind: ColumnKind, array: &Bound<'py, PyAny>) -> PyResult<Self> {
+    fn of(kind: ColumnKind, array: &Bound<'py, PyAny>, texts: Option<&Texts<'py>>) -> PyResult<Self> {
         let numbers = match kind {
             ColumnKind::Bool => array.extract().map(Self::Bits).ok(),
             ColumnKind::UInt8 => array.extract().map(Self::U8).ok(),
@@ -118,12 +122,18 @@ impl<'py> Numbers<'py> {
             ColumnKind::Int32 => array.extract().map(Self::I32).ok(),
             ColumnKind::Int64 => array.extract().map(Self::I64).ok(),
             ColumnKind::Float64 => array.extract().map(Self::F64).ok(),
+            ColumnKind::Text if matches!(texts, Some(Texts::Bytes(_))) => array.extract().map(Self::Ends).ok(),
             ColumnKind::Text => array.extract().map(Self::Places).ok(),
         };
         numbers.ok_or_else(|| PyValueError::new_err("a column has the wrong dtype or shape"))
     }
 
-    fn values<'a>(&'a self, texts: &'a [String]) -> PyResult<Values<'a>> {
+    fn values<'a>(&'a self, texts: Option<&'a Texts<'_>>) -> PyResult<Values<'a>> {
+        let (bytes, list) = match texts {
+            Some(Texts::Bytes(bytes)) => (bytes.as_slice()?, &[][..]),
+            Some(Texts::List(list)) => (&[][..], &list[..]),
+            None => (&[][..], &[][..]),
+        };
         Ok(match self {
             Self::Bits(bits) => Values::Bits(bits.as_slice()?),
             Self::U8(values) => Values::U8(values.as_slice()?),
@@ -132,7 +142,8 @@ impl<'py> Numbers<'py> {
             Self::I32(values) => Values::I32(values.as_slice()?),
             Self::I64(values) => Values::I64(values.as_slice()?),
             Self::F64(values) => Values::F64(values.as_slice()?),
-            Self::Places(places) => Values::Texts(places.as_slice()?, texts),
+            Self::Places(places) => Values::Texts(places.as_slice()?, list),
+            Self::Ends(ends) => Values::FreeTexts(ends.as_slice()?, bytes),
         })
     }
 }

@@ -31,6 +31,12 @@ pub struct Dictionary {
     pub count: usize,
 }
 
+/// The values that an encoding is tried on: some from the middle.
+pub fn tried<T>(values: &[T]) -> &[T] {
+    let from = values.len().saturating_sub(TRIED) / 2;
+    &values[from..values.len().min(from + TRIED)]
+}
+
 /// Append numbers in the encoding that takes least room, as some of them tell; `may_subtract` is false for what only looks
 /// like a number.
 pub fn put_numbers<T: Number>(
@@ -39,8 +45,7 @@ pub fn put_numbers<T: Number>(
     compressor: &mut Compressor,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let from = values.len().saturating_sub(TRIED) / 2;
-    let tried = &values[from..values.len().min(from + TRIED)];
+    let tried = tried(values);
     if values.iter().all(|&value| value == values[0]) {
         return put_distinct(&values[..values.len().min(1)], &vec![0_u8; values.len()], out);
     }

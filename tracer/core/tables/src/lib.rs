@@ -6,13 +6,14 @@
 //! takes 5 ns a value; these loops take 1 to 2, since they go over whole columns without asking what comes next. The
 //! container (page headers, footer) is the crate `parquet`'s.
 //!
-//! Each column chunk is one page. Texts are given as places in a list; columns of free text are not for this crate.
+//! Each column chunk is one page.
 #![forbid(unsafe_code)]
 
 pub mod bits;
 pub mod chunk;
 pub mod file;
 pub mod numbers;
+pub mod texts;
 pub mod values;
 
 pub use file::{ColumnKind, ColumnSchema, Footer, RowGroup, Schema};

@@ -7,8 +7,9 @@ use parquet::data_type::ByteArray;
 use parquet::file::statistics::Statistics;
 
 use crate::bits::pack;
-use crate::chunk::{Compressor, Dictionary, Encoded, put_numbers, put_places};
+use crate::chunk::{Compressor, Encoded, put_numbers, put_places};
 use crate::numbers::Number;
+use crate::texts::{dictionary, put_texts};
 
 /// Values of a column, null ones too.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub enum Values<'a> {
     F64(&'a [i64]),
     /// Places in a list of texts.
     Texts(&'a [u32], &'a [String]),
+    /// Where each text begins, and the last one ends, in all of them laid end to end.
+    FreeTexts(&'a [i32], &'a [u8]),
 }
 
 /// A column of some rows.
@@ -44,6 +47,7 @@ impl Values<'_> {
             Self::U32(values) | Self::Texts(values, _) => values.len(),
             Self::I32(values) => values.len(),
             Self::I64(values) | Self::F64(values) => values.len(),
+            Self::FreeTexts(ends, bytes) => return ends.len() == rows + 1 && are_ascending(ends, bytes.len()),
         }
     }
 }
@@ -60,6 +64,13 @@ impl Column<'_> {
             Values::I64(values) => put_numbers(&self.known(values), true, compressor, out),
             Values::F64(values) => put_numbers(&self.known(values), false, compressor, out),
             Values::Texts(places, texts) => put_places(dictionary(texts), &self.known(places), out),
+            Values::FreeTexts(ends, bytes) => {
+                let texts: Vec<&[u8]> = ends
+                    .windows(2)
+                    .map(|ends| &bytes[ends[0] as usize..ends[1] as usize])
+                    .collect();
+                put_texts(&self.known(&texts), out)
+            }
         }
     }
 
@@ -76,10 +87,10 @@ impl Column<'_> {
         }
     }
 
-    /// The least and the greatest; none of floating-point numbers and bits, and where all are null.
+    /// The least and the greatest; none of floating-point numbers, bits and free texts, and where all are null.
     pub fn statistics(&self) -> Option<Statistics> {
         match self.values {
-            Values::Bits(_) | Values::F64(_) => None,
+            Values::Bits(_) | Values::F64(_) | Values::FreeTexts(..) => None,
             Values::U8(values) => ends(&self.known(values)).map(int32),
             Values::U16(values) => ends(&self.known(values)).map(int32),
             Values::U32(values) => ends(&self.known(values)).map(int32),
@@ -125,14 +136,7 @@ fn int32<T: Number<Stored = i32>>((least, most): (T, T)) -> Statistics {
     Statistics::int32(Some(least.stored()), Some(most.stored()), None, None, false)
 }
 
-fn dictionary(texts: &[String]) -> Dictionary {
-    let mut plain = Vec::new();
-    for text in texts {
-        plain.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        plain.extend_from_slice(text.as_bytes());
-    }
-    Dictionary {
-        plain,
-        count: texts.len(),
-    }
+fn are_ascending(ends: &[i32], most: usize) -> bool {
+    let within = |end: &i32| usize::try_from(*end).is_ok_and(|end| end <= most);
+    ends.is_sorted() && ends.first().is_some_and(within) && ends.last().is_some_and(within)
 }
