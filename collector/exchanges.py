@@ -119,7 +119,12 @@ def _known(found: Columns, name: str) -> pa.Array:
 def _coded(found: Columns, part: str, column: pa.ChunkedArray) -> pa.DictionaryArray:
     """What the heads of requests, or of responses, say, as places in a list of it."""
     places, first = _core.distinct_texts(texts(column), found[f"{part}_row"])
-    return coded(places, one_chunk(column).take(pa.array(first)).cast(pa.string()), found[f"{part}_row_validity"])
+    return _texts_at(places, one_chunk(column).take(pa.array(first)).cast(pa.string()))
+
+
+def _texts_at(places: NDArray[np.int32], names: pa.StringArray) -> pa.DictionaryArray:
+    """Texts by their places in `names`; `NO_ROW` is null, which has place 0."""
+    return coded(np.maximum(places, 0), names, bits(places != NO_ROW))
 
 
 def _askers(agents: pa.DictionaryArray) -> dict[str, pa.Array]:
@@ -147,8 +152,7 @@ def _ends(
     client_port, server_port = (numbers(connections[f"{end}_port"])[row] for end in ("client", "server"))
     ports, number = _distinct_ports(np.where(swapped, client_port, server_port))
     service = pa.array([service_name(port, services) for port in ports], pa.string())
-    texts_of_hosts = pa.array(names, pa.string())
-    client_host, server_host = (coded(host, texts_of_hosts, bits(host != NO_ROW)) for host in hosts)
+    client_host, server_host = (_texts_at(host, pa.array(names, pa.string())) for host in hosts)
     connection_id = pa.array(numbers(connections["connection_id"])[row])
     return {
         "connection_id": connection_id,
