@@ -336,6 +336,7 @@ fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InO
     let found = |(parents, right): (Parents, f64)| {
         let (child, own) = (parents.child, in_order[&parents.child]);
         let some = (1.0 - right) * parents.some + if own.is_some() { right } else { 0.0 };
+        let all_listed = parents.bytes.len() == parents.shares.len();
         let near = parents
             .shares
             .iter()
@@ -349,7 +350,7 @@ fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InO
             .collect();
         let best = likeliest(all, own, right).filter(|_| some >= HALF);
         let (parent, confidence) = best.map_or((None, 0.0), |(parent, confidence)| (Some(parent), confidence));
-        let in_doubt = right < HALF && confidence < CLEAR && near.iter().any(|c| Some(c.0) == parent);
+        let in_doubt = all_listed && right < HALF && confidence < CLEAR && near.iter().any(|c| Some(c.0) == parent);
         Found {
             child,
             parent,

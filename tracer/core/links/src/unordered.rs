@@ -59,7 +59,7 @@ pub struct Parents {
     pub unsure: f64,
     /// How likely each of them did; of very many only some are listed.
     pub shares: Vec<(u32, f64)>,
-    /// What byte counts say for each of these.
+    /// What byte counts say for each of these; nothing if only some are listed.
     pub bytes: Vec<f32>,
 }
 
@@ -205,7 +205,9 @@ impl<'a> Unordered<'a> {
                 }
             }
             for (parent, all, times, bytes) in sums {
-                found.bytes.push(bytes);
+                if times == 1.0 {
+                    found.bytes.push(bytes);
+                }
                 found.some += all;
                 found.unsure -= all * (all / times).max(f64::MIN_POSITIVE).ln();
                 found.shares.push((parent, all / times));
