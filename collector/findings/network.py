@@ -45,7 +45,8 @@ USUAL = 1 / 3
 HOST_SHARE = 0.7
 """Of a host's links that must be wrong for it to be the host's own."""
 
-Pair = frozenset[str]
+Pair = tuple[str, str]
+"""Two hosts in the order of their names; one host twice is what it sends to itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ def places(wrong: Mapping[Pair, float], active: Iterable[Pair]) -> list[Place]:
             found.append(Place(best, None, tuple(of[best])))
         else:
             pair = max(left, key=lambda each: left[each])
-            host, peer = sorted(pair, reverse=True)
-            found.append(Place(host, peer, (pair,)))
+            peer, host = pair
+            found.append(Place(host, peer if peer != host else None, (pair,)))
         for pair in found[-1].pairs:
             del left[pair]
     return found
@@ -97,7 +98,7 @@ class Links:
         self.rates = _link_rates(troubles.rates)
         self.requests = requests
         ends = self.traffic.select(PAIR).unique().rows()
-        self.active = {frozenset(pair) for pair in ends if pair[0] != pair[1]}
+        self.active = {_in_order(*pair) for pair in ends if pair[0] != pair[1]}
 
     def findings(self) -> list[Finding]:
         """All that is wrong with links."""
@@ -299,14 +300,17 @@ class Links:
     def _between(self, place: Place, begin: int, end: int) -> pl.DataFrame:
         on = pl.lit(value=False)
         for pair in place.pairs:
-            one, other = sorted(pair)
-            for client, server in ((one, other), (other, one)):
+            for client, server in (pair, pair[::-1]):
                 on |= (pl.col("client_host") == client) & (pl.col("server_host") == server)
         return self.requests.filter(on & (pl.col("begin") < end) & (pl.col("ended") > begin))
 
 
 def _pair(row: Mapping[str, object]) -> Pair:
-    return frozenset((str(row["send_host"]), str(row["receive_host"])))
+    return _in_order(str(row["send_host"]), str(row["receive_host"]))
+
+
+def _in_order(one: str, other: str) -> Pair:
+    return min(one, other), max(one, other)
 
 
 def _by_pair(rows: pl.DataFrame, *counts: str) -> dict[Pair, dict[str, int]]:

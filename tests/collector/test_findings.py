@@ -84,6 +84,20 @@ CASES = {
             "only a timer can tell: 200.0 µs of waiting",
         ],
     ),
+    "a loss between two programs of one host": (
+        """
+        proxy:40000 > proxy:8080
+          100 > 0:100 GET /a
+          300 < 0:1000 lost
+          520 < 0:1000 #2 200
+        """,
+        [
+            "warning packet_loss proxy 220 | 1 data packet from proxy to proxy lost (33.3 %); connections waited "
+            "220.0 µs for the copies, at worst 220.0 µs at once",
+            "notice tail_loss proxy 220 | the last bytes of messages from proxy to proxy were lost, 1 time, which "
+            "only a timer can tell: 220.0 µs of waiting",
+        ],
+    ),
     "a loss told by later bytes, at once and by a timer, and one at the end that a probe found": (
         """
         client:40000 > proxy:8080
