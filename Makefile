@@ -54,9 +54,11 @@ $(STAMP): $(SETUP_INPUTS)
 demo: setup ## Upload one byte to the bundled cluster, show where the time went (ONCE=1: check the page and exit)
 	@$(VENV)/python scripts/demo $(if $(ONCE),--once)
 
-test: setup ## Run every check and every test: lint, then Rust, then Python (PYTEST_ARGS=… is passed on)
+test: setup ## Run every check and every test: lint, then Rust beside Python (PYTEST_ARGS=… is passed on)
 	@scripts/preconditions tests
-	@$(MAKE) --no-print-directory lint test-rust test-python
+	@$(MAKE) --no-print-directory lint
+	@scripts/beside .build/test-rust.log '$(MAKE) --no-print-directory test-rust' \
+		'$(MAKE) --no-print-directory test-python'
 
 lint: setup ## Check style and types only: ruff, mypy, cargo fmt, clippy
 	@echo 'lint: ruff'
