@@ -57,6 +57,7 @@ fn numbers(least: i64, most: i64) -> impl Strategy<Value = Vec<i64>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
     #[test]
     fn numbers_of_64_bits(values in numbers(i64::MIN, i64::MAX)) {
         let file = file(ColumnKind::Int64, &[Values::I64(&values), Values::I64(&values)], &[], values.len());
