@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn rows_alike_in_all_codes_are_one_group() {
-        let found = groups(&[&[3, -1, 3, 3, -1], &[0, 0, 0, 1, 0]]);
+        let found = groups(&[&[3, -1, 3, 2, -1], &[0, 0, 0, 1, 0]]);
         let expected = Groups {
             of: vec![0, 1, 0, 2, 1],
             first: vec![0, 1, 3],
