@@ -29,12 +29,12 @@ class Inferred:
     judged: NDArray[np.bool_]
 
 
-def infer_links(exchanges: pl.DataFrame) -> Inferred:
-    """The parents of exchanges, none of them linked otherwise.
+def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_]) -> Inferred:
+    """The parents of those exchanges that are `asked` about; the others are linked otherwise, but may be parents.
 
-    Arguments: columns of `collector.schema.EXCHANGES`, hosts and services as enums.
+    Arguments: columns of `collector.schema.EXCHANGES`, hosts and services as enums; `asked`, of each of them.
     """
-    codes = exchanges.select(
+    codes = exchanges.with_columns(client_host=pl.when(pl.Series(asked)).then("client_host")).select(
         pl.col("client_host", "server_host", "service").to_physical().cast(pl.Int64).fill_null(NO_HOST),
         pl.col("connection_id"),
         pl.col("request_bytes", "response_bytes").fill_null(0),

@@ -10,6 +10,8 @@ arrive there when the child's first byte left: two stamps of one host, which no 
    began last. Work put off until after the answer belongs to a candidate that was already closed, unless that was a
    request of the host to itself: then a daemon of that host made both, one after the other.
 2. `timing`: for children without a visible id, what the trace teaches about its services (`collector.inferred_links`).
+   A service that is told ids elsewhere (a storage server) is told them by whoever asks it for somebody, so who asks it
+   without one was not asked with one. What a service that is never told any (a cache) is asked may be for any request.
    Kinds of exchanges too rare to learn from get, of the candidates open at their start, without those whose id is known
    to lead elsewhere, again those of a service that calls theirs without doubt, and the innermost.
 
@@ -95,10 +97,11 @@ def find_links(exchanges: pl.DataFrame) -> Links:
     parent, confidence, shows_id = found["parent"], found["confidence"], found["shows_id"]
     by_id = parent != NONE
     rest = np.flatnonzero(~by_id & _may_have_parents(times))
+    is_told = _is_told(times, shows_id)
     if not shows_id[rest].all():
-        rest = _infer(exchanges, times, np.flatnonzero(~shows_id), rest, parent, confidence)
+        rest = _infer(exchanges, times, shows_id, is_told, rest, parent, confidence)
     if len(rest):
-        _link_by_timing(times, shows_id, rest, parent, confidence)
+        _link_by_timing(times, shows_id, is_told, rest, parent, confidence)
     return Links(parent, by_id, confidence)
 
 
@@ -124,45 +127,85 @@ def _may_have_parents(times: _Times) -> NDArray[np.bool_]:
     return serves[times.client] & (times.asked != UNSEEN)
 
 
+def _is_told(times: _Times, shows_id: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether an exchange asks a service that is told ids, by this exchange or by others."""
+    told = np.zeros(times.service.max(initial=-1) + 2, dtype=np.bool_)
+    told[times.service[shows_id]] = True
+    told[-1] = False  # of services that are not known
+    return told[times.service] | shows_id
+
+
 def _infer(
-    exchanges: pl.DataFrame, times: _Times, silent: Longs, rest: Longs, parent: Longs, confidence: NDArray[np.float64]
+    exchanges: pl.DataFrame,
+    times: _Times,
+    shows_id: NDArray[np.bool_],
+    is_told: NDArray[np.bool_],
+    rest: Longs,
+    parent: Longs,
+    confidence: NDArray[np.float64],
 ) -> Longs:
-    """Fill in what `infer_links` says of the `silent` exchanges, which show no id; returns the `rest` that it does not
-    judge."""
-    found = infer_links(exchanges if len(silent) == len(exchanges) else exchanges[silent])
-    place = np.full(len(exchanges), NONE)
-    place[silent] = np.arange(len(silent))
-    of_rest = place[rest]
-    judged = (of_rest != NONE) & found.judged[of_rest]
-    chosen = np.where(judged, found.parent[of_rest], NONE)
+    """Fill in what `infer_links` says of those of `rest` that show no id; returns those that it does not judge."""
+    silent = rest[~shows_id[rest]]
+    told, untold = silent[is_told[silent]], silent[~is_told[silent]]
+    done = np.zeros(len(exchanges), dtype=np.bool_)
+    for children, parents in (
+        (told, ~shows_id),  # who asks such a service for somebody hands the id on
+        (untold, np.isin(times.server, np.unique(times.client[untold]))),
+    ):
+        if len(children):
+            parents[children] = True
+            _infer_among(exchanges, times, np.flatnonzero(parents), children, parent, confidence, done)
+    return rest[~done[rest]]
+
+
+def _infer_among(
+    exchanges: pl.DataFrame,
+    times: _Times,
+    among: Longs,
+    children: Longs,
+    parent: Longs,
+    confidence: NDArray[np.float64],
+    done: NDArray[np.bool_],
+) -> None:
+    """Fill in the links of `children`, rows of which `among` holds with all that may have made them."""
+    asks = np.zeros(len(exchanges), dtype=np.bool_)
+    asks[children] = True
+    found = infer_links(exchanges if len(among) == len(exchanges) else exchanges[among], asks[among])
+    judged = found.judged & asks[among]
+    chosen = np.where(judged, found.parent, NONE)
     linked = chosen != NONE
-    parents = silent[chosen]
-    fits = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN) & times.began_before(rest, parents)
-    done = judged & (~linked | fits)
-    parent[rest[done & linked]] = parents[done & linked]
-    confidence[rest[done & linked]] = found.confidence[of_rest[done & linked]]
-    return rest[~done]
+    parents = among[chosen]
+    fits = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN) & times.began_before(among, parents)
+    done[among] |= judged & (~linked | fits)
+    chosen_of = judged & linked & fits
+    parent[among[chosen_of]] = parents[chosen_of]
+    confidence[among[chosen_of]] = found.confidence[chosen_of]
 
 
 def _link_by_timing(
-    times: _Times, shows_id: NDArray[np.bool_], rest: Longs, parent: Longs, confidence: NDArray[np.float64]
+    times: _Times,
+    shows_id: NDArray[np.bool_],
+    is_told: NDArray[np.bool_],
+    rest: Longs,
+    parent: Longs,
+    confidence: NDArray[np.float64],
 ) -> None:
     """Fill in links of exchanges that nothing else links: to the innermost candidate open on their host."""
     chosen, candidates = np.full(len(rest), NONE), np.zeros(len(rest), dtype=np.int64)
     host, service = times.client[rest].astype(np.int64), times.service[rest].astype(np.int64)
     serving = np.flatnonzero((times.server >= 0) & (times.opened != UNSEEN))
     serving = serving[np.lexsort((times.exchange_id[serving], times.opened[serving]))]
-    for group in _groups(host, shows_id[rest]):
+    for group in _groups(host, is_told[rest]):
         chosen[group], candidates[group] = _innermost(
-            times, rest[group], _open_to(times, shows_id, serving, rest, group)
+            times, rest[group], _open_to(times, shows_id, is_told, serving, rest[group[0]])
         )
     single = (candidates == 1) & (chosen != NONE)
     calls = {*zip(times.service[chosen[single]].tolist(), service[single].tolist(), strict=True)}
     several = np.flatnonzero(candidates > 1)
-    for among in _groups(host[several], shows_id[rest[several]], service[several]):
+    for among in _groups(host[several], is_told[rest[several]], service[several]):
         group = several[among]
         callers = [caller for caller, called in calls if called == service[group[0]] and min(caller, called) >= 0]
-        parents = _open_to(times, shows_id, serving, rest, group)
+        parents = _open_to(times, shows_id, is_told, serving, rest[group[0]])
         parents = parents[np.isin(times.service[parents], callers)]
         place, count = _innermost(times, rest[group], parents)
         found = place != NONE
@@ -187,11 +230,12 @@ def _groups(*keys: NDArray[np.generic]) -> list[Longs]:
     return np.split(order, np.flatnonzero(new)[1:]) if len(order) else []
 
 
-def _open_to(times: _Times, shows_id: NDArray[np.bool_], serving: Longs, rest: Longs, group: Longs) -> Longs:
-    """Of `serving`, those at the host of a group of `rest`, without those whose id is known to lead elsewhere."""
-    first = rest[group[0]]
-    here = times.server[serving] == times.client[first]
-    return serving[here & ~shows_id[serving]] if shows_id[first] else serving[here]
+def _open_to(
+    times: _Times, shows_id: NDArray[np.bool_], is_told: NDArray[np.bool_], serving: Longs, child: int
+) -> Longs:
+    """Of `serving`, those at the host of a child and of others like it, without those whose id would have been told."""
+    here = serving[times.server[serving] == times.client[child]]
+    return here[~shows_id[here]] if is_told[child] else here
 
 
 def _innermost(times: _Times, children: Longs, parents: Longs) -> tuple[Longs, Longs]:

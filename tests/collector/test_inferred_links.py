@@ -2,6 +2,7 @@
 paid for by another. What the share was when it was written is in docs/linking.md."""
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from collector.spans import link
@@ -67,3 +68,51 @@ def test_bytes_that_pass_through_identify_where_order_tells_nothing() -> None:
     }
     alike, different = right_share(threads, 8), right_share(threads, 8, body_bytes=(1, 100_000))
     assert different > alike
+
+
+def with_ids(exchanges: pa.Table, truth: dict[int, int], silent: set[str]) -> pa.Table:
+    """The same, each request showing an id of its own in all its exchanges but those of the `silent` services."""
+
+    def root_of(number: int) -> int:
+        return root_of(truth[number]) if number in truth else number
+
+    shown = [
+        None if row["service"] in silent else f"tx-{root_of(row['exchange_id'])}"
+        for row in exchanges.select(["exchange_id", "service"]).to_pylist()
+    ]
+    place = exchanges.schema.get_field_index("transaction_id")
+    return exchanges.set_column(
+        place, exchanges.schema.field(place), pa.array(shown).cast(exchanges.schema.types[place])
+    )
+
+
+def test_a_cache_that_is_told_no_ids_was_asked_for_requests_that_show_theirs() -> None:
+    exchanges, truth = Simulation(CHAIN, seed=8).run("a", 8, 600)
+    spans = pl.DataFrame(link(with_ids(exchanges, truth, silent={"c"})))
+    spans = spans.with_columns(service=pl.DataFrame(exchanges)["service"].cast(pl.String))
+    right = pl.col("span_id").replace_strict(truth, default=None) == pl.col("parent_span_id")
+    asked = spans.filter(pl.col("service") == "c")
+    assert asked.select(right.mean()).item() >= 0.99
+    assert asked["confidence"].mean() >= 0.95
+    rest = spans.filter(pl.col("service") == "b")
+    assert rest.select(right.all()).item()
+    assert rest["confidence"].to_list() == [1.0] * len(rest)
+
+
+def test_who_asks_a_service_that_is_told_ids_without_one_asks_for_itself() -> None:
+    """Each `b` is asked with an id; its host's daemon asks another `b` without, whatever runs meanwhile."""
+    exchanges, truth = Simulation(CHAIN, seed=8).run("a", 8, 600)
+    shown = with_ids(exchanges, truth, silent={"c"}).to_pylist()
+    daemon = [
+        row
+        | {
+            "exchange_id": 10_000 + number,
+            "connection_id": 9_000_000 + number,
+            "transaction_id": None,
+            "client_host": "B",
+            "server_host": "C",
+        }
+        for number, row in enumerate(row for row in shown if row["service"] == "b")
+    ]
+    spans = pl.DataFrame(link(pa.Table.from_pylist(shown + daemon, exchanges.schema)))
+    assert spans.filter(pl.col("span_id") >= 10_000)["parent_span_id"].null_count() == len(daemon)
