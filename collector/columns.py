@@ -11,10 +11,14 @@ from tracer.records import Columns
 
 
 def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any]:
-    """A column of numbers, `missing` where it is null; not copied if it is in one chunk and has no null."""
+    """A column of numbers, `missing` where it is null; not copied if it is in one chunk, has no null and no bools."""
     whole = one_chunk(column)
     if whole.null_count:
         whole = whole.fill_null(missing)
+    if pa.types.is_boolean(whole.type) and len(whole):
+        end = whole.offset + len(whole)
+        packed = np.frombuffer(whole.buffers()[1], np.uint8)
+        return np.unpackbits(packed, count=end, bitorder="little")[whole.offset :].view(np.bool_)
     return np.ascontiguousarray(whole.to_numpy(zero_copy_only=False))
 
 
@@ -29,7 +33,8 @@ def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list
 def codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[np.uint8]:
     """A column of texts, none null, as places in `names`, which holds them all."""
     place, texts = indices(column)
-    return np.array([names.index(text) for text in texts], dtype=np.uint8)[place]
+    code = bytes(names.index(text) for text in texts).ljust(1 << 8)
+    return np.frombuffer(place.astype(np.uint8).tobytes().translate(code), np.uint8)
 
 
 ALL_VALID: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)

@@ -8,21 +8,19 @@ become tables.
 end, there is no response, or fewer bytes went by than a head declares.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector.columns import bits, coded, indices, nullable, numbers, one_chunk, texts
+from collector.columns import bits, coded, codes, indices, nullable, numbers, one_chunk, texts
 from collector.exchange_stalls import with_stalls
-from collector.schema import EXCHANGES, HopKind, conform
+from collector.schema import EXCHANGES, HopKind
 from collector.services import client_service, is_background, service_name
-from collector.stamps import Longs
 from tracer import _core
-from tracer.records import Columns, HeadFlag
+from tracer.records import Columns
 
 HTTP = "http/1.1"
 UNKNOWN = "unknown"
@@ -36,7 +34,7 @@ MEASURES = [
     for column in EXCHANGES
     if column.name.endswith(("_ns", "_bytes")) and not column.name.endswith("stall_ns")
 ]
-"""Columns that the core gives as they are, but for what is unseen."""
+"""Columns that the core gives as they are."""
 
 
 class Built(NamedTuple):
@@ -56,70 +54,96 @@ def build_exchanges(
     Returns: the table `exchanges`, numbered in order of time, and `hops` in its own row order with
     `exchange_id`.
     """
-    found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), _connection_columns(connections))
-    place = hops.schema.get_field_index("exchange_id")
-    named = hops.set_column(
-        place, "exchange_id", nullable(found["hop_exchange"] + first_id, found["hop_exchange_validity"])
+    hosts = _hosts(connections)
+    found = _core.build_exchanges(
+        _hop_columns(hops), _head_columns(messages), _connection_columns(connections, hosts), first_id
     )
-    return Built(with_stalls(_exchange_table(found, messages, connections, services, first_id), named), named)
+    place = hops.schema.get_field_index("exchange_id")
+    named = hops.set_column(place, "exchange_id", _known(found, "hop_exchange"))
+    return Built(with_stalls(_exchange_table(found, messages, hosts.names, services, first_id), named), named)
+
+
+class _Hosts(NamedTuple):
+    """The ends of connections, as places in one list of names, -1 where not known."""
+
+    client: NDArray[np.int32]
+    server: NDArray[np.int32]
+    names: list[str]
+
+
+def _hosts(connections: pa.Table) -> _Hosts:
+    (client, clients), (server, servers) = (indices(connections[f"{end}_host"]) for end in ("client", "server"))
+    names = list(dict.fromkeys([*clients, *servers]))
+    if servers != names[: len(servers)]:
+        server = np.array([*map(names.index, servers), NO_ROW], dtype=np.int32)[server]
+    return _Hosts(client, server, names)
 
 
 def _hop_columns(hops: pa.Table) -> Columns:
-    kind = one_chunk(hops["kind"].cast(pa.dictionary(pa.int32(), pa.string())))
-    code = pc.index_in(kind.dictionary, pa.array(KINDS)).to_numpy().astype(np.uint8)
     columns = {name: numbers(hops[name]) for name in ("connection_id", "from_client", "stream_start", "stream_end")}
     times = {"sent_ns": "send_trace_ns", "received_ns": "receive_trace_ns", "uncertainty_ns": "uncertainty_ns"}
     columns |= {name: numbers(hops[column], UNSEEN) for name, column in times.items()}
-    return columns | {"kind": code[kind.indices.to_numpy()]}
+    return columns | {"kind": codes(hops["kind"], KINDS)}
 
 
 def _head_columns(messages: pa.Table) -> Columns:
-    names = ("connection_id", "from_client", "stream_offset", "head_kind", "status", "content_length")
-    columns = {name: numbers(messages[name]) for name in names}
-    ids = texts(messages["transaction_id"])
+    plain = ("connection_id", "from_client", "stream_offset", "head_kind", "head_flags", "status")
+    columns = {name: numbers(messages[name]) for name in (*plain, "head_len", "content_length")}
+    method, ids = texts(messages["method"]), texts(messages["transaction_id"])
     return columns | {
-        "cut": numbers(pc.not_equal(pc.bit_wise_and(messages["head_flags"], HeadFlag.CUT), 0)),
-        "head_len": numbers(messages["head_len"]).astype(np.int64),
-        "asks_head": numbers(pc.equal(messages["method"], "HEAD").fill_null(False)),
-        "target_len": np.diff(texts(messages["target"])["offsets"]).astype(np.int64),
+        "target_offsets": texts(messages["target"])["offsets"],
+        "method_offsets": method["offsets"],
+        "method_bytes": method["bytes"],
         "id_offsets": ids["offsets"],
         "id_bytes": ids["bytes"],
     }
 
 
-def _connection_columns(connections: pa.Table) -> Columns:
+def _connection_columns(connections: pa.Table, hosts: _Hosts) -> Columns:
+    names = ("connection_id", "client_port", "server_port")
+    columns = {name: numbers(connections[name]) for name in names}
     handshake = numbers(connections["client_isn"].is_valid())
-    return {"connection_id": numbers(connections["connection_id"]), "handshake": handshake}
+    return columns | {"handshake": handshake, "client_host": hosts.client, "server_host": hosts.server}
 
 
 def _exchange_table(
-    found: Columns, messages: pa.Table, connections: pa.Table, services: Mapping[int, str], first_id: int
+    found: Columns, messages: pa.Table, hosts: Sequence[str], services: Mapping[int, str], first_id: int
 ) -> pa.Table:
-    count = len(found["connection"])
-    columns = {name: _known(found, name) for name in MEASURES}
-    columns |= _ends(connections, found["connection"], found["swapped"], services)
-    columns["method"] = _coded(found, "request", messages["method"])
-    for name, row in (
-        ("target", "request"),
-        ("status", "response"),
-        ("transaction_id", "id"),
-        ("response_transaction_id", "other_id"),
-    ):
-        columns[name] = one_chunk(messages[name.removeprefix("response_")]).take(_known(found, f"{row}_row"))
-    columns |= _askers(_coded(found, "request", messages["user_agent"]))
-    protocol = pa.DictionaryArray.from_arrays(found["readable"].astype(np.int32), pa.array([UNKNOWN, HTTP]))
-    columns |= {"exchange_id": pa.array(np.arange(first_id, first_id + count)), "protocol": protocol}
-    return conform("exchanges", pa.table(columns | {"complete": pa.array(found["complete"])}))
+    count = len(found["connection_id"])
+    names, ports = pa.array(hosts, pa.string()), found["ports"].tolist()
+    columns = {name: _known(found, name) for name in (*MEASURES, "status")}
+    columns |= {name: coded(found[name], names, found[f"{name}_validity"]) for name in ("client_host", "server_host")}
+    service = pa.array([service_name(port, services) for port in ports], pa.string())
+    columns |= _said(found, messages) | {
+        "exchange_id": nullable(np.arange(first_id, first_id + count)),
+        "connection_id": nullable(found["connection_id"]),
+        "service": coded(found["port_place"], service),
+        "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP], pa.string())),
+        "complete": pa.array(found["complete"]),
+    }
+    absent = {column.name: pa.nulls(count, column.type) for column in EXCHANGES if column.name not in columns}
+    return pa.Table.from_pydict(columns | absent, schema=EXCHANGES)
 
 
 def _known(found: Columns, name: str) -> pa.Array:
     return nullable(found[name], found[f"{name}_validity"])
 
 
-def _coded(found: Columns, part: str, column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """What the heads of requests, or of responses, say, as places in a list of it."""
-    places, first = _core.distinct_texts(texts(column), found[f"{part}_row"])
-    return _texts_at(places, one_chunk(column).take(pa.array(first)).cast(pa.string()))
+def _said(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
+    """What the heads of exchanges say in words."""
+    rows = {"target": "request_row", "transaction_id": "id_row", "response_transaction_id": "other_id_row"}
+    said = {
+        name: one_chunk(messages[name.removeprefix("response_")]).take(_known(found, row)) for name, row in rows.items()
+    }
+    method, methods = _distinct(found, messages["method"])
+    agent, agents = _distinct(found, messages["user_agent"])
+    return said | {"method": _texts_at(method, methods)} | _askers(agent, agents.to_pylist())
+
+
+def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32], pa.StringArray]:
+    """What the heads of requests say, as places in a list of it; `NO_ROW` where there is no head."""
+    places, first = _core.distinct_texts(texts(column), found["request_row"])
+    return places, one_chunk(column).take(nullable(first)).cast(pa.string())
 
 
 def _texts_at(places: NDArray[np.int32], names: pa.StringArray) -> pa.DictionaryArray:
@@ -127,44 +151,17 @@ def _texts_at(places: NDArray[np.int32], names: pa.StringArray) -> pa.Dictionary
     return coded(np.maximum(places, 0), names, bits(places != NO_ROW))
 
 
-def _askers(agents: pa.DictionaryArray) -> dict[str, pa.Array]:
-    """`background` and `client_service`: who asked, by the request's User-Agent."""
-    names = agents.dictionary.to_pylist()
-    daemon = pa.array([is_background(name) if name else None for name in names], pa.bool_())
-    asker = pa.array([client_service(name) if name else None for name in names], pa.string())
-    return {"background": daemon.take(agents.indices), "client_service": asker.take(agents.indices)}
+def _askers(agent: NDArray[np.int32], agents: Sequence[str]) -> dict[str, pa.Array]:
+    """`background` and `client_service`: who asked, by the request's User-Agent.
 
-
-def _ends(
-    connections: pa.Table, row: Longs, swapped: NDArray[np.bool_], services: Mapping[int, str]
-) -> dict[str, pa.Array]:
-    """`connection_id, client_host, server_host, service` of each exchange, with the ends true to their roles.
-
-    Arguments: the row of each one's connection.
+    Arguments: of each exchange its place in `agents`, or `NO_ROW`, which is the last of what is looked up here.
     """
-    (client, clients), (server, servers) = (indices(connections[f"{end}_host"]) for end in ("client", "server"))
-    names = list(dict.fromkeys([*clients, *servers]))
-    client, server = (
-        np.array([*map(names.index, own), NO_ROW], dtype=np.int32)[end][row]
-        for own, end in ((clients, client), (servers, server))
-    )
-    hosts = [np.where(swapped, one, other) for one, other in ((server, client), (client, server))]
-    client_port, server_port = (numbers(connections[f"{end}_port"])[row] for end in ("client", "server"))
-    ports, number = _distinct_ports(np.where(swapped, client_port, server_port))
-    service = pa.array([service_name(port, services) for port in ports], pa.string())
-    client_host, server_host = (_texts_at(host, pa.array(names, pa.string())) for host in hosts)
-    connection_id = pa.array(numbers(connections["connection_id"])[row])
+    daemon = np.array([*(bool(name) and is_background(name) for name in agents), False])
+    unknown = np.array([*(not name for name in agents), True])
+    asker = [client_service(name) if name else None for name in agents]
+    names = [name for name in dict.fromkeys(asker) if name is not None]
+    place = np.array([*(NO_ROW if name is None else names.index(name) for name in asker), NO_ROW], dtype=np.int32)
     return {
-        "connection_id": connection_id,
-        "client_host": client_host,
-        "server_host": server_host,
-        "service": coded(number, service),
+        "background": pa.array(daemon[agent], mask=unknown[agent]),
+        "client_service": _texts_at(place[agent], pa.array(names, pa.string())),
     }
-
-
-def _distinct_ports(ports: NDArray[np.uint16]) -> tuple[list[int], NDArray[np.int32]]:
-    """The ports that occur, ascending, and of each its place there."""
-    occurs = np.zeros(1 << 16, dtype=np.bool_)
-    occurs[ports] = True
-    place = np.cumsum(occurs, dtype=np.int32) - 1
-    return np.flatnonzero(occurs).tolist(), place[ports]

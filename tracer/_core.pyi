@@ -102,7 +102,7 @@ def match_events(columns: Columns, first_connection_id: int, asked: NDArray[np.u
 
 # exchanges
 
-def build_exchanges(hops: Columns, heads: Columns, connections: Columns) -> Columns: ...
+def build_exchanges(hops: Columns, heads: Columns, connections: Columns, first_id: int) -> Columns: ...
 
 # links
 

@@ -12,7 +12,10 @@ def test_numbers_have_a_stand_in_for_null_whatever_the_chunks() -> None:
     column = pa.chunked_array([pa.array([1, None], pa.uint32()), pa.array([3], pa.uint32())])
     assert numbers(column, missing=7).tolist() == [1, 7, 3]
     assert numbers(pa.chunked_array([], pa.int64())).tolist() == []
-    assert numbers(pa.chunked_array([pa.array([True, False])])).tolist() == [True, False]
+    bools = pa.array([True, False, False, True, True, False, True, False, False, True])
+    assert numbers(bools).tolist() == [True, False, False, True, True, False, True, False, False, True]
+    assert numbers(bools.slice(3, 6)).tolist() == [True, True, False, True, False, False]
+    assert numbers(bools[:0]).tolist() == []
 
 
 def test_texts_are_places_in_their_list() -> None:

@@ -7,6 +7,9 @@ use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 
+/// Asks for an answer without its body, whatever length that declares (RFC 9110 §9.3.2).
+const HEAD: &[u8] = b"HEAD";
+
 /// A request and its final response. Times are trace times in ns, `UNSEEN` where unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
@@ -37,11 +40,21 @@ pub struct Exchange {
     started_ns: i64,
 }
 
-/// Exchanges in order of time, and for each hop the place of its exchange there, or `NO_ROW`.
+/// Exchanges, by connection.
 #[derive(Clone, Debug, Default)]
 pub struct Built {
     pub exchanges: Vec<Exchange>,
-    pub hop_exchange: Vec<i64>,
+    /// Their places there, in order of time.
+    pub by_time: Vec<u32>,
+    /// For each hop the place of its exchange in `by_time`, or `NOWHERE`.
+    pub hop_exchange: Vec<u32>,
+}
+
+impl Built {
+    /// The exchanges in order of time.
+    pub fn in_order(&self) -> impl ExactSizeIterator<Item = &Exchange> {
+        self.by_time.iter().map(|place| &self.exchanges[*place as usize])
+    }
 }
 
 /// When a connection was opened and closed by its client.
@@ -74,24 +87,31 @@ struct Own {
 }
 
 /// In place of a place where there is none.
-const NOWHERE: u32 = u32::MAX;
+pub const NOWHERE: u32 = u32::MAX;
 
 impl<'a> Builder<'a> {
-    pub fn new(hops: &'a Hops<'a>, heads: &'a Heads<'a>) -> Self {
-        let hop_exchange = vec![NO_ROW; hops.connection_id.len()];
+    /// For so many connections.
+    pub fn new(hops: &'a Hops<'a>, heads: &'a Heads<'a>, connections_count: usize) -> Self {
         Self {
             hops,
             heads,
             built: Built {
-                exchanges: Vec::new(),
-                hop_exchange,
+                exchanges: Vec::with_capacity(connections_count),
+                by_time: Vec::new(),
+                hop_exchange: vec![NOWHERE; hops.connection_id.len()],
             },
             own: Own::default(),
         }
     }
 
     /// Add the exchanges of a connection.
-    pub fn add(&mut self, connection: u32, handshake: bool, hop_rows: &[u32], head_rows: &[u32]) {
+    pub fn add(
+        &mut self,
+        connection: u32,
+        handshake: bool,
+        hop_rows: impl Iterator<Item = usize> + Clone,
+        head_rows: impl Iterator<Item = usize>,
+    ) {
         let own = &mut self.own;
         seen_heads(self.heads, head_rows, &mut own.heads);
         let swapped = is_swapped(&own.heads);
@@ -100,7 +120,7 @@ impl<'a> Builder<'a> {
                 .iter_mut()
                 .for_each(|head| head.from_client = !head.from_client);
         }
-        byte_ranges(self.hops, hop_rows, swapped, &mut own.ranges);
+        byte_ranges(self.hops, hop_rows.clone(), swapped, &mut own.ranges);
         time_heads(&mut own.heads, &own.ranges);
         own.mark_parts(handshake);
         let first = self.built.exchanges.len();
@@ -108,39 +128,27 @@ impl<'a> Builder<'a> {
         let exchanges = &mut self.built.exchanges[first..];
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
-        settle(exchanges, &shakes(self.hops, hop_rows, swapped));
+        settle(exchanges, &shakes(self.hops, hop_rows.clone(), swapped));
         own.give_hops(self.hops, hop_rows, swapped, exchanges, |row, place| {
-            self.built.hop_exchange[row] = (first + place as usize) as i64;
+            self.built.hop_exchange[row] = first as u32 + place;
         });
     }
 
-    /// All of them in order of time.
+    /// All of them.
     pub fn finish(mut self) -> Built {
-        let exchanges = &mut self.built.exchanges;
         // Connections came by their id, and their exchanges by time and ordinal, which orders those of one time.
         let started = |(place, one): (usize, &Exchange)| (one.started_ns, place as u32);
-        let mut order: Vec<(i64, u32)> = exchanges.iter().enumerate().map(started).collect();
+        let mut order: Vec<(i64, u32)> = self.built.exchanges.iter().enumerate().map(started).collect();
         order.sort_unstable();
         let mut new_place = vec![0; order.len()];
         for (new, &(_, old)) in order.iter().enumerate() {
             new_place[old as usize] = new as u32;
         }
-        for hop in self.built.hop_exchange.iter_mut().filter(|hop| **hop != NO_ROW) {
-            *hop = new_place[*hop as usize].into();
+        for hop in self.built.hop_exchange.iter_mut().filter(|hop| **hop != NOWHERE) {
+            *hop = new_place[*hop as usize];
         }
-        put_in_places(exchanges, &mut new_place);
+        self.built.by_time = order.into_iter().map(|(_, place)| place).collect();
         self.built
-    }
-}
-
-/// Move each thing to its new place.
-fn put_in_places<T>(things: &mut [T], new_place: &mut [u32]) {
-    for place in 0..things.len() {
-        while new_place[place] as usize != place {
-            let to = new_place[place] as usize;
-            things.swap(place, to);
-            new_place.swap(place, to);
-        }
     }
 }
 
@@ -220,7 +228,7 @@ impl Own {
             exchange.request_row = head.row.into();
             exchange.id_row = id_row(head, heads);
             exchange.complete &= is_enough(exchange.request.bytes, head.due());
-            exchange.asks_head = head.asks_head;
+            exchange.asks_head = heads.method.of(head.row as usize) == HEAD;
         }
         for message in messages() {
             let Some(place) = place(message) else {
@@ -246,7 +254,7 @@ impl Own {
     fn give_hops(
         &mut self,
         hops: &Hops,
-        rows: &[u32],
+        rows: impl Iterator<Item = usize>,
         swapped: bool,
         exchanges: &[Exchange],
         mut give: impl FnMut(usize, u32),
@@ -260,7 +268,7 @@ impl Own {
         begun.clear();
         begun.extend(exchanges.iter().map(|one| (one.began_ns(), place[one.ordinal])));
         begun.sort_unstable();
-        for row in rows.iter().map(|row| *row as usize) {
+        for row in rows {
             let from_client = hops.from_client[row] != swapped;
             let (start, end) = (hops.stream_start[row], hops.stream_end[row]);
             let found = if end > start {
@@ -318,7 +326,8 @@ impl Exchange {
     }
 
     fn other_id_row(&self, heads: &Heads) -> i64 {
-        let ids = [self.id_row, self.response_row].map(|row| usize::try_from(row).map_or(&[][..], |row| heads.id(row)));
+        let ids =
+            [self.id_row, self.response_row].map(|row| usize::try_from(row).map_or(&[][..], |row| heads.id.of(row)));
         let is_other = ids.iter().all(|id| !id.is_empty()) && ids[0] != ids[1];
         if is_other { self.response_row } else { NO_ROW }
     }
@@ -336,7 +345,7 @@ impl Exchange {
 }
 
 fn id_row(head: &Head, heads: &Heads) -> i64 {
-    if heads.id(head.id_row as usize).is_empty() {
+    if heads.id.of(head.id_row as usize).is_empty() {
         NO_ROW
     } else {
         head.id_row.into()
@@ -373,13 +382,13 @@ fn is_seen(part: &PartTimes) -> bool {
         && first_seen(part.last_sent_ns, part.last_received_ns) != UNSEEN
 }
 
-fn shakes(hops: &Hops, rows: &[u32], swapped: bool) -> Shakes {
+fn shakes(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool) -> Shakes {
     let mut found = Shakes {
         asked_ns: UNSEEN,
         answered_ns: UNSEEN,
         closed_ns: UNSEEN,
     };
-    for row in rows.iter().map(|row| *row as usize) {
+    for row in rows {
         match (hops.kind[row], hops.from_client[row] != swapped) {
             (kind::SYN, true) => found.asked_ns = earlier(found.asked_ns, hops.sent_ns[row]),
             (kind::SYN_ACK, false) => found.answered_ns = earlier(found.answered_ns, hops.received_ns[row]),

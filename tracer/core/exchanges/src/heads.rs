@@ -28,7 +28,6 @@ pub struct Head {
     pub offset: i64,
     kind: u8,
     pub status: u16,
-    pub asks_head: bool,
     head_len: i64,
     content_length: i64,
     /// When its first byte was at the server.
@@ -77,19 +76,19 @@ impl Head {
 }
 
 /// Fill in the heads of a connection by direction (the server's first) and place, each once, and none that is payload.
-pub fn seen_heads(heads: &Heads, rows: &[u32], seen: &mut Vec<Head>) {
+pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut Vec<Head>) {
     seen.clear();
-    seen.extend(rows.iter().map(|row| head(heads, *row)));
+    seen.extend(rows.map(|row| head(heads, row)));
     seen.sort_by_key(|head| {
         let row = head.row as usize;
-        (head.place(), heads.cut[row], Reverse(heads.target_len[row]))
+        (head.place(), heads.is_cut(row), Reverse(heads.target_len(row)))
     });
     seen.dedup_by(|copy, best| {
         let same = copy.place() == best.place();
         if same {
             best.head_len = best.head_len.max(copy.head_len);
             best.content_length = best.content_length.max(copy.content_length);
-            if heads.id(copy.id_row as usize) > heads.id(best.id_row as usize) {
+            if heads.id.of(copy.id_row as usize) > heads.id.of(best.id_row as usize) {
                 best.id_row = copy.id_row;
             }
         }
@@ -124,17 +123,15 @@ pub fn time_heads(heads: &mut [Head], ranges: &Ways<Vec<Range>>) {
     }
 }
 
-fn head(heads: &Heads, row: u32) -> Head {
-    let at = row as usize;
+fn head(heads: &Heads, at: usize) -> Head {
     Head {
-        row,
-        id_row: row,
+        row: at as u32,
+        id_row: at as u32,
         from_client: heads.from_client[at],
         offset: heads.stream_offset[at],
         kind: heads.head_kind[at],
         status: heads.status[at],
-        asks_head: heads.asks_head[at],
-        head_len: heads.head_len[at],
+        head_len: heads.head_len[at].into(),
         content_length: heads.content_length[at],
         server_ns: UNSEEN,
     }

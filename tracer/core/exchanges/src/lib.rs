@@ -32,14 +32,18 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod grouped;
 mod heads;
 mod numbering;
 mod parts;
 mod ranges;
 mod turns;
 
-pub use assembly::{Built, Exchange};
+pub use assembly::{Built, Exchange, NOWHERE};
 pub use parts::PartTimes;
+
+use grouped::Grouped;
+use twintap_wire::http::flag;
 
 /// A time that was not seen, or another value that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
@@ -77,20 +81,25 @@ pub struct Heads<'a> {
     pub stream_offset: &'a [i64],
     /// 1 = request, 2 = response.
     pub head_kind: &'a [u8],
-    /// The head goes on past the captured bytes.
-    pub cut: &'a [bool],
+    /// Of [`twintap_wire::http::flag`].
+    pub flags: &'a [u8],
     /// 0 if it is not known.
-    pub head_len: &'a [i64],
+    pub head_len: &'a [u32],
     /// -1 if not given.
     pub content_length: &'a [i64],
     pub status: &'a [u16],
-    /// Its method is HEAD.
-    pub asks_head: &'a [bool],
-    /// Bytes of the request's target.
-    pub target_len: &'a [i64],
-    /// Transaction id of row n: bytes `id_offsets[n]..id_offsets[n + 1]`; none if empty.
-    pub id_offsets: &'a [i32],
-    pub id_bytes: &'a [u8],
+    pub method: Texts<'a>,
+    /// The target of row n has the bytes `target_offsets[n]..target_offsets[n + 1]`.
+    pub target_offsets: &'a [i32],
+    /// Transaction ids; empty where there is none.
+    pub id: Texts<'a>,
+}
+
+/// Texts laid end to end: that of row n is bytes `offsets[n]..offsets[n + 1]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Texts<'a> {
+    pub offsets: &'a [i32],
+    pub bytes: &'a [u8],
 }
 
 /// Connections, in any order.
@@ -119,67 +128,83 @@ impl Hops<'_> {
     }
 }
 
+impl Connections<'_> {
+    /// Whether all columns have one length.
+    pub fn is_consistent(&self) -> bool {
+        self.connection_id.len() == self.handshake.len()
+    }
+}
+
 impl Heads<'_> {
     /// Whether all columns have one length and offsets lead into the bytes.
     pub fn is_consistent(&self) -> bool {
         let count = self.connection_id.len();
-        let longs = [self.stream_offset, self.head_len, self.content_length, self.target_len];
-        let flags = [self.from_client, self.cut, self.asks_head];
-        let ends = self
-            .id_offsets
-            .windows(2)
-            .all(|pair| 0 <= pair[0] && pair[0] <= pair[1]);
+        let longs = [self.stream_offset, self.content_length];
+        let bytes = [self.head_kind, self.flags];
         longs.iter().all(|column| column.len() == count)
-            && flags.iter().all(|column| column.len() == count)
-            && self.head_kind.len() == count
+            && bytes.iter().all(|column| column.len() == count)
+            && self.from_client.len() == count
+            && self.head_len.len() == count
             && self.status.len() == count
-            && self.id_offsets.len() == count + 1
-            && ends
-            && usize::try_from(self.id_offsets[count]).is_ok_and(|end| end <= self.id_bytes.len())
+            && is_ascending(self.target_offsets, count)
+            && self.method.are_so_many(count)
+            && self.id.are_so_many(count)
     }
 
-    /// The transaction id of a row.
-    fn id(&self, row: usize) -> &[u8] {
-        &self.id_bytes[self.id_offsets[row] as usize..self.id_offsets[row + 1] as usize]
+    fn is_cut(&self, row: usize) -> bool {
+        self.flags[row] & flag::CUT != 0
     }
+
+    fn target_len(&self, row: usize) -> i32 {
+        self.target_offsets[row + 1] - self.target_offsets[row]
+    }
+}
+
+impl<'a> Texts<'a> {
+    fn of(&self, row: usize) -> &'a [u8] {
+        &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize]
+    }
+
+    /// Whether there are so many texts, and offsets lead into the bytes.
+    fn are_so_many(&self, count: usize) -> bool {
+        is_ascending(self.offsets, count)
+            && usize::try_from(self.offsets[count]).is_ok_and(|end| end <= self.bytes.len())
+    }
+}
+
+/// Whether these are offsets of so many texts.
+fn is_ascending(offsets: &[i32], count: usize) -> bool {
+    // By whole vectors: no way out in between.
+    let ascending = |all: bool, pair: &[i32]| all & (pair[0] <= pair[1]);
+    offsets.len() == count + 1 && offsets[0] >= 0 && offsets.windows(2).fold(true, ascending)
 }
 
 /// Cut every connection into exchanges. The columns of each argument must be consistent; hops and heads of connections
 /// that are not among `connections` are left out.
 pub fn build(hops: &Hops, heads: &Heads, connections: &Connections) -> Built {
-    let mut built = assembly::Builder::new(hops, heads);
-    let hop_rows = by_connection(hops.connection_id);
-    let head_rows = by_connection(heads.connection_id);
-    let (mut hop_place, mut head_place) = (0, 0);
-    for row in by_connection(connections.connection_id) {
-        let id = connections.connection_id[row as usize];
-        let own_hops = run_of(id, hops.connection_id, &hop_rows, &mut hop_place);
-        let own_heads = run_of(id, heads.connection_id, &head_rows, &mut head_place);
-        built.add(row, connections.handshake[row as usize], own_hops, own_heads);
+    let ids = connections.connection_id;
+    let places = grouped::places(ids);
+    let [hop_rows, head_rows] =
+        [hops.connection_id, heads.connection_id].map(|own| Grouped::by(own, &places, ids.len()));
+    let mut builder = assembly::Builder::new(hops, heads, ids.len());
+    for row in rows_by_id(ids) {
+        let place = row as usize;
+        builder.add(
+            row,
+            connections.handshake[place],
+            hop_rows.of(place),
+            head_rows.of(place),
+        );
     }
-    built.finish()
+    builder.finish()
 }
 
-/// Rows by connection, and within one in their order.
-fn by_connection(ids: &[i64]) -> Vec<u32> {
+fn rows_by_id(ids: &[i64]) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..ids.len() as u32).collect();
     if !ids.is_sorted() {
         rows.sort_by_key(|row| ids[*row as usize]);
     }
     rows
-}
-
-/// The rows of one connection; `place` goes on behind them.
-fn run_of<'a>(id: i64, ids: &[i64], rows: &'a [u32], place: &mut usize) -> &'a [u32] {
-    let at = |place: usize| rows.get(place).map(|row| ids[*row as usize]);
-    while at(*place).is_some_and(|other| other < id) {
-        *place += 1;
-    }
-    let start = *place;
-    while at(*place) == Some(id) {
-        *place += 1;
-    }
-    &rows[start..*place]
 }
 
 /// The earlier of two times, of which either may be unseen.

@@ -51,10 +51,10 @@ fn carries(hops: &Hops, row: usize) -> bool {
 }
 
 /// The byte ranges that some hops of a connection carry, by start and end; `swapped` if its client is the server.
-pub fn byte_ranges(hops: &Hops, rows: &[u32], swapped: bool, found: &mut Ways<Vec<Range>>) {
+pub fn byte_ranges(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool, found: &mut Ways<Vec<Range>>) {
     found.server.clear();
     found.client.clear();
-    for row in rows.iter().map(|row| *row as usize).filter(|row| carries(hops, *row)) {
+    for row in rows.filter(|row| carries(hops, *row)) {
         let from_client = hops.from_client[row] != swapped;
         found.of_mut(from_client).push(Range {
             start: hops.stream_start[row],

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use twintap_exchanges::{Built, Connections, Heads, Hops, NO_ROW, UNSEEN, build, kind};
+use twintap_exchanges::{Built, Connections, Heads, Hops, NOWHERE, Texts, UNSEEN, build, kind};
 
 const ACK: u8 = 3;
 const DATA: u8 = 2;
@@ -34,19 +34,23 @@ fn built(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
         uncertainty_ns: &vec![1; count],
     };
     let of = lines.len();
+    let none = vec![0; of + 1];
+    let texts = Texts {
+        offsets: &none,
+        bytes: &[],
+    };
     let heads = Heads {
         connection_id: &vec![connection; of],
         from_client: &lines.iter().map(|line| line.0).collect::<Vec<bool>>(),
         stream_offset: &lines.iter().map(|line| line.1).collect::<Vec<i64>>(),
         head_kind: &lines.iter().map(|line| line.2).collect::<Vec<u8>>(),
-        cut: &vec![false; of],
+        flags: &vec![0; of],
         head_len: &vec![10; of],
         content_length: &lines.iter().map(|line| line.4).collect::<Vec<i64>>(),
         status: &lines.iter().map(|line| line.3).collect::<Vec<u16>>(),
-        asks_head: &vec![false; of],
-        target_len: &vec![0; of],
-        id_offsets: &vec![0; of + 1],
-        id_bytes: &[],
+        method: texts,
+        target_offsets: &none,
+        id: texts,
     };
     assert!(hops.is_consistent() && heads.is_consistent());
     build(
@@ -191,8 +195,8 @@ proptest! {
         let found = built(5, &hops, &heads);
         prop_assert!(found.exchanges.iter().all(|one| one.connection == 0));
         for (hop, exchange) in hops.iter().zip(&found.hop_exchange) {
-            prop_assert!((NO_ROW..found.exchanges.len() as i64).contains(exchange));
-            prop_assert!(hop.1.1 > hop.1.0 || *exchange != NO_ROW || found.exchanges.is_empty());
+            prop_assert!(*exchange == NOWHERE || (*exchange as usize) < found.exchanges.len());
+            prop_assert!(hop.1.1 > hop.1.0 || *exchange != NOWHERE || found.exchanges.is_empty());
         }
         for part in found.exchanges.iter().flat_map(|one| [one.request, one.response]) {
             prop_assert!(part.bytes == UNSEEN || part.bytes >= 0);
@@ -213,19 +217,22 @@ fn a_reset_of_the_client_on_an_open_question_gives_it_up() {
         received_ns: &[20, 510],
         uncertainty_ns: &[1, 1],
     };
+    let no_texts = Texts {
+        offsets: &[0],
+        bytes: &[],
+    };
     let none = Heads {
         connection_id: &[],
         from_client: &[],
         stream_offset: &[],
         head_kind: &[],
-        cut: &[],
+        flags: &[],
         head_len: &[],
         content_length: &[],
         status: &[],
-        asks_head: &[],
-        target_len: &[],
-        id_offsets: &[0],
-        id_bytes: &[],
+        method: no_texts,
+        target_offsets: &[0],
+        id: no_texts,
     };
     let built = build(
         &hops,

@@ -35,7 +35,12 @@ impl Validity {
         if values.iter().fold(true, |all, &value| all & (value != missing)) {
             return Self::default(); // by whole vectors, and nearly always
         }
-        Self::of(values.iter().map(|&value| value != missing))
+        let known = |byte: u8, &value: &T| byte << 1 | u8::from(value != missing);
+        let bits = values
+            .chunks(8)
+            .map(|eight| eight.iter().rev().fold(0, known))
+            .collect();
+        Self { bits }
     }
 
     /// By asking of each row.
