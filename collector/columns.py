@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tracer import _core
 from tracer.records import Columns
 
 
@@ -22,12 +23,39 @@ def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any
     return np.ascontiguousarray(whole.to_numpy(zero_copy_only=False))
 
 
+def first_known(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.int64]:
+    """For each row the first of these columns (int64) that is not null, `missing` where all are.
+
+    Not copied if the first is in one chunk and has no null; else a pass of the core, on all cores.
+    """
+    columns = table.select(names)
+    first = columns.column(0)
+    if first.num_chunks == 1 and not first.null_count:
+        return first.chunk(0).to_numpy()
+    batches = columns.to_batches()
+    return _core.first_known([[_piece(batch.column(name)) for batch in batches] for name in names], missing)
+
+
+def _piece(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8], int]:
+    """Its values, a bit for each that is not null (nothing if all are), and where these bits begin."""
+    validity, data = values.buffers()
+    bits = np.frombuffer(validity, np.uint8) if values.null_count else ALL_VALID
+    return np.frombuffer(data or b"", np.int64)[values.offset :][: len(values)], bits, values.offset
+
+
 def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list[str]]:
     """A column of texts as places in a list of them, -1 where it is null."""
     encoded = one_chunk(column)
     if not isinstance(encoded, pa.DictionaryArray):
         encoded = encoded.dictionary_encode()
     return numbers(encoded.indices.cast(pa.int32()), missing=-1), encoded.dictionary.to_pylist()
+
+
+def codes_in(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[np.int32]:
+    """A column of texts as places in `names`, which holds them all; -1 where it is null."""
+    place, texts = indices(column)
+    of_names = {name: number for number, name in enumerate(names)}
+    return np.array([*(of_names.get(text, -1) for text in texts), -1], dtype=np.int32)[place]
 
 
 def codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[np.uint8]:

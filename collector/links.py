@@ -27,11 +27,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.columns import codes_in, first_known, numbers
 from collector.critical_path import NONE
 from collector.inferred_links import infer_links
-from collector.stamps import UNSEEN, Longs, stamps, text_codes
+from collector.stamps import UNSEEN, Longs, seen
 from tracer import _core
 
 MOST_WITH_ONE_ID = 256
@@ -73,18 +75,18 @@ class _Times:
         return (parent < child) | ((parent == child) & lower)
 
 
-def find_links(exchanges: pl.DataFrame) -> Links:
+def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64]) -> Links:
     """The parent of each exchange that has one.
 
-    Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`: hosts and services as enums, transaction ids as
-    64-bit hashes.
+    Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`; their transaction ids as 64-bit hashes, 0 for none.
     Returns: a forest, since a parent begins before its child.
     """
-    times = _times(exchanges)
+    names = _names(exchanges)
+    times = _times(exchanges, names)
     found = _core.link_by_id(
         {
             "exchange_id": times.exchange_id,
-            "shown_id": exchanges["transaction_id"].fill_null(0).to_numpy(),
+            "shown_id": shown_id,
             "client_host": times.client,
             "server_host": times.server,
             "service": times.service,
@@ -97,26 +99,53 @@ def find_links(exchanges: pl.DataFrame) -> Links:
     parent, confidence, shows_id = found["parent"], found["confidence"], found["shows_id"]
     by_id = parent != NONE
     rest = np.flatnonzero(~by_id & _may_have_parents(times))
-    is_told = _is_told(times, shows_id)
-    if not shows_id[rest].all():
-        rest = _infer(exchanges, times, shows_id, is_told, rest, parent, confidence)
     if len(rest):
-        _link_by_timing(times, shows_id, is_told, rest, parent, confidence)
+        is_told = _is_told(times, shows_id)
+        if not shows_id[rest].all():
+            rest = _infer(_as_enums(exchanges, names), times, shows_id, is_told, rest, parent, confidence)
+        if len(rest):
+            _link_by_timing(times, shows_id, is_told, rest, parent, confidence)
     return Links(parent, by_id, confidence)
 
 
-def _times(exchanges: pl.DataFrame) -> _Times:
-    closed = ("response_last_sent", "response_last_received", "given_up")
-    ended = stamps(exchanges, *closed)
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What codes stand for, in order."""
+
+    hosts: list[str]
+    services: list[str]
+
+
+def _names(exchanges: pa.Table) -> _Names:
+    def of(*columns: str) -> list[str]:
+        return sorted({text for name in columns for text in exchanges[name].unique().to_pylist() if text is not None})
+
+    return _Names(of("client_host", "server_host"), of("service"))
+
+
+def _times(exchanges: pa.Table, names: _Names) -> _Times:
+    client = codes_in(exchanges["client_host"], names.hosts)
+    client[numbers(exchanges["background"], missing=False)] = NONE  # of what daemons ask no client is looked for
     return _Times(
-        exchange_id=np.ascontiguousarray(exchanges["exchange_id"].to_numpy()),
-        client=text_codes(exchanges["client_host"]),
-        server=text_codes(exchanges["server_host"]),
-        service=text_codes(exchanges["service"]),
-        asked=stamps(exchanges, "request_first_sent", "request_first_received"),
-        opened=stamps(exchanges, "request_first_received", "request_first_sent"),
-        closed=np.where(ended == UNSEEN, FOREVER, ended),
+        exchange_id=first_known(exchanges, ["exchange_id"], NONE),
+        client=client,
+        server=codes_in(exchanges["server_host"], names.hosts),
+        service=codes_in(exchanges["service"], names.services),
+        asked=seen(exchanges, "request_first_sent", "request_first_received"),
+        opened=seen(exchanges, "request_first_received", "request_first_sent"),
+        closed=first_known(
+            exchanges,
+            ["response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"],
+            FOREVER,
+        ),
     )
+
+
+def _as_enums(exchanges: pa.Table, names: _Names) -> pl.DataFrame:
+    """The exchanges as `infer_links` takes them."""
+    hosts = pl.col("client_host", "server_host").cast(pl.Enum(names.hosts))
+    frame = pl.DataFrame(exchanges).with_columns(hosts, pl.col("service").cast(pl.Enum(names.services)))
+    return frame.with_columns(client_host=pl.when(~pl.col("background").fill_null(value=False)).then("client_host"))
 
 
 def _may_have_parents(times: _Times) -> NDArray[np.bool_]:

@@ -5,18 +5,18 @@ Parents come from `collector.links`, the ledger from `collector.critical_path`. 
 """
 
 from collections.abc import Iterable
-from itertools import chain
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from collector.columns import coded, nullable, nullable_where
+from collector.columns import coded, first_known, indices, nullable, nullable_where, texts
 from collector.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
 from collector.links import find_links
 from collector.schema import EXCHANGES, ID_STRIDE, LinkReason, conform
-from collector.stamps import stacked, stamps
-from collector.waits import BEGAN, first_answers, taken_up
+from collector.stamps import seen
+from collector.waits import waits
 from tracer import _core
 
 LEDGER_COLUMNS = (
@@ -29,34 +29,34 @@ STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")
 
 COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service"),
-    *("transaction_id", "response_transaction_id", "background", "request_bytes", "response_bytes"),
+    *("background", "request_bytes", "response_bytes"),
     *("connect_start_trace_ns", "connected_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS),
 ]
-"""Of the table `exchanges`, what is needed here."""
+"""Of the table `exchanges`, what is needed here beside `transaction_id` and `response_transaction_id`."""
+NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
 MOST_GAPS = 4
 """The last id of a partition may be so many times their number, and they are still looked up by place."""
 REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
 
 
 def link(exchanges: pa.Table) -> pa.Table:
-    """The table `spans` of a table `exchanges` (at least `COLUMNS`), in its row order."""
+    """The table `spans` of a table `exchanges` (at least `COLUMNS` and the transaction ids), in its row order."""
     return link_all([exchanges])
 
 
 def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
     """As `link`, of a table that comes in parts. Memory: about 400 bytes for each exchange, no texts among them."""
-    frame = _in_numbers(exchanges)
-    ids = frame["exchange_id"].to_numpy()
-    links = find_links(frame)
-    frame = frame.select("service", pl.col("^.*_trace_ns$"), *STALLS)  # the rest is memory
+    rows, shown_id = _in_numbers(exchanges)
+    ids = first_known(rows, ["exchange_id"], NONE)
+    links = find_links(rows, shown_id)
+    del shown_id
     parent = links.parent
     forest = _core.trace_forest(parent)
-    nodes = make_nodes(with_waits(frame, parent), parent, forest["depth"])
-    del frame
-    ledger = make_ledger(nodes)
+    ledger = make_ledger(make_nodes(rows, parent, forest["depth"]))
+    del rows
     is_root = parent == NONE
     reason = np.where(links.by_id, 0, 1).astype(np.int32)
     spans = {
@@ -72,36 +72,36 @@ def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
     return conform("spans", pa.table(spans))
 
 
-def _in_numbers(parts: Iterable[pa.Table]) -> pl.DataFrame:
-    """`COLUMNS` of all parts, with small numbers in place of texts. Of transaction ids it is a 64-bit hash: one in 10^7
-    traces errs by that. What daemons ask was asked by nobody's request, so it has no client to look for."""
-    ids = ("transaction_id", "response_transaction_id")
-    hashes = [pl.when(pl.col(name).is_not_null()).then(pl.col(name).hash()) for name in ids]
-    every = (part.select(COLUMNS) for part in chain([EXCHANGES.empty_table()], parts))
-    frame = stacked(pl.DataFrame(part).with_columns(hashes) for part in every)
-    hosts, services = pl.concat([frame["client_host"], frame["server_host"]]), frame["service"]
-    by_daemon = pl.col("background").fill_null(value=False)
-    return frame.with_columns(
-        pl.col("client_host", "server_host").cast(_texts_of(hosts)),
-        pl.col("service").cast(_texts_of(services)),
-        transaction_id=_ids(frame),
-    ).with_columns(client_host=pl.when(~by_daemon).then("client_host"))
+def _in_numbers(parts: Iterable[pa.Table]) -> tuple[pa.Table, NDArray[np.uint64]]:
+    """`COLUMNS` of all parts without transaction ids, in place of which each has a 64-bit hash: one in 10^7 traces errs
+    by that. No id is 0."""
+    tables, asked, answered = [EXCHANGES.empty_table().select(COLUMNS)], [NO_IDS], [NO_IDS]
+    for part in parts:
+        tables.append(part.select(COLUMNS))
+        asked.append(_hashes(part["transaction_id"]))
+        answered.append(_hashes(part["response_transaction_id"]))
+    shown = _shown(np.concatenate(asked), np.concatenate(answered))
+    return pa.concat_tables(tables), shown
 
 
-def _ids(exchanges: pl.DataFrame) -> pl.Series:
+def _hashes(ids: pa.ChunkedArray) -> NDArray[np.uint64]:
+    if ids.null_count == len(ids):
+        return np.zeros(len(ids), np.uint64)
+    found = _core.text_numbers(texts(ids))
+    if ids.null_count:
+        found[ids.is_null().to_numpy()] = 0
+    return found
+
+
+def _shown(asked: NDArray[np.uint64], answered: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The transaction id of each exchange: its request's, or its response's where others show that one.
 
     A client's own id (`X-Request-Id`) may end at the first server, which names another in its answer and in its calls.
     """
-    asked, answered = exchanges["transaction_id"], exchanges["response_transaction_id"]
-    if answered.null_count() == len(answered):
+    if not answered.any():
         return asked
-    goes_on = answered.is_in(asked.drop_nulls().implode())
-    return pl.select(pl.when(goes_on).then(answered).otherwise(asked)).to_series()
-
-
-def _texts_of(column: pl.Series) -> pl.Enum:
-    return pl.Enum(column.unique().drop_nulls().cast(pl.String).sort())
+    goes_on = (answered != 0) & np.isin(answered, asked)
+    return np.where(goes_on, answered, asked)
 
 
 def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
@@ -132,40 +132,39 @@ def places(ids: pl.Series, wanted: pl.Series) -> Longs:
     return row_of[np.where(is_inside, first[partition] + number, -1)]
 
 
-def with_waits(exchanges: pl.DataFrame, parent: Longs) -> pl.DataFrame:
-    """`exchanges` with `taken_up` and `first_answered`; arguments as `collector.waits.taken_up`."""
-    return exchanges.with_columns(
-        taken_up=pl.Series(taken_up(exchanges, parent)), first_answered=pl.Series(first_answers(exchanges, parent))
-    )
-
-
-def make_nodes(exchanges: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
-    """The stamps of `exchanges`, as `with_waits` gives them, that bound their stretches.
+def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs) -> Nodes:
+    """The stamps of `exchanges` that bound their stretches, and what they waited for. Arguments: `collector.waits`.
 
     A client that was not captured leaves the server's stamps: such a root begins when its request arrived and ends
     when its response had left. A request that was never answered lasts until its client gave it up.
     """
-
-    connect_stall, request_stall, response_stall = (
-        exchanges[name].cast(pl.Int64).fill_null(0).to_numpy() for name in STALLS
+    connect_stall, request_stall, response_stall = (first_known(exchanges, [name], 0) for name in STALLS)
+    start = seen(exchanges, "connect_start", "request_first_sent", "request_first_received")
+    head_arrived, continued = seen(exchanges, "request_first_received"), seen(exchanges, "continue_sent")
+    found = waits(
+        parent,
+        indices(exchanges["service"])[0],
+        began=start,
+        ended=seen(exchanges, "response_last_received", "response_last_sent"),
+        invited=continued,
+        arrived=head_arrived,
     )
     return Nodes(
         parent=parent,
         depth=depth,
-        start=stamps(exchanges, *BEGAN),
-        connected=stamps(exchanges, "connected"),
-        sent=stamps(exchanges, "request_first_sent"),
-        head_arrived=stamps(exchanges, "request_first_received"),
-        continued=stamps(exchanges, "continue_sent"),
-        asked_for=stamps(exchanges, "continue_received"),
-        body_sent=stamps(exchanges, "body_sent"),
-        arrived=stamps(exchanges, "request_last_received", "request_first_received"),
-        answered=stamps(exchanges, "response_first_sent"),
-        first_returned=stamps(exchanges, "response_first_received", "response_first_sent", "given_up"),
-        ended=stamps(exchanges, "response_last_received", "response_last_sent", "given_up"),
-        taken_up=exchanges["taken_up"].to_numpy(),
-        first_answered=exchanges["first_answered"].to_numpy(),
+        start=start,
+        connected=seen(exchanges, "connected"),
+        sent=seen(exchanges, "request_first_sent"),
+        head_arrived=head_arrived,
+        continued=continued,
+        asked_for=seen(exchanges, "continue_received"),
+        body_sent=seen(exchanges, "body_sent"),
+        arrived=seen(exchanges, "request_last_received", "request_first_received"),
+        answered=seen(exchanges, "response_first_sent"),
+        first_returned=seen(exchanges, "response_first_received", "response_first_sent", "given_up"),
+        ended=seen(exchanges, "response_last_received", "response_last_sent", "given_up"),
         connect_stall=connect_stall,
         request_stall=request_stall,
         response_stall=response_stall,
+        **found,
     )

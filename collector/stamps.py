@@ -4,7 +4,10 @@ from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
+
+from collector.columns import first_known
 
 Longs = NDArray[np.int64]
 
@@ -16,6 +19,11 @@ def stamps(exchanges: pl.DataFrame, *names: str) -> Longs:
     """The first of the columns `NAME_trace_ns` that is not null; `UNSEEN` where all are. Not copied if none is null."""
     seen = exchanges.select(pl.coalesce(*(f"{name}_trace_ns" for name in names)).cast(pl.Int64).fill_null(UNSEEN))
     return np.ascontiguousarray(seen.to_series().to_numpy())
+
+
+def seen(exchanges: pa.Table, *names: str) -> Longs:
+    """As `stamps`, of a table in any number of chunks: a pass of the core, on all cores."""
+    return first_known(exchanges, [f"{name}_trace_ns" for name in names], UNSEEN)
 
 
 def stacked(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:

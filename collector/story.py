@@ -27,7 +27,7 @@ from collector.durations import in_words, share, with_uncertainty
 from collector.findings.finding import SEVERITIES
 from collector.foreground import of_clients
 from collector.quorums import quorum_words
-from collector.spans import LEDGER_COLUMNS, ledger_series, make_nodes, places, with_waits
+from collector.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places
 from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
 
@@ -174,16 +174,14 @@ def _quorum(rows: pl.DataFrame) -> str:
 def _shared_out(rows: pl.DataFrame) -> pl.DataFrame:
     """`rows` with their ledgers made anew, now that some were added."""
     parent = places(rows["exchange_id"], rows["parent_span_id"])
-    waiting = with_waits(rows.with_columns(pl.col("service").cast(pl.Categorical)), parent)
-    ledger = make_ledger(make_nodes(waiting, parent, rows["depth"].cast(pl.Int64).to_numpy()))
+    ledger = make_ledger(_nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy()))
     return rows.with_columns(**ledger_series(ledger))
 
 
 def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: int) -> Nodes:
     """The forest with the command as the root of the `top` spans; other roots take no part."""
     parent = np.where(top, len(rows), places(rows["exchange_id"], rows["parent_span_id"]))
-    waiting = with_waits(rows.with_columns(pl.col("service").cast(pl.Categorical)), parent)
-    nodes = make_nodes(waiting, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
+    nodes = _nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
 
     def add(times: Longs, last: int) -> Longs:
         return np.append(times, last)
@@ -208,6 +206,11 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
         request_stall=add(nodes.request_stall, 0),
         response_stall=add(nodes.response_stall, 0),
     )
+
+
+def _nodes(rows: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
+    times = rows.select(pl.col("service").cast(pl.Categorical), pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64))
+    return make_nodes(times.to_arrow(), parent, depth)
 
 
 def _first_packet(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int) -> int:

@@ -13,44 +13,32 @@ Source for the first idea: the minimum of a delay as its part without queueing, 
 of End-to-End Internet Dynamics" (1997), §16.
 """
 
-import polars as pl
+import numpy as np
+from numpy.typing import NDArray
 
-from collector.critical_path import Longs
-from collector.stamps import stamps, text_codes
+from collector.stamps import Longs
 from tracer import _core
 from tracer.records import Columns
 
 UNHURRIED, FEWEST = 0.05, 20
 
-BEGAN = ("connect_start", "request_first_sent", "request_first_received")
-"""When an exchange began: the first of these that was seen."""
 
+def waits(
+    parent: Longs, service: NDArray[np.int32], *, began: Longs, ended: Longs, invited: Longs, arrived: Longs
+) -> Columns:
+    """`taken_up`, when each request was probably taken up by its server, and `first_answered`, when the first of the
+    servers asked the same at once had answered their parent; trace times in ns, `UNSEEN` where nothing tells.
 
-def taken_up(exchanges: pl.DataFrame, parent: Longs) -> Longs:
-    """When each request was probably taken up by its server, trace time in ns; `UNSEEN` where nothing tells.
-
-    Arguments: `exchanges`, their services as categories; the row of each one's parent, `NONE` for a root, beyond the
-    last for a parent that is none of them. Cost: a pass, `tracer/core/spans/src/waits.rs`.
+    Arguments, one value for each exchange: the row of its parent, `NONE` for a root, beyond the last for a parent that
+    is none of them; a number for its service; when it began, when its answer had ended, when its server asked for the
+    body, when the first byte of its request arrived. Cost: a pass, `tracer/core/spans/src/waits.rs`.
     """
     columns: Columns = {
         "parent": parent,
-        "began_ns": stamps(exchanges, *BEGAN),
-        "asked_ns": stamps(exchanges, "continue_sent"),
-        "arrived_ns": stamps(exchanges, "request_first_received"),
-        "service": text_codes(exchanges["service"]),
+        "began_ns": began,
+        "ended_ns": ended,
+        "asked_ns": invited,
+        "arrived_ns": arrived,
+        "service": service,
     }
-    return _core.taken_up(columns, UNHURRIED, FEWEST)
-
-
-def first_answers(exchanges: pl.DataFrame, parent: Longs) -> Longs:
-    """When the first of the servers asked the same at once had answered their parent; `UNSEEN` for one asked alone.
-
-    Arguments and cost: as `taken_up`.
-    """
-    columns: Columns = {
-        "parent": parent,
-        "began_ns": stamps(exchanges, *BEGAN),
-        "ended_ns": stamps(exchanges, "response_last_received", "response_last_sent"),
-        "service": text_codes(exchanges["service"]),
-    }
-    return _core.first_answers(columns)
+    return _core.waits(columns, UNHURRIED, FEWEST)

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from collector.columns import codes, indices, nullable_where, numbers, one_chunk
+from collector.columns import codes, codes_in, first_known, indices, nullable_where, numbers, one_chunk
 
 HOSTS = pa.chunked_array([pa.array(["b", None]), pa.array(["a", "b"])])
 
@@ -26,6 +26,23 @@ def test_texts_are_places_in_their_list() -> None:
 
 def test_codes_follow_the_order_that_is_asked_for() -> None:
     assert codes(pa.chunked_array([pa.array(["x", "y", "x"])]), ["z", "y", "x"]).tolist() == [2, 1, 2]
+
+
+def test_texts_of_several_columns_have_one_list() -> None:
+    assert codes_in(HOSTS, ["a", "b"]).tolist() == [1, -1, 0, 1]
+    assert codes_in(HOSTS[:0], ["a"]).tolist() == []
+
+
+def test_the_first_column_that_is_not_null_counts_wherever_its_chunks_begin() -> None:
+    first, second = [None, 1, None, 3, None, None], [7, 8, None, 9, 10, None]
+    columns = {
+        "first": pa.chunked_array([pa.array(first[:2], pa.int64()), pa.array(first, pa.int64())[2:]]),
+        "second": pa.chunked_array([pa.array(second[:3], pa.int64()), pa.array(second[3:], pa.int64())]),
+    }
+    table = pa.table(columns)
+    assert first_known(table, ["first", "second"], missing=-1).tolist() == [7, 1, -1, 3, 10, -1]
+    assert first_known(table[1:4], ["first"], missing=-1).tolist() == [1, -1, 3]
+    assert first_known(table[:0], ["first"], missing=-1).tolist() == []
 
 
 def test_one_chunk_is_not_copied() -> None:

@@ -2,6 +2,8 @@
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -361,6 +363,14 @@ def test_a_constant_in_place_of_an_id_links_by_time() -> None:
     assert [row["parent_span_id"] for row in children] == [row["span_id"] - 1 for row in children]
     assert {row["link_reason"] for row in children} == {"timing"}
     assert len(children) == 300
+
+
+def test_a_null_id_is_none_whatever_bytes_lie_below_it() -> None:
+    exchanges = exchanges_of("client > proxy 0 10 90 100 tx=a\nproxy > storage1 20 22 60 62 tx=a")
+    hidden = pc.if_else(pa.array([False, True]), pa.scalar(None, pa.string()), exchanges["transaction_id"])
+    place = exchanges.column_names.index("transaction_id")
+    rows = link(exchanges.set_column(place, "transaction_id", hidden)).to_pylist()
+    assert [row["link_reason"] for row in rows] == [None, "timing"]
 
 
 some_ids = st.lists(st.builds(lambda part, number: part * ID_STRIDE + number, st.integers(0, 3), st.integers(0, 9)))

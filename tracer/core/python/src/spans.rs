@@ -4,15 +4,18 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_spans::{Exchanges, Nodes, Texts, first_answers, forest, link, share_out, taken_up, words};
+use twintap_spans::{
+    Exchanges, Nodes, Piece, Texts, Waiting, first_known, forest, link, share_out, text_numbers, waits, words,
+};
 
 use crate::columns::column;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_by_id, module)?)?;
     module.add_function(wrap_pyfunction!(trace_forest, module)?)?;
-    module.add_function(wrap_pyfunction!(taken_up_py, module)?)?;
-    module.add_function(wrap_pyfunction!(first_answers_py, module)?)?;
+    module.add_function(wrap_pyfunction!(first_known_py, module)?)?;
+    module.add_function(wrap_pyfunction!(text_numbers_py, module)?)?;
+    module.add_function(wrap_pyfunction!(waits_py, module)?)?;
     module.add_function(wrap_pyfunction!(make_ledger, module)?)?;
     module.add_function(wrap_pyfunction!(target_words, module)?)
 }
@@ -72,52 +75,78 @@ fn trace_forest<'py>(py: Python<'py>, parent: PyReadonlyArray1<'py, i64>) -> PyR
     Ok(columns)
 }
 
-type Waits<'py> = Bound<'py, PyArray1<i64>>;
+/// Values of consecutive rows, which of them are known (a bit each, or nothing), and where these bits begin.
+type PieceColumns<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, u8>, usize);
 
-/// When requests were taken up; see `tracer/_core.pyi`.
-#[pyfunction(name = "taken_up")]
-fn taken_up_py<'py>(
+fn piece<'a>((values, validity, first_bit): &'a PieceColumns) -> PyResult<Piece<'a>> {
+    Ok(Piece {
+        values: values.as_slice()?,
+        validity: validity.as_slice()?,
+        first_bit: *first_bit,
+    })
+}
+
+/// The first of some columns that is known; see `tracer/_core.pyi`.
+#[pyfunction(name = "first_known")]
+fn first_known_py<'py>(
+    py: Python<'py>,
+    columns: Vec<Vec<PieceColumns<'py>>>,
+    missing: i64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let pieces: Vec<Vec<Piece>> = columns
+        .iter()
+        .map(|column| column.iter().map(piece).collect())
+        .collect::<PyResult<_>>()?;
+    let cut = |column: &Vec<Piece>| column.iter().map(|piece| piece.values.len()).collect::<Vec<_>>();
+    let alike = pieces.windows(2).all(|pair| cut(&pair[0]) == cut(&pair[1]));
+    if !alike || !pieces.iter().flatten().all(Piece::is_consistent) {
+        return Err(differ());
+    }
+    Ok(py.detach(|| first_known(&pieces, missing)).into_pyarray(py))
+}
+
+/// A number for each text; see `tracer/_core.pyi`.
+#[pyfunction(name = "text_numbers")]
+fn text_numbers_py<'py>(py: Python<'py>, texts: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let (offsets, bytes) = (column::<i32>(texts, "offsets")?, column::<u8>(texts, "bytes")?);
+    let texts = Texts {
+        offsets: offsets.as_slice()?,
+        bytes: bytes.as_slice()?,
+    };
+    if !texts.is_consistent() {
+        return Err(differ());
+    }
+    Ok(py.detach(|| text_numbers(&texts)).into_pyarray(py))
+}
+
+/// What requests waited for; see `tracer/_core.pyi`.
+#[pyfunction(name = "waits")]
+fn waits_py<'py>(
     py: Python<'py>,
     exchanges: &Bound<'py, PyDict>,
     unhurried: f64,
     fewest: usize,
-) -> PyResult<Waits<'py>> {
-    let (parent, began) = (
-        column::<i64>(exchanges, "parent")?,
-        column::<i64>(exchanges, "began_ns")?,
-    );
-    let (asked, arrived) = (
-        column::<i64>(exchanges, "asked_ns")?,
-        column::<i64>(exchanges, "arrived_ns")?,
-    );
+) -> PyResult<Bound<'py, PyDict>> {
+    let long = |name: &str| column::<i64>(exchanges, name);
+    let (parent, began, ended) = (long("parent")?, long("began_ns")?, long("ended_ns")?);
+    let (asked, arrived) = (long("asked_ns")?, long("arrived_ns")?);
     let service = column::<i32>(exchanges, "service")?;
-    let (parent, service) = (parent.as_slice()?, service.as_slice()?);
-    let times = [began.as_slice()?, asked.as_slice()?, arrived.as_slice()?];
-    if times.iter().any(|column| column.len() != parent.len()) || service.len() != parent.len() {
+    let exchanges = Waiting {
+        parent: parent.as_slice()?,
+        began_ns: began.as_slice()?,
+        ended_ns: ended.as_slice()?,
+        asked_ns: asked.as_slice()?,
+        arrived_ns: arrived.as_slice()?,
+        service: service.as_slice()?,
+    };
+    if !exchanges.is_consistent() {
         return Err(differ());
     }
-    let found = py.detach(|| taken_up(parent, times[0], times[1], times[2], service, (unhurried, fewest)));
-    Ok(found.into_pyarray(py))
-}
-
-/// First answers of servers asked at once; see `tracer/_core.pyi`.
-#[pyfunction(name = "first_answers")]
-fn first_answers_py<'py>(py: Python<'py>, exchanges: &Bound<'py, PyDict>) -> PyResult<Waits<'py>> {
-    let (parent, began) = (
-        column::<i64>(exchanges, "parent")?,
-        column::<i64>(exchanges, "began_ns")?,
-    );
-    let (ended, service) = (
-        column::<i64>(exchanges, "ended_ns")?,
-        column::<i32>(exchanges, "service")?,
-    );
-    let (parent, service) = (parent.as_slice()?, service.as_slice()?);
-    let times = [began.as_slice()?, ended.as_slice()?];
-    if times.iter().any(|column| column.len() != parent.len()) || service.len() != parent.len() {
-        return Err(differ());
-    }
-    let found = py.detach(|| first_answers(parent, times[0], times[1], service));
-    Ok(found.into_pyarray(py))
+    let found = py.detach(|| waits(&exchanges, unhurried, fewest));
+    let columns = PyDict::new(py);
+    columns.set_item("taken_up", found.taken_up.into_pyarray(py))?;
+    columns.set_item("first_answered", found.first_answered.into_pyarray(py))?;
+    Ok(columns)
 }
 
 /// The ledger of every span; see `tracer/_core.pyi`.
@@ -160,6 +189,7 @@ fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>) -> PyResult<Bou
     for (name, stretch) in STRETCH_NAMES.into_iter().zip(ledger.stretches) {
         columns.set_item(name, stretch.into_pyarray(py))?;
     }
+    columns.set_item("critical_ns", ledger.critical.into_pyarray(py))?;
     columns.set_item("window_start", ledger.window_start.into_pyarray(py))?;
     columns.set_item("window_end", ledger.window_end.into_pyarray(py))?;
     Ok(columns)

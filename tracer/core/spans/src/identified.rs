@@ -1,10 +1,15 @@
 //! Parents by a transaction id that both ends show; `collector/links.py` says which candidate is taken, and why.
 //!
-//! Cost: two look-ups in a table of (id, host) for each exchange, and its candidates, no more than a given number.
+//! Cost: a look-up in a table of ids for each exchange; then, on all cores, a search among those that show its id, and
+//! its candidates, no more than a given number.
 
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{NONE, UNSEEN};
+
+/// So many ids a thread takes at once.
+const IDS_AT_ONCE: usize = 512;
 
 /// Columns of the exchanges: hosts and services as numbers, -1 where not known; times in ns, `UNSEEN` where not.
 #[derive(Clone, Copy, Debug)]
@@ -65,29 +70,35 @@ impl Exchanges<'_> {
 /// Link every exchange that shows an id to one at its client's host that shows it, too. An id that more than
 /// `most_with_one_id` exchanges show at one host identifies none.
 pub fn link(exchanges: &Exchanges, most_with_one_id: u32) -> Links {
-    let shown = Shown::new(exchanges, most_with_one_id);
+    let shown = Shown::new(exchanges.shown_id);
+    let ranges: Vec<Found> = (0..shown.count().div_ceil(IDS_AT_ONCE))
+        .into_par_iter()
+        .map(|range| {
+            let ids = range * IDS_AT_ONCE..shown.count().min((range + 1) * IDS_AT_ONCE);
+            let mut found = Found::default();
+            ids.for_each(|id| found.link_one(exchanges, shown.rows(id), most_with_one_id));
+            found
+        })
+        .collect();
     let count = exchanges.exchange_id.len();
     let mut links = Links {
         parent: vec![NONE; count],
         confidence: vec![0.0; count],
-        shows_id: Vec::new(),
+        shows_id: exchanges.shown_id.iter().map(|&id| id != 0).collect(),
     };
     let mut calls: FxHashSet<Call> = FxHashSet::default();
-    let mut several: Vec<(usize, Vec<u32>)> = Vec::new();
-    let mut candidates = Vec::new();
-    for child in 0..count {
-        shown.candidates(exchanges, child, &mut candidates);
-        match candidates[..] {
-            [] => {}
-            [parent] => {
-                calls.insert(exchanges.call(parent as usize, child));
-                (links.parent[child], links.confidence[child]) = (parent.into(), 1.0);
-            }
-            _ => several.push((child, candidates.clone())),
+    for range in &ranges {
+        range
+            .silenced
+            .iter()
+            .for_each(|&row| links.shows_id[row as usize] = false);
+        calls.extend(range.calls.iter().filter(|call| call.0 >= 0 && call.1 >= 0));
+        for &(child, parent) in &range.certain {
+            (links.parent[child as usize], links.confidence[child as usize]) = (parent.into(), 1.0);
         }
     }
-    calls.retain(|call| call.0 >= 0 && call.1 >= 0);
-    for (child, mut candidates) in several {
+    for (child, mut candidates) in ranges.into_iter().flat_map(|range| range.several) {
+        let child = child as usize;
         let called = |parent: &u32| calls.contains(&exchanges.call(*parent as usize, child));
         if candidates.iter().any(called) {
             candidates.retain(called);
@@ -98,86 +109,112 @@ pub fn link(exchanges: &Exchanges, most_with_one_id: u32) -> Links {
         links.parent[child] = innermost.map_or(NONE, |&row| row.into());
         links.confidence[child] = 1.0 / candidates.len() as f64;
     }
-    links.shows_id = shown.tells;
     links
 }
 
-/// Which exchanges show an id at a server.
+/// The rows that show each id, in their order; ids in the order in which they are first shown. So what is looked up
+/// together lies together.
 struct Shown {
-    tells: Vec<bool>,
-    group_of: FxHashMap<(u64, i32), u32>,
-    /// Rows of group n: `rows[first[n]..first[n + 1]]`.
+    /// Rows of id n: `rows[first[n]..first[n + 1]]`.
     first: Vec<u32>,
     rows: Vec<u32>,
 }
 
 impl Shown {
-    fn new(exchanges: &Exchanges, most_with_one_id: u32) -> Self {
-        let count = exchanges.exchange_id.len();
-        let mut group_of: FxHashMap<(u64, i32), u32> = FxHashMap::default();
-        let mut group = vec![u32::MAX; count];
+    fn new(shown_id: &[u64]) -> Self {
+        let mut number_of: FxHashMap<u64, u32> = FxHashMap::default();
         let mut sizes: Vec<u32> = Vec::new();
-        for row in (0..count).filter(|&row| exchanges.shown_id[row] != 0) {
+        let mut numbers: Vec<(u32, u32)> = Vec::new();
+        for (row, &id) in shown_id.iter().enumerate().filter(|(_, id)| **id != 0) {
             let next = sizes.len() as u32;
-            let key = (exchanges.shown_id[row], exchanges.server_host[row]);
-            group[row] = *group_of.entry(key).or_insert(next);
-            if group[row] == next {
+            let number = *number_of.entry(id).or_insert(next);
+            if number == next {
                 sizes.push(0);
             }
-            sizes[group[row] as usize] += 1;
+            sizes[number as usize] += 1;
+            numbers.push((number, row as u32));
         }
-        let many = |number: u32| sizes[number as usize] > most_with_one_id;
-        let constants: FxHashSet<u64> = if sizes.iter().any(|&size| size > most_with_one_id) {
-            let of_many = group_of.iter().filter(|&(_, &number)| many(number));
-            of_many.map(|(&(id, _), _)| id).collect()
-        } else {
-            FxHashSet::default()
-        };
-        let tells: Vec<bool> = exchanges
-            .shown_id
-            .iter()
-            .map(|id| *id != 0 && !constants.contains(id))
-            .collect();
-        let serves = |row: usize| tells[row] && exchanges.server_host[row] >= 0 && exchanges.opened_ns[row] != UNSEEN;
-        let mut first = vec![0u32; sizes.len() + 2];
-        for row in (0..count).filter(|&row| serves(row)) {
-            first[group[row] as usize + 2] += 1;
+        let mut first = vec![0; sizes.len() + 1];
+        for (number, size) in sizes.iter().enumerate() {
+            first[number + 1] = first[number] + size;
         }
-        for place in 2..first.len() {
-            first[place] += first[place - 1];
+        let mut next = first.clone();
+        let mut rows = vec![0; numbers.len()];
+        for (number, row) in numbers {
+            rows[next[number as usize] as usize] = row;
+            next[number as usize] += 1;
         }
-        let mut rows = vec![0; first[sizes.len() + 1] as usize];
-        for row in (0..count).filter(|&row| serves(row)) {
-            let place = &mut first[group[row] as usize + 1];
-            rows[*place as usize] = row as u32;
-            *place += 1;
+        Self { first, rows }
+    }
+
+    fn count(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    fn rows(&self, id: usize) -> &[u32] {
+        &self.rows[self.first[id] as usize..self.first[id + 1] as usize]
+    }
+}
+
+/// What the exchanges that show some ids tell.
+#[derive(Default)]
+struct Found {
+    /// Child and parent.
+    certain: Vec<(u32, u32)>,
+    /// Children, and all that may be their parents.
+    several: Vec<(u32, Vec<u32>)>,
+    /// Who calls whom, of the certain.
+    calls: FxHashSet<Call>,
+    /// Those whose id tells nothing.
+    silenced: Vec<u32>,
+    /// Of the id in hand: its exchanges by server.
+    by_server: Vec<(i32, u32)>,
+}
+
+impl Found {
+    /// Link those of `rows`, which show one id, to each other.
+    fn link_one(&mut self, exchanges: &Exchanges, rows: &[u32], most_with_one_id: u32) {
+        self.by_server.clear();
+        let server = |&row: &u32| (exchanges.server_host[row as usize], row);
+        self.by_server.extend(rows.iter().map(server));
+        self.by_server.sort_unstable();
+        let mut of_servers = self.by_server.chunk_by(|one, other| one.0 == other.0);
+        if of_servers.any(|of_server| of_server.len() > most_with_one_id as usize) {
+            self.silenced.extend(rows);
+            return;
         }
-        Self {
-            tells,
-            group_of,
-            first,
-            rows,
+        self.by_server
+            .retain(|&(host, row)| host >= 0 && exchanges.opened_ns[row as usize] != UNSEEN);
+        let mut candidates = Vec::new();
+        for &child in rows {
+            self.candidates(exchanges, child as usize, &mut candidates);
+            match candidates[..] {
+                [] => {}
+                [parent] => {
+                    self.calls.insert(exchanges.call(parent as usize, child as usize));
+                    self.certain.push((child, parent));
+                }
+                _ => self.several.push((child, candidates.clone())),
+            }
         }
     }
 
-    /// The exchanges that may have made `child`, by the id that both show.
+    /// The exchanges that may have made `child`.
     fn candidates(&self, exchanges: &Exchanges, child: usize, found: &mut Vec<u32>) {
         found.clear();
         let host = exchanges.client_host[child];
-        if !self.tells[child] || host < 0 || exchanges.asked_ns[child] == UNSEEN {
+        if host < 0 || exchanges.asked_ns[child] == UNSEEN {
             return;
         }
-        let Some(&group) = self.group_of.get(&(exchanges.shown_id[child], host)) else {
-            return;
-        };
-        let rows = &self.rows[self.first[group as usize] as usize..self.first[group as usize + 1] as usize];
-        let may_be = |&&row: &&u32| {
+        let from = self.by_server.partition_point(|&(server, _)| server < host);
+        let at_host = self.by_server[from..].iter().take_while(|&&(server, _)| server == host);
+        let may_be = |&row: &u32| {
             let parent = row as usize;
             // What a host asks of itself and has done with is no parent, but the daemon's request before.
             let sibling = !exchanges.is_open(parent, child) && exchanges.client_host[parent] == host;
             exchanges.is_possible(parent, child) && !sibling
         };
-        found.extend(rows.iter().filter(may_be));
+        found.extend(at_host.map(|&(_, row)| row).filter(may_be));
         let is_open = |row: &u32| exchanges.is_open(*row as usize, child);
         if found.iter().any(is_open) {
             found.retain(is_open);

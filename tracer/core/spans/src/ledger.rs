@@ -7,10 +7,17 @@
 //! # Invariant
 //! Stretches of a trace add up to its root's duration: what a child's window has is taken out of its parent's work.
 //!
-//! Cost: a sort of a span's children for each of its windows. Memory: the columns given out.
+//! Cost: a sort of a span's children for each of its windows; traces on all cores. Memory: the columns given out.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use rayon::prelude::*;
 
 use crate::UNSEEN;
 use crate::children::Children;
+
+/// A thread takes the roots of so many rows at once.
+const ROWS_AT_ONCE: usize = 1 << 12;
 
 /// Spans as a forest; columns of one length, times in ns, `UNSEEN` where not seen. What each means:
 /// `collector.critical_path.Nodes`.
@@ -47,11 +54,12 @@ const QUORUM: usize = 5;
 const RESPONSE: usize = 6;
 const STALL: usize = 7;
 
-/// Stretches of each span on its root's path, in ns and in the order of `collector.critical_path.Ledger`, and its first
-/// and last time there; off the path all zero.
+/// Stretches of each span on its root's path, in ns and in the order of `collector.critical_path.Ledger`, their sum, and
+/// its first and last time there; off the path all zero.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pub stretches: [Vec<i64>; STRETCHES],
+    pub critical: Vec<i64>,
     pub window_start: Vec<i64>,
     pub window_end: Vec<i64>,
 }
@@ -160,37 +168,70 @@ impl Nodes<'_> {
     }
 }
 
-impl Ledger {
+/// The columns of a ledger while threads fill them. Each row is written by the thread that has its trace, so nothing is
+/// to be ordered among them.
+struct Shared {
+    stretches: [Vec<AtomicI64>; STRETCHES],
+    window_start: Vec<AtomicI64>,
+    window_end: Vec<AtomicI64>,
+}
+
+impl Shared {
     fn new(count: usize) -> Self {
+        let zeros = || (0..count).into_par_iter().map(|_| AtomicI64::new(0)).collect();
         Self {
-            stretches: std::array::from_fn(|_| vec![0; count]),
-            window_start: vec![i64::MAX; count],
-            window_end: vec![UNSEEN; count],
+            stretches: std::array::from_fn(|_| zeros()),
+            window_start: zeros(),
+            window_end: zeros(),
         }
     }
 
-    /// What was waited for bytes to be sent again, no more than the stretch has.
-    fn take_out_stalls(&mut self, nodes: &Nodes) {
-        let stalls = [
-            (CONNECT, nodes.connect_stall),
-            (REQUEST, nodes.request_stall),
-            (RESPONSE, nodes.response_stall),
-        ];
-        for (stretch, stalls) in stalls {
-            for (span, &stall) in stalls.iter().enumerate().filter(|(_, stall)| **stall != 0) {
-                let waited = stall.min(self.stretches[stretch][span]);
-                self.stretches[stretch][span] -= waited;
-                self.stretches[STALL][span] += waited;
-            }
-        }
+    fn add(&self, stretch: usize, span: usize, amount: i64) {
+        let held = &self.stretches[stretch][span];
+        held.store(held.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
     }
 
-    /// Spans off the path have no time there.
-    fn settle_windows(&mut self) {
-        for (start, end) in self.window_start.iter_mut().zip(&mut self.window_end) {
-            if *end == UNSEEN {
-                (*start, *end) = (0, 0);
-            }
+    fn note(&self, window: Window) {
+        let (start, end) = (&self.window_start[window.span], &self.window_end[window.span]);
+        let (first, last) = (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
+        let is_new = (first, last) == (0, 0);
+        start.store(
+            if is_new { window.begin } else { window.begin.min(first) },
+            Ordering::Relaxed,
+        );
+        end.store(
+            if is_new { window.end } else { window.end.max(last) },
+            Ordering::Relaxed,
+        );
+    }
+
+    fn into_ledger(self, nodes: &Nodes) -> Ledger {
+        let plain = |column: Vec<AtomicI64>| column.into_iter().map(AtomicI64::into_inner).collect::<Vec<_>>();
+        let mut stretches = self.stretches.map(plain);
+        take_out_stalls(&mut stretches, nodes);
+        let sum = |span: usize| stretches.iter().map(|stretch| stretch[span]).sum();
+        let rows = (0..nodes.parent.len()).into_par_iter().with_min_len(ROWS_AT_ONCE);
+        Ledger {
+            critical: rows.map(sum).collect(),
+            stretches,
+            window_start: plain(self.window_start),
+            window_end: plain(self.window_end),
+        }
+    }
+}
+
+/// What was waited for bytes to be sent again, no more than the stretch has.
+fn take_out_stalls(stretches: &mut [Vec<i64>; STRETCHES], nodes: &Nodes) {
+    let stalls = [
+        (CONNECT, nodes.connect_stall),
+        (REQUEST, nodes.request_stall),
+        (RESPONSE, nodes.response_stall),
+    ];
+    for (stretch, stalls) in stalls {
+        for (span, &stall) in stalls.iter().enumerate().filter(|(_, stall)| **stall != 0) {
+            let waited = stall.min(stretches[stretch][span]);
+            stretches[stretch][span] -= waited;
+            stretches[STALL][span] += waited;
         }
     }
 }
@@ -201,27 +242,28 @@ impl Ledger {
 /// If the columns differ in length.
 pub fn share_out(nodes: &Nodes) -> Ledger {
     assert!(nodes.is_consistent(), "columns differ in length");
-    let mut walk = Walk {
-        nodes,
-        children: Children::new(nodes.parent),
-        ledger: Ledger::new(nodes.parent.len()),
-        windows: Vec::new(),
-        answers: Vec::new(),
-        latest: Vec::new(),
-    };
-    for root in (0..nodes.parent.len()).filter(|&span| nodes.depth[span] == 0) {
-        walk.follow_root(root);
-    }
-    let mut ledger = walk.ledger;
-    ledger.take_out_stalls(nodes);
-    ledger.settle_windows();
-    ledger
+    let count = nodes.parent.len();
+    let (children, shared) = (Children::new(nodes.parent), Shared::new(count));
+    (0..count.div_ceil(ROWS_AT_ONCE)).into_par_iter().for_each(|range| {
+        let mut walk = Walk {
+            nodes,
+            children: &children,
+            ledger: &shared,
+            windows: Vec::new(),
+            answers: Vec::new(),
+            latest: Vec::new(),
+        };
+        let rows = range * ROWS_AT_ONCE..count.min((range + 1) * ROWS_AT_ONCE);
+        rows.filter(|&span| nodes.depth[span] == 0)
+            .for_each(|root| walk.follow_root(root));
+    });
+    shared.into_ledger(nodes)
 }
 
 struct Walk<'a> {
     nodes: &'a Nodes<'a>,
-    children: Children,
-    ledger: Ledger,
+    children: &'a Children,
+    ledger: &'a Shared,
     /// Those still to be shared out.
     windows: Vec<Window>,
     /// Of the span in hand: its children's visits.
@@ -260,7 +302,7 @@ impl Walk<'_> {
         let Some(visit) = nodes.visit(span, kind) else {
             return;
         };
-        self.note(window);
+        self.ledger.note(window);
         let end = match kind {
             Kind::Main => inside(nodes.first_answered[span], window.end, begin, window.end),
             _ => window.end,
@@ -274,8 +316,7 @@ impl Walk<'_> {
         );
         let arrived = inside(visit.arrived, sent, sent.min(answered), answered);
         let returned = inside(visit.returned, end, answered, end);
-        let stretches = &mut self.ledger.stretches;
-        let mut add = |stretch: usize, amount: i64| stretches[stretch][span] += amount;
+        let add = |stretch: usize, amount: i64| self.ledger.add(stretch, span, amount);
         add(QUORUM, window.end - end);
         if kind == Kind::Connect {
             add(CONNECT, answered - begin);
@@ -313,7 +354,7 @@ impl Walk<'_> {
                 return;
             }
             cursor = answer.begin.max(floor);
-            self.ledger.stretches[WORK][span] -= end - cursor;
+            self.ledger.add(WORK, span, cursor - end);
             self.windows.push(Window {
                 span: answer.span as usize,
                 kind: answer.kind,
@@ -350,15 +391,6 @@ impl Walk<'_> {
             }
             self.latest.push(best);
         }
-    }
-
-    fn note(&mut self, window: Window) {
-        let (start, end) = (
-            &mut self.ledger.window_start[window.span],
-            &mut self.ledger.window_end[window.span],
-        );
-        *start = window.begin.min(*start);
-        *end = window.end.max(*end);
     }
 }
 
@@ -427,6 +459,7 @@ mod tests {
         assert_eq!(of(1), [0, 0, 2, 0, 36, 0, 1, 1]);
         assert_eq!((ledger.window_start[1], ledger.window_end[1]), (120, 160));
         assert_eq!(ledger.stretches.iter().flatten().sum::<i64>(), 100);
+        assert_eq!(ledger.critical, [60, 40]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod groups;
 mod identified;
 mod lateness;
 mod ledger;
+mod pieces;
 mod waits;
 mod words;
 
@@ -26,7 +27,8 @@ pub use groups::{Groups, groups};
 pub use identified::{Exchanges, Links, link};
 pub use lateness::{Bins, Late, Limits, Timed, count_bins, count_late};
 pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
-pub use waits::{first_answers, taken_up};
+pub use pieces::{Piece, first_known, text_numbers};
+pub use waits::{Waiting, Waits, waits};
 pub use words::{Texts, distinct, words};
 
 /// A time that was not seen. Less than every time.

@@ -1,35 +1,68 @@
 //! What a span waited for that no packet of its own says: its server's queue, and the others of its quorum. How either
 //! is told is in `collector/waits.py`.
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::UNSEEN;
 use crate::children::Children;
 
-/// When each request was probably taken up by its server; `UNSEEN` where nothing tells.
-///
-/// `began_ns` is when each exchange began, `asked_ns` when its server asked for the body, `arrived_ns` when the first
-/// byte of the request had come, `service` a number. The work before a server acts is the quantile `unhurried` of its
-/// service, told by at least `fewest`.
+/// Exchanges, one value each; times in ns, `UNSEEN` where not seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// A row, `NONE` for a root; beyond the last for a parent that is no row.
+    pub parent: &'a [i64],
+    pub began_ns: &'a [i64],
+    pub ended_ns: &'a [i64],
+    /// The server asked for the body.
+    pub asked_ns: &'a [i64],
+    /// The first byte of the request had come.
+    pub arrived_ns: &'a [i64],
+    /// A number.
+    pub service: &'a [i32],
+}
+
+/// When each request was probably taken up by its server, and when the first of the servers that one parent asked the
+/// same at once had answered; `UNSEEN` where nothing tells, or for one asked alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    pub taken_up: Vec<i64>,
+    pub first_answered: Vec<i64>,
+}
+
+impl Waiting<'_> {
+    /// Whether all columns have one length.
+    pub fn is_consistent(&self) -> bool {
+        let times = [self.began_ns, self.ended_ns, self.asked_ns, self.arrived_ns];
+        times.iter().all(|column| column.len() == self.parent.len()) && self.service.len() == self.parent.len()
+    }
+}
+
+/// What requests waited for. The work before a server acts is the quantile `unhurried` of its service, told by at least
+/// `fewest`.
 ///
 /// # Panics
 /// If the columns differ in length.
-pub fn taken_up(
-    parent: &[i64],
-    began_ns: &[i64],
-    asked_ns: &[i64],
-    arrived_ns: &[i64],
-    service: &[i32],
-    (unhurried, fewest): (f64, usize),
-) -> Vec<i64> {
+pub fn waits(exchanges: &Waiting, unhurried: f64, fewest: usize) -> Waits {
+    assert!(exchanges.is_consistent(), "columns differ in length");
+    let (taken_up, first_answered) =
+        rayon::join(|| taken_up(exchanges, unhurried, fewest), || first_answers(exchanges));
+    Waits {
+        taken_up,
+        first_answered,
+    }
+}
+
+fn taken_up(exchanges: &Waiting, unhurried: f64, fewest: usize) -> Vec<i64> {
+    let Waiting {
+        parent,
+        began_ns,
+        asked_ns,
+        arrived_ns,
+        service,
+        ..
+    } = *exchanges;
     let count = parent.len();
-    assert!(
-        [began_ns, asked_ns, arrived_ns]
-            .iter()
-            .all(|column| column.len() == count)
-            && service.len() == count,
-        "columns differ in length"
-    );
     let mut acted_ns: Vec<i64> = asked_ns
         .iter()
         .map(|&at| if at == UNSEEN { i64::MAX } else { at })
@@ -61,19 +94,18 @@ pub fn taken_up(
         let work_ns = works.get(&service[row]).filter(|_| told(row));
         work_ns.map_or(UNSEEN, |work_ns| arrived_ns[row].max(acted_ns[row] - work_ns))
     };
-    (0..count).map(taken_up).collect()
+    (0..count).into_par_iter().map(taken_up).collect()
 }
 
-/// When the first of the servers that one parent asked the same at once had answered; `UNSEEN` for one asked alone.
-///
-/// # Panics
-/// If the columns differ in length.
-pub fn first_answers(parent: &[i64], began_ns: &[i64], ended_ns: &[i64], service: &[i32]) -> Vec<i64> {
+fn first_answers(exchanges: &Waiting) -> Vec<i64> {
+    let Waiting {
+        parent,
+        began_ns,
+        ended_ns,
+        service,
+        ..
+    } = *exchanges;
     let count = parent.len();
-    assert!(
-        [began_ns, ended_ns].iter().all(|column| column.len() == count) && service.len() == count,
-        "columns differ in length"
-    );
     let children = Children::new(parent);
     let mut first = vec![UNSEEN; count];
     let mut asked: Vec<(i32, i64, u32)> = Vec::new();
@@ -122,14 +154,15 @@ mod tests {
         // Roots 0 and 1 serve at 10 and 20; their children began 5 and 35 later.
         let (parent, began_ns) = ([-1, -1, 0, 1], [0, 0, 15, 55]);
         let taken = |fewest| {
-            taken_up(
-                &parent,
-                &began_ns,
-                &[UNSEEN; 4],
-                &[10, 20, 16, 56],
-                &[0, 0, 1, 1],
-                (0.05, fewest),
-            )
+            let exchanges = Waiting {
+                parent: &parent,
+                began_ns: &began_ns,
+                ended_ns: &[UNSEEN; 4],
+                asked_ns: &[UNSEEN; 4],
+                arrived_ns: &[10, 20, 16, 56],
+                service: &[0, 0, 1, 1],
+            };
+            waits(&exchanges, 0.05, fewest).taken_up
         };
         assert_eq!(taken(2), [10, 50, UNSEEN, UNSEEN]);
         assert_eq!(taken(3), [UNSEEN; 4]);
@@ -137,9 +170,15 @@ mod tests {
 
     #[test]
     fn of_servers_asked_at_once_the_first_answer_counts() {
-        let parent = [-1, 0, 0, 0, 0, 0];
-        let (began_ns, ended_ns) = ([0, 10, 12, 40, 12, 30], [100, 30, 20, 50, 25, UNSEEN]);
-        let first = first_answers(&parent, &began_ns, &ended_ns, &[0, 1, 1, 1, 2, 1]);
+        let exchanges = Waiting {
+            parent: &[-1, 0, 0, 0, 0, 0],
+            began_ns: &[0, 10, 12, 40, 12, 30],
+            ended_ns: &[100, 30, 20, 50, 25, UNSEEN],
+            asked_ns: &[UNSEEN; 6],
+            arrived_ns: &[UNSEEN; 6],
+            service: &[0, 1, 1, 1, 2, 1],
+        };
+        let first = waits(&exchanges, 0.05, 1).first_answered;
         assert_eq!(first, [UNSEEN, 20, 20, UNSEEN, UNSEEN, UNSEEN]);
     }
 }

@@ -19,7 +19,8 @@ impl Texts<'_> {
         ascending && usize::try_from(end).is_ok_and(|end| end <= self.bytes.len())
     }
 
-    fn text(&self, row: usize) -> &[u8] {
+    /// One of them.
+    pub fn text(&self, row: usize) -> &[u8] {
         &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize]
     }
 }

@@ -1,0 +1,135 @@
+//! Columns of a table that came in parts, as one: times, and numbers in place of texts.
+
+use std::hash::Hasher;
+
+use rayon::prelude::*;
+use rustc_hash::FxHasher;
+
+use crate::words::Texts;
+
+/// Rows that one thread takes at once.
+const ROWS_AT_ONCE: usize = 1 << 14;
+
+/// Consecutive values of a column.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    pub values: &'a [i64],
+    /// A bit for each value that is known, from bit `first_bit` on; empty where all are.
+    pub validity: &'a [u8],
+    pub first_bit: usize,
+}
+
+impl Piece<'_> {
+    /// Whether there is a bit for each value.
+    pub fn is_consistent(&self) -> bool {
+        self.validity.is_empty() || self.first_bit + self.values.len() <= self.validity.len() * 8
+    }
+
+    fn is_known(&self, row: usize) -> bool {
+        let bit = self.first_bit + row;
+        self.validity.is_empty() || self.validity[bit / 8] >> (bit % 8) & 1 == 1
+    }
+}
+
+/// The first of some columns in which each row's value is known; `missing` where none is.
+///
+/// # Panics
+/// If the columns are not cut into pieces at the same rows, or one has no bits for its values.
+pub fn first_known(columns: &[Vec<Piece>], missing: i64) -> Vec<i64> {
+    let Some(first) = columns.first() else {
+        return Vec::new();
+    };
+    let lengths = |column: &Vec<Piece>| column.iter().map(|piece| piece.values.len()).collect::<Vec<_>>();
+    assert!(
+        columns.iter().all(|column| lengths(column) == lengths(first)),
+        "columns are cut at other rows"
+    );
+    assert!(columns.iter().flatten().all(Piece::is_consistent), "bits are missing");
+    let mut found = vec![0; lengths(first).iter().sum()];
+    let mut tasks = Vec::new();
+    let mut rest = &mut found[..];
+    for (piece, length) in lengths(first).into_iter().enumerate() {
+        for start in (0..length).step_by(ROWS_AT_ONCE) {
+            let (here, beyond) = rest.split_at_mut(ROWS_AT_ONCE.min(length - start));
+            rest = beyond;
+            tasks.push((piece, start, here));
+        }
+    }
+    tasks.into_par_iter().for_each(|(piece, start, found)| {
+        let [own, others @ ..] = columns else { return };
+        found.copy_from_slice(&own[piece].values[start..start + found.len()]);
+        if own[piece].validity.is_empty() {
+            return;
+        }
+        for (row, value) in found.iter_mut().enumerate() {
+            if !own[piece].is_known(start + row) {
+                let other = others.iter().find(|column| column[piece].is_known(start + row));
+                *value = other.map_or(missing, |column| column[piece].values[start + row]);
+            }
+        }
+    });
+    found
+}
+
+/// A number for each text, the same for equal ones: a 64-bit hash; 0 for an empty one.
+pub fn text_numbers(texts: &Texts) -> Vec<u64> {
+    let count = texts.offsets.len() - 1;
+    let number = |row: usize| match texts.text(row) {
+        [] => 0,
+        text => {
+            let mut hasher = FxHasher::default();
+            hasher.write(text);
+            hasher.finish().max(1)
+        }
+    };
+    (0..count)
+        .into_par_iter()
+        .with_min_len(ROWS_AT_ONCE)
+        .map(number)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_column_that_knows_a_row_tells_it() {
+        let piece = |values, validity, first_bit| Piece {
+            values,
+            validity,
+            first_bit,
+        };
+        let all: &[u8] = &[];
+        let columns = [
+            vec![piece(&[1, 2], all, 0), piece(&[3, 4, 5], &[0b1000_0000, 0b10], 6)],
+            vec![piece(&[6, 7], &[0], 0), piece(&[8, 9, 10], &[0b100], 2)],
+        ];
+        assert_eq!(first_known(&columns, -1), [1, 2, 8, 4, -1]);
+        assert_eq!(first_known(&columns[1..], -1), [-1, -1, 8, -1, -1]);
+        assert!(first_known(&[], -1).is_empty());
+    }
+
+    #[test]
+    fn rows_of_long_pieces_are_in_order() {
+        let values: Vec<i64> = (0..3 * ROWS_AT_ONCE as i64 + 5).collect();
+        let (start, end) = values.split_at(ROWS_AT_ONCE + 1);
+        let column = [start, end].map(|values| Piece {
+            values,
+            validity: &[],
+            first_bit: 0,
+        });
+        assert_eq!(first_known(&[column.to_vec()], -1), values);
+    }
+
+    #[test]
+    fn equal_texts_have_equal_numbers_and_none_has_none() {
+        let texts = Texts {
+            offsets: &[0, 1, 1, 3, 4],
+            bytes: b"aaba",
+        };
+        let numbers = text_numbers(&texts);
+        assert_eq!((numbers[1], numbers[0]), (0, numbers[3]));
+        assert!(numbers[2] != numbers[0] && numbers[2] != 0);
+    }
+}
