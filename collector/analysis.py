@@ -29,8 +29,9 @@ from collector.clock_steps import refined
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
+from collector.hop_counts import hop_counts
 from collector.put_off import PutOff
-from collector.quality import hop_counts, quality_of
+from collector.quality import quality_of
 from collector.schema import ID_STRIDE, conform
 from collector.services import known_services
 from collector.sorted_runs import SortedRuns

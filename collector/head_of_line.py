@@ -7,12 +7,15 @@ Limits: only what was sent early waits where packets see it; a client that holds
 free shows nothing.
 """
 
+from functools import cache
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from collector.columns import indices, numbers
-from collector.exchanges import UNKNOWN
+from collector.exchanges import UNKNOWN, UNSEEN
+from tracer import _core
 
 LEAST_NS = 1_000_000
 """A shorter wait is told by nobody."""
@@ -30,25 +33,21 @@ def head_of_line(exchanges: pa.Table) -> pl.DataFrame:
 
     Arguments: all exchanges of some connections, in order of time.
     Returns: `TOLD`: `count` (requests), `cost_ns` (all waits), `begin_ns, end_ns` (first to last), and of the longest
-    wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; costliest first. Cost: ~50 ns an exchange.
+    wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; costliest first. Cost: ~10 ns an exchange.
     """
-    connection = numbers(exchanges["connection_id"])
-    order = np.argsort(connection, kind="stable")
-    kept = np.flatnonzero(connection[order][1:] == connection[order][:-1])
-    before, after = order[kept], order[kept + 1]
-    came = numbers(exchanges["request_last_received_trace_ns"], UNSEEN)[after]
-    free = numbers(exchanges["response_last_sent_trace_ns"], UNSEEN)[before]
-    waited = (came != UNSEEN) & (free != UNSEEN) & (free - came >= LEAST_NS)
-    if not waited.any():
-        return pl.DataFrame(schema=TOLD)
+    came = numbers(exchanges["request_last_received_trace_ns"], UNSEEN)
+    free = numbers(exchanges["response_last_sent_trace_ns"], UNSEEN)
+    after, before = _core.rows_behind(numbers(exchanges["connection_id"]), came, free, LEAST_NS)
+    if not len(after):
+        return _nothing()
     place, protocols = indices(exchanges["protocol"])
     readable = np.array([name != UNKNOWN for name in protocols])[place[after]]
-    chosen = waited & readable
+    after, before = after[readable], before[readable]
     names = ["exchange_id", "connection_id", *PLACE]
-    rows = pl.DataFrame(exchanges.select(names).take(pa.array(after[chosen]))).with_columns(
+    rows = pl.DataFrame(exchanges.select(names).take(after)).with_columns(
         pl.col(PLACE).cast(pl.String),
-        pl.Series("from_trace_ns", came[chosen]),
-        pl.Series("to_trace_ns", free[chosen]),
+        pl.Series("from_trace_ns", came[after]),
+        pl.Series("to_trace_ns", free[before]),
         count=pl.lit(1, pl.Int64),
         span_id="exchange_id",
     )
@@ -57,8 +56,9 @@ def head_of_line(exchanges: pa.Table) -> pl.DataFrame:
     return added(rows.select(*TOLD))
 
 
-UNSEEN = np.iinfo(np.int64).min // 2
-"""A time that was not seen; half, so that differences stay in range."""
+@cache
+def _nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=TOLD)
 
 
 def added(groups: pl.DataFrame) -> pl.DataFrame:

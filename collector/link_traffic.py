@@ -4,15 +4,17 @@ Counted a partition at a time, and added up: for each pair of hosts and directio
 delay (`bin`), how many transfers there were and of how many bytes. A histogram, since a link's delay is told by its low
 quantiles (what the link does at its best, whatever hosts and queues add) and its load by the bytes.
 
+Of transfers between different hosts there is
+
+- one row of `traffic` for each of `KEYS`, with `COUNTS`: hops, their bytes, those lost, those overtaken, those of data;
+- one row of `rates` for each of `RATE_KEYS`, with `hops`: late data that arrived spread out; `rate_of_bin` is at what
+  rate (`tracer/core/hops/src/rates.rs`).
+
 Reordered: a first transmission of data that arrived before one that the same connection had sent earlier (RFC 4737
 §3.4: the later-sent one is in order, the earlier one is "reordered"; counted here is the one overtaken).
 """
 
-import numpy as np
 import polars as pl
-
-from collector.quality import HopCounts
-from tracer import _core
 
 SLICE_NS = 250_000_000
 """Long enough for some packets of a loaded link, short enough for when a trouble began and ended."""
@@ -24,29 +26,6 @@ LATE_NS = 300_000
 KEYS = ("send_host", "receive_host", "slice", "bin")
 RATE_KEYS = ("send_host", "receive_host", "bin")
 COUNTS = ("hops", "bytes", "lost", "overtaken", "data")
-
-
-def link_traffic(counts: HopCounts) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Transfers between different hosts, counted in two ways; all int64.
-
-    - One row for each of `KEYS`: `COUNTS` (hops, their bytes, those lost, those overtaken, those of data).
-    - One row for each of `RATE_KEYS`: `hops`, late data that arrived spread out: `rate_of_bin` is at what rate
-      (`tracer/core/hops/src/rates.rs`).
-
-    Arguments: the hops of whole connections, a connection's in one run of rows. Cost: two passes.
-    """
-    senders, receivers = counts.senders, counts.receivers
-    apart = np.array([one != other for one in senders for other in receivers], dtype=np.bool_)
-    counted = _core.count_links(counts.columns, apart, len(receivers), SLICE_NS, LATE_NS)
-    names = [pl.Series(texts, dtype=pl.String) for texts in (senders, receivers)]
-    traffic, rates = (
-        pl.DataFrame(
-            {"send_host": names[0].gather(sums["sender"]), "receive_host": names[1].gather(sums["receiver"])}
-            | {name: values for name, values in sums.items() if name not in ("sender", "receiver")}
-        )
-        for sums in counted
-    )
-    return traffic.select(*KEYS, *COUNTS), rates.select(*RATE_KEYS, "hops")
 
 
 def delay_of_bin(number: pl.Expr) -> pl.Expr:

@@ -19,6 +19,8 @@ Source: RFC 9293 §3.8.6 (windows), RFC 1122 §4.2.3.2 (an ACK is delayed less t
 §4.2.3.4 (Nagle), RFC 5681 §4.1 (restart of idle connections).
 """
 
+from functools import cache
+
 import polars as pl
 import pyarrow as pa
 
@@ -70,7 +72,7 @@ def told(pauses: pa.Table | None, hops: pa.Table) -> pl.DataFrame:
     longest `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
     """
     if pauses is None or not pauses.num_rows:
-        return pl.DataFrame(schema=TOLD)
+        return _nothing()
     rows = pl.DataFrame(pauses).with_columns(why=_why()).filter(pl.col("why").is_not_null())
     rows = _with_exchanges(rows, hops).with_columns(
         send_host=pl.col("host").cast(pl.String), cost_ns=pl.col("resumed_trace_ns") - pl.col("stopped_trace_ns")
@@ -93,6 +95,11 @@ def told(pauses: pa.Table | None, hops: pa.Table) -> pl.DataFrame:
         )
     )
     return found.select(pl.col(name).cast(kind) for name, kind in TOLD.items())
+
+
+@cache
+def _nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=TOLD)
 
 
 def added(groups: pl.DataFrame) -> pl.DataFrame:

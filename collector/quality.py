@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from collector.columns import codes, indices, numbers
-from collector.schema import HopKind, HopState, conform
-from tracer import _core
-from tracer.records import Columns
+from collector.hop_counts import HopCounts, hop_counts
+from collector.schema import HopState, conform
 
 COUNTS = (
     *(f"{state}_count" for state in HopState),
@@ -89,31 +87,6 @@ class ConnectionQuality:
     server_addr: str | None
     server_port: int | None
     counts: Counts
-
-
-@dataclass(frozen=True, slots=True)
-class HopCounts:
-    """Hops counted by flow, as `tracer/core/hops/src/flows.rs` does and explains, and what the core counts them by."""
-
-    flows: Columns
-    """One row a flow: `start` (its first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`,
-    `matched_bytes`, and how many hops are `data`, `syn_acks`, `resets`; all int64."""
-    columns: Columns
-    """Of each hop, kinds and states as codes, and hosts as places in the lists of them, -1 where not known."""
-    senders: list[str]
-    receivers: list[str]
-
-
-def hop_counts(hops: pa.Table) -> HopCounts:
-    """The counts of all flows of some hops. Cost: ~10 ns a hop."""
-    plain = ("connection_id", "from_client", "send_frame", "receive_frame", "stream_start", "stream_end", "attempt")
-    columns: Columns = {
-        name: numbers(hops[name]) for name in (*plain, "one_way_delay_ns", "send_trace_ns", "receive_trace_ns")
-    }
-    columns |= {"kind": codes(hops["kind"], list(HopKind)), "state": codes(hops["state"], list(HopState))}
-    columns["send_host"], senders = indices(hops["send_host"])
-    columns["receive_host"], receivers = indices(hops["receive_host"])
-    return HopCounts(_core.count_flows(columns), columns, senders, receivers)
 
 
 def quality_of(hops: pa.Table, counts: HopCounts | None = None) -> pa.Table:

@@ -6,26 +6,25 @@ partitions add up. So neither hops nor exchanges wait for the end.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from collector import head_of_line, pauses, recoveries
+from collector.columns import numbers
 from collector.connecting import added, connecting
 from collector.exchanges import UNKNOWN
-from collector.link_traffic import COUNTS, KEYS, RATE_KEYS, link_traffic
-from collector.quality import HopCounts, hop_counts
-from collector.schema import TABLES, HopState
+from collector.hop_counts import HopCounts, hop_counts
+from collector.link_traffic import COUNTS, KEYS, RATE_KEYS
+from collector.schema import TABLES
 from collector.stalls import PAIR, stalls
 
 LATE_NS = 1_000_000_000
 """A request that waited so long by the capture's end is unanswered, not cut off. As TCP's first timeout (RFC 6298)."""
-
-MATCHED = list(HopState).index(HopState.MATCHED)
 
 HOP_COLUMNS = (
     *("connection_id", "kind", "from_client", "send_host", "receive_host", "state", "attempt", "exchange_id"),
@@ -46,9 +45,9 @@ EXCHANGE_COLUMNS = (
 class Troubles:
     """One frame for each kind of trouble, one row for each group of cases; times are trace times in ns."""
 
-    sent: pl.DataFrame  # send_host, receive_host, sent: data hops
-    traffic: pl.DataFrame  # as `link_traffic`
-    rates: pl.DataFrame  # likewise
+    sent: pl.DataFrame  # as `HopCounts`, and the next two
+    traffic: pl.DataFrame
+    rates: pl.DataFrame
     lost: pl.DataFrame  # as `stalls`
     recovered: pl.DataFrame  # as `recoveries`
     paused: pl.DataFrame  # as `pauses.told`
@@ -72,54 +71,47 @@ def gather(
 
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
     `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended; `paused`, their pauses
-    as `pauses.aligned`, where the packets themselves were looked at; `counts`, the hops' `quality.hop_counts`, if they
-    are counted already.
+    as `pauses.aligned`, where the packets themselves were looked at; `counts`, the hops' `hop_counts`, if they are
+    counted already.
     """
-    counts = hop_counts(hops) if counts is None else counts
-    told, asked = _telling(hops, counts), exchanges.filter(_cut_or_failed(exchanges))
+    counts = hop_counts(hops, by_flow=False) if counts is None else counts
+    told, asked = hops.take(counts.telling), exchanges.take(_cut_or_failed(exchanges))
     rare = _rare(told, connections, asked, end_trace_ns) if told.num_rows or asked.num_rows else _nothing()
-    traffic, rates = link_traffic(counts)
-    return replace(
-        rare,
-        sent=_sent(counts),
-        traffic=traffic,
-        rates=rates,
+    return Troubles(
+        **rare,
+        sent=counts.sent,
+        traffic=counts.traffic,
+        rates=counts.rates,
         paused=pauses.told(paused, hops),
         behind=head_of_line.head_of_line(exchanges),
     )
 
 
-def _rare(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_ns: int) -> Troubles:
-    """As `gather`, of hops and exchanges that may tell of trouble; without what all of them tell."""
+def _rare(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_ns: int) -> dict[str, pl.DataFrame]:
+    """What hops and exchanges say that may tell of trouble."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     resets, ends = _resets(packets), _frame(connections, CONNECTION_COLUMNS)
-    traffic, rates = link_traffic(hop_counts(hops.slice(0, 0)))
-    return Troubles(
-        sent=pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String) | {"sent": pl.Int64}),
-        traffic=traffic,
-        rates=rates,
-        lost=stalls(packets, "data"),
-        recovered=recoveries.recoveries(packets),
-        paused=pauses.told(None, hops),
-        behind=pl.DataFrame(schema=head_of_line.TOLD),
-        connecting=connecting(packets, ends, end_trace_ns),
-        broken=_broken(packets, asked),
-        missed=_missed(packets),
-        cut=_cut(asked, resets, end_trace_ns),
-        failed=_failed(asked),
-    )
+    return {
+        "lost": stalls(packets, "data"),
+        "recovered": recoveries.recoveries(packets),
+        "connecting": connecting(packets, ends, end_trace_ns),
+        "broken": _broken(packets, asked),
+        "missed": _missed(packets),
+        "cut": _cut(asked, resets, end_trace_ns),
+        "failed": _failed(asked),
+    }
 
 
 @cache
-def _nothing() -> Troubles:
+def _nothing() -> dict[str, pl.DataFrame]:
     """Of a part where all went well, as most do: thirty queries less."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
     return _rare(hops, connections, exchanges, end_trace_ns=0)
 
 
-def _cut_or_failed(exchanges: pa.Table) -> pa.Array:
-    failed = pc.greater_equal(exchanges["status"], 500).fill_null(False)
-    return pc.or_(pc.invert(exchanges["complete"]), failed)
+def _cut_or_failed(exchanges: pa.Table) -> NDArray[np.int64]:
+    """Rows of exchanges without a whole answer, or with one that tells of a server's failure."""
+    return np.flatnonzero(~numbers(exchanges["complete"]) | (numbers(exchanges["status"]) >= 500))
 
 
 def together(parts: Iterable[Troubles]) -> Troubles:
@@ -159,33 +151,6 @@ def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
     frame = pl.from_arrow(table.select(names))
     assert isinstance(frame, pl.DataFrame)
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
-
-
-def _telling(hops: pa.Table, counts: HopCounts) -> pa.Table:
-    """Hops of the connections in which anything but plain success happened."""
-    if not hops.num_rows:
-        return hops
-    flows = counts.flows
-    length = np.diff(flows["start"], append=hops.num_rows)
-    wrong = (flows[f"state_{MATCHED}"] < length) | (flows["retransmitted"] > 0) | (flows["resets"] > 0)
-    answers = flows["data"] + flows["syn_acks"] > 0
-    connection = counts.columns["connection_id"][flows["start"]]
-    first = np.flatnonzero(np.diff(connection, prepend=connection[0] - 1))
-    chosen = np.logical_or.reduceat(wrong, first) | ~np.logical_or.reduceat(answers, first)
-    if not chosen.any():
-        return hops.slice(0, 0)
-    return hops.filter(pa.array(np.repeat(chosen, np.add.reduceat(length, first))))
-
-
-def _sent(counts: HopCounts) -> pl.DataFrame:
-    """`send_host, receive_host, sent`: data hops of each pair of hosts."""
-    flows, width = counts.flows, len(counts.receivers) + 1
-    sender, receiver = (counts.columns[name][flows["start"]] for name in PAIR)
-    sums = np.bincount((sender + 1) * width + receiver + 1, weights=flows["data"]).astype(np.int64)
-    pairs = np.flatnonzero(sums)
-    names = [pl.Series([None, *texts], dtype=pl.String) for texts in (counts.senders, counts.receivers)]
-    ends = {name: texts.gather(places) for name, texts, places in zip(PAIR, names, divmod(pairs, width), strict=True)}
-    return pl.DataFrame(ends | {"sent": sums[pairs]})
 
 
 def _added(groups: pl.DataFrame, keys: Sequence[str], counts: Sequence[str], worst: str) -> pl.DataFrame:

@@ -103,6 +103,9 @@ def match_events(columns: Columns, first_connection_id: int, asked: NDArray[np.u
 # exchanges
 
 def build_exchanges(hops: Columns, heads: Columns, connections: Columns, first_id: int) -> Columns: ...
+def rows_behind(
+    connection_id: NDArray[np.int64], came_ns: NDArray[np.int64], free_ns: NDArray[np.int64], least_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 
 # links
 
@@ -145,10 +148,9 @@ def count_late(timed: Columns, limit_ns: NDArray[np.float64], pool: NDArray[np.i
 # hops
 
 def align_hops(send: Columns, receive: Columns, lines: Columns, knots: Columns) -> Columns: ...
-def count_flows(hops: Columns) -> Columns: ...
-def count_links(
-    hops: Columns, apart: NDArray[np.bool_], receivers_count: int, slice_ns: int, late_ns: int
-) -> tuple[Columns, Columns]: ...
+def count_hops(
+    hops: Columns, apart: NDArray[np.bool_], receivers_count: int, slice_ns: int, late_ns: int, by_flow: bool
+) -> dict[str, Any]: ...
 def quantile_bins(
     group: NDArray[np.int32], bin: NDArray[np.int64], hops: NDArray[np.int64], share: float
 ) -> NDArray[np.int64]: ...

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod behind;
 mod grouped;
 mod heads;
 mod numbering;
@@ -40,6 +41,7 @@ mod ranges;
 mod turns;
 
 pub use assembly::{Built, Exchange, NOWHERE};
+pub use behind::{Answered, behind};
 pub use parts::PartTimes;
 
 use grouped::Grouped;

@@ -1,4 +1,6 @@
-//! Hops counted by flow (one direction of one connection): how well each was paired, and whether anything happened in it.
+//! Hops counted by flow (one direction of one connection): how well each was paired.
+
+use std::ops::Range;
 
 use twintap_matching::{Kind, State};
 
@@ -35,9 +37,6 @@ pub struct Flows {
     pub early: Vec<i64>,
     pub bytes: Vec<i64>,
     pub matched_bytes: Vec<i64>,
-    pub data: Vec<i64>,
-    pub resets: Vec<i64>,
-    pub syn_acks: Vec<i64>,
 }
 
 impl Hops<'_> {
@@ -57,20 +56,27 @@ impl Hops<'_> {
         lens.iter().all(|&len| len == self.connection.len())
     }
 
-    /// One past the last row of the flow that begins at `start`.
-    fn end_of_flow(&self, start: usize) -> usize {
-        let same = |row: &usize| {
-            self.connection[*row] == self.connection[start] && self.from_client[*row] == self.from_client[start]
-        };
-        (start..self.connection.len())
-            .find(|row| !same(row))
-            .unwrap_or(self.connection.len())
+    /// Some of the rows.
+    #[inline]
+    pub(crate) fn rows(&self, rows: Range<usize>) -> Self {
+        Self {
+            connection: &self.connection[rows.clone()],
+            from_client: &self.from_client[rows.clone()],
+            kind: &self.kind[rows.clone()],
+            state: &self.state[rows.clone()],
+            send_frame: &self.send_frame[rows.clone()],
+            receive_frame: &self.receive_frame[rows.clone()],
+            stream_start: &self.stream_start[rows.clone()],
+            stream_end: &self.stream_end[rows.clone()],
+            attempt: &self.attempt[rows.clone()],
+            one_way_delay_ns: &self.one_way_delay_ns[rows],
+        }
     }
 
     /// Is the next hop of the flow, or the next but one, of the same send or of the same receive? Two apart, since a part
     /// that was sent again stands between those of the first attempt. A part sent more than twice hides its neighbours.
-    fn shares_an_end(&self, row: usize, start: usize, end: usize) -> bool {
-        let near = row.saturating_sub(2).max(start)..(row + 3).min(end);
+    fn shares_an_end(&self, row: usize) -> bool {
+        let near = row.saturating_sub(2)..(row + 3).min(self.connection.len());
         near.into_iter().filter(|&other| other != row).any(|other| {
             let same = |frames: &[u32]| frames[row] != NO_FRAME && frames[row] == frames[other];
             same(self.send_frame) || same(self.receive_frame)
@@ -78,45 +84,28 @@ impl Hops<'_> {
     }
 }
 
-/// Count `hops` by flow.
-///
-/// # Panics
-/// If the columns differ in length, or a state's code is not below `STATES_COUNT`.
-pub fn count(hops: &Hops) -> Flows {
-    assert!(hops.lens_agree(), "hop columns differ in length");
-    let mut flows = Flows::default();
-    let mut start = 0;
-    while start < hops.connection.len() {
-        let end = hops.end_of_flow(start);
-        flows.add(hops, start, end);
-        start = end;
-    }
-    flows
-}
-
 impl Flows {
-    fn add(&mut self, hops: &Hops, start: usize, end: usize) {
+    /// Add the flow of which these are all hops, and `start` the row of the first.
+    ///
+    /// # Panics
+    /// If a state's code is not below `STATES_COUNT`.
+    pub(crate) fn add(&mut self, start: usize, flow: &Hops) {
         let mut states = [0; STATES_COUNT];
         let (mut split, mut bytes, mut matched_bytes) = (0, 0, 0);
         let (mut retransmitted, mut early) = (0, 0);
-        let (mut data, mut resets, mut syn_acks) = (0, 0, 0);
-        for row in start..end {
-            let (state, kind) = (hops.state[row], hops.kind[row]);
-            let len = hops.stream_end[row] - hops.stream_start[row];
+        for row in 0..flow.connection.len() {
+            let state = flow.state[row];
+            let len = flow.stream_end[row] - flow.stream_start[row];
             states[usize::from(state)] += 1;
-            let is_data = kind == Kind::Data as u8;
             if state == State::Matched as u8 {
                 matched_bytes += len;
-                split += i64::from(is_data && hops.shares_an_end(row, start, end));
+                split += i64::from(flow.kind[row] == Kind::Data as u8 && flow.shares_an_end(row));
             }
             if state != State::OutsideWindow as u8 && state != State::Lost as u8 {
                 bytes += len;
             }
-            retransmitted += i64::from(hops.attempt[row] > 1);
-            early += i64::from(hops.one_way_delay_ns[row] < 0);
-            data += i64::from(is_data);
-            resets += i64::from(kind == Kind::Rst as u8);
-            syn_acks += i64::from(kind == Kind::SynAck as u8);
+            retransmitted += i64::from(flow.attempt[row] > 1);
+            early += i64::from(flow.one_way_delay_ns[row] < 0);
         }
         self.start.push(start as i64);
         for (column, count) in self.states.iter_mut().zip(states) {
@@ -127,9 +116,6 @@ impl Flows {
         self.early.push(early);
         self.bytes.push(bytes);
         self.matched_bytes.push(matched_bytes);
-        self.data.push(data);
-        self.resets.push(resets);
-        self.syn_acks.push(syn_acks);
     }
 }
 
@@ -151,7 +137,10 @@ mod tests {
             attempt: &[1, 1, 2, 1, 1],
             one_way_delay_ns: &[5, -1, 0, 5, 0],
         };
-        let flows = count(&hops);
+        let mut flows = Flows::default();
+        for (start, end) in [(0, 3), (3, 4), (4, 5)] {
+            flows.add(start, &hops.rows(start..end));
+        }
         assert_eq!(flows.start, [0, 3, 4]);
         assert_eq!(flows.states[0], [2, 1, 0]);
         assert_eq!(flows.states[1], [1, 0, 0]);
@@ -159,9 +148,5 @@ mod tests {
         assert_eq!(flows.split, [2, 0, 0]);
         assert_eq!((flows.retransmitted, flows.early), (vec![1, 0, 0], vec![1, 0, 0]));
         assert_eq!((flows.bytes, flows.matched_bytes), (vec![20, 0, 0], vec![20, 0, 0]));
-        assert_eq!(
-            (flows.data, flows.syn_acks, flows.resets),
-            (vec![3, 0, 1], vec![0, 1, 0], vec![0, 0, 0])
-        );
     }
 }

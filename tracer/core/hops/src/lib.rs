@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod align;
+pub mod counted;
 pub mod flows;
 pub mod hull;
 pub mod rates;

@@ -29,56 +29,64 @@ pub struct Rates {
     pub hops: Vec<i64>,
 }
 
-/// Count the data between different hosts that took `late_ns` or more and was spread on the way, by its rate.
-///
-/// A flow's hops are in the order of the stream; transmitted again is left out.
-///
-/// # Panics
-/// If the columns differ in length, or a host's place is not in `apart`.
-pub fn count_rates(hops: &Hops, ends: &Ends, apart: Apart, late_ns: i64) -> Rates {
-    assert!(
-        hops.lens_agree() && ends.lens_are(hops.connection.len()),
-        "hop columns differ in length"
-    );
-    let mut counts: FxHashMap<(i32, i32, i64), i64> = FxHashMap::default();
-    let mut before: Option<usize> = None;
-    for row in 0..hops.connection.len() {
-        let first_copy = hops.kind[row] == Kind::Data as u8 && hops.attempt[row] == 1;
-        if !first_copy || hops.state[row] != State::Matched as u8 {
-            continue;
-        }
-        let of_flow = |&other: &usize| {
-            hops.connection[other] == hops.connection[row] && hops.from_client[other] == hops.from_client[row]
-        };
-        let last = before.replace(row).filter(of_flow);
-        let length = hops.stream_end[row] - hops.stream_start[row];
-        let (Some(last), true, true) = (last, hops.one_way_delay_ns[row] >= late_ns, length >= LEAST_BYTES) else {
-            continue;
-        };
-        let gap_ns = ends.receive_trace_ns[row] - ends.receive_trace_ns[last];
-        let sent_ns = ends.send_trace_ns[row] - ends.send_trace_ns[last];
-        let (sender, receiver) = (ends.send_host[row], ends.receive_host[row]);
-        if gap_ns > 0 && gap_ns / SPREAD >= sent_ns && apart.holds(sender, receiver) {
-            *counts
-                .entry((sender, receiver, bin(length.saturating_mul(BITS_NS) / gap_ns)))
-                .or_default() += 1;
+/// Counts the data between different hosts that took `late_ns` or more and was spread on the way, by its rate.
+pub(crate) struct RateCounts<'a> {
+    apart: Apart<'a>,
+    late_ns: i64,
+    counts: FxHashMap<(i32, i32, i64), i64>,
+}
+
+impl<'a> RateCounts<'a> {
+    pub(crate) fn new(apart: Apart<'a>, late_ns: i64) -> Self {
+        Self {
+            apart,
+            late_ns,
+            counts: FxHashMap::default(),
         }
     }
-    let mut rows: Vec<_> = counts.into_iter().collect();
-    rows.sort_unstable();
-    let mut rates = Rates::default();
-    for ((sender, receiver, bin), hops) in rows {
-        rates.sender.push(sender.into());
-        rates.receiver.push(receiver.into());
-        rates.bin.push(bin);
-        rates.hops.push(hops);
+
+    /// Add the hops of a flow, all of them, in the order of the stream; what was transmitted again is left out.
+    pub(crate) fn add(&mut self, flow: &Hops, ends: &Ends) {
+        let mut before: Option<usize> = None;
+        for row in 0..flow.connection.len() {
+            let first_copy = flow.kind[row] == Kind::Data as u8 && flow.attempt[row] == 1;
+            if !first_copy || flow.state[row] != State::Matched as u8 {
+                continue;
+            }
+            let last = before.replace(row);
+            let length = flow.stream_end[row] - flow.stream_start[row];
+            let (Some(last), true, true) = (last, flow.one_way_delay_ns[row] >= self.late_ns, length >= LEAST_BYTES)
+            else {
+                continue;
+            };
+            let gap_ns = ends.receive_trace_ns[row] - ends.receive_trace_ns[last];
+            let sent_ns = ends.send_trace_ns[row] - ends.send_trace_ns[last];
+            let (sender, receiver) = (ends.send_host[row], ends.receive_host[row]);
+            if gap_ns > 0 && gap_ns / SPREAD >= sent_ns && self.apart.pair(sender, receiver).is_some() {
+                let rate = bin(length.saturating_mul(BITS_NS) / gap_ns);
+                *self.counts.entry((sender, receiver, rate)).or_default() += 1;
+            }
+        }
     }
-    rates
+
+    pub(crate) fn in_order(self) -> Rates {
+        let mut rows: Vec<_> = self.counts.into_iter().collect();
+        rows.sort_unstable();
+        let mut rates = Rates::default();
+        for ((sender, receiver, bin), hops) in rows {
+            rates.sender.push(sender.into());
+            rates.receiver.push(receiver.into());
+            rates.bin.push(bin);
+            rates.hops.push(hops);
+        }
+        rates
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counted::count;
 
     /// Packets of one flow, 1,250 bytes each: when they were sent and received, in µs.
     fn rates_of(packets: &[(i64, i64)], kinds: Kind, apart: bool) -> Vec<(i64, i64)> {
@@ -114,7 +122,7 @@ mod tests {
             is_apart: &[false, apart, apart, false],
             receivers_count: 2,
         };
-        let rates = count_rates(&hops, &ends, apart, 300_000);
+        let rates = count(&hops, &ends, apart, 250_000_000, 300_000, false).rates;
         rates.bin.into_iter().zip(rates.hops).collect()
     }
 

@@ -1,5 +1,7 @@
 //! How packets fared between hosts, over time: transfers counted by who sent to whom, slice of time and size of delay.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use twintap_matching::{Kind, State};
 
@@ -11,6 +13,8 @@ const BINS_PER_OCTAVE: i64 = 4;
 const CUTS: [u64; 3] = [0x9837_f051_8db8_a970, 0xb504_f333_f9de_6485, 0xd744_fcca_d69d_6af5];
 /// Of what never arrived.
 const NO_DELAY: i64 = -1;
+/// Of delays, and `NO_DELAY`.
+const BINS_COUNT: usize = 1 + BINS_PER_OCTAVE as usize * i64::BITS as usize;
 
 /// Of each hop the hosts, as places in lists of names (-1: not known), and when it left and arrived (0: not seen).
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +47,6 @@ pub struct Traffic {
     pub data: Vec<i64>,
 }
 
-/// Sender, receiver and slice.
-type Place = (i32, i32, i64);
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     hops: i64,
@@ -66,123 +67,175 @@ impl Ends<'_> {
         ];
         lens.iter().all(|&own| own == len)
     }
+
+    /// Some of the rows.
+    #[inline]
+    pub(crate) fn rows(&self, rows: Range<usize>) -> Self {
+        Self {
+            send_host: &self.send_host[rows.clone()],
+            receive_host: &self.receive_host[rows.clone()],
+            send_trace_ns: &self.send_trace_ns[rows.clone()],
+            receive_trace_ns: &self.receive_trace_ns[rows],
+        }
+    }
 }
 
 impl Apart<'_> {
-    pub(crate) fn holds(&self, sender: i32, receiver: i32) -> bool {
+    /// The place of two different hosts in `is_apart`; none if they are one, or one is not known.
+    ///
+    /// # Panics
+    /// If there are less hosts.
+    #[inline]
+    pub(crate) fn pair(&self, sender: i32, receiver: i32) -> Option<usize> {
         let (Ok(sender), Ok(receiver)) = (usize::try_from(sender), usize::try_from(receiver)) else {
-            return false;
+            return None;
         };
-        self.is_apart[sender * self.receivers_count + receiver]
+        let pair = sender * self.receivers_count + receiver;
+        self.is_apart[pair].then_some(pair)
     }
 }
 
-/// Count what was sent between different hosts and arrived or was lost, by slices of `slice_ns`.
-///
-/// A flow's hops are in the order of the stream, and so are first transmissions sent: one of them is overtaken if a later
-/// row arrived before it.
-///
-/// # Panics
-/// If the columns differ in length, `slice_ns` is 0, or a host's place is not in `apart`.
-pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64) -> Traffic {
-    assert!(
-        hops.lens_agree() && ends.lens_are(hops.connection.len()),
-        "hop columns differ in length"
-    );
-    let mut places = Places::new(slice_ns);
-    let mut counts: FxHashMap<(u32, u8), Counts> = FxHashMap::default();
-    let (mut flow, mut least_frame) = (None, u32::MAX);
-    for row in (0..hops.connection.len()).rev() {
-        let of_row = Some((hops.connection[row], hops.from_client[row]));
-        if flow != of_row {
-            (flow, least_frame) = (of_row, u32::MAX);
-        }
-        let (data, matched) = (
-            hops.kind[row] == Kind::Data as u8,
-            hops.state[row] == State::Matched as u8,
-        );
-        let mut overtaken = false;
-        if data && matched && hops.attempt[row] == 1 {
-            overtaken = hops.receive_frame[row] > least_frame;
-            least_frame = least_frame.min(hops.receive_frame[row]);
-        }
-        let lost = hops.state[row] == State::Lost as u8;
-        let (sender, receiver) = (ends.send_host[row], ends.receive_host[row]);
-        if !(matched || lost) || !apart.holds(sender, receiver) {
-            continue;
-        }
-        let at_ns = ends.send_trace_ns[row].max(ends.receive_trace_ns[row]);
-        let bin = if matched {
-            bin(hops.one_way_delay_ns[row])
-        } else {
-            NO_DELAY
-        };
-        let of_key = counts
-            .entry((places.number(sender, receiver, at_ns), (bin - NO_DELAY) as u8))
-            .or_default();
-        of_key.hops += 1;
-        of_key.bytes += hops.stream_end[row] - hops.stream_start[row];
-        of_key.lost += i64::from(lost);
-        of_key.overtaken += i64::from(overtaken);
-        of_key.data += i64::from(data);
-    }
-    in_order(counts, &places.every)
+/// Counts what was sent between different hosts and arrived or was lost, by slices of time.
+pub(crate) struct TrafficCounts<'a> {
+    apart: Apart<'a>,
+    places: Places,
 }
 
-/// Senders, receivers and slices that occur, numbered. A flow's hops are of one place but at the end of a slice.
+impl<'a> TrafficCounts<'a> {
+    pub(crate) fn new(apart: Apart<'a>, slice_ns: i64) -> Self {
+        Self {
+            apart,
+            places: Places::new(apart.is_apart.len(), slice_ns),
+        }
+    }
+
+    /// Add the hops of a flow, all of them, in the order of the stream; first transmissions were also sent in it. One of
+    /// these is overtaken if a later row arrived before it.
+    #[inline]
+    pub(crate) fn add(&mut self, flow: &Hops, ends: &Ends) {
+        let mut least_frame = u32::MAX;
+        for row in (0..flow.connection.len()).rev() {
+            let (data, matched) = (
+                flow.kind[row] == Kind::Data as u8,
+                flow.state[row] == State::Matched as u8,
+            );
+            let mut overtaken = false;
+            if data && matched && flow.attempt[row] == 1 {
+                overtaken = flow.receive_frame[row] > least_frame;
+                least_frame = least_frame.min(flow.receive_frame[row]);
+            }
+            let lost = flow.state[row] == State::Lost as u8;
+            if !(matched || lost) {
+                continue;
+            }
+            let Some(pair) = self.apart.pair(ends.send_host[row], ends.receive_host[row]) else {
+                continue;
+            };
+            let at_ns = ends.send_trace_ns[row].max(ends.receive_trace_ns[row]);
+            let bin = if matched {
+                bin(flow.one_way_delay_ns[row])
+            } else {
+                NO_DELAY
+            };
+            let counts = self.places.at(pair, at_ns).of_bin(bin);
+            counts.hops += 1;
+            counts.bytes += flow.stream_end[row] - flow.stream_start[row];
+            counts.lost += i64::from(lost);
+            counts.overtaken += i64::from(overtaken);
+            counts.data += i64::from(data);
+        }
+    }
+
+    pub(crate) fn in_order(mut self) -> Traffic {
+        let receivers_count = self.apart.receivers_count;
+        let mut traffic = Traffic::default();
+        // Pairs are in the order of their senders, then of their receivers.
+        self.places
+            .every
+            .sort_unstable_by_key(|place| (place.pair, place.slice));
+        for place in self.places.every {
+            for (bin, slot) in (NO_DELAY..).zip(place.slots) {
+                let Some(counts) = usize::from(slot).checked_sub(1).map(|slot| &place.counts[slot]) else {
+                    continue;
+                };
+                traffic.sender.push((place.pair / receivers_count) as i64);
+                traffic.receiver.push((place.pair % receivers_count) as i64);
+                traffic.slice.push(place.slice);
+                traffic.bin.push(bin);
+                traffic.hops.push(counts.hops);
+                traffic.bytes.push(counts.bytes);
+                traffic.lost.push(counts.lost);
+                traffic.overtaken.push(counts.overtaken);
+                traffic.data.push(counts.data);
+            }
+        }
+        traffic
+    }
+}
+
+/// What is counted of a pair of hosts in a slice of time, by bin.
+struct Place {
+    pair: usize,
+    slice: i64,
+    /// Of each bin, from `NO_DELAY` on, its place in `counts` from 1; 0 for none.
+    slots: [u8; BINS_COUNT],
+    counts: Vec<Counts>,
+}
+
+impl Place {
+    #[inline]
+    fn of_bin(&mut self, bin: i64) -> &mut Counts {
+        let slot = &mut self.slots[(bin - NO_DELAY) as usize];
+        if *slot == 0 {
+            self.counts.push(Counts::default());
+            *slot = self.counts.len() as u8;
+        }
+        &mut self.counts[usize::from(*slot) - 1]
+    }
+}
+
+/// Pairs and slices that occur.
 struct Places {
     slice_ns: i64,
-    numbers: FxHashMap<Place, u32>,
     every: Vec<Place>,
-    /// The place asked for last: its number, its hosts, and when its slice begins.
-    last: Option<(u32, i32, i32, i64)>,
+    numbers: FxHashMap<(usize, i64), usize>,
+    /// Of each pair the slice that was asked for last: when it begins, and its number among `every`.
+    last: Vec<Option<(i64, usize)>>,
 }
 
 impl Places {
-    fn new(slice_ns: i64) -> Self {
+    fn new(pairs_count: usize, slice_ns: i64) -> Self {
         Self {
             slice_ns,
-            numbers: FxHashMap::default(),
             every: Vec::new(),
-            last: None,
+            numbers: FxHashMap::default(),
+            last: vec![None; pairs_count],
         }
     }
 
-    fn number(&mut self, sender: i32, receiver: i32, at_ns: i64) -> u32 {
-        if let Some((number, last_sender, last_receiver, begin_ns)) = self.last
-            && (last_sender, last_receiver) == (sender, receiver)
-            && (0..self.slice_ns).contains(&(at_ns - begin_ns))
-        {
-            return number;
-        }
-        let place = (sender, receiver, at_ns.div_euclid(self.slice_ns));
-        let next = self.every.len() as u32;
-        let number = *self.numbers.entry(place).or_insert(next);
+    /// What is counted of a pair at a time.
+    #[inline]
+    fn at(&mut self, pair: usize, at_ns: i64) -> &mut Place {
+        let last = self.last[pair].filter(|(begin_ns, _)| (0..self.slice_ns).contains(&(at_ns - begin_ns)));
+        let number = last.map_or_else(|| self.number_slow(pair, at_ns), |(_, number)| number);
+        &mut self.every[number]
+    }
+
+    fn number_slow(&mut self, pair: usize, at_ns: i64) -> usize {
+        let slice = at_ns.div_euclid(self.slice_ns);
+        let next = self.every.len();
+        let number = *self.numbers.entry((pair, slice)).or_insert(next);
         if number == next {
-            self.every.push(place);
+            self.every.push(Place {
+                pair,
+                slice,
+                slots: [0; BINS_COUNT],
+                counts: Vec::new(),
+            });
         }
-        self.last = Some((number, sender, receiver, place.2 * self.slice_ns));
+        self.last[pair] = Some((slice * self.slice_ns, number));
         number
     }
-}
-
-fn in_order(counts: FxHashMap<(u32, u8), Counts>, places: &[Place]) -> Traffic {
-    let key = |((place, bin), counts)| (places[place as usize], bin, counts);
-    let mut rows: Vec<(Place, u8, Counts)> = counts.into_iter().map(key).collect();
-    rows.sort_unstable_by_key(|&(place, bin, _)| (place, bin));
-    let mut traffic = Traffic::default();
-    for ((sender, receiver, slice), bin, counts) in rows {
-        traffic.sender.push(sender.into());
-        traffic.receiver.push(receiver.into());
-        traffic.slice.push(slice);
-        traffic.bin.push(i64::from(bin) + NO_DELAY);
-        traffic.hops.push(counts.hops);
-        traffic.bytes.push(counts.bytes);
-        traffic.lost.push(counts.lost);
-        traffic.overtaken.push(counts.overtaken);
-        traffic.data.push(counts.data);
-    }
-    traffic
 }
 
 /// The whole part of `BINS_PER_OCTAVE * log2(value)`; of less than 1, 0.
@@ -223,6 +276,7 @@ pub fn quantile_bins(group: &[i32], bin: &[i64], hops: &[i64], share: f64) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counted::count;
 
     #[test]
     fn a_quantile_is_the_first_bin_that_reaches_the_share_of_its_group() {
@@ -278,6 +332,6 @@ mod tests {
             overtaken: vec![0, 1, 0, 0],
             data: vec![1, 2, 0, 1],
         };
-        assert_eq!(count(&hops, &ends, apart, 10), expected);
+        assert_eq!(count(&hops, &ends, apart, 10, i64::MAX, false).traffic, expected);
     }
 }

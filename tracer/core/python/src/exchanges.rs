@@ -1,16 +1,19 @@
-//! `build_exchanges`: columns of hops, heads and connections in, columns of exchanges out.
+//! `build_exchanges`: columns of hops, heads and connections in, columns of exchanges out; `rows_behind` of these.
 
-use numpy::{Element, IntoPyArray};
+use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Built, Connections, Exchange, Heads, Hops, NO_ROW, NOWHERE, Texts, UNSEEN, build};
+use twintap_exchanges::{
+    Answered, Built, Connections, Exchange, Heads, Hops, NO_ROW, NOWHERE, Texts, UNSEEN, behind, build,
+};
 use twintap_partitions::columns::Validity;
 
 use crate::columns::column;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(build_exchanges_py, module)?)
+    module.add_function(wrap_pyfunction!(build_exchanges_py, module)?)?;
+    module.add_function(wrap_pyfunction!(rows_behind, module)?)
 }
 
 /// Cut connections into exchanges; see `tracer/_core.pyi`.
@@ -94,9 +97,7 @@ fn build_exchanges_py<'py>(
         ports: [client_port.as_slice()?, server_port.as_slice()?],
     };
     if !hops.is_consistent() || !heads.is_consistent() || !connections.is_consistent() || !ends.are_of(&connections) {
-        return Err(PyValueError::new_err(
-            "columns differ in length, or offsets lead nowhere",
-        ));
+        return Err(inconsistent());
     }
     let (table, hop_exchange) = py.detach(|| {
         let built = build(&hops, &heads, &connections);
@@ -109,6 +110,34 @@ fn build_exchanges_py<'py>(
     table.put(&columns)?;
     hop_exchange.put(&columns, "hop_exchange")?;
     Ok(columns)
+}
+
+fn inconsistent() -> PyErr {
+    PyValueError::new_err("columns differ in length, or offsets lead nowhere")
+}
+
+/// Rows of requests that waited, and of those that they waited for.
+type RowsBehind<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+
+/// Requests that waited for the answer to the one before; see `tracer/_core.pyi`.
+#[pyfunction]
+fn rows_behind<'py>(
+    py: Python<'py>,
+    connection_id: PyReadonlyArray1<'py, i64>,
+    came_ns: PyReadonlyArray1<'py, i64>,
+    free_ns: PyReadonlyArray1<'py, i64>,
+    least_ns: i64,
+) -> PyResult<RowsBehind<'py>> {
+    let exchanges = Answered {
+        connection_id: connection_id.as_slice()?,
+        came_ns: came_ns.as_slice()?,
+        free_ns: free_ns.as_slice()?,
+    };
+    if !exchanges.is_consistent() {
+        return Err(inconsistent());
+    }
+    let (waiting, answered) = py.detach(|| behind(&exchanges, least_ns));
+    Ok((waiting.into_pyarray(py), answered.into_pyarray(py)))
 }
 
 /// Of each connection, what its client and its server are: places of hosts (-1: not known), and ports.

@@ -1,13 +1,14 @@
-//! `align_hops`, `count_flows`, `count_links`, `quantile_bins`, `hop_ways`, `lower_hull`, `way_hulls`: columns in and out.
+//! `align_hops`, `count_hops`, `quantile_bins`, `hop_ways`, `lower_hull`, `way_hulls`: columns in and out.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_hops::align::{Aligned, End, Knots, Lines, align};
-use twintap_hops::flows::{Flows, Hops, count};
+use twintap_hops::counted::{Sent, count};
+use twintap_hops::flows::{Flows, Hops};
 use twintap_hops::hull;
-use twintap_hops::rates::{Rates, count_rates};
+use twintap_hops::rates::Rates;
 use twintap_hops::traffic::{self, Apart, Ends, Traffic};
 use twintap_hops::ways;
 
@@ -15,8 +16,7 @@ use crate::columns::column;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(align_hops, module)?)?;
-    module.add_function(wrap_pyfunction!(count_flows, module)?)?;
-    module.add_function(wrap_pyfunction!(count_links, module)?)?;
+    module.add_function(wrap_pyfunction!(count_hops, module)?)?;
     module.add_function(wrap_pyfunction!(quantile_bins, module)?)?;
     module.add_function(wrap_pyfunction!(hop_ways, module)?)?;
     module.add_function(wrap_pyfunction!(lower_hull, module)?)?;
@@ -139,25 +139,18 @@ fn lens_differ() -> PyErr {
     PyValueError::new_err("hop columns differ in length")
 }
 
-/// Hops counted by flow; see `tracer/_core.pyi`.
+/// Hops counted by flow, by hosts, by link, slice of time and size of delay, and late ones by link and rate; see
+/// `tracer/_core.pyi`.
 #[pyfunction]
-fn count_flows<'py>(py: Python<'py>, hops: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
-    let columns = HopColumns::of(hops)?;
-    let hops = columns.hops()?;
-    let flows = py.detach(|| count(&hops));
-    flow_columns(py, flows)
-}
-
-/// Hops counted by link, slice of time and size of delay, and late ones by link and rate; see `tracer/_core.pyi`.
-#[pyfunction]
-fn count_links<'py>(
+fn count_hops<'py>(
     py: Python<'py>,
     hops: &Bound<'py, PyDict>,
     apart: PyReadonlyArray1<'py, bool>,
     receivers_count: usize,
     slice_ns: i64,
     late_ns: i64,
-) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+    by_flow: bool,
+) -> PyResult<Bound<'py, PyDict>> {
     let columns = HopColumns::of(hops)?;
     let (send_host, receive_host) = (column::<i32>(hops, "send_host")?, column::<i32>(hops, "receive_host")?);
     let send_trace_ns = column::<i64>(hops, "send_trace_ns")?;
@@ -176,13 +169,14 @@ fn count_links<'py>(
         is_apart: apart.as_slice()?,
         receivers_count,
     };
-    let (traffic, rates) = py.detach(|| {
-        (
-            traffic::count(&hops, &ends, apart, slice_ns),
-            count_rates(&hops, &ends, apart, late_ns),
-        )
-    });
-    Ok((traffic_columns(py, traffic)?, rate_columns(py, rates)?))
+    let counted = py.detach(|| count(&hops, &ends, apart, slice_ns, late_ns, by_flow));
+    let columns = PyDict::new(py);
+    columns.set_item("flows", flow_columns(py, counted.flows)?)?;
+    columns.set_item("telling", counted.telling.into_pyarray(py))?;
+    columns.set_item("sent", sent_columns(py, counted.sent)?)?;
+    columns.set_item("traffic", traffic_columns(py, counted.traffic)?)?;
+    columns.set_item("rates", rate_columns(py, counted.rates)?)?;
+    Ok(columns)
 }
 
 /// Quantiles of histograms; see `tracer/_core.pyi`.
@@ -201,6 +195,14 @@ fn quantile_bins<'py>(
     Ok(py
         .detach(|| traffic::quantile_bins(group, bin, hops, share))
         .into_pyarray(py))
+}
+
+fn sent_columns(py: Python<'_>, sent: Sent) -> PyResult<Bound<'_, PyDict>> {
+    let columns = PyDict::new(py);
+    columns.set_item("sender", sent.sender.into_pyarray(py))?;
+    columns.set_item("receiver", sent.receiver.into_pyarray(py))?;
+    columns.set_item("sent", sent.hops.into_pyarray(py))?;
+    Ok(columns)
 }
 
 fn rate_columns(py: Python<'_>, rates: Rates) -> PyResult<Bound<'_, PyDict>> {
@@ -237,9 +239,6 @@ fn flow_columns(py: Python<'_>, flows: Flows) -> PyResult<Bound<'_, PyDict>> {
     columns.set_item("early", flows.early.into_pyarray(py))?;
     columns.set_item("bytes", flows.bytes.into_pyarray(py))?;
     columns.set_item("matched_bytes", flows.matched_bytes.into_pyarray(py))?;
-    columns.set_item("data", flows.data.into_pyarray(py))?;
-    columns.set_item("resets", flows.resets.into_pyarray(py))?;
-    columns.set_item("syn_acks", flows.syn_acks.into_pyarray(py))?;
     Ok(columns)
 }
 

@@ -1,0 +1,166 @@
+//! All that is counted of hops, in one pass: flows, links, rates, and which connections tell of trouble.
+
+use rustc_hash::FxHashMap;
+use twintap_matching::{Kind, State};
+
+use crate::flows::{Flows, Hops};
+use crate::rates::{RateCounts, Rates};
+use crate::traffic::{Apart, Ends, Traffic, TrafficCounts};
+
+/// What is counted of some hops.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// Empty if they were not asked for.
+    pub flows: Flows,
+    /// Rows of the connections in which anything but plain success happened, ascending.
+    pub telling: Vec<i64>,
+    pub sent: Sent,
+    pub traffic: Traffic,
+    pub rates: Rates,
+}
+
+/// One row for each sender and receiver (-1: not known) between which data was sent, in this order: how many hops of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub sender: Vec<i64>,
+    pub receiver: Vec<i64>,
+    pub hops: Vec<i64>,
+}
+
+/// Count hops of whole connections, each in one run of rows; flows if `by_flow`, traffic by slices of `slice_ns`, rates
+/// of what took `late_ns` or more.
+///
+/// # Panics
+/// If the columns differ in length, `slice_ns` is 0, a state's code is not below `STATES_COUNT`, or a host's place is not
+/// in `apart`.
+pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64, late_ns: i64, by_flow: bool) -> Counted {
+    assert!(
+        hops.lens_agree() && ends.lens_are(hops.connection.len()),
+        "hop columns differ in length"
+    );
+    let (mut flows, mut telling) = (Flows::default(), Vec::new());
+    let (mut traffic, mut rates) = (TrafficCounts::new(apart, slice_ns), RateCounts::new(apart, late_ns));
+    let mut sent: FxHashMap<(i32, i32), i64> = FxHashMap::default();
+    let mut start = 0;
+    for connection in hops.connection.chunk_by(|one, next| one == next) {
+        let (first, end) = (start, start + connection.len());
+        let (mut wrong, mut answered) = (false, false);
+        for flow in hops.from_client[first..end].chunk_by(|one, next| one == next) {
+            let rows = start..start + flow.len();
+            let (own, own_ends) = (hops.rows(rows.clone()), ends.rows(rows));
+            let outcome = Outcome::of(&own);
+            if by_flow {
+                flows.add(start, &own);
+            }
+            wrong |= outcome.wrong;
+            answered |= outcome.answered;
+            *sent
+                .entry((own_ends.send_host[0], own_ends.receive_host[0]))
+                .or_default() += outcome.data;
+            traffic.add(&own, &own_ends);
+            if outcome.most_ns >= late_ns {
+                rates.add(&own, &own_ends);
+            }
+            start += flow.len();
+        }
+        if wrong || !answered {
+            telling.extend(first as i64..end as i64);
+        }
+    }
+    Counted {
+        flows,
+        telling,
+        sent: in_order(sent),
+        traffic: traffic.in_order(),
+        rates: rates.in_order(),
+    }
+}
+
+/// What a flow says of its connection.
+struct Outcome {
+    /// Something was lost, not paired, sent again or reset.
+    wrong: bool,
+    /// There was data, or a SYN was answered.
+    answered: bool,
+    /// Hops of data.
+    data: i64,
+    /// The longest delay.
+    most_ns: i64,
+}
+
+impl Outcome {
+    /// Of a flow of which these are all hops.
+    #[inline]
+    fn of(flow: &Hops) -> Self {
+        let mut found = Self {
+            wrong: false,
+            answered: false,
+            data: 0,
+            most_ns: i64::MIN,
+        };
+        for row in 0..flow.connection.len() {
+            let kind = flow.kind[row];
+            let (data, again) = (kind == Kind::Data as u8, flow.attempt[row] > 1);
+            found.wrong |= flow.state[row] != State::Matched as u8 || again || kind == Kind::Rst as u8;
+            found.answered |= data || kind == Kind::SynAck as u8;
+            found.data += i64::from(data);
+            found.most_ns = found.most_ns.max(flow.one_way_delay_ns[row]);
+        }
+        found
+    }
+}
+
+fn in_order(counts: FxHashMap<(i32, i32), i64>) -> Sent {
+    let mut rows: Vec<_> = counts.into_iter().filter(|&(_, hops)| hops > 0).collect();
+    rows.sort_unstable();
+    let mut sent = Sent::default();
+    for ((sender, receiver), hops) in rows {
+        sent.sender.push(sender.into());
+        sent.receiver.push(receiver.into());
+        sent.hops.push(hops);
+    }
+    sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NO_FRAME;
+
+    #[test]
+    fn connections_with_trouble_tell_and_data_is_counted_by_its_hosts() {
+        // 1: plain; 2: no answer; 3: a loss; 4: a reset; 5: sent twice; 6: an answer to a SYN only
+        let hops = Hops {
+            connection: &[1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6],
+            from_client: &[true, false, true, false, true, false, true, false, true, false, false],
+            kind: &[2, 2, 0, 3, 2, 2, 2, 5, 2, 2, 1],
+            state: &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
+            send_frame: &[1; 11],
+            receive_frame: &[NO_FRAME; 11],
+            stream_start: &[0; 11],
+            stream_end: &[0; 11],
+            attempt: &[1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1],
+            one_way_delay_ns: &[0; 11],
+        };
+        let ends = Ends {
+            send_host: &[0, 1, 0, 1, 0, 1, -1, 1, 0, 1, 1],
+            receive_host: &[1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0],
+            send_trace_ns: &[5; 11],
+            receive_trace_ns: &[7; 11],
+        };
+        let apart = Apart {
+            is_apart: &[false, true, true, false],
+            receivers_count: 2,
+        };
+        let counted = count(&hops, &ends, apart, 10, 10, true);
+        assert_eq!(counted.telling, [2, 3, 4, 5, 6, 7, 8, 9]);
+        let expected = Sent {
+            sender: vec![-1, 0, 1],
+            receiver: vec![1, 1, 0],
+            hops: vec![1, 3, 3],
+        };
+        assert_eq!(counted.sent, expected);
+        assert_eq!(counted.flows.start.len(), 11);
+        assert!(count(&hops, &ends, apart, 10, 10, false).flows.start.is_empty());
+    }
+}
