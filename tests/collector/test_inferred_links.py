@@ -116,3 +116,39 @@ def test_who_asks_a_service_that_is_told_ids_without_one_asks_for_itself() -> No
     ]
     spans = pl.DataFrame(link(pa.Table.from_pylist(shown + daemon, exchanges.schema)))
     assert spans.filter(pl.col("span_id") >= 10_000)["parent_span_id"].null_count() == len(daemon)
+
+
+def test_processes_of_one_host_are_told_apart_by_the_connections_that_they_keep() -> None:
+    process = Service(("A",), (Step(300 * US, ("cache",)), Step(400 * US, ("disk",), share=0.4), Step(100 * US)))
+    services = {
+        "front": Service(("F",), (Step(50 * US, ("one",), share=0.5), Step(50 * US, ("two",), share=0.5)), loop=False),
+        "one": process,
+        "two": process,
+        "cache": Service(("B",), (Step(100 * US),), loop=False),
+        "disk": Service(("C",), (LEAF,), loop=False),
+    }
+
+    def of_right_process(kept: bool) -> float:
+        """Share of the calls that are given to a request of the process that made them."""
+        exchanges, truth = Simulation(services, seed=3, kept=kept).run("front", 12, 800)
+        service = dict(pl.DataFrame(exchanges).select("exchange_id", pl.col("service").cast(pl.String)).iter_rows())
+        found = pl.DataFrame(link(exchanges)).select("span_id", "parent_span_id").iter_rows()
+        right = [
+            service.get(parent) == service[truth[child]] for child, parent in found if service[child] in "cache disk"
+        ]
+        return sum(right) / len(right)
+
+    assert of_right_process(kept=True) >= 0.99
+    assert of_right_process(kept=False) < 0.9
+
+
+def test_calls_that_few_requests_make_in_no_order_are_not_left_without_parent() -> None:
+    """One request in seven makes the call, and is answered as soon as that was."""
+    threads = {
+        "a": Service(("A",), (Step(800 * US, ("b",), share=0.15), Step(20 * US)), loop=False),
+        "b": Service(("B",), (LEAF,), loop=False),
+    }
+    exchanges, truth = Simulation(threads, seed=2).run("a", 8, 1500)
+    found = dict(pl.DataFrame(link(exchanges)).select("span_id", "parent_span_id").iter_rows())
+    given = [found[child] for child in truth]
+    assert given.count(None) <= 0.1 * len(given)

@@ -3,8 +3,9 @@
 Clients ask the first service, each again as soon as it was answered (a closed loop). A service is a `loop` (one thing
 at a time, in order of arrival, as an asynchronous server does), or takes what waits at random (one thing at a time too,
 as threads do that share a processor), or has threads (all at once, each for its own random time). Handling a request is
-steps of work, each followed by calls made at once; when all are answered, or `quorum` of them, it goes on. Every draw
-comes from one seed. Times in ns; the network takes a fixed time.
+steps of work, each followed by calls made at once; when all are answered, or `quorum` of them, it goes on. Each call has
+a connection of its own, or, if these are `kept`, one of its service's that is free. Every draw comes from one seed.
+Times in ns; the network takes a fixed time.
 """
 
 import heapq
@@ -64,7 +65,7 @@ class Made:
 
 @dataclass
 class _Loop:
-    """One thread of a host: work waits for what came before it."""
+    """One thread of a service on a host: work waits for what came before it."""
 
     free_ns: int = 0
     is_busy: bool = False
@@ -78,6 +79,7 @@ class Simulation:
     services: dict[str, Service]
     seed: int = 1
     body_bytes: tuple[int, int] = (1000, 1000)
+    kept: bool = False
     made: list[Made] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -85,7 +87,8 @@ class Simulation:
         self._now = 0
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
-        self._loops: dict[str, _Loop] = {}
+        self._loops: dict[tuple[str, str], _Loop] = {}
+        self._free: dict[tuple[str, ...], list[int]] = {}
 
     def run(self, first: str, clients: int, count: int) -> tuple[pa.Table, dict[int, int]]:
         """Requests of so many clients at once until `count` were made."""
@@ -113,10 +116,25 @@ class Simulation:
         heapq.heappush(self._queue, (time_ns, self._order, action))
 
     def _call(
-        self, host: str, service: str, parent: int | None, connection: int | None, done: Callable[[], None], body: int
+        self,
+        host: str,
+        service: str,
+        parent: int | None,
+        connection: int | None,
+        done: Callable[[], None],
+        body: int,
+        caller: str = "",
     ) -> None:
         number = len(self.made) + 1
         server = self._random.choice(self.services[service].hosts)
+        if self.kept and connection is None:
+            free = self._free.setdefault((host, caller, server, service), [])
+            connection, answered = free.pop() if free else None, done
+
+            def done() -> None:
+                free.append(made.connection)
+                answered()
+
         fresh = connection is None
         made = Made(number, parent, host, server, service, connection or 1_000_000 + number, 200 + body, 300)
         self.made.append(made)
@@ -136,21 +154,21 @@ class Simulation:
                 made.done_ns = self._now + NETWORK_NS
                 self._at(made.done_ns, done)
             else:
-                self._work(made.server_host, service, step.work_ns, lambda: self._calls(made, step, go_on, body))
+                self._work(made, service, step.work_ns, lambda: self._calls(made, step, go_on, body))
 
         go_on()
 
-    def _work(self, host: str, service: Service, mean_ns: int, then: Callable[[], None]) -> None:
+    def _work(self, made: Made, service: Service, mean_ns: int, then: Callable[[], None]) -> None:
         takes = round(self._random.expovariate(1 / mean_ns)) + mean_ns // 4
         if service.at_random:
-            loop = self._loops.setdefault(host, _Loop())
+            loop = self._loops.setdefault((made.server_host, made.service), _Loop())
             loop.waiting.append((takes, then))
             if not loop.is_busy:
                 self._take_any(loop)
             return
         begins = self._now
         if service.loop:
-            loop = self._loops.setdefault(host, _Loop())
+            loop = self._loops.setdefault((made.server_host, made.service), _Loop())
             begins = max(begins, loop.free_ns)
             loop.free_ns = begins + takes
         self._at(begins + takes, then)
@@ -183,7 +201,7 @@ class Simulation:
             go_on()
         for call in calls:
             handed = body if self.services[made.service].passes_body else 0
-            self._call(made.server_host, call, made.number, None, one, handed)
+            self._call(made.server_host, call, made.number, None, one, handed, caller=made.service)
 
 
 def _row(made: Made) -> dict[str, object]:

@@ -22,6 +22,7 @@ pub struct Call {
     pub client_host: i64,
     pub server_host: i64,
     pub service: i64,
+    pub connection_id: i64,
     /// At the client: when it began to connect, or to send.
     pub start_ns: i64,
     /// At the client: when the answer began to arrive.
@@ -154,6 +155,7 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
         client_host: e.client_host[first],
         server_host: e.server_host[first],
         service: e.service[first],
+        connection_id: e.connection_id[first],
         start_ns: seen(
             &[
                 e.connect_start_ns[first],

@@ -1,16 +1,17 @@
 //! The links of one host: kind by kind of the calls that it makes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::callers::{self, Shared};
 use crate::calls::{Call, FAR};
 use crate::evidence::Evidence;
 use crate::histories::{self, Candidate, Doubt};
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
-use crate::unordered::{MOST_SURE, Parents, Unordered, slots_of, sure};
+use crate::unordered::{self, MOST_SURE, Parents, Unordered, slots_of, sure};
 
 /// Children on which all guesses are compared, and on which the best of them are.
 const SHORT: usize = 1000;
@@ -33,6 +34,14 @@ const LAST_PLANS: usize = 3;
 const ONE_EACH: Range<f64> = 0.9..1.1;
 /// A trace is seen whole, but for requests that were never answered.
 const ALL: Range<i64> = i64::MIN..FAR;
+
+/// Stretches of which it is asked whose connections are.
+const SOME_PARTS: usize = 8;
+/// Turns of sharing calls and counting how many each class makes; how much better each must explain them, and what comes
+/// of it for each call, as logarithms.
+const TURNS: usize = 6;
+const LEAST_STEP: f64 = 1.0;
+const ENOUGH: f64 = 0.2;
 
 /// A kind with fewer calls teaches nothing.
 const FEW: usize = 20;
@@ -57,7 +66,7 @@ pub struct Found {
 struct Host<'a> {
     calls: &'a [Call],
     class: &'a [u16],
-    parents: Vec<u32>,
+    parents: &'a [u32],
 }
 
 /// A guess that explains the links best, the order that they keep, and what they then show.
@@ -66,6 +75,7 @@ struct Plan {
     order: Order,
     evidence: Evidence,
     score: f64,
+    wide: Guess,
 }
 
 /// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves).
@@ -80,14 +90,75 @@ pub fn link_host(
     children.retain(|&call| calls[call as usize].start_ns < FAR);
     parents.sort_by_key(|&call| calls[call as usize].open_ns);
     children.sort_by_key(|&call| (kind[call as usize], calls[call as usize].start_ns));
-    let host = Host { calls, class, parents };
-    let kinds = children.par_chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
-    let mut found: Vec<Found> = kinds
-        .filter(|kind| kind.len() >= FEW)
-        .flat_map_iter(|kind| host.link_kind(kind))
+    let kinds = children.chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
+    let kinds: Vec<&[u32]> = kinds.filter(|kind| kind.len() >= FEW).collect();
+    let host = Host {
+        calls,
+        class,
+        parents: &parents,
+    };
+    let mut found: Vec<Found> = apart(&host, &kinds)
+        .into_par_iter()
+        .flat_map_iter(|(service, kind)| match service {
+            None => host.link_kind(&kind),
+            Some(service) => {
+                let mut parents = parents.clone();
+                parents.retain(|&p| calls[p as usize].service == service);
+                Host {
+                    calls,
+                    class,
+                    parents: &parents,
+                }
+                .link_kind(&kind)
+            }
+        })
         .collect();
     settle(calls, class, kind, &mut found);
     found
+}
+
+/// Kinds of calls, with the service that makes them where kept connections tell it.
+fn apart(host: &Host, kinds: &[&[u32]]) -> Vec<(Option<i64>, Vec<u32>)> {
+    let calls = host.calls;
+    let together = || kinds.iter().map(|kind| (None, kind.to_vec())).collect();
+    let reused: Vec<&[u32]> = kinds
+        .iter()
+        .copied()
+        .filter(|kind| !callers::services(calls, host.parents, kind).is_empty())
+        .collect();
+    let services = callers::services(calls, host.parents, &reused.concat());
+    if services.is_empty() {
+        return together();
+    }
+    let shared: Vec<Shared> = reused
+        .par_iter()
+        .flat_map_iter(|kind| host.shared(kind, &services))
+        .collect();
+    let of = callers::callers(calls, services.len(), &shared);
+    if of.is_empty() {
+        return together();
+    }
+    let mut parts: Vec<(Option<i64>, Vec<u32>)> = vec![];
+    for kind in kinds {
+        let mut by_service: BTreeMap<Option<usize>, Vec<u32>> = BTreeMap::new();
+        for &child in *kind {
+            let caller = of.get(&calls[child as usize].connection_id).map(|of| of.0);
+            by_service.entry(caller).or_default().push(child);
+        }
+        if by_service
+            .iter()
+            .all(|(caller, part)| caller.is_none() || part.len() >= FEW)
+        {
+            parts.extend(
+                by_service
+                    .into_iter()
+                    .map(|(caller, part)| (caller.map(|at| services[at]), part)),
+            );
+        } else {
+            parts.push((None, kind.to_vec()));
+        }
+    }
+    parts
 }
 
 /// Calls in doubt are given to requests by what these did before and after.
@@ -121,6 +192,36 @@ fn likeliest(shares: Vec<(u32, f64)>, own: Option<u32>, right: f64) -> Option<(u
 }
 
 impl Host<'_> {
+    /// How likely each of the `services` made the calls of a kind, of some stretches of it.
+    fn shared(&self, children: &[u32], services: &[i64]) -> Vec<Shared> {
+        let Some(guess) = guesses(self.calls, self.class, self.parents, children)
+            .into_iter()
+            .next()
+        else {
+            return vec![];
+        };
+        let none: InOrder = children.iter().map(|&child| (child, None)).collect();
+        let parts: Vec<&[u32]> = children.chunks(LEAST_JUDGED).collect();
+        let some = parts.iter().step_by(parts.len().div_ceil(SOME_PARTS));
+        let told = |part: &&[u32]| {
+            self.unordered(children, part, &guess, &none, 1, |unordered| {
+                let by_service = |parents: Parents| {
+                    let mut by_service = vec![0.0; services.len()];
+                    for (parent, share) in &parents.shares {
+                        let service = self.calls[*parent as usize].service;
+                        by_service[services.partition_point(|&s| s < service)] += share;
+                    }
+                    Shared {
+                        call: parents.child,
+                        by_service,
+                    }
+                };
+                unordered.parents().into_iter().map(by_service).collect::<Vec<Shared>>()
+            })
+        };
+        some.flat_map(told).collect()
+    }
+
     fn link_kind(&self, children: &[u32]) -> Vec<Found> {
         let Some(plan) = self.best_plan(children) else {
             return vec![];
@@ -149,12 +250,14 @@ impl Host<'_> {
     /// The plan that explains a long stretch best, of those that explain a short one best.
     fn best_plan(&self, children: &[u32]) -> Option<Plan> {
         let mut tries = vec![];
-        for guess in guesses(self.calls, self.class, &self.parents, children) {
+        let all = guesses(self.calls, self.class, self.parents, children);
+        let wide = all.first()?.clone();
+        for guess in all {
             tries.extend([Order::Front, Order::Back].map(|order| (guess.clone(), order, None)));
         }
         let plans = self.compared(children, SHORT, tries);
         if children.len() <= SHORT {
-            return plans.into_iter().next();
+            return plans.into_iter().next().map(|p| Plan { wide, ..p });
         }
         let mut last: Vec<Plan> = vec![];
         for plan in plans {
@@ -165,7 +268,10 @@ impl Host<'_> {
         let again =
             |plan: &Plan| [None, Some(plan.evidence.clone())].map(|known| (plan.guess.clone(), plan.order, known));
         let tries = last.iter().flat_map(again).collect();
-        self.compared(children, LONG, tries).into_iter().next()
+        self.compared(children, LONG, tries)
+            .into_iter()
+            .next()
+            .map(|p| Plan { wide, ..p })
     }
 
     /// Plans for a stretch of so many children, the best first; each from what is known already, or from short links.
@@ -186,6 +292,10 @@ impl Host<'_> {
                 order,
                 evidence,
                 score,
+                wide: Guess {
+                    rates: vec![],
+                    alone: 0.0,
+                },
             }
         };
         let mut plans: Vec<Plan> = tries.into_par_iter().map(plan).collect();
@@ -271,12 +381,23 @@ impl Host<'_> {
         let length = LEAST_JUDGED.max(CROWDS * self.mean_open(children, guess));
         let stretch = self.quiet_stretch(children, length);
         let in_order = self.in_order(children, guess, plan);
-        let (kept, found) = self.unordered(children, stretch, guess, &in_order, |unordered| {
+        let (kept, mut found) = self.unordered(children, stretch, guess, &in_order, unordered::ROUNDS, |unordered| {
             let parents = unordered.parents();
             let kept = unordered.order(plan.order, &parents);
             let found = mixed(parents, kept.right.iter().copied(), &in_order);
             (kept, found)
         });
+        let refitted = if kept.odds < 0.0 {
+            self.refitted(children, stretch, plan, guess, &in_order)
+        } else {
+            None
+        };
+        let guess = refitted.as_ref().unwrap_or(guess);
+        if refitted.is_some() {
+            found = self.unordered(children, stretch, guess, &in_order, unordered::ROUNDS, |unordered| {
+                mixed(unordered.parents(), kept.right.iter().copied(), &in_order)
+            });
+        }
         if stretch.len() == children.len() {
             return found;
         }
@@ -293,11 +414,45 @@ impl Host<'_> {
             return children.iter().map(found).collect();
         }
         let part = |part: &[u32]| {
-            self.unordered(children, part, guess, &in_order, |unordered| {
+            self.unordered(children, part, guess, &in_order, unordered::ROUNDS, |unordered| {
                 mixed(unordered.parents(), std::iter::repeat(right), &in_order)
             })
         };
         children.par_chunks(length).flat_map_iter(part).collect()
+    }
+
+    /// Where no order is kept, how many calls each class makes is not told by links in order. But calls can be shared and
+    /// counted in turns, each of which explains them better. From some beginnings; nothing if that is hardly better.
+    fn refitted(
+        &self,
+        children: &[u32],
+        stretch: &[u32],
+        plan: &Plan,
+        guess: &Guess,
+        in_order: &InOrder,
+    ) -> Option<Guess> {
+        let told = |guess: &Guess| {
+            self.unordered(children, stretch, guess, in_order, unordered::ROUNDS, |unordered| {
+                (unordered.likelihood(), unordered.counted(guess))
+            })
+        };
+        let (first, next) = told(guess);
+        let mut best = (first + ENOUGH * stretch.len() as f64, None);
+        for mut guess in [next, plan.wide.never_alone()] {
+            let mut before = f64::NEG_INFINITY;
+            for _ in 0..TURNS {
+                let (likelihood, next) = told(&guess);
+                if likelihood < before + LEAST_STEP {
+                    break;
+                }
+                before = likelihood;
+                if likelihood > best.0 {
+                    best = (likelihood, Some(guess));
+                }
+                guess = next;
+            }
+        }
+        best.1
     }
 
     /// The parent of each child if an order is kept.
@@ -314,10 +469,11 @@ impl Host<'_> {
         stretch: &[u32],
         guess: &Guess,
         in_order: &InOrder,
+        rounds: usize,
         tell: impl Fn(&Unordered) -> T,
     ) -> T {
         let problem = self.problem(stretch, guess, Order::Front, &self.seen_with(children, stretch));
-        tell(&Unordered::new(&problem, &slots_of(&problem, in_order)))
+        tell(&Unordered::new(&problem, &slots_of(&problem, in_order), rounds))
     }
 
     /// How many of the requests that may make such calls are open at a time.

@@ -14,7 +14,10 @@
 //!
 //! 4. *Without order.* Calls are shared among all requests that were open ([`shares`]). How much better links in order
 //!    explain what was seen than those shares do says how sure the order is; the rest goes to the shares ([`unordered`]).
+//!    Where there is no order, these shares also tell how many calls there are of each class.
 //! 5. *Histories.* What is still in doubt is asked what it makes of all that a request did, call by call ([`histories`]).
+//!
+//! Calls over connections that turn out to be one service's are looked at by themselves ([`callers`]).
 //!
 //! Of all guesses and both orders, the one that explains a stretch from a quiet moment on best is taken for all.
 //!
@@ -28,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod alignment;
+mod callers;
 mod calls;
 mod classes;
 mod evidence;

@@ -15,6 +15,17 @@ pub struct Guess {
     pub alone: f64,
 }
 
+impl Guess {
+    /// The same classes, making all calls.
+    pub fn never_alone(&self) -> Guess {
+        let more = (1.0 - NEVER) / (1.0 - self.alone).max(NEVER);
+        Guess {
+            rates: self.rates.iter().map(|&(class, rate)| (class, rate * more)).collect(),
+            alone: NEVER,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Slot {
     pub parent: u32,
@@ -63,6 +74,8 @@ pub enum Order {
 const PAIRS_EACH: usize = 16;
 /// Guesses that leave calls without parent pay for it: a server makes its calls because it was asked.
 const ALONE_PRICE: f64 = 1.0;
+/// The share of calls without parent where all are held to have one.
+const NEVER: f64 = 0.02;
 /// A slot is never held to be certainly filled, or certainly empty.
 const LEAST_ODDS: f64 = 0.001;
 const MOST_ODDS: f64 = 0.995;

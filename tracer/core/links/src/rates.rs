@@ -81,6 +81,7 @@ pub fn guesses(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32])
             .iter()
             .filter_map(|&class| counted(&service, &requests, class, count)),
     );
+    guesses.extend(of_services(&service, &requests, count));
     guesses.extend(
         classes
             .iter()
@@ -114,6 +115,29 @@ fn counted(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, class: u
         rates,
         alone: COUNTED_ALONE,
     })
+}
+
+/// For each service with several classes of requests the guess that all of them make the calls, one as many as another.
+fn of_services(service: &BTreeMap<u16, i64>, requests: &BTreeMap<u16, f64>, calls: f64) -> Vec<Guess> {
+    let mut classes: BTreeMap<i64, Vec<u16>> = BTreeMap::new();
+    for (&class, &service) in service {
+        classes.entry(service).or_default().push(class);
+    }
+    let guess = |classes: &Vec<u16>| {
+        let each = calls / classes.iter().map(|class| requests[class]).sum::<f64>();
+        let whole = each.round().max(1.0);
+        let each = if (each - whole).abs() <= NEARLY_WHOLE * whole {
+            whole * MOST_FILLED
+        } else {
+            each
+        };
+        let rates = classes.iter().map(|&class| (class, each)).collect();
+        (classes.len() > 1 && OPTIONAL.contains(&each)).then_some(Guess {
+            rates,
+            alone: COUNTED_ALONE,
+        })
+    };
+    classes.values().filter_map(guess).collect()
 }
 
 /// The guess that requests of `class` make a whole number of calls each, and that some of them make more at another time

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::evidence::{Evidence, Pair, Sample, gap_densities};
-use crate::problem::{Child, NO_SLOT, Order, Problem, Slot};
+use crate::problem::{Child, Guess, NO_SLOT, Order, Problem, Slot};
 use crate::shares::{Pairs, Shares, shares};
 
 /// Possible pairs that are kept for a child, and how many of them are those near the link in order.
@@ -17,7 +17,7 @@ const OUTSIDE: f64 = 0.02;
 /// A smaller share teaches nothing.
 const LEAST_SHARE: f64 = 1e-3;
 /// Turns of sharing and learning.
-const ROUNDS: usize = 3;
+pub const ROUNDS: usize = 3;
 const NEAR_ROUNDS: usize = 2;
 
 /// Odds (as logarithms) that an order is kept: none if the side of the order explains half of what is open without it, or
@@ -47,6 +47,8 @@ const FEW_SAME: usize = 20;
 const SLIP: f64 = 0.6;
 /// Links on each side among which a slip of the order shows.
 const WINDOW: usize = 100;
+/// However calls are shared, so many of them may have no parent.
+const LEAST_ALONE: f64 = 0.002;
 /// No link is surer.
 pub const MOST_SURE: f64 = 0.995;
 
@@ -91,8 +93,9 @@ pub struct Unordered<'a> {
 }
 
 impl<'a> Unordered<'a> {
-    /// `problem` must be in the order of `Front`.
-    pub fn new(problem: &'a Problem, in_order: &'a [u32]) -> Self {
+    /// `problem` must be in the order of `Front`. With fewer `rounds` than `ROUNDS`, shares are less sure, also of what is
+    /// wrong.
+    pub fn new(problem: &'a Problem, in_order: &'a [u32], rounds: usize) -> Self {
         let mut unordered = Unordered {
             problem,
             in_order,
@@ -113,7 +116,7 @@ impl<'a> Unordered<'a> {
             inside * if slot.is_again { late.clamp(OUTSIDE, 1.0) } else { 1.0 }
         };
         unordered.found = unordered.shared(inside);
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let evidence = unordered.learned(&unordered.found);
             let likely =
                 |_, slot: &Slot, child: &Child| f64::from(evidence.score(slot.class, Pair::new(slot, child))).exp();
@@ -179,6 +182,32 @@ impl<'a> Unordered<'a> {
             for at in self.pairs.of(place) {
                 tell(at, &self.problem.slots[self.pairs.slot[at] as usize], child);
             }
+        }
+    }
+
+    /// Logarithm of how likely these calls are, all ways to link them together.
+    pub fn likelihood(&self) -> f64 {
+        let empty: f64 = self.problem.slots.iter().map(|slot| f64::from(slot.empty)).sum();
+        let alone = f64::from(self.problem.alone) * self.problem.children.len() as f64;
+        let alone_count = f64::from(self.problem.alone).exp() * self.problem.children.len() as f64;
+        empty + alone + self.found.log_sums.iter().sum::<f64>() - 1.5 * alone_count
+    }
+
+    /// How many calls each class makes by these shares.
+    pub fn counted(&self, guess: &Guess) -> Guess {
+        let classes = guess.rates.len();
+        let (mut filled, mut requests) = (vec![0.0; classes], vec![0.0; classes]);
+        for slots in self.problem.slots.chunk_by(|a, b| a.parent == b.parent) {
+            requests[slots[0].class as usize % classes] += 1.0;
+        }
+        for (&slot, share) in self.pairs.slot.iter().zip(&self.found.of) {
+            filled[self.problem.slots[slot as usize].class as usize % classes] += share;
+        }
+        let linked: f64 = filled.iter().sum();
+        let rate = |(at, &(class, _)): (usize, &(u16, f64))| (class, filled[at] / f64::max(requests[at], 1.0));
+        Guess {
+            rates: guess.rates.iter().enumerate().map(rate).collect(),
+            alone: (1.0 - linked / self.problem.children.len() as f64).max(LEAST_ALONE),
         }
     }
 

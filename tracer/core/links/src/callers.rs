@@ -1,0 +1,142 @@
+//! Which of a host's services uses which connection.
+//!
+//! Several services of one host may ask the same one (processes with a port each, a service and its sidecar), each over
+//! connections that it keeps. What order each of them keeps does not show in their calls together. But whose a connection is
+//! shows by and by: at each of its calls a request of that service was open, and at such times as it makes calls. So shares
+//! of its calls are added up by service ([`crate::unordered`]), and where connections so told apart explain the calls better
+//! than connections that all services use, each service's calls are linked by themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::calls::Call;
+
+/// Calls of a connection, on average, without which it is not asked whose it is.
+const MANY: usize = 4;
+/// A share is never held to be certainly none.
+const LEAST_SHARE: f64 = 0.01;
+/// How much better calls must be explained for each connection, as a logarithm, and how sure it must be in the mean whose
+/// a call's connection is.
+const BETTER: f64 = 1.0;
+const SURE: f64 = 0.9;
+
+/// How likely each service of a host made a call.
+pub struct Shared {
+    pub call: u32,
+    /// By place in the list of services.
+    pub by_service: Vec<f64>,
+}
+
+/// The services that may have been asked for `children`, calls that reuse connections; nothing if there is one only.
+pub fn services(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
+    let connections: BTreeSet<i64> = children.iter().map(|&c| calls[c as usize].connection_id).collect();
+    if connections.len() * MANY > children.len() {
+        return vec![];
+    }
+    let services: BTreeSet<i64> = parents.iter().map(|&p| calls[p as usize].service).collect();
+    if services.len() > 1 {
+        services.into_iter().collect()
+    } else {
+        vec![]
+    }
+}
+
+/// For each connection the place of the service to which it belongs, and how likely that is, if connections belong to
+/// services.
+pub fn callers(calls: &[Call], services: usize, shared: &[Shared]) -> BTreeMap<i64, (usize, f64)> {
+    let mut usual = vec![LEAST_SHARE; services];
+    for one in shared {
+        usual
+            .iter_mut()
+            .zip(&one.by_service)
+            .for_each(|(sum, share)| *sum += share);
+    }
+    let all: f64 = usual.iter().sum();
+    usual.iter_mut().for_each(|share| *share /= all);
+    // of each connection, by service: how likely its calls are beside those of a connection that all use, as logarithms
+    let mut likely: BTreeMap<i64, (Vec<f64>, f64)> = BTreeMap::new();
+    for one in shared {
+        let some = one.by_service.iter().sum::<f64>() + LEAST_SHARE;
+        let (sums, count) = likely
+            .entry(calls[one.call as usize].connection_id)
+            .or_insert_with(|| (usual.iter().map(|share| share.ln()).collect(), 0.0));
+        *count += 1.0;
+        for ((sum, share), usual) in sums.iter_mut().zip(&one.by_service).zip(&usual) {
+            *sum += ((share + LEAST_SHARE * usual) / some / usual).ln();
+        }
+    }
+    let gain: f64 = likely.values().map(|(sums, _)| log_sum(sums)).sum();
+    let best = |sums: &[f64]| {
+        let place = (0..services)
+            .max_by(|&a, &b| sums[a].total_cmp(&sums[b]))
+            .unwrap_or_default();
+        (place, (sums[place] - log_sum(sums)).exp())
+    };
+    let sure: f64 = likely.values().map(|(sums, count)| best(sums).1 * count).sum();
+    if gain < BETTER * likely.len() as f64 || sure < SURE * shared.len() as f64 {
+        return BTreeMap::new();
+    }
+    likely
+        .into_iter()
+        .map(|(connection, (sums, _))| (connection, best(&sums)))
+        .collect()
+}
+
+fn log_sum(values: &[f64]) -> f64 {
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    most + values.iter().map(|value| (value - most).exp()).sum::<f64>().ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(connection_id: i64) -> Call {
+        Call {
+            client_host: 1,
+            server_host: 2,
+            service: 9,
+            connection_id,
+            start_ns: 0,
+            end_ns: 0,
+            open_ns: 0,
+            out_ns: 0,
+            close_ns: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+            is_cut: false,
+        }
+    }
+
+    /// Four connections with eight calls each; `share` is how likely the first of two services made a call.
+    fn told(share: impl Fn(i64, u32) -> f64) -> BTreeMap<i64, (usize, f64)> {
+        let calls: Vec<Call> = (0..32).map(|number| call(number % 4)).collect();
+        let shared = |number: u32| {
+            let first = share(i64::from(number % 4), number / 4);
+            Shared {
+                call: number,
+                by_service: vec![first, 1.0 - first],
+            }
+        };
+        callers(&calls, 2, &(0..32).map(shared).collect::<Vec<Shared>>())
+    }
+
+    #[test]
+    fn connections_belong_to_the_services_that_each_of_their_calls_may_be_of() {
+        let found = told(|connection, turn| match (connection % 2, turn % 2) {
+            (0, 0) => 1.0,
+            (1, 0) => 0.0,
+            _ => 0.5,
+        });
+        let of: Vec<usize> = found.values().map(|of| of.0).collect();
+        assert_eq!(of, [0, 1, 0, 1]);
+        assert!(found.values().all(|of| of.1 > 0.99), "{found:?}");
+    }
+
+    #[test]
+    fn connections_that_all_services_use_belong_to_none() {
+        let found = told(|_, turn| f64::from(turn % 2));
+        assert!(found.is_empty(), "{found:?}");
+        let nothing_shows = told(|_, _| 0.5);
+        assert!(nothing_shows.is_empty(), "{nothing_shows:?}");
+    }
+}
