@@ -23,6 +23,17 @@ def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any
     return np.ascontiguousarray(whole.to_numpy(zero_copy_only=False))
 
 
+def taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """Some rows of a table, in ascending order; of many chunks, only those that have any are looked at."""
+    parts, begin = [table.slice(0, 0)], 0
+    for batch in table.to_batches():
+        first, last = np.searchsorted(rows, (begin, begin + len(batch)))
+        if first < last:
+            parts.append(pa.Table.from_batches([batch.take(pa.array(rows[first:last] - begin))]))
+        begin += len(batch)
+    return pa.concat_tables(parts).unify_dictionaries()
+
+
 def first_known(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.int64]:
     """For each row the first of these columns (int64) that is not null, `missing` where all are.
 

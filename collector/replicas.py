@@ -48,21 +48,22 @@ def roles_of(placed: pl.DataFrame) -> pl.DataFrame:
     """As `replica_roles`, of requests with device and partition, service, host, method and parent; without a parent
     they have no role."""
     asked = placed.filter(pl.col("parent_span_id").is_not_null())
-    return asked.join(device_roles(asked), on=DEVICE).select("exchange_id", "role")
+    written = asked.filter(pl.col("method").is_in(WRITES)).group_by("service", "partition", "parent_span_id")
+    together = written.len("replicas").group_by("service", "replicas").len("often")
+    devices = asked.group_by(DEVICE, maintain_order=True).agg(asked=pl.len())
+    return asked.join(device_roles(devices, together), on=DEVICE).select("exchange_id", "role")
 
 
-def device_roles(asked: pl.DataFrame) -> pl.DataFrame:
-    """`DEVICE, role` of what was asked for. Arguments: as `roles_of`, all with a parent."""
-    written = asked.filter(pl.col("method").is_in(WRITES)).group_by("service", "partition", "parent_span_id").len(
-        "replicas"
-    )  # fmt: skip
-    usual = written.filter(pl.col("replicas") > 1).group_by("service").agg(pl.col("replicas").mode().max())
+def device_roles(devices: pl.DataFrame, together: pl.DataFrame) -> pl.DataFrame:
+    """`DEVICE, role` of devices that were asked.
+
+    Arguments: how often each of `DEVICE` was (`asked`); `service, replicas, often`: how often so many servers were
+    written to together.
+    """
+    several = together.filter(pl.col("replicas") > 1).group_by("service", "replicas").agg(pl.col("often").sum())
+    most = pl.col("often") == pl.col("often").max().over("service")
+    usual = several.filter(most).group_by("service").agg(pl.col("replicas").max())
     rank = pl.col("asked").rank("ordinal", descending=True).over("service", "partition")
-    devices = (
-        asked.group_by(DEVICE, maintain_order=True)
-        .agg(asked=pl.len())
-        .with_columns(rank=rank)
-        .join(usual, on="service")
-    )
+    devices = devices.with_columns(rank=rank).join(usual, on="service", maintain_order="left")
     role = pl.when(pl.col("rank") <= pl.col("replicas")).then(pl.lit(PRIMARY)).otherwise(pl.lit(HANDOFF))
     return devices.select(*DEVICE, role=role)

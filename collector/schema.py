@@ -259,7 +259,8 @@ Metrics of the bundled cluster, `.NAME` where a host may have several:
     received_bytes_per_s.INTERFACE, sent_bytes_per_s.INTERFACE,
     listen_overflows_per_s, listen_drops_per_s, syn_retransmits_per_s, retransmits_per_s, resets_sent_per_s."""
 
-ID_STRIDE = 1 << 32
+ID_STRIDE_BITS = 32
+ID_STRIDE = 1 << ID_STRIDE_BITS
 """Ids of connections and exchanges of a partition begin so far after those of the one before."""
 
 TABLES: dict[str, pa.Schema] = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from collector.columns import coded, first_known, indices, nullable, nullable_where, texts
 from collector.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
 from collector.links import find_links
-from collector.schema import EXCHANGES, ID_STRIDE, LinkReason, conform
+from collector.schema import EXCHANGES, ID_STRIDE_BITS, LinkReason, conform
 from collector.stamps import seen
 from collector.waits import waits
 from tracer import _core
@@ -37,8 +37,6 @@ COLUMNS = [
 ]
 """Of the table `exchanges`, what is needed here beside `transaction_id` and `response_transaction_id`."""
 NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
-MOST_GAPS = 4
-"""The last id of a partition may be so many times their number, and they are still looked up by place."""
 REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
 
 
@@ -110,26 +108,8 @@ def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
 
 
 def places(ids: pl.Series, wanted: pl.Series) -> Longs:
-    """The row of each wanted id; NONE where it is null, or none of the ids.
-
-    Cost: linear where ids hardly have gaps within each partition's, as exchanges are numbered; else that of a join.
-    """
-    known = ids.to_numpy()
-    partitions = known // ID_STRIDE
-    sizes = np.zeros(int(partitions.max(initial=0)) + 1, dtype=np.int64)
-    np.maximum.at(sizes, partitions, known % ID_STRIDE + 1)
-    if known.min(initial=0) < 0 or sizes.sum() > MOST_GAPS * len(known):
-        rows = pl.DataFrame({"id": ids}).with_row_index("row")
-        found = pl.DataFrame({"id": wanted}).join(rows, on="id", how="left", maintain_order="left")["row"]
-        return found.cast(pl.Int64).fill_null(NONE).to_numpy()
-    first = np.cumsum(sizes) - sizes
-    row_of = np.full(int(sizes.sum()) + 1, NONE)  # the last for what is asked in vain
-    row_of[first[partitions] + known % ID_STRIDE] = np.arange(len(known))
-    sought = wanted.fill_null(-1).to_numpy()
-    partition = np.clip(sought // ID_STRIDE, 0, len(sizes) - 1)
-    number = sought - partition * ID_STRIDE
-    is_inside = (number >= 0) & (number < sizes[partition])
-    return row_of[np.where(is_inside, first[partition] + number, -1)]
+    """The row of each wanted id; NONE where it is null, or none of the ids."""
+    return _core.places(ids.to_numpy(), [wanted.fill_null(NONE).to_numpy()], ID_STRIDE_BITS)[0]
 
 
 def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs) -> Nodes:

@@ -12,15 +12,19 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
+from collector.critical_path import NONE
 from collector.durations import in_words
 from collector.findings.finding import Finding, evidence, times
+from collector.findings.requests import Requests
 from collector.findings.timeouts import fingerprint
-from collector.stamps import Longs, text_codes
+from collector.stamps import UNSEEN, Longs, text_codes
 from collector.troubles import Troubles
 from tracer import _core
 
 SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
 """A server is silent if it answers nothing for so long, and for so many times as long as its peers at their worst."""
+STALL_NS = SILENT_NS // SILENT_RATIO
+"""A time without an answer that may be a peer's worst."""
 WAITING = 2
 """How many requests must wait in the middle of that time: one may be slow by itself."""
 SLOW_LEAST = 3
@@ -58,7 +62,7 @@ _FATES = {
 """What became of an exchange: severity, kind, text, remedy."""
 
 
-def answer_findings(troubles: Troubles, requests: pl.DataFrame, end_trace_ns: int) -> list[Finding]:
+def answer_findings(troubles: Troubles, requests: Requests, end_trace_ns: int) -> list[Finding]:
     """All that is wrong with answers."""
     return [
         *_silent(_until(requests, troubles, end_trace_ns)),
@@ -68,14 +72,24 @@ def answer_findings(troubles: Troubles, requests: pl.DataFrame, end_trace_ns: in
     ]
 
 
-def _until(requests: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.DataFrame:
-    """Requests that arrived, with `until` when each waited: the answer, the end of the connection, or of the trace."""
+def _until(requests: Requests, troubles: Troubles, end_trace_ns: int) -> pl.DataFrame:
+    """Requests that arrived, with `until` when each waited: the answer, the end of the connection, or of the trace.
+
+    Left out are servers that let none of them wait for as long as a stall is.
+    """
+    known = requests.readable & (requests.asked != UNSEEN) & requests.where(pl.col("server_host").is_not_null())
+    arrived = np.where(requests.arrived == UNSEEN, requests.asked, requests.arrived)
+    waited = known & ((requests.answered == UNSEEN) | (requests.answered - arrived >= STALL_NS))
+    some = np.bincount(requests.group[waited], minlength=len(requests.groups)) > 0
+    stalled = requests.groups.filter(pl.Series(some)).select("server_host", "service").unique()
+    servers = requests.groups.with_row_index("group").join(stalled, on=["server_host", "service"], nulls_equal=True)
+    chosen = known & np.isin(np.arange(len(requests.groups)), servers["group"].to_numpy())[requests.group]
+    rows = requests.frame(chosen).select(WAITS)
     broken = troubles.broken.unique("connection_id")
-    is_known = pl.col("server_host").is_not_null() & pl.col("asked").is_not_null() & pl.col("readable")
-    known = requests.lazy().filter(is_known).select(WAITS).collect()
-    rows = known.join(broken, on="connection_id", how="left", maintain_order="left")
     until = pl.min_horizontal("given_up", "broken_ns")
-    return rows.with_columns(until=pl.coalesce("answered", until, pl.lit(end_trace_ns, pl.Int64)))
+    return rows.join(broken, on="connection_id", how="left", maintain_order="left").with_columns(
+        until=pl.coalesce("answered", until, pl.lit(end_trace_ns, pl.Int64))
+    )
 
 
 def _silent(requests: pl.DataFrame) -> Iterable[Finding]:
@@ -152,7 +166,7 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
         since[start:end] = np.minimum.accumulate(arrived[start:end][::-1])[::-1]
     goes_on = spoken[~np.isin(spoken + 1, [*first, len(order)])]
     since[goes_on + 1] = np.maximum(since[goes_on + 1], until[goes_on])
-    long = np.flatnonzero(until - since >= SILENT_NS // SILENT_RATIO)
+    long = np.flatnonzero(until - since >= STALL_NS)
     middle = since[long] + (until - since)[long] // 2
     waiting = np.empty(len(long), dtype=np.int64)
     for start, end in pairwise([*first.tolist(), len(order)]):
@@ -195,14 +209,16 @@ def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
         )
 
 
-def _server_errors(troubles: Troubles, requests: pl.DataFrame) -> Iterable[Finding]:
+def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
     """Answers of 500 and above."""
-    failed = requests.filter(pl.col("status") >= 500)
+    if troubles.failed.is_empty():
+        return
+    failed = requests.frame(requests.statuses() >= 500)
     devices = failed.group_by("server_host", "service", "status").agg(
         pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
         end=pl.col("ended").max(),
     ).with_columns(pl.col("server_host", "service").cast(pl.String))  # fmt: skip
-    reasons = _reasons(requests)
+    reasons = _reasons(requests, failed)
     rows = troubles.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
     for row in rows.iter_rows(named=True):
         full = row["status"] == INSUFFICIENT_STORAGE
@@ -224,10 +240,11 @@ def _server_errors(troubles: Troubles, requests: pl.DataFrame) -> Iterable[Findi
         )  # fmt: skip
 
 
-def _reasons(requests: pl.DataFrame) -> dict[tuple[str, str], str]:
-    """Of servers that failed requests, what most of these had asked in vain before, in words."""
-    failed = requests.filter(pl.col("status") >= 500).select("exchange_id", of="server_host", by="service")
-    vain = requests.filter(pl.col("given_up").is_not_null() | (pl.col("status") >= 500))
+def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str], str]:
+    """Of servers that `failed` requests, what most of these had asked in vain before, in words."""
+    given_up, _ = requests.given_up()
+    vain = pl.concat([requests.frame(given_up), failed]).unique("exchange_id", maintain_order=True)
+    failed = failed.select("exchange_id", of="server_host", by="service")
     unanswered = pl.when(pl.col("status").is_null()).then(pl.lit("had left it unanswered"))
     fate = unanswered.otherwise(pl.format("answered {}", "status"))
     groups = (
@@ -235,7 +252,7 @@ def _reasons(requests: pl.DataFrame) -> dict[tuple[str, str], str]:
         .with_columns(fate=fate, waited=pl.col("given_up") - pl.col("begin"))
         .group_by("of", "by", "service", "server_host", "fate")
         .agg(count=pl.col("parent_span_id").n_unique(), waited=pl.col("waited").max())
-        .sort("count", "service", "server_host")
+        .sort("count", "service", "server_host", "fate")
     )
     return {
         (
@@ -247,16 +264,19 @@ def _reasons(requests: pl.DataFrame) -> dict[tuple[str, str], str]:
     }
 
 
-def _missing(requests: pl.DataFrame) -> Iterable[Finding]:
+def _missing(requests: Requests) -> Iterable[Finding]:
     """Replicas that did not have what another, asked by the same request, had; not while they were writing it."""
-    asked = pl.col("parent_span_id").is_not_null() & pl.col("method").is_in(READS)
-    missing = requests.filter((pl.col("status") == NOT_FOUND) & asked)
-    if missing.is_empty():
+    status = requests.statuses()
+    asked = (requests.parent != NONE) & requests.where(pl.col("method").is_in(READS))
+    not_there = (status == NOT_FOUND) & asked
+    if not not_there.any():
         return
-    of_them = pl.col("parent_span_id").is_in(missing["parent_span_id"].unique().implode())
-    found = requests.filter(pl.col("status").is_between(200, 299) & of_them & asked)
-    both = ["parent_span_id", "service", "method"]
-    missing = missing.join(found, on=both, how="semi", nulls_equal=True, maintain_order="left")
+    is_there = (status >= 200) & (status <= 299) & asked
+    kind, kinds = _core.row_groups([text_codes(requests.groups[name]) for name in ("service", "method")])
+    question = requests.parent * len(kinds) + kind[requests.group]  # the same for all that one request asked the same
+    in_vain = np.flatnonzero(not_there)
+    in_vain = in_vain[np.isin(question[in_vain], question[is_there])]
+    missing = requests.frame(in_vain)
     missing = missing.join(_being_written(requests, missing), on="exchange_id", how="anti")
     for (host, service), rows in missing.sort("begin", "exchange_id").group_by(
         "server_host", "service", maintain_order=True
@@ -280,10 +300,12 @@ def _missing(requests: pl.DataFrame) -> Iterable[Finding]:
         )
 
 
-def _being_written(requests: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
+def _being_written(requests: Requests, reads: pl.DataFrame) -> pl.DataFrame:
     """Those `reads` during which the same server was asked to change the same thing."""
     key = ["server_host", "service", "target"]
-    changes = requests.filter(~pl.col("method").is_in(READS)).select(*key, changed="begin", settled="ended")
+    here = pl.col("server_host").is_in(reads["server_host"].unique().implode())
+    changes = requests.frame(requests.where(~pl.col("method").is_in(READS) & here))
+    changes = changes.select(*key, changed="begin", settled="ended")
     both = reads.select(*key, "exchange_id", "begin", "ended").join(changes, on=key)
     meets = (pl.col("changed") <= pl.col("ended")) & (pl.col("settled").fill_null(pl.col("ended")) >= pl.col("begin"))
     return both.filter(meets).select("exchange_id")

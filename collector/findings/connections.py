@@ -8,6 +8,7 @@ import polars as pl
 
 from collector.durations import in_words
 from collector.findings.finding import LOSS_LEAST, Finding, evidence, listed, times, weight
+from collector.findings.requests import Requests
 from collector.findings.timeouts import fingerprint
 from collector.troubles import Troubles
 
@@ -49,24 +50,24 @@ LOST = ("lost", "gone")
 """What the network lost is weighed as other losses are: by its number, or by what clients waited for it."""
 
 
-def connection_findings(troubles: Troubles, requests: pl.DataFrame, services: Mapping[int, str]) -> Iterable[Finding]:
+def connection_findings(troubles: Troubles, requests: Requests, services: Mapping[int, str]) -> Iterable[Finding]:
     """One for each server host and cause; ports of one host together.
 
     Arguments: `services`, by port. What only daemons waited for costs nothing.
     """
     if troubles.connecting.is_empty():
         return
-    total_ns = int(requests["critical_ns"].sum() or 0)
+    total_ns = requests.total_ns
     for cause, server, rows in _handshakes(_with_waiting(troubles.connecting, requests, services)):
         found = _handshake(cause, server, rows)
         few = cause in LOST and found.count < LOSS_LEAST
         yield replace(found, severity=weight(found.cost_ns, total_ns)) if few else found
 
 
-def _with_waiting(rows: pl.DataFrame, requests: pl.DataFrame, services: Mapping[int, str]) -> pl.DataFrame:
+def _with_waiting(rows: pl.DataFrame, requests: Requests, services: Mapping[int, str]) -> pl.DataFrame:
     """With `cost_ns` nothing where all that the client asks of that service is background work."""
     of = ("client_host", "server_host", "service")
-    asked = requests.group_by(of).agg(pl.col("waited").any()).with_columns(pl.col(of).cast(pl.String))
+    asked = requests.groups.group_by(of).agg(pl.col("waited").sum() > 0).with_columns(pl.col(of).cast(pl.String))
     names = pl.DataFrame({"server_port": list(services), "service": list(services.values())}, schema=PORT)
     known = rows.join(names, on="server_port", how="left").join(asked, on=of, how="left", nulls_equal=True)
     return known.with_columns(

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +17,7 @@ from collector.findings.network import Links
 from collector.findings.pace import pace_findings
 from collector.findings.placement import placement_findings
 from collector.findings.ports import Parts, port_findings
-from collector.findings.requests import requests_of
+from collector.findings.requests import Requests, requests_of
 from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
 from collector.findings.usage import Usage
@@ -59,7 +58,7 @@ def told(
     missed = missed_by_host(troubles, info)
     families: list[Callable[[], Iterable[Finding]]] = [
         lambda: Links(troubles, requests).findings(),
-        lambda: stall_findings(troubles, requests),
+        lambda: stall_findings(troubles, requests.total_ns),
         lambda: port_findings(connections, clocks),
         lambda: connection_findings(troubles, requests, info.services),
         lambda: answer_findings(troubles, requests, end_trace_ns),
@@ -75,9 +74,9 @@ def told(
     return as_table(usage.beside(with_causes(with_doubts(found, missed), _askers(requests))))
 
 
-def _askers(requests: pl.DataFrame) -> Askers:
+def _askers(requests: Requests) -> Askers:
     """Who asks whom, through any number of others."""
-    pairs = requests.select("client_host", "server_host").drop_nulls().unique().rows()
+    pairs = requests.groups.select("client_host", "server_host").drop_nulls().unique().rows()
     asked_by: dict[str, set[str]] = {}
     for client, server in pairs:
         if client != server:

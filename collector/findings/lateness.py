@@ -11,8 +11,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.stamps import UNSEEN, text_codes
+from collector.findings.requests import Requests
+from collector.stamps import UNSEEN, Longs, text_codes
 from tracer import _core
+from tracer.records import Columns
 
 MOST_SHARE, LATE_RATIO = 0.9, 2.0
 """A request is late beyond this many times what this share of the peers' requests stays below."""
@@ -24,45 +26,53 @@ MOMENT_NS = 500_000_000
 BINS_PER_OCTAVE = 8
 _OF_SERVICE = ["service", "method"]
 _AT_SERVER = ["server_host", *_OF_SERVICE]
-TIMED = (*_AT_SERVER, "own_ns", "critical_ns", "asked", "answered", "connection_id", "exchange_id")
-"""What is asked of requests, besides what they are grouped by."""
 
 
-def lateness(timed: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+class Timed:
+    """Requests and how long their servers took for them."""
+
+    def __init__(self, requests: Requests, group: NDArray[np.int32], own_ns: Longs, answered: Longs) -> None:
+        """Arguments: all requests; the group of each, negative for one that is left out; what its server took; when it
+        answered."""
+        self.requests = requests
+        self.times: Columns = {
+            "group": group,
+            "own_ns": own_ns,
+            "critical_ns": requests.critical_ns,
+            "asked_ns": requests.asked,
+            "answered_ns": answered,
+        }
+        self.bins = pl.DataFrame(_core.count_bins(group, own_ns, BINS_PER_OCTAVE))
+
+
+def lateness(timed: Timed, keys: list[str]) -> pl.DataFrame:
     """For each group of `keys` (a server, or a device of it) in a service: how many requests were late, and how many
-    would be by what peers do.
+    would be by what peers do. Requests without one of `keys` are left out.
 
-    Arguments: `timed`, requests with `own_ns`; texts are categories. Those without one of `keys` are left out.
     Returns: `keys`, `service`, `count`, `late_count`, `expected`, `spread` (standard deviation of that by chance),
     `moments` and `late_moments` (in how many stretches of `MOMENT_NS` they began), of the late ones `took` (median),
     `usual` (what nine of ten take elsewhere), `cost_ns` (beyond that, on critical paths), `from_trace_ns,
     to_trace_ns`; of the slowest one `connection_id, exchange_id`.
     """
-    columns = list(dict.fromkeys([*keys, *_AT_SERVER]))
-    codes = [text_codes(timed[name]) for name in columns]
+    columns, alike = list(dict.fromkeys([*keys, *_AT_SERVER])), timed.requests.groups
+    codes = [text_codes(alike[name]) for name in columns]
     number, first = _core.row_groups(codes)
-    is_named = np.all([code[first] != -1 for code in codes[: len(keys)]], axis=0)
-    number = np.where(is_named[number], number, np.int32(-1))
-    own_ns = timed["own_ns"].to_numpy()
-    bins = pl.DataFrame(_core.count_bins(number, own_ns, BINS_PER_OCTAVE))
-    groups = timed[first].select(columns).with_columns(group=pl.int_range(len(first), dtype=pl.Int32))
+    is_named = np.all([code != -1 for code in codes[: len(keys)]], axis=0)
+    number = np.where(is_named, number, np.int32(-1))
+    bins = timed.bins.with_columns(group=pl.Series(number).gather(timed.bins["group"]))
+    bins = bins.filter(pl.col("group") >= 0).group_by("group", "bin", maintain_order=True).agg(pl.col("count").sum())
+    groups = alike[first].select(columns).with_columns(group=pl.int_range(len(first), dtype=pl.Int32))
     counts = bins.group_by("group").agg(pl.col("count").sum())
     groups = groups.join(counts, on="group").join(
         _bounds(bins.join(groups, on="group")), on=_AT_SERVER, nulls_equal=True, maintain_order="left"
     )
     pools = groups.select(*keys, "service").unique(maintain_order=True).with_row_index("pool")
     groups = groups.join(pools, on=[*keys, "service"], nulls_equal=True, maintain_order="left")
-    times = {"own_ns": own_ns, "group": number} | {
-        name: timed[column].fill_null(missing).to_numpy()
-        for name, column, missing in (
-            ("critical_ns", "critical_ns", 0),
-            ("asked_ns", "asked", UNSEEN),
-            ("answered_ns", "answered", UNSEEN),
-        )
-    }
     limit_ns, pool = _of_groups(groups, len(first))
-    late = pl.DataFrame(_core.count_late(times, limit_ns, pool, MOMENT_NS))
-    slowest = timed[late["slowest"]].select("connection_id", "exchange_id")
+    pool = np.where(number >= 0, pool[number], np.int32(-1))
+    late = pl.DataFrame(_core.count_late(timed.times, limit_ns[number], pool, MOMENT_NS))
+    slowest = timed.requests.frame(np.sort(late["slowest"].to_numpy()))
+    slowest = slowest.select("connection_id", "exchange_id")[late["slowest"].arg_sort().arg_sort()]
     share = pl.col("late_share")
     every = groups.group_by("pool", maintain_order=True).agg(
         pl.col("count").sum(),

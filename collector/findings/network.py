@@ -17,7 +17,9 @@ import polars as pl
 
 from collector.durations import in_words
 from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
+from collector.findings.requests import Requests
 from collector.link_traffic import LATE_NS, SLICE_NS, delay_of_bin, rate_of_bin
+from collector.stamps import UNSEEN
 from collector.troubles import PAIR, Troubles
 from tracer import _core
 
@@ -92,11 +94,11 @@ def places(wrong: Mapping[Pair, float], active: Iterable[Pair]) -> list[Place]:
 class Links:
     """All links of a trace: what they carried, over time, and what requests waited for them."""
 
-    def __init__(self, troubles: Troubles, requests: pl.DataFrame) -> None:
+    def __init__(self, troubles: Troubles, requests: Requests) -> None:
         self.troubles = troubles
         self.traffic = troubles.traffic
         self.rates = _link_rates(troubles.rates)
-        self.requests = requests
+        self.requests, self.total_ns = requests, requests.total_ns
         ends = self.traffic.select(PAIR).unique().rows()
         self.active = {_in_order(*pair) for pair in ends if pair[0] != pair[1]}
 
@@ -140,6 +142,8 @@ class Links:
 
     def reordering(self) -> Iterable[Finding]:
         """Links on which packets overtake each other."""
+        if self.traffic["overtaken"].sum() < OVERTAKEN_LEAST:
+            return
         counts = self.traffic.group_by(PAIR).agg(pl.col("overtaken", "data").sum(), _slices())
         share = pl.col("overtaken") / pl.col("data").clip(lower_bound=1)
         bad = counts.filter((pl.col("overtaken") >= OVERTAKEN_LEAST) & (share >= OVERTAKEN_SHARE))
@@ -201,11 +205,6 @@ class Links:
             },
         )
 
-    @property
-    def total_ns(self) -> int:
-        """All request time of the trace."""
-        return int(self.requests["critical_ns"].sum() or 0)
-
     def _late_finding(self, kind: str, place: Place, rows: list[dict[str, int]]) -> Finding:
         begin, end = min(row["begin"] for row in rows), max(row["end"] for row in rows)
         middle, usual = max(row["middle_ns"] for row in rows), rows[0]["usual_ns"]
@@ -239,7 +238,8 @@ class Links:
     def _dead_runs(self) -> pl.DataFrame:
         """For each pair of hosts the longest time in which all that was sent was lost: `send_host` …, `lost`."""
         first, second = pl.min_horizontal(PAIR), pl.max_horizontal(PAIR)
-        both = self.traffic.with_columns(send_host=first, receive_host=second)
+        in_vain = self.traffic.filter(pl.col("lost") > 0).select(send_host=first, receive_host=second).unique()
+        both = self.traffic.with_columns(send_host=first, receive_host=second).join(in_vain, on=PAIR, how="semi")
         slices = both.group_by(*PAIR, "slice").agg(pl.col("hops", "lost").sum()).sort(*PAIR, "slice")
         alive = pl.col("hops") > pl.col("lost")
         runs = slices.with_columns(run=alive.cum_sum().over(PAIR)).filter(~alive).group_by(*PAIR, "run").agg(
@@ -251,7 +251,7 @@ class Links:
     def _late_ways(self) -> pl.DataFrame:
         """Directions between two hosts that are late for a while, with how late, since when, and what they carry."""
         seen = self.traffic.filter((pl.col("bin") >= 0) & (pl.col("hops") > pl.col("lost")))
-        if seen.is_empty():
+        if not _may_be_late(seen):
             return pl.DataFrame()
         middle = _quantile(seen, [*PAIR, "slice"], MIDDLE, "middle_ns")
         whole = _quantile(seen, PAIR, MIDDLE, "whole_ns").with_columns(
@@ -302,7 +302,18 @@ class Links:
         for pair in place.pairs:
             for client, server in (pair, pair[::-1]):
                 on |= (pl.col("client_host") == client) & (pl.col("server_host") == server)
-        return self.requests.filter(on & (pl.col("begin") < end) & (pl.col("ended") > begin))
+        requests = self.requests
+        meanwhile = (requests.begin != UNSEEN) & (requests.begin < end) & (requests.ended > begin)
+        return requests.frame(requests.where(on) & meanwhile)
+
+
+def _may_be_late(seen: pl.DataFrame) -> bool:
+    """Whether in some slice half of a way's packets took so long that they could be late, whatever is usual."""
+    slow = seen.filter(delay_of_bin(pl.col("bin")) >= LATE_NS).group_by(*PAIR, "slice").agg(slow=pl.col("hops").sum())
+    whole = (
+        seen.join(slow, on=[*PAIR, "slice"]).group_by(*PAIR, "slice").agg(pl.col("hops").sum(), pl.col("slow").first())
+    )
+    return whole.filter(2 * pl.col("slow") >= pl.col("hops")).height > 0
 
 
 def _pair(row: Mapping[str, object]) -> Pair:

@@ -14,11 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from collector.durations import in_words
 from collector.findings.finding import Finding, listed, times, weight
-from collector.findings.lateness import TIMED, lateness
+from collector.findings.lateness import Timed, lateness
+from collector.findings.requests import Requests
+from collector.stamps import UNSEEN, Longs
 
 LEAST = 5
 """Requests of a server, before it is judged."""
@@ -58,16 +61,13 @@ class _Slow:
         return self.took_ns - self.usual_ns
 
 
-def pace_findings(requests: pl.DataFrame) -> list[Finding]:
+def pace_findings(requests: Requests) -> list[Finding]:
     """Hosts, disks and servers that are slow, each by its own."""
-    given_up = pl.col("given_up") - pl.max_horizontal("arrived", "asked")
-    took = pl.when(pl.col("answered").is_null() & pl.col("asking_ns").is_null()).then(given_up.clip(lower_bound=0))
-    served = requests.lazy().with_columns(pl.coalesce("own_ns", took), pl.coalesce("answered", "given_up"))
-    told = pl.col("own_ns").is_not_null() & pl.col("server_host").is_not_null() & pl.col("readable")
-    timed = served.filter(told).select("device", *TIMED).collect()
-    if timed.is_empty():
+    own_ns, answered = _until_given_up(requests)
+    told = (own_ns != UNSEEN) & requests.readable & requests.where(pl.col("server_host").is_not_null())
+    if not told.any():
         return []
-    total_ns = int(requests["critical_ns"].sum() or 0)
+    timed = Timed(requests, np.where(told, requests.group, np.int32(-1)), own_ns, answered)
     servers = lateness(timed, ["server_host"])
     devices = lateness(timed, ["server_host", "device"])
     slow = [*_slow(servers), *_slow(devices)]
@@ -75,7 +75,22 @@ def pace_findings(requests: pl.DataFrame) -> list[Finding]:
     for host in sorted({each.host for each in slow}):
         here = pl.col("server_host") == host
         found += _of_host([each for each in slow if each.host == host], servers.filter(here), devices.filter(here))
-    return [replace(finding, severity=weight(finding.cost_ns, total_ns)) for finding in found]
+    return [replace(finding, severity=weight(finding.cost_ns, requests.total_ns)) for finding in found]
+
+
+def _until_given_up(requests: Requests) -> tuple[Longs, Longs]:
+    """What each server took itself, and when it answered; where it did not, until the request was given up."""
+    rows, given_up = requests.given_up()
+    if not len(rows):
+        return requests.own_ns, requests.answered
+    own_ns, answered = requests.own_ns.copy(), requests.answered.copy()
+    vain = answered[rows] == UNSEEN
+    rows, given_up = rows[vain], given_up[vain]
+    answered[rows] = given_up
+    heard = np.maximum(requests.arrived[rows], requests.asked[rows])
+    alone = (heard != UNSEEN) & (requests.asking_ns[rows] == UNSEEN)
+    own_ns[rows[alone]] = np.maximum(given_up[alone] - heard[alone], 0)
+    return own_ns, answered
 
 
 def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) -> Iterable[Finding]:

@@ -7,10 +7,16 @@ where they are. Roles of devices are told from what was asked (`collector.replic
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from collector.critical_path import NONE
 from collector.findings.finding import Finding, listed, times
+from collector.findings.requests import Requests
 from collector.replicas import DEVICE, HANDOFF, PRIMARY, WRITES, device_roles
+from collector.stamps import text_codes
+from tracer import _core
 
 UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
 """A server gets more than its share if it gets so many requests, and this many times what its peers get on average."""
@@ -19,20 +25,20 @@ POPULAR_SHARE = 0.5
 _SERVER = ["service", "server_host"]
 
 
-def placement_findings(requests: pl.DataFrame) -> Iterator[Finding]:
+def placement_findings(requests: Requests) -> Iterator[Finding]:
     """Handoffs and uneven load. Arguments: as `requests.requests_of`."""
     yield from _handoffs(requests)
     yield from _uneven(requests)
 
 
-def _handoffs(requests: pl.DataFrame) -> Iterable[Finding]:
+def _handoffs(requests: Requests) -> Iterable[Finding]:
     """Writes that went to another server than they were meant for, by the host they were meant for."""
-    asked = pl.col("method").is_in(WRITES) & pl.col("parent_span_id").is_not_null() & pl.col("device").is_not_null()
-    is_write = asked & pl.col("partition").is_not_null()
-    roles = device_roles(requests.lazy().filter(is_write).select(*DEVICE, "method", "parent_span_id").collect())
+    on_device = requests.where(pl.col("method").is_in(WRITES) & pl.col("device").is_not_null())
+    is_write = on_device & (requests.partition != NONE) & (requests.parent != NONE)
+    roles = device_roles(*_written(requests, is_write))
     if not (roles["role"] == HANDOFF).any():
         return
-    writes = requests.filter(is_write).join(roles, on=DEVICE, maintain_order="left")
+    writes = requests.frame(is_write).join(roles, on=DEVICE, maintain_order="left")
     stood_in = writes.filter((pl.col("role") == HANDOFF) & pl.col("status").is_between(200, 299))
     for (host, service), rows in (
         stood_in.join(_passed_over(writes), on=["parent_span_id", "service", "partition"])
@@ -54,6 +60,28 @@ def _handoffs(requests: pl.DataFrame) -> Iterable[Finding]:
         )
 
 
+def _written(requests: Requests, is_write: NDArray[np.bool_]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """How often each device was written to for each partition, and how many together, as `device_roles` takes it."""
+    rows = np.flatnonzero(is_write)
+    device, service = (
+        _core.row_groups([text_codes(requests.groups[name]) for name in names])[0]
+        for names in (["service", "server_host", "device"], ["service"])
+    )
+    group, partition = requests.group[rows], requests.partition[rows]
+    number, first = _core.row_groups([device[group], partition])
+    devices = requests.groups[group[first]].select("service", "server_host", "device")
+    devices = devices.with_columns(
+        partition=pl.Series(partition[first]), asked=pl.Series(np.bincount(number, minlength=len(first)))
+    ).select(*DEVICE, "asked")
+    kind = np.full(len(is_write), NONE, np.int32)
+    kind[rows], of_kind = _core.row_groups([service[group], partition])
+    schema = {"kind": pl.Int32, "replicas": pl.Int64, "often": pl.Int64}
+    together = pl.DataFrame(_core.asked_together(requests.parent, kind), schema, orient="row")
+    services = requests.groups["service"][group[of_kind]]
+    together = together.select("replicas", "often", service=services.gather(together["kind"]))
+    return devices, together
+
+
 def _passed_over(writes: pl.DataFrame) -> pl.DataFrame:
     """`parent_span_id, service, partition, meant_for`: hosts with a primary that did not take a write."""
     place = ["service", "partition", "server_host", "device"]
@@ -65,18 +93,17 @@ def _passed_over(writes: pl.DataFrame) -> pl.DataFrame:
     return missed.select("parent_span_id", "service", "partition", meant_for="server_host")
 
 
-def _uneven(requests: pl.DataFrame) -> Iterable[Finding]:
+def _uneven(requests: Requests) -> Iterable[Finding]:
     """Servers that get much more than their peers of what clients wait for, and what of."""
-    counts = (
-        requests.lazy().filter("waited").select(_SERVER).drop_nulls().group_by(_SERVER).agg(count=pl.len()).collect()
-    )
+    waited = requests.groups.filter(pl.col("waited") > 0).drop_nulls(_SERVER)
+    counts = waited.group_by(_SERVER).agg(count=pl.col("waited").sum())
     hosts = pl.len().over("service")
     others = (pl.col("count").sum().over("service") - pl.col("count")) / (hosts - 1)
     counts = counts.filter(hosts > 1).with_columns(others=others)
     much = (pl.col("count") >= UNEVEN_LEAST) & (pl.col("count") >= UNEVEN_RATIO * pl.col("others"))
     for row in counts.filter(much).sort("count", *_SERVER, descending=[True, False, False]).iter_rows(named=True):
         same = (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
-        here = requests.filter(same & pl.col("waited"))
+        here = requests.frame(requests.where(same) & requests.waited)
         cost = _evidence(here.with_columns(own=pl.min_horizontal("own_ns", "critical_ns")), "own")
         beyond = 1 - row["others"] / row["count"]
         yield Finding(

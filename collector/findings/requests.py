@@ -3,21 +3,27 @@ and whether a client waits for it.
 
 A server's own time is from the last byte of the request to the first of the answer, without the time in which it waited
 for servers that it asked itself. So a server that waits for a slow one is not taken for slow.
+
+Requests that are alike in hosts, service, method and device are a group. What is asked of all requests is asked of
+groups, and of columns of numbers, in passes; only those that have something to tell are made rows of a frame.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from collector.columns import indices, texts
+from collector.columns import first_known, indices, numbers, taken, texts
 from collector.critical_path import NONE, Longs
+from collector.exchanges import UNKNOWN
 from collector.foreground import of_clients
-from collector.schema import EXCHANGES
+from collector.schema import EXCHANGES, ID_STRIDE_BITS
 from collector.services import target_words
-from collector.spans import LEDGER_COLUMNS, places
-from collector.stamps import UNSEEN, stacked
+from collector.spans import LEDGER_COLUMNS
+from collector.stamps import UNSEEN, seen
 from tracer import _core
 
 EXCHANGE_COLUMNS = [
@@ -28,91 +34,178 @@ EXCHANGE_COLUMNS = [
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"),
 ]
 SPAN_COLUMNS = ["span_id", "trace_id", "parent_span_id", "depth", "critical_ns", *LEDGER_COLUMNS]
+ALIKE = ["client_host", "server_host", "service", "method", "device"]
+"""What requests of a group have in common."""
 
 
-def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> pl.DataFrame:
-    """Exchanges and their spans as one row each, with short names for the times, `own_ns`, `device`,
-    `partition` (a number for it), and `waited`: whether it is a client's or is done for one (`collector.foreground`).
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """All exchanges of a trace and their spans; arrays have one value for each. Times are trace times in ns, `UNSEEN`
+    where not known."""
 
-    Arguments: parts of `exchanges` with at least `EXCHANGE_COLUMNS`, of `spans` `SPAN_COLUMNS`. Times are trace times
-    in ns; hosts, services, methods and devices are categories. Memory: about 200 bytes a row, and its target.
-    Cost: passes over the rows.
+    exchanges: pa.Table  # `EXCHANGE_COLUMNS`
+    spans: pa.Table  # `SPAN_COLUMNS`, of the same rows
+    group: NDArray[np.int32]
+    groups: pl.DataFrame  # of each group: `ALIKE` (categories), `count`, and how many clients waited for (`waited`)
+    device: NDArray[np.int32]  # a place in `devices`, -1 for none
+    devices: list[str]
+    partition: NDArray[np.int32]  # a number for it, -1 for none
+    parent: Longs  # a row, or `NONE`
+    readable: NDArray[np.bool_]  # its heads were
+    waited: NDArray[np.bool_]  # a client's, or done for one (`collector.foreground`)
+    begin: Longs
+    asked: Longs  # its first byte arrived, or its last
+    arrived: Longs  # its last byte did
+    answered: Longs
+    ended: Longs  # or was given up
+    asking_ns: Longs  # for how long its server waited for at least one of those that it asked, before it answered
+    own_ns: Longs  # what its server took without that
+
+    @property
+    def critical_ns(self) -> Longs:
+        """What of it its root waited for."""
+        return numbers(self.spans["critical_ns"])
+
+    @property
+    def total_ns(self) -> int:
+        """All request time of the trace."""
+        return int(self.critical_ns.sum())
+
+    @property
+    def heard(self) -> Longs:
+        """When its server had it."""
+        return np.maximum(self.arrived, self.asked)
+
+    def where(self, fits: pl.Expr) -> NDArray[np.bool_]:
+        """Requests of the groups that fit."""
+        return self.groups.select(fits.fill_null(value=False)).to_series().to_numpy()[self.group]
+
+    def statuses(self) -> NDArray[np.uint16]:
+        """What each was answered; 0 where that is not known."""
+        return numbers(self.exchanges["status"])
+
+    def given_up(self) -> tuple[Longs, Longs]:
+        """The rows of those that were given up, and when."""
+        column = self.exchanges["given_up_trace_ns"]
+        if column.null_count == len(column):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        at = first_known(self.exchanges, ["given_up_trace_ns"], UNSEEN)
+        rows = np.flatnonzero(at != UNSEEN)
+        return rows, at[rows]
+
+    def frame(self, chosen: NDArray[np.bool_] | Longs) -> pl.DataFrame:
+        """Some requests as a frame, null where nothing is known; hosts, services, methods, devices are categories.
+
+        Arguments: which of all, or their rows.
+        """
+        rows: Longs = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64, copy=False)
+        spans = taken(self.spans.drop(["span_id"]), rows)
+        some = pl.DataFrame(taken(self.exchanges, rows)).hstack(pl.DataFrame(spans))
+        return some.select(
+            *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "status", "target"),
+            *("parent_span_id", "critical_ns"),
+            device=pl.Series(self.devices, dtype=pl.Categorical).gather(_known(self.device[rows], NONE)),
+            partition=_known(self.partition[rows], NONE),
+            network_ns=pl.sum_horizontal("connect_ns", "request_network_ns", "response_network_ns", "stall_ns"),
+            arrived="request_last_received_trace_ns",
+            invited="continue_sent_trace_ns",
+            given_up="given_up_trace_ns",
+            waited=pl.Series(self.waited[rows]),
+            begin=_known(self.begin[rows], UNSEEN),
+            asked=_known(self.asked[rows], UNSEEN),
+            answered=_known(self.answered[rows], UNSEEN),
+            ended=_known(self.ended[rows], UNSEEN),
+            asking_ns=_known(self.asking_ns[rows], UNSEEN),
+            own_ns=_known(self.own_ns[rows], UNSEEN),
+        )
+
+
+def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
+    """All requests of a trace.
+
+    Arguments: parts of `exchanges` with at least `EXCHANGE_COLUMNS`, of `spans` `SPAN_COLUMNS`. Memory: these columns,
+    and about 100 bytes a row. Cost: passes of the core over the rows.
     """
-    rows = stacked(_parts(exchanges, pl.DataFrame(spans.select(SPAN_COLUMNS))))
-    ends = rows.select("client_host", "server_host", "background", "trace_id")
-    mine = of_clients(ends.filter(rows["depth"] == 0), ends)["trace_id"]
-    own = np.zeros(len(rows) + 1, dtype=np.bool_)  # the last for a trace whose root is not there
-    own[places(rows["exchange_id"], mine)] = True
-    own[NONE] = False
-    took = pl.col("answered") - pl.max_horizontal("arrived", "asked")
-    return rows.with_columns(asking_ns=_asking(rows)).with_columns(
-        own_ns=(took - pl.col("asking_ns").fill_null(0)).clip(lower_bound=0),
-        waited=pl.Series(own[places(rows["exchange_id"], rows["trace_id"])]),
+    parts = [EXCHANGES.empty_table(), *exchanges]
+    rows = pa.concat_tables([part.select(EXCHANGE_COLUMNS) for part in parts])
+    ids = first_known(rows, ["exchange_id"], NONE)
+    spans = _in_order(spans.select(SPAN_COLUMNS), ids)
+    parent, root = _core.places(
+        ids, [first_known(spans, [name], NONE) for name in ("parent_span_id", "trace_id")], ID_STRIDE_BITS
+    )
+    begin = seen(rows, "connect_start", "request_first_sent", "request_first_received")
+    asked = seen(rows, "request_first_received", "request_last_received")
+    arrived, answered = seen(rows, "request_last_received"), seen(rows, "response_first_sent")
+    ended = seen(rows, "response_last_received", "response_last_sent", "given_up")
+    took = _core.took(
+        {
+            "parent": parent,
+            "began_ns": begin,
+            "ended_ns": ended,
+            "heard_ns": np.maximum(arrived, asked),
+            "answered_ns": answered,
+        }
+    )
+    names = {name: indices(rows[name]) for name in ALIKE[:-1]}
+    names["device"] = _named(rows, *names["service"], "device")
+    group, first = _core.row_groups([codes for codes, _ in names.values()])
+    alike = {
+        name: pl.Series(known, dtype=pl.Categorical).gather(_known(codes[first], NONE))
+        for name, (codes, known) in names.items()
+    }
+    waited = _waited(rows, spans, root, alike["server_host"])
+    counts = {"count": group, "waited": group[waited]}
+    protocol, protocols = indices(rows["protocol"])
+    return Requests(
+        exchanges=rows,
+        spans=spans,
+        group=group,
+        groups=pl.DataFrame(alike | {name: np.bincount(of, minlength=len(first)) for name, of in counts.items()}),
+        device=names["device"][0],
+        devices=names["device"][1],
+        partition=_named(rows, *names["service"], "partition")[0],
+        parent=parent,
+        readable=np.array([*(name != UNKNOWN for name in protocols), False])[protocol],
+        waited=waited,
+        begin=begin,
+        asked=asked,
+        arrived=arrived,
+        answered=answered,
+        ended=ended,
+        **took,
     )
 
 
-def _parts(exchanges: Iterable[pa.Table], spans: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    yield _part(EXCHANGES.empty_table(), spans.clear())
-    begin = 0
-    for part in exchanges:
-        yield _part(part, _of_part(part, spans, begin))
-        begin += part.num_rows
+def _in_order(spans: pa.Table, ids: Longs) -> pa.Table:
+    """The spans of these exchanges: in a trace's own tables they stand in the same order."""
+    own = first_known(spans, ["span_id"], NONE)
+    if np.array_equal(own, ids):
+        return spans
+    (places,) = _core.places(own, [ids], ID_STRIDE_BITS)
+    return spans.take(pa.array(places, mask=places == NONE))
 
 
-def _part(exchanges: pa.Table, spans: pl.DataFrame) -> pl.DataFrame:
-    """Exchanges with the spans of the same rows."""
-    rows = pl.DataFrame(exchanges.select(EXCHANGE_COLUMNS)).hstack(spans.drop("span_id"))
-    device, devices = _named(exchanges, "device")
-    partition, partitions = _named(exchanges, "partition")
-    return rows.select(
-        *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "status"),
-        *("target", "background", "trace_id", "parent_span_id", "depth", "critical_ns"),
-        device=_gathered(pl.Series(devices, dtype=pl.Categorical), device),
-        partition=_gathered(pl.Series(partitions, dtype=pl.String).hash(), partition),
-        network_ns=pl.sum_horizontal("connect_ns", "request_network_ns", "response_network_ns", "stall_ns"),
-        readable=pl.col("protocol") != "unknown",
-        complete="complete",
-        begin=pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
-        asked=pl.coalesce("request_first_received_trace_ns", "request_last_received_trace_ns"),
-        arrived="request_last_received_trace_ns",
-        invited="continue_sent_trace_ns",
-        answered="response_first_sent_trace_ns",
-        ended=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns"),
-        given_up="given_up_trace_ns",
-    )
+def _waited(rows: pa.Table, spans: pa.Table, root: Longs, servers: pl.Series) -> NDArray[np.bool_]:
+    """Whether each request is a client's, or done for one; not of a trace whose root is not there."""
+    roots = np.flatnonzero(numbers(spans["depth"], missing=1) == 0)
+    ends = pl.DataFrame(taken(rows.select(["client_host", "server_host", "background"]), roots))
+    mine = np.zeros(len(root) + 1, dtype=np.bool_)
+    mine[roots[of_clients(ends.with_row_index("row"), pl.DataFrame({"server_host": servers}))["row"].to_numpy()]] = True
+    mine[NONE] = False
+    return mine[root]
 
 
-def _of_part(exchanges: pa.Table, spans: pl.DataFrame, begin: int) -> pl.DataFrame:
-    """The spans of a part that begins at a row: in a trace's own tables they stand in the same order."""
-    ids, here = pl.DataFrame(exchanges.select(["exchange_id"]))["exchange_id"], spans.slice(begin, exchanges.num_rows)
-    if ids.equals(here["span_id"]):
-        return here
-    return pl.DataFrame({"span_id": ids}).join(spans, on="span_id", how="left", maintain_order="left")
+def _named(
+    rows: pa.Table, service: NDArray[np.int32], services: list[str], part: str
+) -> tuple[NDArray[np.int32], list[str]]:
+    """What each target names as its device, its partition: a place in the list of names; -1 for nothing."""
+    words = target_words(part)
+    shapes = [(services.index(name), *words[name]) for name in services if name in words]
+    targets = [texts(batch.column(0)) for batch in rows.select(["target"]).to_batches()]
+    return _core.target_words([(each["offsets"], each["bytes"]) for each in targets], service, shapes)
 
 
-def _named(exchanges: pa.Table, part: str) -> tuple[Longs, list[str]]:
-    """What each target names as its device, its partition: a place in the list of names; `NONE` for nothing."""
-    found, names = np.full(exchanges.num_rows, NONE), list[str]()
-    targets = texts(exchanges["target"])
-    services, known = indices(exchanges["service"])
-    for service, (prefix, place) in target_words(part).items():
-        if service in known:
-            wanted = services == known.index(service)
-            codes, words = _core.target_words(targets | {"wanted": wanted}, prefix, place)
-            found = np.where(codes == NONE, found, codes + len(names))
-            names += words
-    return found, names
-
-
-def _gathered(names: pl.Series, places: Longs) -> pl.Series:
-    return names.gather(pl.select(pl.when(pl.Series(places) != NONE).then(pl.Series(places))).to_series())
-
-
-def _asking(rows: pl.DataFrame) -> pl.Series:
-    """How long each waited for at least one of those that it asked, before it answered; null for none."""
-    times = {"began_ns": "begin", "ended_ns": "ended", "answered_ns": "answered"}
-    columns = {name: rows[column].fill_null(UNSEEN).to_numpy() for name, column in times.items()}
-    heard = rows.select(pl.max_horizontal("arrived", "asked").fill_null(UNSEEN)).to_series().to_numpy()
-    parent = places(rows["exchange_id"], rows["parent_span_id"])
-    waited = _core.asking_ns(columns | {"parent": parent, "heard_ns": heard})
-    return pl.Series(waited).replace(UNSEEN, None)
+def _known(values: NDArray[np.integer], missing: int) -> pl.Series:
+    """Null where a value is missing."""
+    series = pl.Series(values)
+    return series.set(series == missing, None) if (values == missing).any() else series

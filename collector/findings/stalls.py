@@ -83,12 +83,11 @@ RECOVERIES = {
 }
 
 
-def stall_findings(troubles: Troubles, requests: pl.DataFrame) -> list[Finding]:
+def stall_findings(troubles: Troubles, total_ns: int) -> list[Finding]:
     """One for each kind and pair of hosts.
 
-    Arguments: the troubles of all connections; requests as `requests_of`, whose time the severity goes by.
+    Arguments: the troubles of all connections; all request time, which the severity goes by.
     """
-    total_ns = int(requests["critical_ns"].sum() or 0)
     return [
         *_pauses(troubles.paused, total_ns),
         *_recoveries(troubles.recovered, total_ns),

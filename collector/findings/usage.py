@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.findings.finding import Finding, frame
+from collector.findings.requests import Requests
 from collector.timescale import to_trace_ns
 
 TOLD_BESIDE = frozenset({"host_starved", "slow_replica", "slow_disk", "server_silent", "listen_queue_full"})
@@ -65,7 +66,7 @@ class Usage:
             clauses = self._clauses(finding) if finding.kind in TOLD_BESIDE else []
             yield replace(finding, text="; ".join([finding.text, *clauses]))
 
-    def findings(self, requests: pl.DataFrame) -> Iterator[Finding]:
+    def findings(self, requests: Requests) -> Iterator[Finding]:
         """Hosts and disks that were used up while others were not; what requests did there meanwhile is the cost."""
         together = ["metric", "slot"]
         mean = (pl.col("value").sum() - pl.col("value")) / (pl.len() - 1)
@@ -103,12 +104,15 @@ def _told(row: dict[str, Any]) -> str:
     return (own if row["others"] is None else own + beside).format(**row)
 
 
-def _used_up(row: dict[str, Any], requests: pl.DataFrame) -> Finding:
+def _used_up(row: dict[str, Any], requests: Requests) -> Finding:
     kind, remedy = USED_UP[row["metric"]]
-    there = (pl.col("server_host") == row["host"]) & pl.col("asked").is_between(row["begin"], row["end"])
+    there = pl.col("server_host") == row["host"]
     if row["device"] is not None:
         there &= pl.col("device") == row["device"]
-    spent = requests.filter(there).with_columns(spent=pl.min_horizontal("own_ns", "critical_ns"))
+    meanwhile = (requests.asked >= row["begin"]) & (requests.asked <= row["end"])
+    spent = requests.frame(requests.where(there) & meanwhile).with_columns(
+        spent=pl.min_horizontal("own_ns", "critical_ns")
+    )
     worst = spent.sort("own_ns", nulls_last=False).tail(1).to_dicts() or [{}]
     seconds = (row["end"] - row["begin"]) / NS_PER_S
     return Finding(

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from collector.columns import codes, codes_in, first_known, indices, nullable_where, numbers, one_chunk
+from collector.columns import codes, codes_in, first_known, indices, nullable_where, numbers, one_chunk, taken
 
 HOSTS = pa.chunked_array([pa.array(["b", None]), pa.array(["a", "b"])])
 
@@ -43,6 +43,12 @@ def test_the_first_column_that_is_not_null_counts_wherever_its_chunks_begin() ->
     assert first_known(table, ["first", "second"], missing=-1).tolist() == [7, 1, -1, 3, 10, -1]
     assert first_known(table[1:4], ["first"], missing=-1).tolist() == [1, -1, 3]
     assert first_known(table[:0], ["first"], missing=-1).tolist() == []
+
+
+def test_rows_are_taken_from_the_chunks_that_have_them() -> None:
+    table = pa.table({"host": HOSTS.dictionary_encode(), "number": pa.chunked_array([[1], [2, 3, 4]])})
+    for rows in ([0, 3], [1, 2], [2], []):
+        assert taken(table, np.array(rows, np.int64)).to_pylist() == [table.to_pylist()[row] for row in rows]
 
 
 def test_one_chunk_is_not_copied() -> None:

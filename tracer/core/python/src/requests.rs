@@ -4,21 +4,22 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_spans::{Asked, Limits, Texts, Timed, asking_ns, count_bins, count_late, distinct, groups};
+use twintap_spans::{Asked, Limits, Texts, Timed, asked_together, count_bins, count_late, distinct, groups, took};
 
 use crate::columns::column;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(asking_ns_py, module)?)?;
+    module.add_function(wrap_pyfunction!(took_py, module)?)?;
+    module.add_function(wrap_pyfunction!(asked_together_py, module)?)?;
     module.add_function(wrap_pyfunction!(row_groups, module)?)?;
     module.add_function(wrap_pyfunction!(distinct_texts, module)?)?;
     module.add_function(wrap_pyfunction!(count_bins_py, module)?)?;
     module.add_function(wrap_pyfunction!(count_late_py, module)?)
 }
 
-/// How long servers waited for those that they asked; see `tracer/_core.pyi`.
-#[pyfunction(name = "asking_ns")]
-fn asking_ns_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray1<i64>>> {
+/// What servers did until they answered; see `tracer/_core.pyi`.
+#[pyfunction(name = "took")]
+fn took_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let long = |name: &str| column::<i64>(requests, name);
     let (parent, began, ended) = (long("parent")?, long("began_ns")?, long("ended_ns")?);
     let (heard, answered) = (long("heard_ns")?, long("answered_ns")?);
@@ -32,7 +33,25 @@ fn asking_ns_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult
     if !asked.is_consistent() {
         return Err(differ());
     }
-    Ok(py.detach(|| asking_ns(&asked)).into_pyarray(py))
+    let found = py.detach(|| took(&asked));
+    let columns = PyDict::new(py);
+    columns.set_item("asking_ns", found.asking_ns.into_pyarray(py))?;
+    columns.set_item("own_ns", found.own_ns.into_pyarray(py))?;
+    Ok(columns)
+}
+
+/// How many of a kind parents asked; see `tracer/_core.pyi`.
+#[pyfunction(name = "asked_together")]
+fn asked_together_py<'py>(
+    py: Python<'py>,
+    parent: PyReadonlyArray1<'py, i64>,
+    kind: PyReadonlyArray1<'py, i32>,
+) -> PyResult<Vec<(i32, i64, i64)>> {
+    let (parent, kind) = (parent.as_slice()?, kind.as_slice()?);
+    if parent.len() != kind.len() {
+        return Err(differ());
+    }
+    Ok(py.detach(|| asked_together(parent, kind)))
 }
 
 /// The group of each row, and the first row of each group.

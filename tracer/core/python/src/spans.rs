@@ -5,7 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_spans::{
-    Exchanges, Nodes, Piece, Texts, Waiting, first_known, forest, link, share_out, text_numbers, waits, words,
+    Exchanges, Nodes, Piece, Shape, Texts, Waiting, first_known, forest, link, places, share_out, text_numbers, waits,
+    words,
 };
 
 use crate::columns::column;
@@ -17,6 +18,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(text_numbers_py, module)?)?;
     module.add_function(wrap_pyfunction!(waits_py, module)?)?;
     module.add_function(wrap_pyfunction!(make_ledger, module)?)?;
+    module.add_function(wrap_pyfunction!(places_py, module)?)?;
     module.add_function(wrap_pyfunction!(target_words, module)?)
 }
 
@@ -195,28 +197,65 @@ fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>) -> PyResult<Bou
     Ok(columns)
 }
 
+/// Texts laid end to end: where each begins, and their bytes.
+type TextColumns<'py> = (PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, u8>);
+
 /// A word of each target; see `tracer/_core.pyi`.
 #[pyfunction]
 fn target_words<'py>(
     py: Python<'py>,
-    targets: &Bound<'py, PyDict>,
-    prefix: &str,
-    place: usize,
+    targets: Vec<TextColumns<'py>>,
+    services: PyReadonlyArray1<'py, i32>,
+    shapes: Vec<(i32, String, usize)>,
 ) -> PyResult<(Bound<'py, PyArray1<i32>>, Vec<String>)> {
-    let (offsets, bytes) = (column::<i32>(targets, "offsets")?, column::<u8>(targets, "bytes")?);
-    let wanted = column::<bool>(targets, "wanted")?;
-    let texts = Texts {
-        offsets: offsets.as_slice()?,
-        bytes: bytes.as_slice()?,
-    };
-    let wanted = wanted.as_slice()?;
-    if !texts.is_consistent() || texts.offsets.len() != wanted.len() + 1 {
+    let parts: Vec<Texts> = targets
+        .iter()
+        .map(|(offsets, bytes)| {
+            Ok(Texts {
+                offsets: offsets.as_slice()?,
+                bytes: bytes.as_slice()?,
+            })
+        })
+        .collect::<PyResult<_>>()?;
+    let services = services.as_slice()?;
+    let count = |texts: &Texts| texts.offsets.len().saturating_sub(1);
+    if !parts.iter().all(Texts::is_consistent) || parts.iter().map(count).sum::<usize>() != services.len() {
         return Err(PyValueError::new_err(
             "columns differ in length, or offsets lead nowhere",
         ));
     }
-    let (codes, names) = py.detach(|| words(&texts, wanted, prefix.as_bytes(), place));
-    Ok((codes.into_pyarray(py), names))
+    let shapes: Vec<Shape> = shapes
+        .iter()
+        .map(|(kind, prefix, place)| Shape {
+            kind: *kind,
+            prefix: prefix.as_bytes(),
+            place: *place,
+        })
+        .collect();
+    let found = py.detach(|| words(&parts, services, &shapes));
+    Ok((found.codes.into_pyarray(py), found.names))
+}
+
+/// Where ids stand; see `tracer/_core.pyi`.
+#[pyfunction(name = "places")]
+fn places_py<'py>(
+    py: Python<'py>,
+    ids: PyReadonlyArray1<'py, i64>,
+    wanted: Vec<PyReadonlyArray1<'py, i64>>,
+    stride_bits: u32,
+) -> PyResult<Vec<Bound<'py, PyArray1<i64>>>> {
+    let ids = ids.as_slice()?;
+    let wanted: Vec<&[i64]> = wanted
+        .iter()
+        .map(|column| column.as_slice())
+        .collect::<Result<_, _>>()?;
+    if u32::try_from(ids.len()).is_err() || stride_bits >= 63 {
+        return Err(PyValueError::new_err(
+            "too many ids, or a stride beyond a number of 64 bits",
+        ));
+    }
+    let found = py.detach(|| places(ids, &wanted, stride_bits));
+    Ok(found.into_iter().map(|column| column.into_pyarray(py)).collect())
 }
 
 const STRETCH_NAMES: [&str; twintap_spans::STRETCHES] = [

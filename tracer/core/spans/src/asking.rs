@@ -1,7 +1,13 @@
-//! How long each server waited for those that it asked itself, before it answered.
+//! How long each server waited for those that it asked itself before it answered, and how many of a kind it asked.
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::UNSEEN;
 use crate::children::Children;
+
+/// Rows that one thread takes at least.
+const ROWS_AT_ONCE: usize = 1 << 12;
 
 /// When each request was asked and answered, at its own ends and at its server; `UNSEEN` where not known.
 #[derive(Clone, Copy, Debug)]
@@ -22,34 +28,87 @@ impl Asked<'_> {
     }
 }
 
-/// For how long at least one of a row's children ran, between its request and its answer; `UNSEEN` where none did. What
-/// was not seen of these bounds nothing.
+/// What each server did until it answered, one value each; `UNSEEN` where nothing tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// For how long at least one of those that it asked ran, between its request and its answer; `UNSEEN` where none did.
+    pub asking_ns: Vec<i64>,
+    /// The rest of the time from the request to the answer.
+    pub own_ns: Vec<i64>,
+}
+
+/// What each server did until it answered. What was not seen of a child bounds nothing.
 ///
 /// # Panics
 /// If the columns differ in length.
-pub fn asking_ns(asked: &Asked) -> Vec<i64> {
+pub fn took(asked: &Asked) -> Took {
     assert!(asked.is_consistent(), "columns differ in length");
     let children = Children::new(asked.parent);
-    let mut stretches: Vec<(i64, i64)> = Vec::new();
-    let of_row = |row: usize| {
-        stretches.clear();
-        stretches.extend(children.of(row).iter().filter_map(|&child| {
-            let start = asked.began_ns[child as usize].max(asked.heard_ns[row]);
-            let end = earlier(asked.ended_ns[child as usize], asked.answered_ns[row]);
-            (start != UNSEEN && end > start).then_some((start, end))
-        }));
-        stretches.sort_unstable();
-        if stretches.is_empty() {
-            return UNSEEN;
+    let rows = (0..asked.parent.len()).into_par_iter().with_min_len(ROWS_AT_ONCE);
+    let of_row = |stretches: &mut Vec<(i64, i64)>, row: usize| {
+        let asking_ns = asking_ns(asked, children.of(row), row, stretches);
+        let (heard_ns, answered_ns) = (asked.heard_ns[row], asked.answered_ns[row]);
+        if heard_ns == UNSEEN || answered_ns == UNSEEN {
+            return (asking_ns, UNSEEN);
         }
-        let (mut waited_ns, mut reached_ns) = (0, UNSEEN);
-        for &(start, end) in &stretches {
-            waited_ns += (end - start.max(reached_ns)).max(0);
-            reached_ns = reached_ns.max(end);
-        }
-        waited_ns
+        (asking_ns, (answered_ns - heard_ns - asking_ns.max(0)).max(0))
     };
-    (0..asked.parent.len()).map(of_row).collect()
+    let (asking_ns, own_ns) = rows.map_init(Vec::new, of_row).unzip();
+    Took { asking_ns, own_ns }
+}
+
+fn asking_ns(asked: &Asked, children: &[u32], row: usize, stretches: &mut Vec<(i64, i64)>) -> i64 {
+    stretches.clear();
+    stretches.extend(children.iter().filter_map(|&child| {
+        let start = asked.began_ns[child as usize].max(asked.heard_ns[row]);
+        let end = earlier(asked.ended_ns[child as usize], asked.answered_ns[row]);
+        (start != UNSEEN && end > start).then_some((start, end))
+    }));
+    stretches.sort_unstable();
+    if stretches.is_empty() {
+        return UNSEEN;
+    }
+    let (mut waited_ns, mut reached_ns) = (0, UNSEEN);
+    for &(start, end) in stretches.iter() {
+        waited_ns += (end - start.max(reached_ns)).max(0);
+        reached_ns = reached_ns.max(end);
+    }
+    waited_ns
+}
+
+/// How often one parent has so many children of one kind: kind, how many, how often. Children of a negative kind do not
+/// count.
+///
+/// # Panics
+/// If the columns differ in length.
+pub fn asked_together(parent: &[i64], kind: &[i32]) -> Vec<(i32, i64, i64)> {
+    assert_eq!(parent.len(), kind.len(), "columns differ in length");
+    let children = Children::new(parent);
+    let count = |mut counts: FxHashMap<(i32, i64), i64>, row: usize| {
+        let mut kinds: Vec<i32> = children.of(row).iter().map(|&child| kind[child as usize]).collect();
+        kinds.retain(|&kind| kind >= 0);
+        kinds.sort_unstable();
+        for same in kinds.chunk_by(|one, other| one == other) {
+            *counts.entry((same[0], same.len() as i64)).or_default() += 1;
+        }
+        counts
+    };
+    let mut counts: Vec<_> = (0..parent.len())
+        .into_par_iter()
+        .with_min_len(ROWS_AT_ONCE)
+        .filter(|&row| !children.of(row).is_empty())
+        .fold(FxHashMap::default, count)
+        .reduce(FxHashMap::default, |mut one, other| {
+            other
+                .into_iter()
+                .for_each(|(key, often)| *one.entry(key).or_default() += often);
+            one
+        })
+        .into_iter()
+        .map(|((kind, size), often)| (kind, size, often))
+        .collect();
+    counts.sort_unstable();
+    counts
 }
 
 /// The earlier of two times, of which either may be unseen.
@@ -75,6 +134,15 @@ mod tests {
             answered_ns: &[60, 19, 24, 69, UNSEEN, 29, 49],
         };
         let none = UNSEEN;
-        assert_eq!(asking_ns(&asked), [28, none, none, none, 20, none, none]);
+        let took = took(&asked);
+        assert_eq!(took.asking_ns, [28, none, none, none, 20, none, none]);
+        assert_eq!(took.own_ns, [15, 3, 5, 28, none, 17, 37]);
+    }
+
+    #[test]
+    fn children_of_a_kind_are_counted_by_parent() {
+        let parent = [-1, 0, 0, 0, -1, 4, 4, 4];
+        let found = asked_together(&parent, &[9, 1, 1, 2, 9, 1, 1, -1]);
+        assert_eq!(found, [(1, 2, 2), (2, 1, 1)]);
     }
 }

@@ -2,6 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
+/// Up to so many combinations of codes have a place each; more are looked up.
+const MOST_IN_A_ROW: u64 = 1 << 16;
+
 /// The group of each row, and the first row of each group: groups are numbered in order of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
@@ -24,6 +27,9 @@ pub fn groups(columns: &[&[i32]]) -> Option<Groups> {
     widths
         .iter()
         .try_fold(1u64, |product, width| product.checked_mul(*width))?;
+    let combinations: u64 = widths.iter().product();
+    let few = combinations <= MOST_IN_A_ROW.min(16 + 2 * count as u64);
+    let mut in_a_row = vec![-1; if few { combinations as usize } else { 0 }];
     let mut number: FxHashMap<u64, i32> = FxHashMap::default();
     let mut found = Groups::default();
     found.of.reserve(count);
@@ -34,7 +40,13 @@ pub fn groups(columns: &[&[i32]]) -> Option<Groups> {
             key = key * width + (i64::from(column[row]) + 1) as u64;
         }
         let next = found.first.len() as i32;
-        let own = *number.entry(key).or_insert(next);
+        let own = if few {
+            let own = &mut in_a_row[key as usize];
+            *own = if *own < 0 { next } else { *own };
+            *own
+        } else {
+            *number.entry(key).or_insert(next)
+        };
         if own == next {
             found.first.push(row as i64);
         }
@@ -55,6 +67,10 @@ mod tests {
             first: vec![0, 1, 3],
         };
         assert_eq!(found, Some(expected));
+        assert_eq!(
+            groups(&[&[7, 70_000, 7, -1]]).map(|found| found.of),
+            Some(vec![0, 1, 0, 2])
+        );
         assert_eq!(groups(&[&[i32::MAX][..]; 3]), None);
     }
 }

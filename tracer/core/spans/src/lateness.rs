@@ -1,9 +1,13 @@
 //! How many requests of each group were late, and by how much. What is late, and which rows are one group, is told by
 //! `collector/findings/lateness.py`.
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::UNSEEN;
+
+/// By group and bin.
+type Counts = FxHashMap<(i32, i32), i64>;
 
 /// How often each bin of a logarithmic histogram occurs in a group, in order of groups and bins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,11 +67,19 @@ impl Timed<'_> {
 /// If the columns differ in length.
 pub fn count_bins(group: &[i32], own_ns: &[i64], bins_per_octave: f64) -> Bins {
     assert_eq!(group.len(), own_ns.len(), "columns differ in length");
-    let mut counts: FxHashMap<(i32, i32), i64> = FxHashMap::default();
-    for (&group, &own_ns) in group.iter().zip(own_ns).filter(|(group, _)| **group >= 0) {
+    let count = |mut counts: Counts, (&group, &own_ns): (&i32, &i64)| {
         let bin = ((own_ns + 1) as f64).log(2.0) * bins_per_octave;
         *counts.entry((group, bin.floor() as i32)).or_default() += 1;
-    }
+        counts
+    };
+    let timed = group.par_iter().zip(own_ns).with_min_len(1 << 14);
+    let counts = timed.filter(|(group, _)| **group >= 0).fold(Counts::default, count);
+    let counts = counts.reduce(Counts::default, |mut one, other| {
+        other
+            .into_iter()
+            .for_each(|(key, count)| *one.entry(key).or_default() += count);
+        one
+    });
     let mut rows: Vec<_> = counts.into_iter().collect();
     rows.sort_unstable();
     let mut bins = Bins::default();

@@ -18,18 +18,20 @@ mod identified;
 mod lateness;
 mod ledger;
 mod pieces;
+mod places;
 mod waits;
 mod words;
 
-pub use asking::{Asked, asking_ns};
+pub use asking::{Asked, Took, asked_together, took};
 pub use forest::{Forest, forest};
 pub use groups::{Groups, groups};
 pub use identified::{Exchanges, Links, link};
 pub use lateness::{Bins, Late, Limits, Timed, count_bins, count_late};
 pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
 pub use pieces::{Piece, first_known, text_numbers};
+pub use places::places;
 pub use waits::{Waiting, Waits, waits};
-pub use words::{Texts, distinct, words};
+pub use words::{Shape, Texts, Words, distinct, words};
 
 /// A time that was not seen. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;

@@ -1,8 +1,14 @@
 //! What targets name: one word of each, as a place in a list of those that occur.
 
+use std::ops::Range;
+
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::groups::Groups;
+
+/// So many texts a thread takes at once.
+const TEXTS_AT_ONCE: usize = 1 << 14;
 
 /// Texts laid end to end: text n is bytes `offsets[n]..offsets[n + 1]`.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +17,7 @@ pub struct Texts<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Texts<'_> {
+impl<'a> Texts<'a> {
     /// Whether offsets lead into the bytes.
     pub fn is_consistent(&self) -> bool {
         let ascending = self.offsets.windows(2).all(|pair| 0 <= pair[0] && pair[0] <= pair[1]);
@@ -20,31 +26,93 @@ impl Texts<'_> {
     }
 
     /// One of them.
-    pub fn text(&self, row: usize) -> &[u8] {
+    pub fn text(&self, row: usize) -> &'a [u8] {
         &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize]
     }
 }
 
-/// Of each text that is `wanted` and begins with `prefix`, its word number `place` behind that, as a place in the list
-/// given out; -1 for none. Words are parted by `/`, and end with a query (`?`).
+/// Where a kind of text has its words: behind a prefix, by number; words are parted by `/`, and end with a query (`?`).
+#[derive(Clone, Debug)]
+pub struct Shape<'a> {
+    pub kind: i32,
+    pub prefix: &'a [u8],
+    pub place: usize,
+}
+
+/// Words by number, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// One value a text, -1 for none.
+    pub codes: Vec<i32>,
+    pub names: Vec<String>,
+}
+
+/// The word that each text has by the shape of its kind. Texts come in parts, one after the other.
 ///
 /// # Panics
-/// If texts and `wanted` differ in length.
-pub fn words(texts: &Texts, wanted: &[bool], prefix: &[u8], place: usize) -> (Vec<i32>, Vec<String>) {
-    assert_eq!(texts.offsets.len(), wanted.len() + 1, "columns differ in length");
+/// If texts and kinds differ in number.
+pub fn words(parts: &[Texts], kinds: &[i32], shapes: &[Shape]) -> Words {
+    let mut begin = 0;
+    let mut tasks = Vec::new();
+    for texts in parts {
+        let count = texts.offsets.len() - 1;
+        tasks.extend((0..count).step_by(TEXTS_AT_ONCE).map(|start| {
+            let rows = start..count.min(start + TEXTS_AT_ONCE);
+            (texts, rows.clone(), &kinds[begin + rows.start..begin + rows.end])
+        }));
+        begin += count;
+    }
+    assert_eq!(begin, kinds.len(), "texts and kinds differ in number");
+    let found: Vec<Known> = tasks
+        .into_par_iter()
+        .map(|(texts, rows, kinds)| Known::new(texts, rows, kinds, shapes))
+        .collect();
+    let mut words = Words::default();
+    words.codes.reserve(kinds.len());
     let mut known: FxHashMap<&[u8], i32> = FxHashMap::default();
-    let mut names = Vec::new();
-    let code = |(row, &wanted): (usize, &bool)| {
-        let Some(word) = wanted.then(|| word(texts.text(row), prefix, place)).flatten() else {
-            return -1;
-        };
-        *known.entry(word).or_insert_with(|| {
-            names.push(String::from_utf8_lossy(word).into_owned());
-            names.len() as i32 - 1
-        })
-    };
-    let codes = wanted.iter().enumerate().map(code).collect();
-    (codes, names)
+    for part in &found {
+        let mut global = Vec::with_capacity(part.names.len());
+        for &name in &part.names {
+            let next = words.names.len() as i32;
+            let code = *known.entry(name).or_insert(next);
+            if code == next {
+                words.names.push(String::from_utf8_lossy(name).into_owned());
+            }
+            global.push(code);
+        }
+        let codes = part
+            .codes
+            .iter()
+            .map(|&own| usize::try_from(own).map_or(-1, |own| global[own]));
+        words.codes.extend(codes);
+    }
+    words
+}
+
+/// Words of some texts, numbered among themselves.
+#[derive(Default)]
+struct Known<'a> {
+    codes: Vec<i32>,
+    names: Vec<&'a [u8]>,
+}
+
+impl<'a> Known<'a> {
+    fn new(texts: &Texts<'a>, rows: Range<usize>, kinds: &[i32], shapes: &[Shape]) -> Self {
+        let mut found = Self::default();
+        let mut numbers: FxHashMap<&[u8], i32> = FxHashMap::default();
+        for (row, kind) in rows.zip(kinds) {
+            let shape = shapes.iter().find(|shape| shape.kind == *kind);
+            let word = shape.and_then(|shape| word(texts.text(row), shape.prefix, shape.place));
+            let code = word.map_or(-1, |word| {
+                *numbers.entry(word).or_insert_with(|| {
+                    found.names.push(word);
+                    found.names.len() as i32 - 1
+                })
+            });
+            found.codes.push(code);
+        }
+        found
+    }
 }
 
 /// Number the texts of some rows; -1 where the row is negative.
@@ -111,16 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_words_have_one_place() {
-        let texts = Texts {
-            offsets: &[0, 3, 6, 9, 12],
-            bytes: b"/a//b//a//a/",
-        };
-        assert!(texts.is_consistent());
-        let (codes, names) = words(&texts, &[true, true, true, false], b"/", 0);
-        assert_eq!(
-            (codes, names),
-            (vec![0, 1, 0, -1], vec!["a".to_owned(), "b".to_owned()])
-        );
+    fn equal_words_have_one_number_in_all_parts() {
+        let texts = |offsets, bytes| Texts { offsets, bytes };
+        let parts = [texts(&[0, 3, 6], b"/a//b/"), texts(&[0, 3, 6, 10], b"/c//a//x/a")];
+        assert!(parts.iter().all(Texts::is_consistent));
+        let shape = |kind, prefix, place| Shape { kind, prefix, place };
+        let found = words(&parts, &[4, 4, 4, 9, 5], &[shape(4, b"/", 0), shape(5, b"/x/", 0)]);
+        assert_eq!(found.codes, [0, 1, 2, -1, 0]);
+        assert_eq!(found.names, ["a", "b", "c"]);
     }
 }
