@@ -3,8 +3,8 @@
 Clients ask the first service, each again as soon as it was answered (a closed loop). A service is a `loop` (one thing
 at a time, in order of arrival, as an asynchronous server does), or takes what waits at random (one thing at a time too,
 as threads do that share a processor), or has threads (all at once, each for its own random time). Handling a request is
-steps of work, each followed by calls made at once; when all are answered, or `quorum` of them, it goes on. Each call has
-a connection of its own, or, if these are `kept`, one of its service's that is free. Every draw comes from one seed.
+steps of work, each followed by calls made at once; when all are answered, or `quorum` of them, it goes on. Each call
+has a connection of its own, or, if these are `kept`, one of its service's that is free. Every draw comes from one seed.
 Times in ns; the network takes a fixed time.
 """
 
