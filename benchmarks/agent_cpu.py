@@ -10,6 +10,7 @@ neither. Kinds of traffic: requests whose heads are read and redacted, data in s
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,14 @@ else:
 """
 
 
+OFFLOAD = """
+import sys
+from storage_cluster.hosts.offload import set_offload
+offload = sys.argv[2:] != ["off"]
+set_offload(sys.argv[1], tso=offload, gso=offload, gro=True)
+"""
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of traffic: `count` requests, or blocks of 256 KiB."""
@@ -97,6 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.agent_cpu", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the traffic")
     options = parser.parse_args(argv)
+    if shutil.which("tcpdump") is None:
+        print("tcpdump is not installed: apt-get install tcpdump", file=sys.stderr)
+        return 1
     try:
         with pair() as hosts:
             lines = [_row(kind, hosts) for kind in kinds(1 if options.quick else 10)]
@@ -111,9 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _row(kind: Kind, hosts: Pair) -> str:
     for host in (hosts.a, hosts.b):
-        host.run(
-            "ethtool", "-K", host.interface, "tso", "off" if kind.split else "on", "gso", "off" if kind.split else "on"
-        )
+        host.run(sys.executable, "-c", OFFLOAD, host.interface, *(["off"] if kind.split else []))
     runs = [_measure(kind, hosts) for _ in range(RUNS)]
     for run in runs:
         assert run.agent_packets_count == run.tcpdump_packets_count + run.tcpdump_dropped_count, run
