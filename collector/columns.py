@@ -1,6 +1,7 @@
 """Arrow columns as the core takes and gives them: numpy arrays of fixed dtype, texts as codes."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,18 @@ def nullable(values: NDArray[Any], validity: NDArray[np.uint8] = ALL_VALID) -> p
     """Numbers as Arrow has them, not copied; `validity` has a bit for each that is not null, or is empty."""
     bits = pa.py_buffer(validity) if len(validity) else None
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
+
+
+def nothing(count: int, kind: pa.DataType) -> pa.Array:
+    """So many nulls of a type: zeros that all such columns share, however many there are."""
+    zeros = _zeros(count.bit_length())
+    return pa.Array.from_buffers(kind, count, [zeros] * kind.num_buffers, null_count=count)
+
+
+@cache
+def _zeros(bits: int) -> pa.Buffer:
+    """8 bytes for each of less than 2^bits rows, and for the offset behind them."""
+    return pa.py_buffer(bytes(8 << bits))
 
 
 def nullable_where(values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:

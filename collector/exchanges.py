@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import bits, coded, codes, indices, nullable, numbers, one_chunk, texts
+from collector.columns import bits, coded, codes, indices, nothing, nullable, numbers, one_chunk, texts
 from collector.exchange_stalls import with_stalls
 from collector.schema import EXCHANGES, HopKind
 from collector.services import client_service, is_background, service_name
@@ -59,7 +59,7 @@ def build_exchanges(
         _hop_columns(hops), _head_columns(messages), _connection_columns(connections, hosts), first_id
     )
     place = hops.schema.get_field_index("exchange_id")
-    named = hops.set_column(place, "exchange_id", _known(found, "hop_exchange"))
+    named = hops.set_column(place, "exchange_id", _known(found, "hop_exchange", hops.num_rows))
     return Built(with_stalls(_exchange_table(found, messages, hosts.names, services, first_id), named), named)
 
 
@@ -111,37 +111,49 @@ def _exchange_table(
 ) -> pa.Table:
     count = len(found["connection_id"])
     names, ports = pa.array(hosts, pa.string()), found["ports"].tolist()
-    columns = {name: _known(found, name) for name in (*MEASURES, "status")}
-    columns |= {name: coded(found[name], names, found[f"{name}_validity"]) for name in ("client_host", "server_host")}
+    columns = {name: _known(found, name, count) for name in MEASURES}
+    columns |= {name: _texts_at(found[name], names) for name in ("client_host", "server_host")}
     service = pa.array([service_name(port, services) for port in ports], pa.string())
     columns |= _said(found, messages) | {
         "exchange_id": nullable(np.arange(first_id, first_id + count)),
         "connection_id": nullable(found["connection_id"]),
         "service": coded(found["port_place"], service),
         "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP], pa.string())),
+        "status": nullable(found["status"], found["response_row_validity"]),
         "complete": pa.array(found["complete"]),
     }
-    absent = {column.name: pa.nulls(count, column.type) for column in EXCHANGES if column.name not in columns}
+    absent = {column.name: nothing(count, column.type) for column in EXCHANGES if column.name not in columns}
     return pa.Table.from_pydict(columns | absent, schema=EXCHANGES)
 
 
-def _known(found: Columns, name: str) -> pa.Array:
-    return nullable(found[name], found[f"{name}_validity"])
+def _known(found: Columns, name: str, count: int) -> pa.Array:
+    """So many numbers; the core gives none of them where all are null."""
+    values = found[name]
+    return nothing(count, pa.int64()) if values is None else nullable(values, found[f"{name}_validity"])
 
 
 def _said(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
     """What the heads of exchanges say in words."""
-    rows = {"target": "request_row", "transaction_id": "id_row", "response_transaction_id": "other_id_row"}
     said = {
-        name: one_chunk(messages[name.removeprefix("response_")]).take(_known(found, row)) for name, row in rows.items()
+        "target": _taken(messages["target"], found, "request_row"),
+        "transaction_id": _taken(messages["transaction_id"], found, "id_row"),
+        "response_transaction_id": _taken(messages["transaction_id"], found, "other_id_row"),
     }
     method, methods = _distinct(found, messages["method"])
     agent, agents = _distinct(found, messages["user_agent"])
     return said | {"method": _texts_at(method, methods)} | _askers(agent, agents.to_pylist())
 
 
+def _taken(column: pa.ChunkedArray, found: Columns, rows: str) -> pa.Array:
+    """The texts of some rows, null where there is none."""
+    count = len(found["connection_id"])
+    return nothing(count, column.type) if found[rows] is None else one_chunk(column).take(_known(found, rows, count))
+
+
 def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32], pa.StringArray]:
     """What the heads of requests say, as places in a list of it; `NO_ROW` where there is no head."""
+    if found["request_row"] is None:
+        return np.full(len(found["connection_id"]), NO_ROW, dtype=np.int32), pa.array([], pa.string())
     places, first = _core.distinct_texts(texts(column), found["request_row"])
     return places, one_chunk(column).take(nullable(first)).cast(pa.string())
 

@@ -9,7 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -42,18 +42,24 @@ def service_name(port: int, services: Mapping[int, str]) -> str:
 
 def is_background(user_agent: str) -> bool:
     """Whether a program of this User-Agent asks for nobody: a replicator, an auditor."""
-    return _daemon(user_agent) is not None
+    return _daemon(user_agent, _own_path()) is not None
 
 
 def client_service(user_agent: str) -> str | None:
     """The service or the daemon that asks with this User-Agent; None where that is not known."""
-    callers = _document()["callers"]
+    return _asker(user_agent, _own_path())
+
+
+@lru_cache(maxsize=1 << 10)
+def _asker(user_agent: str, own: str) -> str | None:
+    callers = _merged(own)["callers"]
     name = next((name for name in callers if _begins(user_agent, name)), None)
-    return _daemon(user_agent) if name is None else callers[name]
+    return _daemon(user_agent, own) if name is None else callers[name]
 
 
-def _daemon(user_agent: str) -> str | None:
-    return next((name for name in _document()["background"]["user_agents"] if _begins(user_agent, name)), None)
+@lru_cache(maxsize=1 << 10)
+def _daemon(user_agent: str, own: str) -> str | None:
+    return next((name for name in _merged(own)["background"]["user_agents"] if _begins(user_agent, name)), None)
 
 
 def _begins(user_agent: str, name: str) -> bool:
@@ -66,7 +72,11 @@ def target_patterns() -> Mapping[str, str]:
 
 
 def _document() -> dict[str, Any]:
-    return _merged(os.environ.get(VARIABLE, ""))
+    return _merged(_own_path())
+
+
+def _own_path() -> str:
+    return os.environ.get(VARIABLE, "")
 
 
 def target_words(part: str) -> Mapping[str, tuple[str, int]]:

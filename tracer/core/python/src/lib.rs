@@ -3,6 +3,7 @@
 mod capture;
 mod columns;
 mod decode;
+mod exchange_table;
 mod exchanges;
 mod hops;
 mod links;

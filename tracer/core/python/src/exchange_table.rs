@@ -1,0 +1,208 @@
+//! Columns of exchanges in order of time, as the table `exchanges` takes them.
+
+use numpy::{Element, IntoPyArray};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use twintap_exchanges::{Built, Connections, Exchange, Heads, NO_ROW, NOWHERE, UNSEEN};
+use twintap_partitions::columns::Validity;
+
+/// Of each connection, what its client and its server are: places of hosts (-1: not known), and ports.
+pub struct Ends<'a> {
+    pub hosts: [&'a [i32]; 2],
+    pub ports: [&'a [u16]; 2],
+}
+
+impl Ends<'_> {
+    /// Whether there are as many rows.
+    pub fn are_of(&self, connections: &Connections) -> bool {
+        let count = connections.connection_id.len();
+        self.hosts.iter().all(|column| column.len() == count) && self.ports.iter().all(|column| column.len() == count)
+    }
+}
+
+/// A column of numbers, of which some may be missing.
+pub struct Nullable<T> {
+    values: Vec<T>,
+    missing: T,
+    known_count: usize,
+}
+
+impl<T: Copy + PartialEq + Element> Nullable<T> {
+    fn new(count: usize, missing: T) -> Self {
+        Self {
+            values: Vec::with_capacity(count),
+            missing,
+            known_count: 0,
+        }
+    }
+
+    /// Add values: so few at once that they are still in the first cache when they are counted.
+    fn extend(&mut self, values: impl Iterator<Item = T>) {
+        let from = self.values.len();
+        self.values.extend(values);
+        let known = self.values[from..].iter().filter(|value| **value != self.missing);
+        self.known_count += known.count();
+    }
+
+    /// Put the values and which of them are known; `None` if none is.
+    pub fn put(self, columns: &Bound<'_, PyDict>, name: &str) -> PyResult<()> {
+        let py = columns.py();
+        let validity = if self.known_count == self.values.len() {
+            Validity::default()
+        } else {
+            Validity::but(&self.values, self.missing)
+        };
+        columns.set_item(format!("{name}_validity"), validity.bits.into_pyarray(py))?;
+        let is_known = self.known_count > 0;
+        columns.set_item(name, is_known.then(|| self.values.into_pyarray(py)))
+    }
+}
+
+/// Columns by name, and of each exchange a value for each of them.
+macro_rules! columns {
+    ($names:ident, $extend:ident: $($name:ident = |$one:ident| $value:expr),+ $(,)?) => {
+        const $names: [&str; [$(stringify!($name)),+].len()] = [$(stringify!($name)),+];
+
+        fn $extend(columns: &mut [Nullable<i64>; $names.len()], block: &[&Exchange]) {
+            let [$($name),+] = columns;
+            $($name.extend(block.iter().map(|$one| $value));)+
+        }
+    };
+}
+
+columns! { LONGS, extend_longs:
+    request_first_sent_trace_ns = |one| one.request.first_sent_ns,
+    request_first_received_trace_ns = |one| one.request.first_received_ns,
+    request_last_sent_trace_ns = |one| one.request.last_sent_ns,
+    request_last_received_trace_ns = |one| one.request.last_received_ns,
+    request_head_received_trace_ns = |one| one.request.head_received_ns,
+    response_first_sent_trace_ns = |one| one.response.first_sent_ns,
+    response_first_received_trace_ns = |one| one.response.first_received_ns,
+    response_last_sent_trace_ns = |one| one.response.last_sent_ns,
+    response_last_received_trace_ns = |one| one.response.last_received_ns,
+    response_head_received_trace_ns = |one| one.response.head_received_ns,
+    connect_start_trace_ns = |one| one.connect_start_ns,
+    connected_trace_ns = |one| one.connected_ns,
+    continue_sent_trace_ns = |one| one.continue_sent_ns,
+    continue_received_trace_ns = |one| one.continue_received_ns,
+    body_sent_trace_ns = |one| one.body_sent_ns,
+    given_up_trace_ns = |one| one.given_up_ns,
+    uncertainty_ns = |one| one.uncertainty_ns,
+    request_bytes = |one| one.request.bytes,
+    response_bytes = |one| one.response.bytes,
+}
+
+columns! { ROWS, extend_rows:
+    request_row = |one| one.request_row,
+    response_row = |one| one.response_row,
+    id_row = |one| one.id_row,
+    other_id_row = |one| one.other_id_row,
+}
+
+/// So many exchanges are taken apart at once: they stay in the first cache.
+const BLOCK: usize = 64;
+
+/// Columns of exchanges in order of time.
+pub struct Table {
+    longs: [Nullable<i64>; LONGS.len()],
+    rows: [Nullable<i64>; ROWS.len()],
+    /// Of the response; 0 where there is none.
+    status: Vec<u16>,
+    connection_id: Vec<i64>,
+    /// Who asked and who was asked; -1: not known.
+    hosts: [Vec<i32>; 2],
+    /// Ports that were asked, ascending, and of each exchange its port's place there.
+    ports: Vec<u16>,
+    port_place: Vec<i32>,
+    /// 1 if there are heads.
+    readable: Vec<i32>,
+    complete: Vec<bool>,
+}
+
+impl Table {
+    pub fn of(built: &Built, heads: &Heads, connections: &Connections, ends: &Ends) -> Self {
+        let count = built.exchanges.len();
+        let mut longs = LONGS.map(|_| Nullable::new(count, UNSEEN));
+        let mut rows = ROWS.map(|_| Nullable::new(count, NO_ROW));
+        let mut hosts = [(); 2].map(|()| Vec::with_capacity(count));
+        let (mut status, mut connection_id) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut readable, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut port = Vec::with_capacity(count);
+        let mut block: Vec<&Exchange> = Vec::with_capacity(BLOCK);
+        for places in built.by_time.chunks(BLOCK) {
+            block.clear();
+            block.extend(places.iter().map(|place| &built.exchanges[*place as usize]));
+            extend_longs(&mut longs, &block);
+            extend_rows(&mut rows, &block);
+            for (end, column) in hosts.iter_mut().enumerate() {
+                let of_end = |one: &&Exchange| ends.hosts[end ^ usize::from(one.swapped)][one.connection as usize];
+                column.extend(block.iter().map(of_end));
+            }
+            let asked = |one: &&Exchange| ends.ports[1 ^ usize::from(one.swapped)][one.connection as usize];
+            port.extend(block.iter().map(asked));
+            let id = |one: &&Exchange| connections.connection_id[one.connection as usize];
+            connection_id.extend(block.iter().map(id));
+            let of_response = |one: &&Exchange| usize::try_from(one.response_row).map_or(0, |row| heads.status[row]);
+            status.extend(block.iter().map(of_response));
+            readable.extend(block.iter().map(|one| i32::from(one.readable)));
+            complete.extend(block.iter().map(|one| one.complete));
+        }
+        let (ports, port_place) = numbered(&port);
+        Self {
+            longs,
+            rows,
+            status,
+            connection_id,
+            hosts,
+            ports,
+            port_place,
+            readable,
+            complete,
+        }
+    }
+
+    pub fn put(self, columns: &Bound<'_, PyDict>) -> PyResult<()> {
+        let py = columns.py();
+        for (name, values) in LONGS.into_iter().zip(self.longs).chain(ROWS.into_iter().zip(self.rows)) {
+            values.put(columns, name)?;
+        }
+        for (name, values) in ["client_host", "server_host"].into_iter().zip(self.hosts) {
+            columns.set_item(name, values.into_pyarray(py))?;
+        }
+        columns.set_item("status", self.status.into_pyarray(py))?;
+        columns.set_item("connection_id", self.connection_id.into_pyarray(py))?;
+        columns.set_item("ports", self.ports.into_pyarray(py))?;
+        columns.set_item("port_place", self.port_place.into_pyarray(py))?;
+        columns.set_item("readable", self.readable.into_pyarray(py))?;
+        columns.set_item("complete", self.complete.into_pyarray(py))
+    }
+}
+
+/// The ports that occur, ascending, and of each its place there.
+fn numbered(ports: &[u16]) -> (Vec<u16>, Vec<i32>) {
+    let mut place = vec![-1; 1 << u16::BITS];
+    ports.iter().for_each(|&port| place[usize::from(port)] = 0);
+    let occurs = |port: &u16| place[usize::from(*port)] == 0;
+    let distinct: Vec<u16> = (0..=u16::MAX).filter(occurs).collect();
+    for (number, &port) in distinct.iter().enumerate() {
+        place[usize::from(port)] = number as i32;
+    }
+    let places = ports.iter().map(|&port| place[usize::from(port)]).collect();
+    (distinct, places)
+}
+
+/// Of each hop the id of its exchange; in order of time they count from `first_id`.
+pub fn hop_exchange(built: &Built, first_id: i64) -> Nullable<i64> {
+    let mut ids = Nullable::new(built.hop_exchange.len(), UNSEEN);
+    for places in built.hop_exchange.chunks(BLOCK) {
+        let id = |&place: &u32| {
+            if place == NOWHERE {
+                UNSEEN
+            } else {
+                first_id + i64::from(place)
+            }
+        };
+        ids.extend(places.iter().map(id));
+    }
+    ids
+}
