@@ -38,8 +38,8 @@ def measure(folder: Path, case: Case) -> Scored:
     print(f"linking: scoring {case.words}, {case.at_once} at once", file=sys.stderr)
     logs = read_logs(folder / "logs")
     with tempfile.TemporaryDirectory(prefix="twintap-linking-") as name:
-        seen = _replayed(folder / "captures", Path(name) / "seen")
-        bare = _replayed(strip_folder(folder / "captures", Path(name) / "bare.captures"), Path(name) / "bare")
+        seen = replayed(folder / "captures", Path(name) / "seen")
+        bare = replayed(strip_folder(folder / "captures", Path(name) / "bare.captures"), Path(name) / "bare")
     truth = find_truth(seen["exchanges"], seen["connections"], logs)
     spans, exchanges = pl.DataFrame(seen["spans"]), pl.DataFrame(seen["exchanges"])
     return Scored(
@@ -51,7 +51,8 @@ def measure(folder: Path, case: Case) -> Scored:
     )
 
 
-def _replayed(captures: Path, trace: Path) -> dict[str, pa.Table]:
+def replayed(captures: Path, trace: Path) -> dict[str, pa.Table]:
+    """The tables `exchanges`, `spans` and `connections` of captures."""
     analyse(host_sources([str(captures)]), str(trace))
     return {name: store.read_table(str(trace), name) for name in ("exchanges", "spans", "connections")}
 

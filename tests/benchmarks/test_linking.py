@@ -7,10 +7,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from benchmarks.linking import baselines
+from benchmarks.linking import baselines, by_id
 from benchmarks.linking.payload import header_len, strip_folder
 from benchmarks.linking.scoring import score_ledgers, score_links, score_whole
-from benchmarks.linking.truth import Truth, find_truth, read_logs
+from benchmarks.linking.truth import ROOT, Truth, find_truth, read_logs
 from collector import store
 from collector.analysis import analyse
 from collector.sources import host_sources
@@ -104,11 +104,44 @@ def test_baselines_are_right_where_they_can_be() -> None:
     assert all(0.5 < confidence < 0.6 for _, confidence in by_delay.values())
 
 
+def in_folders(captures: Path, target: Path) -> None:
+    """The same captures as agents keep them, each host's in a folder."""
+    for file in captures.glob("*.pcapng"):
+        (target / file.stem).mkdir(parents=True)
+        (target / file.stem / file.name).write_bytes(file.read_bytes())
+
+
+def test_ids_that_captures_show_are_the_truth_for_links_without(tmp_path: Path) -> None:
+    in_folders(CAPTURES / "bench-2-puts", tmp_path / "puts")
+    shown = by_id.rows(tmp_path / "puts")
+    services = {service: int(links) for _, service, links, *_ in shown}
+    assert services.pop("all") == sum(services.values()) > 0
+    assert {"swift-object", "swift-container"} <= services.keys()
+    right = {service: share for _, service, _, _, share, *_ in shown}
+    assert right["swift-object"] == "100.00%"
+
+
+def test_truth_by_id_is_of_the_request_that_shows_it_and_of_none_that_shows_none(tmp_path: Path) -> None:
+    text = TWO_AT_ONCE + "proxy > storage1 70 75 240 250"
+    seen = exchanges_of(text)
+    hidden = seen.set_column(
+        seen.schema.get_field_index("transaction_id"),
+        seen.schema.field("transaction_id"),
+        pa.nulls(seen.num_rows, seen.schema.field("transaction_id").type),
+    )
+    connections = connections_of(seen)
+    truth = by_id.truth_by_id(
+        {"exchanges": seen, "connections": connections, "spans": link(seen)},
+        {"exchanges": hidden, "connections": connections},
+    )
+    assert dict(truth.lines.select("line", "parent").iter_rows()) == {1: ROOT, 2: ROOT, 3: 1, 4: 2, 5: None}
+    wrong = pl.DataFrame({"exchange_id": [3, 4], "parent_id": [2, 2], "confidence": [0.5, 0.5]})
+    assert score_links(wrong, truth).right_count == 1
+
+
 @pytest.mark.parametrize("name", ["bench-2-puts"])
 def test_a_stripped_capture_has_the_same_packets_and_no_heads(name: str, tmp_path: Path) -> None:
-    for file in (CAPTURES / name).glob("*.pcapng"):
-        (tmp_path / "whole" / file.stem).mkdir(parents=True)
-        (tmp_path / "whole" / file.stem / file.name).write_bytes(file.read_bytes())
+    in_folders(CAPTURES / name, tmp_path / "whole")
     strip_folder(tmp_path / "whole", tmp_path / "bare")
     for kind in ("whole", "bare"):
         analyse(host_sources([str(tmp_path / kind)]), str(tmp_path / f"{kind}.trace"))
