@@ -14,7 +14,11 @@ Reordered: a first transmission of data that arrived before one that the same co
 §3.4: the later-sent one is in order, the earlier one is "reordered"; counted here is the one overtaken).
 """
 
+import math
+
 import polars as pl
+
+from tracer import _core
 
 SLICE_NS = 250_000_000
 """Long enough for some packets of a loaded link, short enough for when a trouble began and ended."""
@@ -28,9 +32,25 @@ RATE_KEYS = ("send_host", "receive_host", "bin")
 COUNTS = ("hops", "bytes", "lost", "overtaken", "data")
 
 
+def added_traffic(parts: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `traffic` of several parts as one for each of `KEYS`."""
+    ends = pl.col(KEYS[:2])
+    hosts = pl.Enum(pl.concat([parts[end].unique() for end in KEYS[:2]]).unique())
+    codes = parts.select(ends.cast(hosts).to_physical().cast(pl.Int64))
+    pair = codes["send_host"] * len(hosts.categories) + codes["receive_host"]
+    keys = [column.to_numpy() for column in (pair, parts["slice"], parts["bin"])]
+    first, sums = _core.sum_groups(keys, [parts[name].to_numpy() for name in COUNTS])
+    return parts.select(KEYS)[first].with_columns(**dict(zip(COUNTS, map(pl.Series, sums), strict=True)))
+
+
 def delay_of_bin(number: pl.Expr) -> pl.Expr:
     """The delay, in ns, in the middle of a bin."""
     return (2.0 ** ((number + 0.5) / BINS_PER_OCTAVE)).cast(pl.Int64)
+
+
+def bin_of_delay(delay_ns: int) -> int:
+    """The first bin that stands for at least so long a delay."""
+    return math.ceil(math.log2(delay_ns) * BINS_PER_OCTAVE - 0.5)
 
 
 def rate_of_bin(number: int) -> float:

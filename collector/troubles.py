@@ -5,7 +5,7 @@ and only groups of them are kept: so many cases, between these hosts, the worst 
 partitions add up. So neither hops nor exchanges wait for the end.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 
@@ -19,7 +19,7 @@ from collector.columns import numbers
 from collector.connecting import added, connecting
 from collector.exchanges import UNKNOWN
 from collector.hop_counts import HopCounts, hop_counts
-from collector.link_traffic import COUNTS, KEYS, RATE_KEYS
+from collector.link_traffic import RATE_KEYS, added_traffic
 from collector.schema import TABLES
 from collector.stalls import PAIR, stalls
 
@@ -117,29 +117,18 @@ def _cut_or_failed(exchanges: pa.Table) -> NDArray[np.int64]:
 def together(parts: Iterable[Troubles]) -> Troubles:
     """The troubles of all parts, group by group; itself a part that others can be added to."""
     every = list(parts)
-    of = {field.name: pl.concat([getattr(part, field.name) for part in every]) for field in fields(Troubles)}
-    first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
-    sums = {
-        "sent": of["sent"].group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
-        "lost": _added(of["lost"], PAIR, ("lost",), "worst_ns")
-        .drop("from_trace_ns", "to_trace_ns")
-        .join(of["lost"].group_by(PAIR).agg(first, last), on=PAIR, nulls_equal=True)
-        .sort("cost_ns", descending=True, maintain_order=True),
-        "traffic": of["traffic"].group_by(KEYS, maintain_order=True).agg(pl.col(COUNTS).sum()),
-        "rates": of["rates"].group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
-        "recovered": recoveries.added(of["recovered"]),
-        "paused": pauses.added(of["paused"]),
-        "behind": head_of_line.added(of["behind"]),
-        "connecting": added(of["connecting"]),
-        "broken": of["broken"],
-        "missed": of["missed"]
-        .group_by("host", maintain_order=True)
-        .agg(pl.col("count").sum(), pl.col("connection_id").first(), first, last)
-        .sort("count", descending=True, maintain_order=True),
-        "cut": _added(of["cut"], CUT, ("count",), "worst_ns"),
-        "failed": _added(of["failed"], FAILED, ("count",), "worst_ns"),
-    }
-    return Troubles(**{name: frame.select(of[name].columns).cast(of[name].schema) for name, frame in sums.items()})
+    of = {field.name: _stacked([getattr(part, field.name) for part in every]) for field in fields(Troubles)}
+    return Troubles(**{name: _sums(name, rows) if len(rows) else rows for name, rows in of.items()})
+
+
+def _stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat([part for part in parts if len(part)] or parts[:1])
+
+
+def _sums(name: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of one field of `Troubles` as one for each group."""
+    found = ADDED[name](rows)
+    return found.select(rows.columns).cast(rows.schema)
 
 
 CUT = ("fate", "client_host", "server_host", "service")
@@ -229,3 +218,38 @@ def _failed(exchanges: pl.DataFrame) -> pl.DataFrame:
         worst_ns=-pl.col("exchange_id").first(),
         cost_ns=pl.lit(0, pl.Int64),
     )
+
+
+def _added_losses(rows: pl.DataFrame) -> pl.DataFrame:
+    first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
+    return (
+        _added(rows, PAIR, ("lost",), "worst_ns")
+        .drop("from_trace_ns", "to_trace_ns")
+        .join(rows.group_by(PAIR).agg(first, last), on=PAIR, nulls_equal=True)
+        .sort("cost_ns", descending=True, maintain_order=True)
+    )
+
+
+def _added_misses(rows: pl.DataFrame) -> pl.DataFrame:
+    first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
+    groups = rows.group_by("host", maintain_order=True)
+    return groups.agg(pl.col("count").sum(), pl.col("connection_id").first(), first, last).sort(
+        "count", descending=True, maintain_order=True
+    )
+
+
+ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "sent": lambda rows: rows.group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
+    "lost": _added_losses,
+    "traffic": added_traffic,
+    "rates": lambda rows: rows.group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
+    "recovered": recoveries.added,
+    "paused": pauses.added,
+    "behind": head_of_line.added,
+    "connecting": added,
+    "broken": lambda rows: rows,
+    "missed": _added_misses,
+    "cut": lambda rows: _added(rows, CUT, ("count",), "worst_ns"),
+    "failed": lambda rows: _added(rows, FAILED, ("count",), "worst_ns"),
+}
+"""How rows of several parts become one for each group, by the field of `Troubles`."""

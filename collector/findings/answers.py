@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from collector.critical_path import NONE
 from collector.durations import in_words
@@ -65,26 +66,27 @@ _FATES = {
 def answer_findings(troubles: Troubles, requests: Requests, end_trace_ns: int) -> list[Finding]:
     """All that is wrong with answers."""
     return [
-        *_silent(_until(requests, troubles, end_trace_ns)),
+        *_silent(requests, troubles, end_trace_ns),
         *_cut_exchanges(troubles),
         *_server_errors(troubles, requests),
         *_missing(requests),
     ]
 
 
-def _until(requests: Requests, troubles: Troubles, end_trace_ns: int) -> pl.DataFrame:
-    """Requests that arrived, with `until` when each waited: the answer, the end of the connection, or of the trace.
-
-    Left out are servers that let none of them wait for as long as a stall is.
-    """
+def _stalled(requests: Requests) -> NDArray[np.bool_]:
+    """Requests that arrived at servers that let one of them wait for as long as a stall is."""
     known = requests.readable & (requests.asked != UNSEEN) & requests.where(pl.col("server_host").is_not_null())
     arrived = np.where(requests.arrived == UNSEEN, requests.asked, requests.arrived)
     waited = known & ((requests.answered == UNSEEN) | (requests.answered - arrived >= STALL_NS))
     some = np.bincount(requests.group[waited], minlength=len(requests.groups)) > 0
-    stalled = requests.groups.filter(pl.Series(some)).select("server_host", "service").unique()
-    servers = requests.groups.with_row_index("group").join(stalled, on=["server_host", "service"], nulls_equal=True)
-    chosen = known & np.isin(np.arange(len(requests.groups)), servers["group"].to_numpy())[requests.group]
-    rows = requests.frame(chosen).select(WAITS)
+    server, servers = _core.row_groups([text_codes(requests.groups[name]) for name in ("server_host", "service")])
+    at_server = np.zeros(len(servers), dtype=np.bool_)
+    at_server[server[some]] = True
+    return known & at_server[server][requests.group]
+
+
+def _until(rows: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.DataFrame:
+    """Requests with `until` when each waited: the answer, the end of the connection, or of the trace."""
     broken = troubles.broken.unique("connection_id")
     until = pl.min_horizontal("given_up", "broken_ns")
     return rows.join(broken, on="connection_id", how="left", maintain_order="left").with_columns(
@@ -92,8 +94,12 @@ def _until(requests: Requests, troubles: Troubles, end_trace_ns: int) -> pl.Data
     )
 
 
-def _silent(requests: pl.DataFrame) -> Iterable[Finding]:
-    """Servers that answered nothing for a while, of requests with `until`."""
+def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> Iterable[Finding]:
+    """Servers that answered nothing for a while."""
+    stalled = _stalled(all_requests)
+    if not stalled.any():
+        return
+    requests = _until(all_requests.frame(stalled).select(WAITS), troubles, end_trace_ns)
     stalls = _stalls(requests)
     meant = stalls.filter(pl.col("waiting") >= WAITING).sort("stall", "exchange_id", descending=[True, False])
     worst = meant.unique(["server_host", "service"], keep="first", maintain_order=True)
@@ -274,8 +280,12 @@ def _missing(requests: Requests) -> Iterable[Finding]:
     is_there = (status >= 200) & (status <= 299) & asked
     kind, kinds = _core.row_groups([text_codes(requests.groups[name]) for name in ("service", "method")])
     question = requests.parent * len(kinds) + kind[requests.group]  # the same for all that one request asked the same
+    asks_in_vain = np.zeros(len(status) + 1, dtype=np.bool_)
+    asks_in_vain[requests.parent[not_there]] = True
     in_vain = np.flatnonzero(not_there)
-    in_vain = in_vain[np.isin(question[in_vain], question[is_there])]
+    in_vain = in_vain[np.isin(question[in_vain], question[is_there & asks_in_vain[requests.parent]])]
+    if not len(in_vain):
+        return
     missing = requests.frame(in_vain)
     missing = missing.join(_being_written(requests, missing), on="exchange_id", how="anti")
     for (host, service), rows in missing.sort("begin", "exchange_id").group_by(

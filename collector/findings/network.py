@@ -12,13 +12,14 @@ Where all links of a host are wrong in the same way, it is the host's own link; 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
 from collector.durations import in_words
 from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
 from collector.findings.requests import Requests
-from collector.link_traffic import LATE_NS, SLICE_NS, delay_of_bin, rate_of_bin
+from collector.link_traffic import LATE_NS, SLICE_NS, bin_of_delay, delay_of_bin, rate_of_bin
 from collector.stamps import UNSEEN
 from collector.troubles import PAIR, Troubles
 from tracer import _core
@@ -99,8 +100,12 @@ class Links:
         self.traffic = troubles.traffic
         self.rates = _link_rates(troubles.rates)
         self.requests, self.total_ns = requests, requests.total_ns
+
+    @cached_property
+    def active(self) -> set[Pair]:
+        """All pairs of hosts that sent anything."""
         ends = self.traffic.select(PAIR).unique().rows()
-        self.active = {_in_order(*pair) for pair in ends if pair[0] != pair[1]}
+        return {_in_order(*pair) for pair in ends if pair[0] != pair[1]}
 
     def findings(self) -> list[Finding]:
         """All that is wrong with links."""
@@ -238,6 +243,8 @@ class Links:
     def _dead_runs(self) -> pl.DataFrame:
         """For each pair of hosts the longest time in which all that was sent was lost: `send_host` …, `lost`."""
         first, second = pl.min_horizontal(PAIR), pl.max_horizontal(PAIR)
+        if self.traffic["lost"].sum() < DOWN_LOST:
+            return pl.DataFrame()
         in_vain = self.traffic.filter(pl.col("lost") > 0).select(send_host=first, receive_host=second).unique()
         both = self.traffic.with_columns(send_host=first, receive_host=second).join(in_vain, on=PAIR, how="semi")
         slices = both.group_by(*PAIR, "slice").agg(pl.col("hops", "lost").sum()).sort(*PAIR, "slice")
@@ -250,9 +257,10 @@ class Links:
 
     def _late_ways(self) -> pl.DataFrame:
         """Directions between two hosts that are late for a while, with how late, since when, and what they carry."""
-        seen = self.traffic.filter((pl.col("bin") >= 0) & (pl.col("hops") > pl.col("lost")))
-        if not _may_be_late(seen):
+        came = pl.col("hops") > pl.col("lost")
+        if not _may_be_late(self.traffic.lazy().filter(came)):
             return pl.DataFrame()
+        seen = self.traffic.filter((pl.col("bin") >= 0) & came)
         middle = _quantile(seen, [*PAIR, "slice"], MIDDLE, "middle_ns")
         whole = _quantile(seen, PAIR, MIDDLE, "whole_ns").with_columns(
             usual_ns=pl.col("whole_ns").quantile(USUAL).cast(pl.Int64)
@@ -307,13 +315,18 @@ class Links:
         return requests.frame(requests.where(on) & meanwhile)
 
 
-def _may_be_late(seen: pl.DataFrame) -> bool:
-    """Whether in some slice half of a way's packets took so long that they could be late, whatever is usual."""
-    slow = seen.filter(delay_of_bin(pl.col("bin")) >= LATE_NS).group_by(*PAIR, "slice").agg(slow=pl.col("hops").sum())
-    whole = (
-        seen.join(slow, on=[*PAIR, "slice"]).group_by(*PAIR, "slice").agg(pl.col("hops").sum(), pl.col("slow").first())
-    )
-    return whole.filter(2 * pl.col("slow") >= pl.col("hops")).height > 0
+def _may_be_late(came: pl.LazyFrame) -> bool:
+    """Whether in some slice half of a way's packets took so long that they could be late, whatever is usual.
+
+    Arguments: traffic that arrived.
+    """
+    way = [*PAIR, "slice"]
+    slow = came.filter(pl.col("bin") >= bin_of_delay(LATE_NS)).group_by(way).agg(slow=pl.col("hops").sum()).collect()
+    if slow.is_empty():
+        return False
+    whole = came.filter(pl.col("bin") >= 0).join(slow.lazy(), on=way).group_by(way)
+    shares = whole.agg(pl.col("hops").sum(), pl.col("slow").first())
+    return shares.filter(2 * pl.col("slow") >= pl.col("hops")).collect().height > 0
 
 
 def _pair(row: Mapping[str, object]) -> Pair:
@@ -353,7 +366,7 @@ def _full(seen: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
 def _link_rates(rates: pl.DataFrame) -> pl.DataFrame:
     """`send_host, receive_host, link_rate` (bit/s) of links out of which late packets came at one rate."""
     rows = []
-    for pair, bins in rates.group_by(PAIR):
+    for pair, bins in rates.group_by(PAIR) if len(rates) else ():
         hops: dict[int, int] = dict(bins.select("bin", "hops").iter_rows())
         most = max(hops, key=lambda place: hops[place])
         near = sum(hops.get(most + apart, 0) for apart in (-1, 0, 1))

@@ -4,7 +4,9 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_spans::{Asked, Limits, Texts, Timed, asked_together, count_bins, count_late, distinct, groups, took};
+use twintap_spans::{
+    Asked, Limits, Texts, Timed, asked_together, count_bins, count_late, distinct, groups, sums, took,
+};
 
 use crate::columns::column;
 
@@ -12,6 +14,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(took_py, module)?)?;
     module.add_function(wrap_pyfunction!(asked_together_py, module)?)?;
     module.add_function(wrap_pyfunction!(row_groups, module)?)?;
+    module.add_function(wrap_pyfunction!(sum_groups, module)?)?;
     module.add_function(wrap_pyfunction!(distinct_texts, module)?)?;
     module.add_function(wrap_pyfunction!(count_bins_py, module)?)?;
     module.add_function(wrap_pyfunction!(count_late_py, module)?)
@@ -70,6 +73,29 @@ fn row_groups<'py>(py: Python<'py>, codes: Vec<PyReadonlyArray1<'py, i32>>) -> P
     let found = py.detach(|| groups(&columns));
     let found = found.ok_or_else(|| PyValueError::new_err("more combinations than a number of 64 bits"))?;
     Ok((found.of.into_pyarray(py), found.first.into_pyarray(py)))
+}
+
+/// The first row of each group, and sums of columns over it.
+type GroupSums<'py> = (Bound<'py, PyArray1<i64>>, Vec<Bound<'py, PyArray1<i64>>>);
+
+/// Columns added up over rows that are alike; see `tracer/_core.pyi`.
+#[pyfunction]
+fn sum_groups<'py>(
+    py: Python<'py>,
+    keys: [PyReadonlyArray1<'py, i64>; 3],
+    columns: Vec<PyReadonlyArray1<'py, i64>>,
+) -> PyResult<GroupSums<'py>> {
+    let keys = [keys[0].as_slice()?, keys[1].as_slice()?, keys[2].as_slice()?];
+    let columns: Vec<&[i64]> = columns
+        .iter()
+        .map(|column| column.as_slice())
+        .collect::<Result<_, _>>()?;
+    if keys.iter().chain(&columns).any(|column| column.len() != keys[0].len()) {
+        return Err(differ());
+    }
+    let found = py.detach(|| sums(keys, &columns));
+    let sums = found.columns.into_iter().map(|column| column.into_pyarray(py));
+    Ok((found.first.into_pyarray(py), sums.collect()))
 }
 
 /// Texts of some rows, numbered; see `tracer/_core.pyi`.

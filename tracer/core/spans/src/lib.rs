@@ -24,7 +24,7 @@ mod words;
 
 pub use asking::{Asked, Took, asked_together, took};
 pub use forest::{Forest, forest};
-pub use groups::{Groups, groups};
+pub use groups::{Groups, Sums, groups, sums};
 pub use identified::{Exchanges, Links, link};
 pub use lateness::{Bins, Late, Limits, Timed, count_bins, count_late};
 pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
