@@ -4,8 +4,8 @@ Exchanges, links, ledger and findings, each as `collector.analysis` runs it, on 
 `bench-2-puts` (its hops, heads and connections), laid over each other so that about `AT_ONCE` copies run at a time,
 whatever the number: with their transaction ids, each copy's its own, and without any heads. Shown are exchanges a
 second, as the clock on the wall counts them (partitions on all processors, as `collector.analysis` spreads them) and
-for each second of CPU time of all threads, that also by stage; and the peak resident memory of the process, tables of
-hops included. Making the copies is not counted.
+for each second of CPU time of all threads, that also by stage (of a partition by its thread's own time); and the peak
+resident memory of the process, tables of hops included. Making the copies is not counted.
 """
 
 import argparse
@@ -16,9 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +28,12 @@ import pyarrow.compute as pc
 from benchmarks.processes import ROOT, run
 from collector import findings, spans, store, troubles
 from collector.analysis import analyse
-from collector.exchanges import Built, build_exchanges
+from collector.exchanges import build_exchanges
 from collector.schema import ID_STRIDE
 from collector.services import known_services
 from collector.sources import host_sources
 from collector.store import TraceInfo
+from collector.turns import in_turn
 
 CAPTURE = ROOT / "captures" / "bench-2-puts"
 SIZES = (10_000, 100_000, 1_000_000)
@@ -40,7 +42,9 @@ PART = 20_000
 """Exchanges in a partition, about as `collector.partitions` makes them."""
 STRIDE = 1 << 20
 """Ids of connections of one copy begin so far after those of the copy before."""
-Result = TypeVar("Result")
+WORKERS = os.cpu_count() or 1
+MADE_AT_ONCE = 4 * WORKERS
+"""Partitions that are made, which is not counted, before they are rebuilt."""
 Tables = dict[str, pa.Table]
 Part = tuple[pa.Table, pa.Table, pa.Table]
 """Hops, heads and connections."""
@@ -83,41 +87,53 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
     copies = max(1, count // one["exchanges"].num_rows)
     each = max(1, PART // one["exchanges"].num_rows)
     took = dict.fromkeys(("wall_s", "exchanges_s", "spans_s", "findings_s"), 0.0)
-    built, wrong = [], []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = _parts(one, copies, each, with_ids)
-        first_id = 1
-        while some := list(islice(parts, os.cpu_count())):
-            first_ids = [first_id + number * ID_STRIDE for number in range(len(some))]
-            first_id += len(some) * ID_STRIDE
-            made = _timed(took, "exchanges_s", lambda some=some, ids=first_ids: list(pool.map(_built, some, ids)))
-            wrong += _timed(took, "findings_s", lambda some=some, made=made: list(pool.map(_wrong, some, made)))
-            built += [one.exchanges for one in made]
-    exchanges = pa.concat_tables(built).unify_dictionaries()
-    linked = _timed(took, "spans_s", lambda: spans.link(exchanges))
+    done: list[_Rebuilt] = []
+    with ThreadPoolExecutor(WORKERS) as pool:
+        parts = enumerate(_parts(one, copies, each, with_ids))
+        while some := list(islice(parts, MADE_AT_ONCE)):
+            before = len(done)
+            work = partial(in_turn, pool, WORKERS, some, _rebuilt, lambda _, rebuilt: done.append(rebuilt))
+            spent_s = _timed(took, work)
+            of_exchanges = sum(one.exchanges_s for one in done[before:])
+            of_findings = sum(one.findings_s for one in done[before:])
+            took["exchanges_s"] += spent_s * of_exchanges / (of_exchanges + of_findings)
+            took["findings_s"] += spent_s * of_findings / (of_exchanges + of_findings)
+    exchanges = pa.concat_tables([one.exchanges for one in done]).unify_dictionaries()
+    linked = []
+    took["spans_s"] += _timed(took, lambda: linked.append(spans.link(exchanges)))
     asked = exchanges.select(findings.EXCHANGE_COLUMNS)
-    _timed(
-        took,
-        "findings_s",
-        lambda: findings.told(troubles.together(wrong), [asked], linked, one["clocks"], info, 0, None),
+    wrong = [one.wrong for one in done]
+    took["findings_s"] += _timed(
+        took, lambda: findings.told(troubles.together(wrong), [asked], linked[0], one["clocks"], info, 0, None)
     )
     return took | {"count": exchanges.num_rows}
 
 
-def _built(part: Part, first_id: int) -> Built:
-    return build_exchanges(*part, known_services(), first_id)
+class _Rebuilt(NamedTuple):
+    """What a partition gives, and the time of its thread that each stage took."""
+
+    exchanges: pa.Table
+    wrong: troubles.Troubles
+    exchanges_s: float
+    findings_s: float
 
 
-def _wrong(part: Part, made: Built) -> troubles.Troubles:
-    return troubles.gather(made.hops, part[2], made.exchanges, 0)
+def _rebuilt(numbered: tuple[int, Part]) -> _Rebuilt:
+    """As `collector.analysis` rebuilds a partition, once its hops are aligned."""
+    number, (hops, messages, connections) = numbered
+    began_s = time.thread_time()
+    built = build_exchanges(hops, messages, connections, known_services(), number * ID_STRIDE + 1)
+    built_s = time.thread_time()
+    wrong = troubles.gather(built.hops, connections, built.exchanges, 0)
+    return _Rebuilt(built.exchanges, wrong, built_s - began_s, time.thread_time() - built_s)
 
 
-def _timed(took: dict[str, float], stage: str, work: Callable[[], Result]) -> Result:
+def _timed(took: dict[str, float], work: Callable[[], object]) -> float:
+    """Do the work, add how long it took to `wall_s`, and return the CPU time of all threads."""
     began, began_wall = time.process_time(), time.perf_counter()
-    result = work()
-    took[stage] += time.process_time() - began
+    work()
     took["wall_s"] += time.perf_counter() - began_wall
-    return result
+    return time.process_time() - began
 
 
 def _template() -> tuple[Tables, TraceInfo]:
