@@ -89,14 +89,9 @@ def _hop_columns(hops: pa.Table) -> Columns:
 def _head_columns(messages: pa.Table) -> Columns:
     plain = ("connection_id", "from_client", "stream_offset", "head_kind", "head_flags", "status")
     columns = {name: numbers(messages[name]) for name in (*plain, "head_len", "content_length")}
-    method, ids = texts(messages["method"]), texts(messages["transaction_id"])
-    return columns | {
-        "target_offsets": texts(messages["target"])["offsets"],
-        "method_offsets": method["offsets"],
-        "method_bytes": method["bytes"],
-        "id_offsets": ids["offsets"],
-        "id_bytes": ids["bytes"],
-    }
+    for prefix, name in (("method", "method"), ("target", "target"), ("id", "transaction_id")):
+        columns |= {f"{prefix}_{part}": values for part, values in texts(messages[name]).items()}
+    return columns
 
 
 def _connection_columns(connections: pa.Table, hosts: _Hosts) -> Columns:

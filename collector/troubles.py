@@ -75,7 +75,7 @@ def gather(
     counted already.
     """
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
-    told, asked = hops.take(counts.telling), exchanges.take(_cut_or_failed(exchanges))
+    told, asked = _rows(hops, counts.telling), _rows(exchanges, _cut_or_failed(exchanges))
     rare = _rare(told, connections, asked, end_trace_ns) if told.num_rows or asked.num_rows else _nothing()
     return Troubles(
         **rare,
@@ -107,6 +107,10 @@ def _nothing() -> dict[str, pl.DataFrame]:
     """Of a part where all went well, as most do: thirty queries less."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
     return _rare(hops, connections, exchanges, end_trace_ns=0)
+
+
+def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    return table.take(rows) if len(rows) else table.slice(0, 0)
 
 
 def _cut_or_failed(exchanges: pa.Table) -> NDArray[np.int64]:

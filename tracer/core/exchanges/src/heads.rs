@@ -22,7 +22,7 @@ const INSIDE_PASSES: usize = 3;
 pub struct Head {
     /// Which copy of it shows most.
     pub row: u32,
-    /// Which copy of it shows its transaction id.
+    /// Which copy of it shows most of its transaction id.
     pub id_row: u32,
     pub from_client: bool,
     pub offset: i64,
@@ -81,14 +81,15 @@ pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut V
     seen.extend(rows.map(|row| head(heads, row)));
     seen.sort_by_key(|head| {
         let row = head.row as usize;
-        (head.place(), heads.is_cut(row), Reverse(heads.target_len(row)))
+        (head.place(), heads.is_cut(row), Reverse(heads.target.len(head.row)))
     });
     seen.dedup_by(|copy, best| {
         let same = copy.place() == best.place();
         if same {
             best.head_len = best.head_len.max(copy.head_len);
             best.content_length = best.content_length.max(copy.content_length);
-            if heads.id.of(copy.id_row as usize) > heads.id.of(best.id_row as usize) {
+            // All are of the same bytes, so what is longer shows more.
+            if heads.id.len(copy.id_row) > heads.id.len(best.id_row) {
                 best.id_row = copy.id_row;
             }
         }

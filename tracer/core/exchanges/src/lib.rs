@@ -91,8 +91,7 @@ pub struct Heads<'a> {
     pub content_length: &'a [i64],
     pub status: &'a [u16],
     pub method: Texts<'a>,
-    /// The target of row n has the bytes `target_offsets[n]..target_offsets[n + 1]`.
-    pub target_offsets: &'a [i32],
+    pub target: Texts<'a>,
     /// Transaction ids; empty where there is none.
     pub id: Texts<'a>,
 }
@@ -148,7 +147,7 @@ impl Heads<'_> {
             && self.from_client.len() == count
             && self.head_len.len() == count
             && self.status.len() == count
-            && is_ascending(self.target_offsets, count)
+            && self.target.are_so_many(count)
             && self.method.are_so_many(count)
             && self.id.are_so_many(count)
     }
@@ -156,15 +155,15 @@ impl Heads<'_> {
     fn is_cut(&self, row: usize) -> bool {
         self.flags[row] & flag::CUT != 0
     }
-
-    fn target_len(&self, row: usize) -> i32 {
-        self.target_offsets[row + 1] - self.target_offsets[row]
-    }
 }
 
 impl<'a> Texts<'a> {
     fn of(&self, row: usize) -> &'a [u8] {
         &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize]
+    }
+
+    fn len(&self, row: u32) -> i32 {
+        self.offsets[row as usize + 1] - self.offsets[row as usize]
     }
 
     /// Whether there are so many texts, and offsets lead into the bytes.

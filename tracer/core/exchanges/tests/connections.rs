@@ -49,7 +49,7 @@ fn built(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
         content_length: &lines.iter().map(|line| line.4).collect::<Vec<i64>>(),
         status: &lines.iter().map(|line| line.3).collect::<Vec<u16>>(),
         method: texts,
-        target_offsets: &none,
+        target: texts,
         id: texts,
     };
     assert!(hops.is_consistent() && heads.is_consistent());
@@ -231,7 +231,7 @@ fn a_reset_of_the_client_on_an_open_question_gives_it_up() {
         content_length: &[],
         status: &[],
         method: no_texts,
-        target_offsets: &[0],
+        target: no_texts,
         id: no_texts,
     };
     let built = build(

@@ -53,12 +53,9 @@ fn build_exchanges_py<'py>(
         column::<i64>(heads, "content_length")?,
     );
     let status = column::<u16>(heads, "status")?;
-    let target_offsets = column::<i32>(heads, "target_offsets")?;
-    let (method_offsets, method_bytes) = (
-        column::<i32>(heads, "method_offsets")?,
-        column::<u8>(heads, "method_bytes")?,
-    );
-    let (id_offsets, id_bytes) = (column::<i32>(heads, "id_offsets")?, column::<u8>(heads, "id_bytes")?);
+    let texts = ["method", "target", "id"].map(|name| TextColumns::of(heads, name));
+    let [method, target, id] = texts;
+    let (method, target, id) = (method?, target?, id?);
     let heads = Heads {
         connection_id: head_connection.as_slice()?,
         from_client: head_from_client.as_slice()?,
@@ -68,15 +65,9 @@ fn build_exchanges_py<'py>(
         head_len: head_len.as_slice()?,
         content_length: content_length.as_slice()?,
         status: status.as_slice()?,
-        method: Texts {
-            offsets: method_offsets.as_slice()?,
-            bytes: method_bytes.as_slice()?,
-        },
-        target_offsets: target_offsets.as_slice()?,
-        id: Texts {
-            offsets: id_offsets.as_slice()?,
-            bytes: id_bytes.as_slice()?,
-        },
+        method: method.texts()?,
+        target: target.texts()?,
+        id: id.texts()?,
     };
     let (connection_id, handshake) = (
         column::<i64>(connections, "connection_id")?,
@@ -108,6 +99,28 @@ fn build_exchanges_py<'py>(
     table.put(&columns)?;
     hop_exchange.put(&columns, "hop_exchange")?;
     Ok(columns)
+}
+
+/// Columns of texts as [`Texts`] takes them.
+struct TextColumns<'py> {
+    offsets: PyReadonlyArray1<'py, i32>,
+    bytes: PyReadonlyArray1<'py, u8>,
+}
+
+impl<'py> TextColumns<'py> {
+    fn of(heads: &Bound<'py, PyDict>, name: &str) -> PyResult<Self> {
+        Ok(Self {
+            offsets: column(heads, &format!("{name}_offsets"))?,
+            bytes: column(heads, &format!("{name}_bytes"))?,
+        })
+    }
+
+    fn texts(&self) -> PyResult<Texts<'_>> {
+        Ok(Texts {
+            offsets: self.offsets.as_slice()?,
+            bytes: self.bytes.as_slice()?,
+        })
+    }
 }
 
 fn inconsistent() -> PyErr {
