@@ -4,8 +4,9 @@ Exchanges, links, ledger and findings, each as `collector.analysis` runs it, on 
 `bench-2-puts` (its hops, heads and connections), laid over each other so that about `AT_ONCE` copies run at a time,
 whatever the number: with their transaction ids, each copy's its own, and without any heads. Shown are exchanges a
 second, as the clock on the wall counts them (partitions on all processors, as `collector.analysis` spreads them) and
-for each second of CPU time of all threads, that also by stage (of a partition by its thread's own time); and the peak
-resident memory of the process, tables of hops included. Making the copies is not counted.
+for each second of CPU time of all threads, that also by stage (of a partition by its thread's own time; what partitions
+counted is added up beside linking, and is in its figure); and the peak resident memory of the process, tables of hops
+included. Making the copies is not counted.
 """
 
 import argparse
@@ -98,14 +99,18 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
             of_findings = sum(one.findings_s for one in done[before:])
             took["exchanges_s"] += spent_s * of_exchanges / (of_exchanges + of_findings)
             took["findings_s"] += spent_s * of_findings / (of_exchanges + of_findings)
-    exchanges = pa.concat_tables([one.exchanges for one in done]).unify_dictionaries()
-    linked = []
-    took["spans_s"] += _timed(took, lambda: linked.append(spans.link(exchanges)))
-    asked = exchanges.select(findings.EXCHANGE_COLUMNS)
-    wrong = [one.wrong for one in done]
-    took["findings_s"] += _timed(
-        took, lambda: findings.told(troubles.together(wrong), [asked], linked[0], one["clocks"], info, 0, None)
-    )
+        exchanges = pa.concat_tables([one.exchanges for one in done]).unify_dictionaries()
+        asked, linked = exchanges.select(findings.EXCHANGE_COLUMNS), []
+        counted = [one.wrong for one in done]
+
+        def link() -> None:
+            """As `collector.analysis` does: what was counted of all partitions is added up meanwhile."""
+            wrong = pool.submit(troubles.together, counted)
+            linked.append((spans.link(exchanges), wrong.result()))
+
+        took["spans_s"] += _timed(took, link)
+    ((table, wrong),) = linked
+    took["findings_s"] += _timed(took, lambda: findings.told(wrong, [asked], table, one["clocks"], info, 0, None))
     return took | {"count": exchanges.num_rows}
 
 

@@ -183,11 +183,12 @@ def _put_together(
     samples: pa.Table | None,
 ) -> None:
     """Link the exchanges of all partitions and tell what is wrong; write these tables."""
+    wrong = pool.submit(troubles.together, found)
     linked = spans.link_all(_written(pool, writer, by_time))
     beside = [pool.submit(memory.give_back), pool.submit(writer.write_table, "spans", linked)]
     writer.finish("connections")
     told = findings.told(
-        troubles.together(found),
+        wrong.result(),
         (slab for _, slab in read_batches(writer.url, "exchanges", findings.EXCHANGE_COLUMNS)),
         linked,
         alignment.clocks,
