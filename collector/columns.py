@@ -125,6 +125,14 @@ def texts(column: pa.ChunkedArray | pa.Array) -> Columns:
     }
 
 
+def laid(
+    offsets: NDArray[np.int32], data: NDArray[np.uint8], validity: NDArray[np.uint8] = ALL_VALID
+) -> pa.StringArray:
+    """Texts that lie end to end, as `texts` gives them, not copied; `validity` as in `nullable`."""
+    known = pa.py_buffer(validity) if len(validity) else None
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data), known)
+
+
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The column as one array; not copied if it is one chunk (`combine_chunks` copies it all the same)."""
     if not isinstance(column, pa.ChunkedArray):

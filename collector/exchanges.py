@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import bits, coded, codes, indices, nothing, nullable, numbers, one_chunk, texts
+from collector.columns import bits, coded, codes, indices, laid, nothing, nullable, numbers, one_chunk, texts
 from collector.exchange_stalls import with_stalls
 from collector.schema import EXCHANGES, HopKind
 from collector.services import client_service, is_background, service_name
@@ -129,20 +129,19 @@ def _known(found: Columns, name: str, count: int) -> pa.Array:
 
 def _said(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
     """What the heads of exchanges say in words."""
-    said = {
-        "target": _taken(messages["target"], found, "request_row"),
-        "transaction_id": _taken(messages["transaction_id"], found, "id_row"),
-        "response_transaction_id": _taken(messages["transaction_id"], found, "other_id_row"),
-    }
+    rows = {"target": "request_row", "transaction_id": "id_row", "response_transaction_id": "other_id_row"}
+    said = {name: _text(found, name, row) for name, row in rows.items()}
     method, methods = _distinct(found, messages["method"])
     agent, agents = _distinct(found, messages["user_agent"])
     return said | {"method": _texts_at(method, methods)} | _askers(agent, agents.to_pylist())
 
 
-def _taken(column: pa.ChunkedArray, found: Columns, rows: str) -> pa.Array:
-    """The texts of some rows, null where there is none."""
-    count = len(found["connection_id"])
-    return nothing(count, column.type) if found[rows] is None else one_chunk(column).take(_known(found, rows, count))
+def _text(found: Columns, name: str, rows: str) -> pa.Array:
+    """What some heads say, null where there is none."""
+    count, offsets = len(found["connection_id"]), found[f"{name}_offsets"]
+    if offsets is None:
+        return nothing(count, pa.string())
+    return laid(offsets, found[f"{name}_bytes"], found[f"{rows}_validity"])
 
 
 def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32], pa.StringArray]:

@@ -158,7 +158,8 @@ impl Heads<'_> {
 }
 
 impl<'a> Texts<'a> {
-    fn of(&self, row: usize) -> &'a [u8] {
+    /// The text of a row.
+    pub fn of(&self, row: usize) -> &'a [u8] {
         &self.bytes[self.offsets[row] as usize..self.offsets[row + 1] as usize]
     }
 

@@ -3,7 +3,7 @@
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Built, Connections, Exchange, Heads, NO_ROW, NOWHERE, UNSEEN};
+use twintap_exchanges::{Built, Connections, Exchange, Heads, NO_ROW, NOWHERE, Texts, UNSEEN};
 use twintap_partitions::columns::Validity;
 
 /// Of each connection, what its client and its server are: places of hosts (-1: not known), and ports.
@@ -58,6 +58,29 @@ impl<T: Copy + PartialEq + Element> Nullable<T> {
     }
 }
 
+/// The texts of some rows, laid end to end; an empty one where there is no row.
+struct Taken {
+    offsets: Vec<i32>,
+    bytes: Vec<u8>,
+}
+
+impl Taken {
+    fn of(texts: &Texts, rows: &[i64]) -> Self {
+        let taken = || {
+            rows.iter()
+                .map(|&row| usize::try_from(row).map_or(&[][..], |row| texts.of(row)))
+        };
+        let mut bytes = Vec::with_capacity(taken().map(<[u8]>::len).sum());
+        let mut offsets = Vec::with_capacity(rows.len() + 1);
+        offsets.push(0);
+        for text in taken() {
+            bytes.extend_from_slice(text);
+            offsets.push(bytes.len() as i32); // as many as there were, since no row is taken twice
+        }
+        Self { offsets, bytes }
+    }
+}
+
 /// Columns by name, and of each exchange a value for each of them.
 macro_rules! columns {
     ($names:ident, $extend:ident: $($name:ident = |$one:ident| $value:expr),+ $(,)?) => {
@@ -99,6 +122,9 @@ columns! { ROWS, extend_rows:
     other_id_row = |one| one.other_id_row,
 }
 
+/// What is taken of the heads in `request_row`, `id_row` and `other_id_row`.
+const TEXTS: [&str; 3] = ["target", "transaction_id", "response_transaction_id"];
+
 /// So many exchanges are taken apart at once: they stay in the first cache.
 const BLOCK: usize = 64;
 
@@ -106,6 +132,8 @@ const BLOCK: usize = 64;
 pub struct Table {
     longs: [Nullable<i64>; LONGS.len()],
     rows: [Nullable<i64>; ROWS.len()],
+    /// None where all are null.
+    texts: [Option<Taken>; TEXTS.len()],
     /// Of the response; 0 where there is none.
     status: Vec<u16>,
     connection_id: Vec<i64>,
@@ -147,10 +175,14 @@ impl Table {
             readable.extend(block.iter().map(|one| i32::from(one.readable)));
             complete.extend(block.iter().map(|one| one.complete));
         }
+        let [request, _, id, other_id] = &rows;
+        let texts = [(heads.target, request), (heads.id, id), (heads.id, other_id)];
+        let texts = texts.map(|(texts, rows)| (rows.known_count > 0).then(|| Taken::of(&texts, &rows.values)));
         let (ports, port_place) = numbered(&port);
         Self {
             longs,
             rows,
+            texts,
             status,
             connection_id,
             hosts,
@@ -165,6 +197,14 @@ impl Table {
         let py = columns.py();
         for (name, values) in LONGS.into_iter().zip(self.longs).chain(ROWS.into_iter().zip(self.rows)) {
             values.put(columns, name)?;
+        }
+        for (name, texts) in TEXTS.into_iter().zip(self.texts) {
+            let (offsets, bytes) = texts.map(|texts| (texts.offsets, texts.bytes)).unzip();
+            columns.set_item(
+                format!("{name}_offsets"),
+                offsets.map(|offsets| offsets.into_pyarray(py)),
+            )?;
+            columns.set_item(format!("{name}_bytes"), bytes.map(|bytes| bytes.into_pyarray(py)))?;
         }
         for (name, values) in ["client_host", "server_host"].into_iter().zip(self.hosts) {
             columns.set_item(name, values.into_pyarray(py))?;
