@@ -72,7 +72,10 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Stretches of each span on its root's critical path, and its first and last time there; off the path all zero."""
+    """Stretches of each span on its root's critical path, and its first and last time there; off the path all zero.
+
+    The times are empty where they were not asked for.
+    """
 
     client_ns: Longs  # a root's client was ready, but asked nothing yet, or sent no body yet
     connect_ns: Longs
@@ -87,9 +90,10 @@ class Ledger:
     window_end: Longs
 
 
-def make_ledger(nodes: Nodes) -> Ledger:
+def make_ledger(nodes: Nodes, *, with_windows: bool = False) -> Ledger:
     """Share out each root's time among the spans on its critical path.
 
     A root without a beginning or an end has no duration: it and all below it get zeros.
     """
-    return Ledger(**_core.make_ledger({field.name: getattr(nodes, field.name) for field in fields(Nodes)}))
+    columns = {field.name: getattr(nodes, field.name) for field in fields(Nodes)}
+    return Ledger(**_core.make_ledger(columns, with_windows))

@@ -153,7 +153,7 @@ def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> S
     begin, end = (int(at) for at in to_trace_ns(pa.array([command.host] * 2), stamps, clocks))
     mine = (pl.col("depth") == 0) & (pl.col("client_host") == command.host)
     top = rows.select(mine.fill_null(value=False)).to_series().to_numpy()
-    ledger = make_ledger(_under_command(rows, top, begin, end))
+    ledger = make_ledger(_under_command(rows, top, begin, end), with_windows=True)
     named = rows.with_columns(**{name: series.head(len(rows)) for name, series in ledger_series(ledger).items()})
     before, between, after = _client_parts(ledger, top, begin, end, _first_packet(rows, top, begin))
     parts = _nonzero((before, *_server_parts(named), between, after))

@@ -153,7 +153,7 @@ fn waits_py<'py>(
 
 /// The ledger of every span; see `tracer/_core.pyi`.
 #[pyfunction]
-fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>, with_windows: bool) -> PyResult<Bound<'py, PyDict>> {
     let long = |name: &str| column::<i64>(nodes, name);
     let (parent, depth, start) = (long("parent")?, long("depth")?, long("start")?);
     let (connected, sent, head_arrived) = (long("connected")?, long("sent")?, long("head_arrived")?);
@@ -186,7 +186,7 @@ fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>) -> PyResult<Bou
     if !nodes.is_consistent() {
         return Err(differ());
     }
-    let ledger = py.detach(|| share_out(&nodes));
+    let ledger = py.detach(|| share_out(&nodes, with_windows));
     let columns = PyDict::new(py);
     for (name, stretch) in STRETCH_NAMES.into_iter().zip(ledger.stretches) {
         columns.set_item(name, stretch.into_pyarray(py))?;

@@ -169,30 +169,34 @@ impl Nodes<'_> {
 }
 
 /// The columns of a ledger while threads fill them. Each row is written by the thread that has its trace, so nothing is
-/// to be ordered among them.
+/// to be ordered among them. All are written once before: memory that is read first costs the system more to give.
 struct Shared {
     stretches: [Vec<AtomicI64>; STRETCHES],
+    critical: Vec<AtomicI64>,
     window_start: Vec<AtomicI64>,
     window_end: Vec<AtomicI64>,
 }
 
 impl Shared {
-    fn new(count: usize) -> Self {
-        let zeros = || (0..count).into_par_iter().map(|_| AtomicI64::new(0)).collect();
+    fn new(count: usize, with_windows: bool) -> Self {
+        let zeros = |count: usize| (0..count).into_par_iter().map(|_| AtomicI64::new(0)).collect();
+        let windows = if with_windows { count } else { 0 };
         Self {
-            stretches: std::array::from_fn(|_| zeros()),
-            window_start: zeros(),
-            window_end: zeros(),
+            stretches: std::array::from_fn(|_| zeros(count)),
+            critical: zeros(count),
+            window_start: zeros(windows),
+            window_end: zeros(windows),
         }
     }
 
     fn add(&self, stretch: usize, span: usize, amount: i64) {
-        let held = &self.stretches[stretch][span];
-        held.store(held.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+        add(&self.stretches[stretch][span], amount);
     }
 
     fn note(&self, window: Window) {
-        let (start, end) = (&self.window_start[window.span], &self.window_end[window.span]);
+        let (Some(start), Some(end)) = (self.window_start.get(window.span), self.window_end.get(window.span)) else {
+            return;
+        };
         let (first, last) = (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
         let is_new = (first, last) == (0, 0);
         start.store(
@@ -209,14 +213,18 @@ impl Shared {
         let plain = |column: Vec<AtomicI64>| column.into_iter().map(AtomicI64::into_inner).collect::<Vec<_>>();
         let mut stretches = self.stretches.map(plain);
         take_out_stalls(&mut stretches, nodes);
-        let sum = |span: usize| stretches.iter().map(|stretch| stretch[span]).sum();
-        let rows = (0..nodes.parent.len()).into_par_iter().with_min_len(ROWS_AT_ONCE);
         Ledger {
-            critical: rows.map(sum).collect(),
             stretches,
+            critical: plain(self.critical),
             window_start: plain(self.window_start),
             window_end: plain(self.window_end),
         }
+    }
+}
+
+fn add(held: &AtomicI64, amount: i64) {
+    if amount != 0 {
+        held.store(held.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
     }
 }
 
@@ -237,13 +245,14 @@ fn take_out_stalls(stretches: &mut [Vec<i64>; STRETCHES], nodes: &Nodes) {
 }
 
 /// Share out each root's time among the spans on its critical path. A root without a beginning or an end has none.
+/// Without `with_windows` their columns are empty.
 ///
 /// # Panics
 /// If the columns differ in length.
-pub fn share_out(nodes: &Nodes) -> Ledger {
+pub fn share_out(nodes: &Nodes, with_windows: bool) -> Ledger {
     assert!(nodes.is_consistent(), "columns differ in length");
     let count = nodes.parent.len();
-    let (children, shared) = (Children::new(nodes.parent), Shared::new(count));
+    let (children, shared) = (Children::new(nodes.parent), Shared::new(count, with_windows));
     (0..count.div_ceil(ROWS_AT_ONCE)).into_par_iter().for_each(|range| {
         let mut walk = Walk {
             nodes,
@@ -303,6 +312,7 @@ impl Walk<'_> {
             return;
         };
         self.ledger.note(window);
+        add(&self.ledger.critical[span], window.end - begin);
         let end = match kind {
             Kind::Main => inside(nodes.first_answered[span], window.end, begin, window.end),
             _ => window.end,
@@ -355,6 +365,7 @@ impl Walk<'_> {
             }
             cursor = answer.begin.max(floor);
             self.ledger.add(WORK, span, cursor - end);
+            add(&self.ledger.critical[span], cursor - end);
             self.windows.push(Window {
                 span: answer.span as usize,
                 kind: answer.kind,
@@ -418,7 +429,7 @@ mod tests {
     fn shared_out(rows: &[[i64; COLUMNS]]) -> Ledger {
         let column = |place: usize| rows.iter().map(|row| row[place]).collect::<Vec<i64>>();
         let columns: [Vec<i64>; COLUMNS] = std::array::from_fn(column);
-        share_out(&Nodes {
+        let nodes = Nodes {
             parent: &columns[0],
             depth: &columns[1],
             start: &columns[2],
@@ -437,7 +448,12 @@ mod tests {
             connect_stall: &columns[15],
             request_stall: &columns[16],
             response_stall: &columns[17],
-        })
+        };
+        let without = share_out(&nodes, false);
+        assert!(without.window_start.is_empty() && without.window_end.is_empty());
+        let ledger = share_out(&nodes, true);
+        assert_eq!(without.stretches, ledger.stretches);
+        ledger
     }
 
     /// A span of which only the main visit is told.
