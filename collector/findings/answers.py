@@ -79,7 +79,7 @@ def _stalled(requests: Requests) -> NDArray[np.bool_]:
     arrived = np.where(requests.arrived == UNSEEN, requests.asked, requests.arrived)
     waited = known & ((requests.answered == UNSEEN) | (requests.answered - arrived >= STALL_NS))
     some = np.bincount(requests.group[waited], minlength=len(requests.groups)) > 0
-    server, servers = _core.row_groups([text_codes(requests.groups[name]) for name in ("server_host", "service")])
+    server, servers = _core.row_groups([requests.codes[name] for name in ("server_host", "service")])
     at_server = np.zeros(len(servers), dtype=np.bool_)
     at_server[server[some]] = True
     return known & at_server[server][requests.group]
@@ -278,7 +278,7 @@ def _missing(requests: Requests) -> Iterable[Finding]:
     if not not_there.any():
         return
     is_there = (status >= 200) & (status <= 299) & asked
-    kind, kinds = _core.row_groups([text_codes(requests.groups[name]) for name in ("service", "method")])
+    kind, kinds = _core.row_groups([requests.codes[name] for name in ("service", "method")])
     question = requests.parent * len(kinds) + kind[requests.group]  # the same for all that one request asked the same
     asks_in_vain = np.zeros(len(status) + 1, dtype=np.bool_)
     asks_in_vain[requests.parent[not_there]] = True

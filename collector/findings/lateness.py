@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.findings.requests import Requests
-from collector.stamps import UNSEEN, Longs, text_codes
+from collector.stamps import UNSEEN, Longs
 from tracer import _core
 from tracer.records import Columns
 
@@ -60,8 +60,7 @@ def lateness(timed: Timed, keys: list[str]) -> pl.DataFrame:
     `usual` (what nine of ten take elsewhere), `cost_ns` (beyond that, on critical paths), `from_trace_ns,
     to_trace_ns`; of the slowest one `connection_id, exchange_id`.
     """
-    groups = timed.requests.groups
-    codes = {name: text_codes(groups[name]) for name in {*keys, *_AT_SERVER}}
+    groups, codes = timed.requests.groups, timed.requests.codes
     named = np.all([codes[name] != -1 for name in keys], axis=0)
     limit_ns, share = _bounds(timed.bins.filter(pl.Series(named)[timed.bins["group"]]), codes)
     count = np.bincount(timed.bins["group"], timed.bins["count"], len(groups))

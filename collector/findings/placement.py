@@ -15,7 +15,6 @@ from collector.critical_path import NONE
 from collector.findings.finding import Finding, listed, times
 from collector.findings.requests import Requests
 from collector.replicas import DEVICE, HANDOFF, PRIMARY, WRITES, device_roles
-from collector.stamps import text_codes
 from tracer import _core
 
 UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
@@ -64,7 +63,7 @@ def _written(requests: Requests, is_write: NDArray[np.bool_]) -> tuple[pl.DataFr
     """How often each device was written to for each partition, and how many together, as `device_roles` takes it."""
     rows = np.flatnonzero(is_write)
     device, service = (
-        _core.row_groups([text_codes(requests.groups[name]) for name in names])[0]
+        _core.row_groups([requests.codes[name] for name in names])[0]
         for names in (["service", "server_host", "device"], ["service"])
     )
     group, partition = requests.group[rows], requests.partition[rows]

@@ -47,6 +47,7 @@ class Requests:
     spans: pa.Table  # `SPAN_COLUMNS`, of the same rows
     group: NDArray[np.int32]
     groups: pl.DataFrame  # of each group: `ALIKE` (categories), `count`, and how many clients waited for (`waited`)
+    codes: dict[str, NDArray[np.int32]]  # of each group: `ALIKE` as numbers, -1 where not known
     device: NDArray[np.int32]  # a place in `devices`, -1 for none
     devices: list[str]
     partition: NDArray[np.int32]  # a number for it, -1 for none
@@ -149,9 +150,10 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
     names = {name: indices(rows[name]) for name in ALIKE[:-1]}
     names["device"] = _named(rows, *names["service"], "device")
     group, first = _core.row_groups([codes for codes, _ in names.values()])
+    codes = {name: of_rows[first] for name, (of_rows, _) in names.items()}
     alike = {
-        name: pl.Series(known, dtype=pl.Categorical).gather(_known(codes[first], NONE))
-        for name, (codes, known) in names.items()
+        name: pl.Series(known, dtype=pl.Categorical).gather(_known(codes[name], NONE))
+        for name, (_, known) in names.items()
     }
     waited = _waited(rows, spans, root, alike["server_host"])
     counts = {"count": group, "waited": group[waited]}
@@ -161,6 +163,7 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
         spans=spans,
         group=group,
         groups=pl.DataFrame(alike | {name: np.bincount(of, minlength=len(first)) for name, of in counts.items()}),
+        codes=codes,
         device=names["device"][0],
         devices=names["device"][1],
         partition=_named(rows, *names["service"], "partition")[0],
