@@ -220,10 +220,15 @@ impl Table {
 
 /// The ports that occur, ascending, and of each its place there.
 fn numbered(ports: &[u16]) -> (Vec<u16>, Vec<i32>) {
-    let mut place = vec![-1; 1 << u16::BITS];
-    ports.iter().for_each(|&port| place[usize::from(port)] = 0);
-    let occurs = |port: &u16| place[usize::from(*port)] == 0;
-    let distinct: Vec<u16> = (0..=u16::MAX).filter(occurs).collect();
+    let mut place = vec![0; 1 << u16::BITS];
+    let mut distinct = Vec::new();
+    for &port in ports {
+        if place[usize::from(port)] == 0 {
+            place[usize::from(port)] = 1;
+            distinct.push(port);
+        }
+    }
+    distinct.sort_unstable();
     for (number, &port) in distinct.iter().enumerate() {
         place[usize::from(port)] = number as i32;
     }
