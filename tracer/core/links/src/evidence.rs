@@ -144,22 +144,23 @@ impl Evidence {
     /// What `linked` pairs show that `possible` ones do not.
     pub fn learn(linked: &Sample, possible: &Sample) -> Self {
         let tables = |(linked, possible): (&Counts, &Counts)| Tables {
-            delays: [0, 1].map(|side| delay_scores(&linked.delays[side], &possible.delays[side])),
-            bytes: [0, 1].map(|side| Differences::learn(&linked.bytes[side], &possible.bytes[side])),
+            delays: [0, 1].map(|side| delay_scores(&linked.delays[side], &possible.delays[side], 0.0)),
+            bytes: [0, 1].map(|side| Differences::learn(&linked.bytes[side], &possible.bytes[side], 0.0)),
         };
         Evidence(linked.0.iter().zip(&possible.0).map(tables).collect())
     }
 
     /// The same, with delays as densities: the logarithm of how many there are in `scales_ns` of time before and after
     /// the call. Only these can be compared between ways to link all calls: what is usual differs from pair to pair.
-    pub fn learn_densities(linked: &Sample, possible: &Sample, scales_ns: [f64; 2]) -> Self {
-        let mut evidence = Evidence::learn(linked, possible);
-        for (tables, (linked, possible)) in evidence.0.iter_mut().zip(linked.0.iter().zip(&possible.0)) {
-            for (side, scale_ns) in scales_ns.into_iter().enumerate() {
-                tables.delays[side] = densities(&linked.delays[side], &possible.delays[side], scale_ns);
-            }
-        }
-        evidence
+    ///
+    /// Scores are for pairs that have such a weight among the linked ones themselves (0 for others): what a pair shows of
+    /// itself is no evidence for it, and of few links that is much.
+    pub fn learn_densities(linked: &Sample, possible: &Sample, scales_ns: [f64; 2], own: f64) -> Self {
+        let tables = |(linked, possible): (&Counts, &Counts)| Tables {
+            delays: [0, 1].map(|side| densities(&linked.delays[side], &possible.delays[side], scales_ns[side], own)),
+            bytes: [0, 1].map(|side| Differences::learn(&linked.bytes[side], &possible.bytes[side], own)),
+        };
+        Evidence(linked.0.iter().zip(&possible.0).map(tables).collect())
     }
 
     /// The part of the score that is the delay on one side.
@@ -184,8 +185,8 @@ impl Evidence {
     }
 }
 
-/// Densities of gaps, learned from them beside the delays that are `possible` on that side of a call.
-pub fn gap_densities(gaps_ns: &[i64], possible: &Sample, side: usize, scale_ns: f64) -> GapDensities {
+/// Densities of gaps, which count `own` themselves, learned from them beside the delays that are `possible` on that side of a call.
+pub fn gap_densities(gaps_ns: &[i64], possible: &Sample, side: usize, scale_ns: f64, own: f64) -> GapDensities {
     let (mut linked, mut all) = (vec![0.0; BINS], vec![0.0; BINS]);
     gaps_ns.iter().for_each(|&gap| linked[bin(gap)] += 1.0);
     for counts in &possible.0 {
@@ -193,7 +194,7 @@ pub fn gap_densities(gaps_ns: &[i64], possible: &Sample, side: usize, scale_ns: 
             .zip(&counts.delays[side])
             .for_each(|(sum, count)| *sum += count);
     }
-    GapDensities(densities(&linked, &all, scale_ns))
+    GapDensities(densities(&linked, &all, scale_ns, own))
 }
 
 pub struct GapDensities(Vec<f32>);
@@ -215,10 +216,12 @@ pub fn smoothed(counts: &[f64]) -> Vec<f64> {
     out
 }
 
-fn delay_scores(linked: &[f64], possible: &[f64]) -> Vec<f32> {
+/// Scores of delays that count `own` among the linked ones.
+fn delay_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
     let (linked, possible) = (smoothed(linked), smoothed(possible));
     let links: f64 = linked.iter().sum();
-    let score = |(&link, usual): (&f64, f64)| log_ratio(link, links, usual);
+    let in_its_bin = own * KERNEL[KERNEL.len() / 2];
+    let score = |(&link, usual): (&f64, f64)| log_ratio((link - in_its_bin).max(0.0), (links - own).max(0.0), usual);
     linked.iter().zip(usual(&linked, &possible)).map(score).collect()
 }
 
@@ -233,8 +236,8 @@ fn usual(linked: &[f64], possible: &[f64]) -> Vec<f64> {
 }
 
 /// Logarithms of how many delays of each bin there are in `scale_ns`.
-fn densities(linked: &[f64], possible: &[f64], scale_ns: f64) -> Vec<f32> {
-    let scores = delay_scores(linked, possible);
+fn densities(linked: &[f64], possible: &[f64], scale_ns: f64, own: f64) -> Vec<f32> {
+    let scores = delay_scores(linked, possible, own);
     let usual = usual(&smoothed(linked), &smoothed(possible));
     let density = |(bin, (score, usual)): (usize, (f32, f64))| score + (usual * scale_ns / width_ns(bin)).ln() as f32;
     scores.into_iter().zip(usual).enumerate().map(density).collect()
@@ -253,7 +256,8 @@ struct Differences {
 }
 
 impl Differences {
-    fn learn(linked: &Tally, possible: &Tally) -> Self {
+    /// Scores of differences that count `own` among the linked ones.
+    fn learn(linked: &Tally, possible: &Tally, own: f64) -> Self {
         let (links, pairs): (f64, f64) = (linked.values().sum(), possible.values().sum());
         let mut known: Vec<(i64, f64, f64)> = linked
             .iter()
@@ -272,7 +276,11 @@ impl Differences {
             otherwise,
         };
         for (difference, count, seen) in known {
-            let score = log_ratio(count, links, (seen + 1.0) / (pairs + links + 1.0));
+            let score = log_ratio(
+                count - own,
+                (links - own).max(0.0),
+                (seen + 1.0) / (pairs + links + 1.0),
+            );
             let cell = table.cell(difference);
             table.cells[cell] = (difference, score);
         }

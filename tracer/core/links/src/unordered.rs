@@ -14,6 +14,9 @@ const MOST_PAIRS: usize = 128;
 const NEAR_PAIRS: usize = 48;
 /// How much likelier a call ends within its request than after it, before anything is known.
 const OUTSIDE: f64 = 0.02;
+/// Of no more links than this, what a pair shows of itself is left out, in so many steps of its share.
+const MANY: usize = 150;
+const SHARE_STEPS: usize = 4;
 /// A smaller share teaches nothing.
 const LEAST_SHARE: f64 = 1e-3;
 /// Turns of sharing and learning.
@@ -89,7 +92,21 @@ pub struct Unordered<'a> {
     possible: Sample,
     scales_ns: [f64; 2],
     found: Shares,
-    evidence: Evidence,
+    evidence: Learned,
+}
+
+/// Evidence that shares taught: for a pair, what all others show. Of many links one more or less is no matter.
+#[derive(Clone, Default)]
+struct Learned {
+    /// For pairs of a share of 0 to 1, at equal distances.
+    by_share: Vec<Evidence>,
+}
+
+impl Learned {
+    fn of(&self, share: f64) -> &Evidence {
+        let last = self.by_share.len() - 1;
+        &self.by_share[((share * last as f64).round() as usize).min(last)]
+    }
 }
 
 impl<'a> Unordered<'a> {
@@ -104,7 +121,7 @@ impl<'a> Unordered<'a> {
             possible: Sample::new(problem.classes),
             scales_ns: scales_ns(problem),
             found: Shares::default(),
-            evidence: Evidence::default(),
+            evidence: Learned::default(),
         };
         unordered.keep_pairs();
         let mut possible = Sample::new(problem.classes);
@@ -118,8 +135,10 @@ impl<'a> Unordered<'a> {
         unordered.found = unordered.shared(inside);
         for _ in 0..rounds {
             let evidence = unordered.learned(&unordered.found);
-            let likely =
-                |_, slot: &Slot, child: &Child| f64::from(evidence.score(slot.class, Pair::new(slot, child))).exp();
+            let likely = |at: usize, slot: &Slot, child: &Child| {
+                let evidence = evidence.of(unordered.found.of[at]);
+                f64::from(evidence.score(slot.class, Pair::new(slot, child))).exp()
+            };
             unordered.found = unordered.shared(likely);
             unordered.evidence = evidence;
         }
@@ -163,18 +182,32 @@ impl<'a> Unordered<'a> {
         shares(&self.pairs, &weight, self.problem.slots.len())
     }
 
+    /// Links are so many that one is no matter.
+    fn has_many(&self) -> bool {
+        self.problem.children.len() > MANY
+    }
+
     fn odds(&self, slot: &Slot) -> f64 {
         f64::from(slot.filled - slot.empty - self.problem.alone).exp()
     }
 
-    fn learned(&self, found: &Shares) -> Evidence {
+    fn learned(&self, found: &Shares) -> Learned {
         let mut linked = Sample::new(self.problem.classes);
         self.each(|at, slot, child| {
             if found.of[at] > LEAST_SHARE {
                 linked.add(slot.class, Pair::new(slot, child), found.of[at]);
             }
         });
-        Evidence::learn_densities(&linked, &self.possible, self.scales_ns)
+        let steps = if self.problem.children.len() > MANY {
+            0
+        } else {
+            SHARE_STEPS
+        };
+        let own = |step: usize| step as f64 / steps.max(1) as f64;
+        let learn = |step| Evidence::learn_densities(&linked, &self.possible, self.scales_ns, own(step));
+        Learned {
+            by_share: (0..=steps).map(learn).collect(),
+        }
     }
 
     fn each(&self, mut tell: impl FnMut(usize, &Slot, &Child)) {
@@ -228,7 +261,8 @@ impl<'a> Unordered<'a> {
                 match sums.iter_mut().rev().find(|sum| sum.0 == parent) {
                     Some(sum) => sum.1 += self.found.of[at],
                     None => {
-                        let bytes = self.evidence.bytes(slot.class, Pair::new(slot, child));
+                        let evidence = self.evidence.of(self.found.of[at]);
+                        let bytes = evidence.bytes(slot.class, Pair::new(slot, child));
                         sums.push((parent, self.found.of[at], self.times[at], bytes));
                     }
                 }
@@ -337,13 +371,15 @@ impl<'a> Unordered<'a> {
         let sequence = self.sequence(order);
         let in_place = || sequence.iter().filter_map(|&place| Some((place, linked_slot(place)?)));
         in_place().for_each(|(_, (slot, child))| linked.add(slot.class, Pair::new(slot, child), 1.0));
-        let evidence = Evidence::learn_densities(&linked, &self.possible, self.scales_ns);
+        let own = if self.has_many() { 0.0 } else { 1.0 };
+        let evidence = Evidence::learn_densities(&linked, &self.possible, self.scales_ns, own);
         let gaps = gaps(in_place().map(|(_, pair)| pair), order);
-        let density = gap_densities(&gaps, &self.possible, cause, self.scales_ns[cause]);
-        let weight = |slot: &Slot, pair| f64::from(self.evidence.delay(slot.class, pair, cause)).exp();
-        let by_cause = self
-            .shared(|_, slot, child| weight(slot, Pair::new(slot, child)))
-            .log_sums;
+        let density = gap_densities(&gaps, &self.possible, cause, self.scales_ns[cause], own);
+        let weight = |at: usize, slot: &Slot, child: &Child| {
+            let evidence = self.evidence.of(self.found.of[at]);
+            f64::from(evidence.delay(slot.class, Pair::new(slot, child), cause)).exp()
+        };
+        let by_cause = self.shared(weight).log_sums;
         let by_both = &self.found.log_sums;
         let mut gains = Gains {
             cause_side: by_cause.iter().map(|sum| -sum).collect(),
@@ -376,15 +412,13 @@ impl<'a> Unordered<'a> {
             }
         }
         let plain = self.shared(|at, _, _| nearness[at]);
-        let mut found = Shares::default();
+        let (mut evidence, mut found) = (self.evidence.clone(), self.found.clone());
         for round in 0..NEAR_ROUNDS {
-            let evidence = if round == 0 {
-                self.evidence.clone()
-            } else {
-                self.learned(&found)
-            };
+            if round > 0 {
+                evidence = self.learned(&found);
+            }
             found = self.shared(|at, slot, child| {
-                let pair = Pair::new(slot, child);
+                let (evidence, pair) = (evidence.of(found.of[at]), Pair::new(slot, child));
                 let other = evidence.score(slot.class, pair) - evidence.delay(slot.class, pair, cause);
                 nearness[at] * f64::from(other).exp()
             });
