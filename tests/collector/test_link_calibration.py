@@ -14,6 +14,8 @@ CHANCE = 0.02
 """The calibration error that is allowed, and what chance may add to it with three thousand links in ten bins."""
 TWICE_ERROR = 0.2
 """What it comes to where a request makes like calls at different times; 0.79 if they were held to be in order."""
+FEW_ERROR = 0.12
+"""What it comes to where thirty requests are all that is there to learn from."""
 REQUESTS = 700
 
 
@@ -50,12 +52,16 @@ TWICE = {
 """Loops: what is asked next comes back to them in another order in `TWICE` only."""
 
 
-def calibration(services: dict[str, Service], at_once: int, seed: int) -> float:
-    """The calibration error of all links (ECE)."""
-    exchanges, truth = Simulation(services, seed=seed).run(next(iter(services)), at_once, REQUESTS)
+def links_of(services: dict[str, Service], at_once: int, seed: int, requests: int = REQUESTS) -> pl.DataFrame:
+    """`confidence, right` of all links."""
+    exchanges, truth = Simulation(services, seed=seed).run(next(iter(services)), at_once, requests)
     spans = pl.DataFrame(link(exchanges)).drop_nulls("parent_span_id")
     true_parent = pl.col("span_id").replace_strict(truth, default=-1, return_dtype=pl.Int64)
-    links = spans.select("confidence", right=true_parent == pl.col("parent_span_id").cast(pl.Int64))
+    return spans.select("confidence", right=true_parent == pl.col("parent_span_id").cast(pl.Int64))
+
+
+def error_of(links: pl.DataFrame) -> float:
+    """The calibration error (ECE)."""
     place = (pl.col("confidence") * BINS).floor().clip(0, BINS - 1)
     bins = links.group_by(place.alias("bin")).agg(
         pl.len().alias("count"), apart=(pl.col("confidence").mean() - pl.col("right").mean()).abs()
@@ -76,8 +82,18 @@ def calibration(services: dict[str, Service], at_once: int, seed: int) -> float:
     ],
 )
 def test_confidence_is_the_share_that_is_right(services: dict[str, Service], at_once: int) -> None:
-    assert calibration(services, at_once, seed=1) <= MOST_ERROR + CHANCE
+    assert error_of(links_of(services, at_once, seed=1)) <= MOST_ERROR + CHANCE
 
 
 def test_calls_of_different_steps_are_not_held_to_be_in_order() -> None:
-    assert calibration(TWICE, at_once=16, seed=1) <= TWICE_ERROR
+    assert error_of(links_of(TWICE, at_once=16, seed=1)) <= TWICE_ERROR
+
+
+def test_thirty_requests_are_not_believed_to_keep_an_order_because_of_themselves() -> None:
+    """Threads, 4 at once, twenty short traces: 0.17 when links were evidence of themselves, 0.09 when this was written."""
+    threads = {
+        "a": Service(("A",), (Step(3_000 * US, ("x", "y", "z")), Step(1_000 * US)), loop=False),
+        **{name: Service((name.upper(),), (Step(3_000 * US),), loop=False) for name in "xyz"},
+    }
+    links = pl.concat(links_of(threads, 4, seed, requests=30) for seed in range(1, 21))
+    assert error_of(links) <= FEW_ERROR

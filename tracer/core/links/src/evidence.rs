@@ -12,6 +12,8 @@ const BINS: usize = 400;
 const MIDDLE: usize = BINS / 2;
 /// A triangle over seven bins, nearly two octaves: what a few hundred links can tell.
 const KERNEL: [f64; 7] = [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05];
+/// Of a delay, what is counted in its own bin.
+pub const IN_ITS_BIN: f64 = KERNEL[KERNEL.len() / 2];
 /// Links that a table must be worth before it is believed.
 const PRIOR_LINKS: f64 = 3.0;
 const LEAST_SCORE: f64 = -8.0;
@@ -220,8 +222,8 @@ pub fn smoothed(counts: &[f64]) -> Vec<f64> {
 fn delay_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
     let (linked, possible) = (smoothed(linked), smoothed(possible));
     let links: f64 = linked.iter().sum();
-    let in_its_bin = own * KERNEL[KERNEL.len() / 2];
-    let score = |(&link, usual): (&f64, f64)| log_ratio((link - in_its_bin).max(0.0), (links - own).max(0.0), usual);
+    let score =
+        |(&link, usual): (&f64, f64)| log_ratio((link - own * IN_ITS_BIN).max(0.0), (links - own).max(0.0), usual);
     linked.iter().zip(usual(&linked, &possible)).map(score).collect()
 }
 

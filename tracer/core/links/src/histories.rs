@@ -224,7 +224,7 @@ impl Chain {
         }
         self.tables = counts.tables();
         for at in 0..self.requests.len() {
-            self.requests[at].score = self.score(at, &self.requests[at].children);
+            self.requests[at].score = self.score(at, &self.requests[at].children, Counted::Itself);
         }
     }
 
@@ -260,11 +260,11 @@ impl Chain {
         act(self.kinds, request.out_ns, &children[..answered]);
     }
 
-    fn score(&self, request: usize, children: &[u32]) -> f64 {
+    fn score(&self, request: usize, children: &[u32], counted: Counted) -> f64 {
         let request = &self.requests[request];
-        let mut sum = self.tables.numbers(request.class, &self.numbers(children));
+        let mut sum = self.tables.numbers(request.class, &self.numbers(children), counted);
         self.each_action(request, children, |action, before, gap_ns| {
-            sum += self.tables.action(request.class, action, before, gap_ns);
+            sum += self.tables.action(request.class, action, before, gap_ns, counted);
         });
         sum
     }
@@ -339,7 +339,8 @@ impl Chain {
         let (Some(own_bytes), Some(other_bytes)) = (self.bytes(own, &self.mine), self.bytes(other, &self.other)) else {
             return;
         };
-        let (own_score, other_score) = (self.score(own, &self.mine), self.score(other, &self.other));
+        let new = |at, list: &[u32]| self.score(at, list, Counted::Not);
+        let (own_score, other_score) = (new(own, &self.mine), new(other, &self.other));
         let before = self.requests[own].score + self.requests[other].score;
         let better = own_score + other_score - before + f64::from(own_bytes + other_bytes);
         let gain = self.warm * better + odds.ln();
@@ -371,6 +372,23 @@ impl Chain {
             }
         }
         Some(sum)
+    }
+}
+
+/// Whether a history is among those that were counted: then it is no evidence for itself.
+#[derive(Clone, Copy)]
+enum Counted {
+    Itself,
+    Not,
+}
+
+impl Counted {
+    /// In [`Tables`].
+    fn place(self) -> usize {
+        match self {
+            Counted::Not => 0,
+            Counted::Itself => 1,
+        }
     }
 }
 
@@ -432,30 +450,29 @@ impl Counts {
         let log = |count: f64, all: f64, bin: usize| {
             ((count + PRIOR / (events * BINS) as f64) / (all + PRIOR)).ln() - widths[bin]
         };
+        let logs = |counts: &[f64; MOST_CALLS + 1], own: f64| {
+            let without = |count: f64| (count - own).max(PRIOR_REQUESTS);
+            counts.map(|count| (without(count) / counts[0]).ln())
+        };
         let mut tables = Tables {
             kinds: self.kinds,
             place: vec![u32::MAX; classes * (self.kinds + 1) * events],
-            gaps: vec![],
+            gaps: [vec![], vec![]],
             unknown: all
                 .iter()
                 .flat_map(|&all| (0..BINS).map(move |bin| (all, bin)))
                 .map(|(all, bin)| log(0.0, all, bin))
                 .collect(),
-            numbers: self
-                .numbers
-                .iter()
-                .map(|counts| counts.map(|count| (count / counts[0]).ln()))
-                .collect(),
+            numbers: [0.0, 1.0].map(|own| self.numbers.iter().map(|counts| logs(counts, own)).collect()),
         };
         for (key, counts) in self.gaps {
-            tables.place[key] = (tables.gaps.len() / BINS) as u32;
+            tables.place[key] = (tables.gaps[0].len() / BINS) as u32;
             let smooth = crate::evidence::smoothed(&counts);
-            tables.gaps.extend(
-                smooth
-                    .into_iter()
-                    .enumerate()
-                    .map(|(bin, count)| log(count, all[key / events], bin)),
-            );
+            for (gaps, own) in tables.gaps.iter_mut().zip([0.0, 1.0]) {
+                let without = |count: f64| (count - own * crate::evidence::IN_ITS_BIN).max(0.0);
+                let of_bin = |(bin, &count): (usize, &f64)| log(without(count), all[key / events] - own, bin);
+                gaps.extend(smooth.iter().enumerate().map(of_bin));
+            }
         }
         tables
     }
@@ -470,22 +487,24 @@ fn key(kinds: usize, class: usize, action: usize, before: usize) -> usize {
 struct Tables {
     kinds: usize,
     place: Vec<u32>,
-    gaps: Vec<f64>,
+    /// For histories that were not counted, and for those that were.
+    gaps: [Vec<f64>; 2],
     unknown: Vec<f64>,
-    numbers: Vec<[f64; MOST_CALLS + 1]>,
+    numbers: [Vec<[f64; MOST_CALLS + 1]>; 2],
 }
 
 impl Tables {
-    fn action(&self, class: usize, action: usize, before: usize, gap_ns: i64) -> f64 {
+    fn action(&self, class: usize, action: usize, before: usize, gap_ns: i64, counted: Counted) -> f64 {
         let bin = log_bin(gap_ns, BINS);
         match self.place[key(self.kinds, class, action, before)] {
             u32::MAX => self.unknown[(class * (self.kinds + 1) + action) * BINS + bin],
-            table => self.gaps[table as usize * BINS + bin],
+            table => self.gaps[counted.place()][table as usize * BINS + bin],
         }
     }
 
-    fn numbers(&self, class: usize, numbers: &[u8; MOST_KINDS]) -> f64 {
-        let of = |(kind, &number): (usize, &u8)| self.numbers[class * self.kinds + kind][usize::from(number)];
+    fn numbers(&self, class: usize, numbers: &[u8; MOST_KINDS], counted: Counted) -> f64 {
+        let logs = &self.numbers[counted.place()];
+        let of = |(kind, &number): (usize, &u8)| logs[class * self.kinds + kind][usize::from(number)];
         numbers[..self.kinds].iter().enumerate().map(of).sum()
     }
 }
