@@ -90,7 +90,7 @@ def test_calls_of_different_steps_are_not_held_to_be_in_order() -> None:
 
 
 def test_thirty_requests_are_not_believed_to_keep_an_order_because_of_themselves() -> None:
-    """Threads, 4 at once, twenty short traces: 0.17 when links were evidence of themselves, 0.09 when this was written."""
+    """Threads, 4 at once, twenty short traces: 0.17 when links were evidence of themselves, 0.09 without."""
     threads = {
         "a": Service(("A",), (Step(3_000 * US, ("x", "y", "z")), Step(1_000 * US)), loop=False),
         **{name: Service((name.upper(),), (Step(3_000 * US),), loop=False) for name in "xyz"},
