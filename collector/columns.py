@@ -63,11 +63,13 @@ def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list
     return numbers(encoded.indices.cast(pa.int32()), missing=-1), encoded.dictionary.to_pylist()
 
 
-def codes_in(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[np.int32]:
-    """A column of texts as places in `names`, which holds them all; -1 where it is null."""
-    place, texts = indices(column)
-    of_names = {name: number for number, name in enumerate(names)}
-    return np.array([*(of_names.get(text, -1) for text in texts), -1], dtype=np.int32)[place]
+def in_one_list(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[NDArray[np.int32]], list[str]]:
+    """Columns of texts as places in one sorted list of theirs, -1 where they are null."""
+    found = [indices(column) for column in columns]
+    names = sorted({text for _, texts in found for text in texts if text is not None})
+    place_of = {name: place for place, name in enumerate(names)}
+    codes = (np.array([*(place_of.get(text, -1) for text in texts), -1], dtype=np.int32) for _, texts in found)
+    return [code[place] for code, (place, _) in zip(codes, found, strict=True)], names
 
 
 def codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[np.uint8]:

@@ -30,7 +30,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import codes_in, first_known, numbers
+from collector.columns import first_known, in_one_list, numbers
 from collector.critical_path import NONE
 from collector.inferred_links import infer_links
 from collector.stamps import UNSEEN, Longs, seen
@@ -81,8 +81,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64]) -> Links:
     Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`; their transaction ids as 64-bit hashes, 0 for none.
     Returns: a forest, since a parent begins before its child.
     """
-    names = _names(exchanges)
-    times = _times(exchanges, names)
+    times, names = _times(exchanges)
     found = _core.link_by_id(
         {
             "exchange_id": times.exchange_id,
@@ -116,21 +115,15 @@ class _Names:
     services: list[str]
 
 
-def _names(exchanges: pa.Table) -> _Names:
-    def of(*columns: str) -> list[str]:
-        return sorted({text for name in columns for text in exchanges[name].unique().to_pylist() if text is not None})
-
-    return _Names(of("client_host", "server_host"), of("service"))
-
-
-def _times(exchanges: pa.Table, names: _Names) -> _Times:
-    client = codes_in(exchanges["client_host"], names.hosts)
+def _times(exchanges: pa.Table) -> tuple[_Times, _Names]:
+    (client, server), hosts = in_one_list(exchanges["client_host"], exchanges["server_host"])
+    (service,), services = in_one_list(exchanges["service"])
     client[numbers(exchanges["background"], missing=False)] = NONE  # of what daemons ask no client is looked for
-    return _Times(
+    times = _Times(
         exchange_id=first_known(exchanges, ["exchange_id"], NONE),
         client=client,
-        server=codes_in(exchanges["server_host"], names.hosts),
-        service=codes_in(exchanges["service"], names.services),
+        server=server,
+        service=service,
         asked=seen(exchanges, "request_first_sent", "request_first_received"),
         opened=seen(exchanges, "request_first_received", "request_first_sent"),
         closed=first_known(
@@ -139,6 +132,7 @@ def _times(exchanges: pa.Table, names: _Names) -> _Times:
             FOREVER,
         ),
     )
+    return times, _Names(hosts, services)
 
 
 def _as_enums(exchanges: pa.Table, names: _Names) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from collector.columns import codes, codes_in, first_known, indices, nullable_where, numbers, one_chunk, taken
+from collector.columns import codes, first_known, in_one_list, indices, nullable_where, numbers, one_chunk, taken
 
 HOSTS = pa.chunked_array([pa.array(["b", None]), pa.array(["a", "b"])])
 
@@ -29,8 +29,10 @@ def test_codes_follow_the_order_that_is_asked_for() -> None:
 
 
 def test_texts_of_several_columns_have_one_list() -> None:
-    assert codes_in(HOSTS, ["a", "b"]).tolist() == [1, -1, 0, 1]
-    assert codes_in(HOSTS[:0], ["a"]).tolist() == []
+    (one, other), names = in_one_list(HOSTS, pa.array(["c", "a"]))
+    assert (one.tolist(), other.tolist(), names) == ([1, -1, 0, 1], [2, 0], ["a", "b", "c"])
+    (none,), names = in_one_list(HOSTS[:0])
+    assert (none.tolist(), names) == ([], [])
 
 
 def test_the_first_column_that_is_not_null_counts_wherever_its_chunks_begin() -> None:

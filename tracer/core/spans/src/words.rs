@@ -139,12 +139,20 @@ pub fn distinct(texts: &Texts, rows: &[i64]) -> Groups {
     found
 }
 
+/// Where the slash or query behind a word is.
+fn end_of_word(path: &[u8], begin: usize) -> Option<usize> {
+    let ends = |&byte: &u8| byte == b'/' || byte == b'?';
+    path[begin..].iter().position(ends).map(|place| begin + place)
+}
+
 fn word<'a>(text: &'a [u8], prefix: &[u8], place: usize) -> Option<&'a [u8]> {
     let path = text.strip_prefix(prefix)?;
-    let path = path.split(|&byte| byte == b'?').next()?;
-    path.split(|&byte| byte == b'/')
-        .nth(place)
-        .filter(|word| !word.is_empty())
+    let mut begin = 0;
+    for _ in 0..place {
+        begin = end_of_word(path, begin).filter(|&end| path[end] == b'/')? + 1;
+    }
+    let end = end_of_word(path, begin).unwrap_or(path.len());
+    Some(&path[begin..end]).filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
