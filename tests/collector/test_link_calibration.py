@@ -12,7 +12,9 @@ US = 1_000
 MOST_ERROR = 0.05
 CHANCE = 0.02
 """The calibration error that is allowed, and what chance may add to it with three thousand links in ten bins."""
-TWICE_ERROR = 0.2
+SHARED_ERROR = 0.08
+"""What it comes to where threads share a processor: histories are a little too sure of them."""
+TWICE_ERROR = 0.17
 """What it comes to where a request makes like calls at different times; 0.79 if they were held to be in order."""
 FEW_ERROR = 0.12
 """What it comes to where thirty requests are all that is there to learn from."""
@@ -72,21 +74,28 @@ def error_of(links: pl.DataFrame) -> float:
 
 @pytest.mark.parametrize("at_once", [1, 4, 16, 64])
 @pytest.mark.parametrize(
-    "services",
+    ("services", "most"),
     [
-        pytest.param(system(loop=False), id="threads that sleep"),
-        pytest.param(system(at_random=True), id="threads that share a processor"),
-        pytest.param(CHAIN, id="a chain of loops"),
-        pytest.param(FAN_OUT, id="three at once, two answers count"),
-        pytest.param(REPLICAS, id="three of five replicas"),
+        pytest.param(system(loop=False), MOST_ERROR + CHANCE, id="threads that sleep"),
+        pytest.param(system(at_random=True), SHARED_ERROR, id="threads that share a processor"),
+        pytest.param(CHAIN, MOST_ERROR, id="a chain of loops"),
+        pytest.param(FAN_OUT, MOST_ERROR, id="three at once, two answers count"),
+        pytest.param(REPLICAS, MOST_ERROR, id="three of five replicas"),
     ],
 )
-def test_confidence_is_the_share_that_is_right(services: dict[str, Service], at_once: int) -> None:
-    assert error_of(links_of(services, at_once, seed=1)) <= MOST_ERROR + CHANCE
+def test_confidence_is_the_share_that_is_right(services: dict[str, Service], most: float, at_once: int) -> None:
+    assert error_of(links_of(services, at_once, seed=1)) <= most
 
 
-def test_calls_of_different_steps_are_not_held_to_be_in_order() -> None:
-    assert error_of(links_of(TWICE, at_once=16, seed=1)) <= TWICE_ERROR
+@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("services", [pytest.param(CHAIN, id="chain"), pytest.param(FAN_OUT, id="three at once")])
+def test_a_loop_that_is_never_idle_keeps_its_order_whatever_the_draws(services: dict[str, Service], seed: int) -> None:
+    assert error_of(links_of(services, at_once=64, seed=seed)) <= MOST_ERROR
+
+
+@pytest.mark.parametrize("at_once", [16, 64])
+def test_calls_of_different_steps_are_not_held_to_be_in_order(at_once: int) -> None:
+    assert error_of(links_of(TWICE, at_once, seed=1)) <= TWICE_ERROR
 
 
 def test_thirty_requests_are_not_believed_to_keep_an_order_because_of_themselves() -> None:

@@ -106,6 +106,20 @@ impl Pair {
             bytes: if child.is_cut { [UNKNOWN; 2] } else { differences },
         }
     }
+
+    /// The same for a server that takes one thing after another: on sides that are `queued`, delays since the cause, or
+    /// since the action before if that was later.
+    #[inline]
+    pub fn queued(slot: &Slot, child: &Child, queued: [bool; 2]) -> Self {
+        let mut pair = Pair::new(slot, child);
+        if queued[0] {
+            pair.delays[0] = bin(child.start_ns - slot.open_ns.max(child.before_ns)) as u32;
+        }
+        if queued[1] {
+            pair.delays[1] = bin(slot.out_ns - child.end_ns.max(slot.before_ns)) as u32;
+        }
+        pair
+    }
 }
 
 /// Counts of pairs, by the class of the request.
@@ -132,9 +146,15 @@ impl Sample {
     }
 }
 
+/// On which sides delays are those of a queue, by the class of the request.
+pub type Queued = Vec<[bool; 2]>;
+
 /// Scores of pairs, by the class of the request.
 #[derive(Clone, Debug, Default)]
-pub struct Evidence(Vec<Tables>);
+pub struct Evidence {
+    tables: Vec<Tables>,
+    pub queued: Queued,
+}
 
 #[derive(Clone, Debug)]
 struct Tables {
@@ -145,11 +165,19 @@ struct Tables {
 impl Evidence {
     /// What `linked` pairs show that `possible` ones do not.
     pub fn learn(linked: &Sample, possible: &Sample) -> Self {
+        Evidence::learn_queued(linked, possible, vec![[false; 2]; linked.0.len()])
+    }
+
+    /// The same of pairs whose delays are, on some sides, those of a queue.
+    pub fn learn_queued(linked: &Sample, possible: &Sample, queued: Queued) -> Self {
         let tables = |(linked, possible): (&Counts, &Counts)| Tables {
             delays: [0, 1].map(|side| delay_scores(&linked.delays[side], &possible.delays[side], 0.0)),
             bytes: [0, 1].map(|side| Differences::learn(&linked.bytes[side], &possible.bytes[side], 0.0)),
         };
-        Evidence(linked.0.iter().zip(&possible.0).map(tables).collect())
+        Evidence {
+            tables: linked.0.iter().zip(&possible.0).map(tables).collect(),
+            queued,
+        }
     }
 
     /// The same, with delays as densities: the logarithm of how many there are in `scales_ns` of time before and after
@@ -162,24 +190,33 @@ impl Evidence {
             delays: [0, 1].map(|side| densities(&linked.delays[side], &possible.delays[side], scales_ns[side], own)),
             bytes: [0, 1].map(|side| Differences::learn(&linked.bytes[side], &possible.bytes[side], own)),
         };
-        Evidence(linked.0.iter().zip(&possible.0).map(tables).collect())
+        Evidence {
+            tables: linked.0.iter().zip(&possible.0).map(tables).collect(),
+            queued: vec![[false; 2]; linked.0.len()],
+        }
+    }
+
+    /// What is compared of a pair, delays as they were learned.
+    #[inline]
+    pub fn pair(&self, slot: &Slot, child: &Child) -> Pair {
+        Pair::queued(slot, child, self.queued[slot.class as usize])
     }
 
     /// The part of the score that is the delay on one side.
     #[inline]
     pub fn delay(&self, class: u32, pair: Pair, side: usize) -> f32 {
-        self.0[class as usize].delays[side][pair.delays[side] as usize]
+        self.tables[class as usize].delays[side][pair.delays[side] as usize]
     }
 
     /// The part of the score that is the byte counts.
     pub fn bytes(&self, class: u32, pair: Pair) -> f32 {
-        let tables = &self.0[class as usize];
+        let tables = &self.tables[class as usize];
         tables.bytes[0].score(pair.bytes[0]) + tables.bytes[1].score(pair.bytes[1])
     }
 
     #[inline]
     pub fn score(&self, class: u32, pair: Pair) -> f32 {
-        let tables = &self.0[class as usize];
+        let tables = &self.tables[class as usize];
         tables.delays[0][pair.delays[0] as usize]
             + tables.delays[1][pair.delays[1] as usize]
             + tables.bytes[0].score(pair.bytes[0])
@@ -205,6 +242,22 @@ impl GapDensities {
     pub fn of(&self, gap_ns: i64) -> f32 {
         self.0[bin(gap_ns)]
     }
+}
+
+/// Mean logarithm of how dense such delays are, per ns.
+pub fn mean_density(delays_ns: impl Iterator<Item = i64>) -> f64 {
+    let mut counts = vec![0.0; BINS];
+    delays_ns.for_each(|delay_ns| counts[bin(delay_ns)] += 1.0);
+    let all: f64 = counts.iter().sum();
+    let smooth = smoothed(&counts);
+    let log = |(bin, (count, smooth)): (usize, (&f64, &f64))| {
+        if *count > 0.0 {
+            count * (smooth / all / width_ns(bin)).ln()
+        } else {
+            0.0
+        }
+    };
+    counts.iter().zip(&smooth).enumerate().map(log).sum::<f64>() / all.max(1.0)
 }
 
 pub fn smoothed(counts: &[f64]) -> Vec<f64> {

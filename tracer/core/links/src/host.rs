@@ -70,12 +70,15 @@ struct Host<'a> {
 }
 
 /// A guess that explains the links best, the order that they keep, and what they then show.
+#[derive(Clone)]
 struct Plan {
     guess: Guess,
     order: Order,
     evidence: Evidence,
     score: f64,
     wide: Guess,
+    /// The same with how well delays fit: scores of both orders say little, each sorts links to what it then learns.
+    fit: f64,
 }
 
 /// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves).
@@ -274,19 +277,23 @@ impl Host<'_> {
             .map(|p| Plan { wide, ..p })
     }
 
-    /// Plans for a stretch of so many children, the best first; each from what is known already, or from short links.
+    /// Plans for a stretch of so many children, the best first; each from what is known already, or from short links. Of
+    /// those of one guess only the one that fits best.
     fn compared(&self, children: &[u32], length: usize, tries: Vec<(Guess, Order, Option<Evidence>)>) -> Vec<Plan> {
         let stretch = self.quiet_stretch(children, length);
         let seen = self.seen_with(children, stretch);
         let plan = |(guess, order, known): (Guess, Order, Option<Evidence>)| {
             let problem = self.problem(stretch, &guess, order, &seen);
             let mut chosen = known.map_or_else(|| problem.first_links(), |evidence| problem.links(&evidence));
-            let mut evidence = problem.learn(&chosen);
+            let mut sides = problem.sides(&chosen);
+            let mut evidence = problem.learn(&chosen, sides.queued());
             for _ in 1..ROUNDS {
                 chosen = problem.links(&evidence);
-                evidence = problem.learn(&chosen);
+                sides = problem.sides(&chosen);
+                evidence = problem.learn(&chosen, sides.queued());
             }
             let score = problem.score(&chosen, &evidence);
+            let fit = score + stretch.len() as f64 * sides.fit();
             Plan {
                 guess,
                 order,
@@ -296,9 +303,15 @@ impl Host<'_> {
                     rates: vec![],
                     alone: 0.0,
                 },
+                fit,
             }
         };
-        let mut plans: Vec<Plan> = tries.into_par_iter().map(plan).collect();
+        let plans: Vec<Plan> = tries.into_par_iter().map(plan).collect();
+        let mut plans: Vec<Plan> = plans
+            .chunk_by(|a, b| a.guess == b.guess)
+            .filter_map(|same| same.iter().max_by(|a, b| a.fit.total_cmp(&b.fit)))
+            .cloned()
+            .collect();
         plans.sort_by(|a, b| b.score.total_cmp(&a.score));
         plans
     }
@@ -458,7 +471,8 @@ impl Host<'_> {
     /// The parent of each child if an order is kept.
     fn in_order(&self, children: &[u32], guess: &Guess, plan: &Plan) -> InOrder {
         let problem = self.problem(children, guess, plan.order, &ALL);
-        let chosen = problem.links(&problem.learn(&problem.links(&plan.evidence)));
+        let first = problem.links(&plan.evidence);
+        let chosen = problem.links(&problem.learn(&first, plan.evidence.queued.clone()));
         problem.pairs(&chosen).collect()
     }
 
@@ -517,4 +531,28 @@ fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InO
         }
     };
     parents.into_iter().zip(right).map(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found for call 0, which requests 1 and 2 may have made; byte counts are known for so many of them.
+    fn found(known: usize) -> Found {
+        let parents = Parents {
+            child: 0,
+            some: 1.0,
+            unsure: 0.7,
+            shares: vec![(1, 0.6), (2, 0.4)],
+            bytes: vec![0.0; known],
+        };
+        mixed(vec![parents], std::iter::once(0.0), &InOrder::from([(0, None)])).remove(0)
+    }
+
+    #[test]
+    fn only_where_all_requests_that_may_have_made_a_call_are_listed_histories_are_asked() {
+        assert_eq!(found(2).candidates.len(), 2);
+        assert!(found(1).candidates.is_empty());
+        assert_eq!(found(1).parent, found(2).parent);
+    }
 }

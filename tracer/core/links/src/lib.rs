@@ -40,6 +40,7 @@ mod host;
 mod problem;
 mod rates;
 mod shares;
+mod sides;
 mod unordered;
 
 use std::collections::BTreeMap;

@@ -4,9 +4,11 @@
 
 use std::ops::Range;
 
+use crate::UNSEEN;
 use crate::alignment::{Band, align};
 use crate::calls::Call;
-use crate::evidence::{Evidence, Pair, Sample};
+use crate::evidence::{Evidence, Pair, Queued, Sample};
+use crate::sides::Sides;
 
 /// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,8 @@ pub struct Slot {
     pub open_ns: i64,
     pub out_ns: i64,
     pub close_ns: i64,
+    /// When the answer before it left, of another request.
+    pub before_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
     /// Logarithms of how likely it is filled, and empty.
@@ -49,6 +53,8 @@ pub struct Child {
     pub call: u32,
     pub start_ns: i64,
     pub end_ns: i64,
+    /// When the call before it left, of another request.
+    pub before_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
     pub is_cut: bool,
@@ -115,6 +121,7 @@ impl Problem {
         let mut slots = slots(calls, class, parents, guess, seen);
         let mut children: Vec<Child> = children.iter().map(|&c| child(calls, c)).collect();
         let ranges = possible(&slots, &children, order);
+        note_before(&mut slots, &mut children);
         if order == Order::Back {
             slots.sort_by_key(|s| -s.out_ns);
         }
@@ -148,7 +155,7 @@ impl Problem {
     }
 
     pub fn links(&self, evidence: &Evidence) -> Chosen {
-        self.align(|slot, child| slot.filled + evidence.score(slot.class, Pair::new(slot, child)))
+        self.align(|slot, child| slot.filled + evidence.score(slot.class, evidence.pair(slot, child)))
     }
 
     fn align(&self, score: impl Fn(&Slot, &Child) -> f32) -> Chosen {
@@ -162,22 +169,30 @@ impl Problem {
         })
     }
 
-    pub fn learn(&self, chosen: &Chosen) -> Evidence {
+    /// What the delays of these links are like.
+    pub fn sides(&self, chosen: &[u32]) -> Sides {
+        let linked = self.children.iter().zip(chosen).filter(|(_, slot)| **slot != NO_SLOT);
+        let pairs = linked.map(|(child, &slot)| (&self.slots[slot as usize], child));
+        Sides::new(pairs, self.classes)
+    }
+
+    /// `queued`: where delays are those of a queue.
+    pub fn learn(&self, chosen: &Chosen, queued: Queued) -> Evidence {
         let (mut linked, mut possible) = (Sample::new(self.classes), Sample::new(self.classes));
         for (place, (child, &slot)) in self.children.iter().zip(chosen).enumerate() {
             if slot != NO_SLOT {
                 let slot = &self.slots[slot as usize];
-                linked.add(slot.class, Pair::new(slot, child), 1.0);
+                linked.add(slot.class, Pair::queued(slot, child, queued[slot.class as usize]), 1.0);
             }
             let range = self.band.range(place);
             let step = 1 + range.len() / PAIRS_EACH;
             for slot in range.skip(place % step).step_by(step).map(|at| &self.slots[at]) {
                 if slot.was_open(child) {
-                    possible.add(slot.class, Pair::new(slot, child), 1.0);
+                    possible.add(slot.class, Pair::queued(slot, child, queued[slot.class as usize]), 1.0);
                 }
             }
         }
-        Evidence::learn(&linked, &possible)
+        Evidence::learn_queued(&linked, &possible, queued)
     }
 
     /// Logarithm of how much better the links explain what was seen than no link at all.
@@ -188,7 +203,7 @@ impl Problem {
                 return f64::from(self.alone) - ALONE_PRICE;
             }
             let slot = &self.slots[slot as usize];
-            f64::from(slot.filled - slot.empty + evidence.score(slot.class, Pair::new(slot, child)))
+            f64::from(slot.filled - slot.empty + evidence.score(slot.class, evidence.pair(slot, child)))
         };
         nothing + self.children.iter().zip(chosen).map(gain).sum::<f64>()
     }
@@ -209,6 +224,7 @@ pub fn child(calls: &[Call], number: u32) -> Child {
         call: number,
         start_ns: call.start_ns,
         end_ns: call.end_ns,
+        before_ns: UNSEEN,
         request_bytes: call.request_bytes,
         response_bytes: call.response_bytes,
         is_cut: call.is_cut,
@@ -224,6 +240,7 @@ pub fn slot(calls: &[Call], parent: u32, class: u32, odds: f64) -> Slot {
         open_ns: call.open_ns,
         out_ns: call.out_ns,
         close_ns: call.close_ns,
+        before_ns: UNSEEN,
         request_bytes: call.request_bytes,
         response_bytes: call.response_bytes,
         filled: odds.ln() as f32,
@@ -251,6 +268,27 @@ fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &R
         }
     }
     slots
+}
+
+/// Note what left before each: of slots, the answer of another request; of children, in order of start, the call as many
+/// before as a request has slots.
+fn note_before(slots: &mut [Slot], children: &mut [Child]) {
+    let requests = slots.chunk_by(|a, b| a.parent == b.parent).count().max(1);
+    let each = (slots.len() as f64 / requests as f64).round() as usize;
+    for place in (each..children.len()).rev() {
+        children[place].before_ns = children[place - each].start_ns;
+    }
+    let mut order: Vec<usize> = (0..slots.len()).collect();
+    order.sort_by_key(|&place| (slots[place].out_ns, slots[place].parent));
+    let (mut before_ns, mut last) = (UNSEEN, None::<(u32, i64)>);
+    for place in order {
+        let slot = &mut slots[place];
+        if let Some((_, out_ns)) = last.filter(|last| last.0 != slot.parent) {
+            before_ns = out_ns;
+        }
+        slot.before_ns = before_ns;
+        last = Some((slot.parent, slot.out_ns));
+    }
 }
 
 /// For each child, in order of start, the range of slots (in the order of their cause) that were open at its start.

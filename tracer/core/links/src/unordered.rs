@@ -25,19 +25,20 @@ const NEAR_ROUNDS: usize = 2;
 
 /// Odds (as logarithms) that an order is kept: none if the side of the order explains half of what is open without it, or
 /// less but something, as a server that is never idle makes it; how fast they grow with that part, and the most that this
-/// says.
+/// says; how fast they fall where that side is explained worse.
 const HALF: f64 = 0.5;
 const STEEP: f64 = 20.0;
 const MOST_BY_CAUSE: f64 = 5.0;
+const STEEP_BELOW: f64 = 100.0;
 /// A part that needs no closer look at the other side.
-const CLEAR: f64 = 0.75;
+const CLEAR: f64 = 0.6;
 /// Where so little is open, an order is not asked to explain it.
 const LEAST_UNSURE: f64 = 0.1;
 /// How far from their place, in requests, calls are held to be to see whether that explains the other side better.
 const NEAR: [f64; 2] = [4.0, 16.0];
 /// How much better the order must explain it, for each call of which something is open, being chosen to do so, and where a
 /// request makes several such calls, not at once; what more than that is worth, at most and at least.
-const LEAST_BETTER: f64 = 0.01;
+const LEAST_BETTER: f64 = 0.06;
 const MUCH_BETTER: f64 = 0.5;
 const BETTER: f64 = 80.0;
 const MOST_BETTER: f64 = 12.0;
@@ -302,9 +303,13 @@ impl<'a> Unordered<'a> {
                 better = better.min(mean(&gains.other_side) - near);
             }
         }
-        let least_by_cause = if part > 0.0 { 0.0 } else { -MOST_BY_CAUSE };
-        let by_cause = (STEEP * (part - HALF)).clamp(least_by_cause, MOST_BY_CAUSE);
-        let least = if self.made_at_once(order) {
+        let by_cause = if part > 0.0 {
+            (STEEP * (part - HALF)).clamp(0.0, MOST_BY_CAUSE)
+        } else {
+            (STEEP_BELOW * part).max(-MOST_WORSE - MOST_BETTER)
+        };
+        let again = self.problem.slots.iter().any(|slot| slot.is_again);
+        let least = if (!again || part > CLEAR) && self.made_at_once(order) {
             LEAST_BETTER
         } else {
             MUCH_BETTER
@@ -386,8 +391,13 @@ impl<'a> Unordered<'a> {
             other_side: by_cause.iter().zip(by_both).map(|(cause, both)| cause - both).collect(),
             free: by_cause.iter().zip(by_both).map(|(cause, both)| both - cause).collect(),
         };
+        let sides = self.problem.sides(self.in_order);
+        let in_one_step = self.problem.slots.iter().all(|slot| !slot.is_again) && self.made_at_once(order);
         for ((place, (slot, child)), gap) in in_place().zip(gaps) {
             let pair = Pair::new(slot, child);
+            if in_one_step {
+                gains.other_side[place] += sides.by_queue(slot.class, 1 - cause);
+            }
             gains.cause_side[place] += self.odds(slot).ln() + f64::from(density.of(gap));
             gains.other_side[place] +=
                 f64::from(evidence.score(slot.class, pair) - evidence.delay(slot.class, pair, cause));
