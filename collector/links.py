@@ -10,8 +10,8 @@ arrive there when the child's first byte left: two stamps of one host, which no 
    began last. Work put off until after the answer belongs to a candidate that was already closed, unless that was a
    request of the host to itself: then a daemon of that host made both, one after the other.
 2. `timing`: for children without a visible id, what the trace teaches about its services (`collector.inferred_links`).
-   A service that is told ids elsewhere (a storage server) is told them by whoever asks it for somebody, so who asks it
-   without one was not asked with one. What a service that is never told any (a cache) is asked may be for any request.
+   A service that is mostly told ids (a storage server) is told them by whoever asks it for somebody, so who asks it
+   without one, in a head that was seen, was not asked with one. What others (a cache) are asked may be for any request.
    Kinds of exchanges too rare to learn from get, of the candidates open at their start, without those whose id is known
    to lead elsewhere, again those of a service that calls theirs without doubt, and the innermost.
 
@@ -99,7 +99,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64]) -> Links:
     by_id = parent != NONE
     rest = np.flatnonzero(~by_id & _may_have_parents(times))
     if len(rest):
-        is_told = _is_told(times, shows_id)
+        is_told = _is_told(times, shows_id, exchanges["method"].is_valid().to_numpy())
         if not shows_id[rest].all():
             rest = _infer(_as_enums(exchanges, names), times, shows_id, is_told, rest, parent, confidence)
         if len(rest):
@@ -150,12 +150,17 @@ def _may_have_parents(times: _Times) -> NDArray[np.bool_]:
     return serves[times.client] & (times.asked != UNSEEN)
 
 
-def _is_told(times: _Times, shows_id: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether an exchange asks a service that is told ids, by this exchange or by others."""
-    told = np.zeros(times.service.max(initial=-1) + 2, dtype=np.bool_)
-    told[times.service[shows_id]] = True
-    told[-1] = False  # of services that are not known
-    return told[times.service] | shows_id
+def _is_told(times: _Times, shows_id: NDArray[np.bool_], is_read: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether an exchange asks a service that is told ids, here or mostly, and would show its own.
+
+    Arguments: `is_read`, whether the head of its request was seen, of each; one that was not shows nothing.
+    """
+    service = times.service.astype(np.int64) - NONE  # services that are not known are the first
+    services = int(service.max(initial=0)) + 1
+    shown, read = (np.bincount(service[which], minlength=services) for which in (shows_id, is_read))
+    told = 2 * shown > read
+    told[0] = False
+    return (told[service] & is_read) | shows_id
 
 
 def _infer(
@@ -171,38 +176,36 @@ def _infer(
     silent = rest[~shows_id[rest]]
     told, untold = silent[is_told[silent]], silent[~is_told[silent]]
     done = np.zeros(len(exchanges), dtype=np.bool_)
-    for children, parents in (
-        (told, ~shows_id),  # who asks such a service for somebody hands the id on
-        (untold, np.isin(times.server, np.unique(times.client[untold]))),
-    ):
-        if len(children):
-            parents[children] = True
-            _infer_among(exchanges, times, np.flatnonzero(parents), children, parent, confidence, done)
+    for children, may_be in ((told, ~shows_id), (untold, np.ones_like(shows_id))):
+        if len(children):  # who asks a service that is told ids hands on that of the request it serves, if it shows one
+            _infer_among(exchanges, times, may_be, children, parent, confidence, done)
     return rest[~done[rest]]
 
 
 def _infer_among(
     exchanges: pl.DataFrame,
     times: _Times,
-    among: Longs,
+    may_be: NDArray[np.bool_],
     children: Longs,
     parent: Longs,
     confidence: NDArray[np.float64],
     done: NDArray[np.bool_],
 ) -> None:
-    """Fill in the links of `children`, rows of which `among` holds with all that may have made them."""
-    asks = np.zeros(len(exchanges), dtype=np.bool_)
-    asks[children] = True
+    """Fill in the links of `children` to those that `may_be` parents. Calls like theirs take part, since requests that
+    made these did not make them; their links are left as they are."""
+    kind = (times.client.astype(np.int64) << 32) + times.service
+    asks = may_be & np.isin(kind, np.unique(kind[children]))
+    among = np.flatnonzero(asks | (may_be & np.isin(times.server, np.unique(times.client[children]))))
     found = infer_links(exchanges if len(among) == len(exchanges) else exchanges[among], asks[among])
-    judged = found.judged & asks[among]
+    judged = found.judged & np.isin(among, children)
     chosen = np.where(judged, found.parent, NONE)
     linked = chosen != NONE
     parents = among[chosen]
     fits = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN) & times.began_before(among, parents)
     done[among] |= judged & (~linked | fits)
-    chosen_of = judged & linked & fits
-    parent[among[chosen_of]] = parents[chosen_of]
-    confidence[among[chosen_of]] = found.confidence[chosen_of]
+    fitting = judged & linked & fits
+    parent[among[fitting]] = parents[fitting]
+    confidence[among[fitting]] = found.confidence[fitting]
 
 
 def _link_by_timing(
