@@ -40,10 +40,12 @@ pub fn services(calls: &[Call], parents: &[u32], children: &[u32]) -> Vec<i64> {
     }
 }
 
-/// For each connection the place of the service to which it belongs, and how likely that is, if connections belong to
-/// services.
-pub fn callers(calls: &[Call], services: usize, shared: &[Shared]) -> BTreeMap<i64, (usize, f64)> {
-    let mut usual = vec![LEAST_SHARE; services];
+/// For each connection the service to which it belongs, and how likely that is.
+pub type Owners = BTreeMap<i64, (i64, f64)>;
+
+/// The owners of connections, if connections belong to services.
+pub fn owners(calls: &[Call], services: &[i64], shared: &[Shared]) -> Owners {
+    let mut usual = vec![LEAST_SHARE; services.len()];
     for one in shared {
         usual
             .iter_mut()
@@ -66,18 +68,22 @@ pub fn callers(calls: &[Call], services: usize, shared: &[Shared]) -> BTreeMap<i
     }
     let gain: f64 = likely.values().map(|(sums, _)| log_sum(sums)).sum();
     let best = |sums: &[f64]| {
-        let place = (0..services)
+        let place = (0..services.len())
             .max_by(|&a, &b| sums[a].total_cmp(&sums[b]))
             .unwrap_or_default();
         (place, (sums[place] - log_sum(sums)).exp())
     };
     let sure: f64 = likely.values().map(|(sums, count)| best(sums).1 * count).sum();
     if gain < BETTER * likely.len() as f64 || sure < SURE * shared.len() as f64 {
-        return BTreeMap::new();
+        return Owners::new();
     }
+    let owner = |sums: &[f64]| {
+        let (place, likely) = best(sums);
+        (services[place], likely)
+    };
     likely
         .into_iter()
-        .map(|(connection, (sums, _))| (connection, best(&sums)))
+        .map(|(connection, (sums, _))| (connection, owner(&sums)))
         .collect()
 }
 
@@ -108,7 +114,7 @@ mod tests {
     }
 
     /// Four connections with eight calls each; `share` is how likely the first of two services made a call.
-    fn told(share: impl Fn(i64, u32) -> f64) -> BTreeMap<i64, (usize, f64)> {
+    fn told(share: impl Fn(i64, u32) -> f64) -> Owners {
         let calls: Vec<Call> = (0..32).map(|number| call(number % 4)).collect();
         let shared = |number: u32| {
             let first = share(i64::from(number % 4), number / 4);
@@ -117,7 +123,7 @@ mod tests {
                 by_service: vec![first, 1.0 - first],
             }
         };
-        callers(&calls, 2, &(0..32).map(shared).collect::<Vec<Shared>>())
+        owners(&calls, &[5, 6], &(0..32).map(shared).collect::<Vec<Shared>>())
     }
 
     #[test]
@@ -127,8 +133,8 @@ mod tests {
             (1, 0) => 0.0,
             _ => 0.5,
         });
-        let of: Vec<usize> = found.values().map(|of| of.0).collect();
-        assert_eq!(of, [0, 1, 0, 1]);
+        let of: Vec<i64> = found.values().map(|of| of.0).collect();
+        assert_eq!(of, [5, 6, 5, 6]);
         assert!(found.values().all(|of| of.1 > 0.99), "{found:?}");
     }
 

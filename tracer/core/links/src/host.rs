@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::callers::{self, Shared};
+use crate::callers::{self, Owners, Shared};
 use crate::calls::{Call, FAR};
 use crate::evidence::Evidence;
 use crate::histories::{self, Candidate, Doubt};
@@ -100,63 +100,30 @@ pub fn link_host(
         class,
         parents: &parents,
     };
-    let mut found: Vec<Found> = apart(&host, &kinds)
+    let owners = host.owners(&kinds);
+    let mut found: Vec<Found> = apart(calls, &owners, &kinds)
         .into_par_iter()
         .flat_map_iter(|(service, kind)| match service {
             None => host.link_kind(&kind),
-            Some(service) => {
-                let mut parents = parents.clone();
-                parents.retain(|&p| calls[p as usize].service == service);
-                Host {
-                    calls,
-                    class,
-                    parents: &parents,
-                }
-                .link_kind(&kind)
-            }
+            Some(service) => host.link_kind_of(service, &kind, &owners),
         })
         .collect();
     settle(calls, class, kind, &mut found);
     found
 }
 
-/// Kinds of calls, with the service that makes them where kept connections tell it.
-fn apart(host: &Host, kinds: &[&[u32]]) -> Vec<(Option<i64>, Vec<u32>)> {
-    let calls = host.calls;
-    let together = || kinds.iter().map(|kind| (None, kind.to_vec())).collect();
-    let reused: Vec<&[u32]> = kinds
-        .iter()
-        .copied()
-        .filter(|kind| !callers::services(calls, host.parents, kind).is_empty())
-        .collect();
-    let services = callers::services(calls, host.parents, &reused.concat());
-    if services.is_empty() {
-        return together();
-    }
-    let shared: Vec<Shared> = reused
-        .par_iter()
-        .flat_map_iter(|kind| host.shared(kind, &services))
-        .collect();
-    let of = callers::callers(calls, services.len(), &shared);
-    if of.is_empty() {
-        return together();
-    }
+/// Kinds of calls, with the service that makes them where its connections are known.
+fn apart(calls: &[Call], owners: &Owners, kinds: &[&[u32]]) -> Vec<(Option<i64>, Vec<u32>)> {
     let mut parts: Vec<(Option<i64>, Vec<u32>)> = vec![];
     for kind in kinds {
-        let mut by_service: BTreeMap<Option<usize>, Vec<u32>> = BTreeMap::new();
+        let mut by_service: BTreeMap<Option<i64>, Vec<u32>> = BTreeMap::new();
         for &child in *kind {
-            let caller = of.get(&calls[child as usize].connection_id).map(|of| of.0);
-            by_service.entry(caller).or_default().push(child);
+            let owner = owners.get(&calls[child as usize].connection_id);
+            by_service.entry(owner.map(|owner| owner.0)).or_default().push(child);
         }
-        if by_service
-            .iter()
-            .all(|(caller, part)| caller.is_none() || part.len() >= FEW)
-        {
-            parts.extend(
-                by_service
-                    .into_iter()
-                    .map(|(caller, part)| (caller.map(|at| services[at]), part)),
-            );
+        let enough = |(service, part): (&Option<i64>, &Vec<u32>)| service.is_none() || part.len() >= FEW;
+        if by_service.iter().all(enough) {
+            parts.extend(by_service);
         } else {
             parts.push((None, kind.to_vec()));
         }
@@ -195,6 +162,38 @@ fn likeliest(shares: Vec<(u32, f64)>, own: Option<u32>, right: f64) -> Option<(u
 }
 
 impl Host<'_> {
+    /// The service to which each connection belongs that calls of these kinds use, if that shows.
+    fn owners(&self, kinds: &[&[u32]]) -> Owners {
+        let reused = |kind: &&&[u32]| !callers::services(self.calls, self.parents, kind).is_empty();
+        let reused: Vec<&[u32]> = kinds.iter().filter(reused).copied().collect();
+        let services = callers::services(self.calls, self.parents, &reused.concat());
+        if services.is_empty() {
+            return Owners::new();
+        }
+        let shared: Vec<Shared> = reused
+            .par_iter()
+            .flat_map_iter(|kind| self.shared(kind, &services))
+            .collect();
+        callers::owners(self.calls, &services, &shared)
+    }
+
+    /// Links to requests of one service, so sure as it is that their connections are its.
+    fn link_kind_of(&self, service: i64, children: &[u32], owners: &Owners) -> Vec<Found> {
+        let mut parents = self.parents.to_vec();
+        parents.retain(|&p| self.calls[p as usize].service == service);
+        let host = Host {
+            parents: &parents,
+            ..*self
+        };
+        let mut found = host.link_kind(children);
+        for found in &mut found {
+            let likely = owners[&self.calls[found.child as usize].connection_id].1;
+            found.confidence *= likely;
+            found.right *= likely;
+        }
+        found
+    }
+
     /// How likely each of the `services` made the calls of a kind, of some stretches of it.
     fn shared(&self, children: &[u32], services: &[i64]) -> Vec<Shared> {
         let Some(guess) = guesses(self.calls, self.class, self.parents, children)

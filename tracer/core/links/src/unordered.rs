@@ -51,6 +51,9 @@ const FEW_SAME: usize = 20;
 const SLIP: f64 = 0.6;
 /// Links on each side among which a slip of the order shows.
 const WINDOW: usize = 100;
+/// What a call without parent costs beside its odds: 1, as calls that come at any time (Poisson's) may also not come, and
+/// more, as servers make calls because they were asked.
+const ALONE_PRICE: f64 = 1.5;
 /// However calls are shared, so many of them may have no parent.
 const LEAST_ALONE: f64 = 0.002;
 /// No link is surer.
@@ -222,9 +225,8 @@ impl<'a> Unordered<'a> {
     /// Logarithm of how likely these calls are, all ways to link them together.
     pub fn likelihood(&self) -> f64 {
         let empty: f64 = self.problem.slots.iter().map(|slot| f64::from(slot.empty)).sum();
-        let alone = f64::from(self.problem.alone) * self.problem.children.len() as f64;
-        let alone_count = f64::from(self.problem.alone).exp() * self.problem.children.len() as f64;
-        empty + alone + self.found.log_sums.iter().sum::<f64>() - 1.5 * alone_count
+        let (calls, alone) = (self.problem.children.len() as f64, f64::from(self.problem.alone));
+        empty + calls * (alone - ALONE_PRICE * alone.exp()) + self.found.log_sums.iter().sum::<f64>()
     }
 
     /// How many calls each class makes by these shares.
