@@ -12,7 +12,7 @@ US = 1_000
 MOST_ERROR = 0.05
 CHANCE = 0.02
 """The calibration error that is allowed, and what chance may add to it with three thousand links in ten bins."""
-SHARED_ERROR = 0.08
+SHARED_ERROR = 0.07
 """What it comes to where threads share a processor: histories are a little too sure of them."""
 TWICE_ERROR = 0.17
 """What it comes to where a request makes like calls at different times; 0.79 if they were held to be in order."""
