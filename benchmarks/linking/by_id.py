@@ -60,6 +60,8 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
     service = pl.DataFrame(bare["exchanges"].select(["exchange_id", "service"])).cast({"service": pl.String})
     children = truth.lines.filter(pl.col("parent") != ROOT)
     asked = truth.exchanges.join(children, on="line", how="semi").join(service, on="exchange_id")
+    if asked.is_empty():
+        raise click.UsageError(f"{folder} shows no transaction ids that lead from one request to another")
     parts = [("all", asked), *((str(name), part) for (name,), part in sorted(asked.group_by("service")))]
     return [(folder.name, name, *_cells(part, links.drop_nulls("parent_id"), truth)) for name, part in parts]
 

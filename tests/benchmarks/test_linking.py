@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import click
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -119,6 +120,15 @@ def test_ids_that_captures_show_are_the_truth_for_links_without(tmp_path: Path) 
     assert {"swift-object", "swift-container"} <= services.keys()
     right = {service: share for _, service, _, _, share, *_ in shown}
     assert right["swift-object"] == "100.00%"
+
+
+def test_captures_without_ids_are_refused(tmp_path: Path) -> None:
+    in_folders(CAPTURES / "bench-2-puts", tmp_path / "puts")
+    strip_folder(tmp_path / "puts", tmp_path / "bare")
+    with pytest.raises(click.UsageError, match="no transaction ids"):
+        by_id.rows(tmp_path / "bare")
+    with pytest.raises(click.UsageError, match="HOST"):
+        by_id.rows(CAPTURES / "bench-2-puts")
 
 
 def test_truth_by_id_is_of_the_request_that_shows_it_and_of_none_that_shows_none(tmp_path: Path) -> None:

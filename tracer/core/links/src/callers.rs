@@ -142,6 +142,8 @@ mod tests {
     fn connections_that_all_services_use_belong_to_none() {
         let found = told(|_, turn| f64::from(turn % 2));
         assert!(found.is_empty(), "{found:?}");
+        let mostly_one = told(|connection, turn| f64::from((turn < 5) == (connection % 2 == 0)));
+        assert!(mostly_one.is_empty(), "{mostly_one:?}");
         let nothing_shows = told(|_, _| 0.5);
         assert!(nothing_shows.is_empty(), "{nothing_shows:?}");
     }
