@@ -26,6 +26,8 @@ class Inferred:
 
     parent: Longs  # its place among them; negative where there is held to be none
     confidence: NDArray[np.float64]
+    alternative: Longs  # the place of the next likeliest parent; negative where there is none
+    alternative_confidence: NDArray[np.float64]
     judged: NDArray[np.bool_]
 
 
@@ -41,4 +43,10 @@ def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_]) -> Inferred:
     )
     columns = {name: np.ascontiguousarray(codes[name].to_numpy()) for name in codes.columns}
     found = _core.link_exchanges(columns | {f"{name}_ns": stamps(exchanges, name) for name in TIMES})
-    return Inferred(found["parent"], found["confidence"], found["judged"])
+    return Inferred(
+        found["parent"],
+        found["confidence"],
+        found["alternative"],
+        found["alternative_confidence"],
+        found["judged"],
+    )

@@ -49,6 +49,8 @@ class Links:
     parent: Longs  # its row; NONE for a root
     by_id: NDArray[np.bool_]  # linked by transaction id; else by timing
     confidence: NDArray[np.float64]
+    alternative: Longs  # of a link by timing the row of the next likeliest parent; NONE where there is none
+    alternative_confidence: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +97,22 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64]) -> Links:
         },
         MOST_WITH_ONE_ID,
     )
-    parent, confidence, shows_id = found["parent"], found["confidence"], found["shows_id"]
-    by_id = parent != NONE
-    rest = np.flatnonzero(~by_id & _may_have_parents(times))
+    parent, shows_id = found["parent"], found["shows_id"]
+    links = Links(
+        parent,
+        parent != NONE,
+        found["confidence"],
+        alternative=np.full(len(parent), NONE),
+        alternative_confidence=np.zeros(len(parent)),
+    )
+    rest = np.flatnonzero(~links.by_id & _may_have_parents(times))
     if len(rest):
         is_told = _is_told(times, shows_id, exchanges["method"].is_valid().to_numpy())
         if not shows_id[rest].all():
-            rest = _infer(_as_enums(exchanges, names), times, shows_id, is_told, rest, parent, confidence)
+            rest = _infer(_as_enums(exchanges, names), times, shows_id, is_told, rest, links)
         if len(rest):
-            _link_by_timing(times, shows_id, is_told, rest, parent, confidence)
-    return Links(parent, by_id, confidence)
+            _link_by_timing(times, shows_id, is_told, rest, links)
+    return links
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +177,7 @@ def _infer(
     shows_id: NDArray[np.bool_],
     is_told: NDArray[np.bool_],
     rest: Longs,
-    parent: Longs,
-    confidence: NDArray[np.float64],
+    links: Links,
 ) -> Longs:
     """Fill in what `infer_links` says of those of `rest` that show no id; returns those that it does not judge."""
     silent = rest[~shows_id[rest]]
@@ -178,7 +185,7 @@ def _infer(
     done = np.zeros(len(exchanges), dtype=np.bool_)
     for children, may_be in ((told, ~shows_id), (untold, np.ones_like(shows_id))):
         if len(children):  # who asks a service that is told ids hands on that of the request it serves, if it shows one
-            _infer_among(exchanges, times, may_be, children, parent, confidence, done)
+            _infer_among(exchanges, times, may_be, children, links, done)
     return rest[~done[rest]]
 
 
@@ -187,8 +194,7 @@ def _infer_among(
     times: _Times,
     may_be: NDArray[np.bool_],
     children: Longs,
-    parent: Longs,
-    confidence: NDArray[np.float64],
+    links: Links,
     done: NDArray[np.bool_],
 ) -> None:
     """Fill in the links of `children` to those that `may_be` parents. Calls like theirs take part, since requests that
@@ -201,11 +207,20 @@ def _infer_among(
     chosen = np.where(judged, found.parent, NONE)
     linked = chosen != NONE
     parents = among[chosen]
-    fits = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN) & times.began_before(among, parents)
+    fits = _is_seen_before(times, among, parents)
     done[among] |= judged & (~linked | fits)
     fitting = judged & linked & fits
-    parent[among[fitting]] = parents[fitting]
-    confidence[among[fitting]] = found.confidence[fitting]
+    links.parent[among[fitting]] = parents[fitting]
+    links.confidence[among[fitting]] = found.confidence[fitting]
+    others = among[found.alternative]
+    next_fits = fitting & (found.alternative >= 0) & _is_seen_before(times, among, others)
+    links.alternative[among[next_fits]] = others[next_fits]
+    links.alternative_confidence[among[next_fits]] = found.alternative_confidence[next_fits]
+
+
+def _is_seen_before(times: _Times, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+    known = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN)
+    return known & times.began_before(children, parents)
 
 
 def _link_by_timing(
@@ -213,16 +228,16 @@ def _link_by_timing(
     shows_id: NDArray[np.bool_],
     is_told: NDArray[np.bool_],
     rest: Longs,
-    parent: Longs,
-    confidence: NDArray[np.float64],
+    links: Links,
 ) -> None:
     """Fill in links of exchanges that nothing else links: to the innermost candidate open on their host."""
-    chosen, candidates = np.full(len(rest), NONE), np.zeros(len(rest), dtype=np.int64)
+    chosen, other = np.full(len(rest), NONE), np.full(len(rest), NONE)
+    candidates = np.zeros(len(rest), dtype=np.int64)
     host, service = times.client[rest].astype(np.int64), times.service[rest].astype(np.int64)
     serving = np.flatnonzero((times.server >= 0) & (times.opened != UNSEEN))
     serving = serving[np.lexsort((times.exchange_id[serving], times.opened[serving]))]
     for group in _groups(host, is_told[rest]):
-        chosen[group], candidates[group] = _innermost(
+        chosen[group], other[group], candidates[group] = _innermost(
             times, rest[group], _open_to(times, shows_id, is_told, serving, rest[group[0]])
         )
     single = (candidates == 1) & (chosen != NONE)
@@ -233,18 +248,20 @@ def _link_by_timing(
         callers = [caller for caller, called in calls if called == service[group[0]] and min(caller, called) >= 0]
         parents = _open_to(times, shows_id, is_told, serving, rest[group[0]])
         parents = parents[np.isin(times.service[parents], callers)]
-        place, count = _innermost(times, rest[group], parents)
+        place, after, count = _innermost(times, rest[group], parents)
         found = place != NONE
-        chosen[group[found]], candidates[group[found]] = place[found], count[found]
+        chosen[group[found]], other[group[found]], candidates[group[found]] = place[found], after[found], count[found]
     share = np.empty(len(rest))
     for group in _groups(host, service):
         share[group] = (chosen[group] != NONE).mean()
     linked = np.flatnonzero(chosen != NONE)
     linked = linked[times.possible(rest[linked], chosen[linked])]
-    parent[rest[linked]] = chosen[linked]
-    confidence[rest[linked]] = share[linked] / np.maximum(
-        candidates[linked], 1
-    )  # 0 of a parent that ends before it begins
+    links.parent[rest[linked]] = chosen[linked]
+    # there are no candidates of a parent that ends before it begins
+    links.confidence[rest[linked]] = share[linked] / np.maximum(candidates[linked], 1)
+    linked = linked[(other[linked] != NONE) & times.possible(rest[linked], other[linked])]
+    links.alternative[rest[linked]] = other[linked]
+    links.alternative_confidence[rest[linked]] = links.confidence[rest[linked]]
 
 
 def _groups(*keys: NDArray[np.generic]) -> list[Longs]:
@@ -264,18 +281,21 @@ def _open_to(
     return here[~shows_id[here]] if is_told[child] else here
 
 
-def _innermost(times: _Times, children: Longs, parents: Longs) -> tuple[Longs, Longs]:
-    """For each child of one host the parent that began last of those open at its start, and how many were open.
+def _innermost(times: _Times, children: Longs, parents: Longs) -> tuple[Longs, Longs, Longs]:
+    """For each child of one host the parent that began last of those open at its start, the one before that, and how
+    many were open.
 
     Arguments: rows; `parents` of that host, in the order in which they were opened.
     """
     if not len(parents):
-        return np.full(len(children), NONE), np.zeros(len(children), dtype=np.int64)
+        none = np.full(len(children), NONE)
+        return none, none, np.zeros(len(children), dtype=np.int64)
     at, close = times.asked[children], times.closed[parents]
     begun = np.searchsorted(times.opened[parents], at, side="left")
     candidates = begun - np.searchsorted(np.sort(close), at, side="left")
     place = last_at_least(close, begun, at)
-    return np.where(place >= 0, parents[place], NONE), candidates
+    after = last_at_least(close, np.maximum(place, 0), at)
+    return np.where(place >= 0, parents[place], NONE), np.where(after >= 0, parents[after], NONE), candidates
 
 
 def last_at_least(values: Longs, before: Longs, least: Longs) -> Longs:

@@ -63,6 +63,8 @@ def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
         "parent_span_id": nullable_where(ids[parent], is_root),
         "link_reason": coded(reason, REASONS, np.packbits(~is_root, bitorder="little")),
         "confidence": nullable_where(links.confidence, is_root),
+        "alternative_parent_span_id": nullable_where(ids[links.alternative], links.alternative == NONE),
+        "alternative_confidence": nullable_where(links.alternative_confidence, links.alternative == NONE),
         "depth": nullable(forest["depth"].astype(np.uint16)),
         "critical_ns": nullable(ledger.critical_ns),
     }

@@ -166,3 +166,44 @@ def test_calls_that_few_requests_make_in_no_order_are_not_left_without_parent() 
     found = dict(pl.DataFrame(link(exchanges)).select("span_id", "parent_span_id").iter_rows())
     given = [found[child] for child in truth]
     assert given.count(None) <= 0.1 * len(given)
+
+
+@pytest.mark.parametrize(
+    ("services", "at_once"),
+    [
+        pytest.param(IN_STEPS, 4, id="settled by histories"),
+        pytest.param(SIBLINGS, 16, id="a loop"),
+        pytest.param(IN_STEPS, 48, id="shared among many"),
+    ],
+)
+def test_the_alternative_is_the_next_likeliest_and_as_likely_as_it_says(
+    services: dict[str, Service], at_once: int
+) -> None:
+    exchanges, truth = Simulation(services, seed=5).run("a", at_once, 600)
+    spans = pl.DataFrame(link(exchanges)).with_columns(
+        truth=pl.col("span_id").replace_strict(truth, default=None, return_dtype=pl.Int64)
+    )
+    named = spans.filter(pl.col("alternative_parent_span_id").is_not_null())
+    assert len(named) > 50
+    other, sure = pl.col("alternative_parent_span_id"), pl.col("alternative_confidence")
+    assert named.select((other != pl.col("parent_span_id")).all()).item()
+    assert named.select((sure <= pl.col("confidence") + 1e-9).all()).item()
+    assert named.select((sure + pl.col("confidence") <= 1 + 1e-9).all()).item()
+    assert named.select(((other == pl.col("truth")).fill_null(value=False).mean() - sure.mean()).abs()).item() < 0.1
+    assert spans.select((other.is_null() == sure.is_null()).all()).item()
+    assert spans.filter(pl.col("parent_span_id").is_null()).select(other.is_null().all()).item()
+
+
+def test_where_nothing_is_learned_the_alternative_is_the_request_outside_the_innermost() -> None:
+    outer = {"client_host": "X", "server_host": "A", "service": "a", "connection_id": 1, "exchange_id": 1}
+    rows = [
+        outer | {"request_first_received_trace_ns": 0, "response_last_sent_trace_ns": 900},
+        outer
+        | {"exchange_id": 2, "connection_id": 2}
+        | {"request_first_received_trace_ns": 10, "response_last_sent_trace_ns": 800},
+        {"client_host": "A", "server_host": "B", "service": "b", "connection_id": 3, "exchange_id": 3}
+        | {"request_first_sent_trace_ns": 100, "response_last_received_trace_ns": 200},
+    ]
+    (found,) = [row for row in link(table("exchanges", rows)).to_pylist() if row["span_id"] == 3]
+    assert (found["parent_span_id"], found["confidence"]) == (2, 0.5)
+    assert (found["alternative_parent_span_id"], found["alternative_confidence"]) == (1, 0.5)

@@ -53,8 +53,16 @@ pub struct Doubt {
     pub candidates: Vec<Candidate>,
 }
 
-/// For each doubt its likeliest parent, and how sure that is; nothing where there was no doubt.
-pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) -> Vec<Option<(u32, f64)>> {
+/// The likeliest parent of a call, how sure that is, and the same of the next likeliest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settled {
+    pub parent: u32,
+    pub share: f64,
+    pub next: Option<(u32, f64)>,
+}
+
+/// For each doubt its likeliest parent; nothing where there was no doubt.
+pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) -> Vec<Option<Settled>> {
     let in_doubt = doubts.iter().filter(|doubt| doubt.candidates.len() > 1).count();
     let kinds: HashSet<u16> = doubts.iter().map(|doubt| kind[doubt.child as usize]).collect();
     if in_doubt == 0 || in_doubt > MOST_DOUBTS || kinds.len() > MOST_KINDS {
@@ -67,7 +75,12 @@ pub fn parents(calls: &[Call], class: &[u16], kind: &[u16], doubts: &[Doubt]) ->
     let found = |(place, doubt): (usize, &Doubt)| {
         let seen: Vec<&[u32]> = seen.iter().map(|chain| chain[place].as_slice()).collect();
         let (at, share) = together(&seen)?;
-        Some((doubt.candidates[at].0, share))
+        let next = next_after(at, &seen).map(|(next, share)| (doubt.candidates[next].0, share));
+        Some(Settled {
+            parent: doubt.candidates[at].0,
+            share,
+            next,
+        })
     };
     doubts.iter().enumerate().map(found).collect()
 }
@@ -87,6 +100,15 @@ fn together(seen: &[&[u32]]) -> Option<(usize, f64)> {
     let of_others = |(chain, seen): (usize, &&[u32])| best(chain).map_or(0, |(_, Reverse(at))| seen[at]);
     let by_others: u32 = seen.iter().enumerate().map(of_others).sum();
     Some((chosen, f64::from(sum + by_others) / (2.0 * all)))
+}
+
+/// The candidate that all chains saw most often but for one, and its share.
+fn next_after(best: usize, seen: &[&[u32]]) -> Option<(usize, f64)> {
+    let all = (seen.len() * (SWEEPS - FIRST_SWEEPS)) as f64;
+    let sum = |at: usize| seen.iter().map(|seen| seen[at]).sum::<u32>();
+    let others = (0..seen[0].len()).filter(|&at| at != best);
+    let (sum, Reverse(next)) = others.map(|at| (sum(at), Reverse(at))).max()?;
+    Some((next, f64::from(sum) / all)).filter(|next| next.1 > 0.0)
 }
 
 #[derive(Clone, Copy)]

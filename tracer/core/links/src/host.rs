@@ -55,6 +55,8 @@ pub struct Found {
     pub child: u32,
     pub parent: Option<u32>,
     pub confidence: f64,
+    /// The next likeliest parent, and how likely that is.
+    pub other: Option<(u32, f64)>,
     /// Its parent if an order is kept, and how sure that is.
     own: Option<u32>,
     right: f64,
@@ -143,22 +145,42 @@ fn settle(calls: &[Call], class: &[u16], kind: &[u16], found: &mut [Found]) {
         candidates: std::mem::take(&mut found.candidates),
     };
     let doubts: Vec<Doubt> = linked.iter_mut().map(doubt).collect();
-    for (found, parent) in linked.iter_mut().zip(histories::parents(calls, class, kind, &doubts)) {
-        if let Some((parent, share)) = parent {
-            let in_place = if found.own == Some(parent) { found.right } else { 0.0 };
+    for (found, settled) in linked.iter_mut().zip(histories::parents(calls, class, kind, &doubts)) {
+        if let Some(settled) = settled {
+            let mixed = |(parent, share): (u32, f64)| {
+                let in_place = if found.own == Some(parent) { found.right } else { 0.0 };
+                (parent, in_place + (1.0 - found.right) * share)
+            };
+            let own = found
+                .own
+                .filter(|&own| own != settled.parent)
+                .map(|own| mixed((own, 0.0)));
+            let other = own.into_iter().chain(settled.next.map(mixed));
+            let (parent, confidence) = mixed((settled.parent, settled.share));
             found.parent = Some(parent);
-            found.confidence = (in_place + (1.0 - found.right) * share).min(MOST_SURE);
+            found.confidence = confidence.min(MOST_SURE);
+            found.other = other
+                .filter(|other| other.1 > LEAST_SHARE)
+                .max_by(|a, b| a.1.total_cmp(&b.1))
+                .map(|(other, share)| (other, share.min(found.confidence)));
         }
     }
 }
 
-/// Of shares and a link in order that is so sure, the parent for which both say most.
-fn likeliest(shares: Vec<(u32, f64)>, own: Option<u32>, right: f64) -> Option<(u32, f64)> {
+/// Of shares and a link in order that is so sure, the parent for which both say most, and the one after it.
+fn likeliest(shares: &[(u32, f64)], own: Option<u32>, right: f64) -> [Option<(u32, f64)>; 2] {
     let in_place = |parent| if own == Some(parent) { right } else { 0.0 };
-    let mixed = shares
-        .into_iter()
-        .map(|(parent, share)| (parent, in_place(parent) + (1.0 - right) * share));
-    mixed.max_by(|a, b| a.1.total_cmp(&b.1))
+    let mixed = |&(parent, share): &(u32, f64)| (parent, in_place(parent) + (1.0 - right) * share);
+    let unlisted = own.filter(|own| shares.iter().all(|share| share.0 != *own));
+    let [mut best, mut next] = [None::<(u32, f64)>; 2];
+    for one in shares.iter().map(mixed).chain(unlisted.map(|own| (own, right))) {
+        if best.is_none_or(|best| one.1 > best.1) {
+            (next, best) = (best, Some(one));
+        } else if next.is_none_or(|next| one.1 > next.1) {
+            next = Some(one);
+        }
+    }
+    [best, next]
 }
 
 impl Host<'_> {
@@ -189,6 +211,7 @@ impl Host<'_> {
         for found in &mut found {
             let likely = owners[&self.calls[found.child as usize].connection_id].1;
             found.confidence *= likely;
+            found.other = found.other.map(|(parent, share)| (parent, share * likely));
             found.right *= likely;
         }
         found
@@ -419,6 +442,7 @@ impl Host<'_> {
                 child,
                 parent: in_order[&child],
                 confidence: right,
+                other: None,
                 own: in_order[&child],
                 right,
                 candidates: vec![],
@@ -512,18 +536,15 @@ fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InO
             .zip(&parents.bytes)
             .filter(|(share, _)| share.1 > LEAST_SHARE);
         let near: Vec<Candidate> = near.map(|(share, &bytes)| (share.0, bytes)).collect();
-        let all = parents
-            .shares
-            .into_iter()
-            .chain(own.map(|parent| (parent, 0.0)))
-            .collect();
-        let best = likeliest(all, own, right).filter(|_| some >= HALF);
+        let [best, next] = likeliest(&parents.shares, own, right);
+        let best = best.filter(|_| some >= HALF);
         let (parent, confidence) = best.map_or((None, 0.0), |(parent, confidence)| (Some(parent), confidence));
         let in_doubt = all_listed && right < HALF && confidence < CLEAR && near.iter().any(|c| Some(c.0) == parent);
         Found {
             child,
             parent,
             confidence,
+            other: next.filter(|next| parent.is_some() && next.1 > LEAST_SHARE),
             own,
             right,
             candidates: if in_doubt { near } else { vec![] },

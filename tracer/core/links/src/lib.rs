@@ -98,12 +98,15 @@ impl Exchanges<'_> {
     }
 }
 
-/// For each exchange the row of its parent, or `NONE`; how sure that is (0 where there is none); and whether there
-/// were enough like it to learn from, so that `NONE` means something.
+/// For each exchange the row of its parent, or `NONE`; how sure that is (0 where there is none); the same of the next
+/// likeliest parent, where another was possible; and whether there were enough like it to learn from, so that `NONE` means
+/// something.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
     pub parent: Vec<i64>,
     pub confidence: Vec<f64>,
+    pub alternative: Vec<i64>,
+    pub alternative_confidence: Vec<f64>,
     pub judged: Vec<bool>,
 }
 
@@ -116,6 +119,8 @@ pub fn link(exchanges: &Exchanges) -> Links {
     let mut links = Links {
         parent: vec![NONE; count],
         confidence: vec![0.0; count],
+        alternative: vec![NONE; count],
+        alternative_confidence: vec![0.0; count],
         judged: vec![false; count],
     };
     let mut hosts: BTreeMap<i64, (Vec<u32>, Vec<u32>)> = BTreeMap::new();
@@ -134,6 +139,10 @@ pub fn link(exchanges: &Exchanges) -> Links {
             if let Some(parent) = found.parent {
                 links.parent[row] = made.row_at(exchanges, parent as usize, start_ns);
                 links.confidence[row] = found.confidence;
+                if let Some((other, confidence)) = found.other {
+                    links.alternative[row] = made.row_at(exchanges, other as usize, start_ns);
+                    links.alternative_confidence[row] = confidence;
+                }
             }
         }
     }

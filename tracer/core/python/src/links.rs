@@ -46,6 +46,8 @@ fn link_exchanges_py<'py>(py: Python<'py>, exchanges: &Bound<'py, PyDict>) -> Py
     let columns = PyDict::new(py);
     columns.set_item("parent", links.parent.into_pyarray(py))?;
     columns.set_item("confidence", links.confidence.into_pyarray(py))?;
+    columns.set_item("alternative", links.alternative.into_pyarray(py))?;
+    columns.set_item("alternative_confidence", links.alternative_confidence.into_pyarray(py))?;
     columns.set_item("judged", links.judged.into_pyarray(py))?;
     Ok(columns)
 }
