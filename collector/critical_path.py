@@ -82,7 +82,7 @@ class Ledger:
     request_network_ns: Longs
     queue_ns: Longs
     work_ns: Longs
-    quorum_ns: Longs
+    fan_out_wait_ns: Longs
     response_network_ns: Longs
     stall_ns: Longs
     critical_ns: Longs  # their sum: what a span contributes to its root's duration

@@ -9,8 +9,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-FORMAT_VERSION = 1
-"""Of the trace directory; written to `trace.json`."""
+FORMAT_VERSION = 2
+"""Of the trace directory; written to `trace.json`. 2: `spans.quorum_ns` of format 1 is `fan_out_wait_ns`."""
 
 
 class HopKind(StrEnum):
@@ -228,7 +228,7 @@ SPANS = _fields(
     request_network_ns=pa.int64(),
     queue_ns=pa.int64(),  # until the server took it up, as far as that can be told (collector.waits)
     work_ns=pa.int64(),  # the server's own time, outside any child on the critical path
-    quorum_ns=pa.int64(),  # of several servers asked at once, beyond the first one's answer
+    fan_out_wait_ns=pa.int64(),  # of several servers asked at once, beyond the first one's answer
     response_network_ns=pa.int64(),
     stall_ns=pa.int64(),  # until what was lost had been sent again
 )

@@ -59,7 +59,7 @@ class Span:
     response_network_ns: int
     client_ns: int = 0
     queue_ns: int = 0
-    quorum_ns: int = 0
+    fan_out_wait_ns: int = 0
     stall_ns: int = 0
 
     @property

@@ -20,7 +20,7 @@ from collector.waits import waits
 from tracer import _core
 
 LEDGER_COLUMNS = (
-    *("client_ns", "connect_ns", "request_network_ns", "queue_ns", "work_ns", "quorum_ns"),
+    *("client_ns", "connect_ns", "request_network_ns", "queue_ns", "work_ns", "fan_out_wait_ns"),
     *("response_network_ns", "stall_ns"),
 )
 """The stretches of a span, in order of time; stalls may be in any part of the network's."""

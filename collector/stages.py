@@ -16,7 +16,7 @@ _FRONT = {
     "request_network_ns": "uplink to",
     "queue_ns": "queue of",
     "work_ns": "work in",
-    "quorum_ns": "quorum of",
+    "fan_out_wait_ns": "quorum of",
     "response_network_ns": "downlink from",
     "stall_ns": "retransmission to and from",
 }

@@ -247,7 +247,7 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     front = " and ".join(roots["service"].unique(maintain_order=True).to_list())
     work = path.group_by("service", maintain_order=True).agg(pl.col("work_ns").sum(), pl.col("depth").min())
     services = [Part(f"in {name}", spent, 0) for name, spent, _ in work.sort("depth", maintain_order=True).rows()]
-    queues = path.group_by("service", maintain_order=True).agg(pl.col("queue_ns").sum(), pl.col("quorum_ns").sum())
+    queues = path.group_by("service", maintain_order=True).agg(pl.col("queue_ns", "fan_out_wait_ns").sum())
     waits = [Part(f"in the queue of {name}", spent, 0) for name, spent, _ in queues.rows()]
     quorums = [Part(f"waiting for the quorum of {name}", spent, 0) for name, _, spent in queues.rows()]
     both = pl.col("request_network_ns") + pl.col("response_network_ns")

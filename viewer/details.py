@@ -20,7 +20,7 @@ _PHASE_OF = {
     "work_ns": "at work",
     "response_network_ns": "answer on its way",
 }
-_WAITING = {"queue_ns": "#c27c00", "quorum_ns": "#a16207", "stall_ns": "#d1242f"}
+_WAITING = {"queue_ns": "#c27c00", "fan_out_wait_ns": "#a16207", "stall_ns": "#d1242f"}
 """Stages that no phase of a single span is."""
 STAGE_COLOURS = {name: dict(PHASES)[phase] for name, phase in _PHASE_OF.items()} | _WAITING
 assert set(STAGE_COLOURS) == set(STAGES)

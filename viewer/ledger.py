@@ -11,7 +11,7 @@ STAGES = {
     "request_network_ns": "request on its way to",
     "queue_ns": "in the queue of",
     "work_ns": "work in",
-    "quorum_ns": "waiting, after the first of several answers, for",
+    "fan_out_wait_ns": "waiting, after the first of several answers, for",
     "response_network_ns": "answer on its way from",
     "stall_ns": "until lost packets were sent again, to and from",
 }

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector import store
-from collector.schema import CLOCKS, TABLES
+from collector.schema import CLOCKS, FORMAT_VERSION, TABLES
 from tracer.errors import InputError, ResourceError
 
 INFO = store.TraceInfo(
@@ -124,6 +124,11 @@ def newer_format(place: Path) -> None:
     (place / "trace.json").write_text(json.dumps({"format_version": 99}))
 
 
+def older_format(place: Path) -> None:
+    place.mkdir()
+    (place / "trace.json").write_text(json.dumps({"format_version": FORMAT_VERSION - 1}))
+
+
 def not_json(place: Path) -> None:
     place.mkdir()
     (place / "trace.json").write_text("{")
@@ -131,7 +136,7 @@ def not_json(place: Path) -> None:
 
 def wrong_shape(place: Path) -> None:
     place.mkdir()
-    (place / "trace.json").write_text(json.dumps({"format_version": 1, "created_ns": 1}))
+    (place / "trace.json").write_text(json.dumps({"format_version": FORMAT_VERSION, "created_ns": 1}))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +146,7 @@ def wrong_shape(place: Path) -> None:
         (empty_directory, "empty directory"),
         (capture_file, "is a file; a trace is a directory"),
         (other_files, "holds client.pcap"),
+        (older_format, f"a trace of format {FORMAT_VERSION - 1}; this version reads format {FORMAT_VERSION}"),
         (newer_format, "format 99"),
         (not_json, "trace.json is damaged"),
         (wrong_shape, "trace.json is damaged"),

@@ -52,7 +52,7 @@ QUORUM = """
 def test_beyond_the_first_answer_a_parent_waits_for_the_others() -> None:
     found = ledger(QUORUM)
     assert found[2] == found[3] == {}
-    assert found[4] == {"request_network": 2, "work": 38, "quorum": 92}
+    assert found[4] == {"request_network": 2, "work": 38, "fan_out_wait": 92}
 
 
 def test_one_after_the_other_is_no_quorum() -> None:
@@ -63,12 +63,12 @@ def test_one_after_the_other_is_no_quorum() -> None:
         proxy > storage2/o   60 62  98 100 tx=a
         """
     )
-    assert all("quorum" not in span for span in found.values())
+    assert all("fan_out_wait" not in span for span in found.values())
 
 
 def test_clients_at_once_are_no_quorum() -> None:
     found = ledger("client > proxy 0 10 90 100\nclient > proxy 5 15 190 200")
-    assert all("quorum" not in span for span in found.values())
+    assert all("fan_out_wait" not in span for span in found.values())
 
 
 def hop(kind: str, state: str, sent_us: int, attempt: int, start: int = 0, end: int = 100, asked: bool = True) -> dict:

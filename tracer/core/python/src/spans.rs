@@ -264,7 +264,7 @@ const STRETCH_NAMES: [&str; twintap_spans::STRETCHES] = [
     "request_network_ns",
     "queue_ns",
     "work_ns",
-    "quorum_ns",
+    "fan_out_wait_ns",
     "response_network_ns",
     "stall_ns",
 ];

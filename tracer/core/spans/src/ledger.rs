@@ -50,7 +50,7 @@ const CONNECT: usize = 1;
 const REQUEST: usize = 2;
 const QUEUE: usize = 3;
 const WORK: usize = 4;
-const QUORUM: usize = 5;
+const FAN_OUT_WAIT: usize = 5;
 const RESPONSE: usize = 6;
 const STALL: usize = 7;
 
@@ -327,7 +327,7 @@ impl Walk<'_> {
         let arrived = inside(visit.arrived, sent, sent.min(answered), answered);
         let returned = inside(visit.returned, end, answered, end);
         let add = |stretch: usize, amount: i64| self.ledger.add(stretch, span, amount);
-        add(QUORUM, window.end - end);
+        add(FAN_OUT_WAIT, window.end - end);
         if kind == Kind::Connect {
             add(CONNECT, answered - begin);
             add(CLIENT, end - answered);
