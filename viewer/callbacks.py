@@ -41,6 +41,6 @@ def add_callbacks(app: dash.Dash, trace: TraceView) -> None:
     @app.callback(Output("request-waterfall", "children"), Input("selection", "data"), prevent_initial_call=True)
     def show_waterfall(selection: Selection | None) -> list[Component]:
         number = selection["request"] if selection else None
-        if not isinstance(number, int) or not 0 <= number < trace.summary.requests_count:
+        if not isinstance(number, int) or not trace.has_request(number):
             return []
         return [waterfall(trace.spans(number))]

@@ -37,7 +37,7 @@ def add_finding(server: Flask, trace: TraceView) -> None:
 
     @server.get("/api/requests/<int:number>/packets")
     def request_packets(number: int) -> Response:
-        if number >= trace.summary.requests_count:
+        if not trace.has_request(number):
             abort(404, "no such request")
         count = trace.request(number).hops_count
         return _arrows(trace.request_packets(number, *_page(count)), count)

@@ -135,7 +135,7 @@ def page_meta(trace: TraceView, runs: Sequence[Path] = ()) -> dict[str, object]:
         "states": [str(state) for state in STATES],
         "classCounts": [compact(count) for count in summary.class_counts],
         "hops": summary.hops_count,
-        "requests": summary.requests_count,
+        "roots": summary.roots_count,
         "firstHop": summary.first_hop_ns,
         "lastHop": summary.last_hop_ns,
         "rulerHeight": HEIGHT_PX,
@@ -339,15 +339,20 @@ def _panel(trace: TraceView) -> Component:
 
 def request_list(trace: TraceView) -> list[Component]:
     """The slowest requests, each a button that selects it."""
-    requests, count = trace.requests(REQUESTS_LISTED), trace.summary.requests_count
+    requests, summary = trace.requests(REQUESTS_LISTED), trace.summary
     if not requests:
         text = "No requests were recognised in these packets. The arrows are all there; `tracer report` says more."
-        text = text if trace.summary.hops_count else "Where there are no packets, there are no requests."
+        text = text if summary.hops_count else "Where there are no packets, there are no requests."
         return [html.H2("Requests"), html.P(text, className="hint")]
     longest = max(1, requests[0].duration_ns)
+    count = summary.requests_count
     note = f"the {len(requests)} slowest of {count:,}" if count > len(requests) else "slowest first"
     rows = [html.Li(_request_row(request, longest)) for request in requests]
-    hint = html.P("Click a request, or an arrow, to see where its time went.", className="hint")
+    others = summary.roots_count - summary.requests_count
+    more = f" {plural(others, 'request')} that no client asked (replicators, updaters) stand on the page Requests."
+    hint = html.P(
+        "Click a request, or an arrow, to see where its time went." + (more if others else ""), className="hint"
+    )
     return [html.H2(["Requests ", html.Small(note)]), hint, html.Ol(rows)]
 
 

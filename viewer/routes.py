@@ -11,6 +11,7 @@ from collector.queries import Hop, TraceView, Usage
 from tracer.errors import InputError
 from viewer import windows
 from viewer.details import request_details
+from viewer.pages.address import request_link
 from viewer.plain import plain
 from viewer.wording import Fact, both_facts, hop_facts, hop_title, packet_facts
 
@@ -55,13 +56,13 @@ def add_routes(server: Flask, trace: TraceView) -> None:
 
     @server.get("/api/requests/<int:number>/arrows")
     def request_arrows(number: int) -> Response:
-        if number >= trace.summary.requests_count:
+        if not trace.has_request(number):
             abort(404, "no such request")
         return _bytes(windows.request_message(trace, number, _raw()))
 
     @server.get("/api/requests/<int:number>/details")
     def details(number: int) -> Response:
-        if number >= trace.summary.requests_count:
+        if not trace.has_request(number):
             abort(404, "no such request")
         return jsonify(plain(request_details(trace.request(number), trace.spans(number))))
 
@@ -91,7 +92,7 @@ def add_routes(server: Flask, trace: TraceView) -> None:
         number = trace.request_of(transaction_id)
         if number is None:
             abort(404, "no request of this trace has that transaction id")
-        return Response(status=303, headers={"Location": f"/#request={number + 1}"})
+        return Response(status=303, headers={"Location": request_link(number)})
 
     @server.get("/connection/<int:number>")
     def connection(number: int) -> Response:  # from pages that have no timeline of their own

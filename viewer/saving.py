@@ -36,7 +36,7 @@ def _selection(trace: TraceView) -> Selection:
     given = {name: request.args.get(name, "") for name in ("request", "from", "to")}
     if given["request"].isdecimal() and len(given["request"]) < 10:
         number = int(given["request"]) - 1
-        if not 0 <= number < trace.summary.requests_count:
+        if not trace.has_request(number):
             abort(404, "no such request")
         return Selection(number)
     times = [given[name] for name in ("from", "to")]

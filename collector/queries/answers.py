@@ -42,7 +42,8 @@ class Summary:
     name: str
     packets_count: int  # at all capture points
     hops_count: int
-    requests_count: int
+    requests_count: int  # that clients asked (`collector.foreground`)
+    roots_count: int  # those and what daemons asked by themselves; requests are numbered from 0 below this
     connections_count: int
     duration_ns: int
     first_hop_ns: int | None  # when the first packet was seen

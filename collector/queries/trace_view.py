@@ -23,7 +23,7 @@ from collector.queries.overlay import WholeHops
 from collector.queries.problems import Problems, seen
 from collector.queries.tables import Tables
 from collector.queries.trace_index import Facts, TraceIndex, open_index
-from collector.span_trees import Span
+from collector.span_trees import Span, SpanTrees
 from collector.store import Read, TraceInfo
 from collector.timeline.build import Progress, chunks
 from collector.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
@@ -56,7 +56,7 @@ class TraceView:
         self.clocks_apart_ns = facts.clocks_apart_ns
         self._trees, self._index, self._columns = index.trees, index.hops, index.hops.columns
         self._problems = Problems(index.hops, facts.hosts, tables, self.start_ns)
-        self.summary = _summary(url, info, facts, len(self._columns), len(self._trees.slowest))
+        self.summary = _summary(url, info, facts, len(self._columns), self._trees)
 
     @property
     def pairs(self) -> Pairs:
@@ -209,13 +209,17 @@ class TraceView:
             return None
         return self.unchanged(lambda: self._hop_at(number))
 
+    def has_request(self, number: int) -> bool:
+        """Whether a request has this number: a client's, or one that a daemon asked by itself."""
+        return 0 <= number < len(self._trees)
+
     def requests(self, limit: int) -> tuple[Request, ...]:
-        """The slowest requests, slowest first."""
+        """The slowest requests that clients asked, slowest first."""
         return tuple(self.request(int(number)) for number in self._trees.slowest[:limit])
 
     def request(self, number: int) -> Request:
         """One request as a row of a list."""
-        assert 0 <= number < len(self._trees), number
+        assert self.has_request(number), number
         root, first = self._trees.root(number), self._made.request_first
         return Request(
             number=number,
@@ -238,7 +242,7 @@ class TraceView:
 
     def spans(self, number: int) -> tuple[Span, ...]:
         """The spans of a request, root first, each followed by its children in order of time."""
-        assert 0 <= number < len(self._trees), number
+        assert self.has_request(number), number
         return self._trees.spans(number)
 
     def slow_against_typical(self) -> Comparison:
@@ -376,12 +380,13 @@ def open_trace(url: str, progress: Progress | None = None) -> TraceView:
     )
 
 
-def _summary(url: str, info: TraceInfo, facts: Facts, hops_count: int, requests_count: int) -> Summary:
+def _summary(url: str, info: TraceInfo, facts: Facts, hops_count: int, trees: SpanTrees) -> Summary:
     return Summary(
         name=PurePosixPath(url.rstrip("/")).name or url,
         packets_count=sum(host.events_count for host in info.hosts),
         hops_count=hops_count,
-        requests_count=requests_count,
+        requests_count=len(trees.slowest),
+        roots_count=len(trees),
         connections_count=facts.connections_count,
         duration_ns=max(1, facts.end_ns - facts.start_ns),
         first_hop_ns=facts.first_hop_ns,

@@ -57,6 +57,7 @@ class Recipe:
     offsets_ns: Sequence[int] = ()  # of each host's clock against the reference; 0 where not given
     first_upload: int = 0  # the number of the first upload
     first_frame: int = 1  # of each host
+    daemons_every: int = 0  # every so many uploads are asked by a daemon, not by a client; 0: none
 
 
 def _connection_template(first_us: int, last_us: int, number: int) -> list[tuple[int, int, bool, str, int]]:
@@ -325,9 +326,14 @@ class _Made:
                 "target": pa.array([self.recipe.target] * len(upload), pa.string()),
                 "status": np.full(len(upload), 201, dtype=np.uint16),
                 "transaction_id": pa.array([f"tx{each:012x}" for each in (upload + self.recipe.first_upload).tolist()]),
+                "background": self.by_daemon(upload),
                 "complete": np.ones(len(upload), dtype=bool),
             }
         )
+
+    def by_daemon(self, upload: NDArray[np.int64]) -> NDArray[np.bool_]:
+        every = self.recipe.daemons_every
+        return upload % every == 0 if every else np.zeros(len(upload), dtype=bool)
 
     def exchange_ids(self) -> NDArray[np.int64]:
         """One for each connection."""

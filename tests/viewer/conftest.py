@@ -26,6 +26,12 @@ def small_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
 
 
 @pytest.fixture(scope="session")
+def background_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
+    """Nine uploads, of which a daemon asked every third: the first, the fourth and the seventh."""
+    return _made(tmp_path_factory, "background", Recipe(uploads_count=9, daemons_every=3))
+
+
+@pytest.fixture(scope="session")
 def large_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     """So many hops that they are counted, not drawn: over the limit of the prefix table."""
     return _made(tmp_path_factory, "large", Recipe(2_000, 6, 4_000_000_000, lost_share=0.002, argv=None))
@@ -75,6 +81,13 @@ def asked_page(chromium: Browser, small_url: str) -> Iterator[Page]:
 def small_url(small_trace: TraceView) -> Iterator[str]:
     """Where the small trace is served."""
     with serving(small_trace) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def background_url(background_trace: TraceView) -> Iterator[str]:
+    """Where that trace is served."""
+    with serving(background_trace) as url:
         yield url
 
 

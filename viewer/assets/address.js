@@ -14,7 +14,7 @@ window.twintap = window.twintap || {};
     const hidden = (given.get("hide") || "").split(",").filter((each) => /^[0-6]$/.test(each)).map(Number);
     return {
       view: from !== null && to !== null && to > from ? [from, to] : null,
-      request: request !== null && request > 0 && request <= meta.requests ? request - 1 : null,
+      request: request !== null && request > 0 && request <= meta.roots ? request - 1 : null,
       hop: hop !== null && hop >= 0 && hop < meta.hops ? hop : null,
       hidden: new Set(hidden),
     };

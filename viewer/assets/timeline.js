@@ -18,6 +18,7 @@ window.twintap = window.twintap || {};
   T.parts = T.parts || []; // what other files begin when the timeline has begun
   let canvas, context, minimap, tip, view, requestTimes;
   let drawing = false, drawTimer = 0, settleTimer = 0, fetching = null, scroll = 0, finishing = 0;
+  let awaited = null; // the request to zoom to once its times are known
 
   // Called by Dash with what `viewer.layout` put into the page.
   T.start = function (meta) {
@@ -43,6 +44,7 @@ window.twintap = window.twintap || {};
     drawChips();
     loadOverview();
     if (given.request !== null || given.hop !== null) select(given.request, given.hop);
+    if (given.request !== null && !given.view) fitRequest();
     T.parts.forEach((begin) => begin(meta));
     return true;
   };
@@ -183,9 +185,11 @@ window.twintap = window.twintap || {};
     requestAnimationFrame(step);
   }
 
+  // Zoom to the selected request; its times come with its arrows, so that may be a moment later.
   function fitRequest() {
     const times = requestTimes.get(state.selection.request);
-    if (!times) return;
+    if (!times) return (awaited = state.selection.request);
+    awaited = null;
     const room = Math.max(0.06 * (times[1] - times[0]), 10);
     glide(times[0] - room, times[1] + room);
   }
@@ -424,7 +428,7 @@ window.twintap = window.twintap || {};
     T.showPacket(document.getElementById("packet-details"), hop);
     T.markRequest(request);
     if (request !== before.request) {
-      state.selected = null;
+      state.selected = awaited = null;
       if (request !== null) loadRequest(request);
       loadDetails(request);
     }
@@ -453,6 +457,7 @@ window.twintap = window.twintap || {};
         state.selected = message.number ? T.withEnds(message, T.meta) : message;
         state.selected.picture = paint(state.selected);
         redraw();
+        if (awaited === number) fitRequest();
       })
       .catch(() => onLost(null));
   }
@@ -514,7 +519,8 @@ window.twintap = window.twintap || {};
       T.arrange();
       onArranged();
     }
-    setView(...(given.view || [state.from, state.to]), true);
+    if (!given.view && given.request !== null) fitRequest();
+    else setView(...(given.view || [state.from, state.to]), true);
   }
 })(window.twintap);
 

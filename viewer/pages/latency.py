@@ -29,7 +29,7 @@ def content(given: Given, address: Address) -> list[Component]:
     """The page."""
     load = given.trace.load
     title = heading("Latency", "Click a dot, a cell or a bin to see the requests behind it.")
-    if not given.trace.summary.requests_count:
+    if not given.trace.summary.roots_count:
         hint = "Delays of packets are below; `tracer report` says why no request was recognised."
         return [title, nothing("No requests were recognised in this trace", hint), _hops(load.hop_delays)]
     class_name = chosen_class(given.trace, address)

@@ -22,7 +22,7 @@ def content(given: Given, address: Address) -> list[Component]:
     """The page."""
     trace = given.trace
     title = heading("Requests", "Click one to see its packets and where its time went.")
-    if not trace.summary.requests_count:
+    if not trace.summary.roots_count:
         hint = "The timeline holds their packets all the same; `tracer report` says why none was recognised."
         return [title, nothing("No requests were recognised in this trace", hint)]
     class_name = chosen_class(trace, address, usual="")
