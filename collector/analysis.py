@@ -32,6 +32,7 @@ from collector.held import Held
 from collector.hop_counts import hop_counts
 from collector.put_off import PutOff
 from collector.quality import quality_of
+from collector.rings import Places, Ring
 from collector.schema import ID_STRIDE, conform
 from collector.services import known_services
 from collector.sorted_runs import SortedRuns
@@ -72,6 +73,8 @@ class AnalysisOptions:
     """2^n partitions; None takes as many as the captures' sizes make worth while."""
     edge_ns: int = 0
     """So near to an edge of a host's capture, a packet without its other end is `outside_window`, not lost."""
+    rings: tuple[Ring, ...] = ()
+    """Which devices of a store a partition belongs to, where ring files are at hand."""
     counters: tuple[CounterInfo, ...] = ()
     """What happened to the captures before they came here."""
 
@@ -168,7 +171,8 @@ def run_stages(
         hops = PutOff(lambda table: writer.append("hops", table))
         found = _rebuild(pool, workers, info, alignment, options.edge_ns, writer, hops, held, by_time)
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
-        _put_together(pool, info, alignment, found, writer, by_time, samples)
+        places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
+        _put_together(pool, info, alignment, found, writer, by_time, samples, places)
         for job in written:
             job.result()
 
@@ -181,6 +185,7 @@ def _put_together(
     writer: TraceWriter,
     by_time: SortedRuns,
     samples: pa.Table | None,
+    places: Places,
 ) -> None:
     """Link the exchanges of all partitions and tell what is wrong; write these tables."""
     wrong = pool.submit(troubles.together, found)
@@ -196,6 +201,7 @@ def _put_together(
         _end_ns(info, alignment),
         samples,
         lambda: (slab for _, slab in read_batches(writer.url, "connections", findings.CONNECTION_COLUMNS)),
+        places,
     )
     writer.write_table("findings", told)
     for job in beside:

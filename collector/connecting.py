@@ -59,6 +59,22 @@ def connecting(hops: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int)
     )
 
 
+def in_vain(hops: pl.DataFrame, connections: pl.DataFrame) -> pl.DataFrame:
+    """Connections on which nothing could be said when it was wanted: refused, not answered, or answered late.
+
+    Arguments: as `connecting`.
+    Returns: `connection_id, client_host, server` (its host, or its address where that was not captured), `server_port,
+    began_ns, refused_ns` (null for those that were not refused), one row each.
+    """
+    tried = _tried(hops).filter(pl.col("spoke_ns").is_null() & (pl.col("up_ns").is_null() | (pl.col("attempts") > 1)))
+    return tried.join(connections, on="connection_id").select(
+        *("connection_id", "client_host", "server_port"),
+        server=pl.coalesce("server_host", "server_addr"),
+        began_ns="from_trace_ns",
+        refused_ns=pl.when(pl.col("up_ns").is_null()).then("reset_ns"),
+    )
+
+
 def added(groups: pl.DataFrame) -> pl.DataFrame:
     """Rows of several parts as one for each of `GROUP`."""
     return (

@@ -1,22 +1,60 @@
-"""Which replica each backend request went to: a primary of its partition, or a handoff that stood in for one.
+"""Which writes went to a handoff: a server that stood in for one that the data belongs to (a primary).
 
-The target names device and partition (`collector.services`). Every partition has as many primaries as are written to
-together: the number of servers that one request most often writes to where it writes to several, by service (an object
-server tells but one container server). Those devices of a partition that were asked most are its primaries, the others
-handoffs.
+A store that keeps several copies writes to all primaries of a partition at once, and asks another server only after one
+of these refused, did not answer, or failed (Swift: `proxy-server` iterates over the ring's primaries, then its
+handoffs). So a write is a handoff's if it began *after* another of the same parent, for the same thing, had failed: a
+connection refused or never answered, an error, an answer that never came. Each failure brings about one substitute,
+the last to begin. What a device is seen to be for a place (a partition of a container) holds for other requests, too:
+a proxy that has met errors leaves a server out without asking it again.
 
-Limits: without targets nothing is told. A primary that was down all through the trace was never asked, so the handoff
-in its place counts as a primary.
+    SYN to storage1, storage2, storage3 ─ RST of storage3 ─ SYN to storage4: storage4 stands in for storage3
+
+With ring files (`collector.rings`) nothing is inferred: they say which devices are primaries.
+
+Limits: a server that was left out all through the capture, and never asked in vain, cannot be noticed without ring
+files. Where many requests run at once, a refused connection is given to the request that went on soonest after it.
+
+Source: Swift 2.30, swift/proxy/controllers/base.py (`make_requests`, `NodeIter`), obj.py (`_connect_put_node`).
 """
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
 from collector.services import PARTS, target_patterns
 
 WRITES = ("PUT", "POST", "DELETE")
-PRIMARY, HANDOFF = "primary", "handoff"
-DEVICE = ["service", "partition", "server_host", "device"]
-"""What tells a device that was asked for a partition."""
+BURST_NS = 50_000_000
+"""Servers that one request asks together are asked within this time of each other, a substitute within it of the
+failure."""
+SHORTEST_TIMEOUT_NS = 2 * BURST_NS
+"""Nobody gives up a connection sooner (Swift's `conn_timeout` is 0.5 s)."""
+LONGEST_CHAIN = 6
+"""Of substitutes that fail, too."""
+Server = tuple[str, int]
+"""Its host, or its address if that was not captured; its port."""
+Device = tuple[Server, str]
+"""A server and the name of one of its devices."""
+
+ATTEMPTS = {
+    **dict.fromkeys(("exchange_id", "parent_span_id"), pl.Int64),
+    **dict.fromkeys(("client_host", "service", "method", "server", "device", "place", "thing"), pl.String),
+    "server_port": pl.UInt16,
+    **dict.fromkeys(("asked_ns", "begin_ns", "failed_ns"), pl.Int64),
+}
+"""Columns of requests for devices. `server`: its host, or address; `place`: what has primaries of its own; `thing`:
+what is written, whatever the device; `asked_ns`: the parent's request was there; `failed_ns`: null if it did not."""
+FAILED = {
+    **dict.fromkeys(("client_host", "server"), pl.String),
+    "server_port": pl.UInt16,
+    **dict.fromkeys(("began_ns", "refused_ns"), pl.Int64),
+}
+"""Columns of connections that never came up; `refused_ns` is null for those without any answer."""
+STAND_INS = {"exchange_id": pl.Int64, "meant_for": pl.String}
 
 
 def located(exchanges: pl.DataFrame) -> pl.DataFrame:
@@ -31,39 +69,198 @@ def located(exchanges: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(found, how="diagonal")
 
 
-def replica_roles(exchanges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """`exchange_id, role` (`PRIMARY`, `HANDOFF`) of the requests that name a device and a partition.
+def stand_ins(attempts: pl.DataFrame, failed: pl.DataFrame) -> pl.DataFrame:
+    """Writes to handoffs, and the server that each was meant for (`STAND_INS`).
 
-    Arguments: the tables `exchanges` and `spans`.
+    Arguments: all requests for devices (`ATTEMPTS`), connections in vain (`FAILED`).
+    Cost: a sort of the attempts; for each failed connection those that began around it are looked at.
     """
-    parents = spans.select("parent_span_id", exchange_id="span_id").drop_nulls()
-    named = exchanges.select(
-        "exchange_id", *(pl.col(name).cast(pl.String) for name in ("service", "server_host", "method"))
-    )
-    placed = located(exchanges).drop_nulls(["device", "partition"])
-    return roles_of(placed.join(named, on="exchange_id").join(parents, on="exchange_id"))
+    groups = _groups(attempts)
+    first_failure: dict[str, int] = {}
+    failures = [(group.client, one.begin_ns) for group in groups for one in group.failures]
+    for client, at in [*failures, *failed.select("client_host", "began_ns").drop_nulls().rows()]:
+        first_failure[client] = min(first_failure.get(client, at), at)
+    _give_failures(groups, failed)
+    known = _known_primaries(groups, first_failure)
+    found = dict(pair for group in groups for pair in _substitutes(group, known.get(group.where, frozenset())))
+    found |= dict(_left_out(groups, known, found))
+    return pl.DataFrame(list(found.items()), STAND_INS, orient="row")
 
 
-def roles_of(placed: pl.DataFrame) -> pl.DataFrame:
-    """As `replica_roles`, of requests with device and partition, service, host, method and parent; without a parent
-    they have no role."""
-    asked = placed.filter(pl.col("parent_span_id").is_not_null())
-    written = asked.filter(pl.col("method").is_in(WRITES)).group_by("service", "partition", "parent_span_id")
-    together = written.len("replicas").group_by("service", "replicas").len("often")
-    devices = asked.group_by(DEVICE, maintain_order=True).agg(asked=pl.len())
-    return asked.join(device_roles(devices, together), on=DEVICE).select("exchange_id", "role")
+@dataclass(slots=True)
+class _Attempt:
+    exchange_id: int | None  # None where not even a connection came up
+    server: Server
+    device: str
+    begin_ns: int
+    failed_ns: int | None
 
 
-def device_roles(devices: pl.DataFrame, together: pl.DataFrame) -> pl.DataFrame:
-    """`DEVICE, role` of devices that were asked.
+@dataclass(slots=True)
+class _Group:
+    """What one parent asked of devices for one thing, in order of time."""
 
-    Arguments: how often each of `DEVICE` was (`asked`); `service, replicas, often`: how often so many servers were
-    written to together.
+    client: str
+    service: str
+    place: str
+    writes: bool
+    asked_ns: int
+    attempts: list[_Attempt] = field(default_factory=list)
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """What has primaries of its own."""
+        return self.service, self.place
+
+    @property
+    def failures(self) -> list[_Attempt]:
+        """Attempts in vain that another one followed."""
+        last_ns = self.attempts[-1].begin_ns
+        return [one for one in self.attempts if one.failed_ns is not None and one.failed_ns <= last_ns]
+
+    @property
+    def devices(self) -> frozenset[Device]:
+        """Those that took part."""
+        return frozenset((one.server, one.device) for one in self.attempts if one.failed_ns is None)
+
+    def asks(self, server: Server) -> bool:
+        """Whether that server took part."""
+        return any(one.server == server and one.failed_ns is None for one in self.attempts)
+
+    def may_take(self, began_ns: int, over_ns: int, server: Server) -> bool:
+        """Whether a connection in vain may have been this group's: some attempt after it has no other reason."""
+        later = sum(one.begin_ns >= over_ns for one in self.attempts)
+        explained = sum((one.failed_ns or 0) >= over_ns for one in self.failures)
+        beside = len(self.attempts) > 1 or not self.writes  # an object server's report to its one container server
+        return self.asked_ns <= began_ns and later > explained and beside and not self.asks(server)
+
+
+def _groups(attempts: pl.DataFrame) -> list[_Group]:
+    found: dict[tuple[int, str, str, str], _Group] = {}
+    for row in attempts.sort("begin_ns", "exchange_id").iter_rows(named=True):
+        key = (row["parent_span_id"], row["service"], row["method"], row["thing"])
+        if key not in found:
+            writes = row["method"] in WRITES
+            found[key] = _Group(row["client_host"], row["service"], row["place"], writes, row["asked_ns"])
+        server = (row["server"], row["server_port"] or 0)
+        found[key].attempts.append(
+            _Attempt(row["exchange_id"], server, row["device"], row["begin_ns"], row["failed_ns"])
+        )
+    return list(found.values())
+
+
+def _give_failures(groups: list[_Group], failed: pl.DataFrame) -> None:
+    """Give each connection in vain to the group of that client that was asking others nearest to it.
+
+    One each at first, then what is left: a second server in vain, or a substitute in vain.
     """
-    several = together.filter(pl.col("replicas") > 1).group_by("service", "replicas").agg(pl.col("often").sum())
-    most = pl.col("often") == pl.col("often").max().over("service")
-    usual = several.filter(most).group_by("service").agg(pl.col("replicas").max())
-    rank = pl.col("asked").rank("ordinal", descending=True).over("service", "partition")
-    devices = devices.with_columns(rank=rank).join(usual, on="service", maintain_order="left")
-    role = pl.when(pl.col("rank") <= pl.col("replicas")).then(pl.lit(PRIMARY)).otherwise(pl.lit(HANDOFF))
-    return devices.select(*DEVICE, role=role)
+    left = dict(enumerate(failed.drop_nulls(["client_host", "server"]).rows(named=True)))
+    services: dict[int, set[str]] = defaultdict(set)
+    for group in groups:
+        for one in group.attempts:
+            services[one.server[1]].add(group.service)
+    for _ in range(LONGEST_CHAIN):
+        moments = _moments(groups)
+        pairs = []
+        for number, row in left.items():
+            for service in services[row["server_port"]]:
+                near = _near(moments.get((row["client_host"], service), []), row)
+                pairs += [(distance, number, place) for distance, place in near]
+        given: set[int] = set()
+        for _, number, place in sorted(pairs):
+            if number in left and place not in given and _take(groups[place], left[number]):
+                del left[number]
+                given.add(place)
+        if not given:
+            return
+
+
+def _take(group: _Group, row: Mapping[str, Any]) -> bool:
+    """Make a connection in vain an attempt of a group, if it may be; whether it may."""
+    began, server = row["began_ns"], (row["server"], row["server_port"])
+    over_ns = _over_ns(row)
+    if not group.may_take(began, over_ns, server):
+        return False
+    insort(group.attempts, _Attempt(None, server, "", began, over_ns), key=lambda one: one.begin_ns)
+    return True
+
+
+def _over_ns(row: Mapping[str, Any]) -> int:
+    """When a connection in vain was given up, at the earliest."""
+    return int(row["began_ns"] + SHORTEST_TIMEOUT_NS if row["refused_ns"] is None else row["refused_ns"])
+
+
+def _moments(groups: Sequence[_Group]) -> Mapping[tuple[str, str], list[tuple[int, int]]]:
+    """When each client asked anything of a service, or may have asked on, and for which group, by time."""
+    found: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for place, group in enumerate(groups):
+        times = {one.begin_ns for one in group.attempts} | {one.failed_ns for one in group.failures if one.failed_ns}
+        found[group.client, group.service] += [(at, place) for at in times]
+    for moments in found.values():
+        moments.sort()
+    return found
+
+
+def _near(moments: Sequence[tuple[int, int]], row: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """Groups that asked something around the beginning of a connection in vain: how far from it, and their place."""
+    began = row["began_ns"]
+    for number in range(bisect_left(moments, (began - BURST_NS, 0)), len(moments)):
+        at, place = moments[number]
+        if at > began + BURST_NS:
+            return
+        yield abs(at - began), place
+
+
+Known = Mapping[tuple[str, str], frozenset[Device]]
+"""Primaries of a service's place."""
+
+
+def _known_primaries(groups: Iterable[_Group], first_failure: Mapping[str, int]) -> Known:
+    """Devices that were written to together before the client had met any failure."""
+    known: dict[tuple[str, str], frozenset[Device]] = {}
+    for group in groups:
+        early = group.attempts[-1].begin_ns < first_failure.get(group.client, 0)
+        if group.writes and early and len(group.devices) > len(known.get(group.where, ())):
+            known[group.where] = group.devices
+    return known
+
+
+def _substitutes(group: _Group, primaries: frozenset[Device]) -> Iterator[tuple[int, str]]:
+    """Of a group that met failures the attempts that stood in: as many as failed, the last to begin."""
+    count = len(group.failures)
+    if not group.writes or not count:
+        return
+    first, late = group.attempts[:-count], group.attempts[-count:]
+    missed = [one.server[0] for one in first if one.failed_ns is not None]
+    # What begins in the same breath as those that were asked together is one of them: the failure was another's.
+    together_ns = first[-1].begin_ns - first[0].begin_ns if first else 0
+    apart_ns = first[-1].begin_ns + together_ns if first else 0
+    took = [
+        one
+        for one in late
+        if one.failed_ns is None and (one.server, one.device) not in primaries and one.begin_ns >= apart_ns
+    ]
+    for one, meant_for in zip(took, missed, strict=False):
+        if one.exchange_id is not None:
+            yield one.exchange_id, meant_for
+
+
+def _left_out(groups: list[_Group], known: Known, found: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+    """Writes of groups that met no failure, to servers that are seen to stand in for another at that place."""
+    stood_in = {
+        (group.where, one.server, one.device): found[one.exchange_id]
+        for group in groups
+        for one in group.attempts
+        if one.exchange_id is not None and one.exchange_id in found
+    }
+    for group in groups:
+        if not group.writes or group.failures or len(group.attempts) < 2:
+            continue
+        devices, primaries = group.devices, known.get(group.where, frozenset())
+        missing = sorted(name for (name, _), _ in primaries - devices) if len(primaries) == len(devices) else []
+        for one in group.attempts:
+            meant_for = stood_in.get((group.where, one.server, one.device))
+            if meant_for is None and (one.server, one.device) not in primaries and missing:
+                meant_for = missing.pop(0)
+            if one.exchange_id is not None and meant_for is not None:
+                yield one.exchange_id, meant_for

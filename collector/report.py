@@ -13,7 +13,6 @@ from collector import durations, store, story
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.foreground import of_clients
 from collector.pairing import Pairing, read_pairing
-from collector.replicas import HANDOFF, replica_roles
 from collector.stages import stages_of
 from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.story import TOLD_WITH, Story
@@ -65,7 +64,7 @@ class RequestSummary:
     incomplete_count: int
     background_count: int  # exchanges that daemons asked, and what was done for them
     background_programs: tuple[tuple[str, int], ...]  # of these, how many for which daemon, most first; known ones only
-    handoffs_count: int  # exchanges with a server that stood in for another
+    handoffs_count: int  # writes to a server that stood in for another, as the findings say
     mean_ns: int | None
     median_ns: int | None
     p99_ns: int | None
@@ -144,7 +143,7 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
     spans, exchanges, clocks = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
     states = _frame(url, "hops", ["state"])
     rows = story.joined(spans, exchanges)
-    requests = _requests(rows, replica_roles(pl.DataFrame(exchanges), pl.DataFrame(spans)))
+    requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
     stages = stages_of(rows, story.outermost(rows))
     return Report(
         url=url,
@@ -207,11 +206,12 @@ def _clock_words(rows: list[dict[str, Any]]) -> str:
     return f"{offset}, {int(str(row['skew_ppb'])):+,} ppb{steps}"
 
 
-def _requests(rows: pl.DataFrame, roles: pl.DataFrame) -> RequestSummary:
+def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
     mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
     background = rows.filter(~pl.col("trace_id").is_in(mine))
     roots = story.outermost(rows)
     took = roots["duration_ns"]
+    handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
     sizes = rows.group_by("trace_id").agg(spans=pl.len())
     slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).head(SLOWEST)
     slowest = slowest.join(sizes, on="trace_id", how="left", maintain_order="left")
@@ -225,7 +225,7 @@ def _requests(rows: pl.DataFrame, roles: pl.DataFrame) -> RequestSummary:
         incomplete_count=int((~rows["complete"]).sum()),
         background_count=len(background),
         background_programs=_programs(background),
-        handoffs_count=int((roles["role"] == HANDOFF).sum()),
+        handoffs_count=int(handoffs["count"].sum()),
         mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
         median_ns=figure(took.quantile(0.5, "linear")),
         p99_ns=figure(took.quantile(0.99)),

@@ -271,13 +271,13 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
 
 
 def _exchanges_words(requests: RequestSummary) -> str:
-    """`in 14,022 exchanges: 600 incomplete; 1,530 background (object-replicator 900, …); 3 to handoffs`."""
+    """`in 14,022 exchanges: 600 incomplete; 1,530 background (object-replicator 900, …); 3 writes to handoffs`."""
     programs = [f"{name} {count:,}" for name, count in requests.background_programs[:MOST_PROGRAMS]]
     programs += ["…"] if len(requests.background_programs) > MOST_PROGRAMS else []
     counts = (
         (requests.incomplete_count, "incomplete"),
         (requests.background_count, f"background ({', '.join(programs)})" if programs else "background"),
-        (requests.handoffs_count, "to handoffs"),
+        (requests.handoffs_count, "writes to handoffs" if requests.handoffs_count > 1 else "write to a handoff"),
     )
     told = "; ".join(f"{count:,} {what}" for count, what in counts if count)
     return f"in {requests.exchanges_count:,} exchanges{': ' * bool(told)}{told}"

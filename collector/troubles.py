@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from collector import head_of_line, pauses, recoveries
 from collector.columns import numbers
-from collector.connecting import added, connecting
+from collector.connecting import added, connecting, in_vain
 from collector.exchanges import UNKNOWN
 from collector.hop_counts import HopCounts, hop_counts
 from collector.link_traffic import RATE_KEYS, added_traffic
@@ -53,6 +53,7 @@ class Troubles:
     paused: pl.DataFrame  # as `pauses.told`
     behind: pl.DataFrame  # as `head_of_line`
     connecting: pl.DataFrame  # as `connecting`
+    in_vain: pl.DataFrame  # as `in_vain`, each connection
     broken: pl.DataFrame  # connection_id, broken_ns: when the server's side ended a connection that owed an answer
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
     cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
@@ -95,6 +96,7 @@ def _rare(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_
         "lost": stalls(packets, "data"),
         "recovered": recoveries.recoveries(packets),
         "connecting": connecting(packets, ends, end_trace_ns),
+        "in_vain": in_vain(packets, ends),
         "broken": _broken(packets, asked),
         "missed": _missed(packets),
         "cut": _cut(asked, resets, end_trace_ns),
@@ -251,6 +253,7 @@ ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "paused": pauses.added,
     "behind": head_of_line.added,
     "connecting": added,
+    "in_vain": lambda rows: rows,
     "broken": lambda rows: rows,
     "missed": _added_misses,
     "cut": lambda rows: _added(rows, CUT, ("count",), "worst_ns"),

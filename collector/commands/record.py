@@ -9,10 +9,11 @@ from pathlib import Path
 
 import click
 
-from collector.analysis import analyse
+from collector.analysis import AnalysisOptions, analyse
 from collector.recording import Recording, find_cluster, record
 from collector.report import gather
 from collector.report_text import show
+from collector.rings import read_rings
 from collector.sources import COMMAND_FILE, SAMPLES_FILE, host_sources, samples_of, write_command
 from tracer.errors import InputError, TracerError
 
@@ -24,14 +25,22 @@ TRACES = Path("traces")
 @click.option(
     "--on", "hosts", multiple=True, metavar="HOST", help="Capture this host; may be given again.  [default: all]"
 )
+@click.option(
+    "--ring",
+    "rings",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
+)
 @click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
-def command(*, hosts: tuple[str, ...], trace: str | None, argv: tuple[str, ...]) -> None:
+def command(*, hosts: tuple[str, ...], trace: str | None, rings: Path | None, argv: tuple[str, ...]) -> None:
     """Capture on all hosts of the running cluster while COMMAND runs on its client host, then analyse.
 
     What each host used meanwhile (CPU, disk, network) is in the trace, too. The exit status is COMMAND's. The captures
     are kept beside the trace, in TRACE.captures; `tracer replay` makes the same trace of them again.
     """
+    options = AnalysisOptions(rings=read_rings(rings) if rings else ())
     cluster = find_cluster()
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
     captures = _captures_folder(trace)
@@ -46,7 +55,7 @@ def command(*, hosts: tuple[str, ...], trace: str | None, argv: tuple[str, ...])
     write_command(captures, recording.command)
     try:
         given = [str(captures)]
-        analyse(host_sources(given), trace, command=recording.command, samples=samples_of(given))
+        analyse(host_sources(given), trace, command=recording.command, samples=samples_of(given), options=options)
     except TracerError:
         click.echo(f"tracer: the captures are kept; to analyse them again: tracer replay {captures}", err=True)
         raise

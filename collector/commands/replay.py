@@ -8,6 +8,7 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.report import gather
 from collector.report_text import show
+from collector.rings import read_rings
 from collector.sources import command_of, host_sources, samples_of
 
 TRACES = Path("traces")
@@ -17,15 +18,22 @@ TRACES = Path("traces")
 @click.command("replay")
 @click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
 @click.option("--no-align", is_flag=True, help="Leave every host's clock as it is.")
+@click.option(
+    "--ring",
+    "rings",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
+)
 @click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")
-def command(*, trace: str | None, no_align: bool, captures: tuple[str, ...]) -> None:
+def command(*, trace: str | None, no_align: bool, rings: Path | None, captures: tuple[str, ...]) -> None:
     """Turn captures of several hosts (pcap, pcapng; also .gz) into a trace, and report it.
 
     A file's host is its stem unless given as HOST=FILE; several files of a host are taken in the given order. In a
     folder, each folder below is a host; a folder that `tracer record` kept also tells when the command ran.
     """
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
-    options = AnalysisOptions(align_clocks=not no_align)
+    options = AnalysisOptions(align_clocks=not no_align, rings=read_rings(rings) if rings else ())
     analyse(host_sources(captures), trace, command=command_of(captures), samples=samples_of(captures), options=options)
     show(gather(trace))
     click.echo(f"trace: {trace}")

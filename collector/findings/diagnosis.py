@@ -21,6 +21,7 @@ from collector.findings.requests import Requests, requests_of
 from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
 from collector.findings.usage import Usage
+from collector.rings import NO_PLACES, Places
 from collector.store import TraceInfo
 from collector.troubles import Troubles, gather, together
 
@@ -48,11 +49,12 @@ def told(
     end_trace_ns: int,
     samples: pa.Table | None = None,
     connections: Parts | None = None,
+    rings: Places = NO_PLACES,
 ) -> pa.Table:
     """The table `findings`, from the troubles of all connections, the requests, the hosts' own counters, the clocks.
 
     Arguments: parts of `exchanges`, at least `requests.EXCHANGE_COLUMNS`, of `connections` `ports.CONNECTION_COLUMNS`;
-    `end_trace_ns`, when the last capture ended.
+    `end_trace_ns`, when the last capture ended; `rings`, what ring files say of the store's devices.
     """
     requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)
     missed = missed_by_host(troubles, info)
@@ -63,7 +65,7 @@ def told(
         lambda: connection_findings(troubles, requests, info.services),
         lambda: answer_findings(troubles, requests, end_trace_ns),
         lambda: pace_findings(requests),
-        lambda: placement_findings(requests),
+        lambda: placement_findings(requests, troubles.in_vain, connections, rings),
         lambda: usage.findings(requests),
         lambda: sample_findings(samples, clocks),
         lambda: capture_findings(troubles, missed),

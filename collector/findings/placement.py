@@ -1,7 +1,8 @@
 """Where requests went: to servers that stood in for another, and to one server more than to its peers.
 
 Neither is wrong by itself, so both are notices: a handoff is what keeps a store writable, and popular objects are
-where they are. Roles of devices are told from what was asked (`collector.replicas`).
+where they are. Which writes are handoffs' is inferred from the failures before them (`collector.replicas`), or known
+from ring files (`collector.rings`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,87 +10,113 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from collector.critical_path import NONE
 from collector.findings.finding import Finding, listed, times
+from collector.findings.ports import Parts
 from collector.findings.requests import Requests
-from collector.replicas import DEVICE, HANDOFF, PRIMARY, WRITES, device_roles
-from tracer import _core
+from collector.replicas import FAILED, located, stand_ins
+from collector.rings import NO_PLACES, Places
+from collector.services import PARTS
+from collector.stamps import UNSEEN, Longs
 
 UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
 """A server gets more than its share if it gets so many requests, and this many times what its peers get on average."""
 POPULAR_SHARE = 0.5
 """Of a server's requests, that are for one thing, from which on it is named."""
+SERVER_ERROR = 500
 _SERVER = ["service", "server_host"]
 
 
-def placement_findings(requests: Requests) -> Iterator[Finding]:
-    """Handoffs and uneven load. Arguments: as `requests.requests_of`."""
-    yield from _handoffs(requests)
+def placement_findings(
+    requests: Requests, failed: pl.DataFrame, connections: Parts | None = None, rings: Places = NO_PLACES
+) -> Iterator[Finding]:
+    """Handoffs and uneven load.
+
+    Arguments: as `requests.requests_of`; connections in vain (`collector.connecting.in_vain`); of `connections`,
+    `CONNECTION_COLUMNS`; what ring files say, if there are any.
+    """
+    yield from _handoffs(requests, failed, connections, rings)
     yield from _uneven(requests)
 
 
-def _handoffs(requests: Requests) -> Iterable[Finding]:
+def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | None, rings: Places) -> Iterable[Finding]:
     """Writes that went to another server than they were meant for, by the host they were meant for."""
-    on_device = requests.where(pl.col("method").is_in(WRITES) & pl.col("device").is_not_null())
-    is_write = on_device & (requests.partition != NONE) & (requests.parent != NONE)
-    roles = device_roles(*_written(requests, is_write))
-    if not (roles["role"] == HANDOFF).any():
+    asked = requests.where(pl.col("device").is_not_null()) & (requests.partition != NONE) & (requests.parent != NONE)
+    vain = np.zeros(len(asked), dtype=np.bool_)
+    vain[requests.given_up()[0]] = True
+    vain |= requests.statuses() >= SERVER_ERROR
+    if connections is None or not asked.any() or not (rings.rings or len(failed) or (vain & asked).any()):
         return
-    writes = requests.frame(is_write).join(roles, on=DEVICE, maintain_order="left")
-    stood_in = writes.filter((pl.col("role") == HANDOFF) & pl.col("status").is_between(200, 299))
-    for (host, service), rows in (
-        stood_in.join(_passed_over(writes), on=["parent_span_id", "service", "partition"])
-        .unique(["exchange_id", "meant_for"], maintain_order=True)
-        .sort("begin", "exchange_id", "meant_for")
-        .group_by("meant_for", "service", maintain_order=True)
+    rows = np.flatnonzero(asked)
+    attempts = _attempts(requests, rows, connections)
+    stood_in = rings.stand_ins(attempts) if rings.rings else stand_ins(attempts, failed.select(list(FAILED)))
+    writes = requests.frame(rows).join(stood_in, on="exchange_id").filter(pl.col("status").is_between(200, 299))
+    for (host, service), each in writes.sort("begin", "exchange_id", "meant_for").group_by(
+        "meant_for", "service", maintain_order=True
     ):
-        hosts = sorted(set(rows["server_host"].to_list()))
+        hosts = each.select(pl.col("server_host").cast(pl.String).fill_null("a host that was not captured"))
+        names = sorted(set(hosts.to_series().to_list()))
         yield Finding(
             severity="notice",
             kind="handoffs",
             host=str(host),
             service=str(service),
-            touches=frozenset(hosts),
-            count=len(rows),
-            **_evidence(rows, "critical_ns"),
-            text=f"{times(len(rows), 'write')} meant for {service} on {host} went to handoffs on {listed(hosts)}",
+            touches=frozenset(names),
+            count=len(each),
+            **_evidence(each, "critical_ns"),
+            text=f"{times(len(each), 'write')} meant for {service} on {host} went to handoffs on {listed(names)}"
+            + (" (as the ring says)" if rings.rings else ""),
             remedy="see why that server or disk was passed over; the replicators bring the copies home afterwards",
         )
 
 
-def _written(requests: Requests, is_write: NDArray[np.bool_]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """How often each device was written to for each partition, and how many together, as `device_roles` takes it."""
-    rows = np.flatnonzero(is_write)
-    device, service = (
-        _core.row_groups([requests.codes[name] for name in names])[0]
-        for names in (["service", "server_host", "device"], ["service"])
+def _attempts(requests: Requests, rows: Longs, connections: Parts) -> pl.DataFrame:
+    """Requests for devices, as `replicas.ATTEMPTS`, with `device, address, partition` for ring files.
+
+    Arguments: their rows; the table `connections`.
+    """
+    frame = requests.frame(rows).with_columns(
+        pl.col(pl.Categorical).cast(pl.String), asked_ns=_parents_asked(requests, rows)
     )
-    group, partition = requests.group[rows], requests.partition[rows]
-    number, first = _core.row_groups([device[group], partition])
-    devices = requests.groups[group[first]].select("service", "server_host", "device")
-    devices = devices.with_columns(
-        partition=pl.Series(partition[first]), asked=pl.Series(np.bincount(number, minlength=len(first)))
-    ).select(*DEVICE, "asked")
-    kind = np.full(len(is_write), NONE, np.int32)
-    kind[rows], of_kind = _core.row_groups([service[group], partition])
-    schema = {"kind": pl.Int32, "replicas": pl.Int64, "often": pl.Int64}
-    together = pl.DataFrame(_core.asked_together(requests.parent, kind), schema, orient="row")
-    services = requests.groups["service"][group[of_kind]]
-    together = together.select("replicas", "often", service=services.gather(together["kind"]))
-    return devices, together
+    wanted = frame["connection_id"].unique().implode()
+    ends = pl.concat(
+        pl.DataFrame(part.select(["connection_id", "server_addr", "server_port"])).filter(
+            pl.col("connection_id").is_in(wanted)
+        )
+        for part in connections()
+    ).with_columns(pl.col("server_addr").cast(pl.String))
+    parts = (
+        located(frame)
+        .drop("device", "partition")
+        .join(located(frame).select("exchange_id", named="partition", disk="device"), on="exchange_id")
+    )
+    failed = (pl.col("status") >= SERVER_ERROR) | pl.col("given_up").is_not_null()
+    return (
+        frame.join(parts, on="exchange_id")
+        .join(ends, on="connection_id", how="left")
+        .sort("exchange_id")
+        .select(
+            *("exchange_id", "parent_span_id", "client_host", "service", "method", "server_port", "asked_ns"),
+            server=pl.coalesce("server_host", "server_addr"),
+            place=pl.concat_str(
+                *(pl.col(name).fill_null("") for name in ("named", "account", "container")), separator="/"
+            ),
+            thing=pl.concat_str(*(pl.col(name).fill_null("") for name in ("named", *PARTS[2:])), separator="/"),
+            begin_ns="begin",
+            failed_ns=pl.when(failed).then(pl.coalesce("given_up", "answered", "ended", "begin")),
+            device="disk",
+            address="server_addr",
+            partition=pl.col("named").cast(pl.Int64, strict=False),
+        )
+    )
 
 
-def _passed_over(writes: pl.DataFrame) -> pl.DataFrame:
-    """`parent_span_id, service, partition, meant_for`: hosts with a primary that did not take a write."""
-    place = ["service", "partition", "server_host", "device"]
-    primaries = writes.filter(pl.col("role") == PRIMARY).select(place).unique()
-    took = writes.filter(pl.col("status").is_between(200, 299)).select("parent_span_id", *place)
-    groups = writes.filter(pl.col("role") == HANDOFF).select("parent_span_id", "service", "partition").unique()
-    due = groups.join(primaries, on=["service", "partition"])
-    missed = due.join(took, on=["parent_span_id", *place], how="anti")
-    return missed.select("parent_span_id", "service", "partition", meant_for="server_host")
+def _parents_asked(requests: Requests, rows: Longs) -> pl.Series:
+    """When the parent of each was at its server, or began; null where neither is known."""
+    parent = requests.parent[rows]
+    at = np.where(requests.asked[parent] == UNSEEN, requests.begin[parent], requests.asked[parent])
+    return pl.Series(at).replace(UNSEEN, None)
 
 
 def _uneven(requests: Requests) -> Iterable[Finding]:

@@ -1,4 +1,4 @@
-"""What hosts used beside what is said of them; requests that went to handoffs, or to one server more than to others."""
+"""What hosts used beside what is said of them; requests that went to one server more than to others."""
 
 import polars as pl
 import pytest
@@ -7,8 +7,8 @@ from collector.findings.finding import Finding
 from collector.findings.placement import placement_findings
 from collector.findings.requests import requests_of
 from collector.findings.usage import Usage
+from collector.replicas import FAILED
 from collector.spans import link
-from tests.collector.test_replicas import USUAL, upload
 from tests.helpers.exchange_lines import exchanges_of
 from tests.helpers.scripts import BASE_NS, table
 
@@ -75,23 +75,6 @@ def test_a_busy_disk_is_named() -> None:
     assert "its disk d1 was busy for 99 % (other disks 3 %)" in found.text
 
 
-def test_handoffs_are_told_with_the_host_they_stood_in_for() -> None:
-    text = "\n".join(
-        [
-            upload(0, 1, *USUAL),
-            upload(1000, 2, *USUAL),
-            upload(2000, 3, "storage1:d1", "storage2:d1", "storage4:d1"),
-            upload(3000, 4, *USUAL),
-        ]
-    )
-    (found,) = placement_findings(requests(text))
-    assert (found.kind, found.severity, found.host, found.count) == ("handoffs", "notice", "storage3", 1)
-    assert found.text == "1 write meant for swift-object on storage3 went to handoffs on storage4"
-    assert found.cost_ns > 0
-    assert found.connection_id is not None
-    assert not list(placement_findings(requests(upload(0, 1, *USUAL))))
-
-
 @pytest.mark.parametrize(("often", "named"), [(3, True), (1, False)], ids=["three times as many", "even"])
 def test_a_server_that_gets_more_than_its_peers(often: int, named: bool) -> None:
     text = ""
@@ -99,7 +82,7 @@ def test_a_server_that_gets_more_than_its_peers(often: int, named: bool) -> None
         host = HOSTS[number % 3] if number % (2 * often) == 0 or often == 1 else "storage2"
         at = number * 1000
         text += f"client > {host}/app {at} {at + 10} {at + 90} {at + 100} target=/popular\n"
-    found = list(placement_findings(requests(text)))
+    found = list(placement_findings(requests(text), pl.DataFrame(schema=FAILED)))
     assert [(each.kind, each.severity, each.host) for each in found] == (
         [("uneven_load", "notice", "storage2")] if named else []
     )

@@ -4,15 +4,12 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_spans::{
-    Asked, Limits, Texts, Timed, asked_together, count_bins, count_late, distinct, groups, sums, took,
-};
+use twintap_spans::{Asked, Limits, Texts, Timed, count_bins, count_late, distinct, groups, sums, took};
 
 use crate::columns::column;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(took_py, module)?)?;
-    module.add_function(wrap_pyfunction!(asked_together_py, module)?)?;
     module.add_function(wrap_pyfunction!(row_groups, module)?)?;
     module.add_function(wrap_pyfunction!(sum_groups, module)?)?;
     module.add_function(wrap_pyfunction!(distinct_texts, module)?)?;
@@ -41,20 +38,6 @@ fn took_py<'py>(py: Python<'py>, requests: &Bound<'py, PyDict>) -> PyResult<Boun
     columns.set_item("asking_ns", found.asking_ns.into_pyarray(py))?;
     columns.set_item("own_ns", found.own_ns.into_pyarray(py))?;
     Ok(columns)
-}
-
-/// How many of a kind parents asked; see `tracer/_core.pyi`.
-#[pyfunction(name = "asked_together")]
-fn asked_together_py<'py>(
-    py: Python<'py>,
-    parent: PyReadonlyArray1<'py, i64>,
-    kind: PyReadonlyArray1<'py, i32>,
-) -> PyResult<Vec<(i32, i64, i64)>> {
-    let (parent, kind) = (parent.as_slice()?, kind.as_slice()?);
-    if parent.len() != kind.len() {
-        return Err(differ());
-    }
-    Ok(py.detach(|| asked_together(parent, kind)))
 }
 
 /// The group of each row, and the first row of each group.

@@ -1,7 +1,6 @@
-//! How long each server waited for those that it asked itself before it answered, and how many of a kind it asked.
+//! How long each server waited for those that it asked itself before it answered.
 
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
 
 use crate::UNSEEN;
 use crate::children::Children;
@@ -76,41 +75,6 @@ fn asking_ns(asked: &Asked, children: &[u32], row: usize, stretches: &mut Vec<(i
     waited_ns
 }
 
-/// How often one parent has so many children of one kind: kind, how many, how often. Children of a negative kind do not
-/// count.
-///
-/// # Panics
-/// If the columns differ in length.
-pub fn asked_together(parent: &[i64], kind: &[i32]) -> Vec<(i32, i64, i64)> {
-    assert_eq!(parent.len(), kind.len(), "columns differ in length");
-    let children = Children::new(parent);
-    let count = |mut counts: FxHashMap<(i32, i64), i64>, row: usize| {
-        let mut kinds: Vec<i32> = children.of(row).iter().map(|&child| kind[child as usize]).collect();
-        kinds.retain(|&kind| kind >= 0);
-        kinds.sort_unstable();
-        for same in kinds.chunk_by(|one, other| one == other) {
-            *counts.entry((same[0], same.len() as i64)).or_default() += 1;
-        }
-        counts
-    };
-    let mut counts: Vec<_> = (0..parent.len())
-        .into_par_iter()
-        .with_min_len(ROWS_AT_ONCE)
-        .filter(|&row| !children.of(row).is_empty())
-        .fold(FxHashMap::default, count)
-        .reduce(FxHashMap::default, |mut one, other| {
-            other
-                .into_iter()
-                .for_each(|(key, often)| *one.entry(key).or_default() += often);
-            one
-        })
-        .into_iter()
-        .map(|((kind, size), often)| (kind, size, often))
-        .collect();
-    counts.sort_unstable();
-    counts
-}
-
 /// The earlier of two times, of which either may be unseen.
 fn earlier(one: i64, other: i64) -> i64 {
     match (one, other) {
@@ -137,12 +101,5 @@ mod tests {
         let took = took(&asked);
         assert_eq!(took.asking_ns, [28, none, none, none, 20, none, none]);
         assert_eq!(took.own_ns, [15, 3, 5, 28, none, 17, 37]);
-    }
-
-    #[test]
-    fn children_of_a_kind_are_counted_by_parent() {
-        let parent = [-1, 0, 0, 0, -1, 4, 4, 4];
-        let found = asked_together(&parent, &[9, 1, 1, 2, 9, 1, 1, -1]);
-        assert_eq!(found, [(1, 2, 2), (2, 1, 1)]);
     }
 }

@@ -22,7 +22,7 @@ mod places;
 mod waits;
 mod words;
 
-pub use asking::{Asked, Took, asked_together, took};
+pub use asking::{Asked, Took, took};
 pub use forest::{Forest, forest};
 pub use groups::{Groups, Sums, groups, sums};
 pub use identified::{Exchanges, Links, link};
