@@ -10,7 +10,8 @@ the response until its last is at the client, so the transfer of a body counts a
 in between; until it was taken up, as far as that can be told (`collector.waits`), the request waited in its queue. A
 server that is asked first whether it wants the body (`Expect: 100-continue`) works between the head and
 its 100 as well. While a connection is ready but nothing is asked, and between the 100 and the body, the span waits for
-its own client, so that time is the parent's; a root has no parent: there it is `client`.
+its own client, so that time is the parent's. A root has no parent: there the wait for the body is `client`, and the
+pause before the request is no part of its duration (`collector.openings`).
 A span is therefore taken apart into up to three visits to its server, which are followed one by one:
 
     connect: start … connected        ask: sent … 100 received        main: sent, or the body … ended
@@ -52,7 +53,7 @@ class Nodes:
 
     parent: Longs  # place of the parent, NONE for a root
     depth: Longs  # 0 for a root whose time is to be shared out
-    start: Longs
+    start: Longs  # these three and `ended`: `collector.openings.Bounds`
     connected: Longs
     sent: Longs
     head_arrived: Longs
@@ -77,7 +78,7 @@ class Ledger:
     The times are empty where they were not asked for.
     """
 
-    client_ns: Longs  # a root's client was ready, but asked nothing yet, or sent no body yet
+    client_ns: Longs  # a root's client had been asked for the body, but sent none yet
     connect_ns: Longs
     request_network_ns: Longs
     queue_ns: Longs

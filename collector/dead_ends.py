@@ -24,8 +24,6 @@ SOON_NS = 50_000_000
 """A request goes on within this time; a busy host takes some."""
 AT_ONCE_NS = 10_000_000
 """Servers asked within this time are asked together; one asked later is another try."""
-_BEGINS = ("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns")
-_ENDS = ("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns")
 
 
 def with_dead_ends(
@@ -49,6 +47,10 @@ def with_dead_ends(
         parent_span_id="parent",
         depth=(pl.col("depth") + 1).cast(rows.schema["depth"]),
         connect_start_trace_ns="at",
+        connected_trace_ns="until",
+        start_trace_ns="at",
+        end_trace_ns="until",
+        pause_ns=pl.lit(0, pl.Int64),
         request_first_sent_trace_ns="until",
         given_up_trace_ns="until",
         complete=pl.lit(value=False),
@@ -73,7 +75,7 @@ def _owned(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Those with a request that they were for (`parent, trace_id, depth`), and their end (`until`)."""
     spans = rows.select(
         "exchange_id", "trace_id", "depth", "server_host", "service", "parent_span_id",
-        begin=pl.coalesce(_BEGINS), end=pl.coalesce(_ENDS), arrived="request_first_received_trace_ns",
+        begin="start_trace_ns", end="end_trace_ns", arrived="request_first_received_trace_ns",
         answered="response_first_sent_trace_ns",
     )  # fmt: skip
     served = spans.select(

@@ -39,9 +39,8 @@ def quorum_words(rows: pl.DataFrame) -> str:
 def _asked_at_once(rows: pl.DataFrame) -> pl.DataFrame:
     """Of the trace's groups of requests to one service that began before the first of them was answered, the one with
     most: `parent_span_id, server_host, returned` (first byte at the parent), `given_up`, in order of answers."""
-    began = pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns")
     asked = rows.filter(pl.col("parent_span_id").is_not_null() & (pl.col("exchange_id") > 0)).select(
-        "parent_span_id", "service", "method", "server_host", began=began,
+        "parent_span_id", "service", "method", "server_host", began="start_trace_ns",
         returned="response_first_received_trace_ns", given_up="given_up_trace_ns",
     )  # fmt: skip
     group = ["parent_span_id", "service", "method"]

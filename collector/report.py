@@ -94,15 +94,16 @@ class FindingLine:
 
 @dataclass(frozen=True, slots=True)
 class SpanBar:
-    """A span of the slowest request: `bounds_ns`, from the request's start, part its four stretches.
+    """A span of the slowest request: `bounds_ns`, from the request's start, part its five stretches.
 
-    These are connect, request network, work, response network; a stamp not seen makes its stretch empty.
+    These are connect, its client's pause, request network, work, response network; a stamp not seen makes its stretch
+    empty.
     A request that was given up without an answer is worked on until then.
     """
 
     label: str
     depth: int
-    bounds_ns: tuple[int, int, int, int, int]
+    bounds_ns: tuple[int, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,20 +274,21 @@ def _span_bars(rows: pl.DataFrame, root: int) -> tuple[SpanBar, ...]:
     stamps = mine.select(
         "depth",
         label=pl.format("{} {} @ {}", pl.col("method").fill_null(""), "service", pl.col("server_host").fill_null("?")),
-        start=pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
+        start="start_trace_ns",
+        connected=pl.when(pl.col("start_trace_ns") == pl.col("connect_start_trace_ns")).then("connected_trace_ns"),
         sent="request_first_sent_trace_ns",
         arrived=pl.coalesce("request_last_received_trace_ns", "request_first_received_trace_ns"),
         answered=pl.coalesce("response_first_sent_trace_ns", "given_up_trace_ns"),
-        ended=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns"),
+        ended="end_trace_ns",
     ).sort("start")
     first = stamps["start"].min()
     bars = []
     for row in stamps.drop_nulls("start").head(MOST_BARS).iter_rows(named=True):
         bounds = [row["start"]]
-        for name in ("sent", "arrived", "answered", "ended"):
+        for name in ("connected", "sent", "arrived", "answered", "ended"):
             bounds.append(bounds[-1] if row[name] is None else max(bounds[-1], row[name]))
-        start, sent, arrived, answered, ended = (at - first for at in bounds)
-        bars.append(SpanBar(row["label"].strip(), row["depth"], (start, sent, arrived, answered, ended)))
+        start, connected, sent, arrived, answered, ended = (at - first for at in bounds)
+        bars.append(SpanBar(row["label"].strip(), row["depth"], (start, connected, sent, arrived, answered, ended)))
     return tuple(bars)
 
 

@@ -15,6 +15,7 @@ from tracer.errors import MissingDependencyError, ResourceError
 
 STRETCHES = {
     "connect": "#8d99ae",
+    "the client's pause": "#d0d4da",
     "request network": "#4a8fe7",
     "work": "#f4a261",
     "response network": "#2a9d8f",

@@ -16,10 +16,6 @@ from collector.foreground import of_clients
 from collector.spans import LEDGER_COLUMNS
 from collector.timeline.shelf import Shelf
 
-BEGINS = ("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns")
-ENDS = ("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns")
-"""The first of each that is known bounds a span, as in `collector.spans`; failing that, its first and last time."""
-
 TEXTS = ("service", "method", "target", "protocol", "transaction_id")
 AS_THEY_ARE = (
     *("depth", "client_host", "server_host", "link_reason", "confidence"),
@@ -46,7 +42,7 @@ class Span:
     confidence: float | None
     start_ns: int
     end_ns: int
-    connected_ns: int | None  # when the client had the SYN-ACK, if this exchange opened its connection
+    connected_ns: int | None  # when the handshake ended, if the connection was opened for this exchange
     request_sent_ns: int | None
     request_received_ns: int | None  # its last byte, at the server
     response_sent_ns: int | None  # its first byte, at the server
@@ -61,11 +57,12 @@ class Span:
     queue_ns: int = 0
     fan_out_wait_ns: int = 0
     stall_ns: int = 0
+    pause_ns: int = 0  # between the handshake and the first byte: no part of its duration
 
     @property
     def duration_ns(self) -> int:
-        """From its first packet to its last."""
-        return self.end_ns - self.start_ns
+        """From its first packet to its last, without its client's pause (`collector.openings`)."""
+        return self.end_ns - self.start_ns - self.pause_ns
 
     @property
     def title(self) -> str:
@@ -82,11 +79,13 @@ def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, start_ns: in
     request = frame["request"].to_numpy()
     first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(frame) else 1))
     shelf.put("request-first-span", first.astype(np.int64))
-    bounds = [frame[name].to_numpy()[first[:-1]].astype(np.int64) for name in ("root_start", "root_end")]
-    for name, values in zip(("request-start-ns", "request-end-ns"), bounds, strict=True):
-        shelf.put(name, values)
+    names = ("root_start", "root_end", "root_pause")
+    begin, end, pause = (frame[name].to_numpy()[first[:-1]].astype(np.int64) for name in names)
+    took = end - begin - pause
+    for name, values in (("start", begin), ("end", end), ("duration", took)):
+        shelf.put(f"request-{name}-ns", values)
     asked = of_clients(frame.filter(pl.col("parent_span_id").is_null()), frame)["request"].unique().sort().to_numpy()
-    slowest = np.argsort((bounds[0] - bounds[1])[asked], kind="stable")
+    slowest = np.argsort(-took[asked], kind="stable")
     shelf.put("request-slowest", asked[slowest].astype(np.int32))
 
 
@@ -100,6 +99,7 @@ class SpanTrees:
         self._first = shelf.array("request-first-span")
         self.start_ns: NDArray[np.int64] = shelf.array("request-start-ns")
         self.end_ns: NDArray[np.int64] = shelf.array("request-end-ns")
+        self.durations_ns: NDArray[np.int64] = shelf.array("request-duration-ns")
         self.slowest: NDArray[np.int32] = shelf.array("request-slowest")  # the clients' own requests
 
     def __len__(self) -> int:
@@ -113,8 +113,8 @@ class SpanTrees:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Every span with its exchange: the columns of both tables, `request`, and `start`, `end` relative to the
-        trace; sorted by request, root first."""
+        """Every span with its exchange: the columns of both tables, `request`, `duration_ns`, and `start` and `end`
+        relative to the trace; sorted by request, root first."""
         return self._frame
 
     def spans(self, request: int) -> tuple[Span, ...]:
@@ -156,20 +156,23 @@ def _joined(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame
     texts = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.String, pl.Enum)]
     times = [name for name in frame.columns if name.endswith("_trace_ns")]
     frame = frame.with_columns(pl.col(texts).cast(pl.String), pl.col(times) - start_ns).with_columns(
-        start=pl.coalesce(*BEGINS, pl.min_horizontal(times)), end=pl.coalesce(*ENDS, pl.max_horizontal(times))
+        start=pl.coalesce("start_trace_ns", pl.min_horizontal(times)),
+        end=pl.coalesce("end_trace_ns", pl.max_horizontal(times)),
+        pause_ns=pl.col("pause_ns").fill_null(0),
     )
     is_root = pl.col("parent_span_id").is_null()
     roots = (
         frame.filter(is_root & pl.col("start").is_not_null())
         .sort("start", "trace_id")
         .unique("trace_id", keep="first", maintain_order=True)
-        .select("trace_id", root_start="start", root_end="end")
+        .select("trace_id", root_start="start", root_end="end", root_pause="pause_ns")
         .with_row_index("request")
     )
     return (
         frame.join(roots, on="trace_id", how="inner")
         .with_columns(pl.col("request").cast(pl.Int32), pl.col("start").fill_null(pl.col("root_start")))
         .with_columns(pl.col("end").fill_null(pl.col("start")))
+        .with_columns(duration_ns=pl.col("end") - pl.col("start") - pl.col("pause_ns"))
         .sort("request", ~is_root, "start", "span_id")
     )
 
@@ -199,7 +202,8 @@ def _span(number: int, row: dict[str, Any]) -> Span:
         complete=bool(row["complete"]),
         start_ns=row["start"],
         end_ns=row["end"],
-        connected_ns=row["connected_trace_ns"],
+        pause_ns=row["pause_ns"],
+        connected_ns=row["connected_trace_ns"] if row["start_trace_ns"] == row["connect_start_trace_ns"] else None,
         request_sent_ns=row["request_first_sent_trace_ns"],
         request_received_ns=row["request_last_received_trace_ns"],
         response_sent_ns=row["response_first_sent_trace_ns"],

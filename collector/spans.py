@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from collector.columns import coded, first_known, indices, nullable, nullable_where, texts
 from collector.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
 from collector.links import find_links
+from collector.openings import Bounds, find_bounds
 from collector.schema import EXCHANGES, ID_STRIDE_BITS, LinkReason, conform
-from collector.stamps import seen
+from collector.stamps import UNSEEN, seen
 from collector.waits import waits
 from tracer import _core
 
@@ -53,7 +54,8 @@ def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
     del shown_id
     parent = links.parent
     forest = _core.trace_forest(parent)
-    ledger = make_ledger(make_nodes(rows, parent, forest["depth"]))
+    bounds = find_bounds(rows, parent)
+    ledger = make_ledger(make_nodes(rows, parent, forest["depth"], bounds))
     del rows
     is_root = parent == NONE
     reason = np.where(links.by_id, 0, 1).astype(np.int32)
@@ -66,6 +68,9 @@ def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
         "alternative_parent_span_id": nullable_where(ids[links.alternative], links.alternative == NONE),
         "alternative_confidence": nullable_where(links.alternative_confidence, links.alternative == NONE),
         "depth": nullable(forest["depth"].astype(np.uint16)),
+        "start_trace_ns": nullable_where(bounds.start, bounds.start == UNSEEN),
+        "end_trace_ns": nullable_where(bounds.end, bounds.end == UNSEEN),
+        "pause_ns": nullable(bounds.pause),
         "critical_ns": nullable(ledger.critical_ns),
     }
     spans |= {name: nullable(getattr(ledger, name)) for name in LEDGER_COLUMNS}
@@ -114,19 +119,18 @@ def places(ids: pl.Series, wanted: pl.Series) -> Longs:
     return _core.places(ids.to_numpy(), [wanted.fill_null(NONE).to_numpy()], ID_STRIDE_BITS)[0]
 
 
-def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs) -> Nodes:
+def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs, bounds: Bounds) -> Nodes:
     """The stamps of `exchanges` that bound their stretches, and what they waited for. Arguments: `collector.waits`.
 
     A client that was not captured leaves the server's stamps: such a root begins when its request arrived and ends
     when its response had left. A request that was never answered lasts until its client gave it up.
     """
     connect_stall, request_stall, response_stall = (first_known(exchanges, [name], 0) for name in STALLS)
-    start = seen(exchanges, "connect_start", "request_first_sent", "request_first_received")
     head_arrived, continued = seen(exchanges, "request_first_received"), seen(exchanges, "continue_sent")
     found = waits(
         parent,
         indices(exchanges["service"])[0],
-        began=start,
+        began=bounds.start,
         ended=seen(exchanges, "response_last_received", "response_last_sent"),
         invited=continued,
         arrived=head_arrived,
@@ -134,9 +138,9 @@ def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs) -> Nodes:
     return Nodes(
         parent=parent,
         depth=depth,
-        start=start,
-        connected=seen(exchanges, "connected"),
-        sent=seen(exchanges, "request_first_sent"),
+        start=bounds.start,
+        connected=bounds.connected,
+        sent=bounds.sent,
         head_arrived=head_arrived,
         continued=continued,
         asked_for=seen(exchanges, "continue_received"),
@@ -144,7 +148,7 @@ def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs) -> Nodes:
         arrived=seen(exchanges, "request_last_received", "request_first_received"),
         answered=seen(exchanges, "response_first_sent"),
         first_returned=seen(exchanges, "response_first_received", "response_first_sent", "given_up"),
-        ended=seen(exchanges, "response_last_received", "response_last_sent", "given_up"),
+        ended=bounds.end,
         connect_stall=connect_stall,
         request_stall=request_stall,
         response_stall=response_stall,

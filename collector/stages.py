@@ -11,7 +11,7 @@ import pyarrow as pa
 from collector import story
 
 _FRONT = {
-    "client_ns": "client before sending to",
+    "client_ns": "client before sending the body to",
     "connect_ns": "connecting to",
     "request_network_ns": "uplink to",
     "queue_ns": "queue of",

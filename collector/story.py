@@ -26,6 +26,7 @@ from collector.dead_ends import with_dead_ends
 from collector.durations import in_words, share, with_uncertainty
 from collector.findings.finding import SEVERITIES
 from collector.foreground import of_clients
+from collector.openings import bounds_of
 from collector.quorums import quorum_words
 from collector.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places
 from collector.store import CommandInfo, TraceInfo
@@ -210,13 +211,13 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
 
 def _nodes(rows: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
     times = rows.select(pl.col("service").cast(pl.Categorical), pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64))
-    return make_nodes(times.to_arrow(), parent, depth)
+    opened = rows.select(pl.col("start_trace_ns").eq(pl.col("connect_start_trace_ns")).fill_null(value=False))
+    return make_nodes(times.to_arrow(), parent, depth, bounds_of(times.to_arrow(), opened.to_series().to_numpy()))
 
 
 def _first_packet(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int) -> int:
     """When the first of the `top` requests began, but not before `begin`; `begin` if there is none."""
-    began = pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns")
-    first = rows.filter(pl.Series(top)).select(began.min()).item()
+    first = rows.filter(pl.Series(top)).select(pl.col("start_trace_ns").min()).item()
     return begin if first is None else max(begin, first)
 
 
@@ -254,7 +255,7 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
     return _nonzero(
         (
-            Part("in the client before sending", int(path["client_ns"].sum()), 0),
+            Part("in the client before sending the body", int(path["client_ns"].sum()), 0),
             Part("opening connections", int(path["connect_ns"].sum()), 0),
             *dead,
             _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns")),

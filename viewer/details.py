@@ -35,6 +35,8 @@ def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
         plural(request.hops_count, "arrow"),
         trouble,
     ]
+    if spans[0].pause_ns > SMALL_SHARE * request.duration_ns:
+        facts.append(f"not in it: {duration(spans[0].pause_ns)} in which its client had connected and asked nothing")
     return [
         html.Header(
             [

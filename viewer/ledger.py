@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from collector.queries import LEDGER_COLUMNS, Span
 
 STAGES = {
-    "client_ns": "client before sending to",
+    "client_ns": "client before sending the body to",
     "connect_ns": "connecting to",
     "request_network_ns": "request on its way to",
     "queue_ns": "in the queue of",

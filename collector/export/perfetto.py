@@ -63,10 +63,8 @@ def _frame(url: str, table: str) -> pl.DataFrame:
 
 def _timed(rows: pl.DataFrame) -> pl.DataFrame:
     """Spans with `host`, `start`, `end` and the `track` they lie on, parents before children."""
-    start = pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns")
-    end = pl.coalesce(
-        "response_last_received_trace_ns", "response_last_sent_trace_ns", "request_last_received_trace_ns", start
-    )
+    start = pl.col("start_trace_ns")
+    end = pl.coalesce("end_trace_ns", "request_last_received_trace_ns", start)
     timed = rows.with_columns(host=pl.coalesce("server_host", "client_host", pl.lit("?")), start=start)
     timed = timed.with_columns(end=pl.max_horizontal(end, "start")).drop_nulls("start").sort("depth", "start")
     return timed.with_columns(track=_tracks(timed))

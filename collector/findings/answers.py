@@ -255,7 +255,7 @@ def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str], 
     fate = unanswered.otherwise(pl.format("answered {}", "status"))
     groups = (
         vain.join(failed, left_on="parent_span_id", right_on="exchange_id")
-        .with_columns(fate=fate, waited=pl.col("given_up") - pl.col("begin"))
+        .with_columns(fate=fate, waited=pl.col("given_up") - pl.col("begin") - pl.col("pause_ns"))
         .group_by("of", "by", "service", "server_host", "fate")
         .agg(count=pl.col("parent_span_id").n_unique(), waited=pl.col("waited").max())
         .sort("count", "service", "server_host", "fate")

@@ -303,7 +303,7 @@ class Links:
     def _unheard_ns(self, place: Place, begin: int, end: int) -> int:
         """What requests waited on those links meanwhile."""
         rows = self._between(place, begin, end)
-        return int(rows.select((pl.col("ended") - pl.col("begin")).sum()).item() or 0)
+        return int(rows.select((pl.col("ended") - pl.col("begin") - pl.col("pause_ns")).sum()).item() or 0)
 
     def _between(self, place: Place, begin: int, end: int) -> pl.DataFrame:
         on = pl.lit(value=False)

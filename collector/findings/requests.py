@@ -33,7 +33,16 @@ EXCHANGE_COLUMNS = [
     *("continue_sent_trace_ns", "background"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"),
 ]
-SPAN_COLUMNS = ["span_id", "trace_id", "parent_span_id", "depth", "critical_ns", *LEDGER_COLUMNS]
+SPAN_COLUMNS = [
+    "span_id",
+    "trace_id",
+    "parent_span_id",
+    "depth",
+    "start_trace_ns",
+    "pause_ns",
+    "critical_ns",
+    *LEDGER_COLUMNS,
+]
 ALIKE = ["client_host", "server_host", "service", "method", "device"]
 """What requests of a group have in common."""
 
@@ -104,7 +113,7 @@ class Requests:
         some = pl.DataFrame(taken(self.exchanges, rows)).hstack(pl.DataFrame(spans))
         return some.select(
             *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "status", "target"),
-            *("parent_span_id", "critical_ns"),
+            *("parent_span_id", "critical_ns", "pause_ns"),
             device=pl.Series(self.devices, dtype=pl.Categorical).gather(_known(self.device[rows], NONE)),
             partition=_known(self.partition[rows], NONE),
             network_ns=pl.sum_horizontal("connect_ns", "request_network_ns", "response_network_ns", "stall_ns"),
@@ -134,7 +143,7 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
     parent, root = _core.places(
         ids, [first_known(spans, [name], NONE) for name in ("parent_span_id", "trace_id")], ID_STRIDE_BITS
     )
-    begin = seen(rows, "connect_start", "request_first_sent", "request_first_received")
+    begin = first_known(spans, ["start_trace_ns"], UNSEEN)
     asked = seen(rows, "request_first_received", "request_last_received")
     arrived, answered = seen(rows, "request_last_received"), seen(rows, "response_first_sent")
     ended = seen(rows, "response_last_received", "response_last_sent", "given_up")

@@ -112,14 +112,10 @@ class Request:
     complete: bool
     start_ns: int
     end_ns: int
+    duration_ns: int  # without its client's pause (`collector.openings`)
     spans_count: int
     hops_count: int
     problems_count: int
-
-    @property
-    def duration_ns(self) -> int:
-        """From its first packet to its last."""
-        return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def by_concurrency(requests: pl.DataFrame) -> tuple[AtConcurrency, ...]:
 def in_flight(requests: pl.DataFrame, duration_ns: int, bins: int) -> Flight:
     """How many outermost requests were in flight over a trace that is so long."""
     outer = requests.filter(pl.col("outermost"))
-    begin, end = outer["start_ns"].to_numpy(), outer["end_ns"].to_numpy()
+    begin, end = (outer["end_ns"] - outer["duration_ns"]).to_numpy(), outer["end_ns"].to_numpy()
     width = max(1, -(-duration_ns // bins))
     times = np.concatenate((begin, end))
     change = np.repeat([1, -1], len(begin))

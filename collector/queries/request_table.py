@@ -59,7 +59,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
         number="request",
         start_ns="start",
         end_ns="end",
-        duration_ns=pl.col("end") - pl.col("start"),
+        duration_ns="duration_ns",
         bytes=size,
         failed=~pl.col("complete") | (pl.col("status") >= SERVER_ERROR),
         outermost=pl.col("request").is_in(asked.implode()),
@@ -90,8 +90,10 @@ _SHARES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
 def in_flight_at_start(requests: pl.DataFrame) -> NDArray[np.int32]:
     """How many of the outermost requests were in flight when each request began, itself included if it is one."""
     outer = requests.filter(pl.col("outermost"))
-    begun, ended = np.sort(outer["start_ns"].to_numpy()), np.sort(outer["end_ns"].to_numpy())
-    at = requests["start_ns"].to_numpy()
+    # A client's pause is no part of its request, so it is not in flight from its start on, but for its duration.
+    begun = np.sort((outer["end_ns"] - outer["duration_ns"]).to_numpy())
+    ended = np.sort(outer["end_ns"].to_numpy())
+    at = (requests["end_ns"] - requests["duration_ns"]).to_numpy()
     count = np.searchsorted(begun, at, side="right") - np.searchsorted(ended, at, side="left")
     return np.maximum(count, 0).astype(np.int32)
 

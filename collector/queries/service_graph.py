@@ -101,7 +101,7 @@ def call_ends(
         "lost_count",
         own=~pl.col("background").fill_null(value=False),
         caller=pl.when(same).then(pl.col("asked_by")).otherwise(pl.coalesce(itself, client)),
-        duration_ns=pl.col("end") - pl.col("start"),
+        duration_ns="duration_ns",
         failed=(~pl.col("complete") | (pl.col("status") >= SERVER_ERROR)).fill_null(value=True),
         bytes=pl.col("request_bytes").fill_null(0) + pl.col("response_bytes").fill_null(0),
     )

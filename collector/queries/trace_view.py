@@ -231,6 +231,7 @@ class TraceView:
             complete=root.complete,
             start_ns=int(self._trees.start_ns[number]),
             end_ns=int(self._trees.end_ns[number]),
+            duration_ns=int(self._trees.durations_ns[number]),
             spans_count=self._trees.spans_count(number),
             hops_count=int(first[number + 1] - first[number]),
             problems_count=int(self._made.request_problems[number]),
@@ -263,7 +264,7 @@ class TraceView:
 
     def request_durations_ns(self) -> NDArray[np.int64]:
         """Of all requests, in order of their numbers."""
-        return np.asarray(self._trees.end_ns - self._trees.start_ns)
+        return np.asarray(self._trees.durations_ns)
 
     def next_problem(self, at_ns: int, backwards: bool = False) -> Problem | None:
         """The nearest problem after (or before) a time: a lost or repeated packet, a reset, or a finding."""

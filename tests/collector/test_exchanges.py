@@ -525,6 +525,23 @@ def test_a_handshake_is_timed_at_the_client() -> None:
     assert [tuple(map(microseconds, row.values())) for row in rows] == [("0", "270"), ("-", "-")]
 
 
+def test_a_handshake_ends_when_the_client_acknowledges() -> None:
+    """Not when it first acknowledges what the server said; of a connection whose ACK was not seen that is the first."""
+    script = """
+        client:{port} > proxy:8080
+            0 > syn
+          100 < syn_ack
+          {ack}
+          300 < 0:50
+          400 > ack
+          900 > 0:100
+         1000 < 50:100
+    """
+    for port, ack, connected in ((40000, "130 > ack", "130"), (40001, "", "120")):
+        rows = built(script.format(port=port, ack=ack)).exchanges.select(["connected_trace_ns"]).to_pylist()
+        assert microseconds(rows[0]["connected_trace_ns"]) == connected
+
+
 def test_a_request_is_given_up_when_its_client_closes_without_an_answer() -> None:
     script = """
         client:40000 > proxy:8080

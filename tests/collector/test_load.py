@@ -32,7 +32,8 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
         **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx", "background": False},
         **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10},
     }
-    return pl.DataFrame([{**usual, "request": at, **row} for at, row in enumerate(rows)])
+    frame = pl.DataFrame([{**usual, "request": at, **row} for at, row in enumerate(rows)])
+    return frame.with_columns(duration_ns=pl.col("end") - pl.col("start"))
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,12 @@ CASES = {
         """,
         ["1 | 0 10 33 10", "2 < 1 transaction_id 1.00 | 5 2 38 2"],
     ),
-    "between connected and asking, the time is the asker's": (
+    "between connected and asking, the time is the asker's, and a root's is not in its duration": (
         """
         client > proxy    0 10 90 100 tx=a connect=-20 connected=-15
         proxy > storage1 30 32 60  62 tx=a connect=15 connected=18
         """,
-        ["1 | 20 10 45 10", "2 < 1 transaction_id 1.00 | 3 2 28 2"],
+        ["1 | 5 10 45 10", "2 < 1 transaction_id 1.00 | 3 2 28 2"],
     ),
     "a quorum: the third answer came after the proxy had answered, and did not matter": (
         """
@@ -331,7 +331,10 @@ def test_the_ledger_adds_up_exactly_whatever_the_times(text: str) -> None:
     spans = link(exchanges_of(text)).to_pylist()
     for root in (span for span in spans if span["parent_span_id"] is None):
         mine = [span for span in spans if span["trace_id"] == root["span_id"]]
-        assert sum(span["critical_ns"] for span in mine) == duration(exchanges[root["span_id"]])
+        whole = duration(exchanges[root["span_id"]])
+        assert sum(span["critical_ns"] for span in mine) == whole
+        bounds = (root["start_trace_ns"], root["end_trace_ns"])
+        assert whole == (0 if None in bounds else max(bounds[1] - bounds[0] - root["pause_ns"], 0))
     for span in spans:
         assert all(span[column] >= 0 for column in LEDGER_COLUMNS)
         if span["parent_span_id"] is not None:
@@ -339,13 +342,19 @@ def test_the_ledger_adds_up_exactly_whatever_the_times(text: str) -> None:
 
 
 def duration(row: dict) -> int:
-    start = row["connect_start_trace_ns"]
-    for name in ("request_first_sent_trace_ns", "request_first_received_trace_ns"):
-        start = row[name] if start is None else start
-    end = row["response_last_received_trace_ns"]
-    for name in ("response_last_sent_trace_ns", "given_up_trace_ns"):
-        end = row[name] if end is None else end
-    return max(end - start, 0) if start is not None and end is not None else 0
+    """A root's, from its own stamps: its handshake, and from its first byte to its last."""
+    end = first(row, "response_last_received", "response_last_sent", "given_up")
+    sent = first(row, "request_first_sent", "request_first_received")
+    shake = [row["connect_start_trace_ns"], row["connected_trace_ns"], row["request_first_sent_trace_ns"]]
+    if end is None or sent is None:
+        return 0
+    if None in shake or shake != sorted(shake):
+        return max(end - sent, 0)
+    return max(min(shake[1], end) - shake[0], 0) + max(end - sent, 0)
+
+
+def first(row: dict, *names: str) -> int | None:
+    return next((row[f"{name}_trace_ns"] for name in names if row[f"{name}_trace_ns"] is not None), None)
 
 
 def test_a_constant_in_place_of_an_id_links_by_time() -> None:

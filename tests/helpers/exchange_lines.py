@@ -4,11 +4,11 @@
     proxy > storage1/swift-object 20 22 60  62 tx=a first=50
 
 The four times: request sent, arrived, answer sent, answer ended; `-` for a time not seen or a host not captured.
-Other times: `connect=` the SYN, `connected=` its answer, `whole=` the last byte of the request arrived (else as the
-first), `continue=` the server's 100, `continued=` at the client, `body=` the client sent on, `first=` the first byte of
-the response arrived (else when it ended), `up=` the client gave up. Besides: `tx=`, `method=`, `target=`, `status=`,
-`uncertainty=` in ns, `answer_tx=` the id that only the response shows; `daemon` for what one asked, `cut` for an
-incomplete one.
+Other times: `connect=` the SYN, `connected=` the end of the handshake (else as it sent), `whole=` the last byte of the
+request arrived (else as the first), `continue=` the server's 100, `continued=` at the client, `body=` the client sent
+on, `first=` the first byte of the response arrived (else when it ended), `up=` the client gave up. Besides: `tx=`,
+`method=`, `target=`, `status=`, `uncertainty=` in ns, `answer_tx=` the id that only the response shows; `daemon` for
+what one asked, `cut` for an incomplete one.
 """
 
 import pyarrow as pa
@@ -41,7 +41,7 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "response_last_sent_trace_ns": answered,
         "response_first_received_trace_ns": at_us(options["first"]) if "first" in options else ended,
         "response_last_received_trace_ns": ended,
-        "connected_trace_ns": at_us(options.get("connected", "-")),
+        "connected_trace_ns": at_us(options.get("connected", words[3] if "connect" in options else "-")),
         "continue_sent_trace_ns": at_us(options.get("continue", "-")),
         "continue_received_trace_ns": at_us(options.get("continued", "-")),
         "body_sent_trace_ns": at_us(options.get("body", "-")),

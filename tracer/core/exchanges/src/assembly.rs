@@ -57,11 +57,29 @@ impl Built {
     }
 }
 
-/// When a connection was opened and closed by its client.
+/// When a connection was opened and closed by its client, by its client's clock.
 struct Shakes {
     asked_ns: i64,
+    /// The SYN-ACK arrived.
     answered_ns: i64,
+    /// The client's first acknowledgement without data.
+    acknowledged_ns: i64,
+    /// The first data of the server arrived.
+    spoken_ns: i64,
     closed_ns: i64,
+}
+
+impl Shakes {
+    /// When the client acknowledged the SYN-ACK, as far as that was seen apart from what it says later.
+    fn connected_ns(&self, first_sent_ns: i64) -> i64 {
+        let is_later = |bound_ns: i64| bound_ns != UNSEEN && self.acknowledged_ns > bound_ns;
+        let is_seen = self.acknowledged_ns >= self.answered_ns && !is_later(self.spoken_ns) && !is_later(first_sent_ns);
+        if is_seen && self.acknowledged_ns != UNSEEN {
+            self.acknowledged_ns
+        } else {
+            self.answered_ns
+        }
+    }
 }
 
 /// Takes connections one by one.
@@ -371,7 +389,8 @@ fn settle(own: &mut [Exchange], shakes: &Shakes) {
         }
     }
     if let Some(first) = own.first_mut() {
-        (first.connect_start_ns, first.connected_ns) = (shakes.asked_ns, shakes.answered_ns);
+        first.connect_start_ns = shakes.asked_ns;
+        first.connected_ns = shakes.connected_ns(first.request.first_sent_ns);
     }
     own.sort_by_key(|exchange| exchange.started_ns);
 }
@@ -386,12 +405,16 @@ fn shakes(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool) -> Shak
     let mut found = Shakes {
         asked_ns: UNSEEN,
         answered_ns: UNSEEN,
+        acknowledged_ns: UNSEEN,
+        spoken_ns: UNSEEN,
         closed_ns: UNSEEN,
     };
     for row in rows {
         match (hops.kind[row], hops.from_client[row] != swapped) {
             (kind::SYN, true) => found.asked_ns = earlier(found.asked_ns, hops.sent_ns[row]),
             (kind::SYN_ACK, false) => found.answered_ns = earlier(found.answered_ns, hops.received_ns[row]),
+            (kind::ACK, true) => found.acknowledged_ns = earlier(found.acknowledged_ns, hops.sent_ns[row]),
+            (kind::DATA, false) => found.spoken_ns = earlier(found.spoken_ns, hops.received_ns[row]),
             (kind::FIN | kind::RST, true) => found.closed_ns = earlier(found.closed_ns, hops.sent_ns[row]),
             _ => {}
         }

@@ -56,6 +56,8 @@ pub const NO_ROW: i64 = -1;
 pub mod kind {
     pub const SYN: u8 = 0;
     pub const SYN_ACK: u8 = 1;
+    pub const DATA: u8 = 2;
+    pub const ACK: u8 = 3;
     pub const FIN: u8 = 4;
     pub const RST: u8 = 5;
     pub const KEEPALIVE: u8 = 6;

@@ -130,7 +130,7 @@ impl Nodes<'_> {
 
     fn visit(&self, span: usize, kind: Kind) -> Option<Visit> {
         let connects = rising([self.start[span], self.connected[span], self.sent[span]]);
-        let asked_from = if connects { self.sent[span] } else { self.start[span] };
+        let asked_from = seen_or(self.sent[span], self.start[span]);
         let asked_for = seen_or(self.asked_for[span], self.continued[span]);
         let body_sent = seen_or(self.body_sent[span], asked_for);
         let asks = || {
@@ -282,7 +282,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The root's own visits tile its time, so one lasts until the next begins.
+    /// The root's own visits tile its time, so one lasts until the next begins; but what lies between a handshake and
+    /// the request is not of its time.
     fn follow_root(&mut self, span: usize) {
         let (start, ended) = (self.nodes.start[span], self.nodes.ended[span]);
         if start == UNSEEN || ended == UNSEEN || ended <= start {
@@ -292,6 +293,9 @@ impl Walk<'_> {
         for kind in KINDS.into_iter().rev() {
             if let Some(visit) = self.nodes.visit(span, kind) {
                 let begin = visit.begin.min(ended);
+                if kind == Kind::Connect {
+                    end = end.min(visit.ended);
+                }
                 self.windows.push(Window { span, kind, begin, end });
                 end = begin;
             }
@@ -329,11 +333,9 @@ impl Walk<'_> {
         let add = |stretch: usize, amount: i64| self.ledger.add(stretch, span, amount);
         add(FAN_OUT_WAIT, window.end - end);
         if kind == Kind::Connect {
-            add(CONNECT, answered - begin);
-            add(CLIENT, end - answered);
+            add(CONNECT, end - begin);
         } else {
             let queued = inside(nodes.taken_up[span], arrived, arrived, answered) - arrived;
-            add(CONNECT, sent - begin);
             add(REQUEST, arrived - sent);
             add(QUEUE, queued);
             add(WORK, answered - arrived - queued);
