@@ -96,6 +96,7 @@ pub(crate) fn match_connection(
     matched.duplicates.extend(duplicates.map(|row| packets.at(row).event));
     let mss = agreed_mss(packets, &scratch.flows);
     let identified = [0, 1].map(|number: usize| Identified::new(packets, &scratch.flows[number]));
+    let is_elsewhere = [0, 1].map(|number| is_elsewhere(packets, &incarnation.sides, &scratch.flows, number));
     for (number, sender) in incarnation.sides.iter().enumerate() {
         let receiver = &incarnation.sides[1 - number];
         let (flow, other) = (&scratch.flows[number], &scratch.flows[1 - number]);
@@ -115,8 +116,8 @@ pub(crate) fn match_connection(
             acknowledged: OnceCell::new(),
             incarnation,
             side: number,
-            sender_is_captured: hosts.0 != NO_HOST,
-            receiver_is_captured: hosts.1 != NO_HOST,
+            sender_is_captured: hosts.0 != NO_HOST && !is_elsewhere[number],
+            receiver_is_captured: hosts.1 != NO_HOST && !is_elsewhere[1 - number],
             mss,
         };
         scratch.hops.clear();
@@ -129,6 +130,15 @@ pub(crate) fn match_connection(
         pauses::find(packets, sides, mss, &mut scratch.pauses);
         matched.push_pauses(connection, number == incarnation.client, hosts.0, &scratch.pauses);
     }
+}
+
+/// Is the connection well at its other end, while the host whose address a side has saw nothing of it at all? Then it
+/// passed that host's capture by, or goes by another 4-tuple there (a NAT, a proxy): nothing of it was lost.
+fn is_elsewhere(packets: Packets, sides: &[Side; 2], flows: &[Flow; 2], number: usize) -> bool {
+    let (side, peer) = (&sides[number], &sides[1 - number]);
+    let unseen = side.send_host == NO_HOST && peer.receive_host == NO_HOST;
+    let answers = || packets.of(&flows[number].receives).any(|packet| !packet.has(flag::RST));
+    unseen && peer.send_host != NO_HOST && side.receive_host != NO_HOST && answers()
 }
 
 /// The smaller MSS of the two SYNs; 0 if none was captured.

@@ -36,6 +36,7 @@
 //! Source: docs/architecture.md; RFC 9293 §3.4 (sequence numbers), RFC 7323 §3 (timestamps), RFC 2018 (SACK).
 #![forbid(unsafe_code)]
 
+mod begun;
 mod connections;
 mod control;
 mod data;
@@ -176,10 +177,10 @@ pub fn match_events(events: &Events, first_connection: i64, asked: &[u32]) -> Ma
     let wanted = Wanted::of(n, asked);
     let translations = translation::find(events);
     let mut matched = if translations.is_empty() {
-        match_untranslated(events, n, first_connection, &wanted)
+        match_without_handshakes(events, n, first_connection, &wanted)
     } else {
         let rewritten = translation::undo(events, &translations);
-        let mut matched = match_untranslated(&rewritten.over(events), n, first_connection, &wanted);
+        let mut matched = match_without_handshakes(&rewritten.over(events), n, first_connection, &wanted);
         matched.note_translations(translations);
         matched
     };
@@ -187,9 +188,30 @@ pub fn match_events(events: &Events, first_connection: i64, asked: &[u32]) -> Ma
     matched
 }
 
-fn match_untranslated(events: &Events, n: usize, first_connection: i64, wanted: &Wanted) -> Matched {
-    let mut matched = Matched::with_events(n, wanted);
+/// As what handshakes show is undone: connections that were translated and whose handshakes were not captured are looked
+/// for among the rest.
+fn match_without_handshakes(events: &Events, n: usize, first_connection: i64, wanted: &Wanted) -> Matched {
     let groups = connections::group_by_four_tuple(events);
+    let translations = begun::find(events, &groups);
+    if translations.is_empty() {
+        return match_untranslated(events, &groups, n, first_connection, wanted);
+    }
+    let rewritten = translation::undo(events, &translations);
+    let events = rewritten.over(events);
+    let groups = connections::group_by_four_tuple(&events);
+    let mut matched = match_untranslated(&events, &groups, n, first_connection, wanted);
+    matched.note_translations(translations);
+    matched
+}
+
+fn match_untranslated(
+    events: &Events,
+    groups: &connections::Groups,
+    n: usize,
+    first_connection: i64,
+    wanted: &Wanted,
+) -> Matched {
+    let mut matched = Matched::with_events(n, wanted);
     let mut splitter = connections::Splitter::new(events);
     let mut scratch = flow::Scratch::default();
     let mut number = first_connection;

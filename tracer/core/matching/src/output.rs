@@ -258,7 +258,7 @@ impl Matched {
         let rows = &mut self.connections;
         let known: FxHashMap<(FourTuple, i64), FourTuple> = translations
             .iter()
-            .map(|t| ((t.outer, i64::from(t.outer_client_isn)), t.inner))
+            .map(|t| ((t.outer, t.outer_client_isn), t.inner))
             .collect();
         for row in 0..rows.client_addr.len() {
             let tuple = FourTuple {

@@ -6,7 +6,11 @@
 //! ISNs are equal or, failing that, if both timestamps are and no third one shares them. The events on the server's side
 //! are then rewritten to what the client saw, and pairing goes on as if nothing had been translated.
 //!
-//! Limits: connections whose handshake was not captured at both ends; translators that end the TCP connection
+//! Where a capture began after the handshake, what follows it is as good: a NAT keeps sequence and acknowledgment numbers,
+//! and timestamps. A 4-tuple that only one host sent and received under, and one of another host, are one connection if
+//! several of their packets are alike in all of these, both ways, and no third 4-tuple shares any.
+//!
+//! Limits: translators that shift sequence numbers, of connections without a handshake; translators that end the TCP connection
 //! themselves (a proxy: two connections, and rightly shown so); shifted SACK blocks are not compared.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -28,12 +32,27 @@ pub struct Translation {
     /// As the client's host knows it, and as the server's does.
     pub outer: FourTuple,
     pub inner: FourTuple,
-    pub outer_client_isn: u32,
+    /// -1 where the handshake was not captured.
+    pub outer_client_isn: i64,
     /// What is added to sequence numbers on the server's side to have the client's: of the client, of the server.
     pub shifts: [u32; 2],
     server_host: u16,
     /// When the server's host first saw it, on its own clock.
     from_ns: i64,
+}
+
+impl Translation {
+    /// One whose handshake was not captured; its numbers are the same at both ends.
+    pub(crate) fn begun_before(outer: FourTuple, inner: FourTuple, server_host: u16) -> Self {
+        Self {
+            outer,
+            inner,
+            outer_client_isn: -1,
+            shifts: [0, 0],
+            server_host,
+            from_ns: i64::MIN,
+        }
+    }
 }
 
 /// Columns that replace those of the events where an address was translated.
@@ -181,7 +200,7 @@ fn translation(outer: &Answer, inner: &Answer) -> Translation {
     Translation {
         outer: outer.tuple,
         inner: inner.tuple,
-        outer_client_isn: outer.client_isn,
+        outer_client_isn: outer.client_isn.into(),
         shifts: [
             outer.client_isn.wrapping_sub(inner.client_isn),
             outer.server_isn.wrapping_sub(inner.server_isn),
