@@ -13,9 +13,9 @@ that is little, hops that are put off.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,8 +24,9 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import clock_evidence, clocks, encoded, findings, matching, memory, pauses, spans, troubles
+from collector import clock_evidence, clocks, coverage, encoded, findings, matching, memory, pauses, spans, troubles
 from collector.clock_steps import refined
+from collector.coverage import HostCoverage, Span, union
 from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
@@ -40,6 +41,7 @@ from collector.store import (
     ROW_GROUP_ROWS,
     CommandInfo,
     CounterInfo,
+    HostInfo,
     TraceInfo,
     TraceWriter,
     read_batches,
@@ -48,7 +50,7 @@ from collector.store import (
 )
 from collector.timescale import Alignment, align, to_trace_ns
 from collector.turns import in_turn
-from collector.windows import settle_windows
+from collector.windows import Windows, settle_windows
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
 
@@ -86,6 +88,7 @@ class _Part:
     ready: dict[str, encoded.Rows]
     held: tuple[pa.Table, ...]
     ways: clock_evidence.Ways
+    missing: pl.DataFrame  # as `coverage.missing_packets`
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ def analyse(
             used = None if samples is None else _of_hosts(samples, info)
             if used is not None:
                 writer.write_table("samples", used)
-            run_stages(captures, info, options, writer, held, by_time, used)
+            info = run_stages(captures, info, options, writer, held, by_time, used)
             writer.write_info(info)
     return info
 
@@ -141,8 +144,8 @@ def run_stages(
     held: Held,
     by_time: SortedRuns,
     samples: pa.Table | None = None,
-) -> None:
-    """All stages in their order, writing tables as they are done.
+) -> TraceInfo:
+    """All stages in their order, writing tables as they are done; `info` with what they find of the hosts' coverage.
 
     `held` keeps hops while the clocks are not known, `by_time` exchanges until all are there.
     """
@@ -153,6 +156,7 @@ def run_stages(
     ]
     evidence = clock_evidence.Evidence({host.host: host.packets_count for host in info.hosts})
     workers = options.workers or os.cpu_count() or 1
+    missing: list[pl.DataFrame] = []
     with ThreadPoolExecutor(workers) as pool:
 
         def keep(number: int, part: _Part | None) -> None:
@@ -161,6 +165,7 @@ def run_stages(
                     writer.append(name, rows)
                 held.put(number, *part.held)
                 evidence.add(part.ways)
+                missing.append(part.missing)
 
         in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
         captures.close()
@@ -168,13 +173,31 @@ def run_stages(
         if options.align_clocks:
             alignment = clocks.solve(refined(evidence, lambda: _ways_again(held)), windows)
         writer.write_table("clocks", alignment.clocks)
+        covered = coverage.coverages(captures.activities, coverage.added(missing), alignment.clocks)
+        info = _with_coverage(info, captures, covered)
+        windows_at = Windows(covered, captures.activities, alignment.clocks, options.edge_ns)
         hops = PutOff(lambda table: writer.append("hops", table))
-        found = _rebuild(pool, workers, info, alignment, options.edge_ns, writer, hops, held, by_time)
+        found = _rebuild(pool, workers, info, alignment, windows_at, writer, hops, held, by_time)
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
         places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
         _put_together(pool, info, alignment, found, writer, by_time, samples, places)
         for job in written:
             job.result()
+    return info
+
+
+def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCoverage]) -> TraceInfo:
+    """`info` with when each host and each of its points captured."""
+
+    def described(host: HostInfo) -> HostInfo:
+        spans = covered[host.host].points
+        by_name: dict[str, list[Span]] = {}
+        for name, of_point in zip(captures.interfaces[host.host], spans, strict=True):
+            by_name.setdefault(name, []).extend(of_point)
+        points = [replace(point, coverage=union(by_name.get(point.interface, ()))) for point in host.points]
+        return replace(host, points=tuple(points), coverage=covered[host.host].whole)
+
+    return replace(info, hosts=tuple(described(host) for host in info.hosts))
 
 
 def _put_together(
@@ -245,7 +268,8 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     ways = evidence.telling(clock_evidence.ways_of(matched.hops))
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
     written = {name: ready(name, table) for name, table in tables.items()}
-    return _Part(written, (matched.hops, matched.messages, matched.connections, matched.pauses), ways)
+    missing = coverage.missing_packets(matched.hops, matched.connections)
+    return _Part(written, (matched.hops, matched.messages, matched.connections, matched.pauses), ways, missing)
 
 
 def _rebuild(
@@ -253,7 +277,7 @@ def _rebuild(
     workers: int,
     info: TraceInfo,
     alignment: Alignment,
-    edge_ns: int,
+    windows: Windows,
     writer: TraceWriter,
     put_off: PutOff,
     held: Held,
@@ -264,7 +288,7 @@ def _rebuild(
 
     def rebuild(number: int) -> _Requests:
         hops, messages, connections, paused = held.take(number)
-        hops = settle_windows(align(hops, alignment), info.hosts, alignment.clocks, edge_ns)
+        hops = settle_windows(align(hops, alignment), connections, windows)
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
         built = build_exchanges(hops, messages, connections, info.services, first_id)

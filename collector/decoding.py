@@ -17,8 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.columns import nullable
+from collector.coverage import FileSpan, HostActivity, PointActivity, Span
 from collector.hosts import Traffic, is_loopback, own_addresses
-from collector.partitions import AddressOrder, HostView, Notes, Partitions
+from collector.partitions import Activity, AddressOrder, HostView, Notes, Partitions
 from collector.services import id_headers
 from collector.store import CounterInfo, HostInfo, PointInfo
 from tracer.errors import InputError
@@ -36,6 +37,11 @@ LAST_FRAME = (1 << 32) - 2
 READERS = 2
 """Hosts read side by side."""
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
+NO_ACTIVITY = Activity({}, (), (), ())
+SINCE_PREFIX = "twintap.since="
+"""Of the comment in which an agent's sections say when their capture began."""
+LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
+"""A capture that says it began longer than that before its first packet, or after it, is not believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,36 @@ class _Capture:
     _places: dict[str | tuple[int, int], int] = field(default_factory=dict)
 
     _series: int = 0
+    file_spans: list[list[FileSpan]] = field(default_factory=list)
+    """Of each of `interfaces`."""
+    activity: Activity = NO_ACTIVITY
+
+    def note_file(self, reader: CaptureReader, span: Span | None) -> None:
+        """Note when a file that has been read captured: `span`, its first and last stamp, if it holds a packet.
+
+        What an agent's first section says of its capture's beginning holds for the file: each segment is one.
+        """
+        since = next((int(text) for text in map(_since, reader.comments) if text.isdecimal()), None)
+        numbers = sorted(set(self.places(reader.interfaces).tolist()))
+        self.file_spans += [[] for _ in range(len(self.interfaces) - len(self.file_spans))]
+        if span is None:
+            return
+        if since is not None and not 0 <= span[0] - since <= LONGEST_CAPTURE_NS:
+            since = None
+        for number in numbers:
+            self.file_spans[number].append(FileSpan(*span, since))
+
+    def host_activity(self, texts: Sequence[str]) -> HostActivity:
+        """When its points captured, as far as files and packets show; addresses by `texts`."""
+        seen, silent = dict(self.activity.interfaces), self.activity.silences
+        points = [
+            PointActivity(tuple(files), tuple(span for number, span in silent if number == place), seen.get(place))
+            for place, files in enumerate(self.file_spans)
+        ]
+        passed: dict[tuple[str, str], set[int]] = {}
+        for src, dst, place in self.activity.passed:
+            passed.setdefault((texts[src], texts[dst]), set()).add(place)
+        return HostActivity(tuple(points), {pair: frozenset(places) for pair, places in passed.items()})
 
     def begin_file(self, first_ns: int) -> None:
         """Note the first stamp of the next file: one that goes on where the last ended is of the same series."""
@@ -106,7 +142,8 @@ class _Capture:
 class Scan:
     """All captures, read once; a context manager, for what is on disk goes with it.
 
-    `hosts` and `counters` are whole; events come by partition.
+    `hosts` and `counters` are whole; events come by partition. `activities` says of each host when its interfaces
+    captured, and `interfaces` which these are; `coverage.coverages` makes intervals of it.
     """
 
     def __init__(self, captures: list[_Capture], partitions: Partitions) -> None:
@@ -121,6 +158,8 @@ class Scan:
         self._points = pa.array(points, pa.string())
         self._views = list(_views(captures, own, loopback))
         self.hosts = tuple(_host_info(capture, mine, texts) for capture, mine in zip(captures, own, strict=True))
+        self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
+        self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
         undirected = (_undirected(capture) for capture, mine in zip(captures, own, strict=True) if not mine)
         counters = [counter for capture in captures for counter in _by_name(capture.counters)]
         self.counters = (*counters, *(counter for counter in undirected if counter is not None))
@@ -242,9 +281,15 @@ def _read_host(number: int, source: HostSource, partitions: Partitions) -> _Capt
                 interfaces = capture.places(reader.interfaces)
                 partitions.add(number, reader, rows, capture.packets_count, interfaces)
             capture.notes = partitions.notes(number)
+            capture.activity = partitions.activity(number)
+            capture.note_file(reader, capture.activity.files.get(capture.packets_count))
             capture.packets_count += reader.packets_count
             _note_origin(capture, reader, partitions)
     return capture
+
+
+def _since(comment: str) -> str:
+    return comment.removeprefix(SINCE_PREFIX) if comment.startswith(SINCE_PREFIX) else ""
 
 
 def _check_frames(source: HostSource, count: int) -> None:

@@ -41,6 +41,16 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
+class Activity:
+    """When a host's interfaces captured, as far as stamps show (ns); interfaces and addresses are by number."""
+
+    files: dict[int, tuple[int, int]]  # first and last stamp of each file, by the packets of the files before it
+    interfaces: tuple[tuple[int, tuple[int, int]], ...]  # each one's first and last stamp
+    silences: tuple[tuple[int, tuple[int, int]], ...]  # longer times without a packet, and of which interface
+    passed: tuple[tuple[int, int, int], ...]  # source, destination, interface
+
+
+@dataclass(frozen=True, slots=True)
 class HostView:
     """What gives a host's packets their meaning: its own addresses, loopback ones too, and its first point."""
 
@@ -100,6 +110,13 @@ class Partitions:
         gaps_ns = {(ack, seq): (asker, answerer, ns) for ack, seq, asker, answerer, ns in answers}
         ends = (frozenset(own), frozenset(others))
         return Notes(events_count, unknown_count, first_ns, last_ns, by_pair, *ends, gaps_ns)
+
+    def activity(self, host: int) -> Activity:
+        """When the interfaces of a host captured, so far."""
+        files, interfaces, silences, passed = self._core.activity(host)
+        spans = tuple((number, (first, last)) for number, first, last in interfaces)
+        silent = tuple((number, (begin, end)) for number, begin, end in silences)
+        return Activity({before: (first, last) for before, first, last in files}, spans, silent, tuple(passed))
 
     def address_number(self, text: str) -> int:
         """The number of an address, new or known."""

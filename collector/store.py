@@ -50,16 +50,23 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class PointInfo:
-    """An observation point: one interface of a host."""
+    """An observation point: one interface of a host.
+
+    `coverage`: when it captured, as ascending disjoint spans of its host's stamps in ns (`collector.coverage`).
+    """
 
     point: str
     interface: str
     link_type: str
+    coverage: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HostInfo:
-    """A captured host and what its capture holds; both times are null where it holds no packet."""
+    """A captured host and what its capture holds; both times are null where it holds no packet.
+
+    `coverage`: when any of its points captured, as theirs.
+    """
 
     host: str
     addresses: tuple[str, ...]
@@ -69,6 +76,7 @@ class HostInfo:
     events_count: int
     first_host_ns: int | None
     last_host_ns: int | None
+    coverage: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,10 +485,13 @@ def _parse_info(document: dict[str, Any]) -> TraceInfo:
 
 
 def _parse_host(document: dict[str, Any]) -> HostInfo:
-    points = tuple(PointInfo(**point) for point in document["points"])
-    return HostInfo(
-        **document | {"addresses": tuple(document["addresses"]), "points": points, "files": tuple(document["files"])}
-    )
+    points = tuple(PointInfo(**point | {"coverage": _parse_spans(point)}) for point in document["points"])
+    named = {name: tuple(document[name]) for name in ("addresses", "files")}
+    return HostInfo(**document | named | {"points": points, "coverage": _parse_spans(document)})
+
+
+def _parse_spans(document: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    return tuple((begin, end) for begin, end in document["coverage"])
 
 
 @contextmanager

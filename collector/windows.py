@@ -1,53 +1,107 @@
 """Capture windows: a lone packet whose other end was not capturing at that time is `outside_window`, not lost.
 
-Captures of several hosts start and stop 10-250 ms apart, so this needs aligned clocks and comes after them.
+Captures of several hosts start and stop 10-250 ms apart, and some have holes (`collector.coverage`), so this needs
+aligned clocks and comes after them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.coverage import HostActivity, HostCoverage, Span, covers, union
 from collector.matching import STATES
 from collector.schema import HopState
-from collector.store import HostInfo
 from collector.timescale import to_trace_ns
 
+UNSEEN = [HopState.LOST, HopState.CAPTURE_DROPPED, HopState.UNMATCHED]
 
-def settle_windows(hops: pa.Table, hosts: Sequence[HostInfo], clocks: pa.Table, edge_ns: int = 0) -> pa.Table:
+
+class Windows:
+    """When captured hosts captured what, on the trace's timescale.
+
+    Arguments: by host, its `coverages` in stamps of its own, and `activities`, which say where packets between two
+    addresses pass; `clocks` as in the trace; `edge_ns`, what is taken off each window's edges.
+    """
+
+    def __init__(
+        self,
+        coverages: Mapping[str, HostCoverage],
+        activities: Mapping[str, HostActivity],
+        clocks: pa.Table,
+        edge_ns: int = 0,
+    ) -> None:
+        self._activities, self._edge_ns = activities, edge_ns
+        self._points = {
+            host: [trace_spans(host, spans, clocks) for spans in coverage.points]
+            for host, coverage in coverages.items()
+        }
+
+    def is_capturing(
+        self, host: str, at_ns: NDArray[np.int64], pair: tuple[str, str] | None = None
+    ) -> NDArray[np.bool_]:
+        """Whether a host was capturing at times of the trace (shape (n,)), where packets between two addresses pass.
+
+        A host without a capture never is. Without a `pair`: whether any of its points was.
+        """
+        activity, spans = self._activities.get(host), self._points.get(host)
+        if activity is None or not spans:
+            return np.zeros(len(at_ns), dtype=np.bool_)
+        places = range(len(spans)) if pair is None else activity.points_of(pair)
+        return covers(union(span for place in places for span in spans[place]), at_ns, self._edge_ns)
+
+
+def trace_spans(host: str, spans: tuple[Span, ...], clocks: pa.Table) -> tuple[Span, ...]:
+    """Spans of a host's stamps on the trace's timescale."""
+    edges = pa.array([edge for span in spans for edge in span], pa.int64())
+    at = to_trace_ns(pa.array([host] * len(edges), pa.string()), edges, clocks).tolist()
+    return tuple(zip(at[::2], at[1::2], strict=True))
+
+
+def settle_windows(hops: pa.Table, connections: pa.Table, windows: Windows) -> pa.Table:
     """`hops` (aligned) with lone packets `outside_window` where the other host was not capturing when it came by.
 
     The other end's time is taken to be the lone end's plus the median delay between the two hosts (less, for a packet
-    seen only at its receiver). Packets vary around it, so within `edge_ns` of a window's edge the other host counts as
-    not capturing. A host with no capture at all is never capturing.
+    seen only at its receiver). Packets vary around it, so near a window's edge the other host counts as not capturing
+    (`Windows`).
+    Cost: next to nothing where no packet is alone.
     """
-    lone = hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count
-    if not lone:
+    if not hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count:
         return hops
-    captured = [host for host in hosts if host.first_host_ns is not None]
-    names = pa.array([host.host for host in captured])
-    starts = to_trace_ns(names, pa.array([host.first_host_ns for host in captured]), clocks)
-    ends = to_trace_ns(names, pa.array([host.last_host_ns for host in captured]), clocks)
-    windows = pl.DataFrame({"host": names.to_pylist(), "window_start": starts + edge_ns, "window_end": ends - edge_ns})
-    frame = pl.DataFrame(hops.select(["send_host", "receive_host", "send_trace_ns", "receive_trace_ns", "state"]))
-    outside = _outside(frame.with_columns(pl.col("send_host", "receive_host", "state").cast(pl.String)), windows)
+    names = ["connection_id", "send_host", "receive_host", "send_trace_ns", "receive_trace_ns", "state"]
+    frame = pl.DataFrame(hops.select(names)).with_columns(pl.col("send_host", "receive_host", "state").cast(pl.String))
+    outside = _outside(frame, connections, windows)
     states = hops["state"].combine_chunks()
-    codes = np.where(outside, STATES.index(HopState.OUTSIDE_WINDOW).as_py(), states.indices.to_numpy())
+    codes = states.indices.to_numpy().astype(np.int32)
+    codes[outside] = STATES.index(HopState.OUTSIDE_WINDOW).as_py()
     index = hops.schema.get_field_index("state")
-    return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), STATES))
+    return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(codes), STATES))
 
 
-def _outside(hops: pl.DataFrame, windows: pl.DataFrame) -> NDArray[np.bool_]:
+def _outside(hops: pl.DataFrame, connections: pa.Table, windows: Windows) -> NDArray[np.int64]:
+    """Rows of lone packets at whose time their other host was not capturing."""
     delay = (pl.col("receive_trace_ns") - pl.col("send_trace_ns")).median().over("send_host", "receive_host")
     lone_send, lone_receive = pl.col("receive_trace_ns").is_null(), pl.col("send_trace_ns").is_null()
     typical = delay.fill_null(0).cast(pl.Int64)
-    missing = hops.with_columns(
-        other=pl.when(lone_send).then("receive_host").when(lone_receive).then("send_host"),
+    missing = hops.with_row_index("row").select(
+        "row",
+        "connection_id",
+        "state",
+        host=pl.when(lone_send).then("receive_host").when(lone_receive).then("send_host"),
         at=pl.when(lone_send).then(pl.col("send_trace_ns") + typical).otherwise(pl.col("receive_trace_ns") - typical),
-    ).join(windows, left_on="other", right_on="host", how="left", maintain_order="left")
-    unseen = pl.col("state").is_in([HopState.LOST, HopState.CAPTURE_DROPPED, HopState.UNMATCHED])
-    beyond = pl.col("window_start").is_null() | ~pl.col("at").is_between("window_start", "window_end")
-    outside = unseen & (lone_send | lone_receive) & beyond
-    return missing.select(outside.fill_null(False)).to_series().to_numpy()
+        alone=lone_send | lone_receive,
+    )
+    missing = missing.filter("alone", pl.col("state").is_in(UNSEEN))
+    ends = pl.DataFrame(connections.select(["connection_id", "client_addr", "server_addr"]))
+    missing = missing.join(
+        ends.with_columns(pl.col("client_addr", "server_addr").cast(pl.String)), on="connection_id", how="left"
+    )
+    found = []
+    for (host, *pair), rows in missing.group_by("host", "client_addr", "server_addr"):
+        at = rows["at"].fill_null(0).to_numpy()
+        client, server = (str(address) for address in pair)
+        beyond = ~windows.is_capturing(str(host), at, (client, server)) | rows["at"].is_null().to_numpy()
+        found.append(rows["row"].to_numpy()[beyond].astype(np.int64))
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)

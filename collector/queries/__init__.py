@@ -32,7 +32,7 @@ from collector.queries.captured import (
 from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Flight, Scatter
 from collector.queries.live import is_live, made_ns
 from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
-from collector.queries.marks import Mark, faults, findings, load_steps
+from collector.queries.marks import Mark, faults, findings, load_steps, uncovered
 from collector.queries.overlay import STEPS as ROWS_PER_LANE
 from collector.queries.overlay import Overlay as RequestOverlay
 from collector.queries.request_table import RequestClass
@@ -137,6 +137,7 @@ __all__ = [
     "run_overlaps",
     "slowest_operations",
     "trouble_words",
+    "uncovered",
     "with_uncertainty",
     "write_csv",
     "write_parquet",

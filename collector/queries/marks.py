@@ -1,4 +1,5 @@
-"""What else happened, on the time axis of a trace: findings of the report, faults that were made on purpose, load.
+"""What else happened, on the time axis of a trace: findings of the report, faults that were made on purpose, load, and
+where a host was not capturing.
 
 Faults are read from `faults.jsonl`, which the bundled cluster keeps of what it did to itself: from the trace's folder,
 or from where `tracer record` keeps its captures. Load is what the load
@@ -15,6 +16,7 @@ from collector import store
 from collector.queries.bench_runs import LoadStage, stages_of
 from collector.queries.trace_view import TraceView
 from collector.timeline.columns import NO_LANE
+from collector.windows import trace_spans
 from tracer.errors import InputError
 
 FAULTS_FILE = "faults.jsonl"
@@ -26,7 +28,7 @@ MOST_FINDINGS = 500
 class Mark:
     """Something that lasted from `from_ns` to `to_ns`, on a lane or, with `NO_LANE`, on no host in particular."""
 
-    kind: str  # a finding's severity, "fault" or "load"
+    kind: str  # a finding's severity, "fault", "load" or "uncovered"
     lane: int
     from_ns: int
     to_ns: int
@@ -51,6 +53,28 @@ def faults(trace: TraceView) -> tuple[Mark, ...]:
     places = [] if folder is None else [folder, folder.with_name(f"{folder.name}.captures")]
     files = [place / FAULTS_FILE for place in places if (place / FAULTS_FILE).is_file()]
     return _read(files[0], trace) if files else ()
+
+
+def uncovered(trace: TraceView) -> tuple[Mark, ...]:
+    """Where hosts were not capturing: before and after their captures, and in holes of them; in order of time."""
+    clocks, found = store.read_table(trace.url, "clocks"), []
+    hosts = {host.host: host for host in trace.info.hosts}
+    for number, lane in enumerate(trace.lanes):
+        host = hosts.get(lane.host)
+        if host is None or not host.coverage:
+            continue
+        spans = [
+            (begin - trace.start_ns, end - trace.start_ns)
+            for begin, end in trace_spans(host.host, host.coverage, clocks)
+        ]
+        edges = [0, *(edge for span in spans for edge in span), trace.duration_ns]
+        between = zip(edges[::2], edges[1::2], strict=True)
+        found += [
+            Mark("uncovered", number, begin, end, f"{host.host} was not capturing")
+            for begin, end in between
+            if begin < end
+        ]
+    return tuple(sorted(found, key=lambda mark: mark.from_ns))
 
 
 def load_steps(trace: TraceView, runs: Iterable[Path]) -> tuple[Mark, ...]:

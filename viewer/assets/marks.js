@@ -1,11 +1,11 @@
-// What else happened: on the rows, findings of the report as diamonds with their length and injected faults as bands; under
-// them the steps of the load.
+// What else happened: on the rows, findings of the report as diamonds with their length, injected faults as bands, and
+// hatched where a host was not capturing; under them the steps of the load.
 "use strict";
 window.twintap = window.twintap || {};
 
 (function (T) {
   const SERIOUS = ["warning", "error"];
-  const REACH_PX = 7, LOAD_PX = 22;
+  const REACH_PX = 7, LOAD_PX = 22, HATCH_PX = 9, NEAR_ROW_PX = 16;
 
   const placed = (view, mark) => {
     const row = mark.lane === T.NO_LANE ? T.NO_ROW : T.rowOfLane(mark.lane);
@@ -31,6 +31,46 @@ window.twintap = window.twintap || {};
       text(context, view, `fault: ${mark.text}`, left, right, bottom - 5);
     }
     context.restore();
+  };
+
+  // Behind everything: where a host was not capturing its row is hatched.
+  T.drawUncovered = function (context, view) {
+    const shown = inSight(view, T.meta.uncovered || []);
+    if (!shown.length) return;
+    context.save();
+    context.strokeStyle = T.palette.faint;
+    context.lineWidth = 1;
+    for (const { row, left, right } of shown) {
+      const [top, bottom] = band(view, row), from = Math.max(0, left), to = Math.min(view.width, right);
+      context.save();
+      context.beginPath();
+      context.rect(from, top, Math.max(1, to - from), bottom - top);
+      context.clip();
+      context.globalAlpha = 0.09;
+      context.fillStyle = T.palette.faint;
+      context.fillRect(from, top, to - from, bottom - top);
+      context.globalAlpha = 0.4;
+      context.beginPath();
+      const height = bottom - top, shift = ((from - left) % HATCH_PX) + height;
+      for (let x = from - shift; x < to; x += HATCH_PX) {
+        context.moveTo(x, bottom);
+        context.lineTo(x + height, top);
+      }
+      context.stroke();
+      context.restore();
+    }
+    context.restore();
+  };
+
+  // Near its row; elsewhere what passes over the hatch is said.
+  T.uncoveredAt = function (view, x, y) {
+    const near = Math.min(NEAR_ROW_PX, 0.46 * view.gap);
+    const found = inSight(view, T.meta.uncovered || []).find(
+      ({ row, left, right }) => left <= x && x <= right && Math.abs(y - view.y(row)) <= near,
+    );
+    if (!found) return null;
+    const { text: title, from, to } = found.mark;
+    return { title, lines: [`from ${T.exactTime(from)}, for ${T.duration(to - from)}`, "packets of others are seen at one end here; none is lost"] };
   };
 
   function text(context, view, words, left, right, y) {

@@ -40,6 +40,7 @@ window.twintap = window.twintap || {};
   T.drawScene = function (context, view, state) {
     context.clearRect(0, 0, view.width, view.height);
     if (state.moving || state.withTicks) drawTicks(context, view);
+    T.drawUncovered(context, view);
     drawLanes(context, view);
     T.drawFaults(context, view);
     drawCommand(context, view);
@@ -127,8 +128,14 @@ window.twintap = window.twintap || {};
   function clearCovered(context, view, data) {
     const left = Math.max(0, view.x(data.from)), right = Math.min(view.width, view.x(data.to));
     if (right > left) {
+      context.save();
+      context.beginPath();
+      context.rect(left, view.ruler, right - left, view.height);
+      context.clip();
       context.clearRect(left, view.ruler, right - left, view.height);
+      T.drawUncovered(context, view);
       drawLanes(context, view);
+      context.restore();
     }
   }
 

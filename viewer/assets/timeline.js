@@ -381,7 +381,7 @@ window.twintap = window.twintap || {};
     const number = at < 0 ? null : arrows.number[at];
     canvas.classList.toggle("on-arrow", at >= 0);
     const { left, top } = canvas.getBoundingClientRect();
-    const told = T.stripAt(view, x, y) || T.markAt(view, x, y) || (at < 0 && T.faultAt(view, x, y));
+    const told = T.stripAt(view, x, y) || T.markAt(view, x, y) || (at < 0 && (T.faultAt(view, x, y) || T.uncoveredAt(view, x, y)));
     if (told) tip.showLines(told, left + x, top + y);
     else if (at >= 0) tip.showArrow(arrows, at, left + x, top + y);
     else showBin(x, y, left, top);

@@ -106,7 +106,7 @@ pub fn existing_interfaces() -> Vec<String> {
 impl Capture {
     /// Opens the rings and starts the thread. Every error of the operator's shows here, but a disk that fills up later.
     ///
-    /// `segments`: its `interfaces` and `addresses` are filled in here.
+    /// `segments`: its `interfaces`, `addresses` and `since_ns` are filled in here.
     pub fn start(settings: &CaptureSettings, mut segments: SegmentSettings) -> Result<Self, CaptureError> {
         let taps = settings
             .interface_names
@@ -118,6 +118,7 @@ impl Capture {
         for tap in &taps {
             tap.ring.socket.receive()?;
         }
+        segments.since_ns = Now::read().host_ns;
         let shared = Arc::new(Shared::default());
         let totals = Arc::clone(&shared.progress.totals);
         let mut run = Run {

@@ -78,14 +78,16 @@ pub struct Statistics {
     pub written_count: u64,
 }
 
-/// Appends a Section Header Block that names the host and the program.
-pub fn section_header(out: &mut Vec<u8>, host: &str, application: &str, os: &str) {
+/// Appends a Section Header Block that names the host and the program, and says since when this capture has been running:
+/// sections of one capture follow each other seamlessly, between two captures the host was not captured.
+pub fn section_header(out: &mut Vec<u8>, host: &str, since_ns: u64, application: &str, os: &str) {
     block(out, SECTION_HEADER, |out| {
         put32(out, BYTE_ORDER_MAGIC);
         put16(out, 1);
         put16(out, 0);
         out.extend_from_slice(&SECTION_LENGTH_UNKNOWN.to_le_bytes());
         option(out, OPT_COMMENT, format!("twintap.host={host}").as_bytes());
+        option(out, OPT_COMMENT, format!("twintap.since={since_ns}").as_bytes());
         option(out, SHB_OS, os.as_bytes());
         option(out, SHB_USERAPPL, application.as_bytes());
         option(out, OPT_END, b"");

@@ -34,6 +34,8 @@ pub struct SegmentSettings {
     /// The host's own, on the captured interfaces.
     pub addresses: Vec<IpAddr>,
     pub interfaces: Vec<Interface>,
+    /// When the capture began, by the host's clock.
+    pub since_ns: u64,
     /// A segment is closed when it has grown to this,
     pub segment_bytes: u64,
     /// or when its first packet was written this long ago.
@@ -218,7 +220,14 @@ impl Segment {
         begun: Now,
     ) -> Self {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4);
-        pcapng::section_header(&mut buffer, &settings.host, &settings.application, &settings.os);
+        let since_ns = settings.clock_error.stamp(settings.since_ns);
+        pcapng::section_header(
+            &mut buffer,
+            &settings.host,
+            since_ns,
+            &settings.application,
+            &settings.os,
+        );
         pcapng::name_resolution(&mut buffer, &settings.host, &settings.addresses);
         for interface in &settings.interfaces {
             pcapng::interface_description(&mut buffer, interface);

@@ -7,6 +7,7 @@
 //! All packets of a 4-tuple, either way and of all hosts, are in one partition.
 #![forbid(unsafe_code)]
 
+pub mod activity;
 pub mod answers;
 pub mod blocks;
 pub mod buffers;

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use twintap_wire::events::EventColumns;
 use twintap_wire::packet::Direction;
 
+use crate::activity::Activity;
 use crate::answers::Answers;
 
 /// Pairs of addresses that tell a host's own well enough: bounds memory where sources are forged.
@@ -11,8 +12,8 @@ pub const ENOUGH_PAIRS: usize = 1 << 16;
 /// Pairs counted beside the map, by their hash: a capture has few, and most packets are of the last ones.
 const RECENT_BITS: u32 = 8;
 
-/// Source, destination, and the direction's code.
-type Pair = (u32, u32, u8);
+/// Source, destination, the direction's code, and the interface.
+type Pair = (u32, u32, u8, u16);
 
 /// Of one host. Addresses are by their numbers in all captures.
 #[derive(Debug, Default)]
@@ -28,11 +29,20 @@ pub struct Notes {
     pub own: FxHashSet<u32>,
     pub others: FxHashSet<u32>,
     pub answers: Answers,
+    /// When which of the host's interfaces captured, and what passed them.
+    pub activity: Activity,
 }
 
 impl Notes {
-    /// Note the packets of a batch; `number` gives the number of an address of its file.
-    pub fn add(&mut self, events: &EventColumns, number: impl Fn(u32) -> u32) {
+    /// Note the packets of a batch; `number` gives the number of an address of its file, `place` that of an interface,
+    /// and `frames_before` says how many packets the host's earlier files hold.
+    pub fn add(
+        &mut self,
+        events: &EventColumns,
+        frames_before: u32,
+        number: impl Fn(u32) -> u32,
+        place: impl Fn(u16) -> u16,
+    ) {
         let (Some(&first), Some(&last)) = (events.host_ns.iter().min(), events.host_ns.iter().max()) else {
             return;
         };
@@ -40,11 +50,13 @@ impl Notes {
         self.span_ns = Some((known.0.min(first), known.1.max(last)));
         self.events_count += events.len() as u64;
         self.answers.add(events, &number);
+        self.activity.add(events, frames_before, (first, last), &place);
         let counts_pairs = self.pairs.len() < ENOUGH_PAIRS;
-        for ((src, dst, direction), count) in tally(events) {
+        for ((src, dst, direction, interface), count) in tally(events) {
             let (src, dst) = (number(src), number(dst));
             if counts_pairs {
                 *self.pairs.entry((src, dst)).or_default() += count;
+                self.activity.passed.insert((src, dst, place(interface)));
             }
             if direction == Direction::Send as u8 {
                 self.own.insert(src);
@@ -62,10 +74,12 @@ impl Notes {
 /// How many packets there are of each pair and direction.
 fn tally(events: &EventColumns) -> FxHashMap<Pair, u64> {
     let mut counts: FxHashMap<Pair, u64> = FxHashMap::default();
-    let mut recent: [(Pair, u64); 1 << RECENT_BITS] = [((0, 0, 0), 0); 1 << RECENT_BITS];
-    for ((&src, &dst), &direction) in events.src_addr.iter().zip(&events.dst_addr).zip(&events.direction) {
-        let pair = (src, dst, direction);
-        let mixed = (src.wrapping_mul(31) ^ dst.rotate_left(16) ^ u32::from(direction)).wrapping_mul(0x9E37_79B9);
+    let mut recent: [(Pair, u64); 1 << RECENT_BITS] = [((0, 0, 0, 0), 0); 1 << RECENT_BITS];
+    let ends = events.src_addr.iter().zip(&events.dst_addr);
+    for (((&src, &dst), &direction), &interface) in ends.zip(&events.direction).zip(&events.interface) {
+        let pair = (src, dst, direction, interface);
+        let of_row = u32::from(direction) ^ u32::from(interface) << 2;
+        let mixed = (src.wrapping_mul(31) ^ dst.rotate_left(16) ^ of_row).wrapping_mul(0x9E37_79B9);
         let slot = &mut recent[(mixed >> (32 - RECENT_BITS)) as usize];
         if slot.0 != pair {
             *counts.entry(slot.0).or_default() += slot.1;
@@ -104,17 +118,23 @@ mod tests {
     #[test]
     fn packets_are_counted_by_pair_and_the_direction_tells_whose_address_is_whose() {
         let mut notes = Notes::default();
-        notes.add(&batch(&[(0, 1, 2, 50), (1, 0, 1, 70), (0, 1, 2, 60)]), |address| {
-            address + 10
-        });
-        notes.add(&batch(&[(2, 3, 0, 40)]), |address| address + 10);
-        notes.add(&batch(&[]), |address| address);
+        let packets = batch(&[(0, 1, 2, 50), (1, 0, 1, 70), (0, 1, 2, 60)]);
+        notes.add(&packets, 0, |address| address + 10, |interface| interface + 3);
+        notes.add(
+            &batch(&[(2, 3, 0, 40)]),
+            3,
+            |address| address + 10,
+            |interface| interface,
+        );
+        notes.add(&batch(&[]), 4, |address| address, |interface| interface);
         assert_eq!((notes.events_count, notes.unknown_count), (4, 1));
         assert_eq!(notes.span_ns, Some((40, 70)));
         assert_eq!(notes.own, FxHashSet::from_iter([10]));
         assert_eq!(notes.others, FxHashSet::from_iter([11]));
         let pairs = [((10, 11), 2), ((11, 10), 1), ((12, 13), 1)];
         assert_eq!(notes.pairs, FxHashMap::from_iter(pairs));
+        let passed = [(10, 11, 3), (11, 10, 3), (12, 13, 0)];
+        assert_eq!(notes.activity.passed, FxHashSet::from_iter(passed));
     }
 
     #[test]
@@ -123,7 +143,7 @@ mod tests {
         let counts = tally(&batch(&packets));
         assert_eq!(counts.values().sum::<u64>(), 5_000);
         assert_eq!(
-            counts[&(0, 0, 0)],
+            counts[&(0, 0, 0, 0)],
             packets.iter().filter(|p| p.0 == 0 && p.1 == 0).count() as u64
         );
     }

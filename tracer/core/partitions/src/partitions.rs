@@ -115,7 +115,9 @@ impl Partitions {
     pub fn add(&self, batch: &Batch, origin: Origin) -> io::Result<Syns> {
         let (syns, bytes) = {
             let mut host = locked(&self.hosts[origin.host]);
-            host.notes.add(&batch.events, |index| origin.addresses.number(index));
+            let number = |index| origin.addresses.number(index);
+            let place = |interface| origin.interfaces[usize::from(interface)];
+            host.notes.add(&batch.events, origin.frames_before, number, place);
             host.add(batch, origin, self.bits)
         };
         self.note_bytes(bytes)?;

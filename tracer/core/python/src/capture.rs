@@ -119,6 +119,7 @@ mod live {
                 os,
                 addresses: Vec::new(),
                 interfaces: Vec::new(),
+                since_ns: 0,
                 segment_bytes,
                 segment_age: Duration::from_nanos(segment_age_ns),
                 first_number,

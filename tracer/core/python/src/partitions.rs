@@ -58,6 +58,14 @@ type NoteFields = (
     Vec<u32>,
     Vec<(u32, u32, u32, u32, i64)>,
 );
+/// Of each file its packets before it, first and last stamp; of each interface that captured its number, first and last
+/// stamp; silences (interface, from, to); (source, destination, interface).
+type ActivityFields = (
+    Vec<(u32, i64, i64)>,
+    Vec<(u16, i64, i64)>,
+    Vec<(u16, i64, i64)>,
+    Vec<(u32, u32, u16)>,
+);
 /// Events, heads, and the ranks of the addresses that occur.
 type TakenColumns<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyArray1<u32>>);
 
@@ -120,6 +128,22 @@ impl PyPartitions {
                 notes.own.iter().copied().collect(),
                 notes.others.iter().copied().collect(),
                 notes.answers.gaps.iter().map(answer).collect(),
+            )
+        })
+    }
+
+    /// When the interfaces of a host captured, and what passed each, so far.
+    fn activity(&self, host: usize) -> ActivityFields {
+        self.partitions.with_notes(host, |notes: &Notes| {
+            let activity = &notes.activity;
+            let interfaces = (0..).zip(&activity.interfaces);
+            (
+                activity.files.clone(),
+                interfaces
+                    .filter_map(|(number, span)| span.map(|(first, last)| (number, first, last)))
+                    .collect(),
+                activity.silences.clone(),
+                activity.passed.iter().copied().collect(),
             )
         })
     }

@@ -44,6 +44,7 @@ fn settings(folder: &Folder) -> SegmentSettings {
         os: "Linux".into(),
         addresses: vec!["10.77.0.20".parse().expect("IPv4"), "fe80::1".parse().expect("IPv6")],
         interfaces: vec![interface("eth0"), interface("lo")],
+        since_ns: 1_000,
         segment_bytes: 1000,
         segment_age: Duration::from_secs(1),
         first_number: 7,

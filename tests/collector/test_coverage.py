@@ -1,0 +1,296 @@
+"""When hosts captured, and that nothing is lost where they did not.
+
+The traffic is a keep-alive connection on which a client asks every 20 ms and is answered, beside it a short connection
+every 100 ms; each packet is seen at both hosts. Captures are then made of what each host saw, without what it missed.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from collector import store
+from collector.analysis import HostSource, analyse
+from collector.coverage import (
+    MISSING_SCHEMA,
+    FileSpan,
+    HostActivity,
+    HostCoverage,
+    PointActivity,
+    coverages,
+    covers,
+    union,
+    without,
+)
+from collector.schema import CLOCKS
+from tests.helpers import capture_files as files
+from tests.helpers.live_hosts import NoNamespacesError, pair
+
+BASE_NS = 1_700_000_000_000_000_000
+MS, SECOND = 1_000_000, 1_000_000_000
+ONE_WAY_NS = 100_000
+CLIENT, SERVER = "10.66.0.1", "10.66.0.2"
+ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A packet, when it was sent, and whether it was lost on the way."""
+
+    at_ns: int
+    from_client: bool
+    data: bytes
+    lost: bool = False
+
+
+def packet(from_client: bool, flags: str, seq: int, ack: int, length: int = 0, port: int = 40_000) -> bytes:
+    src, dst, sport, dport = (CLIENT, SERVER, port, 8_080) if from_client else (SERVER, CLIENT, 8_080, port)
+    segment = TCP(sport=sport, dport=dport, flags=flags, seq=seq, ack=ack, options=[("Timestamp", (seq, ack))])
+    return bytes(ETHERNET / IP(src=src, dst=dst) / segment / Raw(b"x" * length))
+
+
+def traffic(duration_ns: int, down: tuple[int, int] | None = None) -> list[Sent]:
+    """The packets of both connections; while the link is `down` the client sends its request again and again."""
+    sent: list[Sent] = []
+    seq, ack, at = 1_000, 5_000, BASE_NS
+    while at < BASE_NS + duration_ns:
+        while down is not None and down[0] <= at - BASE_NS < down[1]:
+            sent.append(Sent(at, True, packet(True, "PA", seq, ack, 100), lost=True))
+            at += 200 * MS
+        sent.append(Sent(at, True, packet(True, "PA", seq, ack, 100)))
+        sent.append(Sent(at + MS, False, packet(False, "PA", ack, seq + 100, 500)))
+        sent.append(Sent(at + 2 * MS, True, packet(True, "A", seq + 100, ack + 500)))
+        seq, ack, at = seq + 100, ack + 500, at + 20 * MS
+    for number in range(duration_ns // (100 * MS)):
+        at, port, first = BASE_NS + number * 100 * MS + 7 * MS, 41_000 + number, 900_000 + number * 10_000
+        if down is not None and down[0] - 10 * MS <= at - BASE_NS < down[1]:
+            continue
+        turns = [
+            (True, "S", first, 0, 0), (False, "SA", 77, first + 1, 0), (True, "A", first + 1, 78, 0),
+            (True, "PA", first + 1, 78, 50), (False, "PA", 78, first + 51, 60), (True, "FA", first + 51, 138, 0),
+            (False, "FA", 138, first + 52, 0), (True, "A", first + 52, 139, 0),
+        ]  # fmt: skip
+        sent += [Sent(at + n * MS // 2, turn[0], packet(*turn, port=port)) for n, turn in enumerate(turns)]
+    return sorted(sent, key=lambda each: each.at_ns)
+
+
+def seen_at(
+    client: bool, sent: Iterable[Sent], captures: Callable[[int], bool] = lambda _: True
+) -> list[tuple[int, bytes]]:
+    """(stamp, packet) of what one host's capture holds; `captures` says whether it ran, by the time since the start."""
+    stamps = [
+        (each.at_ns + (0 if each.from_client == client else ONE_WAY_NS), each.data)
+        for each in sent
+        if each.from_client == client or not each.lost
+    ]
+    return sorted((at, data) for at, data in stamps if captures(at - BASE_NS))
+
+
+def written(folder: Path, name: str, packets: list[tuple[int, bytes]]) -> Path:
+    path = folder / name
+    path.write_bytes(files.pcap(packets))
+    return path
+
+
+def replayed(folder: Path, client: list[Path], server: list[Path]) -> tuple[store.TraceInfo, dict[str, int], set[str]]:
+    """The trace's info, its hops by state, and the kinds of its findings."""
+    info = analyse([HostSource("a", tuple(client)), HostSource("b", tuple(server))], str(folder / "trace"))
+    states = pl.DataFrame(store.read_table(str(folder / "trace"), "hops", ["state"]))["state"].cast(pl.String)
+    counts = {str(state): count for state, count in states.value_counts().iter_rows()}
+    return info, counts, set(store.read_table(str(folder / "trace"), "findings")["kind"].to_pylist())
+
+
+def coverage_s(info: store.TraceInfo, host: str = "b") -> list[tuple[float, float]]:
+    """A host's coverage in seconds since the beginning, rounded."""
+    (found,) = (each for each in info.hosts if each.host == host)
+    return [(round((begin - BASE_NS) / SECOND, 1), round((end - BASE_NS) / SECOND, 1)) for begin, end in found.coverage]
+
+
+def restarted(at: int) -> bool:
+    return not 3 * SECOND <= at < 7 * SECOND
+
+
+def test_between_a_tcpdump_and_the_next_nothing_is_lost(tmp_path: Path) -> None:
+    sent = traffic(10 * SECOND)
+    at_b = seen_at(False, sent, restarted)
+    first = [one for one in at_b if one[0] < BASE_NS + 5 * SECOND]
+    paths = [written(tmp_path, "b-1.pcap", first), written(tmp_path, "b-2.pcap", at_b[len(first) :])]
+    info, states, kinds = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    assert coverage_s(info) == [(0.0, 3.0), (7.0, 10.0)]
+    assert coverage_s(info, "a") == [(0.0, 10.0)]
+    assert states.keys() == {"matched", "outside_window"}
+    assert not kinds & {"packet_loss", "capture_drop", "link_down", "server_silent"}
+
+
+def test_a_capture_that_stalls_within_a_file_has_a_hole(tmp_path: Path) -> None:
+    sent = traffic(10 * SECOND)
+    paths = [written(tmp_path, "b.pcap", seen_at(False, sent, restarted))]
+    info, states, kinds = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    assert coverage_s(info) == [(0.0, 3.0), (7.0, 10.0)]
+    assert states.keys() == {"matched", "outside_window"}
+    assert "link_down" not in kinds
+    points = next(host.points for host in info.hosts if host.host == "b")
+    assert [point.coverage for point in points] == [next(h.coverage for h in info.hosts if h.host == "b")]
+
+
+def test_files_of_one_rotation_are_one_span(tmp_path: Path) -> None:
+    sent = traffic(4 * SECOND)
+    at_b = seen_at(False, sent)
+    parts = [[one for one in at_b if (one[0] - BASE_NS) // SECOND == second] for second in range(5)]
+    paths = [written(tmp_path, f"b-{number}.pcap", part) for number, part in enumerate(parts) if part]
+    info, states, _ = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    assert len(paths) > 3
+    assert coverage_s(info) == [(0.0, 4.0)]
+    assert states.keys() == {"matched"}
+
+
+@pytest.mark.parametrize("rotated", [False, True], ids=["one file", "a rotation meanwhile"])
+def test_a_link_that_is_down_is_no_hole(tmp_path: Path, rotated: bool) -> None:
+    sent = traffic(10 * SECOND, down=(3 * SECOND, 7 * SECOND))
+    at_b = seen_at(False, sent)
+    cut = sum(at < BASE_NS + 5 * SECOND for at, _ in at_b) if rotated else len(at_b)
+    paths = [written(tmp_path, "b-1.pcap", at_b[:cut])] + (
+        [written(tmp_path, "b-2.pcap", at_b[cut:])] if rotated else []
+    )
+    info, states, kinds = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    assert coverage_s(info) == [(0.0, 10.0)]
+    assert states["lost"] == sum(each.lost for each in sent)
+    assert "link_down" in kinds
+
+
+def test_a_few_packets_that_a_capture_drops_are_no_hole(tmp_path: Path) -> None:
+    sent = traffic(4 * SECOND)
+    kept = seen_at(False, sent)
+    kept = [one for number, one in enumerate(kept) if number % 10 or number < 100]
+    info, states, _ = replayed(
+        tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], [written(tmp_path, "b.pcap", kept)]
+    )
+    assert coverage_s(info) == [(0.0, 4.0)]
+    assert states["capture_dropped"] > 20
+
+
+def section(since_ns: int, packets: list[tuple[int, bytes]]) -> bytes:
+    """A segment of an agent's capture that began at a time, with a drop count."""
+    comments = [(1, b"twintap.host=b"), (1, f"twintap.since={since_ns}".encode())]
+    described = files.interface(pairs=((2, b"eth0"), (9, b"\x09")))
+    return files.section(pairs=comments) + described + b"".join(files.enhanced(at, data) for at, data in packets)
+
+
+def test_an_agent_says_since_when_it_captures_so_two_runs_leave_a_hole_that_no_one_else_saw(tmp_path: Path) -> None:
+    sent = [each for each in traffic(10 * SECOND) if restarted(each.at_ns - BASE_NS)]
+    at_b = seen_at(False, sent)
+    first = [one for one in at_b if one[0] < BASE_NS + 5 * SECOND]
+    half = len(first) // 2
+    segments = [
+        (BASE_NS - SECOND, first[:half]),
+        (BASE_NS - SECOND, first[half:]),
+        (BASE_NS + 6 * SECOND, at_b[len(first) :]),
+    ]
+    paths = [tmp_path / f"b-{number:06}.pcapng" for number in range(3)]
+    for path, segment in zip(paths, segments, strict=True):
+        path.write_bytes(section(*segment))
+    info, _, _ = replayed(tmp_path, [written(tmp_path, "a.pcap", seen_at(True, sent))], paths)
+    assert coverage_s(info) == [(-1.0, 3.0), (6.0, 10.0)]
+
+
+# --- the decisions themselves
+
+ONE_CLOCK = [
+    {
+        "host": host,
+        "from_host_ns": 0,
+        "to_host_ns": 10**12,
+        "from_frame": 1,
+        "to_frame": 10**6,
+        "reference": host == "a",
+    }
+    | {"offset_ns": 0, "skew_ppb": 0, "uncertainty_ns": 0, "method": "raw"}
+    for host in ("a", "b")
+]
+
+
+def missing(stamps_ms: Iterable[int], pair: tuple[str, str] = (CLIENT, SERVER), sent: bool = True) -> pl.DataFrame:
+    rows = [("b", "a", *pair, sent, at * MS, 1) for at in stamps_ms]
+    return pl.DataFrame(rows, schema=MISSING_SCHEMA, orient="row")
+
+
+def found(
+    points: tuple[PointActivity, ...],
+    lacking: pl.DataFrame,
+    passed: dict[tuple[str, str], frozenset[int]] | None = None,
+) -> tuple[list[list[tuple[int, int]]], HostCoverage]:
+    """Each point's spans in ms, and the coverage."""
+    clocks = pa.Table.from_pylist(ONE_CLOCK, CLOCKS)
+    spans = coverages({"b": HostActivity(points, passed or {})}, lacking, clocks)["b"]
+    return [[(begin // MS, end // MS) for begin, end in point] for point in spans.points], spans
+
+
+def test_one_interface_of_two_may_have_a_hole_of_its_own() -> None:
+    file = FileSpan(0, 10_000 * MS)
+    silent = PointActivity((file,), ((2_000 * MS, 6_000 * MS),), (0, 10_000 * MS))
+    busy = PointActivity((file,), (), (0, 10_000 * MS))
+    other = ("10.67.0.1", "10.67.0.2")
+    passed = {(CLIENT, SERVER): frozenset({0}), other: frozenset({1})}
+    both_ways = [missing(range(2_100, 5_900, 50), other, sent) for sent in (True, False)]
+    points, coverage = found((busy, silent), pl.concat(both_ways), passed)
+    assert points == [[(0, 10_000)], [(0, 2_000), (6_000, 10_000)]]
+    assert coverage.whole == ((0, 10_000 * MS),)
+    points, _ = found((busy, silent), both_ways[0], passed)
+    assert points[1] == [(0, 10_000)], "nothing that it was sent was acknowledged: its link may be down"
+
+
+def test_an_interface_whose_packets_begin_late_in_the_file_of_all() -> None:
+    late = PointActivity((FileSpan(0, 9_000 * MS),), (), (4_000 * MS, 9_000 * MS))
+    lacking = pl.concat([missing(range(100, 3_900, 50), sent=sent) for sent in (True, False)])
+    assert found((late,), lacking)[0] == [[(4_000, 9_000)]]
+    assert found((late,), missing([]))[0] == [[(0, 9_000)]], "nothing says that there was anything to capture"
+
+
+def test_spans_are_joined_and_cut() -> None:
+    assert union([(5, 9), (0, 3), (3, 4)]) == ((0, 4), (5, 9))
+    assert without([(0, 10)], [(3, 5), (8, 12)]) == ((0, 3), (5, 8))
+    assert without([(0, 10)], [(0, 10)]) == ()
+
+
+def test_what_is_near_a_hole_is_in_it_and_what_is_at_the_capture_s_end_is_not() -> None:
+    spans = ((0, 100), (200, 300))
+    at = np.array([-1, 0, 95, 100, 150, 205, 206, 300, 301])
+    inside = covers(spans, at, hole_edge_ns=6)
+    assert inside.tolist() == [False, True, False, False, False, False, True, True, False]
+    assert covers(spans, np.array([0, 5, 300]), edge_ns=5, hole_edge_ns=0).tolist() == [False, True, False]
+    assert covers((), at).sum() == 0
+
+
+@pytest.mark.live
+def test_an_agent_restarted_under_traffic(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        try:
+            hosts = stack.enter_context(pair())
+        except NoNamespacesError as error:
+            pytest.skip(f"NOT TESTED, no namespaces can be made here: {error}")
+        with hosts.a.capture(tmp_path / "a") as at_a, hosts.b.capture(tmp_path / "b") as at_b:
+            hosts.exchange(*[3_000] * 50)
+            at_b.stop()
+            hosts.exchange(*[3_000] * 50)
+            with hosts.b.capture(tmp_path / "b") as again:
+                hosts.exchange(*[3_000] * 50)
+                again.stop()
+            at_a.stop()
+    paths = {host: sorted((tmp_path / host).rglob("*.pcapng")) for host in "ab"}
+    info, states, kinds = replayed(tmp_path, paths["a"], paths["b"])
+    assert len(coverage_hosts(info, "b")) == 2
+    assert states.keys() <= {"matched", "outside_window", "ambiguous"}
+    assert states["outside_window"] > 100
+    assert not kinds & {"packet_loss", "link_down", "capture_drop"}
+
+
+def coverage_hosts(info: store.TraceInfo, host: str) -> tuple[tuple[int, int], ...]:
+    return next(each.coverage for each in info.hosts if each.host == host)
