@@ -22,6 +22,7 @@ from collector.hosts import Traffic, is_loopback, own_addresses
 from collector.partitions import Activity, AddressOrder, HostView, Notes, Partitions
 from collector.services import id_headers
 from collector.store import CounterInfo, HostInfo, PointInfo
+from collector.wire_text import string_array_from_wire
 from tracer.errors import InputError
 from tracer.readers import CaptureReader, Interface, open_capture
 from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns, Severity
@@ -348,5 +349,4 @@ def _head_batch(heads: Columns) -> pa.RecordBatch:
 
 
 def _strings(columns: Columns, name: str) -> pa.Array:
-    offsets, data = columns[f"{name}_offsets"], columns[f"{name}_bytes"]
-    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+    return string_array_from_wire(columns[f"{name}_offsets"], columns[f"{name}_bytes"])
