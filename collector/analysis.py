@@ -24,7 +24,19 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import clock_evidence, clocks, coverage, encoded, findings, matching, memory, pauses, spans, troubles
+from collector import (
+    clock_evidence,
+    clocks,
+    coverage,
+    encoded,
+    findings,
+    matching,
+    memory,
+    outcomes,
+    pauses,
+    spans,
+    troubles,
+)
 from collector.clock_steps import refined
 from collector.coverage import HostCoverage, Span, union
 from collector.decoding import HostSource, Scan, scan
@@ -177,10 +189,10 @@ def run_stages(
         info = _with_coverage(info, captures, covered)
         windows_at = Windows(covered, captures.activities, alignment.clocks, options.edge_ns)
         hops = PutOff(lambda table: writer.append("hops", table))
-        found = _rebuild(pool, workers, info, alignment, windows_at, writer, hops, held, by_time)
+        found, answering = _rebuild(pool, workers, info, alignment, windows_at, writer, hops, held, by_time)
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
         places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
-        _put_together(pool, info, alignment, found, writer, by_time, samples, places)
+        _put_together(pool, info, alignment, found, writer, _settled(by_time, answering), samples, places)
         for job in written:
             job.result()
     return info
@@ -206,7 +218,7 @@ def _put_together(
     alignment: Alignment,
     found: list[troubles.Troubles],
     writer: TraceWriter,
-    by_time: SortedRuns,
+    by_time: Iterator[pa.Table],
     samples: pa.Table | None,
     places: Places,
 ) -> None:
@@ -231,10 +243,15 @@ def _put_together(
         job.result()
 
 
-def _written(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: SortedRuns) -> Iterator[pa.Table]:
+def _settled(by_time: SortedRuns, answering: frozenset[outcomes.Server]) -> Iterator[pa.Table]:
+    """All exchanges by time, a slab at a time, with their outcomes now that every server that answered is known."""
+    return (outcomes.settled(slab, answering) for slab in by_time.slabs(ROW_GROUP_ROWS))
+
+
+def _written(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """All exchanges by time, a slab at a time. Each is written while the next is merged, and all are in the end."""
     before: Future[None] | None = None
-    for slab in by_time.slabs(ROW_GROUP_ROWS):
+    for slab in by_time:
         if before is not None:
             before.result()
         before = pool.submit(writer.append, "exchanges", slab)
@@ -282,8 +299,12 @@ def _rebuild(
     put_off: PutOff,
     held: Held,
     by_time: SortedRuns,
-) -> list[troubles.Troubles]:
-    """Align and rebuild each partition, and write or keep what it gives; returns their troubles, in a few parts."""
+) -> tuple[list[troubles.Troubles], frozenset[outcomes.Server]]:
+    """Align and rebuild each partition, and write or keep what it gives.
+
+    Returns: their troubles, in a few parts, and the servers that answered (`outcomes.answering`).
+    """
+    answering = frozenset[outcomes.Server]()
     end_ns, exchanges_count, found = _end_ns(info, alignment), 0, []
 
     def rebuild(number: int) -> _Requests:
@@ -292,13 +313,15 @@ def _rebuild(
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
         built = build_exchanges(hops, messages, connections, info.services, first_id)
+        built = built._replace(exchanges=outcomes.with_outcomes(built.exchanges, built.hops))
         paused = pauses.aligned(paused, alignment.clocks)
         counts = hop_counts(built.hops)
         wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts)
         return _Requests(built.hops, built.exchanges, ready("quality", quality_of(built.hops, counts)), wrong)
 
     def keep(_: int, requests: _Requests) -> None:
-        nonlocal exchanges_count
+        nonlocal exchanges_count, answering
+        answering |= outcomes.answering(requests.exchanges)
         exchanges_count += requests.exchanges.num_rows
         put_off.put(requests.hops, MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * exchanges_count)
         writer.append("quality", requests.quality)
@@ -308,7 +331,7 @@ def _rebuild(
             found[:] = [troubles.together(found)]
 
     in_turn(pool, workers, held.numbers(), rebuild, keep)
-    return found
+    return found, answering
 
 
 def _end_ns(info: TraceInfo, alignment: Alignment) -> int:

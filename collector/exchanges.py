@@ -116,6 +116,7 @@ def _exchange_table(
         "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP], pa.string())),
         "status": nullable(found["status"], found["response_row_validity"]),
         "complete": pa.array(found["complete"]),
+        "outcome": coded(np.zeros(count, dtype=np.int32), pa.array([UNKNOWN])),  # until `collector.outcomes`
     }
     absent = {column.name: nothing(count, column.type) for column in EXCHANGES if column.name not in columns}
     return pa.Table.from_pydict(columns | absent, schema=EXCHANGES)

@@ -12,6 +12,7 @@ import polars as pl
 from collector import durations, store, story
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.foreground import of_clients
+from collector.outcomes import Outcome
 from collector.pairing import Pairing, read_pairing
 from collector.stages import stages_of
 from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
@@ -49,6 +50,7 @@ class RequestLine:
     service: str
     client_host: str | None
     status: int | None
+    outcome: str
     transaction_id: str | None
     duration_ns: int
     spans_count: int
@@ -60,6 +62,8 @@ class RequestSummary:
     """All root requests of a trace; the figures are null where there is none of known length."""
 
     count: int
+    failed_count: int  # this and the next by `collector.outcomes`, also of those without a length, as a reset leaves
+    unknown_count: int
     exchanges_count: int
     incomplete_count: int
     background_count: int  # exchanges that daemons asked, and what was done for them
@@ -208,10 +212,10 @@ def _clock_words(rows: list[dict[str, Any]]) -> str:
 
 
 def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
-    mine = of_clients(rows.filter(pl.col("depth") == 0), rows)["trace_id"].implode()
-    background = rows.filter(~pl.col("trace_id").is_in(mine))
+    asked = of_clients(rows.filter(pl.col("depth") == 0), rows)
+    background = rows.filter(~pl.col("trace_id").is_in(asked["trace_id"].implode()))
     roots = story.outermost(rows)
-    took = roots["duration_ns"]
+    took, outcomes = roots["duration_ns"], asked["outcome"].fill_null(str(Outcome.UNKNOWN))
     handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
     sizes = rows.group_by("trace_id").agg(spans=pl.len())
     slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).head(SLOWEST)
@@ -222,6 +226,8 @@ def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
 
     return RequestSummary(
         count=len(roots),
+        failed_count=int((outcomes == Outcome.FAILED).sum()),
+        unknown_count=int((outcomes == Outcome.UNKNOWN).sum()),
         exchanges_count=len(rows),
         incomplete_count=int((~rows["complete"]).sum()),
         background_count=len(background),
@@ -236,6 +242,7 @@ def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
                 service=row["service"],
                 client_host=row["client_host"],
                 status=row["status"],
+                outcome=row["outcome"] or str(Outcome.UNKNOWN),
                 transaction_id=row["transaction_id"],
                 duration_ns=row["duration_ns"],
                 spans_count=row["spans"],

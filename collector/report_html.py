@@ -9,6 +9,7 @@ from collector.comparison import Comparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.report import FindingLine, Report, SpanBar, StageLine
+from collector.report_text import outcome_words
 from collector.store import CounterInfo
 from collector.story import Part, Story
 from tracer.errors import MissingDependencyError, ResourceError
@@ -78,6 +79,7 @@ def make_html(report: Report) -> str:
         "<h2>Pairing</h2>",
         _pairing(report.pairing),
         "<h2>Slowest requests</h2>",
+        f"<p>{html.escape(f'{report.requests.count:,} requests' + outcome_words(report.requests))}</p>",
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         "<h2>Findings</h2>",
         "".join(_finding(finding) for finding in report.findings) or "<p>None.</p>",

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from collector.comparison import Comparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
+from collector.outcomes import Outcome
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.quality import HostPair
 from collector.report import FindingLine, HostLine, Report, RequestSummary
@@ -37,7 +38,7 @@ MOST_PROGRAMS = 3
 BAR_CELLS = 10
 MOST_NAME_CELLS = 36
 ERROR_STATUS = 400
-"""HTTP statuses from here on are failures (RFC 9110 §15), and shown."""
+"""HTTP statuses from here on say that something was not so (RFC 9110 §15.5), and are shown."""
 _UNITS = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s)\b|%)|(?<=±) | (?=±)")
 """Spaces at which a line may not break."""
 COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
@@ -257,6 +258,7 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
     if requests.count > 1:
         figures += f": mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
         figures += f", p99 {in_words(requests.p99_ns)}"
+    figures += outcome_words(requests)
     _heading(console, "Requests", figures)
     _paragraph(console, _exchanges_words(requests), "dim", 2)
     grid = _grid(">", "<", ">", "<")
@@ -265,9 +267,17 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
     for line in requests.slowest:
         spans = f"{line.spans_count:,} span{'s' * (line.spans_count != 1)}"
         status = f"{line.status}, " if line.status is not None and line.status >= ERROR_STATUS else ""
+        status = "no whole answer, " if line.status is None and line.outcome == Outcome.FAILED else status
         grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
     _print(console, grid)
     _more(console, requests.count, len(requests.slowest), ", all faster")
+
+
+def outcome_words(requests: RequestSummary) -> str:
+    """`; 3 failed, 12 of unknown outcome`; "" where all are seen to have gone well."""
+    counts = ((requests.failed_count, "failed"), (requests.unknown_count, "of unknown outcome"))
+    words = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    return f"; {words}" if words else ""
 
 
 def _exchanges_words(requests: RequestSummary) -> str:

@@ -210,6 +210,7 @@ EXCHANGES = _fields(
     client_service=_text(),  # which service or daemon asked, as its User-Agent says (services.toml); null if unknown
     background=pa.bool_(),  # asked by a daemon, as its User-Agent says (services.toml); null where none was seen
     complete=pa.bool_(),
+    outcome=_text(),  # "ok" | "failed" | "unknown" (collector.outcomes)
 )
 """One row for each request and its final response on a connection, whatever the protocol. Unknown times are null."""
 

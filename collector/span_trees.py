@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.foreground import of_clients
+from collector.outcomes import Outcome
 from collector.spans import LEDGER_COLUMNS
 from collector.timeline.shelf import Shelf
 
@@ -38,6 +39,7 @@ class Span:
     protocol: str
     transaction_id: str
     complete: bool
+    outcome: str  # as `collector.outcomes` has them
     link_reason: str | None
     confidence: float | None
     start_ns: int
@@ -147,7 +149,7 @@ class SpanTrees:
 
     def texts(self) -> pl.DataFrame:
         """What a search looks at: of each span its `request`, connection, texts, hosts and status; by request."""
-        return self._frame.select("request", "connection_id", "client_host", "server_host", "status", *TEXTS)
+        return self._frame.select("request", "connection_id", "client_host", "server_host", "status", "outcome", *TEXTS)
 
 
 def _joined(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame:
@@ -200,6 +202,7 @@ def _span(number: int, row: dict[str, Any]) -> Span:
         number=number,
         status=int(row["status"] or 0),
         complete=bool(row["complete"]),
+        outcome=row["outcome"] or str(Outcome.UNKNOWN),
         start_ns=row["start"],
         end_ns=row["end"],
         pause_ns=row["pause_ns"],

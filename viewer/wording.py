@@ -21,6 +21,8 @@ STATE_NAMES = {
     HopState.AMBIGUOUS: "several packets could be its partner, and nothing tells them apart",
     HopState.UNMATCHED: "seen at one end; no partner found",
 }
+OUTCOME_WORDS = {"ok": "ok", "failed": "failed", "unknown": "unknown"}
+"""Of requests (`collector.outcomes`), as people read them."""
 Fact = tuple[str, str]
 """A label and its value."""
 
@@ -64,8 +66,28 @@ def facts_line(summary: Summary, hosts_count: int) -> list[str]:
 
 def request_title(request: Request) -> str:
     """`PUT /v1/a/c/o → 201`."""
-    outcome = f" → {request.status}" if request.status else ""
-    return f"{request.title}{outcome}"
+    return f"{request.title}{answer_words(request.status, request.outcome)}"
+
+
+def answer_words(status: int, outcome: str) -> str:
+    """` → 201`, ` → 503 ✗`, ` → ✗ no whole answer`; "" where no status is visible and nothing failed."""
+    failed = outcome == "failed"
+    if status:
+        return f" → {status}{' ✗' if failed else ''}"
+    return " → ✗ no whole answer" if failed else ""
+
+
+def status_words(status: int, outcome: str) -> str:
+    """A cell of a table: `201`, `✗ 503`, `✗ no whole answer`, `unknown`."""
+    if outcome == "failed":
+        return f"✗ {status or 'no whole answer'}"
+    return str(status) if status and outcome == "ok" else f"{status or 'none seen'} (outcome unknown)"
+
+
+def outcome_words(failed_count: int, unknown_count: int) -> str:
+    """`, 3 failed, 12 of unknown outcome`; what there is none of is left out."""
+    failed = f", {failed_count:,} failed" if failed_count else ""
+    return failed + (f", {unknown_count:,} of unknown outcome" if unknown_count else "")
 
 
 def hop_title(hop: Hop) -> str:

@@ -110,6 +110,7 @@ class Request:
     server_host: str | None
     status: int
     complete: bool
+    outcome: str  # as `collector.outcomes` has them
     start_ns: int
     end_ns: int
     duration_ns: int  # without its client's pause (`collector.openings`)

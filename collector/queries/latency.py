@@ -11,6 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector.outcomes import Outcome
+
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 BINS_PER_DECADE = 10
 FINE_PER_DECADE = 500
@@ -32,6 +34,7 @@ class Durations:
     name: str
     count: int
     failed_count: int
+    unknown_count: int  # of requests: of which it cannot be seen whether they went well
     percentiles_ns: tuple[int, ...]  # as PERCENTILES
     longest_ns: int
     edges_ns: NDArray[np.float64]  # of the histogram, one more than bins
@@ -45,7 +48,7 @@ class Scatter:
     numbers: Longs
     start_ns: Longs
     duration_ns: Longs
-    failed: NDArray[np.bool_]
+    outcome: NDArray[np.object_]  # as `collector.outcomes` has them
     grid: NDArray[np.uint32] | None  # [row, column]
     time_edges_ns: NDArray[np.float64]
     duration_edges_ns: NDArray[np.float64]
@@ -74,7 +77,7 @@ class Flight:
     failed: Longs  # of those that ended in this bin
 
 
-def durations(name: str, values_ns: Longs, failed_count: int = 0) -> Durations:
+def durations(name: str, values_ns: Longs, failed_count: int = 0, unknown_count: int = 0) -> Durations:
     """A summary of some durations, of which there is at least one. Cost: a sort."""
     values = np.sort(values_ns)
     ranks = [max(0, int(np.ceil(share / 100 * len(values))) - 1) for share in PERCENTILES]
@@ -84,19 +87,20 @@ def durations(name: str, values_ns: Longs, failed_count: int = 0) -> Durations:
     place = np.floor(np.log10(np.maximum(values, 1)) * BINS_PER_DECADE).astype(np.int64) - low
     bins = np.bincount(place, minlength=high - low + 1)
     percentiles = tuple(int(values[at]) for at in ranks)
-    return Durations(name, len(values), failed_count, percentiles, int(values[-1]), edges, bins)
+    return Durations(name, len(values), failed_count, unknown_count, percentiles, int(values[-1]), edges, bins)
 
 
 def by_group(rows: pl.DataFrame, column: str) -> tuple[Durations, ...]:
     """Durations of each group, the most time in all first.
 
-    Arguments: `rows` with `duration_ns`, perhaps `failed`, and the column that names the group.
+    Arguments: `rows` with `duration_ns`, perhaps `outcome`, and the column that names the group.
     """
     found = []
     for (name,), group in rows.drop_nulls([column, "duration_ns"]).group_by(column):
         values = group["duration_ns"].to_numpy()
-        failed = int(group["failed"].sum()) if "failed" in group.columns else 0
-        found.append((int(values.sum()), durations(str(name), values, failed)))
+        named = group["outcome"] if "outcome" in group.columns else pl.Series([], dtype=pl.String)
+        failed, unknown = (int((named == str(each)).sum()) for each in (Outcome.FAILED, Outcome.UNKNOWN))
+        found.append((int(values.sum()), durations(str(name), values, failed, unknown)))
     return tuple(each for _, each in sorted(found, key=lambda item: (-item[0], item[1].name)))
 
 
@@ -113,8 +117,8 @@ def scatter(requests: pl.DataFrame, duration_ns: int) -> Scatter:
     if many:
         at = (np.maximum(rest["duration_ns"].to_numpy(), shortest), rest["start_ns"].to_numpy())
         grid = np.histogram2d(*at, bins=(duration_edges, time_edges))[0].astype(np.uint32)
-    numbers, start, took, failed = (dots[name].to_numpy() for name in ("number", "start_ns", "duration_ns", "failed"))
-    return Scatter(numbers, start, took, failed, grid, time_edges, duration_edges)
+    numbers, start, took, outcome = (dots[name].to_numpy() for name in ("number", "start_ns", "duration_ns", "outcome"))
+    return Scatter(numbers, start, took, outcome, grid, time_edges, duration_edges)
 
 
 def by_concurrency(requests: pl.DataFrame) -> tuple[AtConcurrency, ...]:
@@ -185,7 +189,7 @@ def _of_fine(name: str, fine: NDArray[np.int64], longest_ns: int) -> Durations:
     used = np.flatnonzero(bins)
     low, high = int(used[0]), int(used[-1])
     edges = 10 ** (np.arange(low, high + 2) / BINS_PER_DECADE)
-    return Durations(name, count, 0, values, longest_ns, edges, bins[low : high + 1])
+    return Durations(name, count, 0, 0, values, longest_ns, edges, bins[low : high + 1])
 
 
 _SHOWN = (("50", 50.0), ("90", 90.0), ("99", 99.0))

@@ -39,7 +39,7 @@ class RequestSelection:
     """Some requests of a trace: those for which all that is given is true."""
 
     class_name: str = ""
-    failed: bool = False
+    outcome: str = ""  # as `collector.outcomes` has them; "" for any
     from_ns: int | None = None  # of the beginning
     to_ns: int | None = None
     least_ns: int | None = None  # of the duration
@@ -58,7 +58,7 @@ class RequestRow:
     method: str
     target: str
     status: int
-    failed: bool
+    outcome: str
     client_host: str
     server_host: str
     start_ns: int
@@ -212,7 +212,7 @@ def _conditions(selection: RequestSelection) -> list[pl.Expr]:
         took >= selection.least_ns if selection.least_ns is not None else None,
         took <= selection.most_ns if selection.most_ns is not None else None,
         pl.col("class") == selection.class_name if selection.class_name else None,
-        pl.col("failed") if selection.failed else None,
+        pl.col("outcome") == selection.outcome if selection.outcome else None,
         _holds(selection.text) if selection.text else None,
     ]
     return [each for each in found if each is not None]

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.foreground import of_clients
+from collector.outcomes import Outcome
 
 SIZES = (
     (1 << 10, "under 1 KiB"),
@@ -25,8 +26,6 @@ SIZES = (
     (64 << 20, "4-64 MiB"),
 )
 LARGEST = "over 64 MiB"
-SERVER_ERROR = 500
-"""Statuses from here on are failures of the service (RFC 9110 §15.6)."""
 _PATH = r"^/(?:v1|[A-Za-z][\w.-]*/[0-9]+)/[^/?]+(?<container>/[^/?]+)?(?<object>/[^?]+)?"
 
 
@@ -36,7 +35,8 @@ class RequestClass:
 
     name: str  # unique within the trace
     requests_count: int
-    failed_count: int
+    failed_count: int  # this and the next by `collector.outcomes`
+    unknown_count: int
     p50_ns: int
     p90_ns: int
     p99_ns: int
@@ -47,9 +47,9 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """The requests of a trace, one row each, by number.
 
     Arguments: `spans`, as `SpanTrees.frame`.
-    Returns: `number, start_ns, end_ns, duration_ns, class, method, target, service, status, failed, client_host,
-    server_host, bytes, transaction_id, outermost` (a client's own: `collector.foreground`), `in_flight` (outermost
-    requests in flight when it began, itself included).
+    Returns: `number, start_ns, end_ns, duration_ns, class, method, target, service, status, outcome, failed,
+    client_host, server_host, bytes, transaction_id, outermost` (a client's own: `collector.foreground`), `in_flight`
+    (outermost requests in flight when it began, itself included).
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
     size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))
@@ -61,9 +61,9 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
         end_ns="end",
         duration_ns="duration_ns",
         bytes=size,
-        failed=~pl.col("complete") | (pl.col("status") >= SERVER_ERROR),
+        outcome=pl.col("outcome").fill_null(str(Outcome.UNKNOWN)),
         outermost=pl.col("request").is_in(asked.implode()),
-    ).with_columns(pl.col("failed").fill_null(value=True))
+    ).with_columns(failed=pl.col("outcome") == Outcome.FAILED)
     rows = rows.with_columns(_class_name().alias("class"))
     return rows.with_columns(in_flight=pl.Series(in_flight_at_start(rows), dtype=pl.Int32))
 
@@ -75,6 +75,7 @@ def request_classes(requests: pl.DataFrame) -> tuple[RequestClass, ...]:
     rows = requests.group_by("class").agg(
         requests_count=pl.len(),
         failed_count=pl.col("failed").sum(),
+        unknown_count=(pl.col("outcome") == Outcome.UNKNOWN).sum(),
         **shares,
         longest_ns=took.max(),
         all=took.sum(),

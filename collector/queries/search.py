@@ -6,6 +6,7 @@ A query is words, and a request is found if each of them is true of one of its e
     10.0.0.3:6200  10.0.0.3  :6200            an end of one of its connections
     #12  conn:77  host:proxy  path:/v1/a      just that request, connection, host, part of a path
     >5ms  <1s                                 how long the request took
+    outcome:failed                            what became of it: ok, failed, unknown
 
 Connections that match by address, host or number and belong to no request are found too, after the requests.
 Cost: a scan over the texts of all exchanges, about 0.1 s for each million.
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector import store
+from collector.outcomes import OUTCOMES, Outcome
 from collector.queries.trace_view import TraceView
 
 UNIT_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -30,7 +32,7 @@ ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*::[0-9
 TEXTS = ("transaction_id", "target", "method", "service", "client_host", "server_host")
 ENDS = ("client", "server", "translated_client", "translated_server")
 LONGEST_QUERY = 500
-HELP = "try an id, a path, a host, ADDR:PORT, #12 for a request, conn:77, or >5ms"
+HELP = "try an id, a path, a host, ADDR:PORT, #12 for a request, conn:77, outcome:failed or >5ms"
 
 Requests = NDArray[np.bool_]
 Masks = tuple[NDArray[np.bool_], NDArray[np.bool_]]
@@ -191,6 +193,17 @@ def _status(value: str, where: Searched) -> Masks | None:
     return _spans_where(pl.col("status") == int(value), where), _none(where)
 
 
+def _outcome(value: str, where: Searched) -> Masks | None:
+    """Of requests as a whole: by their roots."""
+    if value.lower() not in OUTCOMES:
+        return None
+    roots = where.spans.unique("request", keep="first", maintain_order=True)
+    named = roots["outcome"].fill_null(str(Outcome.UNKNOWN)) == value.lower()
+    found = np.zeros(len(where.durations_ns), dtype=bool)
+    found[roots.filter(named)["request"].to_numpy()] = True
+    return found, _none(where)
+
+
 RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
     "req": _request,
     "conn": _connection,
@@ -201,6 +214,7 @@ RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
     "service": _text("service"),
     "method": _text("method"),
     "status": _status,
+    "outcome": _outcome,
 }
 """What may stand before a colon; any other word with a colon is text."""
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.queries.request_table import SERVER_ERROR
+from collector.outcomes import Outcome
 
 ORDER_SWEEPS = 4
 
@@ -34,7 +34,8 @@ class Edge:
     caller: str
     callee: str
     exchanges_count: int
-    failed_count: int
+    failed_count: int  # this and the next by `collector.outcomes`
+    unknown_count: int
     bytes: int  # both directions, heads included
     p50_ns: int
     p99_ns: int
@@ -58,7 +59,8 @@ def service_graph(ends: pl.DataFrame) -> ServiceGraph:
     took = pl.col("duration_ns")
     rows = ends.group_by("caller", "callee").agg(
         exchanges_count=pl.len(),
-        failed_count=pl.col("failed").sum(),
+        failed_count=(pl.col("outcome") == Outcome.FAILED).sum(),
+        unknown_count=(pl.col("outcome") == Outcome.UNKNOWN).sum(),
         bytes=pl.col("bytes").sum(),
         p50_ns=took.quantile(0.5, "higher").cast(pl.Int64),
         p99_ns=took.quantile(0.99, "higher").cast(pl.Int64),
@@ -73,7 +75,7 @@ def service_graph(ends: pl.DataFrame) -> ServiceGraph:
 def call_ends(
     spans: pl.DataFrame, packets: NDArray[np.int64], lost: NDArray[np.int64], hosts_apart: bool
 ) -> pl.DataFrame:
-    """Both ends of every exchange: `request, depth, caller, callee, duration_ns, failed, bytes, packets_count,
+    """Both ends of every exchange: `request, depth, caller, callee, duration_ns, outcome, bytes, packets_count,
     lost_count, own` (no daemon asked).
 
     Arguments: `spans` as `SpanTrees.frame`, and the packets of each; `hosts_apart`: a service on two hosts is two
@@ -102,7 +104,7 @@ def call_ends(
         own=~pl.col("background").fill_null(value=False),
         caller=pl.when(same).then(pl.col("asked_by")).otherwise(pl.coalesce(itself, client)),
         duration_ns="duration_ns",
-        failed=(~pl.col("complete") | (pl.col("status") >= SERVER_ERROR)).fill_null(value=True),
+        outcome=pl.col("outcome").fill_null(str(Outcome.UNKNOWN)),
         bytes=pl.col("request_bytes").fill_null(0) + pl.col("response_bytes").fill_null(0),
     )
 

@@ -229,6 +229,7 @@ class TraceView:
             server_host=root.server_host,
             status=root.status,
             complete=root.complete,
+            outcome=root.outcome,
             start_ns=int(self._trees.start_ns[number]),
             end_ns=int(self._trees.end_ns[number]),
             duration_ns=int(self._trees.durations_ns[number]),
@@ -259,7 +260,7 @@ class TraceView:
         return compare(mine, stages_at(other_url), self.url, other_url)
 
     def request_texts(self) -> pl.DataFrame:
-        """Of each exchange its `request`, `connection_id`, hosts, `status` and texts; by request."""
+        """Of each exchange its `request`, `connection_id`, hosts, `status`, `outcome` and texts; by request."""
         return self._trees.texts()
 
     def request_durations_ns(self) -> NDArray[np.int64]:

@@ -30,6 +30,7 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
     usual: dict[str, object] = {
         **{"method": "PUT", "target": "/v1/a/c/o", "service": "swift-proxy", "status": 201, "complete": True},
         **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx", "background": False},
+        **{"outcome": "ok"},
         **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10},
     }
     frame = pl.DataFrame([{**usual, "request": at, **row} for at, row in enumerate(rows)])
@@ -55,18 +56,13 @@ def test_a_class_is_method_kind_size_and_service(row: dict[str, object], name: s
     assert request_table(spans(row))["class"].to_list() == [name]
 
 
-@pytest.mark.parametrize(
-    ("row", "failed"),
-    [
-        ({}, False),
-        ({"status": 404}, False),
-        ({"status": 503}, True),
-        ({"complete": False}, True),
-        ({"status": None}, True),
-    ],
-)
-def test_failed_is_what_the_service_failed_to_do(row: dict[str, object], failed: bool) -> None:
-    assert request_table(spans({}, row))["failed"].to_list() == [False, failed]
+@pytest.mark.parametrize("outcome", ["ok", "failed", "unknown", None])
+def test_an_outcome_that_nobody_knows_is_no_failure(outcome: str | None) -> None:
+    table = request_table(spans({}, {"outcome": outcome}))
+    assert table["outcome"].to_list() == ["ok", outcome or "unknown"]
+    assert table["failed"].to_list() == [False, outcome == "failed"]
+    (each,) = request_classes(table)
+    assert (each.failed_count, each.unknown_count) == (outcome == "failed", outcome in ("unknown", None))
 
 
 def test_requests_in_flight_are_the_clients_own() -> None:
@@ -88,7 +84,7 @@ def test_requests_in_flight_are_the_clients_own() -> None:
 
 
 def test_classes_come_with_most_time_first_and_percentiles_that_were_measured() -> None:
-    rows = [{"start": 0, "end": took, "status": 503 if took == 90 else 201} for took in (10, 20, 90)]
+    rows = [{"start": 0, "end": took, "outcome": "failed" if took == 90 else "ok"} for took in (10, 20, 90)]
     first, second = request_classes(request_table(spans(*rows, {"target": "/v1/a/c", "end": 7})))
     assert (first.requests_count, first.failed_count, first.p50_ns, first.p99_ns, first.longest_ns) == (
         3,
@@ -220,6 +216,7 @@ def test_many_requests_are_counted_and_the_slowest_and_failed_stay_dots() -> Non
             "start_ns": np.arange(count) * 1_000,
             "duration_ns": np.arange(count) + 1,
             "failed": np.arange(count) < 3,
+            "outcome": ["failed"] * 3 + ["ok"] * (count - 3),
         }
     )
     found = scatter(frame, count * 1_000)
@@ -233,7 +230,7 @@ def test_many_requests_are_counted_and_the_slowest_and_failed_stay_dots() -> Non
 
 def test_in_flight_is_the_most_at_once_in_each_bin() -> None:
     table = request_table(
-        spans({"start": 0, "end": 35}, {"start": 12, "end": 14}, {"start": 13, "end": 25, "status": 500})
+        spans({"start": 0, "end": 35}, {"start": 12, "end": 14}, {"start": 13, "end": 25, "outcome": "failed"})
     )
     found = in_flight(table, 40, 4)
     assert found.most.tolist() == [1, 3, 2, 1]

@@ -184,6 +184,25 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     assert [each["client_port"] for each in document["pairing"]["worst_connections"]] == [50001]
 
 
+def test_a_protocol_without_visible_status_is_neither_ok_nor_failed(tmp_path: Path) -> None:
+    script = "".join(
+        f"client:{41000 + n} > db:5432\n {n * 900} > syn\n {n * 900 + 50} < syn_ack\n {n * 900 + 100} > 0:20\n"
+        f" {n * 900 + 300} < 0:40\n"
+        for n in range(4)
+    )
+    write_script_trace(str(tmp_path / "trace"), script + "client:42000 > db:5432\n 5000 > 0:20\n 5100 < rst\n")
+    requests = json.loads(CliRunner().invoke(command, ["--json", str(tmp_path / "trace")]).output)["requests"]
+    assert (requests["count"], requests["failed_count"], requests["unknown_count"]) == (
+        4,
+        1,
+        4,
+    )  # a reset has no length
+    assert {line["outcome"] for line in requests["slowest"]} == {"unknown"}
+    words = "1 failed, 4 of unknown outcome"
+    assert words in text_of(str(tmp_path / "trace"))
+    assert words in make_html(gather(str(tmp_path / "trace")))
+
+
 def test_a_request_that_was_given_up_is_drawn_until_then(tmp_path: Path) -> None:
     script = "client:40000 > proxy:8080\n100 > syn\n150 < syn_ack\n200 > 0:200 GET /a\n900 > fin\n950 < fin"
     write_script_trace(str(tmp_path / "trace"), script)

@@ -3,6 +3,7 @@ after matching."""
 
 from collector.exchanges import build_exchanges
 from collector.findings import find
+from collector.outcomes import answering, settled, with_outcomes
 from collector.quality import quality_of
 from collector.spans import link
 from collector.store import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo, write_trace
@@ -28,6 +29,8 @@ def write_script_trace(
         services=SERVICES,
     )
     built = build_exchanges(played.hops, played.messages, played.connections, SERVICES)
+    exchanges = with_outcomes(built.exchanges, built.hops)
+    built = built._replace(exchanges=settled(exchanges, answering(exchanges)))
     tables = {
         "hops": built.hops,
         "messages": played.messages,

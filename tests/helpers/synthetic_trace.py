@@ -328,6 +328,7 @@ class _Made:
                 "transaction_id": pa.array([f"tx{each:012x}" for each in (upload + self.recipe.first_upload).tolist()]),
                 "background": self.by_daemon(upload),
                 "complete": np.ones(len(upload), dtype=bool),
+                "outcome": _constant("ok", len(upload)),
             }
         )
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from collector.queries import Span, TraceView
+from collector.queries import Edge, Node, ServiceGraph, Span, TraceView
 from viewer.figures.ruler import ruler_figure
+from viewer.figures.service_graph import edge_words, graph_figure
 from viewer.figures.waterfall import MOST_SPANS, OFF_PATH_OPACITY, PHASES, phases, waterfall_figure
 from viewer.ledger import ledger_rows
 from viewer.wording import compact, duration, exact_time
@@ -13,7 +14,8 @@ from viewer.wording import compact, duration, exact_time
 ROOT = Span(
     number=0, depth=0, client_host="client", server_host="proxy", service="swift-proxy", method="PUT",
     target="/v1/a/c/o",
-    status=201, protocol="http/1.1", transaction_id="tx1", complete=True, link_reason=None, confidence=None,
+    status=201, protocol="http/1.1", transaction_id="tx1", complete=True, outcome="ok",
+    link_reason=None, confidence=None,
     start_ns=1_000, end_ns=11_000, connected_ns=1_800, request_sent_ns=2_000,
     request_received_ns=3_000, response_sent_ns=10_000,
     request_bytes=1, response_bytes=1, uncertainty_ns=10, connect_ns=1_000, request_network_ns=1_000, work_ns=2_000,
@@ -104,3 +106,12 @@ def test_exact_times(time_ns: int, text: str) -> None:
 )
 def test_counts_that_fit_a_button(count: int, text: str) -> None:
     assert compact(count) == text
+
+
+def test_a_call_of_unknown_outcome_is_drawn_as_one_that_went_well_and_says_so() -> None:
+    unknown = Edge("client", "db", 4, 0, 4, 100, 1_000, 2_000, 12, 0)
+    nodes = (Node("client", 0, 0.5), Node("db", 1, 0.5))
+    for edge, dashed in ((unknown, False), (replace(unknown, failed_count=1), True)):
+        figure = graph_figure(ServiceGraph(nodes, (edge,)), lambda _: "", lambda _: "")
+        assert (figure.data[0].line.dash != "solid") == dashed
+        assert "4 of unknown outcome" in edge_words(edge)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from collector.queries import AtConcurrency, Durations, Flight, Scatter
 from viewer.figures.frame import BAD, SCALE, STYLES, doubling_axis, duration_axis, framed, style, unit_of
-from viewer.wording import duration
+from viewer.wording import OUTCOME_WORDS, duration
 
 Link = Callable[[int, int], str]
 """Where a stretch of time or of durations leads: from, to."""
@@ -25,8 +25,8 @@ def scatter_figure(scatter: Scatter, link: Callable[[int], str], area_link: str)
     if scatter.grid is not None:
         figure.add_trace(_grid(scatter, unit_ns))
         figure.update_layout(meta=_cell_meta(scatter, unit_ns, area_link))
-    for bad, name, look in ((False, "answered", STYLES[0]), (True, "failed", BAD)):
-        at = np.flatnonzero(scatter.failed == bad)
+    for outcome, look in (("ok", STYLES[0]), ("unknown", STYLES[5]), ("failed", BAD)):
+        name, at = f"outcome {OUTCOME_WORDS[outcome]}", np.flatnonzero(scatter.outcome == outcome)
         if not len(at):
             continue
         figure.add_scatter(

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from collector.queries import Edge, Node, ServiceGraph
 from viewer.figures.frame import BAD, CLEAR, STYLES, framed
-from viewer.wording import bytes_in_words, compact, duration
+from viewer.wording import bytes_in_words, compact, duration, outcome_words
 
 Place = tuple[float, float]
 NODE_PX = 62
@@ -56,9 +56,9 @@ def is_bad(edge: Edge) -> bool:
 def edge_words(edge: Edge) -> str:
     """All that is known of a call."""
     lost = f", {edge.lost_count:,} of {edge.packets_count:,} packets lost or sent again" if edge.lost_count else ""
-    failed = f", {edge.failed_count:,} failed" if edge.failed_count else ""
+    outcomes = outcome_words(edge.failed_count, edge.unknown_count)
     return (
-        f"{edge.caller} → {edge.callee}: {edge.exchanges_count:,} exchanges{failed}, {bytes_in_words(edge.bytes)}, "
+        f"{edge.caller} → {edge.callee}: {edge.exchanges_count:,} exchanges{outcomes}, {bytes_in_words(edge.bytes)}, "
         f"p50 {duration(edge.p50_ns)}, p99 {duration(edge.p99_ns)}{lost}"
     )
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from collector.queries import Span
 from viewer.figures.frame import unit_of
 from viewer.ledger import on_critical_path, place
-from viewer.wording import duration
+from viewer.wording import answer_words, duration
 
 MOST_SPANS = 200
 ROW_PX = 38
@@ -85,7 +85,7 @@ def _strength(span: Span) -> float:
 
 
 def _title(span: Span, row: int) -> go.layout.Annotation:
-    outcome = f" → {span.status}" if span.status else ""
+    outcome = answer_words(span.status, span.outcome)
     room = 50 - 2 * span.depth
     asked = span.title if len(span.title) <= room else span.title[: room - 12] + "…" + span.title[-11:]
     text = f"<b>{escape(span.server_host or '?')}</b> {escape(asked)}{outcome}"

@@ -6,6 +6,7 @@ from dash.development.base_component import Component
 from collector.queries import RequestClass, TraceView
 from viewer.pages.address import Address
 from viewer.pages.parts import choices
+from viewer.wording import OUTCOME_WORDS, outcome_words
 
 SHOWN = 8
 """Classes with a link of their own; the others are folded away."""
@@ -36,7 +37,19 @@ def class_choices(trace: TraceView, address: Address, chosen: str, all_of_them: 
     return html.Div([row, html.Details([html.Summary(f"{len(rest)} more classes"), more])])
 
 
+def chosen_outcome(address: Address) -> str:
+    """The outcome that the address names; "" for all."""
+    return address.one_of("outcome", ("", *OUTCOME_WORDS))
+
+
+def outcome_choices(address: Address, chosen: str) -> Component:
+    """A link for each outcome that a request may have."""
+    options = [("all", ""), *((words, name) for name, words in OUTCOME_WORDS.items())]
+    return choices(
+        "Outcome", [(text, address.link(outcome=name or None, page=None), name == chosen) for text, name in options]
+    )
+
+
 def _option(each: RequestClass, address: Address, chosen: str) -> tuple[str, str, bool]:
-    failed = f", {each.failed_count:,} failed" if each.failed_count else ""
-    text = f"{each.name} ({each.requests_count:,}{failed})"
+    text = f"{each.name} ({each.requests_count:,}{outcome_words(each.failed_count, each.unknown_count)})"
     return text, address.link(**{"class": each.name, "page": None}), each.name == chosen

@@ -10,10 +10,10 @@ from collector.queries import PERCENTILES, AtConcurrency, Durations, Flight, Req
 from viewer.figures.latency import concurrency_figure, flight_figure, histogram_figure, scatter_figure
 from viewer.navigation import PREFIX
 from viewer.pages.address import Address, link, request_link
-from viewer.pages.classes import chosen_class, class_choices
+from viewer.pages.classes import chosen_class, chosen_outcome, class_choices, outcome_choices
 from viewer.pages.context import Given
-from viewer.pages.parts import Row, chart, choices, heading, nothing, table
-from viewer.wording import duration, exact_time
+from viewer.pages.parts import Row, chart, heading, nothing, table
+from viewer.wording import OUTCOME_WORDS, duration, exact_time
 
 REQUESTS = f"{PREFIX}requests"
 DRAWN = 6
@@ -21,7 +21,7 @@ DRAWN = 6
 FEWEST = 20
 """A histogram of fewer is no shape."""
 LISTED = 60
-SUMMARY_HEAD = ("what", "count", "failed", *(f"p{share:g}" for share in PERCENTILES), "longest")
+SUMMARY_HEAD = ("what", "count", "failed", "outcome unknown", *(f"p{share:g}" for share in PERCENTILES), "longest")
 STRETCHES = 12
 
 
@@ -33,14 +33,17 @@ def content(given: Given, address: Address) -> list[Component]:
         hint = "Delays of packets are below; `tracer report` says why no request was recognised."
         return [title, nothing("No requests were recognised in this trace", hint), _hops(load.hop_delays)]
     class_name = chosen_class(given.trace, address)
-    failed = address.text("failed") == "1"
-    selection = RequestSelection(class_name=class_name, failed=failed)
-    outcomes = [("all", address.link(failed=None), not failed), ("failed only", address.link(failed=1), failed)]
-    controls = [class_choices(given.trace, address, class_name, all_of_them=True), choices("Outcome", outcomes)]
+    outcome = chosen_outcome(address)
+    selection = RequestSelection(class_name=class_name, outcome=outcome)
+    controls = [class_choices(given.trace, address, class_name, all_of_them=True), outcome_choices(address, outcome)]
     found = load.scatter(selection)
     if not len(found.numbers):
-        return [title, *controls, nothing("No request of this class failed", "Choose all outcomes, or another class.")]
-    here = partial(link, REQUESTS, **{"class": class_name}, failed=int(failed) or None)
+        return [
+            title,
+            *controls,
+            nothing("No request of this class has that outcome", "Choose all outcomes, or another class."),
+        ]
+    here = partial(link, REQUESTS, **{"class": class_name}, outcome=outcome or None)
     return [
         title,
         html.Div(controls, className="controls"),
@@ -58,7 +61,14 @@ def content(given: Given, address: Address) -> list[Component]:
 def summary_row(group: Durations) -> Row:
     """A group of durations as cells under `SUMMARY_HEAD`."""
     percentiles = (duration(each) for each in group.percentiles_ns)
-    return (group.name, f"{group.count:,}", f"{group.failed_count:,}", *percentiles, duration(group.longest_ns))
+    return (
+        group.name,
+        f"{group.count:,}",
+        f"{group.failed_count:,}",
+        f"{group.unknown_count:,}",
+        *percentiles,
+        duration(group.longest_ns),
+    )
 
 
 def _dots(found: Scatter, area: str) -> Component:
@@ -70,12 +80,16 @@ def _dots(found: Scatter, area: str) -> Component:
             html.A(f"#{int(found.numbers[at]) + 1}", href=request_link(int(found.numbers[at]))),
             exact_time(int(found.start_ns[at])),
             duration(int(found.duration_ns[at])),
-            "failed" if found.failed[at] else "",
+            OUTCOME_WORDS[str(found.outcome[at])],
         )
         for at in order
     ]
     return chart(
-        "scatter", "When each began and how long it took", figure, table(("request", "began", "took", ""), rows), note
+        "scatter",
+        "When each began and how long it took",
+        figure,
+        table(("request", "began", "took", "outcome"), rows),
+        note,
     )
 
 

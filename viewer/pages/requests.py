@@ -8,10 +8,10 @@ from dash.development.base_component import Component
 
 from collector.queries import ORDERS, RequestRow, RequestSelection
 from viewer.pages.address import Address, request_link
-from viewer.pages.classes import chosen_class, class_choices
+from viewer.pages.classes import chosen_class, chosen_outcome, class_choices, outcome_choices
 from viewer.pages.context import Given
 from viewer.pages.parts import Row, choices, heading, nothing, table
-from viewer.wording import bytes_in_words, duration, exact_time, plural
+from viewer.wording import bytes_in_words, duration, exact_time, plural, status_words
 
 PAGE_ROWS = 100
 HEAD = ("request", "status", "duration", "began", "bytes", "in flight", "from → to", "transaction id", "class")
@@ -34,7 +34,7 @@ def content(given: Given, address: Address) -> list[Component]:
         title,
         class_choices(trace, address, class_name, all_of_them=True),
         choices("Order", [(name, address.link(order=name, page=None), name == order) for name in ORDERS]),
-        choices("Outcome", _outcomes(address, selection)),
+        outcome_choices(address, selection.outcome),
         _search(address),
         *_narrowed(address, selection),
         _listed(address, rows, first, count),
@@ -45,7 +45,7 @@ def selection_of(address: Address, class_name: str) -> RequestSelection:
     """What the address asks for."""
     return RequestSelection(
         class_name=class_name,
-        failed=address.text("failed") == "1",
+        outcome=chosen_outcome(address),
         from_ns=address.whole("from"),
         to_ns=address.whole("to"),
         least_ns=address.whole("least"),
@@ -54,13 +54,6 @@ def selection_of(address: Address, class_name: str) -> RequestSelection:
         callee=address.text("callee"),
         text=address.text("text"),
     )
-
-
-def _outcomes(address: Address, selection: RequestSelection) -> list[tuple[str, str, bool]]:
-    return [
-        ("all", address.link(failed=None, page=None), not selection.failed),
-        ("failed only", address.link(failed=1, page=None), selection.failed),
-    ]
 
 
 def _search(address: Address) -> Component:
@@ -106,10 +99,10 @@ def _listed(address: Address, rows: Sequence[RequestRow], first: int, count: int
 
 
 def _row(row: RequestRow) -> Row:
-    status = str(row.status) if row.status else "no answer"
+    status = status_words(row.status, row.outcome)
     return (
         html.A(f"#{row.number + 1} {row.method} {row.target}".strip(), href=request_link(row.number), title=row.target),
-        html.B(f"✗ {status}", className="bad") if row.failed else status,
+        html.B(status, className="bad") if row.outcome == "failed" else status,
         duration(row.duration_ns),
         exact_time(row.start_ns),
         bytes_in_words(row.bytes),

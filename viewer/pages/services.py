@@ -11,7 +11,7 @@ from viewer.pages.context import Given
 from viewer.pages.parts import Row, chart, choices, heading, nothing, table
 from viewer.wording import bytes_in_words, duration
 
-HEAD = ("call", "exchanges", "failed", "bytes", "p50", "p99", "packets", "lost or sent again")
+HEAD = ("call", "exchanges", "failed", "outcome unknown", "bytes", "p50", "p99", "packets", "lost or sent again")
 
 
 def content(given: Given, address: Address) -> list[Component]:
@@ -20,7 +20,7 @@ def content(given: Given, address: Address) -> list[Component]:
     title = heading(
         "Services",
         "From left to right by how deep in a request they answer; on a line: how many exchanges, and their median "
-        "duration. Dashed: something failed or was lost. Click one to see its requests.",
+        "duration. Dashed: something was seen to fail or was lost. Click one to see its requests.",
     )
     apart = _hosts_apart(given, address)
     graph = load.graph(apart)
@@ -61,6 +61,7 @@ def _row(edge: Edge) -> Row:
         name,
         f"{edge.exchanges_count:,}",
         f"{edge.failed_count:,}",
+        f"{edge.unknown_count:,}",
         bytes_in_words(edge.bytes),
         duration(edge.p50_ns),
         duration(edge.p99_ns),
