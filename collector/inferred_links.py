@@ -31,17 +31,19 @@ class Inferred:
     judged: NDArray[np.bool_]
 
 
-def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_]) -> Inferred:
+def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_], words: NDArray[np.uint32]) -> Inferred:
     """The parents of those exchanges that are `asked` about; the others are linked otherwise, but may be parents.
 
-    Arguments: columns of `collector.schema.EXCHANGES`, hosts and services as enums; `asked`, of each of them.
+    Arguments: columns of `collector.schema.EXCHANGES`, hosts, services and methods as enums; of each of them `asked`,
+    and the words of its target, as `tracer._core.linking_words` gives them.
     """
     codes = exchanges.with_columns(client_host=pl.when(pl.Series(asked)).then("client_host")).select(
-        pl.col("client_host", "server_host", "service").to_physical().cast(pl.Int64).fill_null(NO_HOST),
+        pl.col("client_host", "server_host", "service", "method").to_physical().cast(pl.Int64).fill_null(NO_HOST),
         pl.col("connection_id"),
         pl.col("request_bytes", "response_bytes").fill_null(0),
     )
     columns = {name: np.ascontiguousarray(codes[name].to_numpy()) for name in codes.columns}
+    columns["words"] = np.ascontiguousarray(words)
     found = _core.link_exchanges(columns | {f"{name}_ns": stamps(exchanges, name) for name in TIMES})
     return Inferred(
         found["parent"],

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from collector.columns import first_known, in_one_list, numbers
 from collector.critical_path import NONE
-from collector.inferred_links import infer_links
+from collector.inferred_links import Inferred, infer_links
 from collector.stamps import UNSEEN, Longs, seen
 from tracer import _core
 
@@ -77,10 +77,11 @@ class _Times:
         return (parent < child) | ((parent == child) & lower)
 
 
-def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64]) -> Links:
+def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray[np.uint32]) -> Links:
     """The parent of each exchange that has one.
 
-    Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`; their transaction ids as 64-bit hashes, 0 for none.
+    Arguments: `exchanges`, columns of `collector.schema.EXCHANGES`; their transaction ids as 64-bit hashes, 0 for none;
+    and the words of their targets, as `tracer._core.linking_words` gives them.
     Returns: a forest, since a parent begins before its child.
     """
     times, names = _times(exchanges)
@@ -109,10 +110,25 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64]) -> Links:
     if len(rest):
         is_told = _is_told(times, shows_id, exchanges["method"].is_valid().to_numpy())
         if not shows_id[rest].all():
-            rest = _infer(_as_enums(exchanges, names), times, shows_id, is_told, rest, links)
+            rest = _infer(_Visible(_as_enums(exchanges, names), words), times, shows_id, is_told, rest, links)
         if len(rest):
             _link_by_timing(times, shows_id, is_told, rest, links)
     return links
+
+
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    """What `infer_links` looks at, of each exchange."""
+
+    exchanges: pl.DataFrame
+    words: NDArray[np.uint32]
+
+    def infer(self, among: Longs, asked: NDArray[np.bool_]) -> Inferred:
+        """`infer_links` of some of them."""
+        is_all = len(among) == len(self.exchanges)
+        return infer_links(
+            *((self.exchanges, asked, self.words) if is_all else (self.exchanges[among], asked, self.words[among]))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +137,7 @@ class _Names:
 
     hosts: list[str]
     services: list[str]
+    methods: list[str]
 
 
 def _times(exchanges: pa.Table) -> tuple[_Times, _Names]:
@@ -140,13 +157,17 @@ def _times(exchanges: pa.Table) -> tuple[_Times, _Names]:
             FOREVER,
         ),
     )
-    return times, _Names(hosts, services)
+    _, methods = in_one_list(exchanges["method"])
+    return times, _Names(hosts, services, methods)
 
 
 def _as_enums(exchanges: pa.Table, names: _Names) -> pl.DataFrame:
     """The exchanges as `infer_links` takes them."""
     hosts = pl.col("client_host", "server_host").cast(pl.Enum(names.hosts))
-    frame = pl.DataFrame(exchanges).with_columns(hosts, pl.col("service").cast(pl.Enum(names.services)))
+    enums = {"service": names.services, "method": names.methods}
+    frame = pl.DataFrame(exchanges).with_columns(
+        hosts, *(pl.col(name).cast(pl.Enum(texts)) for name, texts in enums.items())
+    )
     return frame.with_columns(client_host=pl.when(~pl.col("background").fill_null(value=False)).then("client_host"))
 
 
@@ -172,7 +193,7 @@ def _is_told(times: _Times, shows_id: NDArray[np.bool_], is_read: NDArray[np.boo
 
 
 def _infer(
-    exchanges: pl.DataFrame,
+    visible: _Visible,
     times: _Times,
     shows_id: NDArray[np.bool_],
     is_told: NDArray[np.bool_],
@@ -182,15 +203,15 @@ def _infer(
     """Fill in what `infer_links` says of those of `rest` that show no id; returns those that it does not judge."""
     silent = rest[~shows_id[rest]]
     told, untold = silent[is_told[silent]], silent[~is_told[silent]]
-    done = np.zeros(len(exchanges), dtype=np.bool_)
+    done = np.zeros(len(visible.words), dtype=np.bool_)
     for children, may_be in ((told, ~shows_id), (untold, np.ones_like(shows_id))):
         if len(children):  # who asks a service that is told ids hands on that of the request it serves, if it shows one
-            _infer_among(exchanges, times, may_be, children, links, done)
+            _infer_among(visible, times, may_be, children, links, done)
     return rest[~done[rest]]
 
 
 def _infer_among(
-    exchanges: pl.DataFrame,
+    visible: _Visible,
     times: _Times,
     may_be: NDArray[np.bool_],
     children: Longs,
@@ -202,7 +223,7 @@ def _infer_among(
     kind = (times.client.astype(np.int64) << 32) + times.service
     asks = may_be & np.isin(kind, np.unique(kind[children]))
     among = np.flatnonzero(asks | (may_be & np.isin(times.server, np.unique(times.client[children]))))
-    found = infer_links(exchanges if len(among) == len(exchanges) else exchanges[among], asks[among])
+    found = visible.infer(among, asks[among])
     judged = found.judged & np.isin(among, children)
     chosen = np.where(judged, found.parent, NONE)
     linked = chosen != NONE

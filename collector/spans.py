@@ -36,22 +36,23 @@ COLUMNS = [
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS),
 ]
-"""Of the table `exchanges`, what is needed here beside `transaction_id` and `response_transaction_id`."""
+"""Of the table `exchanges`, what is needed here beside `target`, `transaction_id` and `response_transaction_id`."""
 NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
+NO_TARGETS = pa.array([], pa.string())
 REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
 
 
 def link(exchanges: pa.Table) -> pa.Table:
-    """The table `spans` of a table `exchanges` (at least `COLUMNS` and the transaction ids), in its row order."""
+    """The table `spans` of a table `exchanges` (at least `COLUMNS`, targets and transaction ids), in its row order."""
     return link_all([exchanges])
 
 
 def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
-    """As `link`, of a table that comes in parts. Memory: about 400 bytes for each exchange, no texts among them."""
-    rows, shown_id = _in_numbers(exchanges)
+    """As `link`, of a table that comes in parts. Memory: about 430 bytes for each exchange, no texts among them."""
+    rows, shown_id, words = _in_numbers(exchanges)
     ids = first_known(rows, ["exchange_id"], NONE)
-    links = find_links(rows, shown_id)
-    del shown_id
+    links = find_links(rows, shown_id, words)
+    del shown_id, words
     parent = links.parent
     forest = _core.trace_forest(parent)
     bounds = find_bounds(rows, parent)
@@ -77,16 +78,18 @@ def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
     return conform("spans", pa.table(spans))
 
 
-def _in_numbers(parts: Iterable[pa.Table]) -> tuple[pa.Table, NDArray[np.uint64]]:
+def _in_numbers(parts: Iterable[pa.Table]) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32]]:
     """`COLUMNS` of all parts without transaction ids, in place of which each has a 64-bit hash: one in 10^7 traces errs
-    by that. No id is 0."""
+    by that. No id is 0. And the words of targets, hashed to 32 bits."""
     tables, asked, answered = [EXCHANGES.empty_table().select(COLUMNS)], [NO_IDS], [NO_IDS]
+    words = [_core.linking_words(texts(NO_TARGETS))]
     for part in parts:
         tables.append(part.select(COLUMNS))
+        words.append(_core.linking_words(texts(part["target"])))
         asked.append(_hashes(part["transaction_id"]))
         answered.append(_hashes(part["response_transaction_id"]))
     shown = _shown(np.concatenate(asked), np.concatenate(answered))
-    return pa.concat_tables(tables), shown
+    return pa.concat_tables(tables), shown, np.concatenate(words)
 
 
 def _hashes(ids: pa.ChunkedArray) -> NDArray[np.uint64]:

@@ -114,6 +114,7 @@ def rows_behind(
 
 # links
 
+def linking_words(texts: Columns) -> NDArray[np.uint32]: ...
 def link_exchanges(exchanges: Columns) -> Columns: ...
 
 # tables: of each column its name, its kind, whether it may be null, whether row groups tell its extremes

@@ -1,9 +1,9 @@
 """How right inferred links are on captures that show transaction ids: `python -m benchmarks.linking.by_id CAPTURES…`.
 
 For systems whose servers' logs we do not have, yours among them. The captures (a folder of a host's each, as `tracer
-record` and `tracer capture` keep them; or a recording of `benchmarks.linking`) are replayed twice, as they are and
-without any payload. What the ids say in the first replay is the truth for the second. Exchanges that show no id, and
-links that an id leaves open, are not scored.
+record` and `tracer capture` keep them; or a recording of `benchmarks.linking`) are replayed as they are, with all heads
+but without ids, and without any payload. What the ids say in the first replay is the truth for the others. Exchanges
+that show no id, and links that an id leaves open, are not scored.
 """
 
 import tempfile
@@ -14,18 +14,18 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.linking.measure import replayed
-from benchmarks.linking.payload import strip_folder
+from benchmarks.linking.payload import hide_ids, strip_folder
 from benchmarks.linking.scoring import score_links
 from benchmarks.linking.truth import ROOT, Truth, located
 from collector.schema import LinkReason
 
-HEADS = ("captures", "asked", "links", "given a parent", "right", "mean confidence", "ECE")
+HEADS = ("captures", "hidden", "asked", "links", "given a parent", "right", "mean confidence", "ECE")
 
 
 def truth_by_id(seen: dict[str, pa.Table], bare: dict[str, pa.Table]) -> Truth:
-    """What the ids of `seen` say of the exchanges of `bare`, the same packets without payload; tables `exchanges`,
-    `connections`, and `spans` of `seen`. A line is an exchange of `seen`; of what is cut differently, the last that had
-    begun."""
+    """What the ids of `seen` say of the exchanges of `bare`, the same packets without ids or payload; tables
+    `exchanges`, `connections`, and `spans` of `seen`. A line is an exchange of `seen`; of what is cut differently, the
+    last that had begun."""
     ends = ["peer", "local"]
     shown, hidden = (located(tables["exchanges"], tables["connections"]).sort("at") for tables in (seen, bare))
     of_line = hidden.join_asof(
@@ -54,7 +54,13 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
         raise click.UsageError(f"{folder} has no HOST/*.pcapng; give a folder that `tracer record` or `capture` wrote")
     with tempfile.TemporaryDirectory(prefix="twintap-by-id-") as name:
         seen = replayed(captures, Path(name) / "seen")
+        silent = replayed(hide_ids(captures, Path(name) / "silent.captures"), Path(name) / "silent")
         bare = replayed(strip_folder(captures, Path(name) / "bare.captures"), Path(name) / "bare")
+    return [*_rows(folder.name, "ids", seen, silent), *_rows(folder.name, "heads", seen, bare)]
+
+
+def _rows(folder: str, hidden: str, seen: dict[str, pa.Table], bare: dict[str, pa.Table]) -> list[tuple[str, ...]]:
+    assert not bare["exchanges"]["transaction_id"].is_valid().to_numpy().any(), "an id was left"
     truth = truth_by_id(seen, bare)
     links = pl.DataFrame(bare["spans"]).select("confidence", exchange_id="span_id", parent_id="parent_span_id")
     service = pl.DataFrame(bare["exchanges"].select(["exchange_id", "service"])).cast({"service": pl.String})
@@ -63,7 +69,7 @@ def rows(folder: Path) -> list[tuple[str, ...]]:
     if asked.is_empty():
         raise click.UsageError(f"{folder} shows no transaction ids that lead from one request to another")
     parts = [("all", asked), *((str(name), part) for (name,), part in sorted(asked.group_by("service")))]
-    return [(folder.name, name, *_cells(part, links.drop_nulls("parent_id"), truth)) for name, part in parts]
+    return [(folder, hidden, name, *_cells(part, links.drop_nulls("parent_id"), truth)) for name, part in parts]
 
 
 def _cells(asked: pl.DataFrame, links: pl.DataFrame, truth: Truth) -> tuple[str, ...]:
@@ -84,7 +90,7 @@ def _cells(asked: pl.DataFrame, links: pl.DataFrame, truth: Truth) -> tuple[str,
 @click.argument("captures", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def main(captures: tuple[Path, ...]) -> None:
     """Print the table, in Markdown."""
-    click.echo("| " + " | ".join(HEADS) + " |\n|---|---|" + "--:|" * (len(HEADS) - 2))
+    click.echo("| " + " | ".join(HEADS) + " |\n|---|---|---|" + "--:|" * (len(HEADS) - 3))
     for folder in captures:
         for row in rows(folder):
             click.echo("| " + " | ".join(row) + " |")

@@ -1,13 +1,17 @@
-"""Captures without any payload, from captures that have it: the same packets, as `tracer capture --payload none` keeps
-them. Each packet is cut behind its TCP header, so no head of a message is left to read.
+"""Captures that show less, from captures that show all: without any payload, as `tracer capture --payload none` keeps
+them (each packet is cut behind its TCP header, so no head of a message is left to read); or with all heads, but without
+transaction ids, as a system that hands none on shows them (the headers that hold one get another name).
 
 Source: draft-ietf-opsawg-pcapng, §4.3 (Enhanced Packet Block). Limits: Ethernet, little-endian files, as our agents
 write them; other packets are kept whole.
 """
 
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from collector.services import id_headers
 
 ENHANCED_PACKET = 6
 ETHERNET_LEN, IPV6_LEN, TCP = 14, 40, 6
@@ -17,29 +21,44 @@ _PACKET = struct.Struct("<IIIII")
 
 def strip_folder(source: Path, target: Path) -> Path:
     """Strip the captures of all hosts (folders below `source`) into folders of the same names below `target`."""
+    return _rewrite(source, target, lambda packet: packet[: header_len(packet)])
+
+
+def hide_ids(source: Path, target: Path) -> Path:
+    """The captures of all hosts below `source` without transaction ids, in folders of the same names below `target`."""
+    names = b"|".join(re.escape(name.encode()) for name in id_headers())
+    shown = re.compile(rb"(?<=\r\n)(?:" + names + rb")(?=:)", re.IGNORECASE)
+
+    def hidden(packet: bytes) -> bytes:
+        return shown.sub(lambda name: b"x" * len(name[0]), packet)
+
+    return _rewrite(source, target, hidden)
+
+
+def _rewrite(source: Path, target: Path, kept: Callable[[bytes], bytes]) -> Path:
     for file in sorted(source.glob("*/*.pcapng")):
-        stripped = target / file.parent.name / file.name
-        stripped.parent.mkdir(parents=True, exist_ok=True)
-        stripped.write_bytes(b"".join(_stripped(file.read_bytes())))
+        written = target / file.parent.name / file.name
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_bytes(b"".join(_rewritten(file.read_bytes(), kept)))
     return target
 
 
-def _stripped(data: bytes) -> Iterator[bytes]:
+def _rewritten(data: bytes, kept: Callable[[bytes], bytes]) -> Iterator[bytes]:
     at = 0
     while at + 12 <= len(data):
         kind, length = _BLOCK.unpack_from(data, at)
         block = data[at : at + length]
-        yield _cut(block) if kind == ENHANCED_PACKET else block
+        yield _kept(block, kept) if kind == ENHANCED_PACKET else block
         at += length
 
 
-def _cut(block: bytes) -> bytes:
-    """A packet block with what lies behind the TCP header taken out."""
+def _kept(block: bytes, kept: Callable[[bytes], bytes]) -> bytes:
+    """A packet block with what is kept of its packet."""
     interface, high, low, captured_len, original_len = _PACKET.unpack_from(block, 8)
     packet = block[28 : 28 + captured_len]
     options = block[28 + _padded(captured_len) : -4]
-    kept = packet[: header_len(packet)]
-    body = _PACKET.pack(interface, high, low, len(kept), original_len) + kept.ljust(_padded(len(kept)), b"\0") + options
+    left = kept(packet)
+    body = _PACKET.pack(interface, high, low, len(left), original_len) + left.ljust(_padded(len(left)), b"\0") + options
     length = len(body) + 12
     return _BLOCK.pack(ENHANCED_PACKET, length) + body + struct.pack("<I", length)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.linking import baselines, by_id
-from benchmarks.linking.payload import header_len, strip_folder
+from benchmarks.linking.payload import header_len, hide_ids, strip_folder
 from benchmarks.linking.scoring import score_ledgers, score_links, score_whole
 from benchmarks.linking.truth import ROOT, Truth, find_truth, read_logs
 from collector import store
@@ -115,11 +115,25 @@ def in_folders(captures: Path, target: Path) -> None:
 def test_ids_that_captures_show_are_the_truth_for_links_without(tmp_path: Path) -> None:
     in_folders(CAPTURES / "bench-2-puts", tmp_path / "puts")
     shown = by_id.rows(tmp_path / "puts")
-    services = {service: int(links) for _, service, links, *_ in shown}
-    assert services.pop("all") == sum(services.values()) > 0
-    assert {"swift-object", "swift-container"} <= services.keys()
-    right = {service: share for _, service, _, _, share, *_ in shown}
-    assert right["swift-object"] == "100.00%"
+    for hidden in ("ids", "heads"):
+        rows = [row[2:] for row in shown if row[1] == hidden]
+        services = {service: int(links) for service, links, *_ in rows}
+        assert services.pop("all") == sum(services.values()) > 0
+        assert {"swift-object", "swift-container"} <= services.keys()
+        right = {service: share for service, _, _, share, *_ in rows}
+        assert right["swift-object"] == "100.00%"
+
+
+def test_hidden_ids_leave_all_else_of_heads(tmp_path: Path) -> None:
+    in_folders(CAPTURES / "bench-2-puts", tmp_path / "puts")
+    analyse(host_sources([str(tmp_path / "puts")]), str(tmp_path / "shown"))
+    hide_ids(tmp_path / "puts", tmp_path / "silent")
+    analyse(host_sources([str(tmp_path / "silent")]), str(tmp_path / "hidden"))
+    shown, hidden = (pl.DataFrame(store.read_table(str(tmp_path / name), "exchanges")) for name in ("shown", "hidden"))
+    ids = ["transaction_id", "response_transaction_id"]
+    assert shown.drop(ids).equals(hidden.drop(ids))
+    assert shown["transaction_id"].null_count() < len(shown)
+    assert hidden["transaction_id"].null_count() == len(hidden)
 
 
 def test_captures_without_ids_are_refused(tmp_path: Path) -> None:

@@ -110,6 +110,9 @@ mod tests {
             request_bytes: 0,
             response_bytes: 0,
             is_cut: false,
+            method: crate::NONE,
+            asked: crate::words::Words::default(),
+            served: crate::words::Words::default(),
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::words::Words;
 use crate::{Exchanges, UNSEEN};
 
 /// In place of a time that never came.
@@ -35,6 +36,11 @@ pub struct Call {
     pub response_bytes: i64,
     /// A dialogue of which only the beginning was.
     pub is_cut: bool,
+    /// What was asked, `NONE` where not known.
+    pub method: i64,
+    /// Of its target what requests at its client's host may share, and what calls of its server's host may.
+    pub asked: Words,
+    pub served: Words,
 }
 
 pub struct Calls {
@@ -181,6 +187,9 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
         request_bytes: rows.iter().map(|&row| e.request_bytes[row as usize].max(0)).sum(),
         response_bytes: e.response_bytes[last].max(0),
         is_cut,
+        method: e.method[first],
+        asked: Words::default(),
+        served: Words::default(),
     }
 }
 
@@ -212,6 +221,8 @@ mod tests {
             given_up_ns: &times,
             request_bytes: &bytes,
             response_bytes: &lengths,
+            method: &vec![crate::NONE; lengths.len()],
+            words: &vec![[0; crate::MOST_WORDS]; lengths.len()],
         })
     }
 

@@ -1,19 +1,22 @@
 //! Classes of calls: those to one service whose sizes hang together (reads of 1 to 64 KiB are one class, writes another).
 //!
 //! The sizes of request and response are put in cells of half an octave; cells that touch, or nearly, are one class. Nothing but
-//! sizes tells a read from a write where no head is visible.
+//! sizes tells a read from a write where no head is visible; where heads are, what was asked keeps calls apart, too.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::NONE;
 use crate::calls::Call;
 
-/// A service and the half octaves of its request's and its response's bytes.
-type Cell = (i64, i32, i32);
+/// A service and what it was asked, and the half octaves of its request's and its response's bytes.
+type Cell = ((i64, i64), i32, i32);
 
 /// Cells so many steps apart, or nearer, belong together.
 const REACH: i32 = 2;
 /// A cell with fewer of a service's calls than one in so many is not a cell of its own.
 const RARE: usize = 1000;
+/// No more heads of a service than one in so many may be lost for its calls to be distinguished by them.
+const LOST: usize = 50;
 
 fn half_octave(bytes: i64) -> i32 {
     let value = bytes.max(0) as u64 + 1;
@@ -21,19 +24,41 @@ fn half_octave(bytes: i64) -> i32 {
     2 * top + i32::from(top > 0 && value >> (top - 1) & 1 == 1)
 }
 
-fn cell(call: &Call) -> Cell {
+fn cell(call: &Call, methods: &HashSet<i64>) -> Cell {
+    let method = if methods.contains(&call.service) {
+        call.method
+    } else {
+        NONE
+    };
     (
-        call.service,
+        (call.service, method),
         half_octave(call.request_bytes),
         half_octave(call.response_bytes),
     )
 }
 
+/// Services of which nearly all calls show what was asked; where heads are lost now and then, calls that show it are like
+/// those that do not.
+fn with_methods(calls: &[Call]) -> HashSet<i64> {
+    let mut seen: HashMap<i64, (usize, usize)> = HashMap::new();
+    for call in calls {
+        let (all, shown) = seen.entry(call.service).or_default();
+        *all += 1;
+        *shown += usize::from(call.method != NONE);
+    }
+    let nearly_all = |(_, (all, shown)): &(i64, (usize, usize))| (all - shown) * LOST <= *all;
+    seen.into_iter()
+        .filter(nearly_all)
+        .map(|(service, _)| service)
+        .collect()
+}
+
 /// The number of each call's class.
 pub fn classes(calls: &[Call]) -> Vec<u16> {
-    let cells: Vec<Cell> = calls.iter().map(cell).collect();
+    let methods = with_methods(calls);
+    let cells: Vec<Cell> = calls.iter().map(|call| cell(call, &methods)).collect();
     let mut counts: BTreeMap<Cell, usize> = BTreeMap::new();
-    let mut of_service: HashMap<i64, usize> = HashMap::new();
+    let mut of_service: HashMap<(i64, i64), usize> = HashMap::new();
     for cell in &cells {
         *counts.entry(*cell).or_default() += 1;
         *of_service.entry(cell.0).or_default() += 1;

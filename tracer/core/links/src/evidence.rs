@@ -1,4 +1,5 @@
-//! What links look like, learned by counting: delays before and after a call, and byte counts that pass through.
+//! What links look like, learned by counting: delays before and after a call, byte counts that pass through, and words of
+//! targets that are shared ([`crate::words`]).
 //!
 //! Each table gives the logarithm of how much more often a value is seen in links than in possible pairs (a call and a
 //! request that was open when it began). What does not tell them apart gives 0, so no table is tuned to any protocol.
@@ -7,6 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::problem::{Child, Slot};
+use crate::words::{PATTERNS, UNSEEN_WORDS, shared};
 
 const BINS: usize = 400;
 const MIDDLE: usize = BINS / 2;
@@ -82,13 +84,15 @@ impl Hasher for Mixer {
 struct Counts {
     delays: [Vec<f64>; 2],
     bytes: [Tally; 2],
+    words: Vec<f64>,
 }
 
-/// What is compared of a pair: two delays, two differences of byte counts.
+/// What is compared of a pair: two delays, two differences of byte counts, the words of targets.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     delays: [u32; 2],
     bytes: [i64; 2],
+    words: u8,
 }
 
 impl Pair {
@@ -104,6 +108,7 @@ impl Pair {
                 bin(slot.out_ns - child.end_ns) as u32,
             ],
             bytes: if child.is_cut { [UNKNOWN; 2] } else { differences },
+            words: shared(&child.words, &slot.words),
         }
     }
 
@@ -131,6 +136,7 @@ impl Sample {
         let counts = Counts {
             delays: [vec![0.0; BINS], vec![0.0; BINS]],
             bytes: [Tally::default(), Tally::default()],
+            words: vec![0.0; PATTERNS],
         };
         Sample(vec![counts; classes])
     }
@@ -143,6 +149,14 @@ impl Sample {
                 *counts.bytes[side].entry(pair.bytes[side]).or_default() += weight;
             }
         }
+    }
+}
+
+impl Sample {
+    /// Counts the words of a pair: among links, links; among possible pairs, all of them. Those of the one that are none of
+    /// the other show what is shared by chance.
+    pub fn add_words(&mut self, class: u32, pair: Pair, weight: f64) {
+        self.0[class as usize].words[pair.words as usize] += weight;
     }
 }
 
@@ -160,6 +174,7 @@ pub struct Evidence {
 struct Tables {
     delays: [Vec<f32>; 2],
     bytes: [Differences; 2],
+    words: Vec<f32>,
 }
 
 impl Evidence {
@@ -173,6 +188,7 @@ impl Evidence {
         let tables = |(linked, possible): (&Counts, &Counts)| Tables {
             delays: [0, 1].map(|side| delay_scores(&linked.delays[side], &possible.delays[side], 0.0)),
             bytes: [0, 1].map(|side| Differences::learn(&linked.bytes[side], &possible.bytes[side], 0.0)),
+            words: word_scores(&linked.words, &possible.words, 0.0),
         };
         Evidence {
             tables: linked.0.iter().zip(&possible.0).map(tables).collect(),
@@ -189,6 +205,7 @@ impl Evidence {
         let tables = |(linked, possible): (&Counts, &Counts)| Tables {
             delays: [0, 1].map(|side| densities(&linked.delays[side], &possible.delays[side], scales_ns[side], own)),
             bytes: [0, 1].map(|side| Differences::learn(&linked.bytes[side], &possible.bytes[side], own)),
+            words: word_scores(&linked.words, &possible.words, own),
         };
         Evidence {
             tables: linked.0.iter().zip(&possible.0).map(tables).collect(),
@@ -208,10 +225,16 @@ impl Evidence {
         self.tables[class as usize].delays[side][pair.delays[side] as usize]
     }
 
-    /// The part of the score that is the byte counts.
-    pub fn bytes(&self, class: u32, pair: Pair) -> f32 {
+    /// The part of the score that is no delay: byte counts and words.
+    pub fn contents(&self, class: u32, pair: Pair) -> f32 {
         let tables = &self.tables[class as usize];
-        tables.bytes[0].score(pair.bytes[0]) + tables.bytes[1].score(pair.bytes[1])
+        tables.bytes[0].score(pair.bytes[0]) + tables.bytes[1].score(pair.bytes[1]) + self.words(class, pair)
+    }
+
+    /// The part of the score that is shared words.
+    #[inline]
+    pub fn words(&self, class: u32, pair: Pair) -> f32 {
+        self.tables[class as usize].words[pair.words as usize]
     }
 
     #[inline]
@@ -221,6 +244,7 @@ impl Evidence {
             + tables.delays[1][pair.delays[1] as usize]
             + tables.bytes[0].score(pair.bytes[0])
             + tables.bytes[1].score(pair.bytes[1])
+            + tables.words[pair.words as usize]
     }
 }
 
@@ -298,7 +322,26 @@ fn densities(linked: &[f64], possible: &[f64], scale_ns: f64, own: f64) -> Vec<f
     scores.into_iter().zip(usual).enumerate().map(density).collect()
 }
 
-fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {
+/// Scores of patterns of words that count `own` among the linked ones: how much likelier they are in links than by chance, so
+/// that a call that shares much with a request is nobody's own.
+fn word_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
+    let seen = UNSEEN_WORDS as usize + 1;
+    let links: f64 = linked[seen..].iter().sum();
+    let others = |pattern: usize| (possible[pattern] - linked[pattern]).max(0.0);
+    let pairs: f64 = (seen..PATTERNS).map(others).sum();
+    let score = |pattern: usize| {
+        let by_chance = (others(pattern) + 0.05) / (pairs + 0.05 * PATTERNS as f64);
+        log_ratio((linked[pattern] - own).max(0.0), (links - own).max(0.0), by_chance)
+    };
+    let mut scores = vec![0.0; PATTERNS];
+    if pairs > 0.0 {
+        (seen..PATTERNS).for_each(|pattern| scores[pattern] = score(pattern));
+    }
+    scores
+}
+
+/// Logarithm of how much more frequent something is among links than usual, of its count among them.
+pub fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {
     let found = (count + PRIOR_LINKS * usual) / (links + PRIOR_LINKS);
     (found / usual).ln().clamp(LEAST_SCORE, MOST_SCORE) as f32
 }

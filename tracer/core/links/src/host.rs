@@ -12,6 +12,7 @@ use crate::histories::{self, Candidate, Doubt};
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
 use crate::unordered::{self, MOST_SURE, Parents, Unordered, slots_of, sure};
+use crate::words::{self, Usual};
 
 /// Children on which all guesses are compared, and on which the best of them are.
 const SHORT: usize = 1000;
@@ -64,11 +65,30 @@ pub struct Found {
     candidates: Vec<Candidate>,
 }
 
+/// All calls, the class and the kind of each, and what their words mean.
+pub struct Known<'a> {
+    pub calls: &'a [Call],
+    pub class: &'a [u16],
+    pub kind: &'a [u16],
+    pub usual: &'a Usual,
+}
+
 /// The requests that a host serves, in order of their opening.
 struct Host<'a> {
+    host: i64,
     calls: &'a [Call],
     class: &'a [u16],
+    kind: &'a [u16],
+    usual: &'a Usual,
     parents: &'a [u32],
+}
+
+/// Leaves out requests and calls without times, and puts requests in order of opening, calls in order of start.
+pub fn in_time(calls: &[Call], parents: &mut Vec<u32>, children: &mut Vec<u32>) {
+    parents.retain(|&call| calls[call as usize].open_ns < FAR);
+    children.retain(|&call| calls[call as usize].start_ns < FAR);
+    parents.sort_by_key(|&call| calls[call as usize].open_ns);
+    children.sort_by_key(|&call| calls[call as usize].start_ns);
 }
 
 /// A guess that explains the links best, the order that they keep, and what they then show.
@@ -83,25 +103,23 @@ struct Plan {
     fit: f64,
 }
 
-/// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves).
-pub fn link_host(
-    calls: &[Call],
-    class: &[u16],
-    kind: &[u16],
-    mut parents: Vec<u32>,
-    mut children: Vec<u32>,
-) -> Vec<Found> {
-    parents.retain(|&call| calls[call as usize].open_ns < FAR);
-    children.retain(|&call| calls[call as usize].start_ns < FAR);
-    parents.sort_by_key(|&call| calls[call as usize].open_ns);
-    children.sort_by_key(|&call| (kind[call as usize], calls[call as usize].start_ns));
-    let kinds = children.chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
-    let kinds: Vec<&[u32]> = kinds.filter(|kind| kind.len() >= FEW).collect();
+/// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves); as `in_time` gives
+/// them.
+pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u32>) -> Vec<Found> {
+    let Known { calls, kind, .. } = *known;
+    children.sort_by_key(|&call| kind[call as usize]);
+    let kinds = || children.chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
     let host = Host {
+        host,
         calls,
-        class,
-        parents: &parents,
+        class: known.class,
+        kind,
+        usual: known.usual,
+        parents,
     };
+    let mut few = kinds().filter(|kind| kind.len() < FEW).collect::<Vec<_>>().concat();
+    few.sort_by_key(|&call| calls[call as usize].start_ns);
+    let kinds: Vec<&[u32]> = kinds().filter(|kind| kind.len() >= FEW).collect();
     let owners = host.owners(&kinds);
     let mut found: Vec<Found> = apart(calls, &owners, &kinds)
         .into_par_iter()
@@ -110,7 +128,8 @@ pub fn link_host(
             Some(service) => host.link_kind_of(service, &kind, &owners),
         })
         .collect();
-    settle(calls, class, kind, &mut found);
+    settle(calls, known.class, kind, &mut found);
+    found.extend(host.link_few(&few));
     found
 }
 
@@ -247,6 +266,25 @@ impl Host<'_> {
         some.flat_map(told).collect()
     }
 
+    /// Links of calls whose kinds are too rare to learn from, where they share words with a request.
+    fn link_few(&self, children: &[u32]) -> Vec<Found> {
+        let table = |child: u32| self.usual.table(self.host, self.kind[child as usize]).copied();
+        let found = |(child, parents): (u32, Vec<(u32, f64)>)| {
+            let (parent, confidence) = parents[0];
+            Found {
+                child,
+                parent: Some(parent),
+                confidence: confidence.min(MOST_SURE),
+                other: parents.get(1).copied().filter(|other| other.1 > LEAST_SHARE),
+                own: None,
+                right: 0.0,
+                candidates: vec![],
+            }
+        };
+        let few = words::parents_of_few(self.calls, self.parents, children, table);
+        few.into_iter().map(found).collect()
+    }
+
     fn link_kind(&self, children: &[u32]) -> Vec<Found> {
         let Some(plan) = self.best_plan(children) else {
             return vec![];
@@ -348,6 +386,7 @@ impl Host<'_> {
             order,
             seen,
         )
+        .with_usual(self.usual.table(self.host, self.kind[children[0] as usize]).copied())
     }
 
     /// From when until when all children that began are in the stretch.
@@ -437,7 +476,8 @@ impl Host<'_> {
             return found;
         }
         let right = sure(kept.odds);
-        if kept.odds > SURE {
+        let says_nothing = |&child: &u32| self.calls[child as usize].asked.is_empty();
+        if kept.odds > SURE && children.iter().all(says_nothing) {
             let found = |&child: &u32| Found {
                 child,
                 parent: in_order[&child],
@@ -451,7 +491,7 @@ impl Host<'_> {
         }
         let part = |part: &[u32]| {
             self.unordered(children, part, guess, &in_order, unordered::ROUNDS, |unordered| {
-                mixed(unordered.parents(), std::iter::repeat(right), &in_order)
+                mixed(unordered.parents(), unordered.right(right).into_iter(), &in_order)
             })
         };
         children.par_chunks(length).flat_map_iter(part).collect()
@@ -529,13 +569,13 @@ fn mixed(parents: Vec<Parents>, right: impl Iterator<Item = f64>, in_order: &InO
     let found = |(parents, right): (Parents, f64)| {
         let (child, own) = (parents.child, in_order[&parents.child]);
         let some = (1.0 - right) * parents.some + if own.is_some() { right } else { 0.0 };
-        let all_listed = parents.bytes.len() == parents.shares.len();
+        let all_listed = parents.contents.len() == parents.shares.len();
         let near = parents
             .shares
             .iter()
-            .zip(&parents.bytes)
+            .zip(&parents.contents)
             .filter(|(share, _)| share.1 > LEAST_SHARE);
-        let near: Vec<Candidate> = near.map(|(share, &bytes)| (share.0, bytes)).collect();
+        let near: Vec<Candidate> = near.map(|(share, &contents)| (share.0, contents)).collect();
         let [best, next] = likeliest(&parents.shares, own, right);
         let best = best.filter(|_| some >= HALF);
         let (parent, confidence) = best.map_or((None, 0.0), |(parent, confidence)| (Some(parent), confidence));
@@ -564,7 +604,7 @@ mod tests {
             some: 1.0,
             unsure: 0.7,
             shares: vec![(1, 0.6), (2, 0.4)],
-            bytes: vec![0.0; known],
+            contents: vec![0.0; known],
         };
         mixed(vec![parents], std::iter::once(0.0), &InOrder::from([(0, None)])).remove(0)
     }

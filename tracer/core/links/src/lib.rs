@@ -12,6 +12,8 @@
 //! 3. *Evidence.* From these links it is learned what delays before and after a call look like, and which differences of
 //!    byte counts are usual ([`evidence`]); what passes through unchanged identifies. Then links are made anew with it.
 //!
+//!    So is what calls and requests share in their targets, where these are visible ([`words`]).
+//!
 //! 4. *Without order.* Calls are shared among all requests that were open ([`shares`]). How much better links in order
 //!    explain what was seen than those shares do says how sure the order is; the rest goes to the shares ([`unordered`]).
 //!    Where there is no order, these shares also tell how many calls there are of each class.
@@ -42,12 +44,15 @@ mod rates;
 mod shares;
 mod sides;
 mod unordered;
+mod words;
 
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
 use crate::host::Found;
+use crate::words::Usual;
+pub use crate::words::{MOST_WORDS, words_of};
 
 /// A time that was not seen, or another value that is not known. Less than every time.
 pub const UNSEEN: i64 = i64::MIN;
@@ -71,6 +76,10 @@ pub struct Exchanges<'a> {
     pub given_up_ns: &'a [i64],
     pub request_bytes: &'a [i64],
     pub response_bytes: &'a [i64],
+    /// What was asked (GET, PUT) as a number, `NONE` where not known.
+    pub method: &'a [i64],
+    /// Words of the target ([`words_of`]), 0 where there are none.
+    pub words: &'a [[u32; MOST_WORDS]],
 }
 
 impl Exchanges<'_> {
@@ -92,9 +101,10 @@ impl Exchanges<'_> {
             self.given_up_ns,
             self.request_bytes,
             self.response_bytes,
+            self.method,
         ];
         let all = hosts.iter().chain(&asked).chain(&answered).chain(&ended);
-        all.into_iter().all(|column| column.len() == self.service.len())
+        all.into_iter().all(|column| column.len() == self.service.len()) && self.words.len() == self.service.len()
     }
 }
 
@@ -112,7 +122,7 @@ pub struct Links {
 
 /// The parent of each exchange for which one is found.
 pub fn link(exchanges: &Exchanges) -> Links {
-    let made = calls::calls(exchanges);
+    let mut made = calls::calls(exchanges);
     let class = classes::classes(&made.calls);
     let kind = made.kinds(&class);
     let count = exchanges.service.len();
@@ -129,8 +139,23 @@ pub fn link(exchanges: &Exchanges) -> Links {
         hosts.entry(call.client_host).or_default().1.push(number as u32);
     }
     hosts.remove(&NONE);
-    let hosts: Vec<(Vec<u32>, Vec<u32>)> = hosts.into_values().collect();
-    let of_host = |(parents, children)| host::link_host(&made.calls, &class, &kind, parents, children);
+    let hosts: Vec<words::Host> = hosts
+        .into_iter()
+        .map(|(host, (mut parents, mut children))| {
+            host::in_time(&made.calls, &mut parents, &mut children);
+            (host, parents, children)
+        })
+        .collect();
+    let usual = Usual::new(&mut made, exchanges.words, &class, &kind, &hosts);
+    let of_host = |(host, parents, children): words::Host| {
+        let known = host::Known {
+            calls: &made.calls,
+            class: &class,
+            kind: &kind,
+            usual: &usual,
+        };
+        host::link_host(&known, host, &parents, children)
+    };
     let found: Vec<Vec<Found>> = hosts.into_par_iter().map(of_host).collect();
     for found in found.into_iter().flatten() {
         let start_ns = made.calls[found.child as usize].start_ns;

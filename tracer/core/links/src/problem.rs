@@ -9,6 +9,7 @@ use crate::alignment::{Band, align};
 use crate::calls::Call;
 use crate::evidence::{Evidence, Pair, Queued, Sample};
 use crate::sides::Sides;
+use crate::words::{Table, Words, is_much, shared};
 
 /// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,7 @@ pub struct Slot {
     pub before_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
+    pub words: Words,
     /// Logarithms of how likely it is filled, and empty.
     pub filled: f32,
     pub empty: f32,
@@ -57,6 +59,7 @@ pub struct Child {
     pub before_ns: i64,
     pub request_bytes: i64,
     pub response_bytes: i64,
+    pub words: Words,
     pub is_cut: bool,
 }
 
@@ -100,6 +103,8 @@ pub struct Problem {
     empty: Vec<f32>,
     pub alone: f32,
     pub classes: usize,
+    /// What shared words mean before anything is learned.
+    usual: Option<Table>,
 }
 
 /// The slot of each child of the problem, or `NO_SLOT`.
@@ -140,7 +145,13 @@ impl Problem {
             empty,
             alone,
             classes: 2 * guess.rates.len(),
+            usual: None,
         }
+    }
+
+    /// The same with what shared words mean.
+    pub fn with_usual(self, usual: Option<Table>) -> Self {
+        Problem { usual, ..self }
     }
 
     /// Links that keep the order, before anything is known of delays: short ones are better, by their square.
@@ -150,8 +161,20 @@ impl Problem {
         self.align(|slot, child| {
             let before = (child.start_ns - slot.open_ns) as f64 / typical;
             let after = (slot.out_ns - child.end_ns) as f64 / typical;
-            slot.filled - (0.02 * (before * before + after * after).min(100.0)) as f32
+            slot.filled - (0.02 * (before * before + after * after).min(100.0)) as f32 + self.usual(slot, child)
         })
+    }
+
+    /// What the words that they share say before anything is learned.
+    pub fn usual(&self, slot: &Slot, child: &Child) -> f32 {
+        self.usual
+            .as_ref()
+            .map_or(0.0, |table| table[shared(&child.words, &slot.words) as usize])
+    }
+
+    /// Whether a child shares with the request of a slot what few do.
+    pub fn shares_much(&self, slot: u32, child: &Child) -> bool {
+        !child.words.is_empty() && is_much(shared(&child.words, &self.slots[slot as usize].words))
     }
 
     pub fn links(&self, evidence: &Evidence) -> Chosen {
@@ -182,13 +205,21 @@ impl Problem {
         for (place, (child, &slot)) in self.children.iter().zip(chosen).enumerate() {
             if slot != NO_SLOT {
                 let slot = &self.slots[slot as usize];
-                linked.add(slot.class, Pair::queued(slot, child, queued[slot.class as usize]), 1.0);
+                let pair = Pair::queued(slot, child, queued[slot.class as usize]);
+                linked.add(slot.class, pair, 1.0);
+                linked.add_words(slot.class, pair, 1.0);
+                possible.add_words(slot.class, pair, 1.0);
             }
             let range = self.band.range(place);
             let step = 1 + range.len() / PAIRS_EACH;
-            for slot in range.skip(place % step).step_by(step).map(|at| &self.slots[at]) {
-                if slot.was_open(child) {
-                    possible.add(slot.class, Pair::queued(slot, child, queued[slot.class as usize]), 1.0);
+            for at in range.skip(place % step).step_by(step) {
+                let other = &self.slots[at];
+                if other.was_open(child) {
+                    let pair = Pair::queued(other, child, queued[other.class as usize]);
+                    possible.add(other.class, pair, 1.0);
+                    if slot == NO_SLOT || self.slots[slot as usize].parent != other.parent {
+                        possible.add_words(other.class, pair, 1.0);
+                    }
                 }
             }
         }
@@ -227,6 +258,7 @@ pub fn child(calls: &[Call], number: u32) -> Child {
         before_ns: UNSEEN,
         request_bytes: call.request_bytes,
         response_bytes: call.response_bytes,
+        words: call.asked,
         is_cut: call.is_cut,
     }
 }
@@ -243,6 +275,7 @@ pub fn slot(calls: &[Call], parent: u32, class: u32, odds: f64) -> Slot {
         before_ns: UNSEEN,
         request_bytes: call.request_bytes,
         response_bytes: call.response_bytes,
+        words: call.served,
         filled: odds.ln() as f32,
         empty: (1.0 - odds).ln() as f32,
     }

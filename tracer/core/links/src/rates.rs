@@ -222,6 +222,7 @@ fn learned_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
     for open in sample.iter().flatten() {
         mean[open.class] += 1.0 / count;
         possible.add(open.class as u32, open.pair, 1.0);
+        possible.add_words(open.class as u32, open.pair, 1.0);
     }
     let mut evidence = Evidence::learn(&Sample::new(classes), &possible);
     let mut shares = Shares {
@@ -240,6 +241,7 @@ fn learned_shares(sample: &[Vec<Open>], classes: usize) -> Shares {
         shares = next_shares(&weights, &shares, |child, at, share| {
             let open = &sample[child][at];
             linked.add(open.class as u32, open.pair, share);
+            linked.add_words(open.class as u32, open.pair, share);
         });
         evidence = Evidence::learn(&linked, &possible);
     }

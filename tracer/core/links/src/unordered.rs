@@ -56,6 +56,8 @@ const WINDOW: usize = 100;
 const ALONE_PRICE: f64 = 1.5;
 /// However calls are shared, so many of them may have no parent.
 const LEAST_ALONE: f64 = 0.002;
+/// An order is not surer of a link whose words speak against it.
+const MOST_UNLIKE: f64 = 0.9;
 /// No link is surer.
 pub const MOST_SURE: f64 = 0.995;
 
@@ -68,8 +70,8 @@ pub struct Parents {
     pub unsure: f64,
     /// How likely each of them did; of very many only some are listed.
     pub shares: Vec<(u32, f64)>,
-    /// What byte counts say for each of these; nothing if only some are listed.
-    pub bytes: Vec<f32>,
+    /// What byte counts and words say for each of these; nothing if only some are listed.
+    pub contents: Vec<f32>,
 }
 
 /// The probability of a link in order, of the logarithm of odds.
@@ -129,12 +131,16 @@ impl<'a> Unordered<'a> {
         };
         unordered.keep_pairs();
         let mut possible = Sample::new(problem.classes);
-        unordered.each(|at, slot, child| possible.add(slot.class, Pair::new(slot, child), unordered.times[at]));
+        unordered.each(|at, slot, child| {
+            possible.add(slot.class, Pair::new(slot, child), unordered.times[at]);
+            possible.add_words(slot.class, Pair::new(slot, child), unordered.times[at]);
+        });
         unordered.possible = possible;
         let inside = |_, slot: &Slot, child: &Child| {
+            let words = f64::from(problem.usual(slot, child)).exp();
             let late = (child.start_ns - slot.open_ns) as f64 / (slot.out_ns - slot.open_ns).max(1) as f64;
             let inside = if child.end_ns <= slot.out_ns { 1.0 } else { OUTSIDE };
-            inside * if slot.is_again { late.clamp(OUTSIDE, 1.0) } else { 1.0 }
+            words * inside * if slot.is_again { late.clamp(OUTSIDE, 1.0) } else { 1.0 }
         };
         unordered.found = unordered.shared(inside);
         for _ in 0..rounds {
@@ -170,7 +176,7 @@ impl<'a> Unordered<'a> {
                 all.len().div_ceil(MOST_PAIRS - NEAR_PAIRS)
             };
             for (at, slot) in all.into_iter().enumerate() {
-                let is_near = near.contains(&at);
+                let is_near = near.contains(&at) || self.problem.shares_much(slot, child);
                 if is_near || (at + place) % step == 0 {
                     self.pairs.slot.push(slot);
                     self.times.push(if is_near { 1.0 } else { step as f64 });
@@ -200,6 +206,7 @@ impl<'a> Unordered<'a> {
         self.each(|at, slot, child| {
             if found.of[at] > LEAST_SHARE {
                 linked.add(slot.class, Pair::new(slot, child), found.of[at]);
+                linked.add_words(slot.class, Pair::new(slot, child), found.of[at]);
             }
         });
         let steps = if self.problem.children.len() > MANY {
@@ -255,7 +262,7 @@ impl<'a> Unordered<'a> {
                 some: 0.0,
                 unsure: 0.0,
                 shares: vec![],
-                bytes: vec![],
+                contents: vec![],
             };
             let mut sums: Vec<(u32, f64, f64, f32)> = vec![];
             for at in self.pairs.of(place) {
@@ -265,14 +272,14 @@ impl<'a> Unordered<'a> {
                     Some(sum) => sum.1 += self.found.of[at],
                     None => {
                         let evidence = self.evidence.of(self.found.of[at]);
-                        let bytes = evidence.bytes(slot.class, Pair::new(slot, child));
-                        sums.push((parent, self.found.of[at], self.times[at], bytes));
+                        let contents = evidence.contents(slot.class, Pair::new(slot, child));
+                        sums.push((parent, self.found.of[at], self.times[at], contents));
                     }
                 }
             }
-            for (parent, all, times, bytes) in sums {
+            for (parent, all, times, contents) in sums {
                 if times == 1.0 {
-                    found.bytes.push(bytes);
+                    found.contents.push(contents);
                 }
                 found.some += all;
                 found.unsure -= all * (all / times).max(f64::MIN_POSITIVE).ln();
@@ -329,9 +336,29 @@ impl<'a> Unordered<'a> {
         let mut right = vec![0.0; sequence.len()];
         for (at, child) in sequence.into_iter().enumerate() {
             let worse = (SLIP * all - explained(gain[at], unsure[at])).max(0.0);
-            right[child] = sure(odds.min(MOST_BY_CAUSE) - STEEP * worse);
+            right[child] = self.by_words(child, sure(odds.min(MOST_BY_CAUSE) - STEEP * worse));
         }
         Kept { right, odds }
+    }
+
+    /// How sure the link in order of each child is where the order is so sure.
+    pub fn right(&self, right: f64) -> Vec<f64> {
+        (0..self.problem.children.len())
+            .map(|child| self.by_words(child, right))
+            .collect()
+    }
+
+    /// How sure a link in order is, of how sure its order is, and of the words that are shared.
+    fn by_words(&self, child: usize, right: f64) -> f64 {
+        let slot = self.in_order[child];
+        if slot == NO_SLOT || self.problem.children[child].words.is_empty() {
+            return right;
+        }
+        let (slot, child) = (&self.problem.slots[slot as usize], &self.problem.children[child]);
+        let score = self.evidence.of(0.0).words(slot.class, Pair::new(slot, child));
+        let right = if score < 0.0 { right.min(MOST_UNLIKE) } else { right };
+        let likely = f64::from(score).exp() * right;
+        (likely / (likely + 1.0 - right)).min(MOST_SURE)
     }
 
     /// Whether several calls of one request leave together, beside those of the next request. Calls of different steps of
@@ -377,7 +404,10 @@ impl<'a> Unordered<'a> {
         };
         let sequence = self.sequence(order);
         let in_place = || sequence.iter().filter_map(|&place| Some((place, linked_slot(place)?)));
-        in_place().for_each(|(_, (slot, child))| linked.add(slot.class, Pair::new(slot, child), 1.0));
+        in_place().for_each(|(_, (slot, child))| {
+            linked.add(slot.class, Pair::new(slot, child), 1.0);
+            linked.add_words(slot.class, Pair::new(slot, child), 1.0);
+        });
         let own = if self.has_many() { 0.0 } else { 1.0 };
         let evidence = Evidence::learn_densities(&linked, &self.possible, self.scales_ns, own);
         let gaps = gaps(in_place().map(|(_, pair)| pair), order);

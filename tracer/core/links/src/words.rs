@@ -1,0 +1,489 @@
+//! What a call's target has in common with the target of a request: the words of both.
+//!
+//! A target is cut into words (parts of its path, names and values of its query, percent-decoded). A word that a call
+//! shares with a request says the more for a link the fewer other requests have it: it counts by its surprise,
+//! ln(requests / requests with it), and of several by the rarest. A word that all requests have says nothing, and neither
+//! does one that no request has. Of a pair it is noted how surprising the rarest word of the call is, and how surprising
+//! the rarest one that it shares with the request: [`shared`]. What that means for a link is learned for each kind of
+//! calls, as delays are ([`crate::evidence`]).
+//!
+//! # Where to begin
+//! Requests that were open when a call began are compared with requests of the same classes at other times. A call has one
+//! request among those that were open, so what these share more often than the others is what links share ([`Usual`]).
+//! Where there is no such difference nothing is shared, and words are left out.
+//!
+//! Cost: a look-up in a table for each word; for learning, a bounded sample of pairs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rayon::prelude::*;
+
+use crate::calls::{Call, Calls};
+use crate::evidence::log_ratio;
+
+/// Words that are kept of a target; of longer ones the first two, and the last.
+pub const MOST_WORDS: usize = 8;
+const FIRST_WORDS: usize = 2;
+/// Words of a call that are compared, the rarest.
+const RAREST: usize = 6;
+/// Steps of surprise, in nats.
+const LEVELS: usize = 8;
+/// Surprises of the call's rarest word, times those of the rarest shared one, or none; and `UNSEEN_WORDS`.
+pub const PATTERNS: usize = 1 + LEVELS * (LEVELS + 1);
+/// In place of a pattern where one of the targets was not seen, or has no words that could be shared.
+pub const UNSEEN_WORDS: u8 = 0;
+/// Calls of a kind, and pairs of each, that are looked at to begin with.
+const SOME_CALLS: usize = 2000;
+const SOME_PAIRS: usize = 64;
+/// A kind with fewer calls may begin with what all kinds show.
+const FEW: usize = 200;
+/// Shared words are believed if some pattern is so many standard deviations too frequent among requests that were open,
+/// and links differ from pairs by so many nats in the mean.
+const DEVIATIONS: f64 = 4.0;
+const LEAST_NATS: f64 = 0.05;
+/// A surprise, in nats, that is much.
+const LEAST_SHARED: u8 = 2;
+/// How likely it is that nobody made a call, beside all requests that share what is shared by chance; and that one made it
+/// that ended before the call did, beside one that did not.
+const ALONE: f64 = 0.1;
+const OUTSIDE: f64 = 0.02;
+
+/// The words of targets that lie end to end, between offsets.
+pub fn words_of(offsets: &[i32], bytes: &[u8]) -> Vec<[u32; MOST_WORDS]> {
+    let target = |ends: &[i32]| target_words(&bytes[ends[0] as usize..ends[1] as usize]);
+    offsets.par_windows(2).map(target).collect()
+}
+
+/// The words of a target, hashed, each once; 0 after the last.
+fn target_words(target: &[u8]) -> [u32; MOST_WORDS] {
+    let mut words = [0; MOST_WORDS];
+    let (mut count, mut hash, mut len, mut at) = (0, OFFSET, 0, 0);
+    let mut end_word = |hash: u64| {
+        let word = ((hash ^ (hash >> 32)) as u32).max(1);
+        if words[..count].contains(&word) {
+            return;
+        }
+        if count == MOST_WORDS {
+            words.copy_within(FIRST_WORDS + 1.., FIRST_WORDS);
+            count -= 1;
+        }
+        words[count] = word;
+        count += 1;
+    };
+    while at < target.len() {
+        let (byte, next) = decoded(target, at);
+        at = next;
+        if b"/?&=;,".contains(&byte) {
+            if len > 0 {
+                end_word(hash);
+            }
+            (hash, len) = (OFFSET, 0);
+        } else {
+            // FNV-1a: draft-eastlake-fnv
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+            len += 1;
+        }
+    }
+    if len > 0 {
+        end_word(hash);
+    }
+    words
+}
+
+const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
+
+/// The byte that stands at a place, and the place after it (RFC 3986, section 2.1).
+fn decoded(target: &[u8], at: usize) -> (u8, usize) {
+    let digit = |place: usize| target.get(place).and_then(|&byte| (byte as char).to_digit(16));
+    match (target[at], digit(at + 1), digit(at + 2)) {
+        (b'%', Some(high), Some(low)) => ((16 * high + low) as u8, at + 3),
+        (b'+', ..) => (b' ', at + 1),
+        (byte, ..) => (byte, at + 1),
+    }
+}
+
+/// Words of a target that may be shared, the rarest first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Words {
+    is_seen: bool,
+    word: [u32; RAREST],
+    /// Surprise of each, in whole nats.
+    nats: [u8; RAREST],
+}
+
+impl Words {
+    fn new(words: &[u32; MOST_WORDS], is_shared: impl Fn(u32) -> bool, served: &Served) -> Self {
+        let mut known: Vec<(u8, u32)> = words
+            .iter()
+            .filter(|&&word| word != 0 && is_shared(word))
+            .map(|&word| (served.nats(word), word))
+            .collect();
+        known.sort_by_key(|&(nats, word)| (std::cmp::Reverse(nats), word));
+        let mut found = Words {
+            is_seen: words[0] != 0,
+            ..Words::default()
+        };
+        for (place, (nats, word)) in known.into_iter().take(RAREST).enumerate() {
+            (found.word[place], found.nats[place]) = (word, nats);
+        }
+        found
+    }
+
+    /// Whether no request could share anything with it.
+    pub fn is_empty(&self) -> bool {
+        self.word[0] == 0
+    }
+}
+
+/// What a call's target shares with a request's.
+#[inline]
+pub fn shared(asked: &Words, served: &Words) -> u8 {
+    if asked.is_empty() || !served.is_seen {
+        return UNSEEN_WORDS;
+    }
+    let is_shared = |place: &usize| asked.word[*place] != 0 && served.word.contains(&asked.word[*place]);
+    let place = (0..RAREST).find(is_shared);
+    let level = place.map_or(0, |place| 1 + asked.nats[place]);
+    1 + asked.nats[0] * (LEVELS as u8 + 1) + level
+}
+
+/// How surprising the rarest shared word of a pattern is; nothing if none is shared.
+fn shared_nats(pattern: u8) -> Option<u8> {
+    let level = pattern.checked_sub(1)? % (LEVELS as u8 + 1);
+    level.checked_sub(1)
+}
+
+/// Whether a pattern is of a word that few requests have.
+pub fn is_much(pattern: u8) -> bool {
+    shared_nats(pattern).is_some_and(|nats| nats >= LEAST_SHARED)
+}
+
+/// In how many targets of the requests that a host serves each word is.
+struct Served {
+    requests: f64,
+    with: HashMap<u32, u32>,
+}
+
+impl Served {
+    fn nats(&self, word: u32) -> u8 {
+        let with = f64::from(self.with.get(&word).copied().unwrap_or(1));
+        (self.requests / with).ln().clamp(0.0, LEVELS as f64 - 1.0) as u8
+    }
+}
+
+/// Logarithms of how much likelier patterns are in links.
+pub type Table = [f32; PATTERNS];
+
+/// What patterns mean before anything is linked, where words are shared at all.
+#[derive(Debug, Default)]
+pub struct Usual {
+    /// Of calls that a host makes, by their kind.
+    of_kind: HashMap<(i64, u16), Table>,
+    /// Of all calls.
+    of_all: Option<Table>,
+}
+
+/// A host, the requests that it serves, the calls that it makes.
+pub type Host = (i64, Vec<u32>, Vec<u32>);
+
+impl Usual {
+    /// Notes which words calls may share (`Call::asked`, `Call::served`), and learns what these mean.
+    ///
+    /// `words` has those of each exchange, or is empty.
+    pub fn new(made: &mut Calls, words: &[[u32; MOST_WORDS]], class: &[u16], kind: &[u16], hosts: &[Host]) -> Self {
+        let mut usual = Usual::default();
+        if words.iter().all(|words| words[0] == 0) {
+            return usual;
+        }
+        let of_call: Vec<[u32; MOST_WORDS]> = (0..made.calls.len())
+            .map(|call| {
+                let mut rows = made.rows(call).iter().map(|&row| words[row as usize]);
+                rows.find(|words| words[0] != 0).unwrap_or_default()
+            })
+            .collect();
+        let mut all = Counts::default();
+        let mut few: Vec<u32> = vec![];
+        for (host, parents, children) in hosts {
+            note_words(&mut made.calls, &of_call, parents, children);
+            let by_kind = by_kind(&made.calls, kind, parents, children);
+            for (kind, children) in by_kind {
+                let counts = Counts::new(&made.calls, class, parents, &children);
+                all.add(&counts);
+                if let Some(table) = counts.table() {
+                    usual.of_kind.insert((*host, kind), table);
+                } else if children.len() < FEW {
+                    few.extend(children);
+                } else {
+                    forget(&mut made.calls, &children);
+                }
+            }
+        }
+        usual.of_all = all.table();
+        if usual.of_all.is_none() {
+            forget(&mut made.calls, &few);
+        }
+        usual
+    }
+
+    /// The score of a pattern of calls of a kind.
+    pub fn table(&self, host: i64, kind: u16) -> Option<&Table> {
+        self.of_kind.get(&(host, kind)).or(self.of_all.as_ref())
+    }
+}
+
+fn forget(calls: &mut [Call], children: &[u32]) {
+    for &child in children {
+        calls[child as usize].asked = Words::default();
+    }
+}
+
+fn note_words(calls: &mut [Call], of_call: &[[u32; MOST_WORDS]], parents: &[u32], children: &[u32]) {
+    let used = |calls: &[u32]| {
+        let mut with: HashMap<u32, u32> = HashMap::new();
+        for &word in calls.iter().flat_map(|&call| &of_call[call as usize]) {
+            *with.entry(word).or_default() += 1;
+        }
+        with.remove(&0);
+        with
+    };
+    let seen = parents.iter().filter(|&&call| of_call[call as usize][0] != 0).count();
+    let served = Served {
+        requests: seen as f64,
+        with: used(parents),
+    };
+    let asked = used(children);
+    for &child in children {
+        calls[child as usize].asked = Words::new(
+            &of_call[child as usize],
+            |word| served.with.contains_key(&word),
+            &served,
+        );
+    }
+    for &parent in parents {
+        calls[parent as usize].served =
+            Words::new(&of_call[parent as usize], |word| asked.contains_key(&word), &served);
+    }
+}
+
+/// Calls that share words with some request, in order of start.
+fn by_kind(calls: &[Call], kind: &[u16], parents: &[u32], children: &[u32]) -> BTreeMap<u16, Vec<u32>> {
+    let mut found: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
+    if !parents.is_empty() {
+        for &child in children
+            .iter()
+            .filter(|&&child| !calls[child as usize].asked.is_empty())
+        {
+            found.entry(kind[child as usize]).or_default().push(child);
+        }
+    }
+    found
+}
+
+/// How often patterns are seen of calls and requests that were open when these began, and of others in place of these.
+struct Counts {
+    /// So many of the pairs are links.
+    links: f64,
+    pairs: f64,
+    open: [f64; PATTERNS],
+    other: [f64; PATTERNS],
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts {
+            links: 0.0,
+            pairs: 0.0,
+            open: [0.0; PATTERNS],
+            other: [0.0; PATTERNS],
+        }
+    }
+}
+
+impl Counts {
+    /// `parents` in order of opening, `children` in order of start.
+    fn new(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -> Self {
+        let mut counts = Counts::default();
+        let mut of_class: HashMap<u16, Vec<u32>> = HashMap::new();
+        let mut place = vec![0; parents.len()];
+        for (at, &parent) in parents.iter().enumerate() {
+            let same = of_class.entry(class[parent as usize]).or_default();
+            place[at] = same.len();
+            same.push(parent);
+        }
+        let (mut open, mut next): (Vec<usize>, usize) = (vec![], 0);
+        let pattern = |child: &Call, parent: u32| shared(&child.asked, &calls[parent as usize].served) as usize;
+        let step = children.len().div_ceil(SOME_CALLS);
+        for &child in children.iter().step_by(step.max(1)) {
+            let child = &calls[child as usize];
+            while next < parents.len() && calls[parents[next] as usize].open_ns <= child.start_ns {
+                open.push(next);
+                next += 1;
+            }
+            open.retain(|&at| calls[parents[at] as usize].close_ns >= child.start_ns);
+            let step = open.len().div_ceil(SOME_PAIRS).max(1);
+            let before = counts.pairs;
+            for &at in open.iter().step_by(step) {
+                let same = &of_class[&class[parents[at] as usize]];
+                let other = same[(place[at] + same.len() / 2) % same.len()];
+                if other != parents[at] {
+                    counts.pairs += 1.0;
+                    counts.open[pattern(child, parents[at])] += 1.0;
+                    counts.other[pattern(child, other)] += 1.0;
+                }
+            }
+            counts.links += (counts.pairs - before) / open.len().max(1) as f64;
+        }
+        counts
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.links += other.links;
+        self.pairs += other.pairs;
+        self.open
+            .iter_mut()
+            .zip(&other.open)
+            .for_each(|(sum, count)| *sum += count);
+        self.other
+            .iter_mut()
+            .zip(&other.other)
+            .for_each(|(sum, count)| *sum += count);
+    }
+
+    /// What links show beside other pairs; nothing if requests that were open share what others do.
+    fn table(&self) -> Option<Table> {
+        // of the pairs so many are no links, and those are like pairs with other requests
+        let chance = |pattern: usize| self.other[pattern] * (1.0 - self.links / self.pairs.max(1.0));
+        let more = |pattern: usize| self.open[pattern] - chance(pattern);
+        let deviations = |pattern: usize| more(pattern) / (chance(pattern) + 1.0).sqrt();
+        let is_shared = |pattern: &usize| shared_nats(*pattern as u8).is_some();
+        if !(0..PATTERNS)
+            .filter(is_shared)
+            .any(|pattern| deviations(pattern) > DEVIATIONS)
+        {
+            return None;
+        }
+        let links: f64 = (0..PATTERNS).map(|pattern| more(pattern).max(0.0)).sum();
+        let score = |pattern: usize| {
+            let by_chance = (self.other[pattern] + 0.05) / (self.pairs + 0.05 * PATTERNS as f64);
+            log_ratio(more(pattern).max(0.0), links, by_chance)
+        };
+        let mut table: Table = std::array::from_fn(score);
+        table[UNSEEN_WORDS as usize] = 0.0;
+        let nats = |pattern: usize| more(pattern).max(0.0) / links * f64::from(table[pattern]);
+        ((0..PATTERNS).map(nats).sum::<f64>() > LEAST_NATS).then_some(table)
+    }
+}
+
+/// Calls of kinds that are too rare to learn from, which share with a request what links share: each with the requests
+/// that may have made it, and how likely each of them did, the likeliest first.
+///
+/// `parents` in order of opening, `children` in order of start.
+pub fn parents_of_few(
+    calls: &[Call],
+    parents: &[u32],
+    children: &[u32],
+    table: impl Fn(u32) -> Option<Table>,
+) -> Vec<(u32, Vec<(u32, f64)>)> {
+    let (mut open, mut next): (Vec<u32>, usize) = (vec![], 0);
+    let mut found = vec![];
+    for &number in children {
+        let child = &calls[number as usize];
+        while next < parents.len() && calls[parents[next] as usize].open_ns <= child.start_ns {
+            open.push(parents[next]);
+            next += 1;
+        }
+        open.retain(|&parent| calls[parent as usize].close_ns >= child.start_ns);
+        let Some(table) = table(number).filter(|_| !child.asked.is_empty()) else {
+            continue;
+        };
+        let weight = |&parent: &u32| {
+            let parent_call = &calls[parent as usize];
+            let inside = if child.end_ns <= parent_call.out_ns {
+                1.0
+            } else {
+                OUTSIDE
+            };
+            let pattern = shared(&child.asked, &parent_call.served);
+            (
+                parent,
+                inside * f64::from(table[pattern as usize]).exp() / open.len() as f64,
+                pattern,
+            )
+        };
+        // the request that came last stands first among equals
+        let mut likely: Vec<(u32, f64, u8)> = open.iter().rev().map(weight).collect();
+        likely.sort_by(|a, b| b.1.total_cmp(&a.1));
+        if likely.first().is_some_and(|best| is_much(best.2)) {
+            let total: f64 = likely.iter().map(|one| one.1).sum::<f64>() + ALONE;
+            found.push((number, likely.into_iter().map(|one| (one.0, one.1 / total)).collect()));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(target: &str) -> usize {
+        target_words(target.as_bytes())
+            .iter()
+            .filter(|&&word| word != 0)
+            .count()
+    }
+
+    #[test]
+    fn targets_are_cut_into_words() {
+        assert_eq!(target_words(b"/a/b%20c?d=e"), target_words(b"a/b+c/d/e"));
+        assert_eq!(target_words(b"/x%2Fy"), target_words(b"/x/y"));
+        assert_ne!(target_words(b"/ab"), target_words(b"/a/b"));
+        for (target, words) in [
+            ("", 0),
+            ("/", 0),
+            ("/a/a", 1),
+            ("/a//b/", 2),
+            ("/%", 1),
+            ("/1/2/3/4/5/6/7/8/9/10", 8),
+        ] {
+            assert_eq!(count(target), words, "{target}");
+        }
+        let long = target_words(b"/1/2/3/4/5/6/7/8/9/10");
+        assert_eq!(long[..2], target_words(b"/1/2")[..2]);
+        assert_eq!(long[2..], target_words(b"/5/6/7/8/9/10")[..6]);
+    }
+
+    fn words(served: &[&str], asked: &str) -> (Vec<Words>, Words) {
+        let mut with: HashMap<u32, u32> = HashMap::new();
+        let of: Vec<[u32; MOST_WORDS]> = served.iter().map(|target| target_words(target.as_bytes())).collect();
+        of.iter()
+            .flatten()
+            .filter(|&&word| word != 0)
+            .for_each(|&word| *with.entry(word).or_default() += 1);
+        let all = Served {
+            requests: served.len() as f64,
+            with,
+        };
+        let call = target_words(asked.as_bytes());
+        let parents = of
+            .iter()
+            .map(|words| Words::new(words, |word| call.contains(&word), &all));
+        (
+            parents.collect(),
+            Words::new(&call, |word| all.with.contains_key(&word), &all),
+        )
+    }
+
+    #[test]
+    fn the_rarest_shared_word_counts() {
+        let targets: Vec<String> = (0..100)
+            .map(|number| format!("/v1/box{}/{number}", number % 4))
+            .collect();
+        let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+        let (served, asked) = words(&targets, "/sda/v1/box1/5");
+        let nats = |parent: usize| shared_nats(shared(&asked, &served[parent]));
+        assert_eq!((nats(5), nats(9), nats(6)), (Some(4), Some(1), Some(0)));
+        let (served, asked) = words(&targets, "/other");
+        assert!(asked.is_empty());
+        assert_eq!(shared(&asked, &served[0]), UNSEEN_WORDS);
+    }
+}
