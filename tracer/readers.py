@@ -61,6 +61,40 @@ class NameRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Clue:
+    """A condition on one message of a server, by which its software may be known: on the head of an HTTP message (all
+    that is given must hold), or on the first bytes of another payload."""
+
+    from_client: bool
+    """Sent to the server; else by it."""
+    methods: tuple[str, ...] = ()
+    """Any of these."""
+    targets: tuple[str, ...] = ()
+    """Any of these shapes, without the query: `*` is a word, `#` a word of digits, `a*` a word that begins so, and a
+    last `**` any number of further words."""
+    header: tuple[str, str] | None = None
+    """A header's name and how its value begins, both in any case."""
+    begins: tuple[tuple[int, ...], ...] = ()
+    """Any of these runs of bytes; -1 is any byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointClues:
+    """What a server's address and port showed in a capture; packets of one sent again count again."""
+
+    address: str
+    port: int
+    counts: tuple[int, ...]
+    """Messages with each clue, in their order."""
+    requests_count: int
+    """HTTP requests, as far as their heads were captured."""
+    answers_count: int
+    """Final HTTP responses, likewise."""
+    sample: tuple[str, ...]
+    """Some of the requests: method, a space, and the target without its query, cut where it is long."""
+
+
+@dataclass(frozen=True, slots=True)
 class EventBatch:
     """A run of packets: `events` as in `EVENT_COLUMNS`, `heads` as in `HEAD_COLUMNS` and `HEAD_STRINGS`."""
 
@@ -162,6 +196,14 @@ class CaptureReader:
         return [NameRecord(address, name) for address, name in self._open().names()]
 
     @property
+    def clues(self) -> list[EndpointClues]:
+        """What each server's address and port showed so far of the clues that were asked for."""
+        return [
+            EndpointClues(address, port, tuple(counts), requests_count, answers_count, tuple(sample))
+            for address, port, counts, requests_count, answers_count, sample in self._open().clues()
+        ]
+
+    @property
     def host(self) -> str | None:
         """The host that our agent says it captured on (section comment `twintap.host=NAME`); None if nothing says."""
         return self._open().host()
@@ -194,16 +236,20 @@ class CaptureReader:
         return self._core
 
 
-def open_capture(path: Path | str, id_headers: Sequence[str] | None = None) -> CaptureReader:
+def open_capture(
+    path: Path | str, id_headers: Sequence[str] | None = None, clues: Sequence[Clue] = ()
+) -> CaptureReader:
     """Open the pcap or pcapng file at `path`; gzip is undone on the way.
 
     Arguments: `id_headers`, names of HTTP headers that hold a transaction id, the most telling first; None for the
-    usual ones (`X-Trans-Id`, `X-Openstack-Request-Id`, `X-Amz-Request-Id`, `traceparent`, `X-Request-Id`).
+    usual ones (`X-Trans-Id`, `X-Openstack-Request-Id`, `X-Amz-Request-Id`, `traceparent`, `X-Request-Id`). `clues` are
+    counted for each server's address and port.
     Raises: InputError for what cannot be read or is no capture: what it is, and what to do.
     """
     path = Path(path)
     try:
-        return CaptureReader(path, _core.CaptureFile(path, None if id_headers is None else list(id_headers)))
+        fields = [(clue.from_client, clue.methods, clue.targets, clue.header, clue.begins) for clue in clues]
+        return CaptureReader(path, _core.CaptureFile(path, None if id_headers is None else list(id_headers), fields))
     except ValueError as error:
         what, next_step = error.args
         raise InputError(f"{path} is {what}", next_step) from None

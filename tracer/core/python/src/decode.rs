@@ -9,6 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use twintap_partitions::keys::FileAddresses;
+use twintap_wire::clues::{Clue, ClueRules};
 use twintap_wire::counters::CounterKind;
 use twintap_wire::events::{EventColumns, HeadColumns, Strings};
 use twintap_wire::http::IdHeaders;
@@ -38,6 +39,11 @@ type CounterFields = (&'static str, &'static str, u64, &'static str);
 /// (frame, host ns, interface, direction, original length, bytes) of a packet.
 type CopyFields<'py> = (u32, i64, u16, u8, u32, Bound<'py, PyBytes>);
 
+/// (from the client, methods, shapes of targets, header and begin of its value, first bytes with -1 for any) of a clue.
+type ClueFields = (bool, Vec<String>, Vec<String>, Option<(String, String)>, Vec<Vec<i16>>);
+/// (address, port, messages with each clue, requests, answers, sample of requests) of an endpoint.
+type EndpointFields = (String, u16, Vec<u32>, u32, u32, Vec<String>);
+
 /// A capture file being read. `tracer.readers` is its public face.
 #[pyclass(frozen, module = "tracer._core")]
 pub struct CaptureFile {
@@ -62,11 +68,11 @@ impl Rows {
 
 #[pymethods]
 impl CaptureFile {
-    /// Open the file at `path`; `id_headers` hold transaction ids, the most telling first. Raises OSError, or
-    /// ValueError(what it is, what to do) if it is no capture.
+    /// Open the file at `path`; `id_headers` hold transaction ids, the most telling first; `clues` are counted.
+    /// Raises OSError, or ValueError(what it is, what to do) if it is no capture.
     #[new]
-    #[pyo3(signature = (path, id_headers=None))]
-    fn new(py: Python<'_>, path: PathBuf, id_headers: Option<Vec<String>>) -> PyResult<Self> {
+    #[pyo3(signature = (path, id_headers=None, clues=Vec::new()))]
+    fn new(py: Python<'_>, path: PathBuf, id_headers: Option<Vec<String>>, clues: Vec<ClueFields>) -> PyResult<Self> {
         let mut reader = py.detach(|| reader::open(&path)).map_err(|error| match error {
             OpenError::Io(error) => error.into(),
             OpenError::NotACapture(error) => PyValueError::new_err((error.what, error.next_step)),
@@ -74,6 +80,7 @@ impl CaptureFile {
         if let Some(names) = id_headers {
             reader.set_id_headers(IdHeaders::new(&names));
         }
+        reader.set_clue_rules(clue_rules(clues)?);
         Ok(Self {
             reader: Mutex::new(reader),
             addresses: Mutex::default(),
@@ -139,6 +146,22 @@ impl CaptureFile {
         self.locked().addresses().lines_from(from_)
     }
 
+    /// What each server's address and port showed so far.
+    fn clues(&self) -> Vec<EndpointFields> {
+        let locked = self.locked();
+        let addresses = locked.addresses().all();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let endpoints = locked.clues().endpoints().into_iter();
+        endpoints
+            .map(|((address, port), clues)| {
+                let address = addresses[address as usize].to_string();
+                let sample = clues.sample().map(text).collect();
+                let counts = (clues.requests_count, clues.answers_count);
+                (address, port, clues.counts.clone(), counts.0, counts.1, sample)
+            })
+            .collect()
+    }
+
     /// Names of addresses so far: (address, name).
     fn names(&self) -> Vec<(String, String)> {
         let locked = self.locked();
@@ -188,6 +211,20 @@ impl CaptureFile {
     pub fn with_new_addresses(&self, from: usize, visit: impl FnOnce(&[IpAddr])) {
         visit(&self.locked().addresses().all()[from..]);
     }
+}
+
+fn clue_rules(fields: Vec<ClueFields>) -> PyResult<ClueRules> {
+    let pattern = |bytes: Vec<i16>| bytes.into_iter().map(|byte| u8::try_from(byte).ok()).collect();
+    let clue = |(from_client, methods, targets, header, begins): ClueFields| Clue {
+        from_client,
+        methods,
+        targets,
+        header,
+        begins: begins.into_iter().map(pattern).collect(),
+    };
+    let clues: Vec<Clue> = fields.into_iter().map(clue).collect();
+    let refused = |what| PyValueError::new_err((what, "look for fewer clues"));
+    ClueRules::new(&clues).map_err(refused)
 }
 
 /// Poisoned only by a panic of ours, which Python has already seen.

@@ -92,6 +92,53 @@ impl Default for IdHeaders {
     }
 }
 
+/// Headers whose presence, with a value that begins in some way, is noted as a bit: see [`crate::clues`].
+#[derive(Clone, Debug, Default)]
+pub struct HeaderMarks {
+    /// Name and begin of the value; the place is the bit.
+    marks: Vec<(Vec<u8>, Vec<u8>)>,
+    /// A bit for each length of a name.
+    lengths: u64,
+}
+
+impl HeaderMarks {
+    /// The bit of headers of this name (in any case) whose value begins so; `None` if there are too many.
+    pub fn add(&mut self, name: &str, value: &str) -> Option<u64> {
+        let mark = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        let place = self
+            .marks
+            .iter()
+            .position(|known| *known == mark)
+            .unwrap_or(self.marks.len());
+        if place == u64::BITS as usize {
+            return None;
+        }
+        if place == self.marks.len() {
+            self.lengths |= 1 << name.len().min(63);
+            self.marks.push(mark);
+        }
+        Some(1 << place)
+    }
+
+    /// The bits of a header.
+    #[inline]
+    fn of(&self, name: &[u8], value: &[u8]) -> u64 {
+        if self.lengths & 1 << name.len().min(63) == 0 {
+            return 0;
+        }
+        let begins = |begin: &[u8]| {
+            value
+                .get(..begin.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(begin))
+        };
+        let holds = |mark: &(Vec<u8>, Vec<u8>)| name.eq_ignore_ascii_case(&mark.0) && begins(&mark.1);
+        (0..)
+            .zip(&self.marks)
+            .filter(|(_, mark)| holds(mark))
+            .fold(0, |bits, (bit, _)| bits | 1 << bit)
+    }
+}
+
 /// A message head; its text borrows from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
@@ -119,13 +166,18 @@ pub fn may_be_head(payload: &[u8]) -> bool {
 
 /// Read the head at the start of `payload`; `ids` say where its transaction id stands.
 pub fn parse<'a>(payload: &'a [u8], ids: &IdHeaders) -> Option<Head<'a>> {
+    parse_marked(payload, ids, &HeaderMarks::default()).map(|(head, _)| head)
+}
+
+/// As `parse`, with the bits of those of `marks` that its headers have.
+pub fn parse_marked<'a>(payload: &'a [u8], ids: &IdHeaders, marks: &HeaderMarks) -> Option<(Head<'a>, u64)> {
     let (line, mut at) = first_line(payload);
     let mut head = if line.starts_with(b"HTTP/1.") {
         status_line(line)?
     } else {
         request_line(line, at.is_some())?
     };
-    let mut best_id = usize::MAX;
+    let (mut best_id, mut bits) = (usize::MAX, 0);
     for _ in 0..HEADER_LIMIT {
         let Some(start) = at else { break };
         let Some((line, next)) = whole_line(payload, start) else {
@@ -133,13 +185,16 @@ pub fn parse<'a>(payload: &'a [u8], ids: &IdHeaders) -> Option<Head<'a>> {
         };
         if line.is_empty() {
             head.len = u32::try_from(next).unwrap_or(0);
-            return Some(head);
+            return Some((head, bits));
         }
-        take_header(&mut head, line, ids, &mut best_id);
+        if let Some((name, value)) = header_of(line) {
+            bits |= marks.of(name, value);
+            take_header(&mut head, name, value, ids, &mut best_id);
+        }
         at = Some(next);
     }
     head.flags |= flag::CUT;
-    Some(head)
+    Some((head, bits))
 }
 
 /// Where the next head begins in a payload of which `head` began at 0, if the message ends within it and that is sure.
@@ -238,11 +293,13 @@ fn request_line(line: &[u8], is_whole: bool) -> Option<Head<'_>> {
     })
 }
 
-fn take_header<'a>(head: &mut Head<'a>, line: &'a [u8], ids: &IdHeaders, best_id: &mut usize) {
-    let Some(colon) = memchr(b':', line) else {
-        return;
-    };
-    let (name, value) = (&line[..colon], limited(line[colon + 1..].trim_ascii(), VALUE_LIMIT));
+/// Name and value of a header's line.
+fn header_of(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = memchr(b':', line)?;
+    Some((&line[..colon], limited(line[colon + 1..].trim_ascii(), VALUE_LIMIT)))
+}
+
+fn take_header<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHeaders, best_id: &mut usize) {
     // The length and first letter decide for most lines.
     match name.len() {
         4 if name.eq_ignore_ascii_case(b"host") => head.host = value,
@@ -415,6 +472,27 @@ mod tests {
             let head = parse(payload.as_bytes()).expect(name);
             let read = (head.transaction_id, head.content_length, head.flags, head.len as usize);
             assert_eq!(read, (id.as_bytes(), *content_length, *flags, payload.len()), "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_are_marked() {
+        let mut marks = HeaderMarks::default();
+        let server = marks.add("server", "min");
+        let any = marks.add("X-Thing", "");
+        assert_eq!((server, any, marks.add("server", "min")), (Some(1), Some(2), Some(1)));
+        let cases: &[(&str, u64)] = &[
+            ("Server: MinIO", 1),
+            ("SERVER:minimal", 1),
+            ("Server: mi", 0),
+            ("Servers: MinIO", 0),
+            ("x-thing:", 2),
+            ("x-thing: 1\r\nServer: nginx\r\nserver: MinIO", 3),
+        ];
+        for (lines, expected) in cases {
+            let payload = format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
+            let (_, bits) = parse_marked(payload.as_bytes(), &IdHeaders::default(), &marks).expect("a head");
+            assert_eq!(bits, *expected, "{lines}");
         }
     }
 

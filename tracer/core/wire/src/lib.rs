@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod clues;
 pub mod cooked;
 pub mod counters;
 pub mod error;

@@ -6,6 +6,7 @@
 
 use crate::address::{AddressTable, Addresses};
 use crate::bytes::{be16, be32};
+use crate::clues::{self, Clues, Ends};
 use crate::counters::{CounterKind, Counters};
 use crate::events::{Event, EventColumns, HeadColumns};
 use crate::fragments::{Datagram, Fragments, Moment, Row};
@@ -118,6 +119,7 @@ mod common {
 pub struct Decoder {
     pub addresses: AddressTable,
     pub id_headers: IdHeaders,
+    pub clues: Clues,
     block: Vec<Event>,
     events: EventColumns,
     heads: HeadColumns,
@@ -201,7 +203,7 @@ impl Decoder {
         };
         self.push_row(event);
         let end = packet.data.len().min(common::IP + total_len);
-        self.push_heads(packet.frame, &packet.data[common::LEN..end], counters);
+        self.push_heads(&event, &packet.data[common::LEN..end], counters);
     }
 
     #[inline(never)]
@@ -282,7 +284,7 @@ impl Decoder {
             told => told,
         };
         let (src_addr, dst_addr) = self.addresses.intern(segment.addresses);
-        self.push_row(Event {
+        let event = Event {
             frame: packet.frame,
             host_ns: packet.host_ns,
             interface: packet.interface,
@@ -305,8 +307,9 @@ impl Decoder {
             sack_hash,
             captured_len: packet.data.len() as u32,
             original_len: packet.original_len,
-        });
-        self.push_heads(packet.frame, segment.payload, counters);
+        };
+        self.push_row(event);
+        self.push_heads(&event, segment.payload, counters);
         if let Some(piece) = &segment.fragment {
             self.join(packet, segment.addresses, piece, Some(segment.headers_len), counters);
         }
@@ -328,21 +331,25 @@ impl Decoder {
     }
 
     #[inline(always)]
-    fn push_heads(&mut self, frame: u32, payload: &[u8], counters: &mut Counters) {
+    fn push_heads(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
         if http::may_be_head(payload) {
-            self.push_heads_slow(frame, payload, counters);
+            self.push_heads_slow(event.frame, payload, ends_of(event), counters);
+        } else if self.clues.may_begin(payload) {
+            self.clues.note_payload(payload, ends_of(event));
         }
     }
 
     #[inline(never)]
-    fn push_heads_slow(&mut self, frame: u32, payload: &[u8], counters: &mut Counters) {
+    fn push_heads_slow(&mut self, frame: u32, payload: &[u8], ends: Ends, counters: &mut Counters) {
         let mut at = 0;
         for _ in 0..PIPELINE_LIMIT {
-            let Some(head) = payload
-                .get(at..)
-                .filter(|rest| http::may_be_head(rest))
-                .and_then(|rest| http::parse(rest, &self.id_headers))
-            else {
+            let Some(rest) = payload.get(at..).filter(|rest| http::may_be_head(rest)) else {
+                return;
+            };
+            let Some((head, marks)) = http::parse_marked(rest, &self.id_headers, self.clues.marks()) else {
+                if at == 0 && self.clues.may_begin(payload) {
+                    self.clues.note_payload(payload, ends);
+                }
                 return;
             };
             if self.heads.text_len() > TEXT_LIMIT {
@@ -352,11 +359,21 @@ impl Decoder {
                 counters.bump(CounterKind::HttpHeadsCut);
             }
             self.heads.push(frame, at as u32, &head);
+            self.clues
+                .note_head(&head, marks, ends, clues::is_target_whole(&head, rest));
             let Some(len) = http::end_of_message(&head) else {
                 return;
             };
             at = at.saturating_add(len);
         }
+    }
+}
+
+#[inline(always)]
+fn ends_of(event: &Event) -> Ends {
+    Ends {
+        src: (event.src_addr, event.src_port),
+        dst: (event.dst_addr, event.dst_port),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
+use crate::clues::{ClueRules, Clues};
 use crate::cooked::CookedInterfaces;
 use crate::counters::{CounterKind, Counters};
 use crate::events::{EventColumns, HeadColumns};
@@ -174,6 +175,16 @@ impl<R: Read> Reader<R> {
     /// Look for transaction ids in these headers, from here on.
     pub fn set_id_headers(&mut self, ids: IdHeaders) {
         self.decoder.id_headers = ids;
+    }
+
+    /// Look for these clues, from here on.
+    pub fn set_clue_rules(&mut self, rules: ClueRules) {
+        self.decoder.clues.set_rules(rules);
+    }
+
+    /// The clues so far, by endpoint; its address is by its number.
+    pub fn clues(&self) -> &Clues {
+        &self.decoder.clues
     }
 
     /// The columns of the next up to `packets` packets, and of those held back before; nothing at the end. Rows behind an

@@ -1,0 +1,559 @@
+//! What a capture shows of the software at an endpoint: which clues its messages give, and a sample of what it is asked.
+//!
+//! An endpoint is a server's address and port. A clue is a condition on one message, in either direction: the shape of a
+//! request's target, a header, or the first bytes of a payload that is no HTTP message. Which clues there are, and which
+//! software they show, is the collector's knowledge; here they are counted, as heads are decoded, so no header needs to be
+//! kept for it. The first bytes of a payload are compared wherever in the stream it stands: what is looked for must be
+//! longer than chance allows.
+//!
+//! Cost: of a packet without a head one look into a table; of a head about 100 ns. Memory: a few KiB an endpoint.
+
+use foldhash::fast::RandomState;
+use memchr::memchr;
+use std::collections::HashMap;
+
+use crate::http::{Head, HeadKind, HeaderMarks, flag};
+
+/// Marks of headers, and patterns of first bytes, are bits of a word.
+pub const MOST_OF_A_KIND: usize = 64;
+/// Endpoints of one capture that are told apart; forged traffic may show any number.
+const MOST_ENDPOINTS: usize = 1 << 14;
+/// Requests of an endpoint that are kept, spread evenly over all of them.
+const SAMPLE_LEN: usize = 64;
+/// Of a method and target; what differs later differs too seldom to matter.
+const SAMPLE_TEXT_LIMIT: usize = 160;
+
+/// A condition on one message of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clue {
+    /// Sent by the endpoint's client; else by the endpoint.
+    pub from_client: bool,
+    /// Any of these; empty for all.
+    pub methods: Vec<String>,
+    /// The target, without its query, has one of these shapes; empty for all. `/*/#/AUTH_*/**`: any word, a word of
+    /// digits, a word that begins so, any number of further words.
+    pub targets: Vec<String>,
+    /// There is a header of this name whose value begins so; in any case.
+    pub header: Option<(String, String)>,
+    /// Instead of all that: a payload that is no HTTP message begins with one of these; `None` is any byte.
+    pub begins: Vec<Vec<Option<u8>>>,
+}
+
+/// Clues that are looked for.
+#[derive(Debug)]
+pub struct ClueRules {
+    pub marks: HeaderMarks,
+    of_heads: Vec<HeadRule>,
+    patterns: Vec<Pattern>,
+    /// For each first byte of a payload, a bit for each pattern that it may begin.
+    first: Box<[u64; 256]>,
+    clues_count: usize,
+}
+
+#[derive(Debug)]
+struct HeadRule {
+    clue: usize,
+    kind: HeadKind,
+    methods: Vec<Vec<u8>>,
+    targets: Vec<Vec<Word>>,
+    /// A bit of the head's marks, or 0.
+    mark: u64,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    clue: usize,
+    from_client: bool,
+    bytes: Vec<Option<u8>>,
+    /// Place and value of the last byte that matters: it decides for most payloads.
+    last: (usize, u8),
+}
+
+/// A word of a target's shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    Any,
+    Digits,
+    Text(Vec<u8>),
+    Begins(Vec<u8>),
+    Rest,
+}
+
+/// Addresses (as the capture numbers them) and ports of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    pub src: (u32, u16),
+    pub dst: (u32, u16),
+}
+
+/// What an endpoint showed.
+#[derive(Clone, Debug, Default)]
+pub struct EndpointClues {
+    /// Messages with each clue.
+    pub counts: Vec<u32>,
+    pub requests_count: u32,
+    pub answers_count: u32,
+    sample: Vec<Box<[u8]>>,
+    /// Of so many requests one is kept, as a power of two.
+    sample_shift: u32,
+}
+
+/// Clues by endpoint.
+#[derive(Debug, Default)]
+pub struct Clues {
+    rules: ClueRules,
+    endpoints: HashMap<(u32, u16), EndpointClues, RandomState>,
+}
+
+impl Default for ClueRules {
+    fn default() -> Self {
+        Self::new(&[]).expect("none are few")
+    }
+}
+
+impl ClueRules {
+    /// Compile `clues`; their places are their numbers.
+    ///
+    /// # Errors
+    /// What there is too much of, or an empty pattern.
+    pub fn new(clues: &[Clue]) -> Result<Self, String> {
+        let (mut marks, mut of_heads, mut patterns) = (HeaderMarks::default(), Vec::new(), Vec::new());
+        for (number, clue) in clues.iter().enumerate() {
+            for bytes in &clue.begins {
+                let wanted = |place: usize| bytes[place].map(|byte| (place, byte));
+                let Some(last) = (0..bytes.len()).rev().find_map(wanted) else {
+                    return Err(format!("clue {number} looks for no bytes"));
+                };
+                patterns.push(Pattern {
+                    clue: number,
+                    from_client: clue.from_client,
+                    bytes: bytes.clone(),
+                    last,
+                });
+            }
+            if clue.begins.is_empty() {
+                of_heads.push(HeadRule::of(number, clue, &mut marks)?);
+            }
+        }
+        if patterns.len() > MOST_OF_A_KIND {
+            return Err(format!("more than {MOST_OF_A_KIND} patterns of first bytes"));
+        }
+        let mut first = Box::new([0; 256]);
+        for (bit, pattern) in patterns.iter().enumerate() {
+            let may_begin = |byte: usize| pattern.bytes[0].is_none_or(|wanted| usize::from(wanted) == byte);
+            (0..256)
+                .filter(|&byte| may_begin(byte))
+                .for_each(|byte| first[byte] |= 1 << bit);
+        }
+        Ok(Self {
+            marks,
+            of_heads,
+            patterns,
+            first,
+            clues_count: clues.len(),
+        })
+    }
+}
+
+impl HeadRule {
+    fn of(clue_number: usize, clue: &Clue, marks: &mut HeaderMarks) -> Result<Self, String> {
+        let mark = match &clue.header {
+            Some((name, value)) => marks
+                .add(name, value)
+                .ok_or(format!("more than {MOST_OF_A_KIND} headers"))?,
+            None => 0,
+        };
+        let texts = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect();
+        Ok(Self {
+            clue: clue_number,
+            kind: if clue.from_client {
+                HeadKind::Request
+            } else {
+                HeadKind::Response
+            },
+            methods: texts(&clue.methods),
+            targets: clue.targets.iter().map(|shape| words_of(shape)).collect(),
+            mark,
+        })
+    }
+
+    fn holds(&self, head: &Head<'_>, marks: u64, is_target_whole: bool) -> bool {
+        self.kind == head.kind
+            && marks & self.mark == self.mark
+            && (self.methods.is_empty() || self.methods.iter().any(|method| method == head.method))
+            && (self.targets.is_empty()
+                || self
+                    .targets
+                    .iter()
+                    .any(|shape| fits(shape, head.target, is_target_whole)))
+    }
+}
+
+impl Clues {
+    /// Look for these clues, from here on.
+    pub fn set_rules(&mut self, rules: ClueRules) {
+        self.rules = rules;
+    }
+
+    /// What marks heads are given.
+    pub fn marks(&self) -> &HeaderMarks {
+        &self.rules.marks
+    }
+
+    /// Whether a payload may begin with something looked for; for the hot path.
+    #[inline(always)]
+    pub fn may_begin(&self, payload: &[u8]) -> bool {
+        payload
+            .first()
+            .is_some_and(|&byte| self.rules.first[usize::from(byte)] != 0)
+    }
+
+    /// Note a head of a packet between `ends`, with the marks of its headers.
+    pub fn note_head(&mut self, head: &Head<'_>, marks: u64, ends: Ends, is_target_whole: bool) {
+        if self.rules.clues_count == 0 {
+            return;
+        }
+        let is_request = head.kind == HeadKind::Request;
+        let (rules, Some(endpoint)) = of_endpoint(
+            &self.rules,
+            &mut self.endpoints,
+            if is_request { ends.dst } else { ends.src },
+        ) else {
+            return;
+        };
+        for rule in rules
+            .of_heads
+            .iter()
+            .filter(|rule| rule.holds(head, marks, is_target_whole))
+        {
+            endpoint.counts[rule.clue] = endpoint.counts[rule.clue].saturating_add(1);
+        }
+        if is_request {
+            endpoint.note_request(head);
+        } else {
+            endpoint.answers_count = endpoint.answers_count.saturating_add(u32::from(head.status >= 200));
+        }
+    }
+
+    /// Note the payload of a packet between `ends` that is no head. The server is then the end with the lower port: of
+    /// two ends that send alike, as peers of one protocol do, nothing else tells.
+    #[cold]
+    pub fn note_payload(&mut self, payload: &[u8], ends: Ends) {
+        let mut bits = payload.first().map_or(0, |&byte| self.rules.first[usize::from(byte)]);
+        while bits != 0 {
+            let pattern = &self.rules.patterns[bits.trailing_zeros() as usize];
+            bits &= bits - 1;
+            if !pattern.begins(payload) {
+                continue;
+            }
+            let (server, client) = if pattern.from_client {
+                (ends.dst, ends.src)
+            } else {
+                (ends.src, ends.dst)
+            };
+            let clue = pattern.clue;
+            if server.1 <= client.1
+                && let (_, Some(endpoint)) = of_endpoint(&self.rules, &mut self.endpoints, server)
+            {
+                endpoint.counts[clue] = endpoint.counts[clue].saturating_add(1);
+            }
+        }
+    }
+
+    /// All endpoints that showed anything, by address and port.
+    pub fn endpoints(&self) -> Vec<((u32, u16), &EndpointClues)> {
+        let mut all: Vec<_> = self.endpoints.iter().map(|(&key, clues)| (key, clues)).collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all
+    }
+}
+
+/// The clues of an endpoint, with the rules; none if there are too many endpoints.
+fn of_endpoint<'a>(
+    rules: &'a ClueRules,
+    endpoints: &'a mut HashMap<(u32, u16), EndpointClues, RandomState>,
+    key: (u32, u16),
+) -> (&'a ClueRules, Option<&'a mut EndpointClues>) {
+    if endpoints.len() >= MOST_ENDPOINTS && !endpoints.contains_key(&key) {
+        return (rules, None);
+    }
+    let endpoint = endpoints.entry(key).or_insert_with(|| EndpointClues {
+        counts: vec![0; rules.clues_count],
+        ..EndpointClues::default()
+    });
+    (rules, Some(endpoint))
+}
+
+impl EndpointClues {
+    /// Some of the requests: method, a space, and the target without its query.
+    pub fn sample(&self) -> impl Iterator<Item = &[u8]> {
+        self.sample.iter().map(AsRef::as_ref)
+    }
+
+    fn note_request(&mut self, head: &Head<'_>) {
+        if self.requests_count & ((1 << self.sample_shift) - 1) == 0 {
+            if self.sample.len() == SAMPLE_LEN {
+                let mut place = 0;
+                self.sample.retain(|_| (place % 2 == 0, place += 1).0);
+                self.sample_shift += 1;
+            }
+            let text = [head.method, b" ", path_of(head.target)].concat();
+            self.sample.push(text[..text.len().min(SAMPLE_TEXT_LIMIT)].into());
+        }
+        self.requests_count = self.requests_count.saturating_add(1);
+    }
+}
+
+impl Pattern {
+    fn begins(&self, payload: &[u8]) -> bool {
+        payload.get(self.last.0) == Some(&self.last.1)
+            && payload.len() >= self.bytes.len()
+            && self
+                .bytes
+                .iter()
+                .zip(payload)
+                .all(|(wanted, byte)| wanted.is_none_or(|wanted| wanted == *byte))
+    }
+}
+
+/// Whether the target of a request is known to its end: the line goes on behind it.
+pub fn is_target_whole(head: &Head<'_>, payload: &[u8]) -> bool {
+    head.flags & flag::CUT == 0 || memchr(b'\n', payload).is_some()
+}
+
+fn path_of(target: &[u8]) -> &[u8] {
+    &target[..memchr(b'?', target).unwrap_or(target.len())]
+}
+
+fn words_of(shape: &str) -> Vec<Word> {
+    let word = |text: &str| match (text, text.strip_suffix('*')) {
+        ("**", _) => Word::Rest,
+        ("*", _) => Word::Any,
+        ("#", _) => Word::Digits,
+        (_, Some(begin)) => Word::Begins(begin.as_bytes().to_vec()),
+        _ => Word::Text(text.as_bytes().to_vec()),
+    };
+    shape.trim_start_matches('/').split('/').map(word).collect()
+}
+
+/// Whether a target has this shape; of a target that was cut only what is there is known.
+fn fits(shape: &[Word], target: &[u8], is_whole: bool) -> bool {
+    let Some(path) = path_of(target).strip_prefix(b"/") else {
+        return false;
+    };
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let mut words = path.split(|&byte| byte == b'/');
+    for wanted in shape {
+        if *wanted == Word::Rest {
+            return true;
+        }
+        let fits = words.next().is_some_and(|word| match wanted {
+            Word::Any => !word.is_empty(),
+            Word::Digits => !word.is_empty() && word.iter().all(u8::is_ascii_digit),
+            Word::Text(text) => word == text,
+            Word::Begins(begin) => word.starts_with(begin),
+            Word::Rest => true,
+        });
+        if !fits {
+            return false;
+        }
+    }
+    is_whole && words.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{self, IdHeaders};
+
+    const WEB: (u32, u16) = (7, 80);
+    const TO_WEB: Ends = Ends {
+        src: (3, 50_000),
+        dst: WEB,
+    };
+    const FROM_WEB: Ends = Ends {
+        src: WEB,
+        dst: (3, 50_000),
+    };
+
+    fn clues(rules: &[Clue]) -> Clues {
+        Clues {
+            rules: ClueRules::new(rules).expect("few"),
+            ..Clues::default()
+        }
+    }
+
+    fn note(clues: &mut Clues, text: &str, ends: Ends) {
+        let (head, marks) =
+            http::parse_marked(text.as_bytes(), &IdHeaders::default(), clues.marks()).expect("it is a head");
+        clues.note_head(&head, marks, ends, is_target_whole(&head, text.as_bytes()));
+    }
+
+    fn counts(clues: &Clues, endpoint: (u32, u16)) -> Vec<u32> {
+        clues.endpoints.get(&endpoint).map_or(vec![], |one| one.counts.clone())
+    }
+
+    #[test]
+    fn shapes_of_targets() {
+        let cases: &[(&str, &str, bool)] = &[
+            ("/*/#/*", "/sdb1/17/AUTH_a", true),
+            ("/*/#/*", "/sdb1/17/AUTH_a?format=json", true),
+            ("/*/#/*", "/sdb1/17/AUTH_a/", true),
+            ("/*/#/*", "/sdb1/17", false),
+            ("/*/#/*", "/sdb1/17/AUTH_a/c", false),
+            ("/*/#/*", "/sdb1/x7/AUTH_a", false),
+            ("/*/#/*/**", "/sdb1/17/AUTH_a", true),
+            ("/*/#/*/*/*/**", "/sdb1/17/a/c/o/with/slashes", true),
+            ("/*/#/*/*/*/**", "/sdb1/17/a/c", false),
+            ("/v1/AUTH_*/**", "/v1/AUTH_test", true),
+            ("/v1/AUTH_*/**", "/v1/AUTH_test/c/o", true),
+            ("/v1/AUTH_*/**", "/v1/test", false),
+            ("/auth/v1.0", "/auth/v1.0", true),
+            ("/auth/v1.0", "/auth/v1.0/x", false),
+            ("/auth/v1.0", "*", false),
+            ("/*", "/", false),
+        ];
+        for (shape, target, expected) in cases {
+            assert_eq!(
+                fits(&words_of(shape), target.as_bytes(), true),
+                *expected,
+                "{shape} {target}"
+            );
+        }
+    }
+
+    #[test]
+    fn of_a_cut_target_what_is_there_counts() {
+        let fits = |shape, target: &str| fits(&words_of(shape), target.as_bytes(), false);
+        assert!(fits("/v1/AUTH_*/**", "/v1/AUTH_te"));
+        assert!(fits("/*/#/*/*/*/**", "/d1/17/AUTH_a/c/o"));
+        assert!(!fits("/*/#/*/*", "/d1/17/AUTH_a/c"));
+        assert!(!fits("/minio/**", "/mini"));
+    }
+
+    #[test]
+    fn heads_are_noted_at_the_server() {
+        let asked = Clue {
+            from_client: true,
+            targets: vec!["/v1/**".into()],
+            ..Clue::default()
+        };
+        let put = Clue {
+            methods: vec!["PUT".into()],
+            ..asked.clone()
+        };
+        let agent = Clue {
+            header: Some(("User-Agent".into(), "proxy-".into())),
+            ..asked.clone()
+        };
+        let server = Clue {
+            header: Some(("server".into(), "minio".into())),
+            ..Clue::default()
+        };
+        let mut clues = clues(&[asked, put, agent, server]);
+        note(&mut clues, "PUT /v1/a HTTP/1.1\r\n\r\n", TO_WEB);
+        note(
+            &mut clues,
+            "GET /v1/a HTTP/1.1\r\nuser-agent: proxy-server 1\r\n\r\n",
+            TO_WEB,
+        );
+        note(
+            &mut clues,
+            "GET /x HTTP/1.1\r\nuser-agent: proxy-server 1\r\n\r\n",
+            TO_WEB,
+        );
+        note(&mut clues, "GET /v1/cut", TO_WEB);
+        note(&mut clues, "HTTP/1.1 200 OK\r\nServer: MinIO/3\r\n\r\n", FROM_WEB);
+        note(&mut clues, "HTTP/1.1 200 OK\r\nServer: nginx\r\n\r\n", FROM_WEB);
+        assert_eq!(counts(&clues, WEB), [2, 1, 1, 1]);
+        assert_eq!(
+            (
+                clues.endpoints[&WEB].requests_count,
+                clues.endpoints[&WEB].answers_count
+            ),
+            (4, 2)
+        );
+        assert_eq!(clues.endpoints().len(), 1);
+    }
+
+    #[test]
+    fn first_bytes_are_noted_at_the_end_with_the_lower_port() {
+        let greeting = Clue {
+            begins: vec![b"SSH-2.0-".iter().map(|&byte| Some(byte)).collect()],
+            ..Clue::default()
+        };
+        let startup = Clue {
+            from_client: true,
+            begins: vec![vec![Some(0), Some(0), None, None, Some(0), Some(3)]],
+            ..Clue::default()
+        };
+        let mut clues = clues(&[greeting, startup]);
+        for (payload, ends) in [
+            (&b"SSH-2.0-OpenSSH"[..], FROM_WEB),
+            (b"SSH-2.0-OpenSSH", TO_WEB),
+            (b"SSH-1", FROM_WEB),
+            (b"\x00\x00\x10\x20\x00\x03\x00\x00user", TO_WEB),
+            (b"\x00\x00\x10\x20\x00", TO_WEB),
+            (b"", TO_WEB),
+        ] {
+            assert!(payload.is_empty() || clues.may_begin(payload));
+            clues.note_payload(payload, ends);
+        }
+        assert!(!clues.may_begin(b"nothing"));
+        assert_eq!(counts(&clues, WEB), [1, 1]);
+        assert_eq!(clues.endpoints().len(), 1, "none at the client");
+    }
+
+    #[test]
+    fn a_sample_is_spread_over_all_requests() {
+        let mut clues = clues(&[Clue {
+            from_client: true,
+            ..Clue::default()
+        }]);
+        for number in 0..1_000 {
+            note(&mut clues, &format!("GET /{number}?q HTTP/1.1\r\n\r\n"), TO_WEB);
+        }
+        let kept: Vec<String> = clues.endpoints[&WEB]
+            .sample()
+            .map(|text| String::from_utf8_lossy(text).into())
+            .collect();
+        let expected: Vec<String> = (0..1_000).step_by(16).map(|number| format!("GET /{number}")).collect();
+        assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn forged_endpoints_are_bounded() {
+        let mut clues = clues(&[Clue {
+            from_client: true,
+            ..Clue::default()
+        }]);
+        for number in 0..MOST_ENDPOINTS as u32 + 9 {
+            note(
+                &mut clues,
+                "GET / HTTP/1.1\r\n\r\n",
+                Ends {
+                    dst: (number, 80),
+                    ..TO_WEB
+                },
+            );
+        }
+        assert_eq!(clues.endpoints.len(), MOST_ENDPOINTS);
+    }
+
+    #[test]
+    fn too_many_rules_are_refused() {
+        let clue = |number: usize| Clue {
+            header: Some((format!("x-{number}"), String::new())),
+            ..Clue::default()
+        };
+        assert!(ClueRules::new(&(0..MOST_OF_A_KIND).map(clue).collect::<Vec<_>>()).is_ok());
+        assert!(ClueRules::new(&(0..=MOST_OF_A_KIND).map(clue).collect::<Vec<_>>()).is_err());
+        assert!(
+            ClueRules::new(&[Clue {
+                begins: vec![vec![]],
+                ..Clue::default()
+            }])
+            .is_err()
+        );
+    }
+}
