@@ -31,7 +31,7 @@ from collector import findings, spans, store, troubles
 from collector.analysis import analyse
 from collector.exchanges import build_exchanges
 from collector.schema import ID_STRIDE
-from collector.services import known_services
+from collector.service_names import ServiceNames
 from collector.sources import host_sources
 from collector.store import TraceInfo
 from collector.turns import in_turn
@@ -85,6 +85,7 @@ def table(most: int) -> list[str]:
 def _measured(count: int, with_ids: bool) -> dict[str, float]:
     """Seconds of the stages over about so many exchanges."""
     one, info = _template()
+    rebuilt = partial(_rebuilt, ServiceNames(info.services))
     copies = max(1, count // one["exchanges"].num_rows)
     each = max(1, PART // one["exchanges"].num_rows)
     took = dict.fromkeys(("wall_s", "exchanges_s", "spans_s", "findings_s"), 0.0)
@@ -93,7 +94,7 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
         parts = enumerate(_parts(one, copies, each, with_ids))
         while some := list(islice(parts, MADE_AT_ONCE)):
             before = len(done)
-            work = partial(in_turn, pool, WORKERS, some, _rebuilt, lambda _, rebuilt: done.append(rebuilt))
+            work = partial(in_turn, pool, WORKERS, some, rebuilt, lambda _, made: done.append(made))
             spent_s = _timed(took, work)
             of_exchanges = sum(one.exchanges_s for one in done[before:])
             of_findings = sum(one.findings_s for one in done[before:])
@@ -123,11 +124,11 @@ class _Rebuilt(NamedTuple):
     findings_s: float
 
 
-def _rebuilt(numbered: tuple[int, Part]) -> _Rebuilt:
+def _rebuilt(names: ServiceNames, numbered: tuple[int, Part]) -> _Rebuilt:
     """As `collector.analysis` rebuilds a partition, once its hops are aligned."""
     number, (hops, messages, connections) = numbered
     began_s = time.thread_time()
-    built = build_exchanges(hops, messages, connections, known_services(), number * ID_STRIDE + 1)
+    built = build_exchanges(hops, messages, connections, names, number * ID_STRIDE + 1)
     built_s = time.thread_time()
     wrong = troubles.gather(built.hops, connections, built.exchanges, 0)
     return _Rebuilt(built.exchanges, wrong, built_s - began_s, time.thread_time() - built_s)

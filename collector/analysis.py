@@ -43,11 +43,13 @@ from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
 from collector.hop_counts import hop_counts
+from collector.naming import name_services
 from collector.put_off import PutOff
 from collector.quality import quality_of
 from collector.rings import Places, Ring
 from collector.schema import ID_STRIDE, conform
-from collector.services import known_services
+from collector.servers import Servers
+from collector.service_names import ServiceNames
 from collector.sorted_runs import SortedRuns
 from collector.store import (
     ROW_GROUP_ROWS,
@@ -67,6 +69,8 @@ from collector.windows import Windows, settle_windows
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
 
 
+CONNECTIONS = 2
+"""Place of the table `connections` among what is held of a partition."""
 TROUBLES_AT_ONCE = 64
 """Partitions whose troubles are kept before they are added up: many would be most of the memory."""
 MOST_WITH_LINKS_BYTES = 1 << 29
@@ -91,6 +95,8 @@ class AnalysisOptions:
     """Which devices of a store a partition belongs to, where ring files are at hand."""
     counters: tuple[CounterInfo, ...] = ()
     """What happened to the captures before they came here."""
+    names: tuple[tuple[str, str], ...] = ()
+    """What the operator calls servers: `HOST:PORT` and the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,6 @@ def analyse(
             hosts=captures.hosts,
             counters=(*captures.counters, *options.counters),
             command=command,
-            services=dict(known_services()),
         )
         with write_trace(trace_url) as writer:
             used = None if samples is None else _of_hosts(samples, info)
@@ -157,7 +162,8 @@ def run_stages(
     by_time: SortedRuns,
     samples: pa.Table | None = None,
 ) -> TraceInfo:
-    """All stages in their order, writing tables as they are done; `info` with what they find of the hosts' coverage.
+    """All stages in their order, writing tables as they are done; returns `info` with what they find of the hosts'
+    coverage and what servers are called.
 
     `held` keeps hops while the clocks are not known, `by_time` exchanges until all are there.
     """
@@ -167,6 +173,7 @@ def run_stages(
         if host.first_host_ns is not None and host.last_host_ns is not None
     ]
     evidence = clock_evidence.Evidence({host.host: host.packets_count for host in info.hosts})
+    servers = Servers(captures.clues)
     workers = options.workers or os.cpu_count() or 1
     missing: list[pl.DataFrame] = []
     with ThreadPoolExecutor(workers) as pool:
@@ -178,9 +185,11 @@ def run_stages(
                 held.put(number, *part.held)
                 evidence.add(part.ways)
                 missing.append(part.missing)
+                servers.add(part.held[CONNECTIONS])
 
         in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
         captures.close()
+        info = replace(info, services=name_services(servers.all(), dict(options.names)))
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
             alignment = clocks.solve(refined(evidence, lambda: _ways_again(held)), windows)
@@ -306,13 +315,14 @@ def _rebuild(
     """
     answering = frozenset[outcomes.Server]()
     end_ns, exchanges_count, found = _end_ns(info, alignment), 0, []
+    names = ServiceNames(info.services)
 
     def rebuild(number: int) -> _Requests:
         hops, messages, connections, paused = held.take(number)
         hops = settle_windows(align(hops, alignment), connections, windows)
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
-        built = build_exchanges(hops, messages, connections, info.services, first_id)
+        built = build_exchanges(hops, messages, connections, names, first_id)
         built = built._replace(exchanges=outcomes.with_outcomes(built.exchanges, built.hops))
         paused = pauses.aligned(paused, alignment.clocks)
         counts = hop_counts(built.hops)

@@ -8,6 +8,7 @@ import html
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -17,7 +18,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from collector import ingest
-from collector.analysis import analyse
+from collector.analysis import AnalysisOptions, analyse
 from collector.decoding import HostSource
 from collector.ingest import Closing, HostStatus, Outcome, SessionStatus
 from collector.live import LiveAnalysis, LiveStatus
@@ -71,9 +72,9 @@ class Health(BaseModel):
     status: str
 
 
-def create_app(settings: CollectorSettings, analysis: Analyse = analyse) -> FastAPI:
+def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> FastAPI:
     """Return the service for one data directory."""
-    live = LiveAnalysis(settings.data, settings.live_window_seconds, settings.live_limit_bytes)
+    live = LiveAnalysis(settings.data, settings.live_window_seconds, settings.live_limit_bytes, names=settings.names)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -86,7 +87,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse = analyse) -> Fast
     )
     app.state.live = live
     app.state.settings = settings
-    app.state.analysis = analysis
+    app.state.analysis = analysis or partial(analyse, options=AnalysisOptions(names=settings.names))
     app.state.analysing = threading.Lock()
     app.include_router(_open)
     app.include_router(_guarded)

@@ -12,12 +12,10 @@ Limits: with many requests at once on a host the last to which something happene
 nowhere else has no known end, and is left out.
 """
 
-from collections.abc import Mapping
-
 import polars as pl
 import pyarrow as pa
 
-from collector.services import service_name
+from collector.service_names import OF_CONNECTIONS, ServiceNames
 from collector.timescale import to_trace_ns
 
 SOON_NS = 50_000_000
@@ -26,12 +24,10 @@ AT_ONCE_NS = 10_000_000
 """Servers asked within this time are asked together; one asked later is another try."""
 
 
-def with_dead_ends(
-    rows: pl.DataFrame, connections: pa.Table, clocks: pa.Table, services: Mapping[int, str]
-) -> pl.DataFrame:
+def with_dead_ends(rows: pl.DataFrame, connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
     """`rows` and those for connections that never came about, as children: `exchange_id` is less than 0.
 
-    Arguments: exchanges and spans joined; the tables `connections` and `clocks`; names of services by port.
+    Arguments: exchanges and spans joined; the tables `connections` and `clocks`; names of servers.
     """
     dead = _dead(connections, clocks, services)
     if dead.is_empty() or rows.is_empty():
@@ -58,16 +54,15 @@ def with_dead_ends(
     return pl.concat([rows, made], how="diagonal_relaxed")
 
 
-def _dead(connections: pa.Table, clocks: pa.Table, services: Mapping[int, str]) -> pl.DataFrame:
+def _dead(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
     """SYNs of captured clients that no server answered: `connection_id, client_host, server_host, service, at`."""
-    names = ["connection_id", "client_host", "server_host", "server_port", "client_isn", "server_isn", "first_host_ns"]
+    names = ["connection_id", "client_host", *OF_CONNECTIONS, "client_isn", "server_isn", "first_host_ns"]
     frame = pl.DataFrame(connections.select(names)).with_columns(pl.col(pl.Categorical).cast(pl.String))
     lone = frame.filter(pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null())
     lone = lone.filter(pl.col("client_host").is_not_null() & pl.col("server_host").is_not_null())
     at = to_trace_ns(lone["client_host"].to_arrow().cast(pa.string()), lone["first_host_ns"].to_arrow(), clocks)
-    named = [service_name(port, services) for port in lone["server_port"]]
     return lone.select("connection_id", "client_host", "server_host").with_columns(
-        service=pl.Series(named, dtype=pl.String), at=pl.Series(at, dtype=pl.Int64)
+        service=services.of_rows(lone), at=pl.Series(at, dtype=pl.Int64)
     )
 
 

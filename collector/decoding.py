@@ -20,11 +20,11 @@ from collector.columns import nullable
 from collector.coverage import FileSpan, HostActivity, PointActivity, Span
 from collector.hosts import Traffic, is_loopback, own_addresses
 from collector.partitions import Activity, AddressOrder, HostView, Notes, Partitions
-from collector.services import id_headers
+from collector.services import clues, id_headers
 from collector.store import CounterInfo, HostInfo, PointInfo
 from collector.wire_text import string_array_from_wire
 from tracer.errors import InputError
-from tracer.readers import CaptureReader, Interface, open_capture
+from tracer.readers import CaptureReader, EndpointClues, Interface, open_capture
 from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns, Severity
 
 BYTES_PER_PACKET = 90
@@ -81,6 +81,7 @@ class _Capture:
     notes: Notes = NOTHING
     named_addresses: frozenset[int] = frozenset()
     counters: list[CounterInfo] = field(default_factory=list)
+    clues: dict[tuple[str, int], list[EndpointClues]] = field(default_factory=dict)
     _places: dict[str | tuple[int, int], int] = field(default_factory=dict)
 
     _series: int = 0
@@ -143,8 +144,9 @@ class _Capture:
 class Scan:
     """All captures, read once; a context manager, for what is on disk goes with it.
 
-    `hosts` and `counters` are whole; events come by partition. `activities` says of each host when its interfaces
-    captured, and `interfaces` which these are; `coverage.coverages` makes intervals of it.
+    `hosts`, `counters` and `clues` (by host, and by address and port of a server) are whole; events come by partition.
+    `activities` says of each host when its interfaces captured, and `interfaces` which these are; `coverage.coverages`
+    makes intervals of it.
     """
 
     def __init__(self, captures: list[_Capture], partitions: Partitions) -> None:
@@ -158,6 +160,7 @@ class Scan:
         points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
         self._points = pa.array(points, pa.string())
         self._views = list(_views(captures, own, loopback))
+        self.clues = {capture.host: capture.clues for capture in captures}
         self.hosts = tuple(_host_info(capture, mine, texts) for capture, mine in zip(captures, own, strict=True))
         self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
         self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
@@ -273,7 +276,7 @@ def _read_host(number: int, source: HostSource, partitions: Partitions) -> _Capt
     assert source.host is not None
     capture = _Capture(source.host, tuple(map(str, source.files)))
     for path in source.files:
-        with open_capture(path, id_headers()) as reader:
+        with open_capture(path, id_headers(), list(clues().values())) as reader:
             for place, rows in enumerate(reader.rows()):
                 _check_frames(source, capture.packets_count + reader.packets_count)
                 first_ns = rows.first_ns()
@@ -286,6 +289,8 @@ def _read_host(number: int, source: HostSource, partitions: Partitions) -> _Capt
             capture.note_file(reader, capture.activity.files.get(capture.packets_count))
             capture.packets_count += reader.packets_count
             _note_origin(capture, reader, partitions)
+            for seen in reader.clues:
+                capture.clues.setdefault((seen.address, seen.port), []).append(seen)
     return capture
 
 

@@ -8,7 +8,7 @@ become tables.
 end, there is no response, or fewer bytes went by than a head declares.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from collector.columns import bits, coded, codes, indices, laid, nothing, nullable, numbers, one_chunk, texts
 from collector.exchange_stalls import with_stalls
 from collector.schema import EXCHANGES, HopKind
-from collector.services import client_service, is_background, service_name
+from collector.service_names import ServiceNames
+from collector.services import client_service, is_background
 from tracer import _core
 from tracer.records import Columns
 
@@ -45,22 +46,23 @@ class Built(NamedTuple):
 
 
 def build_exchanges(
-    hops: pa.Table, messages: pa.Table, connections: pa.Table, services: Mapping[int, str], first_id: int = 1
+    hops: pa.Table, messages: pa.Table, connections: pa.Table, services: ServiceNames, first_id: int = 1
 ) -> Built:
     """Cut every connection into exchanges.
 
-    Arguments: tables of `collector.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); `services`, port to name.
-    `first_id` numbers the exchanges from there, so that partitions can be built alone.
+    Arguments: tables of `collector.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); names of
+    servers. `first_id` numbers the exchanges from there, so that partitions can be built alone.
     Returns: the table `exchanges`, numbered in order of time, and `hops` in its own row order with
     `exchange_id`.
     """
     hosts = _hosts(connections)
-    found = _core.build_exchanges(
-        _hop_columns(hops), _head_columns(messages), _connection_columns(connections, hosts), first_id
-    )
+    ends = _connection_columns(connections, hosts)
+    ends["service"], names = services.of_connections(connections)
+    found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, first_id)
     place = hops.schema.get_field_index("exchange_id")
     named = hops.set_column(place, "exchange_id", _known(found, "hop_exchange", hops.num_rows))
-    return Built(with_stalls(_exchange_table(found, messages, hosts.names, services, first_id), named), named)
+    service = _services(found["service"], names, connections, services)
+    return Built(with_stalls(_exchange_table(found, messages, hosts.names, service, first_id), named), named)
 
 
 class _Hosts(NamedTuple):
@@ -95,24 +97,45 @@ def _head_columns(messages: pa.Table) -> Columns:
 
 
 def _connection_columns(connections: pa.Table, hosts: _Hosts) -> Columns:
-    names = ("connection_id", "client_port", "server_port")
-    columns = {name: numbers(connections[name]) for name in names}
     handshake = numbers(connections["client_isn"].is_valid())
-    return columns | {"handshake": handshake, "client_host": hosts.client, "server_host": hosts.server}
+    ends = {"handshake": handshake, "client_host": hosts.client, "server_host": hosts.server}
+    return {"connection_id": numbers(connections["connection_id"])} | ends
+
+
+def _services(
+    places: NDArray[np.int32], names: list[str], connections: pa.Table, services: ServiceNames
+) -> pa.DictionaryArray:
+    """The service of each exchange.
+
+    Arguments: `places` in `names`; less than -1, it is -2 less the row of its connection, whose client was asked.
+    """
+    turned = np.flatnonzero(places < NO_ROW)
+    if len(turned):
+        places, names = places.copy(), list(names)
+        rows, which = np.unique(-2 - places[turned], return_inverse=True)
+        asked = connections.select(["client_host", "client_addr", "client_port"]).take(pa.array(rows))
+        asked = asked.rename_columns(["server_host", "server_addr", "server_port"])
+        missing = nothing(len(rows), pa.uint16())
+        of_rows, more = services.of_connections(asked.append_column("translated_server_port", missing))
+        places[turned] = (of_rows + len(names))[which]
+        names += more
+    distinct = list(dict.fromkeys(names))
+    number = {name: place for place, name in enumerate(distinct)}
+    same = np.array([number[name] for name in names], dtype=np.int32)
+    return coded(same[places] if len(names) else places, pa.array(distinct, pa.string()))
 
 
 def _exchange_table(
-    found: Columns, messages: pa.Table, hosts: Sequence[str], services: Mapping[int, str], first_id: int
+    found: Columns, messages: pa.Table, hosts: Sequence[str], service: pa.DictionaryArray, first_id: int
 ) -> pa.Table:
     count = len(found["connection_id"])
-    names, ports = pa.array(hosts, pa.string()), found["ports"].tolist()
+    names = pa.array(hosts, pa.string())
     columns = {name: _known(found, name, count) for name in MEASURES}
     columns |= {name: _texts_at(found[name], names) for name in ("client_host", "server_host")}
-    service = pa.array([service_name(port, services) for port in ports], pa.string())
     columns |= _said(found, messages) | {
         "exchange_id": nullable(np.arange(first_id, first_id + count)),
         "connection_id": nullable(found["connection_id"]),
-        "service": coded(found["port_place"], service),
+        "service": service,
         "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP], pa.string())),
         "status": nullable(found["status"], found["response_row_validity"]),
         "complete": pa.array(found["complete"]),

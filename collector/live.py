@@ -22,6 +22,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -108,12 +109,13 @@ class LiveAnalysis:
         window_seconds: float,
         most_bytes: int,
         *,
+        names: tuple[tuple[str, str], ...] = (),
         analysis: Analyse | None = None,
         clock: Clock = time.monotonic_ns,
         wall_clock: Clock = time.time_ns,
     ) -> None:
         self._data, self._window_seconds, self._most_bytes = data, window_seconds, most_bytes
-        self._analysis, self._clock, self._wall_clock = analysis or _analyse_window, clock, wall_clock
+        self._analysis, self._clock, self._wall_clock = analysis or partial(_analyse_window, names), clock, wall_clock
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._changed = threading.Condition()
         self._stopped = False
@@ -273,11 +275,13 @@ def clean(data: Path) -> None:
         shutil.rmtree(path)
 
 
-def _analyse_window(sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
-    """All stages on one core, so that the others are left to ingest."""
+def _analyse_window(
+    names: tuple[tuple[str, str], ...], sources: Sequence[HostSource], trace: str, cut_count: int
+) -> TraceInfo:
+    """All stages on one core, so that the others are left to ingest; `names` as in `AnalysisOptions`."""
     remedy = "older packets are in the session's own trace; for more of them here: --live-mib, or a faster machine"
     cut = CounterInfo(None, "live_window_cut", Severity.DATA_LOSS, cut_count, remedy)
-    options = AnalysisOptions(workers=1, edge_ns=EDGE_NS, counters=(cut,) if cut_count else ())
+    options = AnalysisOptions(workers=1, edge_ns=EDGE_NS, counters=(cut,) if cut_count else (), names=names)
     try:
         return analyse(sources, trace, options=options)
     finally:

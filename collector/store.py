@@ -17,7 +17,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -102,6 +102,16 @@ class CommandInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceInfo:
+    """What a server is called (`collector.naming`)."""
+
+    host: str  # as captured, else its address; "" for whatever listens at the port
+    port: int
+    name: str
+    evidence: str = ""  # what shows it, in words
+
+
+@dataclass(frozen=True, slots=True)
 class TraceInfo:
     """What `trace.json` holds."""
 
@@ -110,7 +120,7 @@ class TraceInfo:
     hosts: tuple[HostInfo, ...]
     counters: tuple[CounterInfo, ...] = ()
     command: CommandInfo | None = None
-    services: dict[int, str] = field(default_factory=dict)
+    services: tuple[ServiceInfo, ...] = ()  # servers that are not here are called HOST:PORT
     format_version: int = FORMAT_VERSION
 
 
@@ -480,8 +490,14 @@ def _parse_info(document: dict[str, Any]) -> TraceInfo:
         hosts=tuple(_parse_host(host) for host in document["hosts"]),
         counters=tuple(CounterInfo(**counter) for counter in document["counters"]),
         command=CommandInfo(**command | {"argv": tuple(command["argv"])}) if command else None,
-        services={int(port): name for port, name in document["services"].items()},
+        services=tuple(_parse_services(document["services"])),
     )
+
+
+def _parse_services(document: Any) -> Iterator[ServiceInfo]:
+    if isinstance(document, dict):  # of a trace made while ports were names
+        return (ServiceInfo("", int(port), name) for port, name in document.items())
+    return (ServiceInfo(**service) for service in document)
 
 
 def _parse_host(document: dict[str, Any]) -> HostInfo:

@@ -28,6 +28,7 @@ from collector.findings.finding import SEVERITIES
 from collector.foreground import of_clients
 from collector.openings import bounds_of
 from collector.quorums import quorum_words
+from collector.service_names import ServiceNames
 from collector.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places
 from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
@@ -94,7 +95,7 @@ def _of_requests(
 ) -> Story:
     rows = joined(spans, exchanges)
     if connections is not None:
-        rows = with_dead_ends(rows, connections, clocks, info.services)
+        rows = with_dead_ends(rows, connections, clocks, ServiceNames(info.services))
     if info.command is not None:
         return _of_command(info.command, rows, clocks)
     roots = outermost(rows)

@@ -11,6 +11,7 @@ import uvicorn
 
 from collector import ingest, live
 from collector.app import create_app
+from collector.commands.naming_options import naming_options, operators_names
 from collector.settings import CollectorSettings
 from tracer.errors import InputError, PrivilegeError, ResourceError
 
@@ -40,7 +41,17 @@ DEFAULT_LISTEN = "127.0.0.1:8710"
     type=click.IntRange(1, 128),
     help="Segments that a live trace is made of; with more, it is shorter.",
 )
-def command(*, data: Path, listen: str, token: str, live_window: float, live_mib: int) -> None:
+@naming_options
+def command(
+    *,
+    data: Path,
+    listen: str,
+    token: str,
+    live_window: float,
+    live_mib: int,
+    own_services: Path | None,
+    names: tuple[str, ...],
+) -> None:
     """Receive segments from agents, and make traces of them, until Ctrl-C.
 
     Elsewhere than on loopback it listens only with a token. `/docs` describes the HTTP interface.
@@ -48,12 +59,13 @@ def command(*, data: Path, listen: str, token: str, live_window: float, live_mib
     address, port = parse_listen(listen)
     if not token and not is_loopback(address):
         raise InputError(f"{listen} can be reached from other machines", "give --token, or set TWINTAP_TOKEN")
+    called = operators_names(own_services, names)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
         ingest.clean(data)
         live.clean(data)
     listener = open_listener(address, port)
-    app = create_app(CollectorSettings(data, token, live_window, live_mib << 20))
+    app = create_app(CollectorSettings(data, token, live_window, live_mib << 20, names=called))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
     click.echo(f"tracer: collecting at http://{_shown(listener)} into {data}", err=True)
     with listener, contextlib.suppress(KeyboardInterrupt):  # it has shut down in order before it passes the signal on

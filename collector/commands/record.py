@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from collector.analysis import AnalysisOptions, analyse
+from collector.commands.naming_options import naming_options, operators_names
 from collector.recording import Recording, find_cluster, record
 from collector.report import gather
 from collector.report_text import show
@@ -33,14 +34,23 @@ TRACES = Path("traces")
     help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
 )
 @click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
+@naming_options
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
-def command(*, hosts: tuple[str, ...], trace: str | None, rings: Path | None, argv: tuple[str, ...]) -> None:
+def command(
+    *,
+    hosts: tuple[str, ...],
+    trace: str | None,
+    rings: Path | None,
+    own_services: Path | None,
+    names: tuple[str, ...],
+    argv: tuple[str, ...],
+) -> None:
     """Capture on all hosts of the running cluster while COMMAND runs on its client host, then analyse.
 
     What each host used meanwhile (CPU, disk, network) is in the trace, too. The exit status is COMMAND's. The captures
     are kept beside the trace, in TRACE.captures; `tracer replay` makes the same trace of them again.
     """
-    options = AnalysisOptions(rings=read_rings(rings) if rings else ())
+    options = AnalysisOptions(rings=read_rings(rings) if rings else (), names=operators_names(own_services, names))
     cluster = find_cluster()
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
     captures = _captures_folder(trace)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from collector.analysis import AnalysisOptions, analyse
+from collector.commands.naming_options import naming_options, operators_names
 from collector.report import gather
 from collector.report_text import show
 from collector.rings import read_rings
@@ -25,15 +26,25 @@ TRACES = Path("traces")
     type=click.Path(path_type=Path),
     help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
 )
+@naming_options
 @click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")
-def command(*, trace: str | None, no_align: bool, rings: Path | None, captures: tuple[str, ...]) -> None:
+def command(
+    *,
+    trace: str | None,
+    no_align: bool,
+    rings: Path | None,
+    own_services: Path | None,
+    names: tuple[str, ...],
+    captures: tuple[str, ...],
+) -> None:
     """Turn captures of several hosts (pcap, pcapng; also .gz) into a trace, and report it.
 
     A file's host is its stem unless given as HOST=FILE; several files of a host are taken in the given order. In a
     folder, each folder below is a host; a folder that `tracer record` kept also tells when the command ran.
     """
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
-    options = AnalysisOptions(align_clocks=not no_align, rings=read_rings(rings) if rings else ())
+    called = operators_names(own_services, names)
+    options = AnalysisOptions(align_clocks=not no_align, rings=read_rings(rings) if rings else (), names=called)
     analyse(host_sources(captures), trace, command=command_of(captures), samples=samples_of(captures), options=options)
     show(gather(trace))
     click.echo(f"trace: {trace}")

@@ -1,6 +1,6 @@
 """Connections that were refused, not answered, or came up late; and ports that run out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,9 @@ from collector.durations import in_words
 from collector.findings.finding import LOSS_LEAST, Finding, evidence, listed, times, weight
 from collector.findings.requests import Requests
 from collector.findings.timeouts import fingerprint
+from collector.service_names import ServiceNames
 from collector.troubles import Troubles
 
-PORT = {"server_port": pl.UInt16, "service": pl.String}
 WORDS = {
     "refused": ("connection_refused", "refused", "see that the server is running and listens on port {port}"),
     "ignored": (
@@ -50,10 +50,10 @@ LOST = ("lost", "gone")
 """What the network lost is weighed as other losses are: by its number, or by what clients waited for it."""
 
 
-def connection_findings(troubles: Troubles, requests: Requests, services: Mapping[int, str]) -> Iterable[Finding]:
+def connection_findings(troubles: Troubles, requests: Requests, services: ServiceNames) -> Iterable[Finding]:
     """One for each server host and cause; ports of one host together.
 
-    Arguments: `services`, by port. What only daemons waited for costs nothing.
+    Arguments: `services`, names of servers. What only daemons waited for costs nothing.
     """
     if troubles.connecting.is_empty():
         return
@@ -64,12 +64,12 @@ def connection_findings(troubles: Troubles, requests: Requests, services: Mappin
         yield replace(found, severity=weight(found.cost_ns, total_ns)) if few else found
 
 
-def _with_waiting(rows: pl.DataFrame, requests: Requests, services: Mapping[int, str]) -> pl.DataFrame:
+def _with_waiting(rows: pl.DataFrame, requests: Requests, services: ServiceNames) -> pl.DataFrame:
     """With `cost_ns` nothing where all that the client asks of that service is background work."""
     of = ("client_host", "server_host", "service")
     asked = requests.groups.group_by(of).agg(pl.col("waited").sum() > 0).with_columns(pl.col(of).cast(pl.String))
-    names = pl.DataFrame({"server_port": list(services), "service": list(services.values())}, schema=PORT)
-    known = rows.join(names, on="server_port", how="left").join(asked, on=of, how="left", nulls_equal=True)
+    named = rows.with_columns(service=services.of_rows(rows))
+    known = named.join(asked, on=of, how="left", nulls_equal=True)
     return known.with_columns(
         waited_ns="cost_ns", cost_ns=pl.when(pl.col("waited").fill_null(value=True)).then("cost_ns").otherwise(0)
     )

@@ -22,6 +22,7 @@ from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
 from collector.findings.usage import Usage
 from collector.rings import NO_PLACES, Places
+from collector.service_names import ServiceNames
 from collector.store import TraceInfo
 from collector.troubles import Troubles, gather, together
 
@@ -62,7 +63,7 @@ def told(
         lambda: Links(troubles, requests).findings(),
         lambda: stall_findings(troubles, requests.total_ns),
         lambda: port_findings(connections, clocks),
-        lambda: connection_findings(troubles, requests, info.services),
+        lambda: connection_findings(troubles, requests, ServiceNames(info.services)),
         lambda: answer_findings(troubles, requests, end_trace_ns),
         lambda: pace_findings(requests),
         lambda: placement_findings(requests, troubles.in_vain, connections, rings),

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from collector import store, story
 from collector.pairing import Pairing, read_pairing
 from collector.queries.lanes import command_span, lane_order
+from collector.service_names import ServiceNames
 from collector.span_trees import SpanTrees, build_trees
 from collector.store import INDEX_FOLDER, TraceInfo
 from collector.story import Story
@@ -132,7 +133,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     progress(0.3)
     trees = SpanTrees(shelf)
     hosts = lane_order(info, read_hosts(url), trees.serving_depth())
-    services = Services.read(url, info.services)
+    services = Services.read(url, ServiceNames(info.services))
     pairs = build_columns(shelf, url, times, hosts, services, trees.span_ids, _part_of(progress, 0.3, 0.8))
     columns = HopColumns(**{name: shelf.array(name) for name in COLUMNS})
     problems = problem_rows(columns.arrow_class)

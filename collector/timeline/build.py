@@ -7,7 +7,7 @@ polars needs to join the spans; all else is files.
 Cost: about 1 s of CPU time for each million hops.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from collector import store
 from collector.columns import indices, numbers
 from collector.schema import HopKind, HopState
-from collector.services import service_name
+from collector.service_names import OF_CONNECTIONS, ServiceNames
 from collector.timeline.columns import (
     COLUMNS,
     KINDS,
@@ -104,19 +104,18 @@ class Services:
     of_connection: NDArray[np.uint8]
 
     @classmethod
-    def read(cls, url: str, known: Mapping[int, str]) -> "Services":
+    def read(cls, url: str, known: ServiceNames) -> "Services":
         """From the table `connections`."""
-        table = store.read_table(url, "connections", ["connection_id", "server_port"])
-        ports, place = np.unique(numbers(table["server_port"]), return_inverse=True)
-        names = np.array([service_name(int(port), known) for port in ports] or [""], dtype=object)
-        unique, of_port = np.unique(names.astype(str), return_inverse=True)
-        count = np.bincount(of_port[place] if len(place) else [], minlength=len(unique))
+        table = store.read_table(url, "connections", ["connection_id", *OF_CONNECTIONS])
+        place, names = known.of_connections(table)
+        unique, of_name = np.unique(np.array(names or [""], dtype=str), return_inverse=True)
+        count = np.bincount(of_name[place] if len(place) else [], minlength=len(unique))
         kept = np.sort(np.argsort(-count, kind="stable")[:MOST_SERVICES])
         code = np.full(len(unique), len(kept), np.uint8)
         code[kept] = np.arange(len(kept))
         told = (*(str(name) for name in unique[kept]), OTHER_SERVICE)
         ids = numbers(table["connection_id"])
-        return cls(told, Places(ids), np.append(code[of_port[place]] if len(place) else [], len(kept)).astype(np.uint8))
+        return cls(told, Places(ids), np.append(code[of_name[place]] if len(place) else [], len(kept)).astype(np.uint8))
 
     def of(self, connection_ids: Longs) -> NDArray[np.uint8]:
         """The service of each hop's connection."""

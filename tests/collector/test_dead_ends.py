@@ -10,8 +10,10 @@ from collector.story import Story, tell
 from tests.collector.test_story import clocks
 from tests.helpers.exchange_lines import at_us, exchanges_of
 from tests.helpers.scripts import table
+from tests.helpers.service_ports import named_ports
 
-INFO = TraceInfo(created_ns=0, tool_version="", hosts=(), services={6200: "swift-object", 8080: "swift-proxy"})
+SERVICES = named_ports({6200: "swift-object", 8080: "swift-proxy"})
+INFO = TraceInfo(created_ns=0, tool_version="", hosts=(), services=SERVICES)
 PUT = """
     client > proxy/swift-proxy          0     10 520000 520010 method=PUT target=/v1/a/c/o tx=t1
     proxy > storage1/swift-object     120    130   9000   9010 connect=100 connected=110 tx=t1

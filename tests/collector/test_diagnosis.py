@@ -19,6 +19,7 @@ from collector.store import CounterInfo, HostInfo, TraceInfo, read_table
 from tests.helpers.exchange_lines import exchanges_of
 from tests.helpers.netsim import Network, Path_, Station
 from tests.helpers.scripts import play, table
+from tests.helpers.service_ports import named_ports, names_of_ports
 
 HOSTS = ("proxy", "storage1", "storage2", "storage3")
 PORTS = {8080: "swift-proxy", 6200: "swift-object", 6201: "swift-container"}
@@ -30,10 +31,10 @@ MS = 1000
 def of_packets(script: str, dropped: Mapping[str, int] = MappingProxyType({})) -> list[dict]:
     """Findings of a script of transfers. Arguments: `dropped`, what captures say that they dropped, by host."""
     played = play(script)
-    built = build_exchanges(played.hops, played.messages, played.connections, PORTS)
+    built = build_exchanges(played.hops, played.messages, played.connections, names_of_ports(PORTS))
     hosts = tuple(HostInfo(host, (), (), (), 1000, 1000, 0, 1) for host in HOSTS)
     counters = tuple(CounterInfo(host, "capture_dropped", "data_loss", count, "") for host, count in dropped.items())
-    info = replace(INFO, services=PORTS, hosts=hosts if dropped else (), counters=counters)
+    info = replace(INFO, services=named_ports(PORTS), hosts=hosts if dropped else (), counters=counters)
     return _find(built.exchanges, built.hops, played.connections, info=info)
 
 

@@ -6,6 +6,7 @@ import pytest
 from collector.exchanges import Built, build_exchanges
 from collector.schema import EXCHANGES, HOPS
 from tests.helpers.scripts import BASE_NS, play
+from tests.helpers.service_ports import names_of_ports
 
 SERVICES = {8080: "swift-proxy"}
 TIMES = [
@@ -17,7 +18,7 @@ TIMES = [
 
 def built(script: str) -> Built:
     tables = play(script)
-    return build_exchanges(tables.hops, tables.messages, tables.connections, SERVICES)
+    return build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports(SERVICES))
 
 
 def microseconds(value: int | None) -> str:
@@ -505,7 +506,7 @@ def test_names_hosts_and_services() -> None:
     rows = built(script).exchanges.to_pylist()
     assert [(row["client_host"], row["server_host"], row["service"], row["protocol"]) for row in rows] == [
         ("client", "proxy", "swift-proxy", "http/1.1"),
-        ("proxy", "db", "port 5432", "unknown"),
+        ("proxy", "db", "db:5432", "unknown"),
     ]
     assert [row["uncertainty_ns"] for row in rows] == [1000, 7000]
 

@@ -13,6 +13,7 @@ from collector.store import HostInfo, TraceInfo
 from collector.troubles import gather, together
 from tests.helpers.exchange_lines import exchanges_of
 from tests.helpers.scripts import BASE_NS, play, table
+from tests.helpers.service_ports import names_of_ports
 
 INFO = TraceInfo(created_ns=0, tool_version="", hosts=())
 
@@ -20,7 +21,7 @@ INFO = TraceInfo(created_ns=0, tool_version="", hosts=())
 def found(script: str) -> list[str]:
     """Each finding as: severity kind host cost in µs | text."""
     tables = play(script)
-    built = build_exchanges(tables.hops, tables.messages, tables.connections, {8080: "swift"})
+    built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
     return lines(built.exchanges, built.hops, tables.connections)
 
 
@@ -367,7 +368,7 @@ def test_evidence_is_the_whole_time_and_the_worst_stall() -> None:
           950 < 0:50 200
     """
     tables = play(script)
-    built = build_exchanges(tables.hops, tables.messages, tables.connections, {})
+    built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({}))
     every = {"hops": built.hops, "connections": tables.connections, "exchanges": built.exchanges}
     row = find(every | {"spans": link(built.exchanges), "clocks": table("clocks", [])}, INFO).to_pylist()[0]
     assert (row["connection_id"], row["span_id"]) == (2, 2)
@@ -466,7 +467,7 @@ def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
             ("client", 2_000_000_000, "listen_drops_per_s", 0.0),
         ]
     ]
-    built = build_exchanges(tables.hops, tables.messages, tables.connections, {8080: "swift"})
+    built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
     parts = together([gather(built.hops, tables.connections, built.exchanges, 0)])
     given = (parts, [built.exchanges], link(built.exchanges), clocks, INFO, 0)
     (finding,) = [f for f in told(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"]

@@ -9,9 +9,12 @@ import pytest
 from collector.foreground import of_clients
 from collector.services import (
     client_service,
+    clues,
     id_headers,
     is_background,
-    known_services,
+    names_by_operator,
+    ports_by_operator,
+    products,
     target_patterns,
     target_words,
 )
@@ -19,6 +22,7 @@ from collector.spans import link
 from collector.story import joined, outermost
 from tests.helpers.exchange_lines import exchanges_of
 from tracer.errors import InputError
+from tracer.readers import Clue
 
 
 @pytest.mark.parametrize(
@@ -63,8 +67,15 @@ def test_an_operators_file_adds_to_what_is_known(tmp_path: Path, monkeypatch: py
         [ports]
         8080 = "gateway"
         7000 = "index"
+        [names]
+        "db1:5432" = "orders"
         [callers]
         "our-gateway" = "gateway"
+        [clues]
+        thing-answers = { from = "server", header = "server: Thing" }
+        thing-hello = { from = "client", bytes = ["54 ?? 48"] }
+        [products]
+        thing = { seen = [["thing-answers"], ["thing-hello"]] }
         [targets]
         index = "/{account}/{object}"
         """
@@ -74,8 +85,11 @@ def test_an_operators_file_adds_to_what_is_known(tmp_path: Path, monkeypatch: py
     assert id_headers() == ("x-correlation-id", *shipped)
     assert is_background("our-scrubber/2")
     assert is_background("object-replicator 1")
-    ports = known_services()
-    assert (ports[8080], ports[7000], ports[6200]) == ("gateway", "index", "swift-object")
+    assert ports_by_operator() == {8080: "gateway", 7000: "index"}
+    assert names_by_operator() == {"db1:5432": "orders"}
+    assert (products()[0].name, products()[-1].name) == ("thing", "HTTP/2")
+    assert clues()["thing-answers"] == Clue(from_client=False, header=("server", "Thing"))
+    assert clues()["thing-hello"].begins == ((0x54, -1, 0x48),)
     assert client_service("our-gateway 3") == "gateway"
     found = re.match(target_patterns()["index"], "/me/thing")
     assert found
@@ -85,6 +99,15 @@ def test_an_operators_file_adds_to_what_is_known(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("[names]\ndb1 = 'orders'", "has db1"),
+        ("[clues]\nx = { header = 'server: X' }", "who sends it"),
+        ("[clues]\nx = { from = 'server', bytes = ['?? ??'] }", "clue x cannot be understood"),
+        ("[clues]\nx = { from = 'server', bytes = ['1'] }", "clue x cannot be understood"),
+        ("[clues]\nx = { from = 'server' }", "clue x cannot be understood"),
+        ("[clues]\nx = { from = 'server', head = 'a: b' }", "clue x cannot be understood"),
+        ("[clues]\nx = { from = 'server', header = 'server' }", "clue x cannot be understood"),
+        ("[products]\nx = { seen = [['nothing']] }", "names the clue nothing"),
+        ("[products]\nx = { seen = 'nothing' }", "product x cannot be understood"),
         ("[port]\n80 = 'web'", "has port"),
         ("[ports]\nweb = 'web'", "has web"),
         ("[ports]\n80 = 80", "has 80"),
@@ -101,7 +124,7 @@ def test_a_wrong_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
         own.write_text(text)
     monkeypatch.setenv("TWINTAP_SERVICES", str(own))
     with pytest.raises(InputError, match=message):
-        known_services()
+        products()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ INFO = store.TraceInfo(
     ),
     counters=(store.CounterInfo("client", "capture_truncated", "data_loss", 1, "capture again"),),
     command=store.CommandInfo(("swift", "upload"), "client", 5, 25, 0),
-    services={8080: "swift-proxy"},
+    services=(store.ServiceInfo("proxy", 8080, "swift-proxy", "is asked for /v1"),),
 )
 CLOCK_ROW = {
     "host": "client",

@@ -16,6 +16,7 @@ from collector.timeline.columns import MISSING_NS, NO_LANE, NO_SERVICE, PROBLEM_
 from collector.timeline.levels import LEAST_CELLS
 from collector.timeline.shelf import Shelf
 from collector.timeline.windows import HopIndex
+from tests.helpers.service_ports import named_ports
 
 HOSTS = ("client", "proxy", "storage")
 START_NS = 1_790_000_000_000_000_000
@@ -68,7 +69,8 @@ def connections_table() -> pa.Table:
 
 def made(folder: Path, hops: pa.Table, on_disk: bool = False) -> TraceIndex:
     """The index of a trace of these hops."""
-    info = TraceInfo(created_ns=1, tool_version="test", hosts=(), services={6200: "object", 6201: "container"})
+    services = named_ports({6200: "object", 6201: "container"})
+    info = TraceInfo(created_ns=1, tool_version="test", hosts=(), services=services)
     with write_trace(str(folder / "trace")) as writer:
         for first in range(0, max(1, len(hops)), 1_000):
             writer.append("hops", hops.slice(first, 1_000))

@@ -9,6 +9,7 @@ from collector.spans import link
 from collector.store import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo, write_trace
 from tests.helpers.flows import by_flow
 from tests.helpers.scripts import BASE_NS, play, table
+from tests.helpers.service_ports import named_ports, names_of_ports
 
 SERVICES = {8080: "swift-proxy", 6200: "swift-object"}
 
@@ -26,9 +27,9 @@ def write_script_trace(
         hosts=tuple(_host(name, number, rows) for number, name in enumerate(hosts)),
         counters=counters,
         command=command,
-        services=SERVICES,
+        services=named_ports(SERVICES),
     )
-    built = build_exchanges(played.hops, played.messages, played.connections, SERVICES)
+    built = build_exchanges(played.hops, played.messages, played.connections, names_of_ports(SERVICES))
     exchanges = with_outcomes(built.exchanges, built.hops)
     built = built._replace(exchanges=settled(exchanges, answering(exchanges)))
     tables = {

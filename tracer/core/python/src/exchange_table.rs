@@ -6,17 +6,18 @@ use pyo3::types::PyDict;
 use twintap_exchanges::{Built, Connections, Exchange, Heads, NO_ROW, NOWHERE, Texts, UNSEEN};
 use twintap_partitions::columns::Validity;
 
-/// Of each connection, what its client and its server are: places of hosts (-1: not known), and ports.
+/// Of each connection, what its client and its server are: places of hosts (-1: not known); and the place of the service
+/// at its server's end.
 pub struct Ends<'a> {
     pub hosts: [&'a [i32]; 2],
-    pub ports: [&'a [u16]; 2],
+    pub service: &'a [i32],
 }
 
 impl Ends<'_> {
     /// Whether there are as many rows.
     pub fn are_of(&self, connections: &Connections) -> bool {
         let count = connections.connection_id.len();
-        self.hosts.iter().all(|column| column.len() == count) && self.ports.iter().all(|column| column.len() == count)
+        self.hosts.iter().all(|column| column.len() == count) && self.service.len() == count
     }
 }
 
@@ -139,9 +140,8 @@ pub struct Table {
     connection_id: Vec<i64>,
     /// Who asked and who was asked; -1: not known.
     hosts: [Vec<i32>; 2],
-    /// Ports that were asked, ascending, and of each exchange its port's place there.
-    ports: Vec<u16>,
-    port_place: Vec<i32>,
+    /// Of what was asked. Where that is the end that the connection takes for its client, -2 less the connection's row.
+    service: Vec<i32>,
     /// 1 if there are heads.
     readable: Vec<i32>,
     complete: Vec<bool>,
@@ -155,7 +155,7 @@ impl Table {
         let mut hosts = [(); 2].map(|()| Vec::with_capacity(count));
         let (mut status, mut connection_id) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut readable, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut port = Vec::with_capacity(count);
+        let mut service = Vec::with_capacity(count);
         let mut block: Vec<&Exchange> = Vec::with_capacity(BLOCK);
         for places in built.by_time.chunks(BLOCK) {
             block.clear();
@@ -166,8 +166,11 @@ impl Table {
                 let of_end = |one: &&Exchange| ends.hosts[end ^ usize::from(one.swapped)][one.connection as usize];
                 column.extend(block.iter().map(of_end));
             }
-            let asked = |one: &&Exchange| ends.ports[1 ^ usize::from(one.swapped)][one.connection as usize];
-            port.extend(block.iter().map(asked));
+            let asked = |one: &&Exchange| match one.swapped {
+                false => ends.service[one.connection as usize],
+                true => -2 - one.connection as i32,
+            };
+            service.extend(block.iter().map(asked));
             let id = |one: &&Exchange| connections.connection_id[one.connection as usize];
             connection_id.extend(block.iter().map(id));
             let of_response = |one: &&Exchange| usize::try_from(one.response_row).map_or(0, |row| heads.status[row]);
@@ -178,7 +181,6 @@ impl Table {
         let [request, _, id, other_id] = &rows;
         let texts = [(heads.target, request), (heads.id, id), (heads.id, other_id)];
         let texts = texts.map(|(texts, rows)| (rows.known_count > 0).then(|| Taken::of(&texts, &rows.values)));
-        let (ports, port_place) = numbered(&port);
         Self {
             longs,
             rows,
@@ -186,8 +188,7 @@ impl Table {
             status,
             connection_id,
             hosts,
-            ports,
-            port_place,
+            service,
             readable,
             complete,
         }
@@ -211,29 +212,10 @@ impl Table {
         }
         columns.set_item("status", self.status.into_pyarray(py))?;
         columns.set_item("connection_id", self.connection_id.into_pyarray(py))?;
-        columns.set_item("ports", self.ports.into_pyarray(py))?;
-        columns.set_item("port_place", self.port_place.into_pyarray(py))?;
+        columns.set_item("service", self.service.into_pyarray(py))?;
         columns.set_item("readable", self.readable.into_pyarray(py))?;
         columns.set_item("complete", self.complete.into_pyarray(py))
     }
-}
-
-/// The ports that occur, ascending, and of each its place there.
-fn numbered(ports: &[u16]) -> (Vec<u16>, Vec<i32>) {
-    let mut place = vec![0; 1 << u16::BITS];
-    let mut distinct = Vec::new();
-    for &port in ports {
-        if place[usize::from(port)] == 0 {
-            place[usize::from(port)] = 1;
-            distinct.push(port);
-        }
-    }
-    distinct.sort_unstable();
-    for (number, &port) in distinct.iter().enumerate() {
-        place[usize::from(port)] = number as i32;
-    }
-    let places = ports.iter().map(|&port| place[usize::from(port)]).collect();
-    (distinct, places)
 }
 
 /// Of each hop the id of its exchange; in order of time they count from `first_id`.

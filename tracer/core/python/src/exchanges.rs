@@ -74,16 +74,15 @@ fn build_exchanges_py<'py>(
         column::<bool>(connections, "handshake")?,
     );
     let hosts = ["client_host", "server_host"].map(|name| column::<i32>(connections, name));
-    let ports = ["client_port", "server_port"].map(|name| column::<u16>(connections, name));
-    let ([client_host, server_host], [client_port, server_port]) = (hosts, ports);
-    let (client_host, server_host, client_port, server_port) = (client_host?, server_host?, client_port?, server_port?);
+    let [client_host, server_host] = hosts;
+    let (client_host, server_host, service) = (client_host?, server_host?, column::<i32>(connections, "service")?);
     let connections = Connections {
         connection_id: connection_id.as_slice()?,
         handshake: handshake.as_slice()?,
     };
     let ends = Ends {
         hosts: [client_host.as_slice()?, server_host.as_slice()?],
-        ports: [client_port.as_slice()?, server_port.as_slice()?],
+        service: service.as_slice()?,
     };
     if !hops.is_consistent() || !heads.is_consistent() || !connections.is_consistent() || !ends.are_of(&connections) {
         return Err(inconsistent());

@@ -1,0 +1,108 @@
+"""The servers of a trace and what is known of each: who asks it, and what its messages showed.
+
+A server is a host and a port (the host as captured, else its address). Who asks is counted from connections, a
+partition at a time; clues were counted while packets were decoded (`tracer.readers.EndpointClues`), by address and port
+as each capture knows them. Here both come together. Of addresses that several hosts may have (loopback, a container's
+own network) only the captures of a connection's own two hosts are asked, unless neither is known.
+
+Memory: about 1 KiB a server; beyond `MOST_SERVERS`, which only a scan of ports reaches, they are left out.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tracer.readers import EndpointClues
+
+MOST_SERVERS = 1 << 14
+OUTSIDE = ""
+"""Who asks from a host that was not captured."""
+Clues = Mapping[tuple[str, int], Sequence[EndpointClues]]
+"""What a host's captures showed, by address and port."""
+_SERVER = ("server_host", "server_addr", "server_port", "translated_server_addr", "translated_server_port")
+_CLIENT = ("client_host", "client_addr", "client_port")
+
+
+@dataclass(slots=True)
+class Server:
+    """One server."""
+
+    host: str
+    port: int
+    callers: Counter[str] = field(default_factory=Counter)  # connections by the client's host
+    ends: set[tuple[str, str, int]] = field(default_factory=set)  # capturing host, address and port that it saw
+    counts: Counter[int] = field(default_factory=Counter)  # messages with each clue, by its place
+    requests_count: int = 0
+    answers_count: int = 0
+    sample: list[str] = field(default_factory=list)  # method and target of some of its requests
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+class Servers:
+    """Servers, gathered from the connections of all partitions.
+
+    Arguments: `clues`, of each captured host.
+    """
+
+    def __init__(self, clues: Mapping[str, Clues]) -> None:
+        self._clues, self._found = clues, dict[tuple[str, int], Server]()
+        asked = {port for of in clues.values() for (_, port), seen in of.items() if any(e.requests_count for e in seen)}
+        self._asked = np.array(sorted(asked), dtype=np.uint16)
+
+    def add(self, connections: pa.Table) -> None:
+        """Take in the servers that these connections lead to."""
+        rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT]))
+        by_server = rows.group_by(*_SERVER, "client_host").len("count")
+        for row in by_server.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows(named=True):
+            self._note(row, row["translated_server_port"] or row["server_port"])
+        for row in self._turned(rows):
+            self._note(row, row["server_port"])
+
+    def all(self) -> list[Server]:
+        """All servers with their clues, by port and host."""
+        for server in self._found.values():
+            for host, address, port in sorted(server.ends):
+                for seen in self._clues.get(host, {}).get((address, port), ()):
+                    server.counts.update({place: count for place, count in enumerate(seen.counts) if count})
+                    server.requests_count += seen.requests_count
+                    server.answers_count += seen.answers_count
+                    server.sample.extend(seen.sample)
+            server.ends.clear()
+        return sorted(self._found.values(), key=lambda server: (server.port, server.host))
+
+    def _turned(self, rows: pl.DataFrame) -> list[dict[str, object]]:
+        """Connections whose end with the higher port is asked, seen without their SYN: rows with both ends swapped."""
+        at = np.isin(rows["client_port"].to_numpy(), self._asked)
+        some = rows.filter(pl.Series(at)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+        turned = some.select(
+            server_host="client_host", server_addr="client_addr", server_port="client_port", client_host="server_host",
+            translated_server_addr=pl.lit(None), translated_server_port=pl.lit(None),
+        )  # fmt: skip
+        found = turned.group_by(pl.all()).len("count").rows(named=True)
+        return [row for row in found if self._is_asked(row)]
+
+    def _is_asked(self, row: Mapping[str, object]) -> bool:
+        end = (str(row["server_addr"]), int(str(row["server_port"])))
+        hosts = {str(one) for one in (row["server_host"], row["client_host"]) if one} or set(self._clues)
+        return any(seen.requests_count for host in hosts for seen in self._clues.get(host, {}).get(end, ()))
+
+    def _note(self, row: Mapping[str, object], port: object) -> None:
+        host, address = row["server_host"], row["server_addr"]
+        key = (str(host or address), int(str(port)))
+        if key not in self._found:
+            if len(self._found) >= MOST_SERVERS:
+                return
+            self._found[key] = Server(*key)
+        server = self._found[key]
+        client = row["client_host"]
+        server.callers[str(client or OUTSIDE)] += int(str(row["count"]))
+        ends = [(address, row["server_port"]), (row["translated_server_addr"], row["translated_server_port"])]
+        seen_at = {str(one) for one in (host, client) if one} or set(self._clues)
+        server.ends |= {(one, str(at), int(str(number))) for one in seen_at for at, number in ends if at and number}
