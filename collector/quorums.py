@@ -8,6 +8,7 @@ was given up before it went on was no part of the quorum.
 import polars as pl
 
 from collector.durations import in_words
+from collector.ends import end_name
 
 ORDINALS = ("none", "first", "second", "third", "fourth", "fifth")
 NUMBERS = ("no", "one", "two", "three", "four", "five")
@@ -51,10 +52,10 @@ def _asked_at_once(rows: pl.DataFrame) -> pl.DataFrame:
     return chosen.sort("returned", nulls_last=True).select("parent_span_id", "server_host", "returned", "given_up")
 
 
-def _late(host: str, returned: int | None, went_on: int) -> str:
+def _late(host: str | None, returned: int | None, went_on: int) -> str:
     if returned is None:
-        return f"{host} never did, and that did not matter"
-    return f"{host} came {in_words(returned - went_on)} later and did not matter"
+        return f"{end_name(host)} never did, and that did not matter"
+    return f"{end_name(host)} came {in_words(returned - went_on)} later and did not matter"
 
 
 def _ordinal(count: int) -> str:

@@ -82,7 +82,7 @@ def make_html(report: Report) -> str:
         f"<p>{html.escape(f'{report.requests.count:,} requests' + outcome_words(report.requests))}</p>",
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
         "<h2>Findings</h2>",
-        "".join(_finding(finding) for finding in report.findings) or "<p>None.</p>",
+        "".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>",
     ]
     return _PAGE.format(title=html.escape(report.story.subject), body="\n".join(body))
 

@@ -1,4 +1,7 @@
-"""A report as text: at most 50 lines of 100 columns, with colour on a terminal and plain into a pipe."""
+"""A report as text: at most 50 lines on a screen of 100 columns, with colour on a terminal and plain into a pipe.
+
+Sentences wrap to the terminal's width; only names in tables are cut, never a remedy.
+"""
 
 import re
 import textwrap
@@ -20,6 +23,7 @@ from collector.store import CounterInfo
 from collector.story import Story
 
 WIDTH = 100
+"""Of what is no terminal."""
 LINES = 50
 MOST_PARTS, FEWEST_PARTS, MOST_STAGES, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 5, 7, 3, 3, 3
 PAIRING_FRAME, STAGES_FRAME = 3, 5
@@ -47,7 +51,7 @@ COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "
 def show(report: Report, console: Console | None = None) -> None:
     """Print the report. Arguments: `console`, where to; standard output if not given."""
     console = console or Console(highlight=False)
-    console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
+    console.width = console.width if console.is_terminal else WIDTH
     with console.capture() as above:
         _paragraph(console, report.story.sentence, "bold")
         _show_troubles(console, report.troubles)
@@ -116,14 +120,13 @@ def _show_stages(console: Console, report: Report, room: int) -> None:
 
 def _show_troubles(console: Console, troubles: Sequence[CounterInfo]) -> None:
     for counter in troubles[:MOST_TROUBLES]:
-        console.print(_trouble(counter), overflow="ellipsis", no_wrap=True)
+        _paragraph(console, _trouble(counter), COLOURS[counter.severity])
     _more(console, len(troubles), MOST_TROUBLES, " such counts")
 
 
-def _trouble(counter: CounterInfo) -> Text:
+def _trouble(counter: CounterInfo) -> str:
     where = f"{counter.host}: " if counter.host else ""
-    words = f"! {where}{counter.name.replace('_', ' ')}: {counter.count:,}; {counter.remedy}"
-    return Text(words, COLOURS[counter.severity])
+    return f"! {where}{counter.name.replace('_', ' ')}: {counter.count:,}; {counter.remedy}"
 
 
 def _paragraph(console: Console, words: str, style: str = "", indent: int = 0) -> None:
@@ -134,7 +137,7 @@ def _paragraph(console: Console, words: str, style: str = "", indent: int = 0) -
 
 def _heading(console: Console, words: str, rest: str = "") -> None:
     console.print()
-    console.print(Text.assemble((words, "bold"), f"  {rest}" if rest else ""), overflow="ellipsis", no_wrap=True)
+    console.print(Text.assemble((words, "bold"), f"  {rest}" if rest else ""))
 
 
 def _more(console: Console, count: int, shown: int, what: str = "") -> None:
@@ -211,7 +214,7 @@ def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
     notes = _notes([step.words for step in pairing.clock_steps], "steps")
     notes += _notes([translation.words for translation in pairing.translations], "translations")
     for note in notes[: max(0, room)]:
-        console.print(Text(f"  {note}"), overflow="ellipsis", no_wrap=True)
+        _paragraph(console, note, "", 2)
     room -= len(notes)
     worst = pairing.worst_connections[: max(0, min(MOST_WORST, room - 1))]
     if worst:

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.ends import end_name
 from collector.foreground import of_clients
 from collector.outcomes import Outcome
 from collector.spans import LEDGER_COLUMNS
@@ -71,7 +72,7 @@ class Span:
         """What was asked, in a few words."""
         if self.method or self.target:
             return f"{self.method} {self.target}".strip()
-        return f"exchange with {self.service or self.server_host or 'an uncaptured host'}"
+        return f"exchange with {self.service or end_name(self.server_host)}"
 
 
 def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, start_ns: int) -> None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
 from collector.dead_ends import with_dead_ends
 from collector.durations import in_words, share, with_uncertainty
+from collector.ends import end_name, service_name
 from collector.findings.finding import SEVERITIES
 from collector.foreground import of_clients
 from collector.openings import bounds_of
@@ -127,7 +128,7 @@ def joined(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
 
 def request_name(method: str | None, target: str | None, service: str | None) -> str:
     """What a request is called: `PUT /v1/…`, or the service it went to."""
-    return _short(f"{method} {target or ''}".strip()) if method else f"request to {service}"
+    return _short(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
 
 
 def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
@@ -242,7 +243,7 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     every = rows.filter(pl.sum_horizontal(LEDGER_COLUMNS) > 0)
     path, vain = every.filter(~IN_VAIN), every.filter(IN_VAIN).group_by("server_host", maintain_order=True)
     dead = [
-        Part(f"waiting for connections to {host} that never came", spent, 0)
+        Part(f"waiting for connections to {end_name(host)} that never came", spent, 0)
         for host, spent in vain.agg(pl.sum_horizontal(LEDGER_COLUMNS).sum()).rows()
     ]
     roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)

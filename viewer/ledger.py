@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector.queries import LEDGER_COLUMNS, Span
+from collector.queries import LEDGER_COLUMNS, Span, end_name
 
 STAGES = {
     "client_ns": "client before sending the body to",
@@ -50,5 +50,5 @@ def on_critical_path(span: Span) -> bool:
 
 def place(span: Span) -> str:
     """Who served a span: `swift-object on storage2`."""
-    host = span.server_host or "an uncaptured host"
+    host = end_name(span.server_host)
     return f"{span.service} on {host}" if span.service else host

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from collector.critical_path import NONE
 from collector.durations import in_words
+from collector.ends import end_name, service_at
 from collector.findings.finding import Finding, evidence, times
 from collector.findings.requests import Requests
 from collector.findings.timeouts import fingerprint
@@ -125,8 +126,8 @@ def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> It
             to_trace_ns=row["until"],
             count=row["waiting"],
             cost_ns=sum(waits),
-            text=f"{row['service']} on {row['server_host']} answered nothing for {in_words(row['stall'])}, while its "
-            f"kernel went on accepting: {times(row['waiting'], 'request')} waited, the longest "
+            text=f"{service_at(row['service'], row['server_host'])} answered nothing for {in_words(row['stall'])}, "
+            f"while its kernel went on accepting: {times(row['waiting'], 'request')} waited, the longest "
             f"{in_words(max(waits, default=row['stall']))}" + fingerprint("answer", waits),
             remedy="see whether that process is stopped, hangs or swaps (ps -o stat,wchan; py-spy dump, gdb)",
         )
@@ -208,8 +209,8 @@ def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
             host=row["server_host"],
             service=row["service"],
             count=row["count"],
-            text=f"{times(row['count'], 'request')} from {row['client_host']} to {row['service']} on "
-            f"{row['server_host']} {text}{wait}" + fingerprint("answer", waited),
+            text=f"{times(row['count'], 'request')} from {end_name(row['client_host'])} to "
+            f"{service_at(row['service'], row['server_host'])} {text}{wait}" + fingerprint("answer", waited),
             remedy=remedy,
             **evidence(row | {"to_trace_ns": until}),
         )
@@ -235,7 +236,7 @@ def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
             host=row["server_host"],
             service=row["service"],
             count=row["count"],
-            text=f"{row['service']} on {row['server_host']}{of} answered {row['status']} to "
+            text=f"{service_at(row['service'], row['server_host'])}{of} answered {row['status']} to "
             f"{times(row['count'], 'request')}"
             + (": it has no room, or no disk there" if full else reasons.get((row["server_host"], row["service"]), "")),
             remedy="make room, or mount the disk (df, dmesg)"
@@ -264,7 +265,7 @@ def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str], 
         (
             row["of"],
             row["by"],
-        ): f"; {row['count']:,} of them after {row['service']} on {row['server_host']} {row['fate']}"
+        ): f"; {row['count']:,} of them after {service_at(row['service'], row['server_host'])} {row['fate']}"
         + (f" for up to {in_words(row['waited'])}" if row["waited"] else "")
         for row in groups.iter_rows(named=True)
     }
@@ -295,19 +296,23 @@ def _missing(requests: Requests) -> Iterable[Finding]:
         yield Finding(
             severity="warning",
             kind="missing_replica",
-            host=str(host),
-            service=str(service),
+            host=_texts(host)[0],
+            service=_texts(service)[0],
             connection_id=first["connection_id"],
             span_id=first["exchange_id"],
             from_trace_ns=first["begin"],
             to_trace_ns=rows["ended"].max(),  # type: ignore[arg-type]
             count=len(rows),
             cost_ns=int(rows["critical_ns"].sum() or 0),
-            text=f"{service} on {host} does not have what another replica has: it answered 404 to "
+            text=f"{service_at(*_texts(service, host))} does not have what another replica has: it answered 404 to "
             f"{times(len(rows), 'request')} that another answered",
             remedy="see its log for a quarantined or deleted file (a damaged replica is put aside), and whether the "
             "replicators bring it back",
         )
+
+
+def _texts(*categories: object) -> list[str | None]:
+    return [None if each is None else str(each) for each in categories]
 
 
 def _being_written(requests: Requests, reads: pl.DataFrame) -> pl.DataFrame:

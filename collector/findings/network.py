@@ -13,10 +13,12 @@ Where all links of a host are wrong in the same way, it is the host's own link; 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
 from collector.durations import in_words
+from collector.ends import end_name
 from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
 from collector.findings.requests import Requests
 from collector.link_traffic import LATE_NS, SLICE_NS, bin_of_delay, delay_of_bin, rate_of_bin
@@ -392,5 +394,5 @@ def _quantile(rows: pl.DataFrame, keys: list[str], share: float, name: str) -> p
     return rows[first].select(*keys, delay_of_bin(pl.lit(pl.Series(bins))).alias(name))
 
 
-def _way(row: Mapping[str, object]) -> str:
-    return f"from {row['send_host'] or 'an uncaptured host'} to {row['receive_host'] or 'a host that was not captured'}"
+def _way(row: Mapping[str, Any]) -> str:
+    return f"from {end_name(row['send_host'])} to {end_name(row['receive_host'])}"

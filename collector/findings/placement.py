@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from collector.critical_path import NONE
+from collector.ends import service_at
 from collector.findings.finding import Finding, listed, times
 from collector.findings.ports import Parts
 from collector.findings.requests import Requests
@@ -139,8 +140,8 @@ def _uneven(requests: Requests) -> Iterable[Finding]:
             service=row["service"],
             count=row["count"],
             **cost | {"cost_ns": round(cost["cost_ns"] * beyond)},
-            text=f"{row['service']} on {row['server_host']} got {times(row['count'], 'request')}, where its peers got "
-            f"{row['others']:,.0f} on average" + _popular(here),
+            text=f"{service_at(row['service'], row['server_host'])} got {times(row['count'], 'request')}, where its "
+            f"peers got {row['others']:,.0f} on average" + _popular(here),
             remedy="see whether the ring's weights, a load balancer or a few popular objects send them there",
         )
 

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.durations import in_words
+from collector.ends import end_name
 from collector.findings.finding import Finding, times
 from collector.stamps import stacked
 from collector.timescale import to_trace_ns
@@ -67,10 +68,12 @@ def port_findings(connections: Parts | None, clocks: pa.Table) -> list[Finding]:
 
 
 def _of_pairs(connections: pa.Table, pairs: pl.DataFrame, clocks: pa.Table) -> pl.DataFrame:
-    """`PAIR, client_port, connection_id, host, server, at` of connections of these pairs."""
+    """`PAIR, client_port, connection_id, host, client, server, at` of connections of these pairs."""
     rows = pl.DataFrame(connections.select(CONNECTION_COLUMNS)).join(pairs, on=PAIR, how="semi")
     host = pl.coalesce("client_host", "server_host")
-    rows = rows.select(*PAIR, "client_port", "connection_id", "first_host_ns", host=host, server="server_host")
+    rows = rows.select(
+        *PAIR, "client_port", "connection_id", "first_host_ns", host=host, client="client_host", server="server_host"
+    )
     began = to_trace_ns(
         rows["host"].cast(pl.String).to_arrow().cast(pa.string()), rows["first_host_ns"].to_arrow(), clocks
     )
@@ -97,14 +100,15 @@ def _found(rows: pl.DataFrame) -> Iterable[Finding]:
     yield Finding(
         severity="warning",
         kind="port_exhaustion",
-        host=last["host"],
+        host=last["client"],
         touches=frozenset({last["server"]} - {None}),
         connection_id=last["connection_id"],
         from_trace_ns=used["at"].min(),  # type: ignore[arg-type]
         to_trace_ns=last["at"],
         count=ports,
-        text=f"{last['host']} used {times(ports, 'port')} ({lowest} to {highest}) for connections to "
-        f"{last['server'] or last['server_addr']}:{last['server_port']} within {in_words(last['at'] - used['at'][0])}, "
+        text=f"{end_name(last['client'], last['client_addr'])} used {times(ports, 'port')} ({lowest} to {highest}) for "
+        f"connections to {end_name(last['server'], last['server_addr'])}:{last['server_port']} within "
+        f"{in_words(last['at'] - used['at'][0])}, "
         + (f"all that it has there ({again:,} of them again)" if again else "as many as it has")
         + ": further connections fail, or wait until an old one is forgotten (60 s)",
         remedy="keep connections and use them again; else widen net.ipv4.ip_local_port_range, set "

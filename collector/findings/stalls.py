@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from collector.durations import in_words
+from collector.ends import end_name, service_at
 from collector.findings.finding import Finding, evidence, times, weight
 from collector.troubles import Troubles
 
@@ -117,9 +118,9 @@ def _behind(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
             service=row["service"],
             touches=frozenset({row["server_host"]} - {None}),
             count=row["count"],
-            text=f"{times(row['count'], 'request')} from {row['client_host'] or 'a host that was not captured'} to "
-            f"{row['service']} on {row['server_host']} waited on a connection behind the response to the one before "
-            f"(pipelining): {in_words(row['cost_ns'])}{worst}",
+            text=f"{times(row['count'], 'request')} from {end_name(row['client_host'])} to "
+            f"{service_at(row['service'], row['server_host'])} waited on a connection behind the response to the "
+            f"one before (pipelining): {in_words(row['cost_ns'])}{worst}",
             remedy="send requests that do not depend on each other on connections of their own, or slow ones apart",
             **{**evidence(row), "from_trace_ns": row["begin_ns"], "to_trace_ns": row["end_ns"]},
         )

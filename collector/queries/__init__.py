@@ -6,6 +6,7 @@ the tables lack, the answers lack.
 
 from collector.comparison import Comparison, Group, KindComparison, StageDifference
 from collector.durations import in_words, with_uncertainty
+from collector.ends import end_name
 from collector.packets import PacketFields
 from collector.pairing import NAMES as PAIRING_NAMES
 from collector.pairing import Pairing, connection_name, pair_name, trouble_words
@@ -123,6 +124,7 @@ __all__ = [
     "check_trace",
     "connection_name",
     "describe_capture",
+    "end_name",
     "faults",
     "find_runs",
     "findings",

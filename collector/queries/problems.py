@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.ends import UNCAPTURED
 from collector.queries.answers import Problem
 from collector.queries.tables import Tables
 from collector.schema import HopKind, HopState
@@ -81,7 +82,7 @@ class Problems:
         return [Problem(int(times[place]), end, None, row["text"] or row["kind"] or "finding")]
 
     def _host_name(self, lane: int) -> str:
-        return "an uncaptured host" if lane == NO_LANE else self._hosts[lane]
+        return UNCAPTURED if lane == NO_LANE else self._hosts[lane]
 
 
 def _begin(problem: Problem) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from collector.ends import UNCAPTURED
 from collector.outcomes import Outcome
 
 ORDER_SWEEPS = 4
@@ -81,7 +82,7 @@ def call_ends(
     Arguments: `spans` as `SpanTrees.frame`, and the packets of each; `hosts_apart`: a service on two hosts is two
     nodes.
     """
-    host = pl.col("server_host").fill_null("an uncaptured host")
+    host = pl.col("server_host").fill_null(UNCAPTURED)
     service = pl.when(pl.col("service").fill_null("") != "").then(pl.col("service"))
     on_host = pl.when(service.is_null()).then(host).otherwise(pl.format("{} on {}", service, host))
     callee = on_host if hosts_apart else service.fill_null(host)
@@ -92,8 +93,8 @@ def call_ends(
     )
     parents = rows.select(parent_span_id="span_id", asked_by="callee", asked_on="server_host")
     rows = rows.join(parents, on="parent_span_id", how="left", maintain_order="left")
-    same = pl.col("asked_on").eq_missing(pl.col("client_host"))
-    client, said = pl.col("client_host").fill_null("an uncaptured host"), pl.col("client_service")
+    same = pl.col("asked_by").is_not_null() & pl.col("asked_on").eq_missing(pl.col("client_host"))
+    client, said = pl.col("client_host").fill_null(UNCAPTURED), pl.col("client_service")
     itself = pl.format("{} on {}", said, client) if hosts_apart else said
     return rows.select(
         "request",

@@ -92,7 +92,7 @@ def many(hosts: int, requests: int) -> str:
 
 
 def test_a_long_report_fits_one_screen(tmp_path: Path) -> None:
-    counters = tuple(CounterInfo(f"h{n}", "capture_drops", "data_loss", n + 1, "x" * 200) for n in range(20))
+    counters = tuple(CounterInfo(f"h{n}", "capture_drops", "data_loss", n + 1, "x" * 60) for n in range(20))
     write_script_trace(str(tmp_path / "trace"), many(hosts=30, requests=60), None, counters)
     lines = text_of(str(tmp_path / "trace")).splitlines()
     assert len(lines) <= 50
@@ -159,6 +159,20 @@ def test_figures_of_pairing_are_never_cut(tmp_path: Path) -> None:
     assert there.startswith("  client-host-with-a-very-long-name-for-a-host → ")
     assert there.split("…")[1].split() == ["2", "100", "%", "1", "1", "1"]
     assert back.split("…")[1].split() == ["1", "0", "%", "1"]
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_nothing_that_says_what_to_do_is_cut(tmp_path: Path, width: int) -> None:
+    counter = CounterInfo("proxy", "capture_drops", "data_loss", 12, "capture with a larger buffer, " * 9 + "or less")
+    write_script_trace(str(tmp_path / "trace"), UPLOAD, None, (counter,))
+    report, printed = gather(str(tmp_path / "trace")), io.StringIO()
+    show(report, Console(width=width, highlight=False, file=printed, force_terminal=True, color_system=None))
+    lines = printed.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) > 0.8 * min(width, 130)
+    words = " ".join(printed.getvalue().split())
+    for remedy in [counter.remedy, report.story.sentence, *(finding.remedy for finding in report.findings[:3])]:
+        assert " ".join(remedy.split()) in words
 
 
 def test_the_command_prints_plainly_into_a_pipe(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def _transfer(rows: _Rows, words: list[str]) -> None:
     ends = (connection.client, connection.server) if from_client else (connection.server, connection.client)
     sent_ns = None if "unsent" in flags or ends[0] is None else sent
     received_ns = None if flags & {"lost", "unseen"} or ends[1] is None else received
+    if sent_ns is None and received_ns is None:
+        return  # nobody saw it
     rows.hops.append(
         {
             "connection_id": connection.number,
@@ -142,7 +144,7 @@ def _transfer(rows: _Rows, words: list[str]) -> None:
 def _state(flags: set[str], ends: tuple[str | None, str | None]) -> str:
     if "lost" in flags:
         return "lost"
-    if flags & {"unsent", "unseen"}:
+    if flags & {"unsent", "unseen"} and all(ends):
         return "capture_dropped"
     return "matched" if all(ends) else "outside_window"
 

@@ -138,9 +138,14 @@ def _operation_row(each: Operation, link: str | None) -> Row:
         str(each.status or "no answer"),
         duration(each.response_ns),
         str(each.attempt),
-        html.B(f"✗ {each.error}", className="bad") if each.error else "",
+        html.B(f"✗ {_error(each)}", className="bad") if each.error else "",
         each.transaction_id,
     )
+
+
+def _error(each: Operation) -> str:
+    """What went wrong with an attempt; an answer that is not as it should be goes by its status."""
+    return f"{each.error} {each.status}" if each.error == "status" else each.error
 
 
 def _column(series: Series, words: Callable[[BenchRun], str]) -> Component:

@@ -6,6 +6,8 @@ from storage_cluster.bench.results.figures import PERCENTILES, SLOWEST_COUNT, Fi
 from storage_cluster.bench.results.folder import Run
 
 SLOWEST_SHOWN = 5
+STATUS = "status"
+"""The kind of error of an attempt that was answered, but not as it should be: the status says more."""
 VIEW_HINT = "tracer view TRACE, then http://127.0.0.1:8765/transaction/ID"
 
 
@@ -68,7 +70,7 @@ def _slowest(slow: Iterable[Slow]) -> Iterator[str]:
     if found:
         yield f"\nslowest (in a trace of this run: {VIEW_HINT})"
     for response_ns, row in found:
-        what = row.error or str(row.status)
+        what = row.error if row.error and row.error != STATUS else str(row.status)
         yield (
             f"  {response_ns / 1e6:>10.2f} ms  {row.op} {row.file}  {what}, attempt {row.attempt},"
             f" port {row.local_port}, {row.transaction_id or 'no transaction id'}"

@@ -218,6 +218,12 @@ def test_the_report_names_the_slowest_and_the_lost(tmp_path: Path) -> None:
     assert text.index("tx19") < text.index("tx18") < text.index("tx17")
 
 
+def test_an_attempt_that_got_a_404_shows_404(tmp_path: Path) -> None:
+    text = as_text(run_of([row(1, error="status", status=404)], tmp_path))
+    assert "404, attempt" in text
+    assert " status, attempt" not in text
+
+
 def test_a_run_that_was_killed_is_told_from_its_rows(tmp_path: Path) -> None:
     file = RowFile.create(tmp_path / rows.FILE_NAME)
     file.write("".join(as_line(row(n)) for n in range(7)))
