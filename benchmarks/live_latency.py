@@ -155,7 +155,7 @@ def shipping_agent(host: Host, url: str, folder: Path) -> Iterator[Capturing]:
         "--spool",
         str(folder / f"spool-{host.name}"),
     )
-    argv = (*TRACER, "capture", "-i", host.interface, "--host", host.name, *shipping, f"tcp and not port {PORT}")
+    argv = (*TRACER, "capture", "-i", host.interface, "--host", host.name, *shipping)
     with Capturing(host, argv) as running:
         yield running
         running.stop()

@@ -1,6 +1,7 @@
 """The core, written in Rust (`tracer/core/python`). Each part lists its own; a test checks this file."""
 
 from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address
 from os import PathLike
 from typing import Any
 
@@ -81,7 +82,10 @@ def handshake_pairs(
 # capture; a filter program is classic BPF: (code, jt, jf, k) of each instruction
 
 def payload_snaplen(payload: str) -> int: ...
-def built_in_filter(ethernet: bool, snaplen: int) -> list[tuple[int, int, int, int]]: ...
+def built_in_filter(
+    ethernet: bool, snaplen: int, excluded: Sequence[tuple[IPv4Address | IPv6Address, int]] = ()
+) -> list[tuple[int, int, int, int]]: ...
+def host_addresses() -> list[IPv4Address | IPv6Address]: ...
 
 class Capture:
     def __new__(
@@ -101,8 +105,10 @@ class Capture:
         expression: str = "",
         ethernet_filter: Sequence[tuple[int, int, int, int]] | None = None,
         raw_ip_filter: Sequence[tuple[int, int, int, int]] | None = None,
+        excluded: Sequence[tuple[IPv4Address | IPv6Address, int]] = (),
         clock_error: tuple[int, int, int] = (0, 0, 0),
     ) -> Capture: ...
+    def exclude(self, excluded: Sequence[tuple[IPv4Address | IPv6Address, int]]) -> None: ...
     def stop(self) -> None: ...
     def wait(self, timeout_ns: int) -> bool: ...
     def raise_error(self) -> None: ...

@@ -7,7 +7,7 @@ reads.
 import platform
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -15,10 +15,11 @@ from pathlib import Path
 from types import FrameType
 
 from tracer import _core
+from tracer.deliveries import Endpoint, OwnDeliveries
 from tracer.errors import InputError, ResourceError, ServiceError, TracerError
 from tracer.filters import Filter, compile_filter
 from tracer.segments import next_number, rescue_partials
-from tracer.shipping import CollectorClient, CollectorDownError, Shipper, ShippingThread
+from tracer.shipping import CollectorClient, CollectorDownError, Shipper, ShippingThread, check_url
 from tracer.spool import Destination, open_spools
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -79,12 +80,13 @@ def run_capture(
     on_notice: Callable[[str], None],
     stop_requested: Callable[[], bool] | None = None,
     first_number: int | None = None,
+    deliveries: OwnDeliveries | None = None,
 ) -> CaptureCounts:
     """Capture into a folder until SIGINT or SIGTERM, or until an error.
 
     Arguments: `on_start` is called when every interface is captured, `on_notice` with each line for the operator;
         `stop_requested` is asked about twenty times a second; `first_number` of the segments, if it is not the one
-        after those in the folder.
+        after those in the folder; `deliveries`, whose packets are not recorded.
     Raises: PrivilegeError, ResourceError, InputError from opening; ResourceError when the disk fills or all interfaces
         are removed. What was written until then is kept.
     """
@@ -93,11 +95,14 @@ def run_capture(
         on_notice(line)
     with _stop_signals() as signal_came:
         try:
-            capture = start_capture(options, folder, first_number or next_number(folder, options.host))
+            number = first_number or next_number(folder, options.host)
+            capture = start_capture(options, folder, number, deliveries.endpoints if deliveries else ())
         except TracerError:
             for path in made:
                 path.rmdir()
             raise
+        if deliveries is not None:
+            deliveries.attach(capture.exclude)
         on_start()
         while not capture.wait(WAIT_NS):
             if signal_came() or (stop_requested is not None and stop_requested()):
@@ -117,13 +122,16 @@ def run_shipped_capture(
     on_start: Callable[[], None],
     on_notice: Callable[[str], None],
     stop_requested: Callable[[], bool] | None = None,
+    include_own: bool = False,
 ) -> CaptureCounts:
     """Capture, and send each segment to a collector as soon as it is whole; at the end say that this was all.
 
+    The packets of these deliveries are not recorded, unless `include_own`.
     Raises: as `run_capture`; ServiceError if the collector refuses at the start, or has not everything at the end. What
         it does not have stays in the spool and is sent by the next agent.
     """
-    client = CollectorClient(destination.url, destination.token)
+    deliveries = None if include_own else OwnDeliveries(check_url(destination.url))
+    client = CollectorClient(destination.url, destination.token, deliveries=deliveries)
     spools = open_spools(destination, options.host)
     spool = spools[-1]
     try:
@@ -146,6 +154,7 @@ def run_shipped_capture(
             on_notice=on_notice,
             stop_requested=stop_requested,
             first_number=spool.next_number(),
+            deliveries=deliveries,
         )
     finally:
         for running in thread:
@@ -173,8 +182,13 @@ def prepare_folder(folder: Path, host: str) -> list[str]:
         ) from None
 
 
-def start_capture(options: CaptureOptions, folder: Path, first_number: int) -> _core.Capture:
-    """Open the interfaces and start the core's thread, which writes segments into `folder`."""
+def start_capture(
+    options: CaptureOptions, folder: Path, first_number: int, excluded: Iterable[Endpoint] = ()
+) -> _core.Capture:
+    """Open the interfaces and start the core's thread, which writes segments into `folder`.
+
+    Packets to and from `excluded` are not recorded, whatever the filter says.
+    """
     if sys.platform != "linux":
         raise InputError(f"live capture needs Linux, this is {platform.system()}", "replay captures made with tcpdump")
     snaplen = options.snaplen or _core.payload_snaplen(options.payload)
@@ -194,6 +208,7 @@ def start_capture(options: CaptureOptions, folder: Path, first_number: int) -> _
         expression=compiled.expression,
         ethernet_filter=compiled.ethernet,
         raw_ip_filter=compiled.raw_ip,
+        excluded=list(excluded),
         clock_error=(options.clock_error.offset_ns, options.clock_error.drift_ppb, options.clock_error.since_ns),
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from tracer.deliveries import OwnDeliveries
 from tracer.errors import InputError, ServiceError
 from tracer.spool import Spool, SpoolState
 
@@ -23,6 +24,8 @@ IDLE_SECONDS = 0.2
 """How often the spool is looked at; bounds, with the segment's age, how late the collector sees a packet."""
 
 REQUEST_TIMEOUT_SECONDS = 30.0
+KEPT_SECONDS = 2.0
+"""A connection idle for longer may be closed, and the next request open another. A collector keeps it for 5 s."""
 
 
 class CollectorDownError(ServiceError):
@@ -40,12 +43,21 @@ class CollectorClient:
     CollectorRefusesError for what will not.
     """
 
-    def __init__(self, url: str, token: str = "", transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        transport: httpx.BaseTransport | None = None,
+        deliveries: OwnDeliveries | None = None,
+    ) -> None:
+        """`deliveries` learns of each address before a connection to it is opened."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.url = check_url(url)
         self._http = httpx.Client(
             base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_SECONDS, transport=transport, trust_env=False
         )
+        self._deliveries = deliveries
+        self._answered_at: float | None = None
 
     def last_number(self, session: str, host: str) -> int:
         """Return the highest number of a host's segments at the collector; 0 = none."""
@@ -84,17 +96,25 @@ class CollectorClient:
         headers: dict[str, str] | None = None,
         json: object = None,
     ) -> httpx.Response:
+        if self._answered_at is None or time.monotonic() - self._answered_at > KEPT_SECONDS:
+            self._look_up()
         try:
             answer = self._http.request(method, path, content=content, headers=headers, json=json)
         except httpx.HTTPError as error:
+            self._answered_at = None
             reason = str(error) or type(error).__name__
             raise CollectorDownError(f"the collector at {self.url} does not answer ({reason})") from None
+        self._answered_at = time.monotonic()
         if answer.is_success:
             return answer
         detail = _detail(answer)
         if answer.status_code >= 500 or answer.status_code in (408, 422, 429):
             raise CollectorDownError(f"the collector at {self.url} cannot take segments now ({detail})")
         raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status_code))
+
+    def _look_up(self) -> None:
+        if self._deliveries is not None:
+            self._deliveries.look_up()
 
 
 class Shipper:

@@ -355,3 +355,45 @@ def test_without_a_collector_segments_stay_in_the_spool_and_the_next_agent_sends
     assert status.closed
     assert status.segments_count == 2
     assert len(packets(data / "sessions" / "s1" / "a")) > 5
+
+
+@pytest.mark.parametrize("options", [(), ("tcp",)])
+def test_agents_leave_their_deliveries_out_on_their_hosts_and_on_the_collectors(
+    options: tuple[str, ...], hosts: Pair, tmp_path: Path
+) -> None:
+    """The collector listens at all addresses of `b`; the agent there reaches it by loopback, the other by the wire."""
+    counts = _ports_captured(hosts, tmp_path, *options)
+    assert counts["a", 8710] == counts["b", 8710] == 0
+    assert counts["a", 8080] > 5
+    assert counts["b", 8080] > 5
+
+
+def test_deliveries_are_recorded_where_that_is_wanted(hosts: Pair, tmp_path: Path) -> None:
+    counts = _ports_captured(hosts, tmp_path, "--include-own")
+    assert counts["a", 8710] > 5
+    assert counts["b", 8710] > 5
+
+
+def _ports_captured(hosts: Pair, tmp_path: Path, *options: str) -> Counter[tuple[str, int]]:
+    """Packets at the collector by host and server's port, of two agents that deliver for a while."""
+    data = tmp_path / "data"
+    collect = (*TRACER, "collect", "--data", str(data), "--listen", "0.0.0.0:8710", "--token", "t")
+
+    def agent(host: Host, address: str) -> Capturing:
+        send = ("--collector", f"http://{address}:8710", "--session", "s1", "--token", "t")
+        spool = ("--spool", str(tmp_path / f"spool-{host.name}"))
+        argv = (*TRACER, "capture", "-i", host.interface, "-i", "lo", "--host", host.name, *send, *spool, *options)
+        return Capturing(host, argv)
+
+    with hosts.b.running(*collect, ready="collecting at"), agent(hosts.a, hosts.b.address) as a:
+        with agent(hosts.b, "localhost") as b:
+            while min(len(list((data / "sessions" / "s1").glob(f"{name}/*.pcapng"))) for name in "ab") < 4:
+                hosts.exchange(1)
+            b.stop()
+        a.stop()
+    found: Counter[tuple[str, int]] = Counter()
+    for name in "ab":
+        for packet in packets(data / "sessions" / "s1" / name):
+            for port in (8080, 8710):
+                found[name, port] += port in (packet["src_port"], packet["dst_port"])
+    return found

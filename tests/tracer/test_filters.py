@@ -2,9 +2,10 @@
 
 import ctypes
 import ctypes.util
+from ipaddress import ip_address
 
 import pytest
-from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet import IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
 from scapy.packet import Packet
@@ -86,3 +87,39 @@ def test_each_payload_policy_has_its_snaplen(payload: str, snaplen: int) -> None
 def test_an_unknown_payload_policy_is_the_operators_error() -> None:
     with pytest.raises(InputError, match="give none, http or a number of bytes"):
         _core.payload_snaplen("all")
+
+
+EXCLUDED = [(ip_address("10.0.0.5"), 8710), (ip_address("10.0.0.6"), 8710), (ip_address("fd00::5"), 8710)]
+
+
+@needs_libpcap
+@pytest.mark.parametrize(
+    ("packet", "passes"),
+    [
+        (IP(src="10.0.0.5", dst="10.0.0.1") / TCP(sport=8710, dport=4000), False),
+        (IP(src="10.0.0.1", dst="10.0.0.6") / TCP(sport=4000, dport=8710), False),
+        (IP(src="10.0.0.1", dst="10.0.0.5", options=[IPOption_NOP()] * 4) / TCP(sport=4000, dport=8710), False),
+        (IP(src="10.0.0.5", dst="10.0.0.1") / TCP(sport=4000, dport=8710), True),
+        (IP(src="10.0.0.1", dst="10.0.0.5") / TCP(sport=8710, dport=4000), True),
+        (IP(src="10.0.0.1", dst="10.0.0.5") / TCP(sport=4000, dport=8711), True),
+        (IP(src="10.0.0.1", dst="10.0.0.7") / TCP(sport=4000, dport=8710), True),
+        (IP(src="10.0.0.1", dst="10.0.0.5", frag=100) / TCP(sport=4000, dport=8710), True),
+        (IPv6(src="fd00::5", dst="fd00::1") / TCP(sport=8710, dport=4000), False),
+        (IPv6(src="fd00::1", dst="fd00::5") / TCP(sport=4000, dport=8710), False),
+        (IPv6(src="fd00::1", dst="fd00::5") / TCP(sport=4000, dport=80), True),
+        (IPv6(src="fd00::1", dst="fd01::5") / TCP(sport=4000, dport=8710), True),
+        (IPv6(src="fd00::1", dst="fd00:1::5") / TCP(sport=4000, dport=8710), True),
+        (IPv6(src="fd00::1", dst="fd00::1:0:5") / TCP(sport=4000, dport=8710), True),
+        (IPv6(src="fd00::1", dst="fd00::6") / TCP(sport=4000, dport=8710), True),
+    ],
+)
+def test_what_is_excluded_is_refused_before_the_filter_and_nothing_else(packet: Packet, passes: bool) -> None:
+    filters_of = {True: _core.built_in_filter(True, 300, EXCLUDED), False: _core.built_in_filter(False, 300, EXCLUDED)}
+    expected = 300 if passes else 0
+    assert accepted(filters_of[False], bytes(packet)) == expected
+    for link in [Ether(), Ether() / Dot1Q(), Ether() / Dot1AD() / Dot1Q()]:
+        assert accepted(filters_of[True], bytes(link / packet)) == expected
+    compiled = compile_filter("tcp", 300).ethernet
+    before = filters_of[True][: -len(_core.built_in_filter(True, 300))]
+    for link in [Ether(), Ether() / Dot1Q()]:
+        assert accepted([*before, *compiled], bytes(link / packet)) == expected

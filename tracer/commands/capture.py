@@ -47,6 +47,11 @@ from tracer.spool import Destination, default_spool
     "--ring-mib", type=click.IntRange(1, 1024), default=32, show_default=True, help="Memory for bursts, by interface."
 )
 @click.option(
+    "--include-own",
+    is_flag=True,
+    help="Record what goes to and comes from the collector, too.  [default: left out, whatever FILTER says]",
+)
+@click.option(
     "--until-eof", is_flag=True, help="Stop also when standard input ends: for a program that starts this one."
 )
 @click.option(
@@ -68,6 +73,7 @@ def command(
     payload: str,
     snaplen: int | None,
     ring_mib: int,
+    include_own: bool,
     until_eof: bool,
     clock_error: str | None,
     expression: tuple[str, ...],
@@ -93,7 +99,14 @@ def command(
         spool = spool or default_spool()
         destination = Destination(collector, check_name("session", session), token, spool, spool_mib << 20)
         start = _starter(options, f"{collector}, session {session}")
-        run_shipped_capture(options, destination, on_start=start, on_notice=_say, stop_requested=stop_requested)
+        run_shipped_capture(
+            options,
+            destination,
+            on_start=start,
+            on_notice=_say,
+            stop_requested=stop_requested,
+            include_own=include_own,
+        )
     else:
         raise click.UsageError("Give either --write DIR or --collector URL.")
 

@@ -1,6 +1,6 @@
 //! A running capture: one thread that empties the rings into segments until it is told to stop.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::error::CaptureError;
+use crate::exclusion;
 use crate::filter::{Instruction, Programs};
 use crate::finisher::Totals;
 use crate::pcapng::{Direction, Interface, LinkType, Statistics};
@@ -37,6 +38,9 @@ const REFUSE: Instruction = Instruction {
     k: 0,
 };
 
+/// The longest time for which `Capture::exclude` waits for the thread.
+const LONGEST_EXCLUDING: Duration = Duration::from_secs(1);
+
 /// Where to put a taken-out VLAN tag back: after the two MAC addresses.
 const VLAN_AT: usize = 12;
 
@@ -45,6 +49,8 @@ const VLAN_AT: usize = 12;
 pub struct CaptureSettings {
     pub interface_names: Vec<String>,
     pub programs: Programs,
+    /// Packets to and from these are left out, whatever `programs` say.
+    pub excluded: Vec<SocketAddr>,
     pub policy: PayloadPolicy,
     /// Of each interface.
     pub ring_bytes: usize,
@@ -86,6 +92,8 @@ struct State {
     finished: bool,
     error: Option<CaptureError>,
     notices: Vec<String>,
+    /// What is to be left out from now on; taken by the thread.
+    excluded: Option<Vec<SocketAddr>>,
 }
 
 impl Shared {
@@ -168,6 +176,16 @@ impl Capture {
         std::mem::take(&mut self.shared.state().notices)
     }
 
+    /// Leaves out packets to and from these, in place of what was left out before; returns when the kernel does so.
+    ///
+    /// Not if the capture has ended or is about to; an error of the kernel's ends the capture.
+    pub fn exclude(&self, endpoints: Vec<SocketAddr>) {
+        let mut state = self.shared.state();
+        state.excluded = Some(endpoints);
+        let waits = |state: &mut State| state.excluded.is_some() && !state.finished;
+        let _ = self.shared.finished.wait_timeout_while(state, LONGEST_EXCLUDING, waits);
+    }
+
     /// Counts so far.
     pub fn progress(&self) -> &Progress {
         &self.shared.progress
@@ -187,6 +205,8 @@ impl Drop for Capture {
 struct Tap {
     ring: Ring,
     link_type: LinkType,
+    /// The operator's filter, or the built-in one.
+    filter: Vec<Instruction>,
     loopback: bool,
     /// It was taken down once; of its removal the kernel then says nothing, so it is looked for.
     was_down: bool,
@@ -197,11 +217,12 @@ impl Tap {
     fn open(name: &str, settings: &CaptureSettings) -> Result<Self, CaptureError> {
         let socket = PacketSocket::open(name)?;
         let link_type = socket.link_type()?;
-        let program = settings
+        let filter = settings
             .programs
             .for_link(link_type)
-            .ok_or_else(|| CaptureError::NoFilterForLink { name: name.to_owned() })?;
-        socket.attach_filter(program)?;
+            .ok_or_else(|| CaptureError::NoFilterForLink { name: name.to_owned() })?
+            .to_vec();
+        socket.attach_filter(&exclusion::without(&settings.excluded, link_type, &filter))?;
         let loopback = socket.is_loopback();
         if loopback {
             socket.leave_out_sent();
@@ -209,6 +230,7 @@ impl Tap {
         Ok(Tap {
             ring: Ring::map(socket, settings.ring_bytes)?,
             link_type,
+            filter,
             loopback,
             was_down: false,
             gone: false,
@@ -280,6 +302,9 @@ impl Run {
             if drained && !any || since_stop.is_some_and(|elapsed| elapsed >= LONGEST_DRAIN) {
                 return self.finish();
             }
+            if stop_seen.is_none() {
+                self.exclude_more()?;
+            }
             if stop_seen.is_none() && self.shared.stop.load(Ordering::Acquire) {
                 self.refuse_more()?;
                 stop_seen = Some(Instant::now());
@@ -296,6 +321,22 @@ impl Run {
         self.taps
             .iter()
             .try_for_each(|tap| tap.ring.socket.attach_filter(&[REFUSE]))
+    }
+
+    /// Does what `Capture::exclude` asked for.
+    fn exclude_more(&self) -> Result<(), CaptureError> {
+        let mut state = self.shared.state();
+        let Some(endpoints) = &state.excluded else {
+            return Ok(());
+        };
+        for tap in &self.taps {
+            let program = exclusion::without(endpoints, tap.link_type, &tap.filter);
+            tap.ring.socket.attach_filter(&program)?;
+        }
+        state.excluded = None;
+        drop(state);
+        self.shared.finished.notify_all();
+        Ok(())
     }
 
     fn all_taken(&mut self) -> bool {
@@ -460,15 +501,24 @@ fn with_vlan_tag<'a>(packet: &RingPacket<'a>, tagged: &'a mut Vec<u8>) -> (&'a [
 
 /// Addresses of the captured interfaces.
 fn own_addresses(interface_names: &[String]) -> Vec<IpAddr> {
+    interface_addresses()
+        .into_iter()
+        .filter(|(name, _)| interface_names.contains(name))
+        .map(|(_, address)| address)
+        .collect()
+}
+
+/// Every interface's name with each of its addresses.
+pub fn interface_addresses() -> Vec<(String, IpAddr)> {
     let Ok(interfaces) = getifaddrs() else {
         return Vec::new();
     };
     interfaces
-        .filter(|interface| interface_names.contains(&interface.interface_name))
         .filter_map(|interface| {
             let address = interface.address?;
             let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+            let ip = v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))?;
+            Some((interface.interface_name, ip))
         })
         .collect()
 }

@@ -87,6 +87,13 @@ pub fn built_in(link_type: LinkType, snaplen: u32) -> Vec<Instruction> {
 /// Leaves X = length of the VLAN tags in the frame.
 fn ethernet_preamble() -> Vec<Instruction> {
     let to_reject = 4 + EXTENSION_HEADERS.len() as u8 + 1;
+    let mut preamble = ethertype_loads();
+    preamble.extend([jump(ETHERTYPE_IPV4, 1, 0), jump(ETHERTYPE_IPV6, 2, to_reject)]);
+    preamble
+}
+
+/// Leaves A = the type of what the frame carries behind at most two VLAN tags, X = the length of these.
+pub(crate) fn ethertype_loads() -> Vec<Instruction> {
     vec![
         statement(SET_X, 0),
         statement(LOAD_HALF_X, 12),
@@ -97,8 +104,6 @@ fn ethernet_preamble() -> Vec<Instruction> {
         jump(TAG_802_1Q, 0, 2),
         statement(SET_X, 8),
         statement(LOAD_HALF_X, 12),
-        jump(ETHERTYPE_IPV4, 1, 0),
-        jump(ETHERTYPE_IPV6, 2, to_reject),
     ]
 }
 
@@ -113,11 +118,11 @@ fn raw_ip_preamble() -> Vec<Instruction> {
     ]
 }
 
-fn statement(code: u16, k: u32) -> Instruction {
+pub(crate) fn statement(code: u16, k: u32) -> Instruction {
     Instruction { code, jt: 0, jf: 0, k }
 }
 
-fn jump(k: u32, jt: u8, jf: u8) -> Instruction {
+pub(crate) fn jump(k: u32, jt: u8, jf: u8) -> Instruction {
     Instruction {
         code: JUMP_EQUAL,
         jt,

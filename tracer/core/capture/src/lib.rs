@@ -12,6 +12,7 @@
 
 pub mod clock_error;
 pub mod error;
+pub mod exclusion;
 pub mod filter;
 pub mod finisher;
 pub mod layout;

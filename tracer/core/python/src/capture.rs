@@ -1,5 +1,7 @@
 //! The capture ring for Python: a class around a thread that Rust owns.
 
+use std::net::{IpAddr, SocketAddr};
+
 use pyo3::prelude::*;
 
 use twintap_capture::ErrorKind;
@@ -44,11 +46,14 @@ fn payload_snaplen(py: Python<'_>, payload: &str) -> PyResult<u32> {
     Ok(policy.snaplen())
 }
 
-/// The kernel filter used when none is given, for Ethernet (else for raw IP).
+/// The kernel filter used when none is given, for Ethernet (else for raw IP), without packets to and from `excluded`.
 #[pyfunction]
-fn built_in_filter(ethernet: bool, snaplen: u32) -> Vec<InstructionTuple> {
+#[pyo3(signature = (ethernet, snaplen, excluded=Vec::new()))]
+fn built_in_filter(ethernet: bool, snaplen: u32, excluded: Vec<(IpAddr, u16)>) -> Vec<InstructionTuple> {
     let link_type = if ethernet { LinkType::Ethernet } else { LinkType::RawIp };
-    twintap_capture::filter::built_in(link_type, snaplen)
+    let endpoints: Vec<SocketAddr> = excluded.into_iter().map(SocketAddr::from).collect();
+    let filter = twintap_capture::filter::built_in(link_type, snaplen);
+    twintap_capture::exclusion::without(&endpoints, link_type, &filter)
         .into_iter()
         .map(|i| (i.code, i.jt, i.jf, i.k))
         .collect()
@@ -56,6 +61,7 @@ fn built_in_filter(ethernet: bool, snaplen: u32) -> Vec<InstructionTuple> {
 
 #[cfg(target_os = "linux")]
 mod live {
+    use std::net::{IpAddr, SocketAddr};
     use std::sync::atomic::Ordering;
     use std::time::Duration;
 
@@ -67,6 +73,17 @@ mod live {
 
     use super::{InstructionTuple, instructions, to_python};
 
+    fn endpoints(pairs: Vec<(IpAddr, u16)>) -> Vec<SocketAddr> {
+        pairs.into_iter().map(SocketAddr::from).collect()
+    }
+
+    /// The addresses of this host's interfaces.
+    #[pyfunction]
+    pub fn host_addresses() -> Vec<IpAddr> {
+        let found = twintap_capture::capture::interface_addresses();
+        found.into_iter().map(|(_, address)| address).collect()
+    }
+
     /// A running capture. It writes segments until `stop`, or until an error ends it.
     #[pyclass(name = "Capture", module = "tracer._core")]
     pub struct PyCapture {
@@ -77,7 +94,8 @@ mod live {
     impl PyCapture {
         #[new]
         #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
-                            first_number, expression="", ethernet_filter=None, raw_ip_filter=None, clock_error=(0, 0, 0)))]
+                            first_number, expression="", ethernet_filter=None, raw_ip_filter=None, excluded=Vec::new(),
+                            clock_error=(0, 0, 0)))]
         #[allow(clippy::too_many_arguments)]
         fn new(
             py: Python<'_>,
@@ -95,6 +113,7 @@ mod live {
             expression: &str,
             ethernet_filter: Option<Vec<InstructionTuple>>,
             raw_ip_filter: Option<Vec<InstructionTuple>>,
+            excluded: Vec<(IpAddr, u16)>,
             clock_error: (i64, i64, u64),
         ) -> PyResult<Self> {
             let mut programs = Programs::built_in(snaplen);
@@ -108,6 +127,7 @@ mod live {
             let settings = CaptureSettings {
                 interface_names: interfaces,
                 programs,
+                excluded: endpoints(excluded),
                 policy: payload.parse().map_err(|error| to_python(py, &error))?,
                 ring_bytes,
                 snaplen,
@@ -153,6 +173,11 @@ mod live {
             }
         }
 
+        /// Leave out packets to and from these addresses and ports; returns when the kernel does so.
+        fn exclude(&self, py: Python<'_>, excluded: Vec<(IpAddr, u16)>) {
+            py.detach(|| self.capture.exclude(endpoints(excluded)));
+        }
+
         /// Lines for the operator since the last call.
         fn take_notices(&self) -> Vec<String> {
             self.capture.take_notices()
@@ -177,6 +202,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(payload_snaplen, module)?)?;
     module.add_function(wrap_pyfunction!(built_in_filter, module)?)?;
     #[cfg(target_os = "linux")]
-    module.add_class::<live::PyCapture>()?;
+    {
+        module.add_class::<live::PyCapture>()?;
+        module.add_function(wrap_pyfunction!(live::host_addresses, module)?)?;
+    }
     Ok(())
 }

@@ -1,0 +1,90 @@
+"""What an agent leaves out of its capture: its own deliveries to the collector. Else it records what it sends, and
+sends that again.
+
+Left out is what goes to or comes from the collector's port at each address that the collector's name has. Names are
+looked up again before every new connection, so a collector that moves is followed. On the collector's own host its port
+is left out at all addresses of the host where the collector listens at all of them: other agents' deliveries arrive
+there. A service that shares the collector's address *and* port (behind one proxy) is left out with it.
+
+Limits: where this host translates the collector's address (DNAT) its packets show another one and are recorded.
+"""
+
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+import httpx
+
+from tracer import _core
+
+Endpoint = tuple[IPv4Address | IPv6Address, int]
+"""An address and a TCP port."""
+LISTENING = "0A"
+"""TCP_LISTEN, as `/proc/net/tcp` writes it. Source: proc_net_tcp in the kernel's documentation."""
+PORTS = {"http": 80, "https": 443}
+TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
+
+
+class OwnDeliveries:
+    """The endpoints at which a collector takes an agent's deliveries; safe to call from several threads."""
+
+    def __init__(self, url: str, endpoints_of: Callable[[str], frozenset[Endpoint]] | None = None) -> None:
+        self._url, self._endpoints_of = url, endpoints_of or collector_endpoints
+        self._lock = threading.Lock()
+        self._exclude: Callable[[list[Endpoint]], None] | None = None
+        self.endpoints: frozenset[Endpoint] = frozenset()
+        self.look_up()
+
+    def attach(self, exclude: Callable[[list[Endpoint]], None]) -> None:
+        """From now on a change is passed to `exclude`, which returns when the capture leaves these out."""
+        with self._lock:
+            self._exclude = exclude
+
+    def look_up(self) -> None:
+        """Look the collector's name up, before a new connection to it. What was found earlier stays left out."""
+        self.add(self._endpoints_of(self._url))
+
+    def add(self, found: Iterable[Endpoint]) -> None:
+        """Leave these out, too."""
+        with self._lock:
+            if self.endpoints >= set(found):
+                return
+            self.endpoints |= set(found)
+            if self._exclude is not None:
+                self._exclude(sorted(self.endpoints, key=str))
+
+
+def collector_endpoints(url: str) -> frozenset[Endpoint]:
+    """Where the collector at a URL takes connections, as this host's packets show it; empty if its name is not known.
+
+    Arguments: `url`, one that `tracer.shipping.check_url` accepts.
+    """
+    parsed = httpx.URL(url)
+    port = parsed.port or PORTS[parsed.scheme]
+    try:
+        found = socket.getaddrinfo(parsed.host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return frozenset()
+    addresses = {ipaddress.ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in found}
+    mine = set(_core.host_addresses())
+    if any(address in mine or address.is_loopback for address in addresses) and _listens_everywhere(port):
+        addresses |= mine
+    return frozenset((address, port) for address in addresses)
+
+
+def _listens_everywhere(port: int) -> bool:
+    """Whether a socket of this host listens on the port at all addresses."""
+    for table in TABLES:
+        try:
+            lines = table.read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            _, local, _, state = line.split()[:4]
+            address, _, number = local.partition(":")
+            if state == LISTENING and int(number, 16) == port and not int(address, 16):
+                return True
+    return False
