@@ -5,7 +5,6 @@ import os
 import shlex
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -127,7 +126,7 @@ def run(
         _check_writable(json_file, rows_file)
         plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s), running)
         with tempfile.TemporaryDirectory(prefix="twintap-bench-") as scratch:
-            kept = folder or (Path(scratch) / "run" if workload in SIMPLE else RUNS / time.strftime("%Y%m%dT%H%M%S"))
+            kept = folder or (Path(scratch) / "run" if workload in SIMPLE else folders.make_unused(RUNS))
             done = _run(plan, kept)
             if rows_file:
                 export.write_csv(done, rows_file)

@@ -8,7 +8,9 @@
 While a run goes on (or when it was killed) `run.json` says `running`, and its figures are drawn from the rows again.
 """
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import time
@@ -104,6 +106,23 @@ def create(folder: Path) -> None:
             raise RunError(f"{folder} is not empty", "choose another folder with -o")
     except OSError as error:
         raise RunError(f"{folder} cannot be made ({error.strerror})", "choose another folder with -o") from None
+
+
+def make_unused(parent: Path) -> Path:
+    """Make an empty folder named after the time, with a number behind it where others have that name; safe among
+    processes that do so at once. Raises: RunError if none can be made.
+    """
+    name = time.strftime("%Y%m%dT%H%M%S")
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            folder = parent / (name if number == 1 else f"{name}-{number}")
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                return folder
+    except OSError as error:
+        raise RunError(f"{parent} cannot be written to ({error.strerror})", "choose another folder with -o") from None
+    raise AssertionError("numbers do not end")
 
 
 def save(folder: Path, info: RunInfo, tally: Tally) -> None:

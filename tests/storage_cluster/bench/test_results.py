@@ -256,3 +256,14 @@ def test_no_row_is_lost_when_a_stage_ends_while_rows_wait_to_be_written(tmp_path
 
     asyncio.run(write())
     assert [each.idx for each in read_rows(tmp_path / rows.FILE_NAME)] == [1, 2]
+
+
+def test_runs_that_begin_in_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(folder.time, "strftime", lambda _: "20260102T030405")
+    made = [folder.make_unused(tmp_path / "runs") for _ in range(3)]
+    assert [path.name for path in made] == ["20260102T030405", "20260102T030405-2", "20260102T030405-3"]
+    for path in made:
+        folder.create(path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="choose another folder"):
+        folder.make_unused(tmp_path / "file")
