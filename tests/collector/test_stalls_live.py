@@ -133,13 +133,15 @@ def test_an_application_that_pauses_is_not_held(hosts: Pair, tmp_path: Path) -> 
     assert found(hosts, tmp_path, (0, 0), ("1", "5,300,0.045", "5,300,0")) == []
 
 
-def test_a_client_without_a_port_left(hosts: Pair, tmp_path: Path) -> None:
-    setting(hosts.a, "ip_local_port_range", "41000 41039")
+def test_a_client_without_a_port_left(tmp_path: Path) -> None:
+    """On hosts of its own: a port of this range that an earlier test used would be taken for a minute, and not seen."""
     try:
-        with hosts.b.running(sys.executable, "-c", ANSWERER, hosts.b.address, ready="ready"):
-            (finding,) = findings_while(hosts, tmp_path, sys.executable, "-c", CALLER, hosts.b.address)
-    finally:
-        setting(hosts.a, "ip_local_port_range", "32768 60999")
+        with pair() as hosts:
+            setting(hosts.a, "ip_local_port_range", "41000 41039")
+            with hosts.b.running(sys.executable, "-c", ANSWERER, hosts.b.address, ready="ready"):
+                (finding,) = findings_while(hosts, tmp_path, sys.executable, "-c", CALLER, hosts.b.address)
+    except NoNamespacesError as error:
+        pytest.skip(f"no network namespaces here: {error}")
     assert (finding["severity"], finding["kind"], finding["host"]) == ("warning", "port_exhaustion", "a")
     assert finding["count"] == 40
     assert "(41000 to 41039)" in finding["text"]
