@@ -13,7 +13,7 @@ that is little, hops that are put off.
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -44,6 +44,7 @@ from collector.exchanges import build_exchanges
 from collector.held import Held
 from collector.hop_counts import hop_counts
 from collector.naming import name_services
+from collector.progress import SILENT, Counted, Progress, Stage
 from collector.put_off import PutOff
 from collector.quality import quality_of
 from collector.rings import Places, Ring
@@ -107,6 +108,7 @@ class _Part:
     held: tuple[pa.Table, ...]
     ways: clock_evidence.Ways
     missing: pl.DataFrame  # as `coverage.missing_packets`
+    events_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +128,22 @@ def analyse(
     command: CommandInfo | None = None,
     samples: pa.Table | None = None,
     options: AnalysisOptions = AnalysisOptions(),
+    progress: Progress = SILENT,
 ) -> TraceInfo:
     """Run all stages over the captures of several hosts and write the trace.
 
     Arguments: `sources`, one for each host; `trace_url`, a directory or any fsspec URL; `command`, what ran meanwhile;
     `samples`, what hosts used meanwhile: those of hosts without a capture have no place on the trace's timescale and
-    are left out.
+    are left out; `progress`, which learns of each stage.
     Raises: `InputError` for a file that is no capture, or captures without a TCP packet; `ResourceError` if the trace
     cannot be written.
     """
     spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
-    with scan(sources, spill, options.partition_bits) as captures, Held(spill) as held, SortedRuns(spill) as by_time:
+    with (
+        scan(sources, spill, options.partition_bits, progress) as captures,
+        Held(spill) as held,
+        SortedRuns(spill) as by_time,
+    ):
         info = TraceInfo(
             created_ns=time.time_ns(),
             tool_version=version("twintap"),
@@ -148,8 +155,9 @@ def analyse(
             used = None if samples is None else _of_hosts(samples, info)
             if used is not None:
                 writer.write_table("samples", used)
-            info = run_stages(captures, info, options, writer, held, by_time, used)
+            info = run_stages(captures, info, options, writer, held, by_time, used, progress)
             writer.write_info(info)
+    progress.end()
     return info
 
 
@@ -161,6 +169,7 @@ def run_stages(
     held: Held,
     by_time: SortedRuns,
     samples: pa.Table | None = None,
+    progress: Progress = SILENT,
 ) -> TraceInfo:
     """All stages in their order, writing tables as they are done; returns `info` with what they find of the hosts'
     coverage and what servers are called.
@@ -176,10 +185,14 @@ def run_stages(
     servers = Servers(captures.clues)
     workers = options.workers or os.cpu_count() or 1
     missing: list[pl.DataFrame] = []
+    progress.begin(Stage.PAIR)
+    done, events_counts = Counted(progress, len(captures)), dict[int, int]()
     with ThreadPoolExecutor(workers) as pool:
 
         def keep(number: int, part: _Part | None) -> None:
+            done.done(part.events_count if part else 0, 1)
             if part is not None:
+                events_counts[number] = part.events_count
                 for name, rows in part.ready.items():
                     writer.append(name, rows)
                 held.put(number, *part.held)
@@ -198,7 +211,13 @@ def run_stages(
         info = _with_coverage(info, captures, covered)
         windows_at = Windows(covered, captures.activities, alignment.clocks, options.edge_ns)
         hops = PutOff(lambda table: writer.append("hops", table))
-        found, answering = _rebuild(pool, workers, info, alignment, windows_at, writer, hops, held, by_time)
+        progress.begin(Stage.REBUILD)
+        rebuilt = Counted(progress, len(events_counts))
+        found, answering = _rebuild(
+            pool, workers, info, alignment, windows_at, writer, hops, held, by_time,
+            lambda number: rebuilt.done(events_counts[number], 1),
+        )  # fmt: skip
+        progress.begin(Stage.LINK)
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
         places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
         _put_together(pool, info, alignment, found, writer, _settled(by_time, answering), samples, places)
@@ -295,7 +314,8 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
     written = {name: ready(name, table) for name, table in tables.items()}
     missing = coverage.missing_packets(matched.hops, matched.connections)
-    return _Part(written, (matched.hops, matched.messages, matched.connections, matched.pauses), ways, missing)
+    held = (matched.hops, matched.messages, matched.connections, matched.pauses)
+    return _Part(written, held, ways, missing, matched.events.num_rows)
 
 
 def _rebuild(
@@ -308,8 +328,9 @@ def _rebuild(
     put_off: PutOff,
     held: Held,
     by_time: SortedRuns,
+    done: Callable[[int], None],
 ) -> tuple[list[troubles.Troubles], frozenset[outcomes.Server]]:
-    """Align and rebuild each partition, and write or keep what it gives.
+    """Align and rebuild each partition, and write or keep what it gives; `done` is called with each one's number.
 
     Returns: their troubles, in a few parts, and the servers that answered (`outcomes.answering`).
     """
@@ -329,8 +350,9 @@ def _rebuild(
         wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts)
         return _Requests(built.hops, built.exchanges, ready("quality", quality_of(built.hops, counts)), wrong)
 
-    def keep(_: int, requests: _Requests) -> None:
+    def keep(number: int, requests: _Requests) -> None:
         nonlocal exchanges_count, answering
+        done(number)
         answering |= outcomes.answering(requests.exchanges)
         exchanges_count += requests.exchanges.num_rows
         put_off.put(requests.hops, MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * exchanges_count)

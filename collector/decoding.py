@@ -20,6 +20,7 @@ from collector.columns import nullable
 from collector.coverage import FileSpan, HostActivity, PointActivity, Span
 from collector.hosts import Traffic, is_loopback, own_addresses
 from collector.partitions import Activity, AddressOrder, HostView, Notes, Partitions
+from collector.progress import SILENT, Counted, Progress, Stage
 from collector.services import clues, id_headers
 from collector.store import CounterInfo, HostInfo, PointInfo
 from collector.wire_text import string_array_from_wire
@@ -217,20 +218,27 @@ def decode(sources: Sequence[HostSource]) -> Decoded:
         return decoded
 
 
-def scan(sources: Sequence[HostSource], spill: Path | None = None, partition_bits: int | None = None) -> Scan:
+def scan(
+    sources: Sequence[HostSource],
+    spill: Path | None = None,
+    partition_bits: int | None = None,
+    progress: Progress = SILENT,
+) -> Scan:
     """Read the captures of all hosts.
 
     Arguments: `sources`, one for each host; `spill`, where intermediate data goes if it does not fit in memory; the
-    number of partitions is 2^`partition_bits`, by the files' sizes if it is not given.
+    number of partitions is 2^`partition_bits`, by the files' sizes if it is not given; `progress` learns how far it is.
     Raises: `InputError` for a file that is no capture, or if no host's capture holds a TCP packet; `ResourceError` if
     intermediate data finds no room.
     """
     named = _merged_by_name(sources)
     bits = _partition_bits(named) if partition_bits is None else partition_bits
     partitions = Partitions(bits, len(named), spill)
+    progress.begin(Stage.READ)
+    done = Counted(progress, sum(_size(path) for source in named for path in source.files))
     try:
         with ThreadPoolExecutor(READERS) as pool:
-            jobs = [pool.submit(_read_host, *job, partitions) for job in enumerate(named)]
+            jobs = [pool.submit(_read_host, *job, partitions, done) for job in enumerate(named)]
             captures = [job.result() for job in jobs]
         if not any(capture.notes.events_count for capture in captures):
             files = ", ".join(file for capture in captures for file in capture.files)
@@ -272,11 +280,16 @@ def _name_of(path: Path) -> str:
         return reader.host or path.name.split(".", 1)[0]
 
 
-def _read_host(number: int, source: HostSource, partitions: Partitions) -> _Capture:
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _read_host(number: int, source: HostSource, partitions: Partitions, progress: Counted) -> _Capture:
     assert source.host is not None
     capture = _Capture(source.host, tuple(map(str, source.files)))
     for path in source.files:
         with open_capture(path, id_headers(), list(clues().values())) as reader:
+            before = (0, 0)
             for place, rows in enumerate(reader.rows()):
                 _check_frames(source, capture.packets_count + reader.packets_count)
                 first_ns = rows.first_ns()
@@ -284,6 +297,9 @@ def _read_host(number: int, source: HostSource, partitions: Partitions) -> _Capt
                     capture.begin_file(first_ns)
                 interfaces = capture.places(reader.interfaces)
                 partitions.add(number, reader, rows, capture.packets_count, interfaces)
+                read = (reader.packets_count, reader.bytes_read)
+                progress.done(read[0] - before[0], read[1] - before[1])
+                before = read
             capture.notes = partitions.notes(number)
             capture.activity = partitions.activity(number)
             capture.note_file(reader, capture.activity.files.get(capture.packets_count))

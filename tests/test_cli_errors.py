@@ -174,7 +174,9 @@ def test_port_in_use_by_another_when_collecting(used_port: int, tmp_path: Path) 
 
 
 def test_full_disk_when_replaying(captures: traffic.Captures, tmp_path: Path) -> None:
-    done, left = _run_on_small_disk(tmp_path, "replay", "-o", tmp_path / "trace", captures.client, captures.server)
+    done, left = _run_on_small_disk(
+        tmp_path, "replay", "--quiet", "-o", tmp_path / "trace", captures.client, captures.server
+    )
     assert_refused(done)
     assert left == []
 

@@ -224,6 +224,11 @@ class CaptureReader:
         return self._open().packets_count()
 
     @property
+    def bytes_read(self) -> int:
+        """How much of the file was read so far, compressed as it is."""
+        return self._open().bytes_read()
+
+    @property
     def counters(self) -> list[Counter]:
         """What happened to the input so far; only what happened at all."""
         return [

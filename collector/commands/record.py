@@ -11,6 +11,7 @@ import click
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.naming_options import naming_options, operators_names
+from collector.progress_text import shown_progress
 from collector.recording import Recording, find_cluster, record
 from collector.report import gather
 from collector.report_text import show
@@ -35,6 +36,7 @@ TRACES = Path("traces")
 )
 @click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
 @naming_options
+@click.option("--quiet", is_flag=True, help="Do not show how far the analysis is.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
 def command(
     *,
@@ -43,6 +45,7 @@ def command(
     rings: Path | None,
     own_services: Path | None,
     names: tuple[str, ...],
+    quiet: bool,
     argv: tuple[str, ...],
 ) -> None:
     """Capture on all hosts of the running cluster while COMMAND runs on its client host, then analyse.
@@ -65,7 +68,9 @@ def command(
     write_command(captures, recording.command)
     try:
         given = [str(captures)]
-        analyse(host_sources(given), trace, command=recording.command, samples=samples_of(given), options=options)
+        sources, samples = host_sources(given), samples_of(given)
+        with shown_progress(quiet=quiet) as progress:
+            analyse(sources, trace, command=recording.command, samples=samples, options=options, progress=progress)
     except TracerError:
         click.echo(f"tracer: the captures are kept; to analyse them again: tracer replay {captures}", err=True)
         raise

@@ -7,6 +7,7 @@ import click
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.naming_options import naming_options, operators_names
+from collector.progress_text import shown_progress
 from collector.report import gather
 from collector.report_text import show
 from collector.rings import read_rings
@@ -27,6 +28,7 @@ TRACES = Path("traces")
     help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
 )
 @naming_options
+@click.option("--quiet", is_flag=True, help="Do not show how far it is.")
 @click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")
 def command(
     *,
@@ -35,6 +37,7 @@ def command(
     rings: Path | None,
     own_services: Path | None,
     names: tuple[str, ...],
+    quiet: bool,
     captures: tuple[str, ...],
 ) -> None:
     """Turn captures of several hosts (pcap, pcapng; also .gz) into a trace, and report it.
@@ -45,6 +48,8 @@ def command(
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
     called = operators_names(own_services, names)
     options = AnalysisOptions(align_clocks=not no_align, rings=read_rings(rings) if rings else (), names=called)
-    analyse(host_sources(captures), trace, command=command_of(captures), samples=samples_of(captures), options=options)
+    sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
+    with shown_progress(quiet=quiet) as progress:
+        analyse(sources, trace, command=ran, samples=samples, options=options, progress=progress)
     show(gather(trace))
     click.echo(f"trace: {trace}")

@@ -1,5 +1,7 @@
 //! Capture files to columns: `tracer._core.CaptureFile`. A batch crosses as arrays that own their memory; nothing is copied.
 
+use std::fs::File;
+use std::io::Seek;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
@@ -50,6 +52,8 @@ pub struct CaptureFile {
     reader: Mutex<Reader<Source>>,
     /// What its addresses are in the numbering of all captures, where its rows go to partitions.
     pub addresses: Mutex<FileAddresses>,
+    /// The same open file; only asked where it stands.
+    position: File,
 }
 
 /// Decoded rows that stay in the core: `Partitions` takes them.
@@ -73,7 +77,10 @@ impl CaptureFile {
     #[new]
     #[pyo3(signature = (path, id_headers=None, clues=Vec::new()))]
     fn new(py: Python<'_>, path: PathBuf, id_headers: Option<Vec<String>>, clues: Vec<ClueFields>) -> PyResult<Self> {
-        let mut reader = py.detach(|| reader::open(&path)).map_err(|error| match error {
+        let file = File::open(&path)?;
+        let position = file.try_clone()?;
+        let opened = py.detach(|| Reader::new(reader::undo_compression(Box::new(file))?));
+        let mut reader = opened.map_err(|error| match error {
             OpenError::Io(error) => error.into(),
             OpenError::NotACapture(error) => PyValueError::new_err((error.what, error.next_step)),
         })?;
@@ -84,7 +91,13 @@ impl CaptureFile {
         Ok(Self {
             reader: Mutex::new(reader),
             addresses: Mutex::default(),
+            position,
         })
+    }
+
+    /// How much of the file was read so far, compressed as it is; some of that may wait to be decoded.
+    fn bytes_read(&self) -> u64 {
+        (&self.position).stream_position().unwrap_or(0)
     }
 
     /// The next batch: (event columns, head columns), or None at the end.
