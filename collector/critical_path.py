@@ -53,16 +53,20 @@ class Nodes:
 
     parent: Longs  # place of the parent, NONE for a root
     depth: Longs  # 0 for a root whose time is to be shared out
-    start: Longs  # these three and `ended`: `collector.openings.Bounds`
+    start: Longs  # these five and `ended`: `collector.openings.Bounds`
     connected: Longs
+    tls_start: Longs
+    tls_end: Longs
     sent: Longs
+    last_sent: Longs  # last byte of the request
     head_arrived: Longs
     continued: Longs  # the server asked for the body; UNSEEN if it did not
     asked_for: Longs  # the client heard that
     body_sent: Longs  # and first sent something then
     arrived: Longs
     answered: Longs
-    first_returned: Longs  # first byte of the response at the client
+    first_received: Longs  # first byte of the response at the client
+    first_returned: Longs  # the same, or what is nearest to it
     ended: Longs
     taken_up: Longs  # by the server; UNSEEN where nothing tells
     first_answered: Longs  # of the servers asked the same at once, the first; UNSEEN for one asked alone
@@ -80,10 +84,12 @@ class Ledger:
 
     client_ns: Longs  # a root's client had been asked for the body, but sent none yet
     connect_ns: Longs
+    tls_ns: Longs
     request_network_ns: Longs
     queue_ns: Longs
     work_ns: Longs
     fan_out_wait_ns: Longs
+    server_or_network_ns: Longs  # one end's stamps do not show which
     response_network_ns: Longs
     stall_ns: Longs
     critical_ns: Longs  # their sum: what a span contributes to its root's duration

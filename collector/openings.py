@@ -7,6 +7,9 @@ the two is the client's pause, and no part of the request:
     SYN ─ handshake ─ ACK ┄┄ pause ┄┄ first byte ─ request, work, response ─ last byte
     start                                                                    end          duration = end − start − pause
 
+A connection that sets up TLS has a second handshake, with the client's pause before and behind it; the first byte is
+then that of the first application record.
+
 The first request of a connection is not always what it was opened for: pools and browsers open some in advance. Two
 things show that:
 
@@ -40,15 +43,22 @@ class Bounds:
 
     start: Longs
     connected: Longs  # when the handshake that belongs to the span had ended; UNSEEN where none does
+    tls_start: Longs  # the handshake of TLS, likewise
+    tls_end: Longs
     sent: Longs  # its first byte
     end: Longs
 
     @property
     def pause(self) -> Longs:
         """For how long the client had a connection that it had opened for the span, and asked nothing, ns; else 0."""
-        opened = self.connected != UNSEEN
+        opened, secured = self.connected != UNSEEN, self.tls_start != UNSEEN
         until = np.where(self.end == UNSEEN, self.sent, np.minimum(self.sent, self.end))
-        return np.where(opened, np.maximum(until - np.where(opened, self.connected, until), 0), 0)
+
+        def before(at: Longs, known: NDArray[np.bool_]) -> Longs:
+            return np.where(known, np.minimum(at, until), until)
+
+        tls = before(self.tls_end, secured) - before(self.tls_start, secured)
+        return np.where(opened, until - before(self.connected, opened) - tls, 0)
 
 
 def find_bounds(exchanges: pa.Table, parent: Longs) -> Bounds:
@@ -68,9 +78,14 @@ def find_bounds(exchanges: pa.Table, parent: Longs) -> Bounds:
 def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
     """As `find_bounds`, where it is known which connections were opened for their first request."""
     first_byte = seen(exchanges, "request_first_sent", "request_first_received")
+    connected, tls_start, tls_end = (seen(exchanges, name) for name in ("connected", "tls_start", "tls_end"))
+    in_order = (tls_start >= connected) & (tls_end >= tls_start) & (seen(exchanges, "request_first_sent") >= tls_end)
+    secured = opened & (tls_start != UNSEEN) & in_order
     return Bounds(
         start=np.where(opened, seen(exchanges, "connect_start"), first_byte),
-        connected=np.where(opened, seen(exchanges, "connected"), UNSEEN),
+        connected=np.where(opened, connected, UNSEEN),
+        tls_start=np.where(secured, tls_start, UNSEEN),
+        tls_end=np.where(secured, tls_end, UNSEEN),
         sent=seen(exchanges, "request_first_sent"),
         end=seen(exchanges, "response_last_received", "response_last_sent", "given_up"),
     )

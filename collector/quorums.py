@@ -1,16 +1,21 @@
-"""Which answer of several servers asked at once let a request go on, in words.
+"""Which answer of several servers asked at once let a request go on, in words, and where a quorum shows at all.
 
-A parent that asks several servers the same at once (an upload to three replicas) goes on when enough have answered.
-Which was the last that mattered, and how much later the others came, is told by stamps of the parent's host alone. What
-was given up before it went on was no part of the quorum.
+A parent that asks several servers the same at once (an upload to three replicas) may go on when enough have answered.
+That this was so shows only where the parent had answered before the last of them did: then it waited for a quorum.
+Otherwise it waited for the slower of its calls, whatever they were for. The same is meant where method and target are
+the same but for the target's first segment, which names a device in Swift; calls without a visible target are not held
+to be replicas. All stamps compared are of the parent's host. What was given up before it answered was no part.
 """
 
+import numpy as np
 import polars as pl
 
 from collector.durations import in_words
 from collector.ends import end_name
 
 ORDINALS = ("none", "first", "second", "third", "fourth", "fifth")
+FOREVER = np.iinfo(np.int64).max
+"""In place of the end of what was not seen to end."""
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 
 
@@ -23,7 +28,7 @@ def quorum_words(rows: pl.DataFrame) -> str:
     if at_once.is_empty():
         return ""
     parent = rows.filter(pl.col("exchange_id") == at_once["parent_span_id"][0]).row(0, named=True)
-    went_on, name = parent["response_first_sent_trace_ns"], parent["service"]
+    went_on, name = parent["response_last_sent_trace_ns"], parent["service"]
     if went_on is None:
         return ""  # it never did
     at_once = at_once.filter((pl.col("given_up") > went_on).fill_null(value=True))
@@ -35,6 +40,50 @@ def quorum_words(rows: pl.DataFrame) -> str:
         return ""
     words = [_late(host, returned, went_on) for host, returned in late.select("server_host", "returned").rows()]
     return f"{name} answered at the {_ordinal(count - len(late))} of {_number(count)}; " + ", ".join(words)
+
+
+def fan_out_waits(rows: pl.DataFrame) -> pl.DataFrame:
+    """What the waits for several calls at once were for.
+
+    Arguments: exchanges and spans joined.
+    Returns: `label, fan_out_wait_ns`, in words (`waiting for the quorum of swift-object`), by service and kind in order
+    of their first row.
+    """
+    waited = rows.filter(pl.col("fan_out_wait_ns") > 0)
+    if waited.is_empty():
+        return pl.DataFrame(schema={"label": pl.String, "fan_out_wait_ns": pl.Int64})
+    calls = rows.filter(pl.col("exchange_id") > 0).select(
+        "parent_span_id", "service", "method", "server_host", "target", "exchange_id",
+        like=pl.when(pl.col("target").str.count_matches("/") > 2).then(
+            pl.col("target").str.replace(r"^/[^/]*", "")).otherwise("target"),
+        begin="start_trace_ns", end=pl.coalesce("end_trace_ns", pl.lit(FOREVER)),
+        returned=pl.coalesce("response_first_received_trace_ns", "given_up_trace_ns", pl.lit(FOREVER)),
+    )  # fmt: skip
+    went_on = rows.select(parent_span_id="exchange_id", went_on="response_last_sent_trace_ns")
+    mine = calls.filter(pl.col("exchange_id").is_in(waited["exchange_id"].implode()))
+    pairs = mine.join(calls, on=["parent_span_id", "service"], suffix="_other").join(
+        went_on, on="parent_span_id", how="left"
+    )
+    pairs = pairs.filter((pl.col("begin_other") < pl.col("end")) & (pl.col("end_other") > pl.col("begin")))
+    alike = (pl.col("method") == pl.col("method_other")) & (pl.col("like") == pl.col("like_other"))
+    elsewhere = pl.col("server_host").ne_missing(pl.col("server_host_other")) | (
+        pl.col("target") != pl.col("target_other")
+    )
+    is_late = alike & elsewhere & (pl.col("returned_other") > pl.col("went_on"))
+    groups = pairs.group_by("exchange_id").agg(count=pl.len(), quorum=is_late.fill_null(value=False).any())
+    told = waited.join(groups, on="exchange_id", how="left", maintain_order="left")
+    kinds = told.group_by("service", "quorum", maintain_order=True).agg(
+        pl.col("fan_out_wait_ns").sum(), least=pl.col("count").min(), most=pl.col("count").max()
+    )
+    return kinds.select(label=_label(), fan_out_wait_ns="fan_out_wait_ns")
+
+
+def _label() -> pl.Expr:
+    several = (
+        pl.when(pl.col("least") == pl.col("most")).then(pl.col("most").cast(pl.String)).otherwise(pl.lit("several"))
+    )
+    slower = pl.format("waiting for the slower of {} parallel calls to {}", several, "service")
+    return pl.when("quorum").then(pl.format("waiting for the quorum of {}", "service")).otherwise(slower)
 
 
 def _asked_at_once(rows: pl.DataFrame) -> pl.DataFrame:

@@ -12,6 +12,7 @@ import polars as pl
 from collector import durations, store, story
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.foreground import of_clients
+from collector.one_ended import OneEnded, one_ended
 from collector.outcomes import Outcome
 from collector.pairing import Pairing, read_pairing
 from collector.stages import stages_of
@@ -72,6 +73,7 @@ class RequestSummary:
     mean_ns: int | None
     median_ns: int | None
     p99_ns: int | None
+    one_ended: OneEnded  # what their spans show from one end only
     slowest: tuple[RequestLine, ...]
 
 
@@ -236,6 +238,7 @@ def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
         mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
         median_ns=figure(took.quantile(0.5, "linear")),
         p99_ns=figure(took.quantile(0.99)),
+        one_ended=one_ended(rows.join(roots.select("trace_id"), on="trace_id", how="semi")),
         slowest=tuple(
             RequestLine(
                 name=story.request_name(row["method"], row["target"], row["service"]),

@@ -174,10 +174,16 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
     grid, most = _grid("<", ">", ">", "<"), _room(len(story.parts), most)
     largest = max(part.duration_ns for part in story.parts)
     largest_parts = sorted(story.parts, key=lambda part: -part.duration_ns)[:most]
-    for part in (part for part in story.parts if part in largest_parts):
-        bar = "█" * round(BAR_CELLS * part.duration_ns / largest)
-        took = with_uncertainty(part.duration_ns, part.uncertainty_ns)
-        grid.add_row(part.label, took, share(part.duration_ns, story.duration_ns), bar or "▏")
+    rows = [
+        (part, with_uncertainty(part.duration_ns, part.uncertainty_ns), share(part.duration_ns, story.duration_ns))
+        for part in story.parts
+        if part in largest_parts
+    ]
+    columns = ([part.label for part, _, _ in rows], [took for _, took, _ in rows], [of_all for _, _, of_all in rows])
+    taken = sum(2 + max(map(cell_len, cells)) for cells in columns)
+    cells = max(1, min(BAR_CELLS, console.width - 2 - taken))  # rather a shorter bar than one cut off
+    for part, took, of_all in rows:
+        grid.add_row(part.label, took, of_all, "█" * round(cells * part.duration_ns / largest) or "▏")
     _print(console, grid)
     _more(console, len(story.parts), most)
 

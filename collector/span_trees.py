@@ -58,7 +58,9 @@ class Span:
     response_network_ns: int
     client_ns: int = 0
     queue_ns: int = 0
+    tls_ns: int = 0
     fan_out_wait_ns: int = 0
+    server_or_network_ns: int = 0
     stall_ns: int = 0
     pause_ns: int = 0  # between the handshake and the first byte: no part of its duration
 

@@ -21,8 +21,8 @@ from collector.waits import waits
 from tracer import _core
 
 LEDGER_COLUMNS = (
-    *("client_ns", "connect_ns", "request_network_ns", "queue_ns", "work_ns", "fan_out_wait_ns"),
-    *("response_network_ns", "stall_ns"),
+    *("client_ns", "connect_ns", "tls_ns", "request_network_ns", "queue_ns", "work_ns", "fan_out_wait_ns"),
+    *("server_or_network_ns", "response_network_ns", "stall_ns"),
 )
 """The stretches of a span, in order of time; stalls may be in any part of the network's."""
 
@@ -31,7 +31,8 @@ STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")
 COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service"),
     *("background", "method", "request_bytes", "response_bytes"),
-    *("connect_start_trace_ns", "connected_trace_ns", "request_first_sent_trace_ns", "request_first_received_trace_ns"),
+    *("connect_start_trace_ns", "connected_trace_ns", "tls_start_trace_ns", "tls_end_trace_ns"),
+    *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_first_received_trace_ns"),
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS),
@@ -143,13 +144,17 @@ def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs, bounds: Bounds)
         depth=depth,
         start=bounds.start,
         connected=bounds.connected,
+        tls_start=bounds.tls_start,
+        tls_end=bounds.tls_end,
         sent=bounds.sent,
+        last_sent=seen(exchanges, "request_last_sent"),
         head_arrived=head_arrived,
         continued=continued,
         asked_for=seen(exchanges, "continue_received"),
         body_sent=seen(exchanges, "body_sent"),
         arrived=seen(exchanges, "request_last_received", "request_first_received"),
         answered=seen(exchanges, "response_first_sent"),
+        first_received=seen(exchanges, "response_first_received"),
         first_returned=seen(exchanges, "response_first_received", "response_first_sent", "given_up"),
         ended=bounds.end,
         connect_stall=connect_stall,

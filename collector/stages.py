@@ -13,10 +13,12 @@ from collector import story
 _FRONT = {
     "client_ns": "client before sending the body to",
     "connect_ns": "connecting to",
+    "tls_ns": "TLS handshake with",
     "request_network_ns": "uplink to",
     "queue_ns": "queue of",
     "work_ns": "work in",
-    "fan_out_wait_ns": "quorum of",
+    "fan_out_wait_ns": "slower of parallel calls to",
+    "server_or_network_ns": "server or network of",
     "response_network_ns": "downlink from",
     "stall_ns": "retransmission to and from",
 }

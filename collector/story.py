@@ -27,8 +27,9 @@ from collector.durations import in_words, share, with_uncertainty
 from collector.ends import end_name, service_name
 from collector.findings.finding import SEVERITIES
 from collector.foreground import of_clients
+from collector.one_ended import one_ended
 from collector.openings import bounds_of
-from collector.quorums import quorum_words
+from collector.quorums import fan_out_waits, quorum_words
 from collector.service_names import ServiceNames
 from collector.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places
 from collector.store import CommandInfo, TraceInfo
@@ -142,7 +143,7 @@ def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
     if slowest["transaction_id"]:
         name += f" ({slowest['transaction_id']})"
     duration = slowest["duration_ns"]
-    spent = f"took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(mine)
+    spent = f"took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(mine) + one_ended(mine).words
     if len(roots) == 1:
         return Story(f"{name} {spent}", name, duration, parts)
     mean = round(float(roots.select(pl.col("duration_ns").mean()).item()))
@@ -162,6 +163,7 @@ def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> S
     parts = _nonzero((before, *_server_parts(named), between, after))
     name, duration = f"`{_short(shlex.join(command.argv))}`", end - begin
     sentence = f"{name} took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(named)
+    sentence += one_ended(named).words
     return Story(sentence, name, duration, parts)
 
 
@@ -194,13 +196,17 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
         depth=add(nodes.depth, 0),
         start=add(nodes.start, begin),
         connected=add(nodes.connected, UNSEEN),
+        tls_start=add(nodes.tls_start, UNSEEN),
+        tls_end=add(nodes.tls_end, UNSEEN),
         sent=add(nodes.sent, begin),
+        last_sent=add(nodes.last_sent, begin),
         head_arrived=add(nodes.head_arrived, begin),
         continued=add(nodes.continued, UNSEEN),
         asked_for=add(nodes.asked_for, UNSEEN),
         body_sent=add(nodes.body_sent, UNSEEN),
         arrived=add(nodes.arrived, begin),
         answered=add(nodes.answered, end),
+        first_received=add(nodes.first_received, UNSEEN),
         first_returned=add(nodes.first_returned, UNSEEN),
         ended=add(nodes.ended, end),
         taken_up=add(nodes.taken_up, UNSEEN),
@@ -250,20 +256,24 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     front = " and ".join(roots["service"].unique(maintain_order=True).to_list())
     work = path.group_by("service", maintain_order=True).agg(pl.col("work_ns").sum(), pl.col("depth").min())
     services = [Part(f"in {name}", spent, 0) for name, spent, _ in work.sort("depth", maintain_order=True).rows()]
-    queues = path.group_by("service", maintain_order=True).agg(pl.col("queue_ns", "fan_out_wait_ns").sum())
-    waits = [Part(f"in the queue of {name}", spent, 0) for name, spent, _ in queues.rows()]
-    quorums = [Part(f"waiting for the quorum of {name}", spent, 0) for name, _, spent in queues.rows()]
+    by_service = path.group_by("service", maintain_order=True)
+    either = by_service.agg(pl.col("queue_ns", "server_or_network_ns").sum())
+    waits = [Part(f"in the queue of {name}", spent, 0) for name, spent, _ in either.rows()]
+    unseparated = [Part(f"in {name} or the network to it", spent, 0) for name, _, spent in either.rows()]
+    fan_outs = [Part(label, spent, 0) for label, spent in fan_out_waits(rows).rows()]
     both = pl.col("request_network_ns") + pl.col("response_network_ns")
     one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
     return _nonzero(
         (
             Part("in the client before sending the body", int(path["client_ns"].sum()), 0),
             Part("opening connections", int(path["connect_ns"].sum()), 0),
+            Part("opening connections (TLS handshake)", int(path["tls_ns"].sum()), 0),
             *dead,
             _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns")),
             *waits,
             *services,
-            *quorums,
+            *unseparated,
+            *fan_outs,
             Part("until lost packets were sent again", int(path["stall_ns"].sum()), 0),
             _network("in transfers between servers", behind, both, one_way),
             _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns")),

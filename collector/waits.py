@@ -1,4 +1,4 @@
-"""What a span waited for that no packet of its own says: its server's queue, and the others of its quorum.
+"""What a span waited for that no packet of its own says: its server's queue, and the others asked at once.
 
 **Queue.** A server shows that it has taken a request up by what it does first: it asks another server, or for the body
 (HTTP 100). From the request's first byte to that act there is some work, and before it the wait for a free worker. The
@@ -6,7 +6,7 @@ work alone is what a request takes that did not wait: the `UNHURRIED` quantile o
 service in the trace. What is beyond is queue. So a queue that never empties while the trace lasts is taken for work; a
 server that asks nobody has no queue that could be seen, nor one that did so less than `FEWEST` times.
 
-**Quorum.** Of servers that one parent asked the same at the same time (same service, one begun before another ended),
+**Fan-out.** Of servers that one parent asked the same at the same time (same service, one begun before another ended),
 the first answer tells how long the thing takes; what the parent waits longer, it waits for the others.
 
 Source for the first idea: the minimum of a delay as its part without queueing, as in Paxson, "Measurements and Analysis

@@ -20,9 +20,15 @@ _PHASE_OF = {
     "work_ns": "at work",
     "response_network_ns": "answer on its way",
 }
-_WAITING = {"queue_ns": "#c27c00", "fan_out_wait_ns": "#a16207", "stall_ns": "#d1242f"}
+_OTHERS = {
+    "tls_ns": "#a78bfa",
+    "queue_ns": "#c27c00",
+    "fan_out_wait_ns": "#a16207",
+    "server_or_network_ns": "#57809a",
+    "stall_ns": "#d1242f",
+}
 """Stages that no phase of a single span is."""
-STAGE_COLOURS = {name: dict(PHASES)[phase] for name, phase in _PHASE_OF.items()} | _WAITING
+STAGE_COLOURS = {name: dict(PHASES)[phase] for name, phase in _PHASE_OF.items()} | _OTHERS
 assert set(STAGE_COLOURS) == set(STAGES)
 
 

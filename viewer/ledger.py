@@ -8,10 +8,12 @@ from collector.queries import LEDGER_COLUMNS, Span, end_name
 STAGES = {
     "client_ns": "client before sending the body to",
     "connect_ns": "connecting to",
+    "tls_ns": "TLS handshake with",
     "request_network_ns": "request on its way to",
     "queue_ns": "in the queue of",
     "work_ns": "work in",
     "fan_out_wait_ns": "waiting, after the first of several answers, for",
+    "server_or_network_ns": "server or network, of which one end shows only the sum:",
     "response_network_ns": "answer on its way from",
     "stall_ns": "until lost packets were sent again, to and from",
 }

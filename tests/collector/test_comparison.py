@@ -45,7 +45,7 @@ def test_stages_add_up_to_each_request() -> None:
     put = {stage: took for (root, kind, stage), took in table.items() if (root, kind) == (1, "PUT at swift-proxy")}
     assert put["uplink to swift-proxy"] == 10
     assert put["network to and from swift-object"] == 5
-    assert put["quorum of swift-object"] == 50
+    assert put["slower of parallel calls to swift-object"] == 50
     assert sum(put.values()) == 320
     assert sum(took for (root, _, _), took in table.items() if root == 4) == 100
     assert set(stages["trace_id"]) == {1, 4}

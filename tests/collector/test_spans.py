@@ -263,11 +263,30 @@ CASES = {
         """,
         ["1 | 0 10 38 10", "2 | 0 10 80 10", "3 < 1 transaction_id 1.00 | 0 2 38 2"],
     ),
-    "a server that was not captured: all the time between is its work": (
+    "a server that was not captured: the time between is its work or the network": (
         """
-        client > -/web    0  - -  100
+        client > -/web    0  - -  100 first=80
         """,
-        ["1 | 0 0 100 0"],
+        ["1 | 0 0 0 20 server_or_network=80"],
+    ),
+    "an answer of which the server's stamps were not captured": (
+        """
+        client > web    0  10 -  100 first=80
+        """,
+        ["1 | 0 10 0 20 server_or_network=70"],
+    ),
+    "a request that its server never answered was not in the network": (
+        """
+        client > web    0  10 -  - up=100
+        """,
+        ["1 | 0 10 90 0"],
+    ),
+    "what was done for a request to a server that was not captured is not the server's or the network's": (
+        """
+        client > -/lb        0  -  -  100 tx=a
+        - > storage1         -  20 60  -  tx=a
+        """,
+        ["1 | 0 0 0 0 server_or_network=100", "2 | 0 0 40 0"],
     ),
 }
 

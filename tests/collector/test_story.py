@@ -59,7 +59,7 @@ def test_one_request() -> None:
     story = story_of(PUT)
     assert story.sentence == (
         "PUT /v1/a/c/o (t1) took 905.0 µs: 390.0 µs (43 %) in swift-object, 370.0 µs in swift-proxy, "
-        "100.0 µs waiting for the quorum of swift-object, and 45.0 µs elsewhere."
+        "100.0 µs waiting for the slower of 2 parallel calls to swift-object, and 45.0 µs elsewhere."
     )
     assert story.duration_ns == 905_000
     assert parts(story) == [
@@ -67,10 +67,76 @@ def test_one_request() -> None:
         "sending to swift-proxy (uplink) 10 ± 1",
         "in swift-proxy 370 ± 0",
         "in swift-object 390 ± 0",
-        "waiting for the quorum of swift-object 100 ± 0",
+        "waiting for the slower of 2 parallel calls to swift-object 100 ± 0",
         "in transfers between servers 10 ± 1",
         "receiving from swift-proxy (downlink) 10 ± 1",
     ]
+
+
+CALLS = {
+    "the parent waited for all of three replicas": (
+        ("/sda/7/a/c/o 40", "/sdb/7/a/c/o 50", "/sdc/7/a/c/o 80"),
+        "waiting for the slower of 3 parallel calls to object 40",
+    ),
+    "the parent answered before the last of three replicas": (
+        ("/sda/7/a/c/o 40", "/sdb/7/a/c/o 50", "/sdc/7/a/c/o 200"),
+        "waiting for the quorum of object 10",
+    ),
+    "a replica never answered": (
+        ("/sda/7/a/c/o 40", "/sdb/7/a/c/o 50", "/sdc/7/a/c/o -"),
+        "waiting for the quorum of object 10",
+    ),
+    "three calls of other things, the last of which did not matter": (
+        ("/price/7/x/y 40", "/stock/8/x/z 50", "/audit/9/w/z 200"),
+        "waiting for the slower of 3 parallel calls to object 10",
+    ),
+    "a call without a visible target is not held to be a replica's": (
+        ("- 40", "- 50", "- 200"),
+        "waiting for the slower of 3 parallel calls to object 10",
+    ),
+}
+
+
+@pytest.mark.parametrize(("calls", "expected"), CALLS.values(), ids=CALLS.keys())
+def test_a_quorum_is_said_where_the_last_of_several_like_calls_came_after_the_answer(
+    calls: tuple[str, ...], expected: str
+) -> None:
+    lines = ["client > proxy 0 5 95 100 tx=a method=PUT target=/v1/a/c/o"]
+    for number, (target, ended) in enumerate((each.split() for each in calls), 1):
+        named = f"method=PUT target={target}" if target != "-" else "unread"
+        lines.append(
+            f"proxy > storage{number}/object 10 12 {'-' if ended == '-' else int(ended) - 2} {ended} tx=a {named}"
+        )
+    exchanges = exchanges_of("\n".join(lines))
+    if "- 40" in calls:
+        place = exchanges.column_names.index("target")
+        exchanges = exchanges.set_column(place, "target", pa.nulls(len(exchanges), pa.string()))
+    story = tell(TraceInfo(created_ns=0, tool_version="", hosts=()), link(exchanges), exchanges, clocks())
+    assert [part for part in parts(story) if part.startswith("waiting")] == [f"{expected} ± 0"]
+
+
+def test_one_end_does_not_separate_the_server_and_the_network() -> None:
+    story = story_of("client > -/proxy 30 - - 600 connect=0 connected=25 first=557 rtt=25")
+    assert parts(story) == [
+        "opening connections 25 ± 0",
+        "in proxy or the network to it 527 ± 0",
+        "receiving from proxy (downlink) 43 ± 1",
+    ]
+    assert story.sentence.endswith(
+        "Of 527.0 µs only the client's end was captured, which does not separate server and network: "
+        "the network took at least about 25.0 µs of it (the fastest round trips seen)."
+    )
+    unbounded = story_of("client > -/proxy 30 - - 600 first=557")
+    assert unbounded.sentence.endswith("how much the network took does not show.")
+
+
+def test_the_servers_end_alone_shows_its_work_and_nothing_of_the_client() -> None:
+    story = story_of("- > proxy - 30 557 -")
+    assert story.duration_ns == 527_000
+    assert parts(story) == ["in proxy 527 ± 0"]
+    assert story.sentence.endswith(
+        " The client's end was not captured: what it waited for connections and the network is not in this."
+    )
 
 
 def test_many_requests_tell_of_the_slowest() -> None:

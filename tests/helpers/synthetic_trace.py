@@ -429,7 +429,8 @@ def _ledger() -> dict[str, NDArray[np.int64]]:
     columns = {name: np.where(critical, value, 0) for name, value in columns.items()}
     work = np.where(critical, end - start - connect - request - response, 0)
     work[0] -= (end - start)[-1]
-    others = dict.fromkeys(("client_ns", "queue_ns", "fan_out_wait_ns", "stall_ns"), np.zeros_like(work))
+    none = ("client_ns", "tls_ns", "queue_ns", "fan_out_wait_ns", "server_or_network_ns", "stall_ns")
+    others = dict.fromkeys(none, np.zeros_like(work))
     return {**columns, **others, "work_ns": work}
 
 

@@ -7,6 +7,7 @@ went wrong shows: which connections failed, at which step, on whose queue.
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage_cluster.bench.paper.experiment_000 import Found, Series, peak
@@ -77,8 +78,9 @@ def of_pictures(parts_ns: Mapping[str, Mapping[str, int]]) -> list[Statement]:
 
 def _at(parts: Mapping[str, int], *servers: str) -> int:
     """The time of these servers: their work, their queues, the waits for several of them."""
-    ways = ("in", "in the queue of", "waiting for the quorum of")
-    return sum(parts.get(f"{way} swift-{server}", 0) for way in ways for server in servers)
+    ways = (r"in", r"in the queue of", r"waiting for the quorum of", r"waiting for the slower of \w+ parallel calls to")
+    label = re.compile(f"({'|'.join(ways)}) swift-({'|'.join(servers)})")
+    return sum(spent for part, spent in parts.items() if label.fullmatch(part))
 
 
 def _held_against(series: Series) -> list[Statement]:

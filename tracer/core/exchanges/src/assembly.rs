@@ -22,10 +22,14 @@ pub struct Exchange {
     pub response: PartTimes,
     pub connect_start_ns: i64,
     pub connected_ns: i64,
+    pub tls_start_ns: i64,
+    pub tls_end_ns: i64,
     pub continue_sent_ns: i64,
     pub continue_received_ns: i64,
     pub body_sent_ns: i64,
     pub given_up_ns: i64,
+    /// The fastest round trip on the connection that its client saw, where its server's end did not show.
+    pub round_trip_ns: i64,
     pub uncertainty_ns: i64,
     /// It has heads.
     pub readable: bool,
@@ -60,6 +64,7 @@ impl Built {
 /// When a connection was opened and closed by its client, by its client's clock.
 struct Shakes {
     asked_ns: i64,
+    syns_count: usize,
     /// The SYN-ACK arrived.
     answered_ns: i64,
     /// The client's first acknowledgement without data.
@@ -146,7 +151,9 @@ impl<'a> Builder<'a> {
         let exchanges = &mut self.built.exchanges[first..];
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
-        settle(exchanges, &shakes(self.hops, hop_rows.clone(), swapped));
+        let shakes = shakes(self.hops, hop_rows.clone(), swapped);
+        settle(exchanges, &shakes);
+        note_round_trips(exchanges, &shakes, self.hops, hop_rows.clone(), swapped);
         own.give_hops(self.hops, hop_rows, swapped, exchanges, |row, place| {
             self.built.hop_exchange[row] = first as u32 + place;
         });
@@ -314,10 +321,13 @@ impl Exchange {
             response: PartTimes::default(),
             connect_start_ns: UNSEEN,
             connected_ns: UNSEEN,
+            tls_start_ns: UNSEEN,
+            tls_end_ns: UNSEEN,
             continue_sent_ns: UNSEEN,
             continue_received_ns: UNSEEN,
             body_sent_ns: UNSEEN,
             given_up_ns: UNSEEN,
+            round_trip_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
             readable: false,
             request_row: NO_ROW,
@@ -395,6 +405,37 @@ fn settle(own: &mut [Exchange], shakes: &Shakes) {
     own.sort_by_key(|exchange| exchange.started_ns);
 }
 
+/// Where a connection shows its client's end only: the fastest round trip there, of its handshake, or of a request in one
+/// segment and the acknowledgement that came before its answer. A SYN sent again does not show which one was answered.
+fn note_round_trips(
+    own: &mut [Exchange],
+    shakes: &Shakes,
+    hops: &Hops,
+    rows: impl Iterator<Item = usize>,
+    swapped: bool,
+) {
+    let shows_one_end = |one: &Exchange| one.request.first_sent_ns != UNSEEN && one.request.first_received_ns == UNSEEN;
+    if own.is_empty() || !own.iter().all(shows_one_end) {
+        return;
+    }
+    let mut fastest_ns = UNSEEN;
+    if shakes.syns_count == 1 && shakes.asked_ns != UNSEEN && shakes.answered_ns >= shakes.asked_ns {
+        fastest_ns = shakes.answered_ns - shakes.asked_ns;
+    }
+    for row in rows.filter(|&row| hops.kind[row] == kind::ACK && hops.from_client[row] == swapped) {
+        let heard_ns = hops.received_ns[row];
+        let Some(place) = located(own, heard_ns, |one| one.request.first_sent_ns).filter(|_| heard_ns != UNSEEN) else {
+            continue;
+        };
+        let (request, response) = (own[place].request, own[place].response);
+        let in_time = response.first_received_ns == UNSEEN || heard_ns <= response.first_received_ns;
+        if in_time && request.last_sent_ns == request.first_sent_ns {
+            fastest_ns = earlier(fastest_ns, heard_ns - request.first_sent_ns);
+        }
+    }
+    own.iter_mut().for_each(|one| one.round_trip_ns = fastest_ns);
+}
+
 /// Whether its first and last bytes were seen, at either end.
 fn is_seen(part: &PartTimes) -> bool {
     first_seen(part.first_sent_ns, part.first_received_ns) != UNSEEN
@@ -404,6 +445,7 @@ fn is_seen(part: &PartTimes) -> bool {
 fn shakes(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool) -> Shakes {
     let mut found = Shakes {
         asked_ns: UNSEEN,
+        syns_count: 0,
         answered_ns: UNSEEN,
         acknowledged_ns: UNSEEN,
         spoken_ns: UNSEEN,
@@ -411,7 +453,10 @@ fn shakes(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool) -> Shak
     };
     for row in rows {
         match (hops.kind[row], hops.from_client[row] != swapped) {
-            (kind::SYN, true) => found.asked_ns = earlier(found.asked_ns, hops.sent_ns[row]),
+            (kind::SYN, true) => {
+                found.asked_ns = earlier(found.asked_ns, hops.sent_ns[row]);
+                found.syns_count += 1;
+            }
             (kind::SYN_ACK, false) => found.answered_ns = earlier(found.answered_ns, hops.received_ns[row]),
             (kind::ACK, true) => found.acknowledged_ns = earlier(found.acknowledged_ns, hops.sent_ns[row]),
             (kind::DATA, false) => found.spoken_ns = earlier(found.spoken_ns, hops.received_ns[row]),

@@ -156,9 +156,11 @@ fn waits_py<'py>(
 fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>, with_windows: bool) -> PyResult<Bound<'py, PyDict>> {
     let long = |name: &str| column::<i64>(nodes, name);
     let (parent, depth, start) = (long("parent")?, long("depth")?, long("start")?);
-    let (connected, sent, head_arrived) = (long("connected")?, long("sent")?, long("head_arrived")?);
+    let (connected, tls_start, tls_end) = (long("connected")?, long("tls_start")?, long("tls_end")?);
+    let (sent, last_sent, head_arrived) = (long("sent")?, long("last_sent")?, long("head_arrived")?);
     let (continued, asked_for, body_sent) = (long("continued")?, long("asked_for")?, long("body_sent")?);
     let (arrived, answered) = (long("arrived")?, long("answered")?);
+    let first_received = long("first_received")?;
     let (first_returned, ended) = (long("first_returned")?, long("ended")?);
     let (taken_up, first_answered) = (long("taken_up")?, long("first_answered")?);
     let (connect_stall, request_stall) = (long("connect_stall")?, long("request_stall")?);
@@ -168,13 +170,17 @@ fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>, with_windows: b
         depth: depth.as_slice()?,
         start: start.as_slice()?,
         connected: connected.as_slice()?,
+        tls_start: tls_start.as_slice()?,
+        tls_end: tls_end.as_slice()?,
         sent: sent.as_slice()?,
+        last_sent: last_sent.as_slice()?,
         head_arrived: head_arrived.as_slice()?,
         continued: continued.as_slice()?,
         asked_for: asked_for.as_slice()?,
         body_sent: body_sent.as_slice()?,
         arrived: arrived.as_slice()?,
         answered: answered.as_slice()?,
+        first_received: first_received.as_slice()?,
         first_returned: first_returned.as_slice()?,
         ended: ended.as_slice()?,
         taken_up: taken_up.as_slice()?,
@@ -261,10 +267,12 @@ fn places_py<'py>(
 const STRETCH_NAMES: [&str; twintap_spans::STRETCHES] = [
     "client_ns",
     "connect_ns",
+    "tls_ns",
     "request_network_ns",
     "queue_ns",
     "work_ns",
     "fan_out_wait_ns",
+    "server_or_network_ns",
     "response_network_ns",
     "stall_ns",
 ];

@@ -27,13 +27,17 @@ pub struct Nodes<'a> {
     pub depth: &'a [i64],
     pub start: &'a [i64],
     pub connected: &'a [i64],
+    pub tls_start: &'a [i64],
+    pub tls_end: &'a [i64],
     pub sent: &'a [i64],
+    pub last_sent: &'a [i64],
     pub head_arrived: &'a [i64],
     pub continued: &'a [i64],
     pub asked_for: &'a [i64],
     pub body_sent: &'a [i64],
     pub arrived: &'a [i64],
     pub answered: &'a [i64],
+    pub first_received: &'a [i64],
     pub first_returned: &'a [i64],
     pub ended: &'a [i64],
     pub taken_up: &'a [i64],
@@ -44,15 +48,17 @@ pub struct Nodes<'a> {
 }
 
 /// How many stretches a span has.
-pub const STRETCHES: usize = 8;
+pub const STRETCHES: usize = 10;
 const CLIENT: usize = 0;
 const CONNECT: usize = 1;
-const REQUEST: usize = 2;
-const QUEUE: usize = 3;
-const WORK: usize = 4;
-const FAN_OUT_WAIT: usize = 5;
-const RESPONSE: usize = 6;
-const STALL: usize = 7;
+const TLS: usize = 2;
+const REQUEST: usize = 3;
+const QUEUE: usize = 4;
+const WORK: usize = 5;
+const FAN_OUT_WAIT: usize = 6;
+const SERVER_OR_NETWORK: usize = 7;
+const RESPONSE: usize = 8;
+const STALL: usize = 9;
 
 /// Stretches of each span on its root's path, in ns and in the order of `collector.critical_path.Ledger`, their sum, and
 /// its first and last time there; off the path all zero.
@@ -67,11 +73,19 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Connect,
+    Secure,
     Ask,
     Main,
 }
 
-const KINDS: [Kind; 3] = [Kind::Connect, Kind::Ask, Kind::Main];
+const KINDS: [Kind; 4] = [Kind::Connect, Kind::Secure, Kind::Ask, Kind::Main];
+
+impl Kind {
+    /// Whether it opens the connection.
+    fn opens(self) -> bool {
+        matches!(self, Kind::Connect | Kind::Secure)
+    }
+}
 
 /// A stretch of a span at its server; `begin` … `ended` by the client, the rest as in `Nodes`.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +96,20 @@ struct Visit {
     answered: i64,
     returned: i64,
     ended: i64,
+}
+
+impl Visit {
+    /// One that only opens the connection.
+    fn opening(begin: i64, ended: i64) -> Self {
+        Self {
+            begin,
+            sent: i64::MAX,
+            arrived: i64::MAX,
+            answered: i64::MAX,
+            returned: ended,
+            ended,
+        }
+    }
 }
 
 /// Part of a root's time that a visit has.
@@ -110,13 +138,17 @@ impl Nodes<'_> {
             self.depth,
             self.start,
             self.connected,
+            self.tls_start,
+            self.tls_end,
             self.sent,
+            self.last_sent,
             self.head_arrived,
             self.continued,
             self.asked_for,
             self.body_sent,
             self.arrived,
             self.answered,
+            self.first_received,
             self.first_returned,
             self.ended,
             self.taken_up,
@@ -126,6 +158,14 @@ impl Nodes<'_> {
             self.response_stall,
         ];
         columns.iter().all(|column| column.len() == self.parent.len())
+    }
+
+    /// Whether what its server did is not told apart from what the network did: its server's stamp of the request is
+    /// not there, or that of an answer that its client got.
+    fn shows_one_end(&self, span: usize) -> bool {
+        let is_asked = self.sent[span] != UNSEEN;
+        let is_heard = self.first_received[span] != UNSEEN;
+        is_asked && (self.arrived[span] == UNSEEN || (self.answered[span] == UNSEEN && is_heard))
     }
 
     fn visit(&self, span: usize, kind: Kind) -> Option<Visit> {
@@ -140,14 +180,11 @@ impl Nodes<'_> {
                 && rising([head[2], asked_for, body_sent, self.arrived[span]])
         };
         match kind {
-            Kind::Connect => connects.then(|| Visit {
-                begin: self.start[span],
-                sent: i64::MAX,
-                arrived: i64::MAX,
-                answered: i64::MAX,
-                returned: self.connected[span],
-                ended: self.connected[span],
-            }),
+            Kind::Connect => connects.then(|| Visit::opening(self.start[span], self.connected[span])),
+            Kind::Secure => {
+                let secures = [self.tls_start[span], self.tls_end[span], self.sent[span]];
+                rising(secures).then(|| Visit::opening(secures[0], secures[1]))
+            }
             Kind::Ask => asks().then(|| Visit {
                 begin: asked_from,
                 sent: self.sent[span],
@@ -283,7 +320,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// The root's own visits tile its time, so one lasts until the next begins; but what lies between a handshake and
-    /// the request is not of its time.
+    /// what follows it is not of its time.
     fn follow_root(&mut self, span: usize) {
         let (start, ended) = (self.nodes.start[span], self.nodes.ended[span]);
         if start == UNSEEN || ended == UNSEEN || ended <= start {
@@ -293,7 +330,7 @@ impl Walk<'_> {
         for kind in KINDS.into_iter().rev() {
             if let Some(visit) = self.nodes.visit(span, kind) {
                 let begin = visit.begin.min(ended);
-                if kind == Kind::Connect {
+                if kind.opens() {
                     end = end.min(visit.ended);
                 }
                 self.windows.push(Window { span, kind, begin, end });
@@ -321,36 +358,56 @@ impl Walk<'_> {
             Kind::Main => inside(nodes.first_answered[span], window.end, begin, window.end),
             _ => window.end,
         };
+        self.ledger.add(FAN_OUT_WAIT, span, window.end - end);
+        if kind.opens() {
+            let opening = if kind == Kind::Connect { CONNECT } else { TLS };
+            self.ledger.add(opening, span, end - begin);
+            return;
+        }
         let sent = inside(visit.sent, begin, begin, end);
-        let answered = inside(
-            visit.answered,
-            end,
-            if kind == Kind::Connect { begin } else { sent },
-            end,
-        );
+        if kind == Kind::Main && nodes.shows_one_end(span) {
+            return self.share_of_one_end(span, sent, end);
+        }
+        let answered = inside(visit.answered, end, sent, end);
         let arrived = inside(visit.arrived, sent, sent.min(answered), answered);
         let returned = inside(visit.returned, end, answered, end);
+        let queued = inside(nodes.taken_up[span], arrived, arrived, answered) - arrived;
         let add = |stretch: usize, amount: i64| self.ledger.add(stretch, span, amount);
-        add(FAN_OUT_WAIT, window.end - end);
-        if kind == Kind::Connect {
-            add(CONNECT, end - begin);
+        add(REQUEST, arrived - sent);
+        add(QUEUE, queued);
+        add(WORK, answered - arrived - queued);
+        if kind == Kind::Ask {
+            add(REQUEST, returned - answered);
+            add(CLIENT, end - returned);
         } else {
-            let queued = inside(nodes.taken_up[span], arrived, arrived, answered) - arrived;
-            add(REQUEST, arrived - sent);
-            add(QUEUE, queued);
-            add(WORK, answered - arrived - queued);
-            if kind == Kind::Ask {
-                add(REQUEST, returned - answered);
-                add(CLIENT, end - returned);
-            } else {
-                add(RESPONSE, end - answered);
-            }
+            add(RESPONSE, end - answered);
         }
-        self.follow(span, arrived, answered);
+        self.follow(span, WORK, arrived, answered);
     }
 
-    /// The children's visits that fill the time from `cursor` back to `floor`; taken out of the parent's work.
-    fn follow(&mut self, span: usize, floor: i64, mut cursor: i64) {
+    /// Where stamps of one end bound what is the server's and what is the network's together: only the transfers of
+    /// the request and of the answer, as far as that end shows them, are apart.
+    fn share_of_one_end(&mut self, span: usize, sent: i64, end: i64) {
+        let nodes = self.nodes;
+        // The server asked for the body in between, and worked before that.
+        let is_asked = nodes.asked_for[span] != UNSEEN && nodes.continued[span] == UNSEEN;
+        let last_sent = if is_asked { sent } else { nodes.last_sent[span] };
+        let from = inside(seen_or(nodes.arrived[span], last_sent), sent, sent, end);
+        let until = inside(
+            seen_or(nodes.answered[span], nodes.first_received[span]),
+            end,
+            from,
+            end,
+        );
+        let add = |stretch: usize, amount: i64| self.ledger.add(stretch, span, amount);
+        add(REQUEST, from - sent);
+        add(SERVER_OR_NETWORK, until - from);
+        add(RESPONSE, end - until);
+        self.follow(span, SERVER_OR_NETWORK, from, until);
+    }
+
+    /// The children's visits that fill the time from `cursor` back to `floor`; taken out of their parent's `stretch`.
+    fn follow(&mut self, span: usize, stretch: usize, floor: i64, mut cursor: i64) {
         if cursor <= floor || self.children.of(span).is_empty() {
             return;
         }
@@ -366,7 +423,7 @@ impl Walk<'_> {
                 return;
             }
             cursor = answer.begin.max(floor);
-            self.ledger.add(WORK, span, cursor - end);
+            self.ledger.add(stretch, span, cursor - end);
             add(&self.ledger.critical[span], cursor - end);
             self.windows.push(Window {
                 span: answer.span as usize,
@@ -425,7 +482,7 @@ fn inside(at: i64, unseen: i64, low: i64, high: i64) -> i64 {
 mod tests {
     use super::*;
 
-    const COLUMNS: usize = 18;
+    const COLUMNS: usize = 22;
 
     /// Rows of the columns of `Nodes`, in their order.
     fn shared_out(rows: &[[i64; COLUMNS]]) -> Ledger {
@@ -436,20 +493,24 @@ mod tests {
             depth: &columns[1],
             start: &columns[2],
             connected: &columns[3],
-            sent: &columns[4],
-            head_arrived: &columns[5],
-            continued: &columns[6],
-            asked_for: &columns[7],
-            body_sent: &columns[8],
-            arrived: &columns[9],
-            answered: &columns[10],
-            first_returned: &columns[11],
-            ended: &columns[12],
-            taken_up: &columns[13],
-            first_answered: &columns[14],
-            connect_stall: &columns[15],
-            request_stall: &columns[16],
-            response_stall: &columns[17],
+            tls_start: &columns[4],
+            tls_end: &columns[5],
+            sent: &columns[6],
+            last_sent: &columns[7],
+            head_arrived: &columns[8],
+            continued: &columns[9],
+            asked_for: &columns[10],
+            body_sent: &columns[11],
+            arrived: &columns[12],
+            answered: &columns[13],
+            first_received: &columns[14],
+            first_returned: &columns[15],
+            ended: &columns[16],
+            taken_up: &columns[17],
+            first_answered: &columns[18],
+            connect_stall: &columns[19],
+            request_stall: &columns[20],
+            response_stall: &columns[21],
         };
         let without = share_out(&nodes, false);
         assert!(without.window_start.is_empty() && without.window_end.is_empty());
@@ -461,20 +522,21 @@ mod tests {
     /// A span of which only the main visit is told.
     fn plain(parent: i64, depth: i64, sent: i64, arrived: i64, answered: i64, ended: i64) -> [i64; COLUMNS] {
         let mut row = [UNSEEN; COLUMNS];
-        (row[0], row[1], row[2], row[4], row[5]) = (parent, depth, sent, sent, arrived);
-        (row[9], row[10], row[11], row[12]) = (arrived, answered, answered, ended);
-        row[15..].fill(0);
+        (row[0], row[1], row[2]) = (parent, depth, sent);
+        (row[6], row[7], row[8], row[12]) = (sent, sent, arrived, arrived);
+        (row[13], row[15], row[16]) = (answered, answered, ended);
+        row[19..].fill(0);
         row
     }
 
     #[test]
     fn a_child_takes_its_time_out_of_its_parents_work() {
         let mut rows = [plain(-1, 0, 100, 110, 190, 200), plain(0, 1, 120, 122, 158, 160)];
-        rows[1][17] = 1;
+        rows[1][21] = 1;
         let ledger = shared_out(&rows);
         let of = |span: usize| ledger.stretches.each_ref().map(|stretch| stretch[span]);
-        assert_eq!(of(0), [0, 0, 10, 0, 40, 0, 10, 0]);
-        assert_eq!(of(1), [0, 0, 2, 0, 36, 0, 1, 1]);
+        assert_eq!(of(0), [0, 0, 0, 10, 0, 40, 0, 0, 10, 0]);
+        assert_eq!(of(1), [0, 0, 0, 2, 0, 36, 0, 0, 1, 1]);
         assert_eq!((ledger.window_start[1], ledger.window_end[1]), (120, 160));
         assert_eq!(ledger.stretches.iter().flatten().sum::<i64>(), 100);
         assert_eq!(ledger.critical, [60, 40]);
@@ -485,5 +547,19 @@ mod tests {
         let ledger = shared_out(&[plain(-1, 0, 100, 110, 150, 200), plain(0, 1, 120, 122, 158, 160)]);
         assert!(ledger.stretches.iter().all(|stretch| stretch[1] == 0));
         assert_eq!((ledger.window_start[1], ledger.window_end[1]), (0, 0));
+    }
+
+    #[test]
+    fn one_end_shows_the_server_and_the_network_together() {
+        let mut row = plain(-1, 0, 100, UNSEEN, UNSEEN, 200);
+        (row[7], row[14], row[15]) = (105, 180, 180);
+        let mut child = plain(0, 1, 120, 122, 158, 160);
+        child[4] = 110;
+        child[5] = 115;
+        let of = |ledger: &Ledger, span: usize| ledger.stretches.each_ref().map(|stretch| stretch[span]);
+        assert_eq!(of(&shared_out(&[row]), 0), [0, 0, 0, 5, 0, 0, 0, 75, 20, 0]);
+        let ledger = shared_out(&[row, child]);
+        assert_eq!(of(&ledger, 0), [0, 0, 0, 5, 0, 0, 0, 30, 20, 0]);
+        assert_eq!(of(&ledger, 1), [0, 0, 5, 2, 0, 36, 0, 0, 2, 0]);
     }
 }
