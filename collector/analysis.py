@@ -43,6 +43,7 @@ from collector.decoding import HostSource, Scan, scan
 from collector.exchanges import build_exchanges
 from collector.held import Held
 from collector.hop_counts import hop_counts
+from collector.host_drops import host_drops
 from collector.naming import name_services
 from collector.progress import SILENT, Counted, Progress, Stage
 from collector.put_off import PutOff
@@ -314,7 +315,8 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
     written = {name: ready(name, table) for name, table in tables.items()}
     missing = coverage.missing_packets(matched.hops, matched.connections)
-    held = (matched.hops, matched.messages, matched.connections, matched.pauses)
+    drops = host_drops(matched.events, matched.hops, decoded.events["sack_hash"])
+    held = (matched.hops, matched.messages, matched.connections, matched.pauses, drops)
     return _Part(written, held, ways, missing, matched.events.num_rows)
 
 
@@ -339,7 +341,7 @@ def _rebuild(
     names = ServiceNames(info.services)
 
     def rebuild(number: int) -> _Requests:
-        hops, messages, connections, paused = held.take(number)
+        hops, messages, connections, paused, drops = held.take(number)
         hops = settle_windows(align(hops, alignment), connections, windows)
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
@@ -347,7 +349,7 @@ def _rebuild(
         built = built._replace(exchanges=outcomes.with_outcomes(built.exchanges, built.hops))
         paused = pauses.aligned(paused, alignment.clocks)
         counts = hop_counts(built.hops)
-        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts)
+        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts, drops)
         return _Requests(built.hops, built.exchanges, ready("quality", quality_of(built.hops, counts)), wrong)
 
     def keep(number: int, requests: _Requests) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import head_of_line, pauses, recoveries
+from collector import head_of_line, host_drops, pauses, recoveries
 from collector.columns import numbers
 from collector.connecting import added, connecting, in_vain
 from collector.exchanges import UNKNOWN
@@ -52,6 +52,7 @@ class Troubles:
     recovered: pl.DataFrame  # as `recoveries`
     paused: pl.DataFrame  # as `pauses.told`
     behind: pl.DataFrame  # as `head_of_line`
+    dropped: pl.DataFrame  # as `host_drops.located`
     connecting: pl.DataFrame  # as `connecting`
     in_vain: pl.DataFrame  # as `in_vain`, each connection
     broken: pl.DataFrame  # connection_id, broken_ns: when the server's side ended a connection that owed an answer
@@ -67,13 +68,14 @@ def gather(
     end_trace_ns: int,
     paused: pa.Table | None = None,
     counts: HopCounts | None = None,
+    drops: pa.Table | None = None,
 ) -> Troubles:
     """What went wrong on some connections.
 
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
     `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended; `paused`, their pauses
     as `pauses.aligned`, where the packets themselves were looked at; `counts`, the hops' `hop_counts`, if they are
-    counted already.
+    counted already; `drops`, as `host_drops.host_drops`, likewise.
     """
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
     told, asked = _rows(hops, counts.telling), _rows(exchanges, _cut_or_failed(exchanges))
@@ -85,6 +87,7 @@ def gather(
         rates=counts.rates,
         paused=pauses.told(paused, hops),
         behind=head_of_line.head_of_line(exchanges),
+        dropped=host_drops.located(drops, _frame(told, [*HOP_COLUMNS, "receive_frame"])),
     )
 
 
@@ -252,6 +255,7 @@ ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "recovered": recoveries.added,
     "paused": pauses.added,
     "behind": head_of_line.added,
+    "dropped": host_drops.added,
     "connecting": added,
     "in_vain": lambda rows: rows,
     "broken": lambda rows: rows,

@@ -16,7 +16,15 @@ DROPS = "capture_dropped"
 """The counter of what a capture says that it dropped (`tracer/core/wire/src/counters.rs`)."""
 TOLD_BY_ABSENCE = frozenset(
     {
-        *("link_down", "packet_loss", "reordering", "retransmission_timeout", "tail_loss", "fast_retransmission"),
+        *(
+            "link_down",
+            "packet_loss",
+            "dropped_in_host",
+            "reordering",
+            "retransmission_timeout",
+            "tail_loss",
+            "fast_retransmission",
+        ),
         *("connection_unanswered", "listen_queue_full", "syn_retry", "port_reuse"),
         *("server_silent", "unanswered_request", "connection_reset", "head_of_line"),
         *("zero_window", "small_window", "delayed_ack", "slow_start_after_idle"),

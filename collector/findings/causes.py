@@ -32,6 +32,7 @@ BRINGS: Mapping[str, frozenset[str]] = {
     "server_silent": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED | _LISTEN | _HELD,
     "connection_refused": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED,
     "packet_loss": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN | _RESENT,
+    "dropped_in_host": _BROKEN | _SLOW | _SILENT | _RESENT,
     "reordering": _BROKEN | _SLOW | _LATE | _RESENT,
     "slow_link": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN | _AWAY | frozenset({"narrow_link", "reordering"}),
     "host_starved": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED | _LISTEN | _HELD,

@@ -111,7 +111,7 @@ class Links:
 
     def findings(self) -> list[Finding]:
         """All that is wrong with links."""
-        return [*self.down(), *self.late(), *self.reordering(), *self.losses()]
+        return [*self.down(), *self.late(), *self.reordering(), *self.losses(), *self.dropped_in_hosts()]
 
     def down(self) -> Iterable[Finding]:
         """Links over which nothing came through for a while."""
@@ -189,6 +189,33 @@ class Links:
         for row in rows.values():
             if row not in seen:
                 yield self._loss(None, [row])
+
+    def dropped_in_hosts(self) -> Iterable[Finding]:
+        """Data that arrived at a host's capture and never came to its TCP."""
+        for (host,), rows in self.troubles.dropped.group_by("receive_host", maintain_order=True):
+            worst = rows.row(0, named=True)
+            dropped, cost = int(rows["dropped"].sum()), int(rows["cost_ns"].sum())
+            sent = int(self.troubles.sent.filter(pl.col("receive_host") == host)["sent"].sum())
+            much = dropped >= LOSS_LEAST and dropped >= LOSS_SHARE * sent
+            senders = rows["send_host"].fill_null("hosts that were not captured").unique().sort().to_list()
+            yield Finding(
+                severity="warning" if much else weight(cost, self.total_ns),
+                kind="dropped_in_host",
+                host=str(host),
+                touches=frozenset(senders),
+                count=dropped,
+                text=f"{times(dropped, 'data packet')} from {listed(senders)} reached the capture on {host}, but not "
+                f"its TCP ({100 * dropped / max(sent, dropped):.1f} %): not acknowledged, and sent again; connections "
+                f"waited {in_words(cost)} for the copies, at worst {in_words(worst['worst_ns'])} at once",
+                remedy=f"look at the firewall and the socket buffers of {host} (nft list ruleset; nstat "
+                "TcpExtTCPRcvQDrop TcpExtTCPBacklogDrop TcpExtPruneCalled TcpInCsumErrors)",
+                **{
+                    **evidence(worst),
+                    "cost_ns": cost,
+                    "from_trace_ns": rows["begin_ns"].min(),
+                    "to_trace_ns": rows["end_ns"].max(),
+                },
+            )
 
     def _loss(self, place: Place | None, rows: list[dict[str, int]]) -> Finding:
         lost, sent, cost = (sum(row[name] for row in rows) for name in ("lost", "sent", "cost_ns"))

@@ -155,8 +155,9 @@ def pair() -> Iterator[Pair]:
 
 
 @contextmanager
-def far_pair(one_way_ms: float, lost: Sequence[str] = ()) -> Iterator[Pair]:
-    """Both hosts, so far apart; of each text in `lost` the first frame with it is lost on the way.
+def far_pair(one_way_ms: float, lost: Sequence[str] = (), rules: Sequence[Rule] = ()) -> Iterator[Pair]:
+    """Both hosts, so far apart; of each text in `lost` the first frame with it is lost on the way (or as
+    `tests.helpers.long_way` says); `rules`, what else happens to frames there.
 
     Raises: NoNamespacesError where they cannot be made.
     """
@@ -179,7 +180,7 @@ def far_pair(one_way_ms: float, lost: Sequence[str] = ()) -> Iterator[Pair]:
         stack.callback(way.kill)
         wait_for(way, "ready")
         assert way.stdin is not None
-        way.stdin.write(json.dumps([dataclasses.asdict(_late(one_way_ms))]) + "\n")
+        way.stdin.write(json.dumps([dataclasses.asdict(rule) for rule in (_late(one_way_ms), *rules)]) + "\n")
         way.stdin.flush()
         yield _up(both)
 

@@ -1,13 +1,18 @@
 """A long way between two interfaces that loses some frames: `python -m tests.helpers.long_way INNER OUTER [MARK…]`.
 
-For each MARK the first frame that contains it is lost. All else is as in `storage_cluster.faults.relay`.
+For each MARK the first frame that contains it is lost; for `lose=SHARE:LEAST:MOST` that share of the frames of so many
+bytes. All else is as in `storage_cluster.faults.relay`.
 """
 
+import random
 import sys
 
 from storage_cluster.faults import relay
 
-_marks = [mark.encode() for mark in sys.argv[3:]]
+_SOME = "lose="
+_marks = [mark.encode() for mark in sys.argv[3:] if not mark.startswith(_SOME)]
+_some = [mark.removeprefix(_SOME).split(":") for mark in sys.argv[3:] if mark.startswith(_SOME)]
+_random = random.Random(1)
 _Lane = relay.Lane
 
 
@@ -16,6 +21,9 @@ class _Losing(_Lane):
         for mark in _marks:
             if mark in frame:
                 _marks.remove(mark)
+                return
+        for share, least, most in _some:
+            if int(least) <= len(frame) <= int(most) and _random.random() < float(share):
                 return
         super().add(frame, arrival_ns)
 
