@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from collector import (
     spans,
     troubles,
 )
+from collector.capture_sets import not_overlapping
 from collector.clock_steps import refined
 from collector.coverage import HostCoverage, Span, union
 from collector.decoding import HostSource, Scan, scan
@@ -93,6 +94,8 @@ class AnalysisOptions:
     """2^n partitions; None takes as many as the captures' sizes make worth while."""
     edge_ns: int = 0
     """So near to an edge of a host's capture, a packet without its other end is `outside_window`, not lost."""
+    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of some hosts what addresses they have: what a capture alone does not show."""
     rings: tuple[Ring, ...] = ()
     """Which devices of a store a partition belongs to, where ring files are at hand."""
     counters: tuple[CounterInfo, ...] = ()
@@ -141,7 +144,7 @@ def analyse(
     """
     spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
     with (
-        scan(sources, spill, options.partition_bits, progress) as captures,
+        scan(sources, spill, options.partition_bits, progress, options.addresses) as captures,
         Held(spill) as held,
         SortedRuns(spill) as by_time,
     ):
@@ -210,6 +213,7 @@ def run_stages(
         writer.write_table("clocks", alignment.clocks)
         covered = coverage.coverages(captures.activities, coverage.added(missing), alignment.clocks)
         info = _with_coverage(info, captures, covered)
+        info = replace(info, counters=(*info.counters, *not_overlapping(info.hosts, alignment.clocks)))
         windows_at = Windows(covered, captures.activities, alignment.clocks, options.edge_ns)
         hops = PutOff(lambda table: writer.append("hops", table))
         progress.begin(Stage.REBUILD)

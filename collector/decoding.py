@@ -5,7 +5,8 @@ what must be known of whole captures: hosts, their interfaces and own addresses,
 meaning when it is taken. Hosts are read side by side.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector import capture_sets
 from collector.columns import nullable
 from collector.coverage import FileSpan, HostActivity, PointActivity, Span
 from collector.hosts import Traffic, is_loopback, own_addresses
@@ -38,6 +40,7 @@ LAST_FRAME = (1 << 32) - 2
 """Of one host; the next number says that there is none. Of a single file the reader leaves out what is beyond it."""
 READERS = 2
 """Hosts read side by side."""
+NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
 NO_ACTIVITY = Activity({}, (), (), ())
 SINCE_PREFIX = "twintap.since="
@@ -150,7 +153,7 @@ class Scan:
     makes intervals of it.
     """
 
-    def __init__(self, captures: list[_Capture], partitions: Partitions) -> None:
+    def __init__(self, captures: list[_Capture], partitions: Partitions, counters: Sequence[CounterInfo] = ()) -> None:
         own = own_addresses([capture.traffic() for capture in captures])
         self._partitions, texts = partitions, partitions.addresses()
         order = np.argsort(texts)
@@ -166,8 +169,8 @@ class Scan:
         self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
         self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
         undirected = (_undirected(capture) for capture, mine in zip(captures, own, strict=True) if not mine)
-        counters = [counter for capture in captures for counter in _by_name(capture.counters)]
-        self.counters = (*counters, *(counter for counter in undirected if counter is not None))
+        of_files = [counter for capture in captures for counter in _by_name(capture.counters)]
+        self.counters = (*counters, *of_files, *(counter for counter in undirected if counter is not None))
 
     def __enter__(self) -> Self:
         return self
@@ -223,15 +226,37 @@ def scan(
     spill: Path | None = None,
     partition_bits: int | None = None,
     progress: Progress = SILENT,
+    addresses: Mapping[str, frozenset[str]] = NO_ADDRESSES,
 ) -> Scan:
     """Read the captures of all hosts.
 
     Arguments: `sources`, one for each host; `spill`, where intermediate data goes if it does not fit in memory; the
-    number of partitions is 2^`partition_bits`, by the files' sizes if it is not given; `progress` learns how far it is.
-    Raises: `InputError` for a file that is no capture, or if no host's capture holds a TCP packet; `ResourceError` if
-    intermediate data finds no room.
+    number of partitions is 2^`partition_bits`, by the files' sizes if it is not given; `progress` learns how far it is;
+    `addresses`, of some hosts what addresses they have, whatever their captures show.
+    Raises: `InputError` for a file that is no capture, addresses of a host that is not there, or if no host's capture
+    holds a TCP packet; `ResourceError` if intermediate data finds no room.
     """
-    named = _merged_by_name(sources)
+    named, alike = _merged_by_name(sources)
+    unknown = sorted(addresses.keys() - {source.host for source in named})
+    if unknown:
+        known = ", ".join(str(source.host) for source in named)
+        raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
+    captures, partitions = _read(named, spill, partition_bits, progress, addresses)
+    hosts, counters = _as_hosts(named, alike, captures)
+    if hosts != named:
+        partitions.close()
+        captures, partitions = _read(hosts, spill, partition_bits, progress, addresses)
+    return Scan(captures, partitions, counters)
+
+
+def _read(
+    named: Sequence[HostSource],
+    spill: Path | None,
+    partition_bits: int | None,
+    progress: Progress,
+    addresses: Mapping[str, frozenset[str]],
+) -> tuple[list[_Capture], Partitions]:
+    """The captures of the named hosts, and their packets. Raises: as `scan`."""
     bits = _partition_bits(named) if partition_bits is None else partition_bits
     partitions = Partitions(bits, len(named), spill)
     progress.begin(Stage.READ)
@@ -244,11 +269,44 @@ def scan(
             files = ", ".join(file for capture in captures for file in capture.files)
             what = f"no TCP packet in {files or 'the given captures'}"
             raise InputError(what, "capture with a filter that includes tcp")
+        for capture in captures:
+            if capture.host in addresses:
+                capture.named_addresses = frozenset(map(partitions.address_number, addresses[capture.host]))
         partitions.finish()
     except BaseException:
         partitions.close()
         raise
-    return Scan(captures, partitions)
+    return captures, partitions
+
+
+def _as_hosts(
+    named: Sequence[HostSource], alike: Mapping[str, Sequence[int]], captures: Sequence[_Capture]
+) -> tuple[list[HostSource], list[CounterInfo]]:
+    """The hosts that the captures are of, as they show when they are read, and what is to be said of that.
+
+    Arguments: `alike`, of each name that several sources have, the places of these.
+    """
+    counters, merged, left_out = [], dict[int, int](), set[int]()
+    traffic = [capture.traffic() for capture in captures]
+    for place, first in enumerate(capture_sets.first_of_same([capture.notes for capture in captures])):
+        if first != place:
+            left_out.add(place)
+            capture = captures[place]
+            counters.append(capture_sets.same_capture(capture.host, captures[first].host, capture.packets_count))
+    for name, places in alike.items():
+        there = [place for place in places if place not in left_out]
+        if len(there) < 2:
+            continue
+        several = capture_sets.are_several_hosts(traffic, there)
+        counters.append(capture_sets.same_name(name, [str(named[place].host) for place in there], several))
+        merged |= {} if several else dict.fromkeys(there[1:], there[0])
+    hosts = []
+    for place, source in enumerate(named):
+        if place in left_out or place in merged:
+            continue
+        more = [file for other, into in merged.items() if into == place for file in named[other].files]
+        hosts.append(HostSource(source.host, (*source.files, *more)))
+    return hosts, counters
 
 
 def _partition_bits(sources: Iterable[HostSource]) -> int:
@@ -263,21 +321,38 @@ def _partition_bits(sources: Iterable[HostSource]) -> int:
     return min(MOST_PARTITION_BITS, max(0, int(np.ceil(np.log2(max(wanted, 1))))))
 
 
-def _merged_by_name(sources: Iterable[HostSource]) -> list[HostSource]:
-    """Sources that name the same host are one host, their files in the given order."""
-    named: dict[str, HostSource] = {}
+def _merged_by_name(sources: Iterable[HostSource]) -> tuple[list[HostSource], dict[str, list[int]]]:
+    """Sources that name the same host are one host, their files in the given order.
+
+    Files that only their stems name are so where they are in one folder. From several folders, each has a name of its
+    own (`web`, `web-2`), and the second result has, by the stem, their places: who they are is seen when they are read.
+    """
+    files: dict[tuple[str, Path | None], tuple[Path, ...]] = {}
     for source in sources:
-        name = source.host or _name_of(source.files[0])
-        earlier = named[name].files if name in named else ()
-        named[name] = HostSource(name, earlier + source.files)
-    return list(named.values())
+        said = source.host or _host_said_in(source.files[0])
+        key = (said, None) if said else (source.files[0].name.split(".", 1)[0], source.files[0].parent.resolve())
+        files[key] = files.get(key, ()) + source.files
+    named: list[HostSource] = []
+    places: dict[str, list[int]] = {}
+    taken = {name for name, _ in files}
+    for (name, _), of_host in files.items():
+        earlier = places.setdefault(name, [])
+        earlier.append(len(named))
+        own_name = name
+        for number in itertools.count(2):
+            if len(earlier) == 1 or own_name not in taken:
+                break
+            own_name = f"{name}-{number}"
+        taken.add(own_name)
+        named.append(HostSource(own_name, of_host))
+    return named, {name: of_name for name, of_name in places.items() if len(of_name) > 1}
 
 
-def _name_of(path: Path) -> str:
-    """The host that the agent wrote into its capture, else the file's stem without any ending."""
+def _host_said_in(path: Path) -> str | None:
+    """The host that the agent wrote into its capture."""
     with open_capture(path) as reader:
         next(iter(reader.rows()), None)
-        return reader.host or path.name.split(".", 1)[0]
+        return reader.host
 
 
 def _size(path: Path) -> int:
@@ -359,7 +434,10 @@ def _host_info(capture: _Capture, own: frozenset[int], texts: Sequence[str]) -> 
 
 def _undirected(capture: _Capture) -> CounterInfo | None:
     """For a host of whose packets nothing tells which way they went."""
-    remedy = "capture at the host itself, or name its interface's direction with `tcpdump -i any`"
+    remedy = (
+        f"nothing shows which end is its own: say so with --address {capture.host}=IP; if several hosts' captures were "
+        "merged into it, give one file for each"
+    )
     count = capture.notes.unknown_count
     return CounterInfo(capture.host, "direction_unknown", Severity.DATA_LOSS, count, remedy) if count else None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from collector import durations, store, story
+from collector import capture_sets, durations, store, story
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.foreground import of_clients
 from collector.one_ended import OneEnded, one_ended
@@ -166,7 +166,11 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
         against=None if others is None else compare(others, stages, other_url or "", url),
         slowest_spans=_span_bars(rows, requests.slowest[0].span_id) if requests.slowest else (),
         findings=_findings(url),
-        troubles=tuple(counter for counter in info.counters if counter.severity in TROUBLE and counter.count),
+        troubles=tuple(
+            counter
+            for counter in info.counters
+            if counter.count and (counter.severity in TROUBLE or counter.name in capture_sets.NAMES)
+        ),
     )
 
 

@@ -8,6 +8,7 @@ A folder that `tracer record` made also holds `command.json`, the command that r
 the hosts used meanwhile. With them a replay tells the same story as the recording did.
 """
 
+import ipaddress
 import json
 import re
 from collections.abc import Sequence
@@ -44,6 +45,24 @@ def host_sources(arguments: Sequence[str]) -> tuple[HostSource, ...]:
         else:
             raise InputError(f"{path}: no such file or folder", GIVE_CAPTURES)
     return tuple(found)
+
+
+def host_addresses(arguments: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The addresses of each host from `HOST=IP`, as captures write them.
+
+    Raises: `InputError` for what is not of that form.
+    """
+    found: dict[str, set[str]] = {}
+    for argument in arguments:
+        host, _, text = argument.partition("=")
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            address = None
+        if not host or address is None:
+            raise InputError(f"--address {argument} is not HOST=IP", "for example --address web=10.0.0.5")
+        found.setdefault(host, set()).add(str(address))
+    return {host: frozenset(addresses) for host, addresses in found.items()}
 
 
 def write_command(folder: Path, command: CommandInfo) -> None:

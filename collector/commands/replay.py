@@ -11,7 +11,7 @@ from collector.progress_text import shown_progress
 from collector.report import gather
 from collector.report_text import show
 from collector.rings import read_rings
-from collector.sources import command_of, host_sources, samples_of
+from collector.sources import command_of, host_addresses, host_sources, samples_of
 
 TRACES = Path("traces")
 """Where traces go that are not told a place."""
@@ -28,6 +28,13 @@ TRACES = Path("traces")
     help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
 )
 @naming_options
+@click.option(
+    "--address",
+    "addresses",
+    multiple=True,
+    metavar="HOST=IP",
+    help="An address of a host, where its capture does not show it; may be given again.",
+)
 @click.option("--quiet", is_flag=True, help="Do not show how far it is.")
 @click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")
 def command(
@@ -37,6 +44,7 @@ def command(
     rings: Path | None,
     own_services: Path | None,
     names: tuple[str, ...],
+    addresses: tuple[str, ...],
     quiet: bool,
     captures: tuple[str, ...],
 ) -> None:
@@ -46,8 +54,12 @@ def command(
     folder, each folder below is a host; a folder that `tracer record` kept also tells when the command ran.
     """
     trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
-    called = operators_names(own_services, names)
-    options = AnalysisOptions(align_clocks=not no_align, rings=read_rings(rings) if rings else (), names=called)
+    options = AnalysisOptions(
+        align_clocks=not no_align,
+        rings=read_rings(rings) if rings else (),
+        names=operators_names(own_services, names),
+        addresses=host_addresses(addresses),
+    )
     sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
     with shown_progress(quiet=quiet) as progress:
         analyse(sources, trace, command=ran, samples=samples, options=options, progress=progress)

@@ -17,7 +17,7 @@ def test_a_folder_of_captures_becomes_a_trace_and_a_report(tmp_path: Path) -> No
     trace = str(tmp_path / "trace")
     result = CliRunner().invoke(command, ["-o", trace, str(CAPTURES)])
     assert result.exit_code == 0
-    assert result.output.startswith("`swift upload ")
+    assert result.stdout.startswith("`swift upload ")
     assert result.output.endswith(f"trace: {trace}\n")
     assert [host.host for host in store.read_info(trace).hosts] == [
         "client",
