@@ -12,6 +12,7 @@ import polars as pl
 from collector import capture_sets, durations, store, story
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
 from collector.foreground import of_clients
+from collector.link_doubt import LinkSummary, link_summary
 from collector.one_ended import OneEnded, one_ended
 from collector.outcomes import Outcome
 from collector.pairing import Pairing, read_pairing
@@ -124,6 +125,7 @@ class Report:
     connections_count: int
     pairing: Pairing
     requests: RequestSummary
+    links: LinkSummary
     stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_P99` requests
     slow: Comparison  # typical against slow requests
     against: Comparison | None  # another trace against this one
@@ -152,10 +154,12 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
     rows = story.joined(spans, exchanges)
     requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
     stages = stages_of(rows, story.outermost(rows))
+    told = story.tell(info, spans, exchanges, clocks, *(store.read_table(url, name) for name in TOLD_WITH))
     return Report(
         url=url,
         info=info,
-        story=story.tell(info, spans, exchanges, clocks, *(store.read_table(url, name) for name in TOLD_WITH)),
+        story=told,
+        links=link_summary(rows, told.inferred_ns, told.duration_ns),
         hosts=_hosts(info.hosts, clocks.to_pylist()),
         hop_states=dict(states.group_by("state").len().sort("len", "state", descending=[True, False]).iter_rows()),
         connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,

@@ -7,6 +7,7 @@ from typing import Any
 
 from collector.comparison import Comparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
+from collector.link_doubt import links_words
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.report import FindingLine, Report, SpanBar, StageLine
 from collector.report_text import outcome_words
@@ -71,6 +72,7 @@ def make_html(report: Report) -> str:
         *(f'<p class="error">{html.escape(_trouble(counter))}</p>' for counter in report.troubles),
         "<h2>Where the time went</h2>",
         _rows([_part_cells(part, report.story) for part in report.story.parts]),
+        f"<p>{html.escape(links_words(report.links))}</p>",
         *_stages(report),
         "<h2>The slowest request, span by span</h2>",
         _waterfall(report.slowest_spans, with_script=not report.stages),

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from collector.comparison import Comparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
+from collector.link_doubt import links_words
 from collector.outcomes import Outcome
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.quality import HostPair
@@ -59,7 +60,7 @@ def show(report: Report, console: Console | None = None) -> None:
     with console.capture() as below:
         _show_findings(console, report.findings)
     with console.capture() as requests:
-        _show_requests(console, report.requests)
+        _show_requests(console, report.requests, links_words(report.links))
     free = LINES - sum(text.get().count("\n") for text in (above, requests, below))
     with console.capture() as stages:
         worst = MOST_WORST + 1 if report.pairing.worst_connections else 0
@@ -257,7 +258,7 @@ def _pairs_grid(pairs: Sequence[HostPair]) -> Table:
     return grid
 
 
-def _show_requests(console: Console, requests: RequestSummary) -> None:
+def _show_requests(console: Console, requests: RequestSummary, links: str) -> None:
     if not requests.count:
         return
     assert requests.mean_ns is not None
@@ -270,6 +271,7 @@ def _show_requests(console: Console, requests: RequestSummary) -> None:
     figures += outcome_words(requests)
     _heading(console, "Requests", figures)
     _paragraph(console, _exchanges_words(requests), "dim", 2)
+    _paragraph(console, links, "dim", 2)
     grid = _grid(">", "<", ">", "<")
     # So that no other column is cut: a transaction id is there to be copied.
     grid.columns[1].max_width = MOST_NAME_CELLS

@@ -4,7 +4,8 @@ A request is a root span with all that was done for it. Its number is its rank b
 stable for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from collector.ends import end_name
 from collector.foreground import of_clients
+from collector.link_doubt import UNCERTAIN, doubt_words
 from collector.outcomes import Outcome
 from collector.spans import LEDGER_COLUMNS
 from collector.timeline.shelf import Shelf
@@ -62,6 +64,7 @@ class Span:
     fan_out_wait_ns: int = 0
     server_or_network_ns: int = 0
     stall_ns: int = 0
+    doubt: str = ""  # where its parent is uncertain: how sure it is, and the next candidate (`collector.link_doubt`)
     pause_ns: int = 0  # between the handshake and the first byte: no part of its duration
 
     @property
@@ -125,7 +128,40 @@ class SpanTrees:
     def spans(self, request: int) -> tuple[Span, ...]:
         """The spans of a request, root first, each followed by its children in order of time."""
         rows = self._frame.slice(int(self._first[request]), int(self._first[request + 1] - self._first[request]))
-        return tuple(_span(int(self._first[request]) + at, row) for at, row in _depth_first(rows.to_dicts()))
+        doubts = self._doubts(rows)
+        return tuple(
+            replace(_span(int(self._first[request]) + at, row), doubt=doubts.get(row["span_id"], ""))
+            for at, row in _depth_first(rows.to_dicts())
+        )
+
+    def doubt(self, number: int) -> str:
+        """Of one span by its position, what is uncertain of its parent; "" for nothing."""
+        return next(iter(self._doubts(self._frame.slice(number, 1)).values()), "")
+
+    @cached_property
+    def uncertain(self) -> NDArray[np.bool_]:
+        """Of each span, whether its parent is uncertain."""
+        found: NDArray[np.bool_] = self._frame.select(UNCERTAIN).to_series().to_numpy()
+        return found
+
+    def _doubts(self, rows: pl.DataFrame) -> dict[int, str]:
+        """Of spans with an uncertain parent, by their ids. Cost: a search over all spans, if there is one."""
+        uncertain = rows.filter(UNCERTAIN)
+        if not len(uncertain):
+            return {}
+        parents = ["parent_span_id", "alternative_parent_span_id"]
+        wanted = pl.concat([uncertain[name].drop_nulls() for name in parents]).unique()
+        known = self._frame.lazy().filter(pl.col("span_id").is_in(wanted.implode())).collect()
+        titles = {row["span_id"]: _span(0, row).title for row in known.to_dicts()}
+        return {
+            row["span_id"]: doubt_words(
+                titles.get(row["parent_span_id"], "a request"),
+                row["confidence"],
+                titles.get(row["alternative_parent_span_id"]),
+                row["alternative_confidence"],
+            )
+            for row in uncertain.to_dicts()
+        }
 
     def root(self, request: int) -> Span:
         """The span that holds all others of a request."""

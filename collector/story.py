@@ -27,6 +27,7 @@ from collector.durations import in_words, share, with_uncertainty
 from collector.ends import end_name, service_name
 from collector.findings.finding import SEVERITIES
 from collector.foreground import of_clients
+from collector.link_doubt import inferred_ns
 from collector.one_ended import one_ended
 from collector.openings import bounds_of
 from collector.quorums import fan_out_waits, quorum_words
@@ -62,6 +63,7 @@ class Story:
     subject: str
     duration_ns: int
     parts: tuple[Part, ...]
+    inferred_ns: int = 0  # of it, what is on calls linked by inference (`collector.link_doubt`)
 
 
 def tell(
@@ -145,10 +147,10 @@ def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
     duration = slowest["duration_ns"]
     spent = f"took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(mine) + one_ended(mine).words
     if len(roots) == 1:
-        return Story(f"{name} {spent}", name, duration, parts)
+        return Story(f"{name} {spent}", name, duration, parts, inferred_ns(mine))
     mean = round(float(roots.select(pl.col("duration_ns").mean()).item()))
     lead = f"{len(roots):,} requests took {in_words(mean)} on average; the slowest, {name}, {spent}"
-    return Story(lead, name, duration, parts)
+    return Story(lead, name, duration, parts, inferred_ns(mine))
 
 
 def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> Story:
@@ -164,7 +166,7 @@ def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> S
     name, duration = f"`{_short(shlex.join(command.argv))}`", end - begin
     sentence = f"{name} took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(named)
     sentence += one_ended(named).words
-    return Story(sentence, name, duration, parts)
+    return Story(sentence, name, duration, parts, inferred_ns(named))
 
 
 def _quorum(rows: pl.DataFrame) -> str:

@@ -82,6 +82,8 @@ def _arrow_columns(arrows: Arrows) -> dict[str, NDArray[np.generic]]:
         "size": arrows.size_bytes,
         "request": arrows.request,
     }
+    if arrows.uncertain.any():
+        columns["uncertain"] = arrows.uncertain
     if len(arrows.number) <= 2_000:  # labels and whiskers are drawn only where there is room for them
         columns["offset"] = arrows.stream_start.astype(np.float64)
         columns["uncertainty"] = arrows.uncertainty_ns

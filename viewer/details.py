@@ -11,6 +11,7 @@ from viewer.figures.waterfall import MOST_SPANS, PHASES, waterfall_figure
 from viewer.ledger import STAGES, LedgerRow, ledger_rows
 from viewer.wording import duration, plural, request_title
 
+DOUBTS_LISTED = 8
 SMALL_SHARE = 0.01
 """Parts below this are folded away."""
 _PHASE_OF = {
@@ -56,7 +57,8 @@ def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
         html.H3("Where its time went"),
         _ledger(ledger_rows(spans), request.duration_ns),
         html.H3(f"Its exchanges{_shown(len(spans))}"),
-        _phase_legend(),
+        _phase_legend(any(span.doubt for span in spans)),
+        *_doubts(spans),
     ]
 
 
@@ -108,7 +110,23 @@ def _bar_behind(row: LedgerRow) -> dict[str, str]:
     return {"background": f"linear-gradient(to right, {colour}55 {width}, transparent {width})"}
 
 
-def _phase_legend() -> Component:
+def _doubts(spans: Sequence[Span]) -> list[Component]:
+    """The least certain links of a request, with their next candidates."""
+    unsure = sorted((span for span in spans if span.doubt), key=lambda span: span.confidence or 0.0)
+    if not unsure:
+        return []
+    shown = [html.Li([html.B(span.title), f": {span.doubt}"]) for span in unsure[:DOUBTS_LISTED]]
+    rest = len(unsure) - len(shown)
+    more = [html.Li(f"… and {rest:,} more, dashed below")] if rest else []
+    return [
+        html.Details(
+            [html.Summary(f"{plural(len(unsure), 'call')} with an uncertain parent"), html.Ul([*shown, *more])]
+        )
+    ]
+
+
+def _phase_legend(uncertain: bool) -> Component:
     entries = [html.Span([html.I(style={"background": colour}), name]) for name, colour in PHASES]
     faint = html.Span("faint: off the critical path", title="Nothing waited for it: had it been quicker, all the same")
-    return html.P([*entries, faint], className="phases")
+    dashed = html.Span("dashed: its parent is uncertain", title="Linked by inference; another request may have asked")
+    return html.P([*entries, faint, *([dashed] if uncertain else [])], className="phases")

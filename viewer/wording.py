@@ -112,6 +112,8 @@ def hop_facts(hop: Hop) -> list[Fact]:
         facts.append(("bytes", f"{length:,} ({hop.stream_start:,} to {hop.stream_end:,} of the stream)"))
     if hop.request is not None:
         facts.append(("request", f"#{hop.request + 1}"))
+    if hop.doubt:
+        facts.append(("link", hop.doubt))
     return facts
 
 

@@ -73,6 +73,7 @@ class Arrows:
     stream_start: NDArray[np.int64]  # bytes past the connection's beginning
     request: NDArray[np.int32]  # -1 if it belongs to none
     uncertainty_ns: NDArray[np.uint32]  # of the delay; UNCERTAINTY_UNKNOWN where there is none
+    uncertain: NDArray[np.uint8]  # 1 where the parent of its exchange is uncertain (`collector.link_doubt`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class Hop:
     connection_id: int | None
     request: int | None
     span: int | None
+    doubt: str  # as `Span.doubt`
     sent_packet: PacketFields | None
     received_packet: PacketFields | None
 

@@ -38,7 +38,7 @@ from collector.timeline.columns import COLUMNS, STATES, ArrowClass, HopColumns, 
 from collector.timeline.shelf import Shelf
 from collector.timeline.windows import HopIndex, build_windows
 
-VERSION = 2
+VERSION = 3
 """Of the index; another one is built anew."""
 SMALL_BYTES = 4 << 20
 """Tables of hops smaller than this are indexed in memory: it takes less than a second."""

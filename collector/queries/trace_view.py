@@ -318,6 +318,7 @@ class TraceView:
             stream_start=columns.stream_start[rows],
             request=self._requests_of(columns.span[rows]),
             uncertainty_ns=columns.uncertainty_ns[rows],
+            uncertain=self._uncertain(columns.span[rows]),
         )
 
     def _with_raw_times(self, rows: NDArray[np.intp]) -> Arrows:
@@ -335,6 +336,12 @@ class TraceView:
         """The request of each of these spans, -1 for none."""
         known = span >= 0
         return np.where(known, self._trees.request_of_span[np.where(known, span, 0)], -1).astype(np.int32)
+
+    def _uncertain(self, span: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """1 for each of these spans whose parent is uncertain; -1 is no span."""
+        if not len(self._trees.uncertain):
+            return np.zeros(len(span), dtype=np.uint8)
+        return ((span >= 0) & self._trees.uncertain[np.maximum(span, 0)]).astype(np.uint8)
 
     def _hop_at(self, at: int) -> Hop:
         columns = self._columns
@@ -357,6 +364,7 @@ class TraceView:
             connection_id=raw["connection_id"],
             request=None if span < 0 else int(self._trees.request_of_span[span]),
             span=None if span < 0 else span,
+            doubt="" if span < 0 else self._trees.doubt(span),
             sent_packet=read_packet(self.url, raw["send_host"], raw["send_frame"]),
             received_packet=read_packet(self.url, raw["receive_host"], raw["receive_frame"]),
         )

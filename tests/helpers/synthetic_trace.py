@@ -57,6 +57,7 @@ class Recipe:
     offsets_ns: Sequence[int] = ()  # of each host's clock against the reference; 0 where not given
     first_upload: int = 0  # the number of the first upload
     first_frame: int = 1  # of each host
+    link_confidence: float = 1.0  # of calls; below 1 they are linked by timing, and the next upload may have asked
     daemons_every: int = 0  # every so many uploads are asked by a daemon, not by a client; 0: none
 
 
@@ -350,13 +351,17 @@ class _Made:
         longer = np.repeat(self.extra, width) * root
         columns = {name: np.tile(value, uploads) for name, value in ledger.items()}
         columns["work_ns"] = columns["work_ns"] + longer
+        sure = self.recipe.link_confidence
+        reason = "transaction_id" if sure == 1 else "timing"
         return pa.table(
             {
                 "trace_id": trace,
                 "span_id": span,
                 "parent_span_id": pa.array(trace, mask=root),
-                "link_reason": pa.array(["transaction_id"] * len(span), mask=root).dictionary_encode(),
-                "confidence": np.ones(len(span)),
+                "link_reason": pa.array([reason] * len(span), mask=root).dictionary_encode(),
+                "confidence": np.where(root, 1.0, sure),
+                "alternative_parent_span_id": pa.array((trace + width) % (width * uploads), mask=root | (sure == 1)),
+                "alternative_confidence": pa.array(np.full(len(span), (1 - sure) / 2), mask=root | (sure == 1)),
                 "depth": (~root).astype(np.uint16),
                 "critical_ns": np.tile(sum(ledger.values()), uploads) + longer,
                 **columns,

@@ -115,3 +115,15 @@ def test_a_call_of_unknown_outcome_is_drawn_as_one_that_went_well_and_says_so() 
         figure = graph_figure(ServiceGraph(nodes, (edge,)), lambda _: "", lambda _: "")
         assert (figure.data[0].line.dash != "solid") == dashed
         assert "4 of unknown outcome" in edge_words(edge)
+
+
+def test_a_span_with_an_uncertain_parent_has_a_dashed_frame_and_says_so() -> None:
+    doubtful = replace(CHILD, link_reason="timing", confidence=0.62, doubt="parent uncertain: 62 % PUT /<a>")
+    figure = waterfall_figure([ROOT, CHILD, doubtful])
+    (frame,) = figure.layout.shapes
+    assert frame.line.dash == "dash"
+    assert (frame.x0, frame.x1) == (3.0, 8.0)  # µs from the root's start
+    assert 1.5 < (frame.y0 + frame.y1) / 2 < 2.5
+    told = [text for bars in figure.data for text in bars.hovertext if "parent uncertain" in text]
+    assert told
+    assert all("PUT /&lt;a&gt;" in text for text in told)

@@ -13,6 +13,7 @@ window.twintap = window.twintap || {};
   const LOST_AT = 0.58; // how far along its way a lost arrow ends
   const STUB = 0.36; // of the distance between lanes: an arrow whose other end is not on any lane
   const LEAST_WHISKER = 2.5; // px
+  const UNSURE_DASH = [7, 4];
   const UNKNOWN = 0xffffffff; // no uncertainty is known
   const EDGE = 60; // px beyond the canvas to which lines are cut
 
@@ -62,12 +63,16 @@ window.twintap = window.twintap || {};
     context.strokeStyle = context.fillStyle = T.palette.classes[cls];
     const width = T.LINE_WIDTHS[cls] * (options.grow || 1);
     context.lineWidth = inView > MOST_WIDE && !T.isProblem(cls) ? Math.min(1, width) : width;
-    context.setLineDash(T.LINE_DASHES[cls]);
-    inChunks(list, CHUNK, (chunk) => {
-      context.beginPath();
-      for (const at of chunk) line(context, view, arrows, at);
-      context.stroke();
-    });
+    const unsure = arrows.uncertain ? list.filter((at) => arrows.uncertain[at]) : []; // of an exchange whose parent is
+    const sure = unsure.length ? list.filter((at) => !arrows.uncertain[at]) : list;
+    for (const [some, dash] of [[sure, T.LINE_DASHES[cls]], [unsure, UNSURE_DASH]]) {
+      context.setLineDash(dash);
+      inChunks(some, CHUNK, (chunk) => {
+        context.beginPath();
+        for (const at of chunk) line(context, view, arrows, at);
+        context.stroke();
+      });
+    }
     context.setLineDash([]);
     if (heads) inChunks(list, CHUNK_HEADS, (chunk) => drawHeads(context, view, arrows, cls, chunk));
   }

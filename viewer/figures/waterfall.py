@@ -22,6 +22,8 @@ PHASES = (
     ("answer on its way", "#5b9bf8"),
 )
 """Name and colour, in the order in which they follow each other; until it asks, the time is the client's own."""
+UNCERTAIN_COLOUR = "#c27c00"
+"""Of the frame around a span whose parent is uncertain; 3:1 on both papers."""
 Interval = tuple[int, int]
 
 
@@ -37,6 +39,7 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
         annotations=[
             _title(span, row) for row, span in enumerate(shown)
         ],  # at once: one by one, each costs all before it
+        shapes=[_dashed(span, row, start_ns, unit_ns) for row, span in enumerate(shown) if span.doubt],
         barmode="overlay",
         height=ROW_PX * len(shown) + 40,
         margin={"l": 4, "r": 8, "t": 0, "b": 32},
@@ -50,6 +53,13 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
         yaxis={"visible": False, "fixedrange": True, "range": [len(shown) - 0.35, -0.6]},
     )
     return go.Figure([_bars(shown, phase, start_ns, unit_ns) for phase in range(len(PHASES))], layout)
+
+
+def _dashed(span: Span, row: int, start_ns: int, unit_ns: int) -> go.layout.Shape:
+    """A dashed frame around a span whose parent is uncertain."""
+    begin, end = ((at - start_ns) / unit_ns for at in (span.start_ns, span.end_ns))
+    line = {"color": UNCERTAIN_COLOUR, "dash": "dash", "width": 1.5}
+    return go.layout.Shape(type="rect", x0=begin, x1=end, y0=row - 0.14, y1=row + 0.34, line=line)
 
 
 def phases(span: Span) -> tuple[Interval | None, ...]:
@@ -104,6 +114,8 @@ def _hover(span: Span, name: str, interval: Interval) -> str:
     if not on_critical_path(span):
         lines.append("off the critical path: nothing waited for it")
     if span.link_reason:
+        if span.doubt:
+            lines.append(escape(span.doubt))
         sure = "" if span.confidence is None else f", confidence {span.confidence:.0%}"
         lines.append(f"joined by {span.link_reason.replace('_', ' ')}{sure}")
     return "<br>".join(lines)
