@@ -5,6 +5,7 @@ import pytest
 from collector.exchanges import build_exchanges
 from collector.outcomes import answering, settled, with_outcomes
 from tests.helpers.scripts import play
+from tests.helpers.service_ports import names_of_ports
 
 ANSWERED = """
 client:50000 > db:5432
@@ -47,7 +48,7 @@ UNREADABLE = {
 
 def outcomes(script: str) -> list[str]:
     tables = play(script)
-    built = build_exchanges(tables.hops, tables.messages, tables.connections, {8080: "web", 5432: "db"})
+    built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "web", 5432: "db"}))
     exchanges = with_outcomes(built.exchanges, built.hops)
     found: list[str] = settled(exchanges, answering(exchanges))["outcome"].to_pylist()
     return found
