@@ -18,6 +18,7 @@ pub mod finisher;
 pub mod layout;
 pub mod pcapng;
 pub mod policy;
+pub mod preambles;
 pub mod redact;
 pub mod segments;
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::error::CaptureError;
 use crate::layout::{Layout, locate};
 use crate::pcapng::LinkType;
+use crate::preambles;
 use crate::redact;
 
 /// At most this much of a message head is kept; Swift's and S3's are well below it.
@@ -19,7 +20,7 @@ pub const HEADERS_LIMIT_BYTES: u32 = 256;
 pub enum PayloadPolicy {
     /// Headers only.
     None,
-    /// Headers, and the head of an HTTP message that begins the payload.
+    /// Headers, and the head of an HTTP message that begins the payload, or the fixed first bytes of another protocol.
     Http,
     /// Headers and the first bytes of the payload, whatever it is.
     Bytes(u32),
@@ -63,14 +64,19 @@ impl PayloadPolicy {
             PayloadPolicy::None => 0,
             _ => redact::head_len(payload),
         };
+        let preamble_len = match self {
+            PayloadPolicy::None => 0,
+            _ if head_len > 0 => 0,
+            _ => preambles::preamble_len(payload),
+        };
         let len = match self {
             PayloadPolicy::None => 0,
-            PayloadPolicy::Http => head_len.min(HEAD_LIMIT_BYTES),
+            PayloadPolicy::Http => head_len.min(HEAD_LIMIT_BYTES) + preamble_len,
             PayloadPolicy::Bytes(limit) => payload.len().min(limit as usize),
         };
         Kept {
             captured_len: start + len,
-            payload: start..start + len,
+            payload: start + preamble_len.min(len)..start + len,
             framed: head_len > 0,
         }
     }
@@ -135,6 +141,16 @@ mod tests {
             kept(PayloadPolicy::Bytes(9999), &frame),
             [&redacted[..], b"body"].concat()
         );
+    }
+
+    #[test]
+    fn of_other_protocols_only_the_fixed_first_bytes_are_kept() {
+        let frame = packet(b"get secret\r\n");
+        assert_eq!(kept(PayloadPolicy::None, &frame), b"");
+        assert_eq!(kept(PayloadPolicy::Http, &frame), b"get ");
+        assert_eq!(kept(PayloadPolicy::Bytes(2), &frame), b"ge");
+        assert_eq!(kept(PayloadPolicy::Bytes(99), &frame), b"get xxxxxx\r\n");
+        assert_eq!(kept(PayloadPolicy::Http, &packet(b"secret")), b"");
     }
 
     #[test]
