@@ -63,7 +63,8 @@ def name_services(servers: Sequence[Server], by_operator: Mapping[str, str]) -> 
     rest = [each for each in servers if each.key not in named and each.port not in by_port]
     known = [_known(server) for server in rest]
     _drop_neighbours(known)
-    _drop_relayed(known, servers)
+    _drop_relayed(known)
+    _join_their_port(known)
     return (*own, *_named(known, {each.name for each in own}))
 
 
@@ -108,7 +109,7 @@ def _drop_neighbours(known: Sequence[_Known]) -> None:
         ]
 
 
-def _drop_relayed(known: Sequence[_Known], servers: Sequence[Server]) -> None:
+def _drop_relayed(known: Sequence[_Known]) -> None:
     """Leave out what a relay only passes on.
 
     A server is a relay of another if its host makes most of the other's connections, the other's host does not ask it,
@@ -137,6 +138,26 @@ def _drop_relayed(known: Sequence[_Known], servers: Sequence[Server]) -> None:
         kept.append([one for one in each.products if one[0].name not in theirs])
     for each, products in zip(known, kept, strict=True):
         each.products = products
+
+
+def _join_their_port(known: Sequence[_Known]) -> None:
+    """Give a server that was hardly asked the software of all others at its port, if it shows a part of what shows it.
+
+    Only of software whose servers are one service: a store's nodes listen at one port, and a cut head shows little.
+    """
+    place = {name: number for number, name in enumerate(services.clues())}
+    at_port = defaultdict[int, list[_Known]](list)
+    for each in known:
+        at_port[each.server.port].append(each)
+    for group in at_port.values():
+        names = {each.product.name for each in group if each.product}
+        if len(names) != 1 or all(each.product for each in group):
+            continue
+        usual = [product for product in services.products() if product.one and product.name in names]
+        for each in (each for each in group if not each.product):
+            seen: list[tuple[Product, tuple[str, ...]]]
+            seen = [(product, (clue,)) for product in usual for of in product.seen for clue in of]
+            each.products = [one for one in seen if each.server.counts[place[one[1][0]]]][:1]
 
 
 def _alone_asks(front: Server, behind: Server) -> bool:

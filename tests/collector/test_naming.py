@@ -158,6 +158,13 @@ def test_of_an_account_server_its_neighbour_shows_what_it_is() -> None:
     assert names(account, container) == ["swift-account", "swift-container"]
 
 
+def test_a_node_that_was_hardly_asked_is_what_all_others_at_its_port_are() -> None:
+    busy = [server(f"s{n}:6201", "proxy", ["/d1/4/AUTH_t/c"], "container-read") for n in range(2)]
+    idle = server("s2:6201", "proxy", ["/d1/4/AUTH_t/c"], "container-target")
+    assert names(*busy, idle) == ["swift-container"] * 3
+    assert names(*busy, server("s2:6201", "proxy", ["/x"])) == ["swift-container", "swift-container", "s2:6201"]
+
+
 def test_databases_of_the_same_software_are_services_of_their_own() -> None:
     found = names(
         server("users:5432", "u", seen="postgresql-asked"), server("orders:5432", "o", seen="postgresql-asked")
