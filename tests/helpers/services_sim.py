@@ -4,8 +4,9 @@ Clients ask the first service, each again as soon as it was answered (a closed l
 at a time, in order of arrival, as an asynchronous server does), or takes what waits at random (one thing at a time too,
 as threads do that share a processor), or has threads (all at once, each for its own random time). Handling a request is
 steps of work, each followed by calls made at once; when all are answered, or `quorum` of them, it goes on. Each call
-has a connection of its own, or, if these are `kept`, one of its service's that is free. Every draw comes from one seed.
-Times in ns; the network takes a fixed time.
+has a connection of its own, or, if these are `kept`, one of its service's that is free. A service that joins answers
+each call at once, and does its steps when the last call of one client's request has come. Every draw comes from one
+seed. Times in ns; the network takes a fixed time.
 """
 
 import heapq
@@ -20,6 +21,8 @@ from tests.helpers.scripts import BASE_NS, table
 
 NETWORK_NS = 50_000
 CONNECT_NS = 2 * NETWORK_NS
+ACCEPT_NS = 20_000
+"""How long it takes to answer a call whose work is done later."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Service:
     loop: bool = True
     at_random: bool = False
     passes_body: bool = False
+    joins: int = 0  # so many calls of one client's request; 0: each call is served by itself
+    answers_last: bool = False  # of those that it joins it answers the last when its steps are done
 
 
 @dataclass
@@ -89,6 +94,7 @@ class Simulation:
         self._order = 0
         self._loops: dict[tuple[str, str], _Loop] = {}
         self._free: dict[tuple[str, ...], list[int]] = {}
+        self._joined: dict[tuple[str, int], int] = {}
 
     def run(self, first: str, clients: int, count: int) -> tuple[pa.Table, dict[int, int]]:
         """Requests of so many clients at once until `count` were made."""
@@ -147,16 +153,34 @@ class Simulation:
         service = self.services[made.service]
         steps = iter(service.steps)
 
+        def answer() -> None:
+            made.answered_ns = self._now
+            made.done_ns = self._now + NETWORK_NS
+            self._at(made.done_ns, done)
+
+        if service.joins:
+            key = made.service, self._root(made)
+            self._joined[key] = self._joined.get(key, 0) + 1
+            is_last = self._joined[key] == service.joins
+            if not (is_last and service.answers_last):
+                self._at(self._now + ACCEPT_NS, answer)
+            if not is_last:
+                return
+
         def go_on() -> None:
             step = next(steps, None)
             if step is None:
-                made.answered_ns = self._now
-                made.done_ns = self._now + NETWORK_NS
-                self._at(made.done_ns, done)
+                if not service.joins or service.answers_last:
+                    answer()
             else:
                 self._work(made, service, step.work_ns, lambda: self._calls(made, step, go_on, body))
 
         go_on()
+
+    def _root(self, made: Made) -> int:
+        while made.parent is not None:
+            made = self.made[made.parent - 1]
+        return made.number
 
     def _work(self, made: Made, service: Service, mean_ns: int, then: Callable[[], None]) -> None:
         takes = round(self._random.expovariate(1 / mean_ns)) + mean_ns // 4

@@ -51,6 +51,12 @@ pub fn log_bin(gap_ns: i64, bins: usize) -> usize {
     (bin(gap_ns.max(0)) - MIDDLE).min(bins - 1)
 }
 
+/// The shortest time, in ns, of a bin of such times.
+pub fn log_lower_ns(log_bin: usize) -> f64 {
+    let (octave, part) = (log_bin / 4, log_bin % 4);
+    1024.0 * ((4 + part) as f64 * 2f64.powi(octave as i32) - 4.0)
+}
+
 /// Logarithm of how long, in ns, the times of such a bin are apart.
 pub fn log_width(log_bin: usize) -> f64 {
     width_ns(MIDDLE + log_bin).ln()

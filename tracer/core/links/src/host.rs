@@ -9,6 +9,7 @@ use crate::callers::{self, Owners, Shared};
 use crate::calls::{Call, FAR};
 use crate::evidence::Evidence;
 use crate::histories::{self, Candidate, Doubt};
+use crate::lingers;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
 use crate::unordered::{self, MOST_SURE, Parents, Unordered, slots_of, sure};
@@ -43,6 +44,12 @@ const SOME_PARTS: usize = 8;
 const TURNS: usize = 6;
 const LEAST_STEP: f64 = 1.0;
 const ENOUGH: f64 = 0.2;
+/// Where an order leaves more calls than this without parent, they are also counted without it.
+const MANY_ALONE: f64 = 0.1;
+/// Where requests make fewer calls than this, those that do may be the ones that take long.
+const SELDOM: f64 = 0.5;
+/// Requests of about one duration differ by no more octaves.
+const OCTAVES: u32 = 2;
 
 /// A kind with fewer calls teaches nothing.
 const FEW: usize = 20;
@@ -80,6 +87,8 @@ struct Host<'a> {
     class: &'a [u16],
     kind: &'a [u16],
     usual: &'a Usual,
+    /// How long requests go on after their answers, by which `calls` close later; 0 if they do not.
+    linger_ns: i64,
     parents: &'a [u32],
 }
 
@@ -115,6 +124,7 @@ pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u3
         class: known.class,
         kind,
         usual: known.usual,
+        linger_ns: 0,
         parents,
     };
     let mut few = kinds().filter(|kind| kind.len() < FEW).collect::<Vec<_>>().concat();
@@ -286,12 +296,62 @@ impl Host<'_> {
     }
 
     fn link_kind(&self, children: &[u32]) -> Vec<Found> {
+        match lingers::linger_ns(self.calls, self.parents, children) {
+            None => self.link_open(children),
+            Some(linger_ns) => self.link_lingering(children, linger_ns),
+        }
+    }
+
+    /// Links to requests that go on for so long after their answers.
+    fn link_lingering(&self, children: &[u32], linger_ns: i64) -> Vec<Found> {
+        let mut calls = self.calls.to_vec();
+        for &parent in self.parents {
+            let call = &mut calls[parent as usize];
+            call.close_ns = call.close_ns.saturating_add(linger_ns).min(FAR);
+        }
+        let host = Host {
+            calls: &calls,
+            linger_ns,
+            ..*self
+        };
+        host.link_open(children)
+    }
+
+    fn link_open(&self, children: &[u32]) -> Vec<Found> {
         let Some(plan) = self.best_plan(children) else {
             return vec![];
         };
+        let most = plan.guess.rates.iter().map(|rate| rate.1).fold(0.0, f64::max);
+        if plan.guess.alone > MANY_ALONE || most < SELDOM {
+            let class = self.classes_by_duration();
+            let host = Host { class: &class, ..*self };
+            let least = plan.score + ENOUGH * children.len().min(LONG) as f64;
+            if let Some(better) = host.best_plan(children).filter(|other| other.score > least) {
+                return host.link_by(children, &better);
+            }
+        }
+        self.link_by(children, &plan)
+    }
+
+    /// Classes of which each has requests of about one duration. Of a class of which only some requests make a call (the
+    /// last one that comes of several, for all of them), these take longer.
+    fn classes_by_duration(&self) -> Vec<u16> {
+        let mut number: BTreeMap<(u16, u32), u16> = BTreeMap::new();
+        let mut class = vec![0; self.calls.len()];
+        for &parent in self.parents {
+            let call = &self.calls[parent as usize];
+            let duration_ns = call.out_ns.saturating_sub(call.open_ns).max(1) as u64;
+            let next = number.len() as u16;
+            let key = (self.class[parent as usize], duration_ns.ilog2() / OCTAVES);
+            class[parent as usize] = *number.entry(key).or_insert(next);
+        }
+        class
+    }
+
+    fn link_by(&self, children: &[u32], plan: &Plan) -> Vec<Found> {
         let servers = self.one_each(children, &plan.guess);
         if servers.is_empty() {
-            return self.linked(children, &plan.guess, &plan);
+            return self.linked(children, &plan.guess, plan);
         }
         let part = 1.0 / servers.len() as f64;
         let rates = plan
@@ -306,7 +366,7 @@ impl Host<'_> {
         };
         servers
             .par_iter()
-            .flat_map_iter(|&server| self.linked(&self.on(children, server), &guess, &plan))
+            .flat_map_iter(|&server| self.linked(&self.on(children, server), &guess, plan))
             .collect()
     }
 
@@ -386,7 +446,10 @@ impl Host<'_> {
             order,
             seen,
         )
-        .with_usual(self.usual.table(self.host, self.kind[children[0] as usize]).copied())
+        .with_usual(
+            self.usual.table(self.host, self.kind[children[0] as usize]).copied(),
+            self.linger_ns,
+        )
     }
 
     /// From when until when all children that began are in the stretch.
@@ -455,17 +518,23 @@ impl Host<'_> {
         let length = LEAST_JUDGED.max(CROWDS * self.mean_open(children, guess));
         let stretch = self.quiet_stretch(children, length);
         let in_order = self.in_order(children, guess, plan);
-        let (kept, mut found) = self.unordered(children, stretch, guess, &in_order, unordered::ROUNDS, |unordered| {
-            let parents = unordered.parents();
-            let kept = unordered.order(plan.order, &parents);
-            let found = mixed(parents, kept.right.iter().copied(), &in_order);
-            (kept, found)
-        });
-        let refitted = if kept.odds < 0.0 {
+        let (mut kept, mut found) =
+            self.unordered(children, stretch, guess, &in_order, unordered::ROUNDS, |unordered| {
+                let parents = unordered.parents();
+                let kept = unordered.order(plan.order, &parents);
+                let found = mixed(parents, kept.right.iter().copied(), &in_order);
+                (kept, found)
+            });
+        let refitted = if kept.odds < 0.0 || guess.alone > MANY_ALONE {
             self.refitted(children, stretch, plan, guess, &in_order)
         } else {
             None
         };
+        if refitted.is_some() && kept.odds >= 0.0 {
+            // an order that leaves calls alone which others explain is none
+            kept.odds = -SURE;
+            kept.right.fill(0.0);
+        }
         let guess = refitted.as_ref().unwrap_or(guess);
         if refitted.is_some() {
             found = self.unordered(children, stretch, guess, &in_order, unordered::ROUNDS, |unordered| {

@@ -19,6 +19,8 @@
 //!    Where there is no order, these shares also tell how many calls there are of each class.
 //! 5. *Histories.* What is still in doubt is asked what it makes of all that a request did, call by call ([`histories`]).
 //!
+//! Calls that are made while no request is open may be made for one that was answered before ([`lingers`]).
+//!
 //! Calls over connections that turn out to be one service's are looked at by themselves ([`callers`]).
 //!
 //! Of all guesses and both orders, the one that explains a stretch from a quiet moment on best is taken for all.
@@ -39,6 +41,7 @@ mod classes;
 mod evidence;
 mod histories;
 mod host;
+mod lingers;
 mod problem;
 mod rates;
 mod shares;

@@ -105,6 +105,8 @@ pub struct Problem {
     pub classes: usize,
     /// What shared words mean before anything is learned.
     usual: Option<Table>,
+    /// How long requests go on after their answers; 0 if they do not.
+    pub linger_ns: i64,
 }
 
 /// The slot of each child of the problem, or `NO_SLOT`.
@@ -146,12 +148,17 @@ impl Problem {
             alone,
             classes: 2 * guess.rates.len(),
             usual: None,
+            linger_ns: 0,
         }
     }
 
-    /// The same with what shared words mean.
-    pub fn with_usual(self, usual: Option<Table>) -> Self {
-        Problem { usual, ..self }
+    /// The same with what shared words mean, and of requests that go on for so long.
+    pub fn with_usual(self, usual: Option<Table>, linger_ns: i64) -> Self {
+        Problem {
+            usual,
+            linger_ns,
+            ..self
+        }
     }
 
     /// Links that keep the order, before anything is known of delays: short ones are better, by their square.
@@ -160,7 +167,11 @@ impl Problem {
         let typical = 1e6 + self.children.iter().map(length).sum::<f64>() / self.children.len().max(1) as f64;
         self.align(|slot, child| {
             let before = (child.start_ns - slot.open_ns) as f64 / typical;
-            let after = (slot.out_ns - child.end_ns) as f64 / typical;
+            let after = if self.linger_ns > 0 {
+                0.0
+            } else {
+                (slot.out_ns - child.end_ns) as f64 / typical
+            };
             slot.filled - (0.02 * (before * before + after * after).min(100.0)) as f32 + self.usual(slot, child)
         })
     }

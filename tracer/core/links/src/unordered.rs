@@ -139,7 +139,11 @@ impl<'a> Unordered<'a> {
         let inside = |_, slot: &Slot, child: &Child| {
             let words = f64::from(problem.usual(slot, child)).exp();
             let late = (child.start_ns - slot.open_ns) as f64 / (slot.out_ns - slot.open_ns).max(1) as f64;
-            let inside = if child.end_ns <= slot.out_ns { 1.0 } else { OUTSIDE };
+            let inside = if problem.linger_ns > 0 || child.end_ns <= slot.out_ns {
+                1.0
+            } else {
+                OUTSIDE
+            };
             words * inside * if slot.is_again { late.clamp(OUTSIDE, 1.0) } else { 1.0 }
         };
         unordered.found = unordered.shared(inside);
