@@ -23,6 +23,7 @@ from collector.queries.overlay import WholeHops
 from collector.queries.problems import Problems, seen
 from collector.queries.tables import Tables
 from collector.queries.trace_index import Facts, TraceIndex, open_index
+from collector.schema import HopState
 from collector.span_trees import Span, SpanTrees
 from collector.store import Read, TraceInfo
 from collector.timeline.build import Progress, chunks
@@ -38,6 +39,7 @@ DETAIL_COLUMNS = (
 
 FIRST_NS = -(1 << 62)
 """Before any time of a trace."""
+LOST = STATES.index(HopState.LOST)
 HOPS_AT_ONCE = 1 << 20
 """About so many are in memory at a time where all are asked for."""
 
@@ -123,7 +125,8 @@ class TraceView:
         found = np.zeros((2, count), dtype=np.int64)
         for part in chunks(len(self._columns)):
             span = self._columns.span[part]
-            trouble = np.isin(self._columns.arrow_class[part], (ArrowClass.RETRANSMISSION, ArrowClass.LOST))
+            again = self._columns.arrow_class[part] == ArrowClass.RETRANSMISSION
+            trouble = again | (self._columns.state[part] == LOST)  # a reset is drawn like a loss, but is none
             for row, mine in enumerate((span >= 0, (span >= 0) & trouble)):
                 found[row] += np.bincount(span[mine], minlength=count)
         return found[0], found[1]

@@ -11,6 +11,7 @@ from collector.queries.latency import BINS_PER_DECADE, by_concurrency, delays_by
 from collector.queries.overlay import STEPS, LaneGroups, WholeHops, overlay
 from collector.queries.request_table import in_flight_at_start, request_classes, request_table
 from collector.queries.service_graph import call_ends
+from tests.helpers.script_traces import write_script_trace
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 
 UPLOADS = 40
@@ -271,3 +272,21 @@ def test_the_graph_holds_every_exchange_once(crowd: TraceView) -> None:
     assert again == sum(crowd.summary.class_counts[3:5]) > 0
     assert len(crowd.load.select(RequestSelection(caller="swift-proxy", callee="swift-object"))) == UPLOADS
     assert len(crowd.load.select(RequestSelection(caller="client", callee="swift-object"))) == 0
+
+
+def test_a_reset_is_no_lost_packet(tmp_path: Path) -> None:
+    script = """
+    client:40000 > proxy:8080
+      0 > 0:100 GET /a
+     50 < 0:50 200
+     90 > rst
+    client:40001 > proxy:8080
+    200 > 0:100 GET /b lost
+    900 > 0:100 #2 GET /b
+    950 < 0:50 200
+    """
+    write_script_trace(str(tmp_path / "trace"), script)
+    view = open_trace(str(tmp_path / "trace"))
+    hops, lost = view.hops_by_span()
+    assert hops.tolist() == [3, 3]
+    assert lost.tolist() == [0, 2]
