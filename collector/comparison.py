@@ -89,6 +89,7 @@ class Comparison:
     second: str
     kinds: tuple[KindComparison, ...]
     left_out: tuple[str, ...]  # kinds with too few requests in either group
+    untested: tuple[KindComparison, ...] = ()  # of these, those in both: nothing says whether they differ by noise
 
     @property
     def significant(self) -> tuple[StageDifference, ...]:
@@ -146,7 +147,13 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
     pieces = np.split(corrected, np.cumsum([len(each.stages) for each in tested])[:-1]) if tested else []
     compared = [each.told(piece, first_name, second_name) for each, piece in zip(tested, pieces, strict=True)]
     compared.sort(key=lambda kind: -abs(kind.second.mean_ns - kind.first.mean_ns) * kind.second.requests_count)
-    return Comparison(first_name, second_name, tuple(compared), tuple(kind for kind in kinds if kind not in enough))
+    few = [kind for kind in kinds if kind not in enough]
+    in_both = [kind for kind in few if all(kind in count for count in counts)]
+    untested = []
+    for kind in in_both:
+        ours, theirs = (group.filter(pl.col("kind") == kind) for group in (first, second))
+        untested.append(_untested(kind, ours, theirs, first_name, second_name))
+    return Comparison(first_name, second_name, tuple(compared), tuple(few), tuple(untested))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,22 @@ class _Tested:
         rows.sort(key=lambda row: (-abs(row.difference_ns), row.stage))
         before, after = _group(first_name, self.totals[0]), _group(second_name, self.totals[1])
         return KindComparison(self.kind, before, after, tuple(rows))
+
+
+def _untested(
+    kind: str, first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_name: str
+) -> KindComparison:
+    """A kind of which there are too few for any test: its means, and p-values of 1."""
+    stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
+    tables = [_table(group, stages) for group in (first, second)]
+    means = [table.mean(axis=0) for table in tables]
+    rows = [
+        StageDifference(kind, stage, round(float(ours)), round(float(theirs)), 0, 1.0)
+        for stage, ours, theirs in zip(stages, *means, strict=True)
+    ]
+    rows.sort(key=lambda row: (-abs(row.difference_ns), row.stage))
+    before, after = _group(first_name, tables[0].sum(axis=1)), _group(second_name, tables[1].sum(axis=1))
+    return KindComparison(kind, before, after, tuple(rows))
 
 
 def _per_request(stages: pl.DataFrame) -> pl.DataFrame:

@@ -104,19 +104,20 @@ def _comparison(found: Comparison) -> list[str]:
     """A table for each kind of request; what is noise is said to be."""
     parts = [f"<p>{html.escape(found.first)} → {html.escape(found.second)}</p>"]
     header = ("", found.first, found.second, "difference", "")
-    for kind in found.kinds:
+    for kind in (*found.untested, *found.kinds):
         counts = f"{kind.first.requests_count:,} and {kind.second.requests_count:,} requests"
         means = ("all", in_words(kind.first.mean_ns), in_words(kind.second.mean_ns), "", "")
-        rows = [header, means, *(_difference_cells(stage) for stage in kind.stages)]
+        few = "too few for a test" if kind in found.untested else ""
+        rows = [header, means, *(_difference_cells(stage, few) for stage in kind.stages)]
         parts += [f"<p>{html.escape(kind.kind)}, {counts}</p>", _rows(rows, "figures")]
     return parts
 
 
-def _difference_cells(stage: StageDifference) -> tuple[str, ...]:
+def _difference_cells(stage: StageDifference, few: str = "") -> tuple[str, ...]:
     change = ("+" if stage.difference_ns > 0 else "−") + with_uncertainty(
         abs(stage.difference_ns), stage.uncertainty_ns
     )
-    told = f"p = {stage.p_value:.2g}" if stage.is_significant else "noise"
+    told = few or (f"p = {stage.p_value:.2g}" if stage.is_significant else "noise")
     return stage.stage, in_words(stage.first_ns), in_words(stage.second_ns), change, told
 
 

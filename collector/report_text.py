@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from collector.comparison import Comparison, StageDifference
+from collector.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
 from collector.link_doubt import links_words
 from collector.outcomes import Outcome
@@ -80,18 +80,35 @@ def show(report: Report, console: Console | None = None) -> None:
 def show_comparison(console: Console, found: Comparison) -> None:
     """What differs between two groups of requests, kind by kind: what is more than noise; the rest is."""
     _heading(console, "Compared", f"{found.first} → {found.second}")
-    if not found.kinds:
-        console.print("  no kind of request is in both often enough")
+    if not found.kinds and not found.untested:
+        console.print("  no kind of request is in both")
+    for kind in found.untested:
+        _paragraph(console, _compared_means(kind), "bold", 2)
+        for stage in kind.stages[:MOST_DIFFERENCES]:
+            _paragraph(console, untested_words(stage), "", 4)
+        few = f"too few to say whether that is more than noise: {FEWEST_REQUESTS} of each are needed"
+        _paragraph(console, few, "dim", 4)
     for kind in found.kinds:
-        ours, theirs = kind.first, kind.second
-        counts = f"{ours.requests_count:,} → {theirs.requests_count:,} requests"
-        means = f"mean {in_words(ours.mean_ns)} → {in_words(theirs.mean_ns)}"
-        _paragraph(console, f"{kind.kind}: {counts}, {means}", "bold", 2)
+        _paragraph(console, _compared_means(kind), "bold", 2)
         differ = [stage for stage in kind.stages if stage.is_significant][:MOST_DIFFERENCES]
         for stage in differ:
             _paragraph(console, difference_words(stage), "", 4)
         if not differ:
             _paragraph(console, "no stage differs by more than noise", "dim", 4)
+
+
+def _compared_means(kind: KindComparison) -> str:
+    """`PUT at swift-proxy: 20 → 21 requests, mean 3.0 ms → 12.1 ms`."""
+    ours, theirs = kind.first, kind.second
+    counts = f"{ours.requests_count:,} → {theirs.requests_count:,} requests"
+    return f"{kind.kind}: {counts}, mean {in_words(ours.mean_ns)} → {in_words(theirs.mean_ns)}"
+
+
+def untested_words(stage: StageDifference) -> str:
+    """`work in swift-object: 3.0 ms → 12.1 ms (+9.1 ms)`."""
+    sign = "+" if stage.difference_ns >= 0 else "−"
+    change = f"{sign}{in_words(abs(stage.difference_ns))}"
+    return f"{stage.stage}: {in_words(stage.first_ns)} → {in_words(stage.second_ns)} ({change})"
 
 
 def difference_words(stage: StageDifference) -> str:

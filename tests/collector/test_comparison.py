@@ -107,6 +107,15 @@ def test_too_few_to_tell_are_left_out() -> None:
     found = compare(few, many, "a", "b")
     assert found.kinds == ()
     assert found.left_out == ("PUT at swift-proxy",)
+    (kind,) = found.untested
+    assert [(kind.first.requests_count, kind.second.requests_count)] == [(4, 400)]
+    assert kind.stages[0].difference_ns == pytest.approx(kind.second.mean_ns - kind.first.mean_ns, abs=2)
+    assert found.significant == ()
+
+
+def test_a_kind_of_one_group_only_is_not_shown_beside_nothing() -> None:
+    found = compare(requests({"work": noise(12, 10, 4)}), requests({}), "a", "b")
+    assert (found.kinds, found.untested) == ((), ())
 
 
 def test_nothing_to_compare() -> None:

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from collector import store
+from collector.commands import report
 from collector.commands.replay import command
 from tracer.errors import InputError
 
@@ -64,3 +65,15 @@ def test_what_the_hosts_used_is_replayed_too(tmp_path: Path) -> None:
         result = CliRunner().invoke(command, ["-o", str(tmp_path / "other"), str(tmp_path / "captures")])
         assert isinstance(result.exception, InputError)
         assert "samples.csv is damaged" in str(result.exception)
+
+
+def test_two_traces_of_few_requests_are_compared_without_a_verdict(tmp_path: Path) -> None:
+    traces = [str(tmp_path / name) for name in ("one", "two")]
+    for trace in traces:
+        assert CliRunner().invoke(command, ["--quiet", "-o", trace, str(CAPTURES)]).exit_code == 0
+    said = CliRunner().invoke(report.command, [traces[0], "--compare", traces[1]])
+    assert said.exit_code == 0, said.output
+    compared = said.stdout.partition("\nCompared")[2]
+    assert "1 → 1 requests" in compared
+    assert "too few to say whether that is more than noise: 5 of each are needed" in compared
+    assert "no kind of request" not in compared
