@@ -65,7 +65,7 @@ from collector.store import (
     ready,
     write_trace,
 )
-from collector.timescale import Alignment, align, to_trace_ns
+from collector.timescale import Alignment, align, shared, to_trace_ns
 from collector.turns import in_turn
 from collector.windows import Windows, settle_windows
 
@@ -180,12 +180,7 @@ def run_stages(
 
     `held` keeps hops while the clocks are not known, `by_time` exchanges until all are there.
     """
-    windows = [
-        (host.host, host.first_host_ns, host.last_host_ns)
-        for host in info.hosts
-        if host.first_host_ns is not None and host.last_host_ns is not None
-    ]
-    evidence = clock_evidence.Evidence({host.host: host.packets_count for host in info.hosts})
+    evidence = clock_evidence.Evidence(captures.frames)
     servers = Servers(captures.clues)
     workers = options.workers or os.cpu_count() or 1
     missing: list[pl.DataFrame] = []
@@ -207,9 +202,11 @@ def run_stages(
         in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
         captures.close()
         info = replace(info, services=name_services(servers.all(), dict(options.names)))
+        windows, clock_of = captures.clock_windows, captures.clock_of
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
-            alignment = clocks.solve(refined(evidence, lambda: _ways_again(held)), windows)
+            alignment = clocks.solve(refined(evidence, lambda: _ways_again(held, clock_of)), windows)
+        alignment = shared(alignment, clock_of, [host.host for host in info.hosts])
         writer.write_table("clocks", alignment.clocks)
         covered = coverage.coverages(captures.activities, coverage.added(missing), alignment.clocks)
         info = _with_coverage(info, captures, covered)
@@ -300,8 +297,9 @@ def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
     return pl.DataFrame(samples).filter(known).sort("host", "metric", "host_ns").to_arrow()
 
 
-def _ways_again(held: Held) -> Iterator[clock_evidence.Ways]:
-    return (clock_evidence.ways_of(held.look(number)[0]) for number in held.numbers())
+def _ways_again(held: Held, clock_of: Mapping[str, str]) -> Iterator[clock_evidence.Ways]:
+    every = (clock_evidence.ways_of(held.look(number)[0]) for number in held.numbers())
+    return (clock_evidence.by_clock(ways, clock_of) for ways in every)
 
 
 def _started(exchanges: pa.Table) -> NDArray[np.int64]:
@@ -315,7 +313,8 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     if decoded is None:
         return None
     matched = matching.match(decoded, number * ID_STRIDE + 1)
-    ways = evidence.telling(clock_evidence.ways_of(matched.hops))
+    ways = clock_evidence.by_clock(clock_evidence.ways_of(matched.hops), captures.clock_of)
+    ways = evidence.telling(ways)
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
     written = {name: ready(name, table) for name, table in tables.items()}
     missing = coverage.missing_packets(matched.hops, matched.connections)

@@ -73,6 +73,18 @@ def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
     return {pairs[pair]: Way(*columns) for pair, *columns in found}
 
 
+def by_clock(ways: Ways, clock_of: Mapping[str, str]) -> Ways:
+    """The hops between different clocks, by these; `clock_of` has the hosts that go by the clock of another."""
+    if not clock_of:
+        return ways
+    found: dict[tuple[str, str], list[Way]] = {}
+    for pair, way in ways.items():
+        send, receive = (clock_of.get(host, host) for host in pair)
+        if send != receive:
+            found.setdefault((send, receive), []).append(way)
+    return {pair: _joined(parts) for pair, parts in found.items()}
+
+
 class Evidence:
     """Hops of many partitions, by direction; where they are more than `most_hops`, the largest are thinned to what
     bounds a line.

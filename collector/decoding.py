@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from collector import capture_sets
 from collector.columns import nullable
+from collector.containers import containers
 from collector.coverage import FileSpan, HostActivity, PointActivity, Span
 from collector.hosts import Traffic, is_loopback, own_addresses
 from collector.partitions import Activity, AddressOrder, HostView, Notes, Partitions
@@ -42,7 +43,7 @@ READERS = 2
 """Hosts read side by side."""
 NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
-NO_ACTIVITY = Activity({}, (), (), ())
+NO_ACTIVITY = Activity({}, (), (), (), ())
 SINCE_PREFIX = "twintap.since="
 """Of the comment in which an agent's sections say when their capture began."""
 LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
@@ -110,13 +111,14 @@ class _Capture:
 
     def host_activity(self, texts: Sequence[str]) -> HostActivity:
         """When its points captured, as far as files and packets show; addresses by `texts`."""
-        seen, silent = dict(self.activity.interfaces), self.activity.silences
+        seen = {number: span for number, span, _ in self.activity.interfaces}
+        silent = self.activity.silences
         points = [
             PointActivity(tuple(files), tuple(span for number, span in silent if number == place), seen.get(place))
             for place, files in enumerate(self.file_spans)
         ]
         passed: dict[tuple[str, str], set[int]] = {}
-        for src, dst, place in self.activity.passed:
+        for src, dst, place, _ in self.activity.passed:
             passed.setdefault((texts[src], texts[dst]), set()).add(place)
         return HostActivity(tuple(points), {pair: frozenset(places) for pair, places in passed.items()})
 
@@ -151,24 +153,46 @@ class Scan:
     `hosts`, `counters` and `clues` (by host, and by address and port of a server) are whole; events come by partition.
     `activities` says of each host when its interfaces captured, and `interfaces` which these are; `coverage.coverages`
     makes intervals of it.
+
+    A node's containers are hosts too (`collector.containers`): `clock_of` has whose clock each of them goes by, and
+    `clock_windows` and `frames` each clock's first and last stamp, and how many frames it stamped.
     """
 
     def __init__(self, captures: list[_Capture], partitions: Partitions, counters: Sequence[CounterInfo] = ()) -> None:
         own = own_addresses([capture.traffic() for capture in captures])
+        lanes = _lanes(captures, own, partitions.addresses())
+        own = [mine - {address for lane in lanes for address in lane.addresses} for mine in own]
         self._partitions, texts = partitions, partitions.addresses()
         order = np.argsort(texts)
         self._texts = pa.array(texts, pa.string()).take(pa.array(order))
         loopback = np.array([is_loopback(text) for text in texts], dtype=np.bool_)
         self._order = AddressOrder(np.argsort(order).astype(np.uint32), loopback[order])
-        self._names = pa.array([capture.host for capture in captures], pa.string())
+        self._names = pa.array([*(capture.host for capture in captures), *(lane.name for lane in lanes)], pa.string())
         points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
         self._points = pa.array(points, pa.string())
-        self._views = list(_views(captures, own, loopback))
+        self._views = list(_views(captures, own, loopback, lanes))
+        of_captures = zip(captures, own, strict=True)
+        infos = [_host_info(capture, mine, texts) for capture, mine in of_captures]
+        split = {lane.capture for lane in lanes}
+        kept = [info for number, info in enumerate(infos) if own[number] or number not in split]
+        self.hosts = (*kept, *(lane.info(captures[lane.capture], texts) for lane in lanes))
         self.clues = {capture.host: capture.clues for capture in captures}
-        self.hosts = tuple(_host_info(capture, mine, texts) for capture, mine in zip(captures, own, strict=True))
+        self.clues |= {lane.name: captures[lane.capture].clues for lane in lanes}
+        self.clock_of = {lane.name: captures[lane.capture].host for lane in lanes}
+        self.clock_windows = [
+            (info.host, info.first_host_ns, info.last_host_ns)
+            for info in infos
+            if info.first_host_ns is not None and info.last_host_ns is not None
+        ]
+        self.frames = {info.host: info.packets_count for info in infos}
         self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
         self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
-        undirected = (_undirected(capture) for capture, mine in zip(captures, own, strict=True) if not mine)
+        for lane in lanes:
+            of_host = captures[lane.capture].host
+            self.activities[lane.name] = HostActivity((self.activities[of_host].points[lane.interface],))
+            self.interfaces[lane.name] = (self.interfaces[of_host][lane.interface],)
+        unsettled = [number for number, mine in enumerate(own) if not mine and number not in split]
+        undirected = [_undirected(captures[number]) for number in unsettled]
         of_files = [counter for capture in captures for counter in _by_name(capture.counters)]
         self.counters = (*counters, *of_files, *(counter for counter in undirected if counter is not None))
 
@@ -199,14 +223,50 @@ class Scan:
         return Decoded(taken.events, _head_batch(taken.heads), self._names, self._points, addresses)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A container of a capture's host, as a host of its own; addresses and interface by number."""
+
+    name: str
+    host: int
+    capture: int
+    addresses: tuple[int, ...]
+    interface: int
+
+    def info(self, capture: _Capture, texts: Sequence[str]) -> HostInfo:
+        """What its interface shows of it."""
+        name = capture.interfaces[self.interface]
+        points = tuple(point for point in capture.points if point.interface == name)
+        ((span, count),) = [(span, n) for number, span, n in capture.activity.interfaces if number == self.interface]
+        addresses = tuple(sorted(texts[address] for address in self.addresses))
+        return HostInfo(self.name, addresses, points, capture.files, count, count, *span)
+
+
+def _lanes(captures: Sequence[_Capture], own: Sequence[frozenset[int]], texts: Sequence[str]) -> list[_Lane]:
+    """The containers of all captures."""
+    found: list[_Lane] = []
+    for number, capture in enumerate(captures):
+        owned = frozenset().union(*(mine for other, mine in enumerate(own) if other != number))
+        owned |= {address for lane in found for address in lane.addresses}
+        for each in containers(capture.activity.passages, capture.activity.passed, texts, owned):
+            name = texts[each.addresses[0]]
+            found.append(_Lane(name, len(captures) + len(found), number, each.addresses, each.interface))
+    return found
+
+
 def _views(
-    captures: Sequence[_Capture], own: Sequence[frozenset[int]], loopback: NDArray[np.bool_]
+    captures: Sequence[_Capture],
+    own: Sequence[frozenset[int]],
+    loopback: NDArray[np.bool_],
+    lanes: Sequence[_Lane],
 ) -> Iterator[HostView]:
     first_point = 0
-    for capture, mine in zip(captures, own, strict=True):
+    for number, (capture, mine) in enumerate(zip(captures, own, strict=True)):
         is_own = loopback.copy()
         is_own[list(mine)] = True
-        yield HostView(is_own, first_point)
+        of_capture = [lane for lane in lanes if lane.capture == number]
+        behind = tuple((address, lane.host, lane.interface) for lane in of_capture for address in lane.addresses)
+        yield HostView(is_own, first_point, behind)
         first_point += len(capture.interfaces)
 
 

@@ -16,6 +16,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.containers import Passage
 from collector.handshakes import Handshakes
 from collector.spilling import spilling
 from tracer import _core
@@ -45,17 +46,20 @@ class Activity:
     """When a host's interfaces captured, as far as stamps show (ns); interfaces and addresses are by number."""
 
     files: dict[int, tuple[int, int]]  # first and last stamp of each file, by the packets of the files before it
-    interfaces: tuple[tuple[int, tuple[int, int]], ...]  # each one's first and last stamp
+    interfaces: tuple[tuple[int, tuple[int, int], int], ...]  # each one's first and last stamp, and its packets
     silences: tuple[tuple[int, tuple[int, int]], ...]  # longer times without a packet, and of which interface
-    passed: tuple[tuple[int, int, int], ...]  # source, destination, interface
+    passed: tuple[tuple[int, int, int, int], ...]  # source, destination, interface, packets
+    passages: tuple[Passage, ...]  # of a sample of packets that several interfaces saw
 
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What gives a host's packets their meaning: its own addresses, loopback ones too, and its first point."""
+    """What gives a host's packets their meaning: its own addresses, loopback ones too, and its first point; of its
+    addresses that are lanes each one's number, host and interface."""
 
     own: NDArray[np.bool_]  # by number
     first_point: int
+    lanes: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +117,12 @@ class Partitions:
 
     def activity(self, host: int) -> Activity:
         """When the interfaces of a host captured, so far."""
-        files, interfaces, silences, passed = self._core.activity(host)
-        spans = tuple((number, (first, last)) for number, first, last in interfaces)
+        files, interfaces, silences, passed, passages = self._core.activity(host)
+        spans = tuple((number, (first, last), count) for number, first, last, count in interfaces)
         silent = tuple((number, (begin, end)) for number, begin, end in silences)
-        return Activity({before: (first, last) for before, first, last in files}, spans, silent, tuple(passed))
+        return Activity(
+            {before: (first, last) for before, first, last in files}, spans, silent, tuple(passed), tuple(passages)
+        )
 
     def address_number(self, text: str) -> int:
         """The number of an address, new or known."""
@@ -138,9 +144,9 @@ class Partitions:
     def take(self, number: int, views: Sequence[HostView], order: AddressOrder) -> Taken | None:
         """The packets of a partition, host by host in the order of frames; None if it is empty. They are kept no
         longer."""
-        own, first_points = [view.own for view in views], [view.first_point for view in views]
+        hosts = [(view.own, view.first_point, list(view.lanes)) for view in views]
         with spilling(self._spill):
-            taken = self._core.take(number, own, first_points, order.rank, order.is_loopback)
+            taken = self._core.take(number, hosts, order.rank, order.is_loopback)
         return None if taken is None else Taken(*taken)
 
     def close(self) -> None:

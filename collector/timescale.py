@@ -3,7 +3,7 @@
 Only here is a `host_ns` converted to a `trace_ns`. Source of the clocks: `collector.clocks`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,37 @@ class Alignment:
 
     clocks: pa.Table
     pairs: pa.Table
+
+
+def shared(alignment: Alignment, clock_of: Mapping[str, str], hosts: Sequence[str]) -> Alignment:
+    """`alignment` of `hosts`, some of which go by the clock of another host (`clock_of`): between those of one clock a
+    delay is certain."""
+    if not clock_of:
+        return alignment
+    of_clock: dict[str, list[str]] = {}
+    for host in hosts:
+        of_clock.setdefault(clock_of.get(host, host), []).append(host)
+    clocks = [
+        row | {"host": host, "reference": row["reference"] and number == 0}
+        for row in alignment.clocks.to_pylist()
+        for number, host in enumerate(of_clock.get(row["host"], ()))
+    ]
+    pairs = [
+        row | {"send_host": send, "receive_host": receive}
+        for row in alignment.pairs.to_pylist()
+        for send in of_clock.get(row["send_host"], ())
+        for receive in of_clock.get(row["receive_host"], ())
+    ]
+    pairs += [
+        {"send_host": send, "receive_host": receive, "at_trace_ns": 0, "uncertainty_ns": 0.0}
+        for together in of_clock.values()
+        for send in together
+        for receive in together
+        if send != receive
+    ]
+    return Alignment(
+        pa.Table.from_pylist(clocks, alignment.clocks.schema), pa.Table.from_pylist(pairs, alignment.pairs.schema)
+    )
 
 
 def to_trace_ns(

@@ -62,7 +62,11 @@ class Partitions:
     def activity(
         self, host: int
     ) -> tuple[
-        list[tuple[int, int, int]], list[tuple[int, int, int]], list[tuple[int, int, int]], list[tuple[int, int, int]]
+        list[tuple[int, int, int]],
+        list[tuple[int, int, int, int]],
+        list[tuple[int, int, int]],
+        list[tuple[int, int, int, int]],
+        list[tuple[int, int, list[tuple[int, int, int]]]],
     ]: ...
     def address_number(self, text: str) -> int: ...
     def addresses(self) -> list[str]: ...
@@ -70,8 +74,7 @@ class Partitions:
     def take(
         self,
         number: int,
-        own: Sequence[NDArray[np.bool_]],
-        first_points: Sequence[int],
+        hosts: Sequence[tuple[NDArray[np.bool_], int, Sequence[tuple[int, int, int]]]],
         rank: NDArray[np.uint32],
         is_loopback: NDArray[np.bool_],
     ) -> tuple[Columns, Columns, NDArray[np.uint32]] | None: ...

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
-import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
@@ -122,27 +121,44 @@ def test_the_host_has_its_container_and_a_point_for_each_interface(tmp_path: Pat
     assert [point.interface for point in docker.points] == ["any:4", "any:2", "any:6"]
 
 
-@pytest.mark.parametrize(
-    ("server", "copies"),
-    [
-        (NEIGHBOUR, (Copy(VETH, FOR_ANOTHER), Copy(OTHER_VETH, WENT_OUT))),
-        ("127.0.0.1", (Copy(LOOPBACK, CAME_IN),)),
-    ],
-    ids=["two containers of one host", "loopback"],
-)
-def test_within_a_host_each_packet_is_one_arrow(tmp_path: Path, server: str, copies: tuple[Copy, ...]) -> None:
-    client = CONTAINER if server == NEIGHBOUR else server
-    packets = conversation(client, server)
-    back = tuple(Copy(b.interface, a.packet_type) for a, b in zip(copies, copies[::-1], strict=True))
-    inside = on_all_interfaces(packets, client, copies, back)
-    outside = on_all_interfaces(conversation(CONTAINER, SERVER), CONTAINER, FROM_CONTAINER, TO_CONTAINER)
-    more = on_all_interfaces(conversation(NEIGHBOUR, SERVER), NEIGHBOUR, FROM_CONTAINER, TO_CONTAINER)
-    header_len = len(files.pcap([]))
-    at_server = [seen for end in (CONTAINER, NEIGHBOUR) for seen in at_the_server(conversation(end, SERVER))]
-    everything = inside + outside[header_len:] + more[header_len:]
-    matched = match(decode(sources(tmp_path, docker=everything, server=files.pcap(at_server))))
+def test_on_loopback_each_packet_is_one_arrow_within_the_host(tmp_path: Path) -> None:
+    packets = conversation("127.0.0.1", "127.0.0.1")
+    once = (Copy(LOOPBACK, CAME_IN),)
+    inside = on_all_interfaces(packets, "127.0.0.1", once, once)
+    matched = match(decode(beside_the_server(tmp_path, inside)))
     hops = plain(matched.hops)
     within = hops.filter((pl.col("send_host") == "docker") & (pl.col("receive_host") == "docker"))
     assert len(within) == len(packets)
     assert set(hops["state"]) == {"matched"}
     assert len(hops) == 3 * len(packets)
+
+
+def test_two_containers_that_talk_with_each_other_are_lanes_of_their_own(tmp_path: Path) -> None:
+    packets = conversation(CONTAINER, NEIGHBOUR)
+    out = (Copy(VETH, FOR_ANOTHER), Copy(OTHER_VETH, WENT_OUT))
+    back = (Copy(OTHER_VETH, FOR_ANOTHER), Copy(VETH, WENT_OUT))
+    inside = on_all_interfaces(packets, CONTAINER, out, back)
+    with scan(beside_the_server(tmp_path, inside)) as captures:
+        assert [host.host for host in captures.hosts] == ["server", CONTAINER, NEIGHBOUR]
+        assert captures.counters == ()
+        assert set(captures.clock_of.values()) == {"docker"}
+    hops = plain(match(decode(beside_the_server(tmp_path, inside))).hops)
+    assert set(hops["state"]) == {"matched"}
+    ways = hops.group_by("send_host", "receive_host").len().rows()
+    of_each = {(CONTAINER, NEIGHBOUR): 5, (NEIGHBOUR, CONTAINER): 5}
+    of_each |= {pair: 5 for end in (CONTAINER, NEIGHBOUR) for pair in ((end, "server"), ("server", end))}
+    assert {(send, receive): count for send, receive, count in ways} == of_each
+
+
+def beside_the_server(folder: Path, inside: bytes) -> list[HostSource]:
+    """The node's capture with what passes inside it, and both containers' conversations with a captured server."""
+    outside = on_all_interfaces(conversation(CONTAINER, SERVER), CONTAINER, FROM_CONTAINER, TO_CONTAINER)
+    from_other = tuple(
+        copy._replace(interface=OTHER_VETH) if copy.interface == VETH else copy for copy in FROM_CONTAINER
+    )
+    to_other = tuple(copy._replace(interface=OTHER_VETH) if copy.interface == VETH else copy for copy in TO_CONTAINER)
+    more = on_all_interfaces(conversation(NEIGHBOUR, SERVER), NEIGHBOUR, from_other, to_other)
+    header_len = len(files.pcap([]))
+    at_server = [seen for end in (CONTAINER, NEIGHBOUR) for seen in at_the_server(conversation(end, SERVER))]
+    everything = inside + outside[header_len:] + more[header_len:]
+    return sources(folder, docker=everything, server=files.pcap(at_server))

@@ -208,6 +208,8 @@ struct Tap {
     /// The operator's filter, or the built-in one.
     filter: Vec<Instruction>,
     loopback: bool,
+    /// It is a bridge's port: packets for others that come in there are of a host behind it (a container's veth).
+    bridged: bool,
     /// It was taken down once; of its removal the kernel then says nothing, so it is looked for.
     was_down: bool,
     gone: bool,
@@ -232,6 +234,10 @@ impl Tap {
             link_type,
             filter,
             loopback,
+            bridged: std::path::Path::new("/sys/class/net")
+                .join(name)
+                .join("brport")
+                .exists(),
             was_down: false,
             gone: false,
         })
@@ -418,7 +424,7 @@ impl Run {
 
     fn read_block(&mut self, index: usize) -> Result<bool, CaptureError> {
         let tap = &mut self.taps[index];
-        let (link_type, loopback) = (tap.link_type, tap.loopback);
+        let (link_type, loopback, bridged) = (tap.link_type, tap.loopback, tap.bridged);
         let Some(mut block) = tap.ring.next_block() else {
             return Ok(false);
         };
@@ -427,7 +433,7 @@ impl Run {
         let (mut written_count, mut foreign_count, mut other_count) = (0, 0, 0);
         while let Some(packet) = block.next_packet() {
             self.taken_count += 1;
-            let Some(direction) = direction(loopback, packet.packet_type) else {
+            let Some(direction) = direction(loopback, bridged, packet.packet_type) else {
                 foreign_count += u64::from(!loopback);
                 continue;
             };
@@ -476,12 +482,13 @@ impl Run {
     }
 }
 
-/// Send or receive; `None` for a packet that is not this host's, or the second copy on loopback (the sent one, as in libpcap).
-fn direction(loopback: bool, packet_type: u8) -> Option<Direction> {
+/// Send or receive; `None` for a packet that is not this host's nor of one behind its bridge's port, or the second copy on
+/// loopback (the sent one, as in libpcap).
+fn direction(loopback: bool, bridged: bool, packet_type: u8) -> Option<Direction> {
     match packet_type {
         libc::PACKET_OUTGOING if loopback => None,
         libc::PACKET_OUTGOING => Some(Direction::Send),
-        libc::PACKET_OTHERHOST => None,
+        libc::PACKET_OTHERHOST if !bridged => None,
         _ => Some(Direction::Receive),
     }
 }
@@ -566,8 +573,11 @@ mod tests {
             (true, libc::PACKET_OUTGOING, None),
         ];
         for (loopback, packet_type, expected) in cases {
-            assert_eq!(direction(loopback, packet_type), expected, "{loopback} {packet_type}");
+            let found = direction(loopback, false, packet_type);
+            assert_eq!(found, expected, "{loopback} {packet_type}");
         }
+        let behind = direction(false, true, libc::PACKET_OTHERHOST);
+        assert_eq!(behind, Some(Direction::Receive), "of a container, at its bridge's port");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Cost: one comparison a packet. Memory is bounded: where silences are many, short ones are forgotten.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use twintap_wire::events::EventColumns;
 
 /// The shortest silence that is noted at first. A restarted capture misses more than that.
@@ -16,12 +16,12 @@ const MOST_SILENCES: usize = 1 << 16;
 pub struct Activity {
     /// Of each file with packets: how many packets the host's earlier files hold, least and greatest stamp.
     pub files: Vec<(u32, i64, i64)>,
-    /// Of each interface: least and greatest stamp; `None` without a packet.
-    pub interfaces: Vec<Option<(i64, i64)>>,
+    /// Of each interface: least and greatest stamp, and how many packets; `None` without a packet.
+    pub interfaces: Vec<Option<(i64, i64, u64)>>,
     /// Interface, last stamp before it fell silent, first stamp after.
     pub silences: Vec<(u16, i64, i64)>,
-    /// Source, destination and interface of packets, while there are few pairs.
-    pub passed: FxHashSet<(u32, u32, u16)>,
+    /// Packets by source, destination and interface, while there are few pairs.
+    pub passed: FxHashMap<(u32, u32, u16), u64>,
     least_silence_ns: i64,
 }
 
@@ -31,7 +31,7 @@ impl Default for Activity {
             files: Vec::new(),
             interfaces: Vec::new(),
             silences: Vec::new(),
-            passed: FxHashSet::default(),
+            passed: FxHashMap::default(),
             least_silence_ns: LEAST_SILENCE_NS,
         }
     }
@@ -63,7 +63,7 @@ impl Activity {
             self.interfaces.resize(place + 1, None);
         }
         let Some(&first) = stamps.first() else { return };
-        let (mut least, mut latest) = self.interfaces[place].unwrap_or((first, first));
+        let (mut least, mut latest, count) = self.interfaces[place].unwrap_or((first, first, 0));
         for &stamp in stamps {
             if stamp - latest >= self.least_silence_ns {
                 self.silences.push((number, latest, stamp));
@@ -71,7 +71,7 @@ impl Activity {
             latest = latest.max(stamp);
             least = least.min(stamp);
         }
-        self.interfaces[place] = Some((least, latest));
+        self.interfaces[place] = Some((least, latest, count + stamps.len() as u64));
         while self.silences.len() > MOST_SILENCES {
             self.least_silence_ns *= 2;
             let least_ns = self.least_silence_ns;
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(activity.files, [(0, 100 * MS, 141 * MS), (5, 200 * MS, 200 * MS)]);
         assert_eq!(
             activity.interfaces,
-            [Some((100 * MS, 141 * MS)), Some((101 * MS, 200 * MS))]
+            [Some((100 * MS, 141 * MS, 4)), Some((101 * MS, 200 * MS, 2))]
         );
         assert_eq!(
             activity.silences,

@@ -21,6 +21,15 @@ pub struct HostView<'a> {
     /// Place among all texts.
     pub rank: &'a [u32],
     pub first_point: u16,
+    /// Of each address that is a lane of its own, the lane's host and the interface that leads there; empty without lanes.
+    pub lanes: &'a [Option<Lane>],
+}
+
+/// An address behind an interface of a host, which stands for a host of its own (a container).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    pub host: u16,
+    pub interface: u16,
 }
 
 /// Which rows of a column have a value, as Arrow has it: a bit for each, the lowest first. Empty if all have one.
@@ -88,8 +97,9 @@ impl Columns {
             self.sort_by_frame(start);
         }
         self.occurs.resize(view.rank.len(), false);
-        self.settle(start, view);
         self.host.resize(self.events.len(), host);
+        self.give_to_lanes(start, view);
+        self.settle(start, view);
         let first = self.heads.len();
         packed_heads
             .iter()
@@ -105,6 +115,30 @@ impl Columns {
         let mut order: Vec<u32> = (0..).take(unsorted.len()).collect();
         order.sort_unstable_by_key(|&row| unsorted.frame[row as usize]);
         blocks::gather(&unsorted, &order, &mut self.events);
+    }
+
+    /// Give rows from `start` on to the lanes whose interface saw them. Of what else passed between lanes the direction is
+    /// not known; what passed between a lane and others is the lane's at whatever point (`points` of the matcher).
+    fn give_to_lanes(&mut self, start: usize, view: &HostView) {
+        if view.lanes.is_empty() {
+            return;
+        }
+        let events = &mut self.events;
+        for row in start..events.len() {
+            let [src, dst] = [events.src_addr[row], events.dst_addr[row]].map(|end| view.lanes[end as usize]);
+            let here = |lane: Option<Lane>| lane.filter(|lane| lane.interface == events.interface[row]);
+            let (host, direction) = match (here(src), here(dst)) {
+                (Some(lane), None) => (lane.host, Direction::Send as u8),
+                (None, Some(lane)) => (lane.host, Direction::Receive as u8),
+                _ => match (src, dst) {
+                    (None, None) => continue,
+                    (Some(_), Some(_)) => (self.host[row], Direction::Unknown as u8),
+                    (Some(lane), None) => (lane.host, Direction::Send as u8),
+                    (None, Some(lane)) => (lane.host, Direction::Receive as u8),
+                },
+            };
+            (self.host[row], events.direction[row]) = (host, direction);
+        }
     }
 
     /// Give the rows from `start` on the meaning that they have for their host.
@@ -187,6 +221,7 @@ mod tests {
             is_own: &[true, false, false],
             rank: &[2, 1, 0],
             first_point: 4,
+            lanes: &[],
         };
         let settled = |src_addr, dst_addr, direction| {
             let mut columns = Columns::default();
@@ -208,6 +243,31 @@ mod tests {
         assert_eq!(settled(0, 0, 2), (2, 2, 3, 5), "what stays inside its host");
         assert_eq!(settled(1, 2, 2), (1, 0, 2, 5), "told by the capture");
         assert_eq!(settled(1, 2, 0), (1, 0, 0, 5), "nothing tells");
+    }
+
+    #[test]
+    fn what_passes_a_lane_s_interface_is_the_lane_s() {
+        let lane = |host, interface| Some(Lane { host, interface });
+        let view = HostView {
+            is_own: &[false; 3],
+            rank: &[0, 1, 2],
+            first_point: 0,
+            lanes: &[lane(5, 0), lane(6, 1), None],
+        };
+        let mut columns = Columns::default();
+        for (interface, src_addr, dst_addr) in [(0, 0, 1), (2, 0, 1), (1, 0, 1), (2, 2, 0), (0, 2, 0), (3, 2, 2)] {
+            columns.events.extend(&[Event {
+                interface,
+                src_addr,
+                dst_addr,
+                direction: 2,
+                ..Event::default()
+            }]);
+        }
+        columns.host = vec![0; 6];
+        columns.give_to_lanes(0, &view);
+        assert_eq!(columns.host, [5, 0, 6, 5, 5, 0]);
+        assert_eq!(columns.events.direction, [2, 0, 1, 1, 1, 2]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod heads;
 pub mod keys;
 pub mod notes;
 pub mod partitions;
+pub mod sights;
 
 /// The value, whether or not another thread panicked over it: Python has seen that panic.
 fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -6,6 +6,7 @@ use twintap_wire::packet::Direction;
 
 use crate::activity::Activity;
 use crate::answers::Answers;
+use crate::sights::Sights;
 
 /// Pairs of addresses that tell a host's own well enough: bounds memory where sources are forged.
 pub const ENOUGH_PAIRS: usize = 1 << 16;
@@ -31,6 +32,7 @@ pub struct Notes {
     pub answers: Answers,
     /// When which of the host's interfaces captured, and what passed them.
     pub activity: Activity,
+    pub sights: Sights,
 }
 
 impl Notes {
@@ -51,12 +53,13 @@ impl Notes {
         self.events_count += events.len() as u64;
         self.answers.add(events, &number);
         self.activity.add(events, frames_before, (first, last), &place);
+        self.sights.add(events, &number, &place);
         let counts_pairs = self.pairs.len() < ENOUGH_PAIRS;
         for ((src, dst, direction, interface), count) in tally(events) {
             let (src, dst) = (number(src), number(dst));
             if counts_pairs {
                 *self.pairs.entry((src, dst)).or_default() += count;
-                self.activity.passed.insert((src, dst, place(interface)));
+                *self.activity.passed.entry((src, dst, place(interface))).or_default() += count;
             }
             if direction == Direction::Send as u8 {
                 self.own.insert(src);
@@ -133,8 +136,8 @@ mod tests {
         assert_eq!(notes.others, FxHashSet::from_iter([11]));
         let pairs = [((10, 11), 2), ((11, 10), 1), ((12, 13), 1)];
         assert_eq!(notes.pairs, FxHashMap::from_iter(pairs));
-        let passed = [(10, 11, 3), (11, 10, 3), (12, 13, 0)];
-        assert_eq!(notes.activity.passed, FxHashSet::from_iter(passed));
+        let passed = [((10, 11, 3), 2), ((11, 10, 3), 1), ((12, 13, 0), 1)];
+        assert_eq!(notes.activity.passed, FxHashMap::from_iter(passed));
     }
 
     #[test]

@@ -9,11 +9,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_partitions::answers::Gap;
-use twintap_partitions::columns::{Columns, HostView};
+use twintap_partitions::columns::{Columns, HostView, Lane};
 use twintap_partitions::handshakes::{Seen, pairs};
 use twintap_partitions::keys::Addresses;
 use twintap_partitions::notes::Notes;
 use twintap_partitions::partitions::{Moves, Origin, Partitions};
+use twintap_partitions::sights::Sight;
 
 use crate::decode::{CaptureFile, Rows, event_arrays, head_arrays, locked};
 
@@ -59,13 +60,16 @@ type NoteFields = (
     Vec<(u32, u32, u32, u32, i64)>,
 );
 /// Of each file its packets before it, first and last stamp; of each interface that captured its number, first and last
-/// stamp; silences (interface, from, to); (source, destination, interface).
+/// stamp, packets; silences (interface, from, to); (source, destination, interface, packets); passages (source, destination, sights).
 type ActivityFields = (
     Vec<(u32, i64, i64)>,
+    Vec<(u16, i64, i64, u64)>,
     Vec<(u16, i64, i64)>,
-    Vec<(u16, i64, i64)>,
-    Vec<(u32, u32, u16)>,
+    Vec<(u32, u32, u16, u64)>,
+    Vec<(u32, u32, Vec<Sight>)>,
 );
+/// Of a host: its own addresses by number, its first point, and (address, host, interface) of those that are lanes.
+type HostFields<'py> = (PyReadonlyArray1<'py, bool>, u16, Vec<(u32, u16, u16)>);
 /// Events, heads, and the ranks of the addresses that occur.
 type TakenColumns<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyArray1<u32>>);
 
@@ -140,10 +144,15 @@ impl PyPartitions {
             (
                 activity.files.clone(),
                 interfaces
-                    .filter_map(|(number, span)| span.map(|(first, last)| (number, first, last)))
+                    .filter_map(|(number, span)| span.map(|(first, last, count)| (number, first, last, count)))
                     .collect(),
                 activity.silences.clone(),
-                activity.passed.iter().copied().collect(),
+                activity
+                    .passed
+                    .iter()
+                    .map(|(&(src, dst, interface), &count)| (src, dst, interface, count))
+                    .collect(),
+                notes.sights.passages(),
             )
         })
     }
@@ -175,30 +184,36 @@ impl PyPartitions {
         })?)
     }
 
-    /// The columns of a partition, or None if it is empty; they are kept no longer. For each host `own` tells its
-    /// addresses by number and `first_points` its first point; `rank` is an address's place among all texts, by which
-    /// `is_loopback` tells of it. Raises OSError.
+    /// The columns of a partition, or None if it is empty; they are kept no longer. `rank` is an address's place among all
+    /// texts, by which `is_loopback` tells of it. Raises OSError.
     fn take<'py>(
         &self,
         py: Python<'py>,
         number: usize,
-        own: Vec<PyReadonlyArray1<'py, bool>>,
-        first_points: Vec<u16>,
+        hosts: Vec<HostFields<'py>>,
         rank: PyReadonlyArray1<'py, u32>,
         is_loopback: PyReadonlyArray1<'py, bool>,
     ) -> PyResult<Option<TakenColumns<'py>>> {
         let (rank, is_loopback) = (rank.as_slice()?, is_loopback.as_slice()?);
-        let view = |(own, &first_point): (&'_ PyReadonlyArray1<'py, bool>, &u16)| {
-            let is_own = own.as_slice()?;
-            Ok::<_, PyErr>((is_own.to_vec(), first_point))
+        let lane_of_address = |(_, _, lanes): &HostFields<'py>| {
+            let mut found = vec![None; if lanes.is_empty() { 0 } else { rank.len() }];
+            for &(address, host, interface) in lanes {
+                if let Some(lane) = found.get_mut(address as usize) {
+                    *lane = Some(Lane { host, interface });
+                }
+            }
+            found
         };
-        let owned = own.iter().zip(&first_points).map(view).collect::<PyResult<Vec<_>>>()?;
-        let views: Vec<HostView> = owned
-            .iter()
-            .map(|(is_own, first_point)| HostView {
+        let lanes: Vec<Vec<Option<Lane>>> = hosts.iter().map(lane_of_address).collect();
+        let is_own = hosts.iter().map(|(own, _, _)| Ok::<_, PyErr>(own.as_slice()?.to_vec()));
+        let is_own = is_own.collect::<PyResult<Vec<_>>>()?;
+        let of_hosts = is_own.iter().zip(&lanes).zip(&hosts);
+        let views: Vec<HostView> = of_hosts
+            .map(|((is_own, lanes), (_, first_point, _))| HostView {
                 is_own,
                 rank,
                 first_point: *first_point,
+                lanes,
             })
             .collect();
         let Some(columns) = py.detach(|| self.partitions.take(number, &views, is_loopback))? else {

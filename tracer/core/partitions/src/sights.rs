@@ -1,0 +1,114 @@
+//! Where the same packet was seen, for some packets of a host: on a bridge, a router or `-i any`, each passes several
+//! interfaces. Packets are chosen by what they carry, so that a copy on another interface, or in another file, is chosen too.
+//!
+//! Cost: a multiplication a packet, and a look-up for those chosen. Memory: `MOST_PACKETS` of each host; where there are
+//! more, half of those chosen before are forgotten, again by what they carry.
+
+use rustc_hash::FxHashMap;
+use twintap_wire::events::EventColumns;
+
+const MOST_PACKETS: usize = 1 << 13;
+const MOST_SIGHTS: usize = 8;
+/// Longer after the first sight of a packet it is another packet: a host forwards within less.
+const LONGEST_NS: i64 = 20_000_000;
+
+/// A packet at an interface of the host: stamp, interface, and the direction's code.
+pub type Sight = (i64, u16, u8);
+
+/// What identifies a packet, whatever link it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    ends: (u32, u32, u16, u16),
+    numbers: (u32, u32),
+    stamps: (u32, u32),
+    rest: (u32, u16, i32),
+}
+
+/// Sights of some packets of one host.
+#[derive(Debug, Default)]
+pub struct Sights {
+    seen: FxHashMap<Identity, Vec<Sight>>,
+    /// One packet of 2^`level` is chosen.
+    level: u32,
+}
+
+/// Spread over the high bits (Knuth, TAOCP 3, §6.4): how many of these are zero chooses packets.
+fn rarity(seq: u32, ack: u32) -> u32 {
+    let numbers = u64::from(seq) << 32 | u64::from(ack);
+    numbers.wrapping_mul(0x9E37_79B9_7F4A_7C15).leading_zeros()
+}
+
+impl Sights {
+    /// Note the packets of a batch; `number` and `place` as of [`crate::notes::Notes::add`].
+    pub fn add(&mut self, events: &EventColumns, number: impl Fn(u32) -> u32, place: impl Fn(u16) -> u16) {
+        for (row, (&seq, &ack)) in events.seq.iter().zip(&events.ack).enumerate() {
+            if rarity(seq, ack) < self.level {
+                continue;
+            }
+            let event = events.row(row);
+            let identity = Identity {
+                ends: (
+                    number(event.src_addr),
+                    number(event.dst_addr),
+                    event.src_port,
+                    event.dst_port,
+                ),
+                numbers: (seq, ack),
+                stamps: (event.tsval, event.tsecr),
+                rest: (event.payload_len, event.flags, event.ip_id),
+            };
+            let sights = self.seen.entry(identity).or_default();
+            if sights.len() < MOST_SIGHTS {
+                sights.push((event.host_ns, place(event.interface), event.direction));
+            }
+            while self.seen.len() > MOST_PACKETS && self.level < u64::BITS {
+                self.level += 1;
+                let level = self.level;
+                self.seen
+                    .retain(|identity, _| rarity(identity.numbers.0, identity.numbers.1) >= level);
+            }
+        }
+    }
+
+    /// Source, destination and sights (by time, those of one passage) of packets that more than one interface saw.
+    pub fn passages(&self) -> Vec<(u32, u32, Vec<Sight>)> {
+        let passage = |(identity, sights): (&Identity, &Vec<Sight>)| {
+            let mut sights = sights.clone();
+            sights.sort_by_key(|sight| sight.0); // stable: of one stamp, in the file's order
+            let first = sights.first()?.0;
+            sights.retain(|sight| sight.0 - first <= LONGEST_NS);
+            let several = sights.iter().any(|sight| sight.1 != sights[0].1);
+            several.then_some((identity.ends.0, identity.ends.1, sights))
+        };
+        let mut found: Vec<_> = self.seen.iter().filter_map(passage).collect();
+        found.sort();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use twintap_wire::events::Event;
+
+    #[test]
+    fn copies_of_a_packet_are_one_passage_in_the_order_of_time() {
+        let mut sights = Sights::default();
+        let event = |interface, host_ns, src_addr| Event {
+            interface,
+            host_ns,
+            src_addr,
+            dst_addr: 9,
+            ..Event::default()
+        };
+        let mut events = EventColumns::default();
+        events.extend(&[
+            event(1, 500, 4),
+            event(0, 100, 4),
+            event(0, 100, 5),
+            event(0, LONGEST_NS + 101, 4),
+        ]);
+        sights.add(&events, |address| address, |interface| interface + 10);
+        assert_eq!(sights.passages(), [(4, 9, vec![(100, 10, 0), (500, 11, 0)])]);
+    }
+}
