@@ -502,13 +502,17 @@ def test_names_hosts_and_services() -> None:
         proxy:40000 > db:5432
           150 > 0:100 uncertainty=7000
           190 < 0:50
+        web:8000 > client:9000
+          400 < 0:100 GET /a
+          500 > 0:50 200
     """
     rows = built(script).exchanges.to_pylist()
     assert [(row["client_host"], row["server_host"], row["service"], row["protocol"]) for row in rows] == [
         ("client", "proxy", "swift-proxy", "http/1.1"),
         ("proxy", "db", "db:5432", "unknown"),
+        ("client", "web", "web:8000", "http/1.1"),
     ]
-    assert [row["uncertainty_ns"] for row in rows] == [1000, 7000]
+    assert [row["uncertainty_ns"] for row in rows] == [1000, 7000, 1000]
 
 
 def test_a_handshake_is_timed_at_the_client() -> None:
