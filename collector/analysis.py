@@ -50,7 +50,7 @@ from collector.progress import SILENT, Counted, Progress, Stage
 from collector.put_off import PutOff
 from collector.quality import quality_of
 from collector.rings import Places, Ring
-from collector.schema import ID_STRIDE, conform
+from collector.schema import ID_STRIDE, TABLES, conform
 from collector.servers import Servers
 from collector.service_names import ServiceNames
 from collector.sorted_runs import SortedRuns
@@ -121,8 +121,30 @@ class _Requests:
 
     hops: pa.Table
     exchanges: pa.Table
+    silences: pa.Table
     quality: encoded.Rows
     troubles: troubles.Troubles
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuilt:
+    """What all partitions gave: `parts` of their troubles, the silences of their messages, servers that answered."""
+
+    parts: list[troubles.Troubles] = field(default_factory=list)
+    silences: list[pa.Table] = field(default_factory=list)
+    answering: set[outcomes.Server] = field(default_factory=set)
+
+    def add(self, requests: _Requests) -> None:
+        """Take in those of one partition."""
+        self.silences.append(requests.silences)
+        self.answering.update(outcomes.answering(requests.exchanges))
+        self.parts.append(requests.troubles)
+        if len(self.parts) == TROUBLES_AT_ONCE:
+            self.parts[:] = [troubles.together(self.parts)]
+
+    def all_silences(self) -> pa.Table:
+        """The table `silences`, by exchange."""
+        return pa.concat_tables([TABLES["silences"].empty_table(), *self.silences], promote_options="none")
 
 
 def analyse(
@@ -214,15 +236,17 @@ def run_stages(
         windows_at = Windows(covered, captures.activities, alignment.clocks, options.edge_ns)
         hops = PutOff(lambda table: writer.append("hops", table))
         progress.begin(Stage.REBUILD)
-        rebuilt = Counted(progress, len(events_counts))
-        found, answering = _rebuild(
+        progressed = Counted(progress, len(events_counts))
+        rebuilt = _rebuild(
             pool, workers, info, alignment, windows_at, writer, hops, held, by_time,
-            lambda number: rebuilt.done(events_counts[number], 1),
+            lambda number: progressed.done(events_counts[number], 1),
         )  # fmt: skip
         progress.begin(Stage.LINK)
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
         places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
-        _put_together(pool, info, alignment, found, writer, _settled(by_time, answering), samples, places)
+        _put_together(
+            pool, info, alignment, rebuilt, writer, _settled(by_time, frozenset(rebuilt.answering)), samples, places
+        )
         for job in written:
             job.result()
     return info
@@ -246,15 +270,17 @@ def _put_together(
     pool: ThreadPoolExecutor,
     info: TraceInfo,
     alignment: Alignment,
-    found: list[troubles.Troubles],
+    rebuilt: _Rebuilt,
     writer: TraceWriter,
     by_time: Iterator[pa.Table],
     samples: pa.Table | None,
     places: Places,
 ) -> None:
-    """Link the exchanges of all partitions and tell what is wrong; write these tables."""
-    wrong = pool.submit(troubles.together, found)
-    linked = spans.link_all(_written(pool, writer, by_time))
+    """Link the exchanges of all partitions and find what is wrong; write these tables."""
+    wrong = pool.submit(troubles.together, rebuilt.parts)
+    silences = rebuilt.all_silences()
+    writer.write_table("silences", silences)
+    linked = spans.link_all(_written(pool, writer, by_time), silences)
     beside = [pool.submit(memory.give_back), pool.submit(writer.write_table, "spans", linked)]
     writer.finish("connections")
     told = findings.told(
@@ -334,13 +360,9 @@ def _rebuild(
     held: Held,
     by_time: SortedRuns,
     done: Callable[[int], None],
-) -> tuple[list[troubles.Troubles], frozenset[outcomes.Server]]:
-    """Align and rebuild each partition, and write or keep what it gives; `done` is called with each one's number.
-
-    Returns: their troubles, in a few parts, and the servers that answered (`outcomes.answering`).
-    """
-    answering = frozenset[outcomes.Server]()
-    end_ns, exchanges_count, found = _end_ns(info, alignment), 0, []
+) -> _Rebuilt:
+    """Align and rebuild each partition, and write or keep what it gives; `done` is called with each one's number."""
+    end_ns, exchanges_count, rebuilt = _end_ns(info, alignment), 0, _Rebuilt()
     names = ServiceNames(info.services)
 
     def rebuild(number: int) -> _Requests:
@@ -348,27 +370,26 @@ def _rebuild(
         hops = settle_windows(align(hops, alignment), connections, windows)
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
-        built = build_exchanges(hops, messages, connections, names, first_id)
+        built = build_exchanges(hops, messages, connections, names, first_id, paused)
         built = built._replace(exchanges=outcomes.with_outcomes(built.exchanges, built.hops))
         paused = pauses.aligned(paused, alignment.clocks)
         counts = hop_counts(built.hops)
         wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts, drops)
-        return _Requests(built.hops, built.exchanges, ready("quality", quality_of(built.hops, counts)), wrong)
+        return _Requests(
+            built.hops, built.exchanges, built.silences, ready("quality", quality_of(built.hops, counts)), wrong
+        )
 
     def keep(number: int, requests: _Requests) -> None:
-        nonlocal exchanges_count, answering
+        nonlocal exchanges_count
         done(number)
-        answering |= outcomes.answering(requests.exchanges)
         exchanges_count += requests.exchanges.num_rows
         put_off.put(requests.hops, MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * exchanges_count)
         writer.append("quality", requests.quality)
         by_time.put(requests.exchanges, _started(requests.exchanges))
-        found.append(requests.troubles)
-        if len(found) == TROUBLES_AT_ONCE:
-            found[:] = [troubles.together(found)]
+        rebuilt.add(requests)
 
     in_turn(pool, workers, held.numbers(), rebuild, keep)
-    return found, answering
+    return rebuilt
 
 
 def _end_ns(info: TraceInfo, alignment: Alignment) -> int:

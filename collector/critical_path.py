@@ -26,6 +26,12 @@ Each visit on the path gets a window of the root's time, and its stretches are c
 a few µs, or a child that overlaps its parent's own network time, cannot break the sum: over a trace, the stretches
 add up to the root's duration to the nanosecond.
 
+**Silences.** A message whose bytes do not all leave at once has stretches in which none of them is on the way
+(table `silences`). They are no network's time: `request_idle` and `response_idle` are the sender's, who had nothing to
+send; `send_held` is TCP's (congestion window, small window, delayed acknowledgement); `reader_wait` the receiver's,
+whose application did not read. While a parent had nothing to send of its answer, what held it up was a child that was
+still answering, if there was one: that child's stretches of the time take its place, and its own silences are followed.
+
 Two kinds of waiting are taken out of these stretches. Where one parent asked several servers the same at once, the span
 that decided keeps its stretches up to the first of the answers; what the parent waited on for it is `quorum`. And where
 bytes (or a SYN) were lost and sent again, the time until then is `stall` rather than connect or network.
@@ -40,6 +46,7 @@ from dataclasses import dataclass, fields
 
 from collector.stamps import UNSEEN, Longs
 from tracer import _core
+from tracer.records import Columns
 
 __all__ = ["NONE", "UNSEEN", "Ledger", "Longs", "Nodes", "make_ledger"]
 
@@ -92,15 +99,20 @@ class Ledger:
     server_or_network_ns: Longs  # one end's stamps do not show which
     response_network_ns: Longs
     stall_ns: Longs
+    request_idle_ns: Longs  # none of the request was on the way, since its sender had nothing to send
+    response_idle_ns: Longs
+    send_held_ns: Longs  # since TCP held it
+    reader_wait_ns: Longs  # since the receiver did not read
     critical_ns: Longs  # their sum: what a span contributes to its root's duration
     window_start: Longs
     window_end: Longs
 
 
-def make_ledger(nodes: Nodes, *, with_windows: bool = False) -> Ledger:
+def make_ledger(nodes: Nodes, silences: Columns, *, with_windows: bool = False) -> Ledger:
     """Share out each root's time among the spans on its critical path.
 
-    A root without a beginning or an end has no duration: it and all below it get zeros.
+    Arguments: `silences` of their messages by the row of their span (`collector.silences.silences_by_row`). A root
+    without a beginning or an end has no duration: it and all below it get zeros.
     """
     columns = {field.name: getattr(nodes, field.name) for field in fields(Nodes)}
-    return Ledger(**_core.make_ledger(columns, with_windows))
+    return Ledger(**_core.make_ledger(columns, silences, with_windows))

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from collector.columns import bits, coded, codes, indices, laid, nothing, nullable, numbers, one_chunk, texts
 from collector.exchange_stalls import with_stalls
-from collector.schema import EXCHANGES, HopKind
+from collector.pauses import holds
+from collector.schema import EXCHANGES, HopKind, SilenceCause, conform
 from collector.service_names import ServiceNames
 from collector.services import client_service, is_background
 from tracer import _core
@@ -38,31 +39,54 @@ MEASURES = [
 """Columns that the core gives as they are."""
 
 
+CAUSES = pa.array([str(cause) for cause in SilenceCause])
+"""Dictionary of `silences.cause`, in the order of the core's codes."""
+
+
 class Built(NamedTuple):
-    """Exchanges, and the hops with `exchange_id` filled in."""
+    """Exchanges, the hops with `exchange_id` filled in, and the long silences of messages (table `silences`)."""
 
     exchanges: pa.Table
     hops: pa.Table
+    silences: pa.Table
 
 
 def build_exchanges(
-    hops: pa.Table, messages: pa.Table, connections: pa.Table, services: ServiceNames, first_id: int = 1
+    hops: pa.Table,
+    messages: pa.Table,
+    connections: pa.Table,
+    services: ServiceNames,
+    first_id: int = 1,
+    pauses: pa.Table | None = None,
 ) -> Built:
     """Cut every connection into exchanges.
 
     Arguments: tables of `collector.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); names of
-    servers. `first_id` numbers the exchanges from there, so that partitions can be built alone.
+    servers. `first_id` numbers the exchanges from there, so that partitions can be built alone; `pauses`, where senders
+    stood still (`collector.pauses.pause_table`).
     Returns: the table `exchanges`, numbered in order of time, and `hops` in its own row order with
     `exchange_id`.
     """
     hosts = _hosts(connections)
     ends = _connection_columns(connections, hosts)
     ends["service"], names = services.of_connections(connections)
-    found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, first_id)
+    found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, holds(pauses), first_id)
     place = hops.schema.get_field_index("exchange_id")
     named = hops.set_column(place, "exchange_id", _known(found, "hop_exchange", hops.num_rows))
     service = _services(found["service"], names, connections, services)
-    return Built(with_stalls(_exchange_table(found, messages, hosts.names, service, first_id), named), named)
+    exchanges = with_stalls(_exchange_table(found, messages, hosts.names, service, first_id), named)
+    return Built(exchanges, named, _silence_table(found))
+
+
+def _silence_table(found: Columns) -> pa.Table:
+    columns = {
+        "exchange_id": nullable(found["silence_exchange"]),
+        "in_response": pa.array(found["silence_in_response"]),
+        "from_trace_ns": nullable(found["silence_from_ns"]),
+        "to_trace_ns": nullable(found["silence_to_ns"]),
+        "cause": coded(found["silence_cause"], CAUSES),
+    }
+    return conform("silences", pa.table(columns))
 
 
 class _Hosts(NamedTuple):

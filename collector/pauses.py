@@ -21,6 +21,7 @@ Source: RFC 9293 §3.8.6 (windows), RFC 1122 §4.2.3.2 (an ACK is delayed less t
 
 from functools import cache
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -44,6 +45,13 @@ TOLD = {
     **dict.fromkeys(("connection_id", "span_id", "from_trace_ns", "to_trace_ns", "in_flight_bytes"), pl.Int64),
 }
 """Columns of `told`."""
+HOLDS: dict[str, type[np.generic]] = {
+    "connection_id": np.int64,
+    "from_client": np.bool_,
+    "stream_offset": np.int64,
+    "is_reader": np.bool_,
+}
+"""Columns of `holds`."""
 
 
 def pause_table(found: Columns, hosts: pa.StringArray) -> pa.Table:
@@ -62,6 +70,20 @@ def aligned(pauses: pa.Table, clocks: pa.Table) -> pa.Table:
         stamps = to_trace_ns(pauses["host"].combine_chunks(), pauses[f"{name}_ns"], clocks)
         pauses = pauses.append_column(f"{name}_trace_ns", pa.array(stamps))
     return pauses
+
+
+def holds(pauses: pa.Table | None) -> Columns:
+    """Pauses in which TCP held the sender, as the core takes them: `connection_id`, `from_client`, `stream_offset` of
+    the bytes that left then, and `is_reader`, whether the receiver's window was closed.
+
+    A pause that ends with less than a segment, and that nothing of TCP's explains, is the application's.
+    """
+    if pauses is None or not pauses.num_rows:
+        return {name: np.empty(0, kind) for name, kind in HOLDS.items()}
+    rows = pl.DataFrame(pauses).with_columns(why=_why())
+    rows = rows.filter(pl.col("why").is_not_null() | (pl.col("resumed_bytes") >= _segment_bytes()))
+    rows = rows.with_columns(is_reader=(pl.col("why") == "zero_window").fill_null(value=False))
+    return {name: np.ascontiguousarray(rows[name].to_numpy(), dtype=kind) for name, kind in HOLDS.items()}
 
 
 def told(pauses: pa.Table | None, hops: pa.Table) -> pl.DataFrame:
@@ -118,9 +140,13 @@ def added(groups: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _segment_bytes() -> pl.Expr:
+    return pl.when(pl.col("mss_bytes") > 0).then("mss_bytes").otherwise(USUAL_MSS_BYTES)
+
+
 def _why() -> pl.Expr:
     paused = pl.col("resumed_ns") - pl.col("stopped_ns")
-    segment = pl.when(pl.col("mss_bytes") > 0).then("mss_bytes").otherwise(USUAL_MSS_BYTES)
+    segment = _segment_bytes()
     round_trip = pl.col("rtt_ns").clip(lower_bound=0)
     full = pl.col("room_bytes").is_between(0, segment - 1)
     late = paused > ROUND_TRIPS * round_trip

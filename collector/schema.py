@@ -45,6 +45,14 @@ class LinkReason(StrEnum):
     TIMING = "timing"
 
 
+class SilenceCause(StrEnum):
+    """Why none of a message's bytes was on the way."""
+
+    IDLE = "idle"  # its sender had nothing to send
+    HELD = "held"  # TCP held it: congestion window, a small window, a delayed acknowledgement
+    UNREAD = "unread"  # the receiver's window was closed: its application did not read
+
+
 def _text() -> pa.DataType:
     return pa.dictionary(pa.int32(), pa.string())
 
@@ -199,6 +207,12 @@ EXCHANGES = _fields(
     connect_stall_ns=pa.int64(),  # how long it waited for a lost SYN to be sent again; null for not at all
     request_stall_ns=pa.int64(),  # and for lost bytes of the request, of the response
     response_stall_ns=pa.int64(),
+    request_silent_idle_ns=pa.int64(),  # how long none of the request was on the way, by `SilenceCause`; null for never
+    request_silent_held_ns=pa.int64(),
+    request_silent_unread_ns=pa.int64(),
+    response_silent_idle_ns=pa.int64(),
+    response_silent_held_ns=pa.int64(),
+    response_silent_unread_ns=pa.int64(),
     given_up_trace_ns=pa.int64(),  # when the client closed the connection on a request without any answer; else null
     round_trip_ns=pa.int64(),  # fastest on its connection that the client saw; null where the server's end was seen
     uncertainty_ns=pa.int64(),
@@ -216,6 +230,15 @@ EXCHANGES = _fields(
     outcome=_text(),  # "ok" | "failed" | "unknown" (collector.outcomes)
 )
 """One row for each request and its final response on a connection, whatever the protocol. Unknown times are null."""
+
+SILENCES = _fields(
+    exchange_id=pa.int64(),
+    in_response=pa.bool_(),  # else in the request
+    from_trace_ns=pa.int64(),  # when the bytes before had all arrived
+    to_trace_ns=pa.int64(),  # when the next left
+    cause=_text(),  # SilenceCause
+)
+"""One row for each stretch of a message, of a millisecond or more, in which none of its bytes was on the way."""
 
 SPANS = _fields(
     trace_id=pa.int64(),  # exchange_id of the root
@@ -240,6 +263,10 @@ SPANS = _fields(
     server_or_network_ns=pa.int64(),  # the server's work and the ways there and back, of which one end shows the sum
     response_network_ns=pa.int64(),
     stall_ns=pa.int64(),  # until what was lost had been sent again
+    request_idle_ns=pa.int64(),  # none of the request was on the way: its sender had nothing to send
+    response_idle_ns=pa.int64(),  # none of the response was: the server had nothing to send
+    send_held_ns=pa.int64(),  # none of either was: TCP held the sender (congestion or small window, delayed ACK)
+    reader_wait_ns=pa.int64(),  # none of either was: the receiver's window was closed, its application did not read
 )
 """One row for each exchange, as part of one root request. Over the spans of a trace_id the ledger columns (`*_ns` after
 `critical_ns`) add up exactly to the root's duration."""
@@ -282,6 +309,7 @@ TABLES: dict[str, pa.Schema] = {
     "clocks": CLOCKS,
     "messages": MESSAGES,
     "exchanges": EXCHANGES,
+    "silences": SILENCES,
     "spans": SPANS,
     "findings": FINDINGS,
     "samples": SAMPLES,

@@ -28,6 +28,15 @@ AS_THEY_ARE = (
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """A stretch in which none of a message's bytes was on the way; `cause` as `collector.schema.SilenceCause`."""
+
+    from_ns: int
+    to_ns: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """One exchange as part of a request. Unknown times and texts are None."""
 
@@ -64,8 +73,13 @@ class Span:
     fan_out_wait_ns: int = 0
     server_or_network_ns: int = 0
     stall_ns: int = 0
+    request_idle_ns: int = 0
+    response_idle_ns: int = 0
+    send_held_ns: int = 0
+    reader_wait_ns: int = 0
     doubt: str = ""  # where its parent is uncertain: how sure it is, and the next candidate (`collector.link_doubt`)
     pause_ns: int = 0  # between the handshake and the first byte: no part of its duration
+    silences: tuple[Silence, ...] = ()  # the long ones of its messages, by time
 
     @property
     def duration_ns(self) -> int:
@@ -80,9 +94,9 @@ class Span:
         return f"exchange with {self.service or end_name(self.server_host)}"
 
 
-def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, start_ns: int) -> None:
+def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, silences: pa.Table, start_ns: int) -> None:
     """Put on the shelf what `SpanTrees` reads."""
-    frame = _joined(spans, exchanges, start_ns)
+    frame = _with_silences(_joined(spans, exchanges, start_ns), silences, start_ns)
     shelf.put_table("spans", frame)
     request = frame["request"].to_numpy()
     first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(frame) else 1))
@@ -218,6 +232,23 @@ def _joined(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame
     )
 
 
+def _with_silences(frame: pl.DataFrame, silences: pa.Table, start_ns: int) -> pl.DataFrame:
+    """`frame` with the long silences of each span: lists `silent_from`, `silent_to`, `silent_cause`; null for none."""
+    rows = pl.DataFrame(silences).select(
+        span_id="exchange_id",
+        silent_from=pl.col("from_trace_ns") - start_ns,
+        silent_to=pl.col("to_trace_ns") - start_ns,
+        silent_cause=pl.col("cause").cast(pl.String),
+    )
+    lists = rows.sort("span_id", "silent_from").group_by("span_id", maintain_order=True).agg(pl.all())
+    return frame.join(lists, on="span_id", how="left", maintain_order="left")
+
+
+def _silences(row: dict[str, Any]) -> tuple[Silence, ...]:
+    columns = [row[f"silent_{name}"] or () for name in ("from", "to", "cause")]
+    return tuple(map(Silence, *columns))
+
+
 def _depth_first(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     children: dict[int | None, list[int]] = {}
     known = {row["span_id"] for row in rows}
@@ -249,6 +280,7 @@ def _span(number: int, row: dict[str, Any]) -> Span:
         request_sent_ns=row["request_first_sent_trace_ns"],
         request_received_ns=row["request_last_received_trace_ns"],
         response_sent_ns=row["response_first_sent_trace_ns"],
+        silences=_silences(row),
         **texts,
         **ledger,
         **same,

@@ -15,14 +15,16 @@ from collector.columns import coded, first_known, indices, nullable, nullable_wh
 from collector.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
 from collector.links import find_links
 from collector.openings import Bounds, find_bounds
-from collector.schema import EXCHANGES, ID_STRIDE_BITS, LinkReason, conform
+from collector.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
+from collector.silences import SUM_COLUMNS, silences_by_row
 from collector.stamps import UNSEEN, seen
 from collector.waits import waits
 from tracer import _core
 
 LEDGER_COLUMNS = (
     *("client_ns", "connect_ns", "tls_ns", "request_network_ns", "queue_ns", "work_ns", "fan_out_wait_ns"),
-    *("server_or_network_ns", "response_network_ns", "stall_ns"),
+    *("server_or_network_ns", "response_network_ns", "stall_ns", "request_idle_ns", "response_idle_ns"),
+    *("send_held_ns", "reader_wait_ns"),
 )
 """The stretches of a span, in order of time; stalls may be in any part of the network's."""
 
@@ -35,7 +37,7 @@ COLUMNS = [
     *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_first_received_trace_ns"),
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
-    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS),
+    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS, *SUM_COLUMNS),
 ]
 """Of the table `exchanges`, what is needed here beside `target`, `transaction_id` and `response_transaction_id`."""
 NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
@@ -43,13 +45,16 @@ NO_TARGETS = pa.array([], pa.string())
 REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
 
 
-def link(exchanges: pa.Table) -> pa.Table:
-    """The table `spans` of a table `exchanges` (at least `COLUMNS`, targets and transaction ids), in its row order."""
-    return link_all([exchanges])
+def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
+    """The table `spans` of a table `exchanges` (at least `COLUMNS`, targets and transaction ids), in its row order.
+
+    Arguments: `silences`, the table of their messages' silences; without it they count as network.
+    """
+    return link_all([exchanges], SILENCES.empty_table() if silences is None else silences)
 
 
-def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
-    """As `link`, of a table that comes in parts. Memory: about 430 bytes for each exchange, no texts among them."""
+def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
+    """As `link`, of a table `exchanges` that comes in parts. Memory: about 430 bytes for each exchange, no texts."""
     rows, shown_id, words = _in_numbers(exchanges)
     ids = first_known(rows, ["exchange_id"], NONE)
     links = find_links(rows, shown_id, words)
@@ -57,7 +62,8 @@ def link_all(exchanges: Iterable[pa.Table]) -> pa.Table:
     parent = links.parent
     forest = _core.trace_forest(parent)
     bounds = find_bounds(rows, parent)
-    ledger = make_ledger(make_nodes(rows, parent, forest["depth"], bounds))
+    nodes = make_nodes(rows, parent, forest["depth"], bounds)
+    ledger = make_ledger(nodes, silences_by_row(silences, rows))
     del rows
     is_root = parent == NONE
     reason = np.where(links.by_id, 0, 1).astype(np.int32)

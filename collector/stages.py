@@ -21,6 +21,10 @@ _FRONT = {
     "server_or_network_ns": "server or network of",
     "response_network_ns": "downlink from",
     "stall_ns": "retransmission to and from",
+    "request_idle_ns": "pauses in the request to",
+    "response_idle_ns": "pauses in the answer of",
+    "send_held_ns": "TCP held the sender, to and from",
+    "reader_wait_ns": "receiver did not read, to and from",
 }
 """Stages of the root span."""
 _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_network_ns": "network to and from"}

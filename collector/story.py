@@ -32,11 +32,13 @@ from collector.one_ended import one_ended
 from collector.openings import bounds_of
 from collector.quorums import fan_out_waits, quorum_words
 from collector.service_names import ServiceNames
+from collector.silences import SUM_COLUMNS, no_silences, silences_by_row
 from collector.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places
 from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
+from tracer.records import Columns
 
-TOLD_WITH = ("connections", "findings")
+TOLD_WITH = ("connections", "findings", "silences")
 """Tables that a whole trace's story is also told from, in this order."""
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
@@ -73,13 +75,14 @@ def tell(
     clocks: pa.Table,
     connections: pa.Table | None = None,
     findings: pa.Table | None = None,
+    silences: pa.Table | None = None,
 ) -> Story:
     """The story of a trace: of its command, of its only root request, or of the slowest.
 
     Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`;
     without `connections`, what was waited for those that never came about is told as their client's own work.
     """
-    story = _of_requests(info, spans, exchanges, clocks, connections)
+    story = _of_requests(info, spans, exchanges, clocks, connections, silences)
     return story if findings is None else replace(story, sentence=story.sentence + act_first(findings))
 
 
@@ -95,18 +98,24 @@ def act_first(findings: pa.Table) -> str:
 
 
 def _of_requests(
-    info: TraceInfo, spans: pa.Table, exchanges: pa.Table, clocks: pa.Table, connections: pa.Table | None
+    info: TraceInfo,
+    spans: pa.Table,
+    exchanges: pa.Table,
+    clocks: pa.Table,
+    connections: pa.Table | None,
+    silences: pa.Table | None,
 ) -> Story:
     rows = joined(spans, exchanges)
     if connections is not None:
         rows = with_dead_ends(rows, connections, clocks, ServiceNames(info.services))
+    silent = _silences_of(rows, silences)
     if info.command is not None:
-        return _of_command(info.command, rows, clocks)
+        return _of_command(info.command, rows, clocks, silent)
     roots = outermost(rows)
     if not len(roots):
         packets = sum(host.packets_count for host in info.hosts)
         return Story(f"No whole request was seen in {packets} packets.", "no request", 0, ())
-    return _of_slowest(roots, rows)
+    return _of_slowest(roots, rows, silent)
 
 
 def outermost(rows: pl.DataFrame) -> pl.DataFrame:
@@ -134,12 +143,12 @@ def request_name(method: str | None, target: str | None, service: str | None) ->
     return _short(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
 
 
-def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
+def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame, silent: Columns) -> Story:
     slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).row(0, named=True)
     of_slowest = pl.col("trace_id") == slowest["exchange_id"]
     mine = rows.filter(of_slowest)
     if len(mine.filter(IN_VAIN)):
-        mine = _shared_out(rows).filter(of_slowest)
+        mine = _shared_out(rows, silent).filter(of_slowest)
     parts = _server_parts(mine)
     name = f"{request_name(slowest['method'], slowest['target'], slowest['service'])}"
     if slowest["transaction_id"]:
@@ -153,13 +162,13 @@ def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame) -> Story:
     return Story(lead, name, duration, parts, inferred_ns(mine))
 
 
-def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table) -> Story:
+def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table, silent: Columns) -> Story:
     """The command as a span above the root requests of its host."""
     stamps = pa.array([command.started_host_ns, command.ended_host_ns])
     begin, end = (int(at) for at in to_trace_ns(pa.array([command.host] * 2), stamps, clocks))
     mine = (pl.col("depth") == 0) & (pl.col("client_host") == command.host)
     top = rows.select(mine.fill_null(value=False)).to_series().to_numpy()
-    ledger = make_ledger(_under_command(rows, top, begin, end), with_windows=True)
+    ledger = make_ledger(_under_command(rows, top, begin, end), silent, with_windows=True)
     named = rows.with_columns(**{name: series.head(len(rows)) for name, series in ledger_series(ledger).items()})
     before, between, after = _client_parts(ledger, top, begin, end, _first_packet(rows, top, begin))
     parts = _nonzero((before, *_server_parts(named), between, after))
@@ -178,10 +187,16 @@ def _quorum(rows: pl.DataFrame) -> str:
     return f" Quorum: {words}." if words else ""
 
 
-def _shared_out(rows: pl.DataFrame) -> pl.DataFrame:
+def _silences_of(rows: pl.DataFrame, silences: pa.Table | None) -> Columns:
+    if silences is None:
+        return no_silences()
+    return silences_by_row(silences, rows.select("exchange_id", *SUM_COLUMNS).to_arrow())
+
+
+def _shared_out(rows: pl.DataFrame, silent: Columns) -> pl.DataFrame:
     """`rows` with their ledgers made anew, now that some were added."""
     parent = places(rows["exchange_id"], rows["parent_span_id"])
-    ledger = make_ledger(_nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy()))
+    ledger = make_ledger(_nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy()), silent)
     return rows.with_columns(**ledger_series(ledger))
 
 
@@ -276,10 +291,24 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
             *services,
             *unseparated,
             *fan_outs,
+            *_silent_parts(path),
             Part("until lost packets were sent again", int(path["stall_ns"].sum()), 0),
             _network("in transfers between servers", behind, both, one_way),
             _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns")),
         )
+    )
+
+
+def _silent_parts(path: pl.DataFrame) -> tuple[Part, ...]:
+    """When none of a message's bytes was on the way, by who was waited for."""
+    of_service = path.group_by("service", maintain_order=True).agg(pl.col("response_idle_ns").sum()).rows()
+    roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
+    return (
+        Part("in the client, between pieces of its request", int(roots["request_idle_ns"].sum()), 0),
+        *(Part(f"in {name}, between pieces of its answer", spent, 0) for name, spent in of_service),
+        Part("in servers, between pieces of their requests", int(behind["request_idle_ns"].sum()), 0),
+        Part("until TCP let the sender go on (window, delayed ACK)", int(path["send_held_ns"].sum()), 0),
+        Part("until the receiver read (its window was closed)", int(path["reader_wait_ns"].sum()), 0),
     )
 
 

@@ -27,6 +27,10 @@ _OTHERS = {
     "fan_out_wait_ns": "#a16207",
     "server_or_network_ns": "#57809a",
     "stall_ns": "#d1242f",
+    "request_idle_ns": "#9aa1ac",
+    "response_idle_ns": "#0e9384",
+    "send_held_ns": "#be185d",
+    "reader_wait_ns": "#7c3aed",
 }
 """Stages that no phase of a single span is."""
 STAGE_COLOURS = {name: dict(PHASES)[phase] for name, phase in _PHASE_OF.items()} | _OTHERS

@@ -16,6 +16,10 @@ STAGES = {
     "server_or_network_ns": "server or network, of which one end shows only the sum:",
     "response_network_ns": "answer on its way from",
     "stall_ns": "until lost packets were sent again, to and from",
+    "request_idle_ns": "pauses of the client in its request to",
+    "response_idle_ns": "pauses in the answer of",
+    "send_held_ns": "until TCP let the sender go on (window, delayed ACK), to and from",
+    "reader_wait_ns": "until the receiver read (window closed), to and from",
 }
 assert tuple(STAGES) == LEDGER_COLUMNS
 

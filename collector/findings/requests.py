@@ -116,7 +116,9 @@ class Requests:
             *("parent_span_id", "critical_ns", "pause_ns"),
             device=pl.Series(self.devices, dtype=pl.Categorical).gather(_known(self.device[rows], NONE)),
             partition=_known(self.partition[rows], NONE),
-            network_ns=pl.sum_horizontal("connect_ns", "request_network_ns", "response_network_ns", "stall_ns"),
+            network_ns=pl.sum_horizontal(
+                "connect_ns", "request_network_ns", "response_network_ns", "send_held_ns", "stall_ns"
+            ),
             arrived="request_last_received_trace_ns",
             invited="continue_sent_trace_ns",
             given_up="given_up_trace_ns",

@@ -127,7 +127,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     span = command_span(info.command, clocks)
     times = read_times(url, span, progress)
     spans, exchanges = store.read_table(url, "spans"), store.read_table(url, "exchanges")
-    build_trees(shelf, spans, exchanges, times.start_ns)
+    build_trees(shelf, spans, exchanges, store.read_table(url, "silences"), times.start_ns)
     told = story.tell(info, spans, exchanges, clocks, *(store.read_table(url, name) for name in story.TOLD_WITH))
     del spans, exchanges
     progress(0.3)

@@ -24,6 +24,13 @@ PHASES = (
 """Name and colour, in the order in which they follow each other; until it asks, the time is the client's own."""
 UNCERTAIN_COLOUR = "#c27c00"
 """Of the frame around a span whose parent is uncertain; 3:1 on both papers."""
+SILENCES = {
+    "idle": "nothing on its way: the sender had nothing to send",
+    "held": "nothing on its way: TCP held the sender (window, delayed ACK)",
+    "unread": "nothing on its way: the receiver did not read (window closed)",
+}
+"""Why none of a message's bytes was on the way, by `Silence.cause`."""
+SILENCE_COLOURS = {"idle": "#e5e7eb", "held": "#be185d", "unread": "#7c3aed"}
 Interval = tuple[int, int]
 
 
@@ -52,7 +59,9 @@ def waterfall_figure(spans: Sequence[Span]) -> go.Figure:
         xaxis={"title": {"text": unit, "standoff": 4}, "fixedrange": True, "zeroline": False, "rangemode": "tozero"},
         yaxis={"visible": False, "fixedrange": True, "range": [len(shown) - 0.35, -0.6]},
     )
-    return go.Figure([_bars(shown, phase, start_ns, unit_ns) for phase in range(len(PHASES))], layout)
+    bars = [_bars(shown, phase, start_ns, unit_ns) for phase in range(len(PHASES))]
+    silent = [_silent_bars(shown, cause, start_ns, unit_ns) for cause in SILENCES]
+    return go.Figure([*bars, *(trace for trace in silent if trace.x)], layout)
 
 
 def _dashed(span: Span, row: int, start_ns: int, unit_ns: int) -> go.layout.Shape:
@@ -85,6 +94,29 @@ def _bars(spans: Sequence[Span], phase: int, start_ns: int, unit_ns: int) -> go.
         x=[(end - begin) / unit_ns for _, _, (begin, end) in rows],
         customdata=[[span.start_ns, span.end_ns] for _, span, _ in rows],
         hovertext=[_hover(span, name, interval) for _, span, interval in rows],
+        hoverinfo="text",
+    )
+
+
+def _silent_bars(spans: Sequence[Span], cause: str, start_ns: int, unit_ns: int) -> go.Bar:
+    """Stretches of messages in which none of their bytes was on the way, over the bars of these."""
+    rows = [
+        (row, span, silence) for row, span in enumerate(spans) for silence in span.silences if silence.cause == cause
+    ]
+    return go.Bar(
+        orientation="h",
+        name=SILENCES[cause],
+        marker={
+            "color": SILENCE_COLOURS[cause],
+            "line": {"width": 0},
+            "opacity": [_strength(span) for _, span, _ in rows],
+        },
+        width=0.2,
+        y=[row + 0.1 for row, _, _ in rows],
+        base=[(silence.from_ns - start_ns) / unit_ns for _, _, silence in rows],
+        x=[(silence.to_ns - silence.from_ns) / unit_ns for _, _, silence in rows],
+        customdata=[[span.start_ns, span.end_ns] for _, span, _ in rows],
+        hovertext=[_hover(span, SILENCES[cause], (silence.from_ns, silence.to_ns)) for _, span, silence in rows],
         hoverinfo="text",
     )
 

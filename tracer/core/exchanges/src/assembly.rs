@@ -4,6 +4,7 @@ use crate::heads::{Head, is_swapped, seen_heads, time_heads};
 use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
+use crate::silences::{Evidence, Finder, Held, LONG_NS, Pauses, Silence, Silent};
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 
@@ -20,6 +21,9 @@ pub struct Exchange {
     pub ordinal: usize,
     pub request: PartTimes,
     pub response: PartTimes,
+    /// When none of its bytes was on the way, of the request and of the response.
+    pub request_silent: Silent,
+    pub response_silent: Silent,
     pub connect_start_ns: i64,
     pub connected_ns: i64,
     pub tls_start_ns: i64,
@@ -52,6 +56,8 @@ pub struct Built {
     pub by_time: Vec<u32>,
     /// For each hop the place of its exchange in `by_time`, or `NOWHERE`.
     pub hop_exchange: Vec<u32>,
+    /// Long silences of messages; `exchange` is a place in `by_time`.
+    pub silences: Vec<Silence>,
 }
 
 impl Built {
@@ -91,6 +97,8 @@ impl Shakes {
 pub struct Builder<'a> {
     hops: &'a Hops<'a>,
     heads: &'a Heads<'a>,
+    /// What held senders, by place.
+    held: Held,
     built: Built,
     own: Own,
 }
@@ -107,6 +115,7 @@ struct Own {
     place: Vec<u32>,
     /// When the request of each exchange was there, and the exchange's place, ascending.
     begun: Vec<(i64, u32)>,
+    finder: Finder,
 }
 
 /// In place of a place where there is none.
@@ -114,23 +123,25 @@ pub const NOWHERE: u32 = u32::MAX;
 
 impl<'a> Builder<'a> {
     /// For so many connections.
-    pub fn new(hops: &'a Hops<'a>, heads: &'a Heads<'a>, connections_count: usize) -> Self {
+    pub fn new(hops: &'a Hops<'a>, heads: &'a Heads<'a>, pauses: &Pauses, connections_count: usize) -> Self {
         Self {
             hops,
             heads,
+            held: pauses.by_place(),
             built: Built {
                 exchanges: Vec::with_capacity(connections_count),
                 by_time: Vec::new(),
                 hop_exchange: vec![NOWHERE; hops.connection_id.len()],
+                silences: Vec::new(),
             },
             own: Own::default(),
         }
     }
 
-    /// Add the exchanges of a connection.
+    /// Add the exchanges of a connection: its row, its id.
     pub fn add(
         &mut self,
-        connection: u32,
+        (connection, connection_id): (u32, i64),
         handshake: bool,
         hop_rows: impl Iterator<Item = usize> + Clone,
         head_rows: impl Iterator<Item = usize>,
@@ -154,8 +165,18 @@ impl<'a> Builder<'a> {
         let shakes = shakes(self.hops, hop_rows.clone(), swapped);
         settle(exchanges, &shakes);
         note_round_trips(exchanges, &shakes, self.hops, hop_rows.clone(), swapped);
-        own.give_hops(self.hops, hop_rows, swapped, exchanges, |row, place| {
+        own.give_hops(self.hops, hop_rows.clone(), swapped, exchanges, |row, place| {
             self.built.hop_exchange[row] = first as u32 + place;
+        });
+        let evidence = Evidence {
+            hops: self.hops,
+            held: &self.held,
+            connection_id,
+            swapped,
+        };
+        own.note_silences(&evidence, hop_rows, exchanges, |place, silence| {
+            let exchange = first as u32 + place;
+            self.built.silences.push(Silence { exchange, ..silence });
         });
     }
 
@@ -171,6 +192,9 @@ impl<'a> Builder<'a> {
         }
         for hop in self.built.hop_exchange.iter_mut().filter(|hop| **hop != NOWHERE) {
             *hop = new_place[*hop as usize];
+        }
+        for silence in &mut self.built.silences {
+            silence.exchange = new_place[silence.exchange as usize];
         }
         self.built.by_time = order.into_iter().map(|(_, place)| place).collect();
         self.built
@@ -311,6 +335,43 @@ impl Own {
     }
 }
 
+impl Own {
+    /// When none of a message was on the way; `keep` is given the long silences, with the place of their exchange among
+    /// `exchanges`. What comes before a body that the server was asked for is no silence: the client waits for the 100.
+    fn note_silences(
+        &mut self,
+        evidence: &Evidence,
+        rows: impl Iterator<Item = usize>,
+        exchanges: &mut [Exchange],
+        mut keep: impl FnMut(u32, Silence),
+    ) {
+        let Self {
+            parts,
+            ranges,
+            place,
+            finder,
+            ..
+        } = self;
+        finder.find(parts, ranges, evidence, rows, |ordinal, in_response, silence| {
+            let exchange = &mut exchanges[place[ordinal] as usize];
+            let waits_to_go_on =
+                exchange.is_continued() && (exchange.body_sent_ns == UNSEEN || silence.from_ns < exchange.body_sent_ns);
+            if !in_response && waits_to_go_on {
+                return;
+            }
+            let silent = if in_response {
+                &mut exchange.response_silent
+            } else {
+                &mut exchange.request_silent
+            };
+            silent.add(silence.cause, silence.to_ns.saturating_sub(silence.from_ns));
+            if silence.to_ns.saturating_sub(silence.from_ns) >= LONG_NS {
+                keep(place[ordinal], silence);
+            }
+        });
+    }
+}
+
 impl Exchange {
     fn new(connection: u32, swapped: bool, ordinal: usize) -> Self {
         Self {
@@ -319,6 +380,8 @@ impl Exchange {
             ordinal,
             request: PartTimes::default(),
             response: PartTimes::default(),
+            request_silent: Silent::default(),
+            response_silent: Silent::default(),
             connect_start_ns: UNSEEN,
             connected_ns: UNSEEN,
             tls_start_ns: UNSEEN,

@@ -38,11 +38,13 @@ mod heads;
 mod numbering;
 mod parts;
 mod ranges;
+mod silences;
 mod turns;
 
 pub use assembly::{Built, Exchange, NOWHERE};
 pub use behind::{Answered, behind};
 pub use parts::PartTimes;
+pub use silences::{Cause, Pauses, Silence, Silent};
 
 use grouped::Grouped;
 use twintap_wire::http::flag;
@@ -185,16 +187,16 @@ fn is_ascending(offsets: &[i32], count: usize) -> bool {
 
 /// Cut every connection into exchanges. The columns of each argument must be consistent; hops and heads of connections
 /// that are not among `connections` are left out.
-pub fn build(hops: &Hops, heads: &Heads, connections: &Connections) -> Built {
+pub fn build(hops: &Hops, heads: &Heads, connections: &Connections, pauses: &Pauses) -> Built {
     let ids = connections.connection_id;
     let places = grouped::places(ids);
     let [hop_rows, head_rows] =
         [hops.connection_id, heads.connection_id].map(|own| Grouped::by(own, &places, ids.len()));
-    let mut builder = assembly::Builder::new(hops, heads, ids.len());
+    let mut builder = assembly::Builder::new(hops, heads, pauses, ids.len());
     for row in rows_by_id(ids) {
         let place = row as usize;
         builder.add(
-            row,
+            (row, ids[place]),
             connections.handshake[place],
             hop_rows.of(place),
             head_rows.of(place),

@@ -4,7 +4,14 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use twintap_exchanges::{Built, Connections, Heads, Hops, NOWHERE, Texts, UNSEEN, build, kind};
+use twintap_exchanges::{Built, Cause, Connections, Heads, Hops, NOWHERE, Pauses, Silence, Texts, UNSEEN, build, kind};
+
+const NO_PAUSES: Pauses = Pauses {
+    connection_id: &[],
+    from_client: &[],
+    stream_offset: &[],
+    is_reader: &[],
+};
 
 const ACK: u8 = 3;
 const DATA: u8 = 2;
@@ -16,6 +23,10 @@ type Transfer = (bool, (i64, i64), (i64, i64));
 type HeadLine = (bool, i64, u8, u16, i64);
 
 fn built(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
+    built_with(connection, transfers, lines, &NO_PAUSES)
+}
+
+fn built_with(connection: i64, transfers: &[Transfer], lines: &[HeadLine], pauses: &Pauses) -> Built {
     let count = transfers.len();
     let column = |get: fn(&Transfer) -> i64| transfers.iter().map(get).collect::<Vec<i64>>();
     let (starts, ends) = (column(|hop| hop.1.0), column(|hop| hop.1.1));
@@ -60,6 +71,7 @@ fn built(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
             connection_id: &[connection],
             handshake: &[false],
         },
+        pauses,
     )
 }
 
@@ -241,7 +253,101 @@ fn a_reset_of_the_client_on_an_open_question_gives_it_up() {
             connection_id: &[1],
             handshake: &[true],
         },
+        &NO_PAUSES,
     );
     assert_eq!(built.exchanges[0].given_up_ns, 500);
     assert!(!built.exchanges[0].complete);
+}
+
+/// Silences of the only exchange of a connection: in its response, from, to, cause.
+fn silences_of(transfers: &[Transfer]) -> Vec<(bool, i64, i64, Cause)> {
+    let built = built(7, transfers, &[]);
+    let row = |one: &Silence| (one.in_response, one.from_ns, one.to_ns, one.cause);
+    built.silences.iter().map(row).collect()
+}
+
+const MS: i64 = 1_000_000;
+
+#[test]
+fn a_server_that_sends_now_and_then_has_nothing_to_send_in_between() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 50), (5 * MS, 5 * MS + 10)),
+        (true, (100, 100), (5 * MS + 20, 5 * MS + 30)), // an acknowledgement
+        (false, (50, 100), (9 * MS, 9 * MS + 10)),
+    ];
+    assert_eq!(silences_of(&transfers), [(true, 5 * MS + 10, 9 * MS, Cause::Source)]);
+    let built = built(7, &transfers, &[]);
+    assert_eq!(built.exchanges[0].response_silent.source_ns, 4 * MS - 10);
+    assert!(built.exchanges[0].request_silent.is_none());
+}
+
+#[test]
+fn what_is_lost_is_on_the_way_until_its_copy_arrives() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 50), (5 * MS, 5 * MS + 10)),
+        (false, (50, 100), (5 * MS, UNSEEN)),
+        (false, (50, 100), (300 * MS, 300 * MS + 10)),
+        (false, (100, 150), (300 * MS + 40_000, 300 * MS + 40_010)),
+    ];
+    assert_eq!(silences_of(&transfers), []);
+}
+
+#[test]
+fn where_an_arrival_was_not_seen_nothing_is_called_silence() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 50), (5 * MS, UNSEEN)),
+        (false, (50, 100), (9 * MS, 9 * MS + 10)),
+    ];
+    assert_eq!(silences_of(&transfers), []);
+}
+
+#[test]
+fn short_silences_behind_an_acknowledgement_are_held_if_a_full_segment_follows() {
+    let silent = |bytes: i64| {
+        let transfers = [
+            (true, (0, 100), (10, 20)),
+            (false, (0, 2_000), (MS, MS + 10)),
+            (true, (100, 100), (MS + 20, MS + 200_000)),
+            (false, (2_000, 2_000 + bytes), (MS + 250_000, MS + 250_010)),
+        ];
+        built(7, &transfers, &[]).exchanges[0].response_silent
+    };
+    assert_eq!((silent(2_000).held_ns, silent(2_000).source_ns), (249_990, 0));
+    assert_eq!((silent(500).held_ns, silent(500).source_ns), (0, 249_990));
+}
+
+#[test]
+fn a_pause_says_what_held_the_sender() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 2_000), (MS, MS + 10)),
+        (false, (2_000, 4_000), (5 * MS, 5 * MS + 10)),
+        (false, (4_000, 6_000), (9 * MS, 9 * MS + 10)),
+    ];
+    let pauses = Pauses {
+        connection_id: &[7, 7],
+        from_client: &[false, false],
+        stream_offset: &[2_000, 4_000],
+        is_reader: &[true, false],
+    };
+    let built = built_with(7, &transfers, &[], &pauses);
+    let causes: Vec<Cause> = built.silences.iter().map(|one| one.cause).collect();
+    assert_eq!(causes, [Cause::Reader, Cause::Held]);
+}
+
+#[test]
+fn a_client_asked_for_its_body_is_not_silent_until_then() {
+    let transfers = [
+        (true, (0, 10), (10, 20)),
+        (false, (0, 10), (5 * MS, 5 * MS + 10)), // 100 Continue
+        (true, (10, 50), (6 * MS, 6 * MS + 10)),
+        (true, (50, 90), (9 * MS, 9 * MS + 10)),
+        (false, (10, 20), (10 * MS, 10 * MS + 10)),
+    ];
+    let lines = [(true, 0, 1, 0, 80), (false, 0, 2, 100, -1), (false, 10, 2, 201, 0)];
+    let built = built(7, &transfers, &lines);
+    assert_eq!(built.exchanges[0].request_silent.source_ns, 3 * MS - 10);
 }

@@ -3,7 +3,7 @@
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Built, Connections, Exchange, Heads, NO_ROW, NOWHERE, Texts, UNSEEN};
+use twintap_exchanges::{Built, Connections, Exchange, Heads, NO_ROW, NOWHERE, Silence, Texts, UNSEEN};
 use twintap_partitions::columns::Validity;
 
 /// Of each connection, what its client and its server are: places of hosts (-1: not known); and the place of the service
@@ -117,6 +117,17 @@ columns! { LONGS, extend_longs:
     uncertainty_ns = |one| one.uncertainty_ns,
     request_bytes = |one| one.request.bytes,
     response_bytes = |one| one.response.bytes,
+    request_silent_idle_ns = |one| unless_zero(one.request_silent.source_ns),
+    request_silent_held_ns = |one| unless_zero(one.request_silent.held_ns),
+    request_silent_unread_ns = |one| unless_zero(one.request_silent.reader_ns),
+    response_silent_idle_ns = |one| unless_zero(one.response_silent.source_ns),
+    response_silent_held_ns = |one| unless_zero(one.response_silent.held_ns),
+    response_silent_unread_ns = |one| unless_zero(one.response_silent.reader_ns),
+}
+
+/// No wait at all is null.
+fn unless_zero(took_ns: i64) -> i64 {
+    if took_ns == 0 { UNSEEN } else { took_ns }
 }
 
 columns! { ROWS, extend_rows:
@@ -235,4 +246,21 @@ pub fn hop_exchange(built: &Built, first_id: i64) -> Nullable<i64> {
         ids.extend(places.iter().map(id));
     }
     ids
+}
+
+/// Long silences of messages: the ids of their exchanges, which count from `first_id`, their ends and causes.
+pub fn put_silences(built: &Built, first_id: i64, columns: &Bound<'_, PyDict>) -> PyResult<()> {
+    let py = columns.py();
+    let of = |get: fn(&Silence) -> i64| built.silences.iter().map(get).collect::<Vec<i64>>();
+    let ids: Vec<i64> = of(|one| one.exchange.into())
+        .into_iter()
+        .map(|place| first_id + place)
+        .collect();
+    columns.set_item("silence_exchange", ids.into_pyarray(py))?;
+    columns.set_item("silence_from_ns", of(|one| one.from_ns).into_pyarray(py))?;
+    columns.set_item("silence_to_ns", of(|one| one.to_ns).into_pyarray(py))?;
+    let in_response: Vec<bool> = built.silences.iter().map(|one| one.in_response).collect();
+    columns.set_item("silence_in_response", in_response.into_pyarray(py))?;
+    let cause: Vec<i32> = built.silences.iter().map(|one| one.cause as i32).collect();
+    columns.set_item("silence_cause", cause.into_pyarray(py))
 }

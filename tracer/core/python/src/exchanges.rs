@@ -4,10 +4,10 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Answered, Connections, Heads, Hops, Texts, behind, build};
+use twintap_exchanges::{Answered, Connections, Heads, Hops, Pauses, Texts, behind, build};
 
 use crate::columns::column;
-use crate::exchange_table::{Ends, Table, hop_exchange};
+use crate::exchange_table::{Ends, Table, hop_exchange, put_silences};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(build_exchanges_py, module)?)?;
@@ -21,6 +21,7 @@ fn build_exchanges_py<'py>(
     hops: &Bound<'py, PyDict>,
     heads: &Bound<'py, PyDict>,
     connections: &Bound<'py, PyDict>,
+    pauses: &Bound<'py, PyDict>,
     first_id: i64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let kind = column::<u8>(hops, "kind")?;
@@ -84,18 +85,35 @@ fn build_exchanges_py<'py>(
         hosts: [client_host.as_slice()?, server_host.as_slice()?],
         service: service.as_slice()?,
     };
+    let (paused_connection, paused_from_client) = (
+        column::<i64>(pauses, "connection_id")?,
+        column::<bool>(pauses, "from_client")?,
+    );
+    let (stream_offset, is_reader) = (
+        column::<i64>(pauses, "stream_offset")?,
+        column::<bool>(pauses, "is_reader")?,
+    );
+    let pauses = Pauses {
+        connection_id: paused_connection.as_slice()?,
+        from_client: paused_from_client.as_slice()?,
+        stream_offset: stream_offset.as_slice()?,
+        is_reader: is_reader.as_slice()?,
+    };
+    if !pauses.is_consistent() {
+        return Err(inconsistent());
+    }
     if !hops.is_consistent() || !heads.is_consistent() || !connections.is_consistent() || !ends.are_of(&connections) {
         return Err(inconsistent());
     }
-    let (table, hop_exchange) = py.detach(|| {
-        let built = build(&hops, &heads, &connections);
-        (
-            Table::of(&built, &heads, &connections, &ends),
-            hop_exchange(&built, first_id),
-        )
+    let (built, table, hop_exchange) = py.detach(|| {
+        let built = build(&hops, &heads, &connections, &pauses);
+        let table = Table::of(&built, &heads, &connections, &ends);
+        let hop_exchange = hop_exchange(&built, first_id);
+        (built, table, hop_exchange)
     });
     let columns = PyDict::new(py);
     table.put(&columns)?;
+    put_silences(&built, first_id, &columns)?;
     hop_exchange.put(&columns, "hop_exchange")?;
     Ok(columns)
 }

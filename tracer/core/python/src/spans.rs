@@ -5,8 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_spans::{
-    Exchanges, Nodes, Piece, Shape, Texts, Waiting, first_known, forest, link, places, share_out, text_numbers, waits,
-    words,
+    Exchanges, Nodes, Piece, Shape, Silences, Texts, Waiting, first_known, forest, link, places, share_out,
+    text_numbers, waits, words,
 };
 
 use crate::columns::column;
@@ -153,7 +153,12 @@ fn waits_py<'py>(
 
 /// The ledger of every span; see `tracer/_core.pyi`.
 #[pyfunction]
-fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>, with_windows: bool) -> PyResult<Bound<'py, PyDict>> {
+fn make_ledger<'py>(
+    py: Python<'py>,
+    nodes: &Bound<'py, PyDict>,
+    silences: &Bound<'py, PyDict>,
+    with_windows: bool,
+) -> PyResult<Bound<'py, PyDict>> {
     let long = |name: &str| column::<i64>(nodes, name);
     let (parent, depth, start) = (long("parent")?, long("depth")?, long("start")?);
     let (connected, tls_start, tls_end) = (long("connected")?, long("tls_start")?, long("tls_end")?);
@@ -189,10 +194,38 @@ fn make_ledger<'py>(py: Python<'py>, nodes: &Bound<'py, PyDict>, with_windows: b
         request_stall: request_stall.as_slice()?,
         response_stall: response_stall.as_slice()?,
     };
-    if !nodes.is_consistent() {
+    let (row, from_ns, to_ns) = (
+        column::<i64>(silences, "row")?,
+        column::<i64>(silences, "from_ns")?,
+        column::<i64>(silences, "to_ns")?,
+    );
+    let (in_response, cause) = (
+        column::<bool>(silences, "in_response")?,
+        column::<u8>(silences, "cause")?,
+    );
+    let (short_row, short_ns) = (
+        column::<i64>(silences, "short_row")?,
+        column::<i64>(silences, "short_ns")?,
+    );
+    let (short_in_response, short_cause) = (
+        column::<bool>(silences, "short_in_response")?,
+        column::<u8>(silences, "short_cause")?,
+    );
+    let silences = Silences {
+        row: row.as_slice()?,
+        in_response: in_response.as_slice()?,
+        cause: cause.as_slice()?,
+        from_ns: from_ns.as_slice()?,
+        to_ns: to_ns.as_slice()?,
+        short_row: short_row.as_slice()?,
+        short_in_response: short_in_response.as_slice()?,
+        short_cause: short_cause.as_slice()?,
+        short_ns: short_ns.as_slice()?,
+    };
+    if !nodes.is_consistent() || !silences.is_consistent(nodes.parent.len()) {
         return Err(differ());
     }
-    let ledger = py.detach(|| share_out(&nodes, with_windows));
+    let ledger = py.detach(|| share_out(&nodes, &silences, with_windows));
     let columns = PyDict::new(py);
     for (name, stretch) in STRETCH_NAMES.into_iter().zip(ledger.stretches) {
         columns.set_item(name, stretch.into_pyarray(py))?;
@@ -275,6 +308,10 @@ const STRETCH_NAMES: [&str; twintap_spans::STRETCHES] = [
     "server_or_network_ns",
     "response_network_ns",
     "stall_ns",
+    "request_idle_ns",
+    "response_idle_ns",
+    "send_held_ns",
+    "reader_wait_ns",
 ];
 
 fn differ() -> PyErr {

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use crate::UNSEEN;
 use crate::children::Children;
+use crate::silences::{HELD, IDLE, Silences};
 
 /// A thread takes the roots of so many rows at once.
 const ROWS_AT_ONCE: usize = 1 << 12;
@@ -48,7 +49,7 @@ pub struct Nodes<'a> {
 }
 
 /// How many stretches a span has.
-pub const STRETCHES: usize = 10;
+pub const STRETCHES: usize = 14;
 const CLIENT: usize = 0;
 const CONNECT: usize = 1;
 const TLS: usize = 2;
@@ -59,6 +60,10 @@ const FAN_OUT_WAIT: usize = 6;
 const SERVER_OR_NETWORK: usize = 7;
 const RESPONSE: usize = 8;
 const STALL: usize = 9;
+const REQUEST_IDLE: usize = 10;
+const RESPONSE_IDLE: usize = 11;
+const SEND_HELD: usize = 12;
+const READER_WAIT: usize = 13;
 
 /// Stretches of each span on its root's path, in ns and in the order of `collector.critical_path.Ledger`, their sum, and
 /// its first and last time there; off the path all zero.
@@ -117,6 +122,8 @@ impl Visit {
 struct Window {
     span: usize,
     kind: Kind,
+    /// Its parent waits for more of the answer, of which it has some: nothing is asked for at once any more.
+    streams: bool,
     begin: i64,
     end: i64,
 }
@@ -246,10 +253,11 @@ impl Shared {
         );
     }
 
-    fn into_ledger(self, nodes: &Nodes) -> Ledger {
+    fn into_ledger(self, nodes: &Nodes, silences: &Silences) -> Ledger {
         let plain = |column: Vec<AtomicI64>| column.into_iter().map(AtomicI64::into_inner).collect::<Vec<_>>();
         let mut stretches = self.stretches.map(plain);
         take_out_stalls(&mut stretches, nodes);
+        take_out_short_silences(&mut stretches, silences);
         Ledger {
             stretches,
             critical: plain(self.critical),
@@ -281,18 +289,41 @@ fn take_out_stalls(stretches: &mut [Vec<i64>; STRETCHES], nodes: &Nodes) {
     }
 }
 
+/// Where a silence of this cause goes.
+fn stretch_of(in_response: bool, cause: u8) -> usize {
+    match (cause, in_response) {
+        (IDLE, false) => REQUEST_IDLE,
+        (IDLE, true) => RESPONSE_IDLE,
+        (HELD, _) => SEND_HELD,
+        _ => READER_WAIT,
+    }
+}
+
+/// Of silences that have no place in time, no more than what is left of the stretch.
+fn take_out_short_silences(stretches: &mut [Vec<i64>; STRETCHES], silences: &Silences) {
+    for (place, &row) in silences.short_row.iter().enumerate() {
+        let (span, in_response) = (row as usize, silences.short_in_response[place]);
+        let stretch = if in_response { RESPONSE } else { REQUEST };
+        let silent = silences.short_ns[place].min(stretches[stretch][span]);
+        stretches[stretch][span] -= silent;
+        stretches[stretch_of(in_response, silences.short_cause[place])][span] += silent;
+    }
+}
+
 /// Share out each root's time among the spans on its critical path. A root without a beginning or an end has none.
 /// Without `with_windows` their columns are empty.
 ///
 /// # Panics
-/// If the columns differ in length.
-pub fn share_out(nodes: &Nodes, with_windows: bool) -> Ledger {
-    assert!(nodes.is_consistent(), "columns differ in length");
+/// If the columns differ in length, or silences are of no span.
+pub fn share_out(nodes: &Nodes, silences: &Silences, with_windows: bool) -> Ledger {
     let count = nodes.parent.len();
+    assert!(nodes.is_consistent(), "columns differ in length");
+    assert!(silences.is_consistent(count), "silences of no span");
     let (children, shared) = (Children::new(nodes.parent), Shared::new(count, with_windows));
     (0..count.div_ceil(ROWS_AT_ONCE)).into_par_iter().for_each(|range| {
         let mut walk = Walk {
             nodes,
+            silences,
             children: &children,
             ledger: &shared,
             windows: Vec::new(),
@@ -303,11 +334,12 @@ pub fn share_out(nodes: &Nodes, with_windows: bool) -> Ledger {
         rows.filter(|&span| nodes.depth[span] == 0)
             .for_each(|root| walk.follow_root(root));
     });
-    shared.into_ledger(nodes)
+    shared.into_ledger(nodes, silences)
 }
 
 struct Walk<'a> {
     nodes: &'a Nodes<'a>,
+    silences: &'a Silences<'a>,
     children: &'a Children,
     ledger: &'a Shared,
     /// Those still to be shared out.
@@ -333,7 +365,13 @@ impl Walk<'_> {
                 if kind.opens() {
                     end = end.min(visit.ended);
                 }
-                self.windows.push(Window { span, kind, begin, end });
+                self.windows.push(Window {
+                    span,
+                    kind,
+                    streams: false,
+                    begin,
+                    end,
+                });
                 end = begin;
             }
         }
@@ -355,7 +393,7 @@ impl Walk<'_> {
         self.ledger.note(window);
         add(&self.ledger.critical[span], window.end - begin);
         let end = match kind {
-            Kind::Main => inside(nodes.first_answered[span], window.end, begin, window.end),
+            Kind::Main if !window.streams => inside(nodes.first_answered[span], window.end, begin, window.end),
             _ => window.end,
         };
         self.ledger.add(FAN_OUT_WAIT, span, window.end - end);
@@ -383,6 +421,10 @@ impl Walk<'_> {
             add(RESPONSE, end - answered);
         }
         self.follow(span, WORK, arrived, answered);
+        let streams_from = if kind == Kind::Main { answered } else { end };
+        for (from, to) in self.share_silences(span, (sent, arrived), (streams_from, end)) {
+            self.follow(span, RESPONSE_IDLE, from, to);
+        }
     }
 
     /// Where stamps of one end bound what is the server's and what is the network's together: only the transfers of
@@ -404,6 +446,29 @@ impl Walk<'_> {
         add(SERVER_OR_NETWORK, until - from);
         add(RESPONSE, end - until);
         self.follow(span, SERVER_OR_NETWORK, from, until);
+    }
+
+    /// Take the long silences of a span out of its network's time, as far as they lie in these parts of its window.
+    /// Returns those in which the server had nothing to send yet.
+    fn share_silences(&self, span: usize, request: (i64, i64), response: (i64, i64)) -> Vec<(i64, i64)> {
+        let mut idle = Vec::new();
+        for silence in self.silences.of(span) {
+            let (within, network) = if silence.in_response {
+                (response, RESPONSE)
+            } else {
+                (request, REQUEST)
+            };
+            let (from, to) = (silence.from_ns.max(within.0), silence.to_ns.min(within.1));
+            if to > from {
+                let stretch = stretch_of(silence.in_response, silence.cause);
+                self.ledger.add(network, span, from - to);
+                self.ledger.add(stretch, span, to - from);
+                if stretch == RESPONSE_IDLE {
+                    idle.push((from, to));
+                }
+            }
+        }
+        idle
     }
 
     /// The children's visits that fill the time from `cursor` back to `floor`; taken out of their parent's `stretch`.
@@ -428,6 +493,7 @@ impl Walk<'_> {
             self.windows.push(Window {
                 span: answer.span as usize,
                 kind: answer.kind,
+                streams: stretch == RESPONSE_IDLE,
                 begin: cursor,
                 end,
             });
@@ -486,6 +552,10 @@ mod tests {
 
     /// Rows of the columns of `Nodes`, in their order.
     fn shared_out(rows: &[[i64; COLUMNS]]) -> Ledger {
+        shared_with(rows, &Silences::default())
+    }
+
+    fn shared_with(rows: &[[i64; COLUMNS]], silences: &Silences) -> Ledger {
         let column = |place: usize| rows.iter().map(|row| row[place]).collect::<Vec<i64>>();
         let columns: [Vec<i64>; COLUMNS] = std::array::from_fn(column);
         let nodes = Nodes {
@@ -512,9 +582,9 @@ mod tests {
             request_stall: &columns[20],
             response_stall: &columns[21],
         };
-        let without = share_out(&nodes, false);
+        let without = share_out(&nodes, silences, false);
         assert!(without.window_start.is_empty() && without.window_end.is_empty());
-        let ledger = share_out(&nodes, true);
+        let ledger = share_out(&nodes, silences, true);
         assert_eq!(without.stretches, ledger.stretches);
         ledger
     }
@@ -535,8 +605,8 @@ mod tests {
         rows[1][21] = 1;
         let ledger = shared_out(&rows);
         let of = |span: usize| ledger.stretches.each_ref().map(|stretch| stretch[span]);
-        assert_eq!(of(0), [0, 0, 0, 10, 0, 40, 0, 0, 10, 0]);
-        assert_eq!(of(1), [0, 0, 0, 2, 0, 36, 0, 0, 1, 1]);
+        assert_eq!(of(0)[..10], [0, 0, 0, 10, 0, 40, 0, 0, 10, 0]);
+        assert_eq!(of(1)[..10], [0, 0, 0, 2, 0, 36, 0, 0, 1, 1]);
         assert_eq!((ledger.window_start[1], ledger.window_end[1]), (120, 160));
         assert_eq!(ledger.stretches.iter().flatten().sum::<i64>(), 100);
         assert_eq!(ledger.critical, [60, 40]);
@@ -557,9 +627,64 @@ mod tests {
         child[4] = 110;
         child[5] = 115;
         let of = |ledger: &Ledger, span: usize| ledger.stretches.each_ref().map(|stretch| stretch[span]);
-        assert_eq!(of(&shared_out(&[row]), 0), [0, 0, 0, 5, 0, 0, 0, 75, 20, 0]);
+        assert_eq!(of(&shared_out(&[row]), 0)[..10], [0, 0, 0, 5, 0, 0, 0, 75, 20, 0]);
         let ledger = shared_out(&[row, child]);
-        assert_eq!(of(&ledger, 0), [0, 0, 0, 5, 0, 0, 0, 30, 20, 0]);
-        assert_eq!(of(&ledger, 1), [0, 0, 5, 2, 0, 36, 0, 0, 2, 0]);
+        assert_eq!(of(&ledger, 0)[..10], [0, 0, 0, 5, 0, 0, 0, 30, 20, 0]);
+        assert_eq!(of(&ledger, 1)[..10], [0, 0, 5, 2, 0, 36, 0, 0, 2, 0]);
+    }
+
+    /// A parent that streams what its child sends: 100 … 300, first byte at 150; the child is silent from 160 to 260.
+    fn streaming() -> [[i64; COLUMNS]; 2] {
+        let mut rows = [plain(-1, 0, 100, 110, 150, 300), plain(0, 1, 120, 122, 140, 290)];
+        (rows[0][15], rows[1][15]) = (155, 145);
+        rows
+    }
+
+    fn silences<'a>(row: &'a [i64], from_ns: &'a [i64], to_ns: &'a [i64]) -> Silences<'a> {
+        Silences {
+            row,
+            in_response: &[true; 2][..row.len()],
+            cause: &[IDLE; 2][..row.len()],
+            from_ns,
+            to_ns,
+            ..Silences::default()
+        }
+    }
+
+    #[test]
+    fn a_parent_with_nothing_to_send_waited_for_what_its_child_did_not_send() {
+        let ledger = shared_with(&streaming(), &silences(&[0, 1], &[170, 160], &[270, 260]));
+        let of = |stretch: usize| [ledger.stretches[stretch][0], ledger.stretches[stretch][1]];
+        assert_eq!(of(RESPONSE_IDLE), [0, 90]); // 170 … 260: the child's
+        assert_eq!(of(RESPONSE), [50, 20]); // the child's: 140 … 150, and 260 … 270
+        assert_eq!(ledger.stretches.iter().flatten().sum::<i64>(), 200);
+        assert_eq!(ledger.critical.iter().sum::<i64>(), 200);
+    }
+
+    #[test]
+    fn a_server_with_nothing_to_send_and_no_child_is_idle_itself() {
+        let rows = [plain(-1, 0, 100, 110, 150, 300)];
+        let ledger = shared_with(&rows, &silences(&[0], &[140], &[270]));
+        assert_eq!(
+            (ledger.stretches[RESPONSE_IDLE][0], ledger.stretches[RESPONSE][0]),
+            (120, 30)
+        );
+    }
+
+    #[test]
+    fn short_silences_are_no_more_than_their_stretch() {
+        let short = Silences {
+            short_row: &[0, 0],
+            short_in_response: &[true, false],
+            short_cause: &[HELD, IDLE],
+            short_ns: &[1_000, 4],
+            ..Silences::default()
+        };
+        let ledger = shared_with(&[plain(-1, 0, 100, 110, 150, 300)], &short);
+        let of = |stretch: usize| ledger.stretches[stretch][0];
+        assert_eq!(
+            [of(REQUEST), of(REQUEST_IDLE), of(RESPONSE), of(SEND_HELD)],
+            [6, 4, 0, 150]
+        );
     }
 }

@@ -19,6 +19,7 @@ mod lateness;
 mod ledger;
 mod pieces;
 mod places;
+mod silences;
 mod waits;
 mod words;
 
@@ -30,6 +31,7 @@ pub use lateness::{Bins, Late, Limits, Timed, count_bins, count_late};
 pub use ledger::{Ledger, Nodes, STRETCHES, share_out};
 pub use pieces::{Piece, first_known, text_numbers};
 pub use places::places;
+pub use silences::Silences;
 pub use waits::{Waiting, Waits, waits};
 pub use words::{Shape, Texts, Words, distinct, words};
 

@@ -1,0 +1,267 @@
+//! Stretches of a message in which none of its bytes was on the way, and what its sender waited for.
+//!
+//! A message (a request, or a response) is *on the way* from the moment any of its bytes is first sent until these bytes
+//! first arrive; a loss keeps them on the way until the copy that arrives. What is left between the message's first
+//! send and its last arrival are its silences:
+//! ```text
+//! sender    ──▶     ──▶ ──▶                        ──▶
+//! receiver    ──▶     ──▶ ──▶                        ──▶
+//! on the way ███   ███████                         ███
+//! silence       ┄┄┄        ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄
+//! ```
+//! Why the sender went on only then is judged by what it heard just before:
+//!
+//! | cause | evidence |
+//! |---|---|
+//! | `Reader` | the pause of the sender that ends there stands for a closed window ([`Pauses`]) |
+//! | `Held` | another pause ends there; or the sender went on with a full segment within [`SOON_NS`] of an acknowledgement |
+//! | `Source` | neither: the sender had nothing to send |
+//!
+//! # Invariants
+//! - Silences of a message do not overlap, and lie between its first send and its last arrival.
+//! - Each is longer than [`LEAST_NS`], and than twice the clocks' uncertainty.
+//!
+//! # Limits
+//! Where one end of a transfer was not seen, nothing beside it is called silence. The bound on the left is the receiver's
+//! stamp and the one on the right the sender's, so the length is as uncertain as the clocks. A sender that happens to go
+//! on in the moment of an acknowledgement, with a full segment, counts as held by it.
+//!
+//! Cost: a pass over the ranges of messages that have several. Source: RFC 9293 §3.8.6, RFC 5681.
+
+use rustc_hash::FxHashMap;
+
+use crate::assembly::NOWHERE;
+use crate::parts::{Part, Role};
+use crate::ranges::{Range, Ways};
+use crate::{Hops, UNSEEN};
+
+/// Shorter silences are the host's own time to send one packet after the other.
+pub const LEAST_NS: i64 = 20_000;
+/// A silence this long is a row of its own; shorter ones are only added up.
+pub const LONG_NS: i64 = 1_000_000;
+/// TCP goes on so soon after the acknowledgement that lets it, an application at any time (`matching::pauses`).
+const SOON_NS: i64 = 500_000;
+/// What TCP held back leaves as full segments; this is less than any usual one (RFC 9293 §3.7.1: 1,220 over IPv6).
+const FULL_SEGMENT_BYTES: i64 = 1_200;
+
+/// What a sender waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Source,
+    Held,
+    Reader,
+}
+
+/// Pauses of senders that ended with new bytes, by the place of these in the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses<'a> {
+    pub connection_id: &'a [i64],
+    pub from_client: &'a [bool],
+    pub stream_offset: &'a [i64],
+    /// The receiver's window was closed; else something else of TCP's held the sender.
+    pub is_reader: &'a [bool],
+}
+
+/// How long none of a message's bytes was on the way, in ns by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Silent {
+    pub source_ns: i64,
+    pub held_ns: i64,
+    pub reader_ns: i64,
+}
+
+/// A long silence; `exchange` is the place of its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    pub exchange: u32,
+    pub in_response: bool,
+    pub from_ns: i64,
+    pub to_ns: i64,
+    pub cause: Cause,
+}
+
+/// Pauses by connection, direction and place in the stream.
+pub type Held = FxHashMap<(i64, bool, i64), bool>;
+
+impl Pauses<'_> {
+    /// Whether all columns have one length.
+    pub fn is_consistent(&self) -> bool {
+        let count = self.connection_id.len();
+        self.from_client.len() == count && self.stream_offset.len() == count && self.is_reader.len() == count
+    }
+
+    pub(crate) fn by_place(&self) -> Held {
+        let keys = self.connection_id.iter().zip(self.from_client).zip(self.stream_offset);
+        keys.zip(self.is_reader)
+            .map(|(((&id, &from_client), &offset), &is_reader)| ((id, from_client, offset), is_reader))
+            .collect()
+    }
+}
+
+impl Silent {
+    pub(crate) fn add(&mut self, cause: Cause, took_ns: i64) {
+        let sum = match cause {
+            Cause::Source => &mut self.source_ns,
+            Cause::Held => &mut self.held_ns,
+            Cause::Reader => &mut self.reader_ns,
+        };
+        *sum = sum.saturating_add(took_ns);
+    }
+
+    /// Whether the message was on the way all the time.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// One connection's evidence of what held its senders.
+pub(crate) struct Evidence<'a> {
+    pub hops: &'a Hops<'a>,
+    pub held: &'a Held,
+    pub connection_id: i64,
+    pub swapped: bool,
+}
+
+impl Evidence<'_> {
+    /// When each side heard an acknowledgement without data, ascending; `swapped` as for the ranges.
+    fn heard(&self, rows: impl Iterator<Item = usize>) -> Ways<Vec<i64>> {
+        let mut heard: Ways<Vec<i64>> = Ways::default();
+        for row in rows {
+            let is_plain = self.hops.stream_end[row] <= self.hops.stream_start[row];
+            if is_plain && self.hops.received_ns[row] != UNSEEN {
+                let by_client = self.hops.from_client[row] == self.swapped;
+                heard.of_mut(by_client).push(self.hops.received_ns[row]);
+            }
+        }
+        heard.client.sort_unstable();
+        heard.server.sort_unstable();
+        heard
+    }
+
+    fn cause(&self, gap: &Gap, from_client: bool, heard: &Ways<Vec<i64>>) -> Cause {
+        let place = (self.connection_id, from_client != self.swapped, gap.offset);
+        match self.held.get(&place) {
+            Some(true) => return Cause::Reader,
+            Some(false) => return Cause::Held,
+            None => {}
+        }
+        let by_then = heard.of(from_client);
+        let last = by_then
+            .partition_point(|at| *at <= gap.to_ns)
+            .checked_sub(1)
+            .map(|place| by_then[place]);
+        let is_soon = last.is_some_and(|at| at > gap.sent_ns && gap.to_ns.saturating_sub(at) <= SOON_NS);
+        // A pause of this length would have been listed, had TCP held the sender.
+        let could_be_listed = gap.to_ns.saturating_sub(gap.sent_ns) >= LONG_NS;
+        if is_soon && !could_be_listed && gap.bytes >= FULL_SEGMENT_BYTES {
+            Cause::Held
+        } else {
+            Cause::Source
+        }
+    }
+}
+
+/// A silence before its cause is known: the bytes that ended it begin at `offset`; the last before it left at `sent_ns`.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    ordinal: usize,
+    from_client: bool,
+    from_ns: i64,
+    to_ns: i64,
+    sent_ns: i64,
+    offset: i64,
+    bytes: i64,
+}
+
+/// Finds the silences of one connection, in buffers that the next one uses again.
+#[derive(Default)]
+pub(crate) struct Finder {
+    gaps: Vec<Gap>,
+    order: Vec<Range>,
+}
+
+impl Finder {
+    /// Call `note` with the ordinal of its exchange, whether it is in the response, and each silence of a connection; the
+    /// silence's own `exchange` is not set.
+    ///
+    /// Arguments: `parts` and `ranges` of both directions, ascending; `rows`, the connection's hops.
+    pub fn find(
+        &mut self,
+        parts: &Ways<Vec<Part>>,
+        ranges: &Ways<Vec<Range>>,
+        evidence: &Evidence,
+        rows: impl Iterator<Item = usize>,
+        mut note: impl FnMut(usize, bool, Silence),
+    ) {
+        self.gaps.clear();
+        for from_client in [false, true] {
+            self.look_through(parts.of(from_client), ranges.of(from_client), from_client);
+        }
+        if self.gaps.is_empty() {
+            return;
+        }
+        let heard = evidence.heard(rows);
+        for gap in &self.gaps {
+            let cause = evidence.cause(gap, gap.from_client, &heard);
+            let silence = Silence {
+                exchange: NOWHERE,
+                in_response: !gap.from_client,
+                from_ns: gap.from_ns,
+                to_ns: gap.to_ns,
+                cause,
+            };
+            note(gap.ordinal, !gap.from_client, silence);
+        }
+    }
+
+    fn look_through(&mut self, parts: &[Part], ranges: &[Range], from_client: bool) {
+        let mut first = 0;
+        for (place, part) in parts.iter().enumerate() {
+            let end = parts.get(place + 1).map_or(i64::MAX, |next| next.start);
+            first += ranges[first..].partition_point(|range| range.start < part.start);
+            let count = ranges[first..].partition_point(|range| range.start < end);
+            if count > 1 && matches!(part.role, Role::Request | Role::Response) {
+                self.look_at(part.ordinal, &ranges[first..first + count], from_client);
+            }
+        }
+    }
+
+    /// The gaps of one message, whose ranges these are.
+    fn look_at(&mut self, ordinal: usize, ranges: &[Range], from_client: bool) {
+        let in_order = ranges.is_sorted_by_key(|range| range.sent_ns);
+        self.order.clear();
+        let ranges = if in_order {
+            ranges
+        } else {
+            self.order.extend_from_slice(ranges);
+            self.order.sort_by_key(|range| (range.sent_ns, range.start));
+            &self.order
+        };
+        let (mut reach, mut sent_ns, mut doubt) = (UNSEEN, UNSEEN, 0);
+        for range in ranges {
+            if range.sent_ns == UNSEEN {
+                continue;
+            }
+            let least = LEAST_NS.max(doubt.max(range.uncertainty_ns).saturating_mul(2));
+            if reach != UNSEEN && reach != i64::MAX && range.sent_ns.saturating_sub(reach) > least {
+                self.gaps.push(Gap {
+                    ordinal,
+                    from_client,
+                    from_ns: reach,
+                    to_ns: range.sent_ns,
+                    sent_ns,
+                    offset: range.start,
+                    bytes: range.end - range.start,
+                });
+            }
+            // Where bytes were not seen to arrive, they may be on the way until more is heard of them.
+            let arrived = if range.received_ns == UNSEEN {
+                i64::MAX
+            } else {
+                range.received_ns
+            };
+            reach = if reach == i64::MAX { arrived } else { reach.max(arrived) };
+            (sent_ns, doubt) = (range.sent_ns, range.uncertainty_ns);
+        }
+    }
+}
