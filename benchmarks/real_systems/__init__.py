@@ -1,0 +1,1 @@
+"""Systems that are not ours, and what the product says of them, held against independent truth."""

@@ -1,0 +1,83 @@
+"""Redis, by its own client and by redis-benchmark.
+
+Truth: Redis's slow log with a threshold of 0, which has every command, how long it took (µs) and its client's port.
+"""
+
+import re
+
+from benchmarks.real_systems.lab import Lab
+from benchmarks.real_systems.scenario import Scenario, addresses, scenario
+from benchmarks.real_systems.truth import Call, Truth
+
+PORT = 6379
+ENTRY = re.compile(r"^ *\d+\) +1\) \(integer\) (\d+)\n +2\) \(integer\) (\d+)\n +3\) \(integer\) (\d+)$", re.MULTILINE)
+CLIENT = re.compile(r'^ +5\) "[\d.]+:(\d+)"$', re.MULTILINE)
+
+
+def start_redis(lab: Lab, host: str) -> None:
+    """Redis with everything in its slow log."""
+    lab.start(
+        host, "redis-server", "--port", str(PORT), "--bind", lab.address(host), "127.0.0.1", "--protected-mode", "no",
+        "--save", "", "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000",
+        "--enable-debug-command", "yes", port=PORT,
+    )  # fmt: skip
+
+
+def slow_log(lab: Lab, host: str, server: str) -> list[Call]:
+    """Every command that Redis got."""
+    return commands(lab.run(host, "redis-cli", "-h", "127.0.0.1", "slowlog", "get", "-1"), server)
+
+
+def commands(said: str, server: str) -> list[Call]:
+    """What `redis-cli slowlog get` prints, as calls."""
+    numbers, clients = ENTRY.findall(said), CLIENT.findall(said)
+    assert len(numbers) == len(clients), "the slow log is not read right"
+    found = []
+    for (number, _, took_us), port in zip(numbers, clients, strict=True):
+        call = Call(f"redis {number}", server, client_port=int(port), started_ns=int(number), parent="")
+        call.server_ns = int(took_us) * 1_000
+        found.append(call)
+    return found
+
+
+@scenario
+class Redis(Scenario):
+    """redis-benchmark, and a client whose commands take Redis 20 ms."""
+
+    name = "redis"
+    words = "Redis; redis-benchmark (5 connections), redis-cli"
+    hosts = addresses(client="10.68.0.10", cache="10.68.0.20")
+    needs = (
+        ("redis-server", "redis-server"),
+        ("redis-benchmark", "redis-tools"),
+    )
+
+    def start(self, lab: Lab) -> None:
+        start_redis(lab, "cache")
+
+    def traffic(self, lab: Lab) -> Truth:
+        address = lab.address("cache")
+        lab.run("client", "redis-benchmark", "-h", address, "-c", "5", "-n", "600", "-t", "set,get,incr", "-q")
+        lab.run("client", "redis-cli", "-h", address, "-r", "30", "debug", "sleep", "0.02")
+        lab.run("client", "redis-cli", "-h", address, "-r", "100", "get", "nothing")
+        server = f"{address}:{PORT}"
+        return Truth(calls=slow_log(lab, "cache", server), names={server: r"redis|cache:6379"})
+
+
+@scenario
+class RedisPipelined(Scenario):
+    """redis-benchmark with 16 commands in flight on each connection."""
+
+    name = "redis-pipelined"
+    words = "Redis; redis-benchmark, 16 commands in flight on each of 5 connections"
+    hosts = Redis.hosts
+    needs = Redis.needs
+
+    def start(self, lab: Lab) -> None:
+        start_redis(lab, "cache")
+
+    def traffic(self, lab: Lab) -> Truth:
+        address = lab.address("cache")
+        lab.run("client", "redis-benchmark", "-h", address, "-c", "5", "-n", "3200", "-t", "get", "-P", "16", "-q")
+        server = f"{address}:{PORT}"
+        return Truth(calls=slow_log(lab, "cache", server), names={server: r"redis|cache:6379"})
