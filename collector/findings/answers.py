@@ -2,8 +2,10 @@
 
 A server is silent if it sent no answer at all for a while although several requests waited for one: a dead process
 behind a living kernel, which goes on accepting and acknowledging. Where it answered others meanwhile, the request is
-merely unanswered; where it waited itself, for a server that it had asked or for the body, it is not silent either. How
-long is unusual is told by the other hosts of the same service, and by its own other answers.
+merely unanswered; where it waited itself, for a server that it had asked or for the body, it is not silent either.
+Where messages cannot be read, a turn of a connection stands for a request: it is owed an answer where nearly all other
+turns got theirs in much less time, and those that waited got theirs together. How long is unusual is told by the other
+hosts of the same service, and by its own other answers.
 """
 
 from collections.abc import Iterable
@@ -40,6 +42,11 @@ WAITS = [
     *("server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "invited", "answered", "given_up"),
     *("asking_ns", "own_ns"),
 ]
+USUAL_LEAST, USUAL_SHARE = 20, 0.99
+"""Turns of a protocol that cannot be read tell of a silence where so many others were answered, nearly all of them
+(this share) in much less time: else a client may have said something that wants no answer, as a subscriber does."""
+TOGETHER_SHARE = 0.2
+"""What a stopped process owes, it answers at once when it goes on: most of it within this share of the silence."""
 """What is asked of requests that waited."""
 _FATES = {
     "reset": (
@@ -76,7 +83,7 @@ def answer_findings(troubles: Troubles, requests: Requests, end_trace_ns: int) -
 
 def _stalled(requests: Requests) -> NDArray[np.bool_]:
     """Requests that arrived at servers that let one of them wait for as long as a stall is."""
-    known = requests.readable & (requests.asked != UNSEEN) & requests.where(pl.col("server_host").is_not_null())
+    known = (requests.asked != UNSEEN) & requests.where(pl.col("server_host").is_not_null())
     arrived = np.where(requests.arrived == UNSEEN, requests.asked, requests.arrived)
     waited = known & ((requests.answered == UNSEEN) | (requests.answered - arrived >= STALL_NS))
     some = np.bincount(requests.group[waited], minlength=len(requests.groups)) > 0
@@ -100,7 +107,10 @@ def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> It
     stalled = _stalled(all_requests)
     if not stalled.any():
         return
-    requests = _until(all_requests.frame(stalled).select(WAITS), troubles, end_trace_ns)
+    shown = pl.Series("readable", all_requests.readable[stalled])
+    requests = _until(all_requests.frame(stalled).select(WAITS).with_columns(shown), troubles, end_trace_ns)
+    # The last that is said in an unknown protocol may want no answer.
+    requests = requests.filter(pl.col("readable") | pl.col("answered").is_not_null())
     stalls = _stalls(requests)
     meant = stalls.filter(pl.col("waiting") >= WAITING).sort("stall", "exchange_id", descending=[True, False])
     worst = meant.unique(["server_host", "service"], keep="first", maintain_order=True)
@@ -114,6 +124,8 @@ def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> It
     ).iter_rows(named=True):
         if _slow_at_other_times(requests, row):
             continue  # no silence, but slowness
+        if not row["readable"] and not _owes_answers(requests, row):
+            continue
         waits = _waits_within(requests, row)
         yield Finding(
             severity="warning",
@@ -140,6 +152,22 @@ def _slow_at_other_times(requests: pl.DataFrame, row: dict[str, int]) -> bool:
     return requests.filter((pl.col("server_host") == row["server_host"]) & apart & long).height >= SLOW_LEAST
 
 
+def _owes_answers(requests: pl.DataFrame, row: dict[str, int]) -> bool:
+    """Whether a server whose protocol cannot be read used to answer soon, and answered all that waited together."""
+    mine = requests.filter(
+        (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
+    ).with_columns(took=pl.col("answered") - pl.coalesce("arrived", "asked"))
+    waiting = (
+        (pl.col("asked") < row["until"]) & (pl.col("answered") >= row["until"]) & (2 * pl.col("took") >= row["stall"])
+    )
+    usual, late = mine.filter(~waiting), mine.filter(waiting)
+    if len(usual) < USUAL_LEAST or late["connection_id"].n_unique() < WAITING:
+        return False
+    most = usual["took"].quantile(USUAL_SHARE)
+    at_once = (late["answered"] - row["until"] <= TOGETHER_SHARE * row["stall"]).sum()
+    return most is not None and most * SILENT_RATIO <= row["stall"] and 2 * at_once >= len(late)
+
+
 def _waits_within(requests: pl.DataFrame, row: dict[str, int]) -> list[int]:
     """How long requests to a silent server waited that were there in its silence."""
     until = pl.col("until")
@@ -161,7 +189,7 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
     for_body = pl.col("invited").is_not_null() & pl.col("answered").is_null()
     short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < SILENT_NS)
     rows = requests.filter(~for_body & (pl.col("asking_ns").fill_null(0) == 0) & ~short).select(
-        *("server_host", "service", "exchange_id", "connection_id", "until"),
+        *("server_host", "service", "exchange_id", "connection_id", "until", "readable"),
         arrived=pl.coalesce("arrived", "asked"),
         silent=pl.col("answered").is_null(),
     )
