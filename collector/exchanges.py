@@ -1,8 +1,9 @@
 """Requests and their responses, from hops: who asked whom, when each byte that matters left and arrived.
 
 The loop over hops and heads is the core's (`tracer._core.build_exchanges`, whose header explains the method): each
-connection is cut into exchanges, by its HTTP heads where it shows any, otherwise by turn-taking. Here its columns
-become tables.
+connection is cut into exchanges, by its HTTP heads where it shows any, otherwise by turn-taking. Of a connection that
+shows TLS records, only application records take turns; its handshake is part of opening the connection
+(`tls_start_trace_ns`, `tls_end_trace_ns`). Here its columns become tables.
 
 `complete` is false where there is evidence that the exchange was cut: its first or last bytes were seen at neither
 end, there is no response, or fewer bytes went by than a head declares.

@@ -179,7 +179,8 @@ MESSAGES = _fields(
     transaction_id=pa.string(),  # "" if none
     user_agent=pa.string(),
 )
-"""One row for each HTTP head seen at a capture point (so usually two for each message: at sender and receiver)."""
+"""One row for each HTTP head seen at a capture point (so usually two for each message: at sender and receiver), and for
+each TLS record: of that, `status` is the content type and `head_len` its whole length."""
 
 EXCHANGES = _fields(
     exchange_id=pa.int64(),

@@ -47,10 +47,11 @@ class TcpOption(IntFlag):
 
 
 class HeadKind(IntEnum):
-    """Of an HTTP message head."""
+    """Of an HTTP message head, or of a TLS record, which stands among them: its content type is its `status`."""
 
     REQUEST = 1
     RESPONSE = 2
+    TLS_RECORD = 3
 
 
 class HeadFlag(IntFlag):

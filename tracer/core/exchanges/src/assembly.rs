@@ -4,6 +4,7 @@ use crate::heads::{Head, is_swapped, seen_heads, time_heads};
 use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
+use crate::secured::keep_application;
 use crate::silences::{Evidence, Finder, Held, LONG_NS, Pauses, Silence, Silent};
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
@@ -144,10 +145,10 @@ impl<'a> Builder<'a> {
         (connection, connection_id): (u32, i64),
         handshake: bool,
         hop_rows: impl Iterator<Item = usize> + Clone,
-        head_rows: impl Iterator<Item = usize>,
+        head_rows: impl Iterator<Item = usize> + Clone,
     ) {
         let own = &mut self.own;
-        seen_heads(self.heads, head_rows, &mut own.heads);
+        seen_heads(self.heads, head_rows.clone(), &mut own.heads);
         let swapped = is_swapped(&own.heads);
         if swapped {
             own.heads
@@ -155,6 +156,11 @@ impl<'a> Builder<'a> {
                 .for_each(|head| head.from_client = !head.from_client);
         }
         byte_ranges(self.hops, hop_rows.clone(), swapped, &mut own.ranges);
+        let secured = if own.heads.is_empty() && !swapped {
+            keep_application(self.heads, head_rows, &mut own.ranges)
+        } else {
+            None
+        };
         time_heads(&mut own.heads, &own.ranges);
         own.mark_parts(handshake);
         let first = self.built.exchanges.len();
@@ -164,10 +170,19 @@ impl<'a> Builder<'a> {
         own.describe(exchanges, self.heads);
         let shakes = shakes(self.hops, hop_rows.clone(), swapped);
         settle(exchanges, &shakes);
+        if let (Some(first), Some(shake)) = (exchanges.first_mut(), secured) {
+            (first.tls_start_ns, first.tls_end_ns) = (shake.start_ns, shake.end_ns);
+        }
         note_round_trips(exchanges, &shakes, self.hops, hop_rows.clone(), swapped);
-        own.give_hops(self.hops, hop_rows.clone(), swapped, exchanges, |row, place| {
-            self.built.hop_exchange[row] = first as u32 + place;
-        });
+        own.give_hops(
+            self.hops,
+            hop_rows.clone(),
+            (swapped, secured.is_some()),
+            exchanges,
+            |row, place| {
+                self.built.hop_exchange[row] = first as u32 + place;
+            },
+        );
         let evidence = Evidence {
             hops: self.hops,
             held: &self.held,
@@ -304,7 +319,7 @@ impl Own {
         &mut self,
         hops: &Hops,
         rows: impl Iterator<Item = usize>,
-        swapped: bool,
+        (swapped, is_secured): (bool, bool),
         exchanges: &[Exchange],
         mut give: impl FnMut(usize, u32),
     ) {
@@ -322,7 +337,11 @@ impl Own {
             let (start, end) = (hops.stream_start[row], hops.stream_end[row]);
             let found = if end > start {
                 let parts = parts.of(from_client);
-                located(parts, start, |part| part.start).map(|at| place[parts[at].ordinal])
+                // What is ahead of the first part is a handshake of TLS, and belongs to the first exchange as well.
+                let ahead = || begun.first().map(|(_, place)| *place).filter(|_| is_secured);
+                located(parts, start, |part| part.start)
+                    .map(|at| place[parts[at].ordinal])
+                    .or_else(ahead)
             } else {
                 let at = server_ns(from_client, hops.sent_ns[row], hops.received_ns[row]);
                 let last = located(begun, at, |(began_ns, _)| *began_ns).filter(|last| begun[*last].0 != UNSEEN);

@@ -78,7 +78,10 @@ impl Head {
 /// Fill in the heads of a connection by direction (the server's first) and place, each once, and none that is payload.
 pub fn seen_heads(heads: &Heads, rows: impl Iterator<Item = usize>, seen: &mut Vec<Head>) {
     seen.clear();
-    seen.extend(rows.map(|row| head(heads, row)));
+    seen.extend(
+        rows.filter(|&row| heads.head_kind[row] <= RESPONSE)
+            .map(|row| head(heads, row)),
+    );
     seen.sort_by_key(|head| {
         let row = head.row as usize;
         (head.place(), heads.is_cut(row), Reverse(heads.target.len(head.row)))

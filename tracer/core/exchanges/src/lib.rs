@@ -38,6 +38,7 @@ mod heads;
 mod numbering;
 mod parts;
 mod ranges;
+mod secured;
 mod silences;
 mod turns;
 
@@ -85,7 +86,7 @@ pub struct Heads<'a> {
     pub connection_id: &'a [i64],
     pub from_client: &'a [bool],
     pub stream_offset: &'a [i64],
-    /// 1 = request, 2 = response.
+    /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`.
     pub head_kind: &'a [u8],
     /// Of [`twintap_wire::http::flag`].
     pub flags: &'a [u8],

@@ -1,6 +1,6 @@
 //! Exchanges of a connection by turn-taking alone: the client's bytes, then the server's, then the client's again.
 //!
-//! For TLS, unknown protocols, and captures too short for a message head. Judged by the server host's clock alone,
+//! For TLS (of which [`crate::secured`] leaves an application's bytes only), unknown protocols, and captures too short for a message head. Judged by the server host's clock alone,
 //! because only there is the order of a request and its answer free of clock error; where the server did not see a
 //! transfer, its client-side stamp stands in, which keeps causal order.
 //!

@@ -13,6 +13,8 @@ use memchr::memchr;
 pub enum HeadKind {
     Request = 1,
     Response = 2,
+    /// A TLS record, which stands in the same columns ([`crate::tls`]).
+    TlsRecord = 3,
 }
 
 /// Bits of [`Head::flags`]; as `tracer.records.HeadFlag`.
@@ -205,6 +207,7 @@ pub fn end_of_message(head: &Head<'_>) -> Option<usize> {
     let has_no_body = match head.kind {
         HeadKind::Request => head.content_length < 0,
         HeadKind::Response => matches!(head.status, 100..=199 | 204 | 304),
+        HeadKind::TlsRecord => true,
     };
     let body_len = if has_no_body {
         0

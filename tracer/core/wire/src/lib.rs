@@ -27,6 +27,7 @@ pub mod reader;
 pub mod seq;
 pub mod tcp;
 pub mod time;
+pub mod tls;
 pub mod tunnel;
 
 mod bytes;

@@ -14,6 +14,7 @@ use crate::http::{self, IdHeaders};
 use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
+use crate::tls;
 use crate::tunnel;
 
 /// Of a packet at the host that captured it; as `tracer.records.Direction` and pcapng's `epb_flags`.
@@ -93,6 +94,8 @@ const TEXT_LIMIT: usize = 64 << 20;
 const TUNNEL_LIMIT: usize = 4;
 /// Most heads looked for in one packet.
 const PIPELINE_LIMIT: usize = 64;
+/// Likewise, TLS records.
+const RECORD_LIMIT: usize = 64;
 
 /// Ethernet, IPv4 and TCP headers with timestamps: offsets of the short way.
 mod common {
@@ -334,8 +337,25 @@ impl Decoder {
     fn push_heads(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
         if http::may_be_head(payload) {
             self.push_heads_slow(event.frame, payload, ends_of(event), counters);
-        } else if self.clues.may_begin(payload) {
+            return;
+        }
+        if tls::may_be_record(payload) {
+            self.push_records_slow(event.frame, payload);
+        }
+        if self.clues.may_begin(payload) {
             self.clues.note_payload(payload, ends_of(event));
+        }
+    }
+
+    #[inline(never)]
+    fn push_records_slow(&mut self, frame: u32, payload: &[u8]) {
+        let mut at = 0;
+        for _ in 0..RECORD_LIMIT {
+            let Some(record) = payload.get(at..).and_then(tls::parse) else {
+                return;
+            };
+            self.heads.push(frame, at as u32, &record);
+            at += record.len as usize;
         }
     }
 

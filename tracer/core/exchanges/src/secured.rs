@@ -1,0 +1,205 @@
+//! Connections that TLS hides: which bytes are its handshake's, and which are an application's.
+//!
+//! A request over TLS is a turn of application records. Records are known by their headers, which are not encrypted.
+//!
+//! Certain, where the headers were captured: which records are a handshake's in TLS 1.2 (content types 20 and 22), alerts
+//! there (21), and the first application record (23) of either side. In TLS 1.3 all that is encrypted is of type 23, so
+//! from the order and the lengths of records it is inferred:
+//! - the client's handshake ends with its first record of type 23 that is as long as a Finished (hash of 32 or 48
+//!   bytes), or with its first one if none is: then it showed a certificate;
+//! - what the server says before that has arrived is its handshake;
+//! - what it says then, until the client's first application record has arrived, are session tickets, and so are two
+//!   records of one length ahead of its first answer, which is how OpenSSL sends them;
+//! - a record that holds two bytes is an alert (`close_notify`).
+//!
+//! Not certain: a single ticket that is sent after the first request had arrived looks like the beginning of its answer;
+//! early data (0-RTT) is taken for the handshake's. A connection whose records do not show (only headers of packets were
+//! captured) is not known to be TLS: its handshake is turns like any other.
+//!
+//! Source: RFC 8446 §2, §4.6.1, §5, §6.1; RFC 5246 §7.3.
+
+use twintap_wire::tls::{content, flag};
+
+use crate::ranges::{Range, Ways, located};
+use crate::{Heads, UNSEEN};
+
+/// As [`twintap_wire::http::HeadKind::TlsRecord`].
+pub const TLS_RECORD: u8 = 3;
+/// Of a record with a Finished: header, message header, hash, content type, tag (RFC 8446 §4.4.4, §5.2).
+const FINISHED: [i64; 2] = [5 + 4 + 32 + 1 + 16, 5 + 4 + 48 + 1 + 16];
+/// Likewise of an alert.
+const ALERT: i64 = 5 + 2 + 1 + 16;
+/// How long a record with a ticket is, at least and at most.
+const TICKET: std::ops::Range<i64> = 100..2_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Record {
+    from_client: bool,
+    offset: i64,
+    end: i64,
+    kind: u16,
+    flags: u8,
+}
+
+impl Record {
+    fn len(&self) -> i64 {
+        self.end - self.offset
+    }
+
+    fn is_application(&self) -> bool {
+        self.kind == content::APPLICATION_DATA
+    }
+}
+
+/// When a client began and ended the handshake of TLS, by its own clock; `UNSEEN` where that does not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shake {
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+/// Leave only an application's bytes in `ranges`, if records show that a connection speaks TLS from its first byte on;
+/// its handshake, if that was seen.
+pub fn keep_application(
+    heads: &Heads,
+    rows: impl Iterator<Item = usize>,
+    ranges: &mut Ways<Vec<Range>>,
+) -> Option<Shake> {
+    let records = records(heads, rows);
+    let of = |from_client: bool| records.iter().filter(move |record| record.from_client == from_client);
+    let is_hello = |record: &Record| record.flags & flag::CLIENT_HELLO != 0;
+    let first = |from_client: bool| ranges.of(from_client).first().map(|range| range.start);
+    let shows_hello = of(true)
+        .next()
+        .is_some_and(|hello| is_hello(hello) && Some(hello.offset) == first(true));
+    if !shows_hello {
+        drop_alerts(&records, None, ranges);
+        return None;
+    }
+    let is_13 = is_13(of(false));
+    let (client_end, server_end, server_start) = if is_13 {
+        bounds_of_13(&records, ranges)
+    } else {
+        let start = |from_client| {
+            of(from_client)
+                .find(|one| one.is_application())
+                .map_or(i64::MAX, |one| one.offset)
+        };
+        (start(true), start(false), start(false))
+    };
+    let shake = shake(ranges, client_end, server_end);
+    for (from_client, start) in [(true, client_end), (false, server_start)] {
+        let kept = ranges.of_mut(from_client);
+        kept.retain(|range| range.end > start);
+        kept.iter_mut().for_each(|range| range.start = range.start.max(start));
+    }
+    drop_alerts(&records, Some(is_13), ranges);
+    Some(shake)
+}
+
+/// The records of a connection by direction and place, each once, and none that begins within another.
+fn records(heads: &Heads, rows: impl Iterator<Item = usize>) -> Vec<Record> {
+    let record = |row: usize| Record {
+        from_client: heads.from_client[row],
+        offset: heads.stream_offset[row],
+        end: heads.stream_offset[row].saturating_add(heads.head_len[row].into()),
+        kind: heads.status[row],
+        flags: heads.flags[row],
+    };
+    let mut found: Vec<Record> = rows
+        .filter(|&row| heads.head_kind[row] == TLS_RECORD)
+        .map(record)
+        .collect();
+    found.sort_unstable();
+    found.dedup_by_key(|one| (one.from_client, one.offset));
+    let (mut reach, mut from_client) = (i64::MIN, false);
+    found.retain(|one| {
+        if one.from_client != from_client {
+            (reach, from_client) = (i64::MIN, one.from_client);
+        }
+        let is_whole = one.offset >= reach;
+        reach = reach.max(one.end);
+        is_whole
+    });
+    found
+}
+
+/// Whether the server chose TLS 1.3: as its hello says, or else its first application record is not behind a Finished.
+fn is_13<'a>(said: impl Iterator<Item = &'a Record> + Clone) -> bool {
+    let says = said.clone().any(|record| record.flags & flag::TLS_13 != 0);
+    let mut behind = said
+        .skip_while(|record| record.kind != content::CHANGE_CIPHER_SPEC)
+        .skip(1);
+    says || behind.next().is_some_and(Record::is_application)
+}
+
+/// Of TLS 1.3: where the handshake of the client ends, that of the server, and where the server's first answer begins.
+fn bounds_of_13(records: &[Record], ranges: &Ways<Vec<Range>>) -> (i64, i64, i64) {
+    let of = |from_client: bool| {
+        records
+            .iter()
+            .filter(move |one| one.from_client == from_client && one.is_application())
+    };
+    let is_finished = |record: &&Record| FINISHED.contains(&record.len());
+    let Some(finished) = of(true).find(is_finished).or_else(|| of(true).next()) else {
+        return (i64::MAX, i64::MAX, i64::MAX);
+    };
+    let place = located(&ranges.client, finished.offset, |range| range.start);
+    let finished_ns = place.map_or(UNSEEN, |place| ranges.client[place].server_ns);
+    let asked = ranges.client.iter().filter(|range| range.end > finished.end);
+    let asked_ns = asked.map(|range| range.server_ns).min().unwrap_or(i64::MAX);
+    let from = |at_ns: i64| {
+        let said = ranges.server.iter().find(|range| range.server_ns > at_ns);
+        said.map_or(i64::MAX, |range| range.start)
+    };
+    let (server_end, answer) = (from(finished_ns), from(asked_ns.max(finished_ns)));
+    let is_ticket = |one: &Record, other: &Record| one.len() == other.len() && TICKET.contains(&one.len());
+    let before = of(false).rfind(|record| (server_end..answer).contains(&record.offset));
+    let mut ahead = of(false).filter(|record| record.offset >= answer);
+    let start = match (before, ahead.next(), ahead.next()) {
+        (Some(before), Some(one), _) if one.offset == answer && is_ticket(before, one) => one.end,
+        (None, Some(one), Some(other)) if one.offset == answer && is_ticket(one, other) => other.end,
+        _ => answer,
+    };
+    (finished.end, server_end, start)
+}
+
+/// From the client's first byte until it had sent and received all of the handshake.
+fn shake(ranges: &Ways<Vec<Range>>, client_end: i64, server_end: i64) -> Shake {
+    let start_ns = ranges.client.first().map_or(UNSEEN, |range| range.sent_ns);
+    let last = |ranges: &[Range], end: i64| ranges.iter().rfind(|range| range.start < end).copied();
+    let sent_ns = last(&ranges.client, client_end).map_or(UNSEEN, |range| range.sent_ns);
+    let heard_ns = last(&ranges.server, server_end).map_or(UNSEEN, |range| range.received_ns);
+    Shake {
+        start_ns,
+        end_ns: if start_ns == UNSEEN {
+            UNSEEN
+        } else {
+            sent_ns.max(heard_ns)
+        },
+    }
+}
+
+/// Leave out what carries alerts only. `is_13` is `None` where the handshake was not seen: then the last record of a
+/// direction is an alert if it is as long as one.
+fn drop_alerts(records: &[Record], is_13: Option<bool>, ranges: &mut Ways<Vec<Range>>) {
+    for from_client in [false, true] {
+        let own: Vec<Record> = records
+            .iter()
+            .filter(|one| one.from_client == from_client)
+            .copied()
+            .collect();
+        let last = own.last().map(|one| one.offset);
+        let is_alert = |one: &Record| {
+            let hidden = one.is_application() && one.len() == ALERT;
+            let may_be = is_13.unwrap_or(Some(one.offset) == last);
+            !one.is_application() || (hidden && may_be)
+        };
+        ranges.of_mut(from_client).retain(|range| {
+            let first = own.partition_point(|one| one.offset < range.start);
+            let within = own[first..].iter().take_while(|one| one.offset < range.end);
+            let covers = own.get(first).is_some_and(|one| one.offset == range.start);
+            !(covers && within.clone().all(is_alert))
+        });
+    }
+}

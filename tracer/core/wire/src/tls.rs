@@ -1,0 +1,150 @@
+//! TLS records: where they begin, what they hold, how long they are; nothing of what is in them but the first hello.
+//!
+//! Source: RFC 8446 §5.1 (record layer), §4.1.2–4.1.3 (hellos), RFC 5246 §6.2.1. A record is looked for where a payload
+//! begins, and behind each record that is captured that far. Bytes within a record that look like one are rare (one
+//! payload in millions); who reads records leaves out those that begin within another. Not handled: a record whose
+//! header is cut by two segments.
+
+use crate::http::{Head, HeadKind};
+
+/// Bits of [`Head::flags`] of a record.
+pub mod flag {
+    pub const CLIENT_HELLO: u8 = 0x01;
+    pub const SERVER_HELLO: u8 = 0x02;
+    /// Of a server's hello: it chose TLS 1.3 or later.
+    pub const TLS_13: u8 = 0x04;
+}
+
+/// Content types (RFC 8446 §5.1).
+pub mod content {
+    pub const CHANGE_CIPHER_SPEC: u16 = 20;
+    pub const ALERT: u16 = 21;
+    pub const HANDSHAKE: u16 = 22;
+    pub const APPLICATION_DATA: u16 = 23;
+}
+
+const HEADER_LEN: usize = 5;
+/// 2^14 and what encryption may add (RFC 5246 §6.2.3).
+const LONGEST: usize = (1 << 14) + 2048;
+const SUPPORTED_VERSIONS: u16 = 43;
+const TLS_13: u16 = 0x0304;
+/// SHA-256 of "HelloRetryRequest", in place of a server's random number (RFC 8446 §4.1.3); its first bytes.
+const RETRY: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
+
+/// Whether `payload` may begin with a record; for the hot path.
+#[inline(always)]
+pub fn may_be_record(payload: &[u8]) -> bool {
+    payload.len() >= HEADER_LEN && (20..=23).contains(&payload[0]) && payload[1] == 3 && payload[2] <= 4
+}
+
+/// The record at the start of `payload` as a head without text: `status` is its content type, `len` its whole length.
+pub fn parse(payload: &[u8]) -> Option<Head<'static>> {
+    if !may_be_record(payload) {
+        return None;
+    }
+    let len = usize::from(number(payload, 3)?);
+    let kind = u16::from(payload[0]);
+    let shortest = if kind == content::APPLICATION_DATA { 0 } else { 1 };
+    if !(shortest..=LONGEST).contains(&len) {
+        return None;
+    }
+    let flags = if kind == content::HANDSHAKE {
+        hello(&payload[HEADER_LEN..])
+    } else {
+        0
+    };
+    Some(Head {
+        kind: HeadKind::TlsRecord,
+        flags,
+        status: kind,
+        content_length: -1,
+        len: (HEADER_LEN + len) as u32,
+        method: b"",
+        target: b"",
+        transaction_id: b"",
+        user_agent: b"",
+        host: b"",
+    })
+}
+
+/// What a handshake record begins with.
+fn hello(message: &[u8]) -> u8 {
+    match message.first() {
+        Some(1) => flag::CLIENT_HELLO,
+        Some(2) if message.get(6..10) == Some(&RETRY) => 0,
+        Some(2) if chose_13(message).unwrap_or(false) => flag::SERVER_HELLO | flag::TLS_13,
+        Some(2) => flag::SERVER_HELLO,
+        _ => 0,
+    }
+}
+
+/// Whether a server's hello selects TLS 1.3; `None` where it was cut.
+fn chose_13(message: &[u8]) -> Option<bool> {
+    // Type, length, version, random number; then the session's id, the cipher, the compression.
+    let session_len = usize::from(*message.get(38)?);
+    let mut at = 39 + session_len + 3 + 2;
+    loop {
+        let (kind, len) = (number(message, at)?, number(message, at + 2)?);
+        if kind == SUPPORTED_VERSIONS {
+            return Some(number(message, at + 4)? >= TLS_13);
+        }
+        at += 4 + usize::from(len);
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server_hello(version: Option<u16>, random: u8) -> Vec<u8> {
+        let mut message = vec![2, 0, 0, 0, 3, 3];
+        message.extend([random; 32]);
+        message.extend([0, 0x13, 0x01, 0, 0, 6]);
+        if let Some(version) = version {
+            message.extend([0, 43, 0, 2]);
+            message.extend(version.to_be_bytes());
+        }
+        let mut record = vec![22, 3, 3];
+        record.extend((message.len() as u16).to_be_bytes());
+        record.extend(message);
+        record
+    }
+
+    #[test]
+    fn records_are_known_by_their_headers() {
+        type Found = Option<(u16, u8, u32)>;
+        let cases: &[(&[u8], Found)] = &[
+            (&[22, 3, 1, 2, 0, 1, 0], Some((22, flag::CLIENT_HELLO, 517))),
+            (&[20, 3, 3, 0, 1, 1], Some((20, 0, 6))),
+            (&[23, 3, 3, 0x40, 0x11, 9], Some((23, 0, 16_406))),
+            (&[23, 3, 3, 0x50, 0, 9], None),
+            (&[22, 3, 3, 0, 0], None),
+            (&[24, 3, 3, 0, 9], None),
+            (&[23, 2, 3, 0, 9], None),
+            (&[23, 3, 3, 0], None),
+            (b"GET / HTTP/1.1", None),
+        ];
+        for (payload, expected) in cases {
+            let found = parse(payload).map(|head| (head.status, head.flags, head.len));
+            assert_eq!(found, *expected, "{payload:?}");
+        }
+    }
+
+    #[test]
+    fn a_servers_hello_shows_its_version_as_far_as_it_was_captured() {
+        let flags = |record: &[u8]| parse(record).map(|head| head.flags);
+        let of_13 = server_hello(Some(TLS_13), 7);
+        assert_eq!(flags(&of_13), Some(flag::SERVER_HELLO | flag::TLS_13));
+        assert_eq!(flags(&server_hello(None, 7)), Some(flag::SERVER_HELLO));
+        for len in HEADER_LEN..of_13.len() {
+            assert!(parse(&of_13[..len]).is_some());
+        }
+        let mut retry = server_hello(Some(TLS_13), 7);
+        retry[11..15].copy_from_slice(&RETRY);
+        assert_eq!(flags(&retry), Some(0));
+    }
+}
