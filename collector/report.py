@@ -11,7 +11,7 @@ import polars as pl
 
 from collector import capture_sets, durations, store, story
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
-from collector.foreground import of_clients
+from collector.foreground import in_background, of_clients
 from collector.link_doubt import LinkSummary, link_summary
 from collector.one_ended import OneEnded, one_ended
 from collector.outcomes import Outcome
@@ -68,7 +68,8 @@ class RequestSummary:
     unknown_count: int
     exchanges_count: int
     incomplete_count: int
-    background_count: int  # exchanges that daemons asked, and what was done for them
+    background_count: int  # exchanges that daemons asked, and what was done for them (`collector.foreground`)
+    unlinked_count: int  # exchanges of which it is likely that a request made them, but not known which; all below them
     background_programs: tuple[tuple[str, int], ...]  # of these, how many for which daemon, most first; known ones only
     handoffs_count: int  # writes to a server that stood in for another, as the findings say
     mean_ns: int | None
@@ -223,7 +224,9 @@ def _clock_words(rows: list[dict[str, Any]]) -> str:
 
 def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
     asked = of_clients(rows.filter(pl.col("depth") == 0), rows)
-    background = rows.filter(~pl.col("trace_id").is_in(asked["trace_id"].implode()))
+    roots_of_daemons = in_background(rows.filter(pl.col("depth") == 0), rows)
+    background = rows.filter(pl.col("trace_id").is_in(roots_of_daemons["trace_id"].implode()))
+    of_clients_count = int(rows["trace_id"].is_in(asked["trace_id"].implode()).sum())
     roots = story.outermost(rows)
     took, outcomes = roots["duration_ns"], asked["outcome"].fill_null(str(Outcome.UNKNOWN))
     handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
@@ -242,6 +245,7 @@ def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
         incomplete_count=int((~rows["complete"]).sum()),
         background_count=len(background),
         background_programs=_programs(background),
+        unlinked_count=len(rows) - of_clients_count - len(background),
         handoffs_count=int(handoffs["count"].sum()),
         mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
         median_ns=figure(took.quantile(0.5, "linear")),

@@ -315,6 +315,7 @@ def _exchanges_words(requests: RequestSummary) -> str:
     counts = (
         (requests.incomplete_count, "incomplete"),
         (requests.background_count, f"background ({', '.join(programs)})" if programs else "background"),
+        (requests.unlinked_count, "whose request is not known"),
         (requests.handoffs_count, "writes to handoffs" if requests.handoffs_count > 1 else "write to a handoff"),
     )
     told = "; ".join(f"{count:,} {what}" for count, what in counts if count)

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collector.foreground import of_clients
+from collector.foreground import in_background, of_clients
 from collector.services import (
     client_service,
     clues,
@@ -184,3 +184,24 @@ def test_on_a_single_host_all_but_daemons_are_clients() -> None:
     )
     roots = pl.DataFrame(exchanges)
     assert of_clients(roots, roots)["exchange_id"].to_list() == [1]
+
+
+def test_what_no_request_made_is_background_only_on_evidence() -> None:
+    exchanges = pl.DataFrame(
+        exchanges_of(
+            """
+            client > proxy              0  10      90     100
+            proxy > cache              20  22      30      32   // begins while proxy serves, like the two below it
+            proxy > cache              40  42      50      52
+            proxy > cache              60  62      70      72
+            proxy > store          500000 500002 500030 500032   // begins while proxy is idle, again and again
+            proxy > store          600000 600002 600030 600032
+            proxy > store          700000 700002 700030 700032
+            proxy > log            800000 800002 800030 800032   // once only
+            proxy > queue          800040 800042 800050 800052 daemon
+            """
+        )
+    )
+    roots = exchanges.with_columns(trace_id="exchange_id")
+    assert of_clients(roots, roots)["exchange_id"].to_list() == [1]
+    assert sorted(in_background(roots, roots)["exchange_id"].to_list()) == [5, 6, 7, 9]

@@ -465,7 +465,7 @@ mod tests {
         note(&mut clues, "GET /v1/cut", TO_WEB);
         note(&mut clues, "HTTP/1.1 200 OK\r\nServer: MinIO/3\r\n\r\n", FROM_WEB);
         note(&mut clues, "HTTP/1.1 200 OK\r\nServer: nginx\r\n\r\n", FROM_WEB);
-        assert_eq!(counts(&clues, WEB), [2, 1, 1, 1]);
+        assert_eq!(counts(&clues, WEB), [3, 1, 1, 1]); // a cut target counts as far as it goes
         assert_eq!(
             (
                 clues.endpoints[&WEB].requests_count,
