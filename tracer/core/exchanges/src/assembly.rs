@@ -163,12 +163,13 @@ impl<'a> Builder<'a> {
         };
         time_heads(&mut own.heads, &own.ranges);
         own.mark_parts(handshake);
+        let shakes = shakes(self.hops, hop_rows.clone(), swapped);
+        own.drop_goodbye(shakes.closed_ns);
         let first = self.built.exchanges.len();
         own.gather(connection, swapped, &mut self.built.exchanges);
         let exchanges = &mut self.built.exchanges[first..];
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
-        let shakes = shakes(self.hops, hop_rows.clone(), swapped);
         settle(exchanges, &shakes);
         if let (Some(first), Some(shake)) = (exchanges.first_mut(), secured) {
             (first.tls_start_ns, first.tls_end_ns) = (shake.start_ns, shake.end_ns);
@@ -240,6 +241,30 @@ impl Own {
             parts.retain(|part| part.ordinal > 0 || !handshake);
             parts.sort_by_key(|part| part.start);
             time_parts(parts, ranges.of(from_client));
+        }
+    }
+
+    /// Leave out what a client says and then closes the connection, sooner than it ever had an answer on it: it expects
+    /// none (PostgreSQL's Terminate, MySQL's COM_QUIT). Where heads are visible they say what is a request.
+    fn drop_goodbye(&mut self, closed_ns: i64) {
+        let Ways { server, client } = &self.parts;
+        let (Some(last), Some(answered)) = (client.last(), server.last()) else {
+            return;
+        };
+        let is_open = last.ordinal > answered.ordinal && last.times.last_sent_ns != UNSEEN;
+        if !self.messages.numbered.is_empty() || !is_open || closed_ns < last.times.last_sent_ns {
+            return;
+        }
+        let answer_of = |part: &Part| {
+            let place = server
+                .binary_search_by_key(&part.ordinal, |answer| answer.ordinal)
+                .ok()?;
+            let (asked_ns, heard_ns) = (part.times.last_sent_ns, server[place].times.first_received_ns);
+            (asked_ns != UNSEEN && heard_ns != UNSEEN).then(|| heard_ns.saturating_sub(asked_ns))
+        };
+        let quickest_ns = client.iter().filter_map(answer_of).min();
+        if quickest_ns.is_some_and(|quickest_ns| closed_ns - last.times.last_sent_ns < quickest_ns) {
+            self.parts.client.pop();
         }
     }
 

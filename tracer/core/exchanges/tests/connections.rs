@@ -27,16 +27,18 @@ fn built(connection: i64, transfers: &[Transfer], lines: &[HeadLine]) -> Built {
 }
 
 fn built_with(connection: i64, transfers: &[Transfer], lines: &[HeadLine], pauses: &Pauses) -> Built {
+    let kind_of = |hop: &Transfer| if hop.1.1 > hop.1.0 { DATA } else { ACK };
+    let kinds: Vec<u8> = transfers.iter().map(kind_of).collect();
+    built_of(connection, transfers, &kinds, lines, pauses)
+}
+
+fn built_of(connection: i64, transfers: &[Transfer], kinds: &[u8], lines: &[HeadLine], pauses: &Pauses) -> Built {
     let count = transfers.len();
     let column = |get: fn(&Transfer) -> i64| transfers.iter().map(get).collect::<Vec<i64>>();
     let (starts, ends) = (column(|hop| hop.1.0), column(|hop| hop.1.1));
-    let kinds: Vec<u8> = transfers
-        .iter()
-        .map(|hop| if hop.1.1 > hop.1.0 { DATA } else { ACK })
-        .collect();
     let hops = Hops {
         connection_id: &vec![connection; count],
-        kind: &kinds,
+        kind: kinds,
         from_client: &transfers.iter().map(|hop| hop.0).collect::<Vec<bool>>(),
         stream_start: &starts,
         stream_end: &ends,
@@ -350,4 +352,22 @@ fn a_client_asked_for_its_body_is_not_silent_until_then() {
     let lines = [(true, 0, 1, 0, 80), (false, 0, 2, 100, -1), (false, 10, 2, 201, 0)];
     let built = built(7, &transfers, &lines);
     assert_eq!(built.exchanges[0].request_silent.source_ns, 3 * MS - 10);
+}
+
+/// How many exchanges a connection has whose client says something at 400 and closes it at `closed_ns`.
+fn exchanges_closed_at(closed_ns: i64) -> usize {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 50), (120, 130)),
+        (true, (100, 105), (400, 410)),
+        (true, (105, 105), (closed_ns, closed_ns + 10)),
+    ];
+    let kinds = [DATA, DATA, DATA, kind::FIN];
+    built_of(7, &transfers, &kinds, &[], &NO_PAUSES).exchanges.len()
+}
+
+#[test]
+fn what_is_said_right_before_closing_is_no_request() {
+    assert_eq!(exchanges_closed_at(450), 1);
+    assert_eq!(exchanges_closed_at(600), 2); // it waited longer than for the answer before
 }
