@@ -198,7 +198,8 @@ def losses(truth: Truth, said: Said) -> Iterator[Verdict]:
 
 
 def findings(truth: Truth, rows: Sequence[Row]) -> Iterator[Verdict]:
-    """No urgent finding in a clean run; else the fault first, of those that do not follow from another."""
+    """No urgent finding in a clean run; else the fault first, and none of another kind (what follows from the fault is
+    not urgent)."""
     urgent = [row for row in rows if row["severity"] in URGENT]
     said = "; ".join(_finding(row) for row in urgent[:4]) or "none"
     if truth.fault is None:
@@ -208,6 +209,8 @@ def findings(truth: Truth, rows: Sequence[Row]) -> Iterator[Verdict]:
     places = {first["host"], first["peer_host"]} - {None} if first else set()
     right = first is not None and first["kind"] in truth.fault.kinds and places <= {*truth.fault.hosts} and bool(places)
     yield Verdict("first finding", truth.fault.words, said, right)
+    others = [row for row in urgent[1:] if row["kind"] not in truth.fault.kinds]
+    yield Verdict("findings beside the fault", "none", "; ".join(map(_finding, others)) or "none", not others)
 
 
 def texts(truth: Truth, said: Said) -> Iterator[Verdict]:

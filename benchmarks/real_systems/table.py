@@ -23,7 +23,7 @@ rounds off. A program that waits for a processor before it looks at its clock ma
 and a client's longer; a duration between the logs of both ends is right, and is counted apart. Links between requests
 are known from logs, or from a header that the product does not know; 95 % must be right (80 % where all calls look
 alike), and no fewer than their own confidence promises. A clean run must have no finding of severity warning or error,
-an injected fault must be the first of them, on the right host.
+an injected fault must be the first of them, on the right host, and none of another kind beside it.
 
 {right} of {total} statements are right.
 
