@@ -138,14 +138,16 @@ def whole_durations(pairs: Pairs, rows: Sequence[Row]) -> Iterator[Verdict]:
 
 
 def headline(calls: Sequence[Call], requests: Row) -> Iterator[Verdict]:
-    """The report's mean and median, against the clients' logs."""
+    """The report's mean and median, between those of the servers' and of the clients' logs."""
     known = [call for call in calls if call.parent == "" and call.client_ns is not None]
     for name, of in (("mean", statistics.fmean), ("median", statistics.median)):
         if known:
-            low = of([call.client_ns or 0 for call in known])
-            high = of([(call.client_ns or 0) + (call.connect_ns or 0) for call in known])
+            low = of([_bounds(call)[0] for call in known])
+            high = of([_bounds(call)[1] + (call.connect_ns or 0) for call in known])
             said = requests[f"{name}_ns"]
-            yield Verdict(f"{name} of all requests (report)", _ms(low), _ms(said), within(said, (low, high)))
+            yield Verdict(
+                f"{name} of all requests (report)", f"{_ms(low)} to {_ms(high)}", _ms(said), within(said, (low, high))
+            )
 
 
 def names(truth: Truth, rows: Sequence[Row]) -> Iterator[Verdict]:
