@@ -396,6 +396,9 @@ pub fn parents_of_few(
         let Some(table) = table(number).filter(|_| !child.asked.is_empty()) else {
             continue;
         };
+        // That a service asks itself must be shown by more than a few calls, where another may have asked.
+        let is_other = |parent: &u32| calls[*parent as usize].service != child.service;
+        let others_only = open.iter().any(is_other);
         let weight = |&parent: &u32| {
             let parent_call = &calls[parent as usize];
             let inside = if child.end_ns <= parent_call.out_ns {
@@ -411,7 +414,8 @@ pub fn parents_of_few(
             )
         };
         // the request that came last stands first among equals
-        let mut likely: Vec<(u32, f64, u8)> = open.iter().rev().map(weight).collect();
+        let may_be = |parent: &&u32| !others_only || is_other(parent);
+        let mut likely: Vec<(u32, f64, u8)> = open.iter().rev().filter(may_be).map(weight).collect();
         likely.sort_by(|a, b| b.1.total_cmp(&a.1));
         if likely.first().is_some_and(|best| is_much(best.2)) {
             let total: f64 = likely.iter().map(|one| one.1).sum::<f64>() + ALONE;
