@@ -225,7 +225,7 @@ impl Tap {
             .ok_or_else(|| CaptureError::NoFilterForLink { name: name.to_owned() })?
             .to_vec();
         socket.attach_filter(&exclusion::without(&settings.excluded, link_type, &filter))?;
-        let loopback = socket.is_loopback();
+        let (loopback, bridged) = (socket.is_loopback(), socket.is_bridge_port());
         if loopback {
             socket.leave_out_sent();
         }
@@ -234,10 +234,7 @@ impl Tap {
             link_type,
             filter,
             loopback,
-            bridged: std::path::Path::new("/sys/class/net")
-                .join(name)
-                .join("brport")
-                .exists(),
+            bridged,
             was_down: false,
             gone: false,
         })

@@ -23,6 +23,8 @@ pub mod redact;
 pub mod segments;
 
 #[cfg(target_os = "linux")]
+mod bridge_port;
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod ring;
 #[cfg(target_os = "linux")]

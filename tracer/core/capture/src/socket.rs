@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socket, sockopt};
 
+use crate::bridge_port::is_bridge_port;
 use crate::error::CaptureError;
 use crate::filter::Instruction;
 use crate::pcapng::LinkType;
@@ -64,6 +65,11 @@ impl PacketSocket {
     /// Whether each packet shows twice here, once in each direction.
     pub fn is_loopback(&self) -> bool {
         self.hardware_type == libc::ARPHRD_LOOPBACK
+    }
+
+    /// Whether packets for others come in here, of hosts behind a bridge's port.
+    pub fn is_bridge_port(&self) -> bool {
+        is_bridge_port(self.index)
     }
 
     /// Leaves out the sent copy of each packet, on loopback, where the received one shows too. A kernel before 4.20 does
