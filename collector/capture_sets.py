@@ -1,25 +1,28 @@
 """Whether captures that are given together are what they are given as: one of each host, taken at the same time.
 
 - The same packets at the same nanoseconds are one capture given twice; it is analysed once.
-- Files of one name from different folders are one host if they share an own address, several if each has its own.
+- Files, or folders, of one name that are from different folders are one host if they share an own address, several if
+  each has its own.
 - A capture that ran at no time when another did has no packet in common with it.
 
 What is found is counted under the names here, which every report shows whatever their severity.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import polars as pl
 import pyarrow as pa
 
 from collector.durations import in_words
 from collector.hosts import Traffic, own_addresses
+from collector.merged_captures import SPLIT
 from collector.partitions import Notes
 from collector.store import CounterInfo, HostInfo
 from tracer.records import Severity
 
 SAME_CAPTURE, SAME_NAME, NO_OVERLAP = "same_capture", "same_name", "no_overlap_in_time"
-NAMES = frozenset({SAME_CAPTURE, SAME_NAME, NO_OVERLAP})
+NAMES = frozenset({SAME_CAPTURE, SAME_NAME, NO_OVERLAP, SPLIT})
 
 
 def first_of_same(notes: Sequence[Notes]) -> list[int]:
@@ -40,6 +43,15 @@ def are_several_hosts(captures: Sequence[Traffic], alike: Sequence[int]) -> bool
     if not all(owned):
         return None
     return sum(map(len, owned)) == len(frozenset().union(*owned))
+
+
+def by_name(counters: Iterable[CounterInfo]) -> list[CounterInfo]:
+    """Those of all files of a host, each name once, their counts summed."""
+    sums: dict[str, CounterInfo] = {}
+    for counter in counters:
+        known = sums.get(counter.name)
+        sums[counter.name] = replace(counter, count=counter.count + (known.count if known else 0))
+    return list(sums.values())
 
 
 def same_capture(host: str, other: str, packets_count: int) -> CounterInfo:

@@ -6,6 +6,7 @@ meaning when it is taken. Hosts are read side by side.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,19 +18,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import capture_sets
-from collector.columns import nullable
+from collector import capture_sets, merged_captures
 from collector.containers import containers
 from collector.coverage import FileSpan, HostActivity, PointActivity, Span
 from collector.hosts import Traffic, is_loopback, own_addresses
-from collector.partitions import Activity, AddressOrder, HostView, Notes, Partitions
+from collector.partitions import ELSEWHERE, Activity, AddressOrder, HostView, Notes, Partitions
 from collector.progress import SILENT, Counted, Progress, Stage
 from collector.services import clues, id_headers
 from collector.store import CounterInfo, HostInfo, PointInfo
-from collector.wire_text import string_array_from_wire
+from collector.wire_text import head_batch
 from tracer.errors import InputError
 from tracer.readers import CaptureReader, EndpointClues, Interface, open_capture
-from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns, Severity
+from tracer.records import Columns, Severity
 
 BYTES_PER_PACKET = 90
 """Of a capture file with headers and message heads; only to guess how many partitions are worth while."""
@@ -56,6 +56,10 @@ class HostSource:
 
     host: str | None
     files: tuple[Path, ...]
+    folder: Path | None = None
+    """Where the folder is that gave the host its name; None if the name was given, or there is none."""
+    interfaces: frozenset[int] | None = None
+    """Of its single file those that are its own, in the order in which they occur; None if all are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,13 @@ class _Capture:
     named_addresses: frozenset[int] = frozenset()
     counters: list[CounterInfo] = field(default_factory=list)
     clues: dict[tuple[str, int], list[EndpointClues]] = field(default_factory=dict)
-    _places: dict[str | tuple[int, int], int] = field(default_factory=dict)
+    chosen: frozenset[int] | None = None
+    """As `HostSource.interfaces`."""
+    elsewhere_count: int = 0
+    """Packets of other hosts' interfaces."""
+    is_twice: bool = False
+    """Its packets are there twice, and nothing shows whose: it has no own end."""
+    _places: dict[tuple[str | int, int], int] = field(default_factory=dict)
 
     _series: int = 0
     file_spans: list[list[FileSpan]] = field(default_factory=list)
@@ -100,7 +110,7 @@ class _Capture:
         What an agent's first section says of its capture's beginning holds for the file: each segment is one.
         """
         since = next((int(text) for text in map(_since, reader.comments) if text.isdecimal()), None)
-        numbers = sorted(set(self.places(reader.interfaces).tolist()))
+        numbers = sorted(set(self.places(reader).tolist()) - {ELSEWHERE})
         self.file_spans += [[] for _ in range(len(self.interfaces) - len(self.file_spans))]
         if span is None:
             return
@@ -127,22 +137,32 @@ class _Capture:
         if self.notes.last_ns is not None and first_ns < self.notes.last_ns:
             self._series += 1
 
-    def places(self, interfaces: Sequence[Interface]) -> NDArray[np.uint16]:
-        """Of each interface of the file begun last, its place in `interfaces`; shape as the argument.
+    def places(self, reader: CaptureReader) -> NDArray[np.uint16]:
+        """Of each interface of the file begun last, its place in `interfaces`, or ELSEWHERE.
 
         A name is one interface in all files and sections: each of an agent's segments describes its interfaces again,
-        and a packet sent again in the next segment is no second sight of the first. Interfaces without names are the
-        same in files that follow each other in time (`tcpdump -C`), and others in files of the same time.
+        and a packet sent again in the next segment is no second sight of the first. Two of one name in a file that no
+        agent wrote are two. Interfaces without names are the same in files that follow each other in time
+        (`tcpdump -C`), and others in files of the same time.
         """
-        keys = [interface.name or (self._series, interface.index) for interface in interfaces]
-        for interface, key in zip(interfaces, keys, strict=True):
+        found, times = [], Counter[str]()
+        for interface in reader.interfaces:
+            key = (interface.name, times[interface.name]) if interface.name else (self._series, interface.index)
+            times[interface.name] += not reader.host
             if key not in self._places:
-                self._places[key] = len(self.interfaces)
-                self.interfaces.append(_shown_name(interface))
-        return np.array([self._places[key] for key in keys], dtype=np.uint16)
+                is_own = self.chosen is None or len(self._places) in self.chosen
+                self._places[key] = len(self.interfaces) if is_own else ELSEWHERE
+                if is_own:
+                    self.interfaces.append(
+                        _shown_name(interface) + (f"-{key[1] + 1}" if interface.name and key[1] else "")
+                    )
+            found.append(self._places[key])
+        return np.array(found, dtype=np.uint16)
 
     def traffic(self) -> Traffic:
         """What it shows of its host."""
+        if self.is_twice:
+            return Traffic({}, self.named_addresses)
         told, others = self.notes.own, self.notes.others
         return Traffic(self.notes.pairs, self.named_addresses or told - others, told & others, self.notes.gaps_ns)
 
@@ -184,7 +204,7 @@ class Scan:
             for info in infos
             if info.first_host_ns is not None and info.last_host_ns is not None
         ]
-        self.frames = {info.host: info.packets_count for info in infos}
+        self.frames = {capture.host: capture.packets_count for capture in captures}
         self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
         self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
         for lane in lanes:
@@ -193,7 +213,7 @@ class Scan:
             self.interfaces[lane.name] = (self.interfaces[of_host][lane.interface],)
         unsettled = [number for number, mine in enumerate(own) if not mine and number not in split]
         undirected = [_undirected(captures[number]) for number in unsettled]
-        of_files = [counter for capture in captures for counter in _by_name(capture.counters)]
+        of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
         self.counters = (*counters, *of_files, *(counter for counter in undirected if counter is not None))
 
     def __enter__(self) -> Self:
@@ -220,7 +240,7 @@ class Scan:
         if taken is None:
             return None
         addresses = self._texts.take(pa.array(taken.addresses))
-        return Decoded(taken.events, _head_batch(taken.heads), self._names, self._points, addresses)
+        return Decoded(taken.events, head_batch(taken.heads), self._names, self._points, addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,11 +322,83 @@ def scan(
         known = ", ".join(str(source.host) for source in named)
         raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
     captures, partitions = _read(named, spill, partition_bits, progress, addresses)
+    merged = [
+        place
+        for place, source in enumerate(named)
+        if len(source.files) == 1
+        and source.host not in addresses
+        and merged_captures.interfaces_are_hosts(partitions.sights(place))
+    ]
+    split: list[CounterInfo] = []
+    if merged:
+        partitions.close()
+        alike = {name: [place for place in places if place not in merged] for name, places in alike.items()}
+        apart = _by_interface(named, merged, captures)
+        captures, partitions = _read([source for source, _ in apart], spill, partition_bits, progress, addresses)
+        named, split = _by_address(named, apart, captures, partitions.addresses())
+        partitions.close()
+        captures, partitions = _read(named, spill, partition_bits, progress, addresses)
     hosts, counters = _as_hosts(named, alike, captures)
     if hosts != named:
         partitions.close()
         captures, partitions = _read(hosts, spill, partition_bits, progress, addresses)
-    return Scan(captures, partitions, counters)
+    return Scan(captures, partitions, [*split, *counters])
+
+
+def _by_interface(
+    named: Sequence[HostSource], merged: Sequence[int], captures: Sequence[_Capture]
+) -> list[tuple[HostSource, int]]:
+    """The sources, and in place of each one at `merged` one for each of its interfaces; all with the place they had.
+
+    The first interface has its file's place, with those that captured nothing; the others come behind all sources.
+    """
+    apart = list(zip(named, range(len(named)), strict=True))
+    for place in merged:
+        capture = captures[place]
+        numbers = [number for number, _, _ in capture.activity.interfaces]
+        silent = set(range(len(capture.interfaces))) - set(numbers)
+        sources = [
+            replace(named[place], host=f"{capture.host}-{capture.interfaces[number]}", interfaces=frozenset({number}))
+            for number in numbers
+        ]
+        apart[place] = (replace(sources[0], interfaces=frozenset({numbers[0], *silent})), place)
+        apart += [(source, place) for source in sources[1:]]
+    return apart
+
+
+def _by_address(
+    named: Sequence[HostSource],
+    apart: Sequence[tuple[HostSource, int]],
+    captures: Sequence[_Capture],
+    texts: Sequence[str],
+) -> tuple[list[HostSource], list[CounterInfo]]:
+    """`apart` with addresses for names, interfaces with an address in common as one; and what is to be said of that."""
+    own = own_addresses([capture.traffic() for capture in captures])
+    taken = {source.host for source in named}
+    found: list[tuple[HostSource, int]] = list(apart[: len(named)])
+    split: dict[int, dict[int, frozenset[int]]] = {}
+    for number, (source, place) in enumerate(apart):
+        if source.interfaces is None:
+            continue
+        mine = own[number] or own_addresses([captures[number].traffic()])[0]
+        known = split.setdefault(place, {})
+        same = next((other for other, addresses in known.items() if addresses & mine), None)
+        if same is not None:
+            before = found[same][0]
+            assert before.interfaces is not None, "of a file that is split"
+            found[same] = (replace(before, interfaces=before.interfaces | source.interfaces), place)
+            continue
+        name = min((texts[address] for address in mine), default=source.host)
+        host = source.host if name in taken else name
+        taken.add(host)
+        at = place if number < len(named) else len(found)
+        found[at:] = [(replace(source, host=host), place), *found[at + 1 :]]
+        known[at] = mine
+    counters = [
+        merged_captures.split(str(named[place].host), [str(found[at][0].host) for at in known])
+        for place, known in split.items()
+    ]
+    return [source for source, _ in found], counters
 
 
 def _read(
@@ -365,7 +457,7 @@ def _as_hosts(
         if place in left_out or place in merged:
             continue
         more = [file for other, into in merged.items() if into == place for file in named[other].files]
-        hosts.append(HostSource(source.host, (*source.files, *more)))
+        hosts.append(replace(source, files=(*source.files, *more)))
     return hosts, counters
 
 
@@ -384,13 +476,16 @@ def _partition_bits(sources: Iterable[HostSource]) -> int:
 def _merged_by_name(sources: Iterable[HostSource]) -> tuple[list[HostSource], dict[str, list[int]]]:
     """Sources that name the same host are one host, their files in the given order.
 
-    Files that only their stems name are so where they are in one folder. From several folders, each has a name of its
-    own (`web`, `web-2`), and the second result has, by the stem, their places: who they are is seen when they are read.
+    Files that only their stems name, and folders that name hosts, are so where they are in one folder. From several,
+    each has a name of its own (`web`, `web-2`), and the second result has, by the stem, their places: who they are is
+    seen when they are read.
     """
     files: dict[tuple[str, Path | None], tuple[Path, ...]] = {}
+    given = {source.host for source in sources if not source.folder}
     for source in sources:
         said = source.host or _host_said_in(source.files[0])
-        key = (said, None) if said else (source.files[0].name.split(".", 1)[0], source.files[0].parent.resolve())
+        folder = source.folder.resolve() if source.folder and source.host not in given else None
+        key = (said, folder) if said else (source.files[0].name.split(".", 1)[0], source.files[0].parent.resolve())
         files[key] = files.get(key, ()) + source.files
     named: list[HostSource] = []
     places: dict[str, list[int]] = {}
@@ -421,7 +516,7 @@ def _size(path: Path) -> int:
 
 def _read_host(number: int, source: HostSource, partitions: Partitions, progress: Counted) -> _Capture:
     assert source.host is not None
-    capture = _Capture(source.host, tuple(map(str, source.files)))
+    capture = _Capture(source.host, tuple(map(str, source.files)), chosen=source.interfaces)
     for path in source.files:
         with open_capture(path, id_headers(), list(clues().values())) as reader:
             before = (0, 0)
@@ -430,7 +525,7 @@ def _read_host(number: int, source: HostSource, partitions: Partitions, progress
                 first_ns = rows.first_ns()
                 if place == 0 and first_ns is not None:
                     capture.begin_file(first_ns)
-                interfaces = capture.places(reader.interfaces)
+                interfaces = capture.places(reader)
                 partitions.add(number, reader, rows, capture.packets_count, interfaces)
                 read = (reader.packets_count, reader.bytes_read)
                 progress.done(read[0] - before[0], read[1] - before[1])
@@ -440,8 +535,11 @@ def _read_host(number: int, source: HostSource, partitions: Partitions, progress
             capture.note_file(reader, capture.activity.files.get(capture.packets_count))
             capture.packets_count += reader.packets_count
             _note_origin(capture, reader, partitions)
+            of_interfaces = zip(reader.interfaces, capture.places(reader), strict=True)
+            capture.elsewhere_count += sum(each.packets_count for each, place in of_interfaces if place == ELSEWHERE)
             for seen in reader.clues:
                 capture.clues.setdefault((seen.address, seen.port), []).append(seen)
+    capture.is_twice = merged_captures.is_twice(partitions.sights(number))
     return capture
 
 
@@ -458,27 +556,20 @@ def _check_frames(source: HostSource, count: int) -> None:
 
 
 def _note_origin(capture: _Capture, reader: CaptureReader, partitions: Partitions) -> None:
-    names = [_shown_name(interface) for interface in reader.interfaces]
     known = {point.interface for point in capture.points}
-    for interface, name in zip(reader.interfaces, names, strict=True):
-        if name not in known:
+    for interface, place in zip(reader.interfaces, capture.places(reader), strict=True):
+        name = capture.interfaces[place] if place != ELSEWHERE else ""
+        if name and name not in known:
             known.add(name)
             capture.points += (PointInfo(f"{capture.host}/{name}", name, str(interface.link_type)),)
     named = {partitions.address_number(record.address) for record in reader.names if record.name == reader.host}
     capture.named_addresses |= named
+    if capture.chosen and 0 not in capture.chosen:
+        return  # what is said of the file is said once
     for counter in reader.counters:
         if counter.count:
             info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)
             capture.counters.append(info)
-
-
-def _by_name(counters: Iterable[CounterInfo]) -> list[CounterInfo]:
-    """Those of all files of a host, each name once."""
-    sums: dict[str, CounterInfo] = {}
-    for counter in counters:
-        known = sums.get(counter.name)
-        sums[counter.name] = replace(counter, count=counter.count + (known.count if known else 0))
-    return list(sums.values())
 
 
 def _shown_name(interface: Interface) -> str:
@@ -488,24 +579,17 @@ def _shown_name(interface: Interface) -> str:
 def _host_info(capture: _Capture, own: frozenset[int], texts: Sequence[str]) -> HostInfo:
     addresses = tuple(sorted(text for text in (texts[index] for index in own) if not is_loopback(text)))
     notes = capture.notes
-    counts = (capture.packets_count, notes.events_count)
+    counts = (capture.packets_count - capture.elsewhere_count, notes.events_count)
     return HostInfo(capture.host, addresses, capture.points, capture.files, *counts, notes.first_ns, notes.last_ns)
 
 
 def _undirected(capture: _Capture) -> CounterInfo | None:
     """For a host of whose packets nothing tells which way they went."""
+    if capture.is_twice:
+        return merged_captures.merged(capture.host, capture.packets_count - capture.elsewhere_count)
     remedy = (
         f"nothing shows which end is its own: say so with --address {capture.host}=IP; if several hosts' captures were "
         "merged into it, give one file for each"
     )
     count = capture.notes.unknown_count
     return CounterInfo(capture.host, "direction_unknown", Severity.DATA_LOSS, count, remedy) if count else None
-
-
-def _head_batch(heads: Columns) -> pa.RecordBatch:
-    plain = {name: nullable(heads[name]) for name in (*HEAD_COLUMNS, "event_row")}
-    return pa.record_batch(plain | {name: _strings(heads, name) for name in HEAD_STRINGS})
-
-
-def _strings(columns: Columns, name: str) -> pa.Array:
-    return string_array_from_wire(columns[f"{name}_offsets"], columns[f"{name}_bytes"])

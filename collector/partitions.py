@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 
 from collector.containers import Passage
 from collector.handshakes import Handshakes
+from collector.merged_captures import Sighted
 from collector.spilling import spilling
 from tracer import _core
 from tracer.readers import CaptureReader, Rows
 from tracer.records import Columns
 
+ELSEWHERE = 0xFFFF
+"""Number of an interface whose packets are left out."""
 MOST_IN_MEMORY_BYTES = 1 << 29
 """Of packets, before they go to disk."""
 
@@ -98,7 +101,7 @@ class Partitions:
         """Take in the rows that `reader` gave last; a host's must come in order. Safe to call from several threads.
 
         Arguments: `frames_before` of the host's earlier files; `interfaces`, of each of the file's its number for the
-        host.
+        host, or `ELSEWHERE` if it is another host's.
         Raises: `ResourceError` if they fit neither in memory nor on disk.
         """
         with spilling(self._spill):
@@ -123,6 +126,10 @@ class Partitions:
         return Activity(
             {before: (first, last) for before, first, last in files}, spans, silent, tuple(passed), tuple(passages)
         )
+
+    def sights(self, host: int) -> Sequence[Sighted]:
+        """Where a sample of a host's packets were seen, so far."""
+        return self._core.sights(host)
 
     def address_number(self, text: str) -> int:
         """The number of an address, new or known."""

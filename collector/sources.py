@@ -119,7 +119,7 @@ def _folder(host: str | None, folder: Path) -> list[HostSource]:
         found = [HostSource(host, tuple(loose))] if loose else []
     else:
         below = sorted(path for path in folder.iterdir() if path.is_dir())
-        found = [HostSource(path.name, tuple(files)) for path in below if (files := _captures(path))]
+        found = [HostSource(path.name, tuple(files), folder) for path in below if (files := _captures(path))]
         found += [HostSource(None, (path,)) for path in loose]
     if not found:
         raise InputError(f"{folder} holds no captures", GIVE_CAPTURES)

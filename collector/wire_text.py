@@ -14,6 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.columns import nullable
+from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns
+
 PRINTABLE = range(0x20, 0x7F)
 """Bytes of ASCII that a terminal shows as they are."""
 BACKSLASH = 0x5C
@@ -57,3 +60,10 @@ def _escape(character: str) -> str:
     if character == "\\":
         return "\\\\"
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def head_batch(heads: Columns) -> pa.RecordBatch:
+    """Message heads as a batch: `HEAD_COLUMNS`, `HEAD_STRINGS`, and `event_row`."""
+    plain = {name: nullable(heads[name]) for name in (*HEAD_COLUMNS, "event_row")}
+    texts = {name: string_array_from_wire(heads[f"{name}_offsets"], heads[f"{name}_bytes"]) for name in HEAD_STRINGS}
+    return pa.record_batch(plain | texts)

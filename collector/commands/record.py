@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,15 +11,13 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.naming_options import naming_options, operators_names
 from collector.progress_text import shown_progress
-from collector.recording import Recording, find_cluster, record
+from collector.recording import Cluster, Recording, find_cluster, record
 from collector.report import gather
 from collector.report_text import show
 from collector.rings import read_rings
 from collector.sources import COMMAND_FILE, SAMPLES_FILE, host_sources, samples_of, write_command
+from collector.trace_folders import TRACES, trace_place
 from tracer.errors import InputError, TracerError
-
-TRACES = Path("traces")
-"""Where traces go that are not told a place."""
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -55,7 +52,23 @@ def command(
     """
     options = AnalysisOptions(rings=read_rings(rings) if rings else (), names=operators_names(own_services, names))
     cluster = find_cluster()
-    trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
+    with trace_place(trace) as place:
+        recording = _record_to(place, cluster, hosts, argv, options, quiet=quiet)
+        show(gather(place))
+        click.echo(f"trace: {place}")
+    sys.exit(recording.command.exit_status)
+
+
+def _record_to(
+    trace: str,
+    cluster: Cluster,
+    hosts: tuple[str, ...],
+    argv: tuple[str, ...],
+    options: AnalysisOptions,
+    *,
+    quiet: bool,
+) -> Recording:
+    """Record while `argv` runs, and make the trace of it. Raises: as `record` and `analyse`."""
     captures = _captures_folder(trace)
     staging = captures.with_name(f".{captures.name}.{os.getpid()}")
     with ExitStack() as stack:
@@ -74,9 +87,7 @@ def command(
     except TracerError:
         click.echo(f"tracer: the captures are kept; to analyse them again: tracer replay {captures}", err=True)
         raise
-    show(gather(trace))
-    click.echo(f"trace: {trace}")
-    sys.exit(recording.command.exit_status)
+    return recording
 
 
 def _captures_folder(trace: str) -> Path:

@@ -1,6 +1,5 @@
 """`tracer replay`: captures of several hosts become a trace."""
 
-import time
 from pathlib import Path
 
 import click
@@ -12,9 +11,7 @@ from collector.report import gather
 from collector.report_text import show
 from collector.rings import read_rings
 from collector.sources import command_of, host_addresses, host_sources, samples_of
-
-TRACES = Path("traces")
-"""Where traces go that are not told a place."""
+from collector.trace_folders import trace_place
 
 
 @click.command("replay")
@@ -53,7 +50,6 @@ def command(
     A file's host is its stem unless given as HOST=FILE; several files of a host are taken in the given order. In a
     folder, each folder below is a host; a folder that `tracer record` kept also tells when the command ran.
     """
-    trace = trace or str(TRACES / time.strftime("%Y%m%dT%H%M%S"))
     options = AnalysisOptions(
         align_clocks=not no_align,
         rings=read_rings(rings) if rings else (),
@@ -61,7 +57,8 @@ def command(
         addresses=host_addresses(addresses),
     )
     sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
-    with shown_progress(quiet=quiet) as progress:
-        analyse(sources, trace, command=ran, samples=samples, options=options, progress=progress)
-    show(gather(trace))
-    click.echo(f"trace: {trace}")
+    with trace_place(trace) as place:
+        with shown_progress(quiet=quiet) as progress:
+            analyse(sources, place, command=ran, samples=samples, options=options, progress=progress)
+        show(gather(place))
+        click.echo(f"trace: {place}")

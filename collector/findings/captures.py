@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listed, times
+from collector.merged_captures import MERGED
 from collector.store import TraceInfo
 from collector.troubles import Troubles
 
@@ -84,11 +85,16 @@ def capture_findings(troubles: Troubles, missed: Mapping[str, Missed]) -> Iterab
         )
 
 
-def with_doubts(found: Iterable[Finding], missed: Mapping[str, Missed]) -> list[Finding]:
+def with_doubts(found: Iterable[Finding], missed: Mapping[str, Missed], info: TraceInfo) -> list[Finding]:
     """The findings; those that the captures' own gaps may explain as notices that say so.
 
+    What a capture shows that holds its packets twice is none: a second sight looks like a packet sent again.
     Arguments: `missed` as `missed_by_host`.
     """
+    twice = {counter.host for counter in info.counters if counter.name == MERGED}
+    if twice:
+        known = {host.host for host in info.hosts} - twice
+        found = [each for each in found if each.kind not in TOLD_BY_ABSENCE or known.intersection(each.hosts)]
     return [_doubted(finding, missed) if finding.kind in TOLD_BY_ABSENCE else finding for finding in found]
 
 

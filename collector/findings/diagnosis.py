@@ -74,7 +74,7 @@ def told(
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = [finding for family in pool.map(lambda tell: list(tell()), families) for finding in family]
-    return as_table(usage.beside(with_causes(with_doubts(found, missed), _askers(requests))))
+    return as_table(usage.beside(with_causes(with_doubts(found, missed, info), _askers(requests))))
 
 
 def _askers(requests: Requests) -> Askers:

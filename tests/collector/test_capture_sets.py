@@ -167,3 +167,39 @@ def test_the_sentence_is_printed_and_in_the_json(captures: dict[str, Path], tmp_
     assert said.exit_code == 0, said.output
     assert "! copy: same capture: " in said.stdout
     assert replace(gather(str(tmp_path / "shown")).troubles[0], count=0).name == "same_capture"
+
+
+def test_folders_of_one_name_with_own_addresses_are_two_hosts(captures: dict[str, Path], tmp_path: Path) -> None:
+    runs = []
+    for run, host in (("run1", "one"), ("run2", "two")):
+        (tmp_path / run / "web").mkdir(parents=True)
+        shutil.copy(captures[host], tmp_path / run / "web" / "eth0.pcap")
+        runs.append(str(tmp_path / run))
+    report = replayed(tmp_path, str(captures["client"]), *runs)
+    assert [host.host for host in report.hosts] == ["client", "web", "web-2"]
+    assert troubles(report)["same_name"][1].startswith("their own addresses differ, so they are web, web-2")
+    assert states(report) == {"matched"}
+
+
+def test_folders_of_one_name_and_one_address_are_one_host(captures: dict[str, Path], tmp_path: Path) -> None:
+    runs = []
+    for run in ("run1", "run2"):
+        (tmp_path / run / "web").mkdir(parents=True)
+        runs.append(str(tmp_path / run))
+    later = Network([Station("web", "10.0.0.2"), Station("other", "10.0.0.9")], Path_(delay_ns=200_000), 3)
+    later.connect("other", "web", 40_000, 300, 900, at_ns=5 * SECOND)
+    later.run()
+    shutil.copy(captures["one"], tmp_path / "run1" / "web" / "eth0.pcap")
+    shutil.copy(written(later, tmp_path / "later")["web"], tmp_path / "run2" / "web" / "eth0.pcap")
+    report = replayed(tmp_path, str(captures["client"]), str(captures["two"]), *runs)
+    assert [host.host for host in report.hosts] == ["client", "two", "web"]
+    assert troubles(report)["same_name"][1].startswith("their own addresses are the same")
+
+
+def test_files_given_to_one_name_are_one_host_whatever_their_addresses(
+    captures: dict[str, Path], tmp_path: Path
+) -> None:
+    """As the veths of one bridge are."""
+    report = replayed(tmp_path, str(captures["client"]), f"node={captures['one']}", f"node={captures['two']}")
+    assert [host.host for host in report.hosts] == ["client", "node"]
+    assert "same_name" not in troubles(report)

@@ -1,5 +1,6 @@
 """Which captures belong to which host."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,10 @@ CASES = [
     (["a.pcap", "b.pcapng.gz"], [source(None, "a.pcap"), source(None, "b.pcapng.gz")]),
     (["web=a.pcap", "web=b.pcapng.gz"], [source("web", "a.pcap"), source("web", "b.pcapng.gz")]),
     (["x=y.pcap"], [source(None, "x=y.pcap")]),
-    (["captures"], [CLIENT, PROXY, source(None, "captures/loose.cap")]),
+    (
+        ["captures"],
+        [*(replace(each, folder=Path("captures")) for each in (CLIENT, PROXY)), source(None, "captures/loose.cap")],
+    ),
     (["web=captures/client"], [source("web", *(str(file) for file in CLIENT.files))]),
 ]
 

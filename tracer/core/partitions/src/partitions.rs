@@ -17,13 +17,16 @@ use crate::keys::{Addresses, FileAddresses, connection_key, partition_of};
 use crate::locked;
 use crate::notes::Notes;
 
+/// Number of an interface whose packets are left out.
+pub const ELSEWHERE: u16 = u16::MAX;
+
 /// What gives a batch's numbers their meaning for all captures.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     pub host: usize,
     /// Of the host, before the file.
     pub frames_before: u32,
-    /// Of each interface of the file, its number for the host.
+    /// Of each interface of the file, its number for the host; `ELSEWHERE` for one of another host's.
     pub interfaces: &'a [u16],
     pub addresses: &'a FileAddresses,
 }
@@ -117,8 +120,10 @@ impl Partitions {
             let mut host = locked(&self.hosts[origin.host]);
             let number = |index| origin.addresses.number(index);
             let place = |interface| origin.interfaces[usize::from(interface)];
-            host.notes.add(&batch.events, origin.frames_before, number, place);
-            host.add(batch, origin, self.bits)
+            let own_rows = origin.own_rows(&batch.events);
+            let events = own_rows.as_ref().unwrap_or(&batch.events);
+            host.notes.add(events, origin.frames_before, number, place);
+            host.add(events, &batch.heads, origin, self.bits)
         };
         self.note_bytes(bytes)?;
         Ok(syns)
@@ -196,8 +201,7 @@ impl Partitions {
 
 impl Host {
     /// The packets with a SYN, and how many bytes were kept.
-    fn add(&mut self, batch: &Batch, origin: Origin, bits: u32) -> (Syns, usize) {
-        let Batch { events, heads } = batch;
+    fn add(&mut self, events: &EventColumns, heads: &HeadColumns, origin: Origin, bits: u32) -> (Syns, usize) {
         let mut syns = Syns::default();
         let mut syn_rows = Vec::new();
         let mut sorting = std::mem::take(&mut self.sorting);
@@ -219,11 +223,14 @@ impl Host {
         (syns, bytes)
     }
 
-    /// Keep the heads of rows that go to `targets`; how many bytes that took.
+    /// Keep the heads of rows that go to `targets`; how many bytes that took. Those of other rows are left out.
     fn add_heads(&mut self, heads: &HeadColumns, events: &EventColumns, targets: &[u32], frames_before: u32) -> usize {
         let (mut bytes, mut row, mut packed) = (0, 0, Vec::new());
         for (head, frame) in heads.frame.iter().enumerate() {
             row += events.frame[row..].partition_point(|earlier| earlier < frame);
+            if events.frame.get(row) != Some(frame) {
+                continue;
+            }
             packed.clear();
             heads::pack(heads, head, frame + frames_before, &mut packed);
             self.parts[targets[row] as usize].heads.push(&packed);
@@ -315,6 +322,18 @@ impl Sorting {
 }
 
 impl Origin<'_> {
+    /// The rows that are the host's; nothing where all are.
+    fn own_rows(&self, events: &EventColumns) -> Option<EventColumns> {
+        if !self.interfaces.contains(&ELSEWHERE) {
+            return None;
+        }
+        let is_own = |&at: &usize| self.interfaces[usize::from(events.interface[at])] != ELSEWHERE;
+        let rows: Vec<Event> = (0..events.len()).filter(is_own).map(|at| events.row(at)).collect();
+        let mut own = EventColumns::default();
+        own.extend(&rows);
+        Some(own)
+    }
+
     /// `event` with the numbers of all captures.
     #[inline]
     fn settled(&self, event: Event) -> Event {

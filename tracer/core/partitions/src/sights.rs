@@ -15,6 +15,9 @@ const LONGEST_NS: i64 = 20_000_000;
 /// A packet at an interface of the host: stamp, interface, and the direction's code.
 pub type Sight = (i64, u16, u8);
 
+/// Source, destination, payload (bytes), and sights of a packet.
+pub type Sighted = (u32, u32, u32, Vec<Sight>);
+
 /// What identifies a packet, whatever link it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
@@ -81,6 +84,20 @@ impl Sights {
             several.then_some((identity.ends.0, identity.ends.1, sights))
         };
         let mut found: Vec<_> = self.seen.iter().filter_map(passage).collect();
+        found.sort();
+        found
+    }
+}
+
+impl Sights {
+    /// Every chosen packet; its sights by time, whatever the time between them.
+    pub fn all(&self) -> Vec<Sighted> {
+        let by_time = |(identity, sights): (&Identity, &Vec<Sight>)| {
+            let mut sights = sights.clone();
+            sights.sort_by_key(|sight| sight.0);
+            (identity.ends.0, identity.ends.1, identity.rest.0, sights)
+        };
+        let mut found: Vec<_> = self.seen.iter().map(by_time).collect();
         found.sort();
         found
     }

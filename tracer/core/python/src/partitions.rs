@@ -14,7 +14,7 @@ use twintap_partitions::handshakes::{Seen, pairs};
 use twintap_partitions::keys::Addresses;
 use twintap_partitions::notes::Notes;
 use twintap_partitions::partitions::{Moves, Origin, Partitions};
-use twintap_partitions::sights::Sight;
+use twintap_partitions::sights::{Sight, Sighted};
 
 use crate::decode::{CaptureFile, Rows, event_arrays, head_arrays, locked};
 
@@ -155,6 +155,11 @@ impl PyPartitions {
                 notes.sights.passages(),
             )
         })
+    }
+
+    /// Where some packets of a host were seen, so far: source, destination, payload (bytes), sights.
+    fn sights(&self, host: usize) -> Vec<Sighted> {
+        self.partitions.with_notes(host, |notes: &Notes| notes.sights.all())
     }
 
     /// The number of an address, new or known.

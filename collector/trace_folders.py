@@ -1,0 +1,44 @@
+"""Where a trace goes that is given no place: a folder below `traces`, named after the time."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tracer.errors import ResourceError
+
+TRACES = Path("traces")
+
+
+@contextmanager
+def trace_place(given: str | None) -> Iterator[str]:
+    """The place that was given, or else an empty folder below `TRACES` that nobody else has; it goes if it stays empty.
+
+    It is named after the second, with a number behind it where others have that name, among processes too.
+    Raises: `ResourceError` if it cannot be made.
+    """
+    if given is not None:
+        yield given
+        return
+    folder = _make_unused(TRACES)
+    try:
+        yield str(folder)
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _make_unused(parent: Path) -> Path:
+    name = time.strftime("%Y%m%dT%H%M%S")
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            folder = parent / (name if number == 1 else f"{name}-{number}")
+            with suppress(FileExistsError):
+                folder.mkdir()
+                return folder
+    except OSError as error:
+        what = f"{parent} cannot be written to ({error.strerror})"
+        raise ResourceError(what, "choose another place for the trace with -o") from None
+    raise AssertionError("numbers do not end")
