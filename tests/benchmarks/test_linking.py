@@ -119,9 +119,10 @@ def test_ids_that_captures_show_are_the_truth_for_links_without(tmp_path: Path) 
         rows = [row[2:] for row in shown if row[1] == hidden]
         services = {service: int(links) for service, links, *_ in rows}
         assert services.pop("all") == sum(services.values()) > 0
-        assert {"swift-object", "swift-container"} <= services.keys()
+        if hidden == "ids":  # without heads nothing shows which software answers
+            assert {"swift-object", "swift-container"} <= services.keys()
         right = {service: share for service, _, _, share, *_ in rows}
-        assert right["swift-object"] == "100.00%"
+        assert right["swift-object" if hidden == "ids" else "all"] == "100.00%"
 
 
 def test_hidden_ids_leave_all_else_of_heads(tmp_path: Path) -> None:

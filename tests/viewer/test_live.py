@@ -38,7 +38,7 @@ def live_folder(tmp_path: Path) -> Path:
 def requests_of(client: Client, made: str = "") -> tuple[int, int | None]:
     """Status, and the number of requests of the make that answers."""
     answer = client.get("/api/meta", headers={"X-Twintap-Made": made} if made else {}, base_url="http://localhost")
-    return answer.status_code, answer.json["requests"] if answer.status_code == 200 else None  # type: ignore[index]
+    return answer.status_code, answer.json["roots"] if answer.status_code == 200 else None  # type: ignore[index]
 
 
 def test_each_page_is_answered_from_its_own_make(live_folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live
             }"""
         )
         make(live_folder, 4)
-        page.wait_for_function("() => window.twintap.meta.requests === 4")
+        page.wait_for_function("() => window.twintap.meta.roots === 4")
         expect(page.locator("#requests li")).to_have_count(4)
         expect(page.locator("#facts")).to_contain_text("4 requests")
         assert page.evaluate("window.blinks") == 0
@@ -97,10 +97,10 @@ def test_the_page_follows_without_a_blink_and_stops_for_a_touch(page: Page, live
         page.locator("#requests button").first.click()  # of the make that is shown, not of the newest
         expect(page.locator("#request-details h2")).to_be_visible()
         page.wait_for_function("async () => (await (await fetch('api/live')).json()).made === '6'")
-        assert page.evaluate("window.twintap.meta.requests") == 4
+        assert page.evaluate("window.twintap.meta.roots") == 4
         page.locator("#arrows").focus()  # on a button, Space presses it
         page.keyboard.press("Space")
-        page.wait_for_function("() => window.twintap.meta.requests === 6")
+        page.wait_for_function("() => window.twintap.meta.roots === 6")
         expect(page.locator("#request-details")).to_be_empty()
         assert view(page) != before
         page.goto("about:blank")  # or it asks a server that is gone
