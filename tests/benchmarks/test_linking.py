@@ -122,7 +122,7 @@ def test_ids_that_captures_show_are_the_truth_for_links_without(tmp_path: Path) 
         if hidden == "ids":  # without heads nothing shows which software answers
             assert {"swift-object", "swift-container"} <= services.keys()
         right = {service: share for service, _, _, share, *_ in rows}
-        assert right["swift-object" if hidden == "ids" else "all"] == "100.00%"
+        assert right["swift-object"] == "100.00%" if hidden == "ids" else float(right["all"].rstrip("%")) > 95
 
 
 def test_hidden_ids_leave_all_else_of_heads(tmp_path: Path) -> None:
