@@ -232,7 +232,13 @@ def run_stages(
         writer.write_table("clocks", alignment.clocks)
         covered = coverage.coverages(captures.activities, coverage.added(missing), alignment.clocks)
         info = _with_coverage(info, captures, covered)
-        info = replace(info, counters=(*info.counters, *not_overlapping(info.hosts, alignment.clocks)))
+        info = replace(
+            info,
+            counters=(
+                *info.counters,
+                *not_overlapping([host for host in info.hosts if not host.on_path], alignment.clocks),
+            ),
+        )
         windows_at = Windows(covered, captures.activities, alignment.clocks, options.edge_ns)
         hops = PutOff(lambda table: writer.append("hops", table))
         progress.begin(Stage.REBUILD)
@@ -394,6 +400,6 @@ def _rebuild(
 
 def _end_ns(info: TraceInfo, alignment: Alignment) -> int:
     """When the last capture ended."""
-    ends = [(host.host, host.last_host_ns) for host in info.hosts if host.last_host_ns is not None]
+    ends = [(host.host, host.last_host_ns) for host in info.hosts if host.last_host_ns is not None and not host.on_path]
     names, stamps = (pa.array(column) for column in zip(*ends, strict=True))
     return int(to_trace_ns(names, stamps, alignment.clocks).max())

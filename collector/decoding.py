@@ -7,7 +7,7 @@ meaning when it is taken. Hosts are read side by side.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from collector import capture_sets, merged_captures
 from collector.containers import containers
 from collector.coverage import FileSpan, HostActivity, PointActivity, Span
-from collector.hosts import Traffic, is_loopback, own_addresses
+from collector.forwarders import forwarded_pairs, without_forwarded
+from collector.hosts import AddressPair, Traffic, is_loopback, own_addresses
 from collector.partitions import ELSEWHERE, Activity, AddressOrder, HostView, Notes, Partitions
 from collector.progress import SILENT, Counted, Progress, Stage
 from collector.services import clues, id_headers
@@ -68,7 +69,8 @@ class Decoded:
 
     `events` by column, as the core's matching takes them (`EVENT_COLUMNS` and what `partitions.Taken` adds); their
     `*_place` and address columns are places in `hosts`, `points` and `addresses`. `heads` as in `HEAD_COLUMNS` and
-    `HEAD_STRINGS`, with `event_row`, each one's row in `events`.
+    `HEAD_STRINGS`, with `event_row`, each one's row in `events`. `forwarded`: rows that a host on the path saw, which
+    are no end's (`collector.forwarders`); None if there are none.
     """
 
     events: Columns
@@ -76,6 +78,7 @@ class Decoded:
     hosts: pa.StringArray
     points: pa.StringArray
     addresses: pa.StringArray
+    forwarded: NDArray[np.bool_] | None = None
 
 
 @dataclass(slots=True)
@@ -179,11 +182,15 @@ class Scan:
     """
 
     def __init__(self, captures: list[_Capture], partitions: Partitions, counters: Sequence[CounterInfo] = ()) -> None:
-        own = own_addresses([capture.traffic() for capture in captures])
+        traffic = [capture.traffic() for capture in captures]
+        self._forwarded = forwarded_pairs(traffic)
+        named = [capture.named_addresses for capture in captures]
+        own = own_addresses(list(map(without_forwarded, traffic, self._forwarded, named)))
         lanes = _lanes(captures, own, partitions.addresses())
         own = [mine - {address for lane in lanes for address in lane.addresses} for mine in own]
         self._partitions, texts = partitions, partitions.addresses()
         order = np.argsort(texts)
+        self._number_of_rank = order
         self._texts = pa.array(texts, pa.string()).take(pa.array(order))
         loopback = np.array([is_loopback(text) for text in texts], dtype=np.bool_)
         self._order = AddressOrder(np.argsort(order).astype(np.uint32), loopback[order])
@@ -191,8 +198,8 @@ class Scan:
         points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
         self._points = pa.array(points, pa.string())
         self._views = list(_views(captures, own, loopback, lanes))
-        of_captures = zip(captures, own, strict=True)
-        infos = [_host_info(capture, mine, texts) for capture, mine in of_captures]
+        of_captures = zip(captures, own, self._forwarded, strict=True)
+        infos = [replace(_host_info(capture, mine, texts), on_path=bool(pairs)) for capture, mine, pairs in of_captures]
         split = {lane.capture for lane in lanes}
         kept = [info for number, info in enumerate(infos) if own[number] or number not in split]
         self.hosts = (*kept, *(lane.info(captures[lane.capture], texts) for lane in lanes))
@@ -211,7 +218,9 @@ class Scan:
             of_host = captures[lane.capture].host
             self.activities[lane.name] = HostActivity((self.activities[of_host].points[lane.interface],))
             self.interfaces[lane.name] = (self.interfaces[of_host][lane.interface],)
-        unsettled = [number for number, mine in enumerate(own) if not mine and number not in split]
+        unsettled = [
+            number for number, mine in enumerate(own) if not (mine or number in split or self._forwarded[number])
+        ]
         undirected = [_undirected(captures[number]) for number in unsettled]
         of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
         self.counters = (*counters, *of_files, *(counter for counter in undirected if counter is not None))
@@ -240,7 +249,8 @@ class Scan:
         if taken is None:
             return None
         addresses = self._texts.take(pa.array(taken.addresses))
-        return Decoded(taken.events, head_batch(taken.heads), self._names, self._points, addresses)
+        forwarded = _forwarded_rows(taken.events, self._forwarded, self._number_of_rank[taken.addresses])
+        return Decoded(taken.events, head_batch(taken.heads), self._names, self._points, addresses, forwarded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +270,26 @@ class _Lane:
         ((span, count),) = [(span, n) for number, span, n in capture.activity.interfaces if number == self.interface]
         addresses = tuple(sorted(texts[address] for address in self.addresses))
         return HostInfo(self.name, addresses, points, capture.files, count, count, *span)
+
+
+def _forwarded_rows(
+    events: Columns, forwarded: Sequence[Collection[AddressPair]], numbers: NDArray[np.int64]
+) -> NDArray[np.bool_] | None:
+    """Which rows are of a host that only passes packets between these addresses; None if there are none.
+
+    Arguments: `forwarded` of each host by number, as `forwarded_pairs`; `numbers` of the addresses in `events`.
+    """
+    place_of = {number: place for place, number in enumerate(numbers.tolist())}
+    found: NDArray[np.bool_] | None = None
+    for host, pairs in enumerate(forwarded):
+        ways = [
+            place_of[src] << 32 | place_of[dst] for src, dst in sorted(pairs) if src in place_of and dst in place_of
+        ]
+        if ways:
+            of_rows = events["src_addr"].astype(np.int64) << 32 | events["dst_addr"].astype(np.int64)
+            rows = (events["host_place"] == host) & np.isin(of_rows, ways)
+            found = rows if found is None else found | rows
+    return found
 
 
 def _lanes(captures: Sequence[_Capture], own: Sequence[frozenset[int]], texts: Sequence[str]) -> list[_Lane]:

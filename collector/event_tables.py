@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from collector.columns import coded, nullable
+from collector.columns import ALL_VALID, coded, nullable
 from collector.decoding import Decoded
 from collector.schema import conform
 from tracer.records import Columns
@@ -35,7 +35,7 @@ def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
         "point": coded(events["point_place"], decoded.points),
         "direction": coded(events["direction_place"], DIRECTION_NAMES),
         "ip_id": nullable(events["ip_id"], events["ip_id_validity"]),
-        "connection_id": nullable(placed["connection_id"]),
+        "connection_id": nullable(placed["connection_id"], placed.get("connection_id_validity", ALL_VALID)),
         "duplicate": pa.BooleanArray.from_buffers(
             pa.bool_(), len(events["frame"]), [None, pa.py_buffer(placed["duplicate_bits"])]
         ),

@@ -1,8 +1,8 @@
 """Fingerprints of handshakes: which 4-tuples may be one connection whose addresses were rewritten on the way.
 
 A NAT or a balancer leaves the ISNs alone, or else the timestamps. So two 4-tuples may be one connection if their
-SYN-ACKs, each seen at one host only, share both ISNs or both timestamps. Here that is only suspected, so that both come
-into one partition; the matcher decides.
+SYN-ACKs, each seen at one host only, share both ISNs or both timestamps; where the NAT was captured too, it may have
+seen each beside that host. Here that is only suspected, so that both come into one partition; the matcher decides.
 
 Memory: up to `MOST_IN_MEMORY` fingerprints; more wait in files by their hash, which are looked at one by one.
 """
@@ -106,7 +106,7 @@ def _file_number(rows: NDArray[np.void]) -> Keys:
 
 
 def _pairs(rows: NDArray[np.void]) -> NDArray[np.uint64]:
-    """Pairs of keys of which each alone shows a fingerprint that both show, each at one host; shape (n, 2)."""
+    """Pairs of keys that alone show a fingerprint, each at one host or over a host between; shape (n, 2)."""
     columns = [np.ascontiguousarray(rows[name]) for name in ("fingerprint", "key", "host")]
     return np.column_stack(_core.handshake_pairs(*columns))
 

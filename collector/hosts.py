@@ -7,7 +7,8 @@ packet (a SYN, or bytes) to the first that acknowledges it holds a round trip at
 receiver's own work at the one that answered. Where no other capture has the same answers, both ends of this one are
 compared: its own kernel answers within microseconds, and never waits for the way.
 
-Limits: the capture of a router or a switch has no own end; its packets stay without direction, and a counter says so.
+Limits: the capture of a router or a switch has no own end; its packets stay without direction, and a counter says so
+unless both its neighbours were captured too (`collector.forwarders`).
 """
 
 from collections import Counter

@@ -4,13 +4,13 @@ The loop over packets is the core's (`tracer._core.match_events`, whose header e
 become tables.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import coded, nullable
+from collector.columns import bits, coded, nullable
 from collector.decoding import Decoded
 from collector.event_tables import event_table, message_table
 from collector.pauses import pause_table
@@ -24,6 +24,13 @@ KINDS = pa.array([str(kind) for kind in HopKind])
 """Dictionary of `kind`, in the order of the core's codes."""
 STATES = pa.array([str(state) for state in HopState])
 """Dictionary of `state`, in the order of the core's codes."""
+
+
+MATCHED_COLUMNS = (
+    *("host", "interface", "host_ns", "direction", "src_end", "dst_end", "src_port", "dst_port", "seq", "ack", "flags"),
+    *("window", "payload_len", "ip_id", "tsval", "tsecr", "options", "mss", "window_scale", "sack_hash", "frame"),
+)
+"""Of the events, what the core's matching looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +50,45 @@ def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
     Arguments: `first_connection_id` numbers the connections from there, so that partitions can be matched alone.
     Cost: linear in packets, ~0.1-0.3 µs each on one core.
     """
-    with_head = decoded.heads["event_row"].to_numpy().astype(np.uint32)
-    found = _core.match_events(decoded.events, first_connection_id, with_head)
+    if decoded.forwarded is not None:
+        decoded = replace(decoded, heads=decoded.heads.filter(pa.array(~decoded.forwarded[_head_rows(decoded)])))
+    found = _core.match_events(*_of_ends(decoded, first_connection_id))
+    placed = found["events"] if decoded.forwarded is None else _over_all(found["events"], decoded.forwarded)
     return Matched(
-        events=event_table(decoded, found["events"]),
+        events=event_table(decoded, placed),
         hops=_hop_table(found["hops"], decoded.hosts),
         connections=_connection_table(found["connections"], decoded, first_connection_id),
         messages=message_table(decoded, found["places"]),
         pauses=pause_table(found["pauses"], decoded.hosts),
     )
+
+
+def _head_rows(decoded: Decoded) -> NDArray[np.uint32]:
+    return decoded.heads["event_row"].to_numpy().astype(np.uint32)
+
+
+def _of_ends(decoded: Decoded, first_connection_id: int) -> tuple[Columns, int, NDArray[np.uint32]]:
+    """What the core is to match: all events but those that a host on the path saw."""
+    rows = _head_rows(decoded)
+    if decoded.forwarded is None:
+        return decoded.events, first_connection_id, rows
+    kept = ~decoded.forwarded
+    events = {name: decoded.events[name][kept] for name in MATCHED_COLUMNS}
+    return events, first_connection_id, (np.cumsum(kept)[rows] - 1).astype(np.uint32)
+
+
+def _over_all(placed: Columns, forwarded: NDArray[np.bool_]) -> Columns:
+    """`placed`, which is of the other rows, for all: forwarded packets are in no hop, and of no connection's ends."""
+    kept, count = ~forwarded, len(forwarded)
+    connection_id = np.zeros(count, dtype=np.int64)
+    connection_id[kept] = placed["connection_id"]
+    duplicate = forwarded.copy()
+    duplicate[kept] = np.unpackbits(placed["duplicate_bits"], count=int(kept.sum()), bitorder="little")
+    return {
+        "connection_id": connection_id,
+        "connection_id_validity": bits(kept),
+        "duplicate_bits": np.packbits(duplicate, bitorder="little"),
+    }
 
 
 def _coded(codes: NDArray[np.generic], values: pa.Array, missing: int | None = None) -> pa.DictionaryArray:

@@ -203,20 +203,21 @@ def _hosts(hosts: tuple[HostInfo, ...], clocks: list[dict[str, Any]]) -> tuple[H
             captured_ns=None
             if host.first_host_ns is None or host.last_host_ns is None
             else host.last_host_ns - host.first_host_ns,
-            clock=_clock_words([row for row in clocks if row["host"] == host.host]),
+            clock=_clock_words([row for row in clocks if row["host"] == host.host], on_path=host.on_path),
         )
         for host in hosts
     )
 
 
-def _clock_words(rows: list[dict[str, Any]]) -> str:
+def _clock_words(rows: list[dict[str, Any]], *, on_path: bool) -> str:
     if not rows:
         return "none"
     row = rows[0]
     if row["reference"]:
         return "reference"
     if row["uncertainty_ns"] is None:
-        return "not aligned" if row["method"] == "none" else f"as it is ({row['method']})"
+        alone = "on the path" if on_path else "not aligned"
+        return alone if row["method"] == "none" else f"as it is ({row['method']})"
     offset = durations.with_uncertainty(row["offset_ns"], row["uncertainty_ns"])
     steps = f", {len(rows)} intervals" if len(rows) > 1 else ""
     return f"{offset}, {int(str(row['skew_ppb'])):+,} ppb{steps}"

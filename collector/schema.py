@@ -63,13 +63,13 @@ def _fields(may_be_null: Sequence[str] | None = None, **types: pa.DataType) -> p
 
 
 EVENTS = _fields(
-    may_be_null=("ip_id", "tsval", "tsecr"),
+    may_be_null=("ip_id", "tsval", "tsecr", "connection_id"),
     host=_text(),
     point=_text(),  # "host/interface"
     frame=pa.uint32(),  # from 1 within the host's capture, as in Wireshark; several files of a host go on counting
     host_ns=pa.int64(),
     direction=_text(),  # "send" | "receive"
-    connection_id=pa.int64(),
+    connection_id=pa.int64(),  # null where the host only forwarded the packet
     src_addr=_text(),
     src_port=pa.uint16(),
     dst_addr=_text(),

@@ -65,7 +65,8 @@ class PointInfo:
 class HostInfo:
     """A captured host and what its capture holds; both times are null where it holds no packet.
 
-    `coverage`: when any of its points captured, as theirs.
+    `coverage`: when any of its points captured, as theirs. `on_path`: it forwards packets of others, as a router does
+    (`collector.forwarders`).
     """
 
     host: str
@@ -77,6 +78,7 @@ class HostInfo:
     first_host_ns: int | None
     last_host_ns: int | None
     coverage: tuple[tuple[int, int], ...] = ()
+    on_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ def clock_findings(clocks: pa.Table, info: TraceInfo) -> Iterable[Finding]:
     for row in clocks.to_pylist():
         rows_of.setdefault(row["host"], []).append(row)
     whole = _whole(row for rows in rows_of.values() for row in rows)
+    on_path = {host.host for host in info.hosts if host.on_path}
     for host, rows in rows_of.items():
-        if host in busy:
+        if host in busy and not (host in on_path and rows[0]["method"] == "none"):
             yield from _of_host(host, rows, whole)
     yield from _stepped(step for step in clock_steps(clocks) if step.host in busy)
 

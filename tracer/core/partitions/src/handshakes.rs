@@ -1,6 +1,8 @@
 //! Which 4-tuples may be one connection whose addresses were rewritten on the way: see `collector.handshakes`, which says
 //! what a fingerprint is and what the pairs are for.
 
+use std::collections::BTreeSet;
+
 /// A SYN-ACK: a fingerprint of it, the key of its 4-tuple, and the host that saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seen {
@@ -9,22 +11,35 @@ pub struct Seen {
     pub host: u16,
 }
 
-/// Pairs of keys (the smaller first) of which each alone shows a fingerprint that both show, each at one host; by
-/// fingerprint. `seen` is sorted. Cost: one sort.
+/// Pairs of keys (the smaller first) of which each alone shows a fingerprint that both show, each at one host or over a
+/// host between; by fingerprint. `seen` is sorted. Cost: one sort.
 pub fn pairs(seen: &mut [Seen]) -> Vec<(u64, u64)> {
     seen.sort_unstable();
     let alike = seen.chunk_by(|a, b| a.fingerprint == b.fingerprint);
     alike.filter_map(lone_pair).collect()
 }
 
-/// The two keys of which each was seen at one host, if they are two.
+/// The two keys of which each was seen at one host, if they are two; else, of only two, those of which a host between the
+/// ends saw one or both (a NAT that was captured too): three hosts at least, and not the same ones of each.
 fn lone_pair(alike: &[Seen]) -> Option<(u64, u64)> {
     let of_keys = alike.chunk_by(|a, b| a.key == b.key);
     let mut lone = of_keys.filter(|of_key| of_key.first().map(|a| a.host) == of_key.last().map(|b| b.host));
     match (lone.next(), lone.next(), lone.next()) {
         (Some([one, ..]), Some([other, ..]), None) => Some((one.key, other.key)),
-        _ => None,
+        _ => pair_over_a_path(alike),
     }
+}
+
+fn pair_over_a_path(alike: &[Seen]) -> Option<(u64, u64)> {
+    let mut of_keys = alike.chunk_by(|a, b| a.key == b.key);
+    let (one, other) = match (of_keys.next(), of_keys.next(), of_keys.next()) {
+        (Some(one), Some(other), None) => (one, other),
+        _ => return None,
+    };
+    let hosts = |of_key: &[Seen]| of_key.iter().map(|seen| seen.host).collect::<BTreeSet<u16>>();
+    let (of_one, of_other) = (hosts(one), hosts(other));
+    let is_path = of_one != of_other && of_one.union(&of_other).count() > 2;
+    is_path.then_some((one.first()?.key, other.first()?.key))
 }
 
 #[cfg(test)]
@@ -48,6 +63,11 @@ mod tests {
         assert_eq!(seen(&[(1, 10, 0), (1, 10, 1)]), [], "one connection, seen at both ends");
         assert_eq!(seen(&[(1, 10, 0), (1, 10, 1), (1, 20, 0)]), []);
         assert_eq!(seen(&[(1, 10, 0), (1, 20, 1), (1, 30, 0)]), [], "three tell nothing");
+        let over_nat = [(1, 10, 0), (1, 10, 2), (1, 20, 1), (1, 20, 2)];
+        assert_eq!(seen(&over_nat), [(10, 20)], "both sides of a NAT that was captured");
+        assert_eq!(seen(&over_nat[..3]), [(10, 20)], "one side of it");
+        let alike = [(1, 10, 0), (1, 10, 1), (1, 20, 0), (1, 20, 1)];
+        assert_eq!(seen(&alike), [], "two connections of one instant, each whole");
         assert_eq!(
             seen(&[(1, 10, 0), (1, 20, 1), (1, 30, 0), (1, 30, 1)]),
             [(10, 20)],
