@@ -7,7 +7,7 @@ meaning when it is taken. Hosts are read side by side.
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from collector import capture_sets, merged_captures
 from collector.containers import containers
 from collector.coverage import FileSpan, HostActivity, PointActivity, Span
-from collector.forwarders import forwarded_pairs, without_forwarded
-from collector.hosts import AddressPair, Traffic, is_loopback, own_addresses
+from collector.forwarders import forwarded_pairs, forwarded_rows, without_forwarded
+from collector.hosts import Traffic, is_loopback, own_addresses
 from collector.partitions import ELSEWHERE, Activity, AddressOrder, HostView, Notes, Partitions
 from collector.progress import SILENT, Counted, Progress, Stage
 from collector.services import clues, id_headers
@@ -249,7 +249,7 @@ class Scan:
         if taken is None:
             return None
         addresses = self._texts.take(pa.array(taken.addresses))
-        forwarded = _forwarded_rows(taken.events, self._forwarded, self._number_of_rank[taken.addresses])
+        forwarded = forwarded_rows(taken.events, self._forwarded, self._number_of_rank[taken.addresses])
         return Decoded(taken.events, head_batch(taken.heads), self._names, self._points, addresses, forwarded)
 
 
@@ -270,26 +270,6 @@ class _Lane:
         ((span, count),) = [(span, n) for number, span, n in capture.activity.interfaces if number == self.interface]
         addresses = tuple(sorted(texts[address] for address in self.addresses))
         return HostInfo(self.name, addresses, points, capture.files, count, count, *span)
-
-
-def _forwarded_rows(
-    events: Columns, forwarded: Sequence[Collection[AddressPair]], numbers: NDArray[np.int64]
-) -> NDArray[np.bool_] | None:
-    """Which rows are of a host that only passes packets between these addresses; None if there are none.
-
-    Arguments: `forwarded` of each host by number, as `forwarded_pairs`; `numbers` of the addresses in `events`.
-    """
-    place_of = {number: place for place, number in enumerate(numbers.tolist())}
-    found: NDArray[np.bool_] | None = None
-    for host, pairs in enumerate(forwarded):
-        ways = [
-            place_of[src] << 32 | place_of[dst] for src, dst in sorted(pairs) if src in place_of and dst in place_of
-        ]
-        if ways:
-            of_rows = events["src_addr"].astype(np.int64) << 32 | events["dst_addr"].astype(np.int64)
-            rows = (events["host_place"] == host) & np.isin(of_rows, ways)
-            found = rows if found is None else found | rows
-    return found
 
 
 def _lanes(captures: Sequence[_Capture], own: Sequence[frozenset[int]], texts: Sequence[str]) -> list[_Lane]:

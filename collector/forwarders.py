@@ -19,7 +19,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from collector.hosts import AddressPair, Answer, Traffic
+from tracer.records import Columns
 
 LEAST_ANSWERS = 3
 """Of a pair of addresses, before its packets count as forwarded ones: a handshake and one exchange have as many."""
@@ -64,6 +68,26 @@ def without_forwarded(traffic: Traffic, pairs: Collection[AddressPair], named: f
     gaps_ns = {key: gap for key, gap in traffic.gaps_ns.items() if gap[:2] not in pairs}
     told = (traffic.told - gone) | named
     return replace(traffic, pairs=left, told=told, passing=traffic.passing - gone, gaps_ns=gaps_ns)
+
+
+def forwarded_rows(
+    events: Columns, forwarded: Sequence[Collection[AddressPair]], numbers: NDArray[np.int64]
+) -> NDArray[np.bool_] | None:
+    """Which rows are of a host that only passes packets between these addresses; None if there are none.
+
+    Arguments: `forwarded` of each host by number, as `forwarded_pairs`; `numbers` of the addresses in `events`.
+    """
+    place_of = {number: place for place, number in enumerate(numbers.tolist())}
+    found: NDArray[np.bool_] | None = None
+    for host, pairs in enumerate(forwarded):
+        ways = [
+            place_of[src] << 32 | place_of[dst] for src, dst in sorted(pairs) if src in place_of and dst in place_of
+        ]
+        if ways:
+            of_rows = events["src_addr"].astype(np.int64) << 32 | events["dst_addr"].astype(np.int64)
+            rows = (events["host_place"] == host) & np.isin(of_rows, ways)
+            found = rows if found is None else found | rows
+    return found
 
 
 def _sights(captures: Sequence[Traffic]) -> Iterable[list[tuple[int, AddressPair, int]]]:
