@@ -232,7 +232,7 @@ def conversation(server_port: int, asked: bytes, answered: bytes) -> list[tuple[
         (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n", "redis"),
         (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"N", "postgresql"),
         (b"get key\r\n", b"END\r\n", "memcached"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x16\x03\x03", "10.0.0.2:8080"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x16\x03\x03", None),  # a handshake is no request
         (b"", b"", None),
     ],
 )

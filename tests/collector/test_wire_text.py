@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
 
 from collector.analysis import analyse
 from collector.report import gather
@@ -18,6 +21,7 @@ from collector.sources import host_sources
 from collector.store import read_table
 from collector.wire_text import string_array_from_wire, text_from_wire
 
+ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 CASES = {
     "plain": (b"GET /a?b=%20c", "GET /a?b=%20c"),
     "a backslash by itself stays": (rb"a\b", r"a\b"),
@@ -83,8 +87,6 @@ def test_a_byte_that_is_no_text_is_analysed_and_shown(where: str, end: bytes, sh
 
 def write_capture(path: Path, asked: bytes, late_s: float) -> None:
     """One connection with one request and its answer: sends are seen so late, and receptions so early."""
-    scapy = pytest.importorskip("scapy.all")
-    ether, ip, tcp = scapy.Ether, scapy.IP, scapy.TCP
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     there = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"sport": 40000, "dport": 8080}
     back = {"src": "10.0.0.2", "dst": "10.0.0.1"}, {"sport": 8080, "dport": 40000}
@@ -97,7 +99,7 @@ def write_capture(path: Path, asked: bytes, late_s: float) -> None:
     ]
     packets = []
     for number, ((addresses, ports), fields, payload) in enumerate(steps):
-        packet = ether() / ip(**addresses) / tcp(**ports, **fields) / payload
+        packet = ETHERNET / IP(**addresses) / TCP(**ports, **fields) / payload
         packet.time = 1_700_000_000 + number / 1000 + (late_s if addresses is there[0] else -late_s)
         packets.append(packet)
-    scapy.wrpcap(str(path), packets)
+    wrpcap(str(path), packets)
