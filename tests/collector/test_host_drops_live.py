@@ -104,7 +104,7 @@ UNEVEN = Rule("", True, True, probability=0.05, delay_ns=60_000_000, jitter_ns=0
     ("lost", "rules"),
     [
         (("lose=0.03:500:100000",), ()),
-        (("lose=0.3:0:100",), ()),
+        (("lose=0.3:60:100",), ()),  # not ARP, without which nothing is reached
         ((), (DISORDER,)),
         (("lose=0.02:0:100000",), (DISORDER,)),
         (("lose=0.05:0:100000",), (UNEVEN,)),
