@@ -50,8 +50,6 @@ USUAL = 1 / 3
 HOST_SHARE = 0.7
 """Of a host's links that must be wrong for it to be the host's own."""
 
-FEWEST_DROPPED = 3
-"""One or two packets that TCP seems not to have had may be those of a host that stood still between capture and TCP."""
 Pair = tuple[str, str]
 """Two hosts in the order of their names; one host twice is what it sends to itself."""
 
@@ -197,8 +195,6 @@ class Links:
         for (host,), rows in self.troubles.dropped.group_by("receive_host", maintain_order=True):
             worst = rows.row(0, named=True)
             dropped, cost = int(rows["dropped"].sum()), int(rows["cost_ns"].sum())
-            if dropped < FEWEST_DROPPED:
-                continue
             sent = int(self.troubles.sent.filter(pl.col("receive_host") == host)["sent"].sum())
             much = dropped >= LOSS_LEAST and dropped >= LOSS_SHARE * sent
             senders = rows["send_host"].fill_null("hosts that were not captured").unique().sort().to_list()
