@@ -76,7 +76,7 @@ test-rust: setup ## Run the Rust tests only
 
 test-python: setup ## Run the Python tests only
 	@echo 'test: Python'
-	@$(VENV)/python -m pytest -q $(PYTEST_ARGS)
+	@$(VENV)/python -m pytest -q -n 2 $(PYTEST_ARGS)
 
 miri: ## Run the tests of the crates without `unsafe` under Miri (needs: rustup component add miri rust-src --toolchain nightly)
 	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -q $(CORE_MANIFEST) --lib --test connections --test scripts --test round_trip \

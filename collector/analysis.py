@@ -28,8 +28,10 @@ from collector import (
     clock_evidence,
     clocks,
     coverage,
+    damaged,
     encoded,
     findings,
+    gaps,
     matching,
     memory,
     outcomes,
@@ -38,21 +40,25 @@ from collector import (
     troubles,
 )
 from collector.capture_sets import not_overlapping
+from collector.choices import Choices, Watched, sampled_share
 from collector.clock_steps import refined
 from collector.coverage import HostCoverage, Span, union
 from collector.decoding import HostSource, Scan, scan
-from collector.exchanges import build_exchanges
+from collector.endings import closing_data, with_endings
+from collector.exchanges import Built, build_exchanges
 from collector.held import Held
 from collector.hop_counts import hop_counts
 from collector.host_drops import host_drops
-from collector.naming import name_services
+from collector.input_limits import LARGE_PARTITION, LIMITED, InputLimits
+from collector.naming import name_services, to_watch
+from collector.operators_names import names_of_nothing
 from collector.progress import SILENT, Counted, Progress, Stage
 from collector.put_off import PutOff
 from collector.quality import quality_of
 from collector.rings import Places, Ring
 from collector.schema import ID_STRIDE, TABLES, conform
 from collector.servers import Servers
-from collector.service_names import ServiceNames
+from collector.service_names import ServiceNames, renamed
 from collector.sorted_runs import SortedRuns
 from collector.store import (
     ROW_GROUP_ROWS,
@@ -65,9 +71,12 @@ from collector.store import (
     ready,
     write_trace,
 )
+from collector.stream_evidence import StreamEvidence
+from collector.streams import StreamJudge, requests_of, with_streams
 from collector.timescale import Alignment, align, shared, to_trace_ns
 from collector.turns import in_turn
 from collector.windows import Windows, settle_windows
+from tracer import secret_rules
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
 
@@ -100,6 +109,8 @@ class AnalysisOptions:
     """Which devices of a store a partition belongs to, where ring files are at hand."""
     counters: tuple[CounterInfo, ...] = ()
     """What happened to the captures before they came here."""
+    limits: InputLimits = LIMITED
+    """How much of the captures is taken in."""
     names: tuple[tuple[str, str], ...] = ()
     """What the operator calls servers: `HOST:PORT` and the name."""
 
@@ -112,6 +123,7 @@ class _Part:
     held: tuple[pa.Table, ...]
     ways: clock_evidence.Ways
     missing: pl.DataFrame  # as `coverage.missing_packets`
+    suspects: pl.DataFrame  # as `damaged.suspects`
     events_count: int
 
 
@@ -122,22 +134,29 @@ class _Requests:
     hops: pa.Table
     exchanges: pa.Table
     silences: pa.Table
+    streams: StreamEvidence
     quality: encoded.Rows
     troubles: troubles.Troubles
+    calls: pl.DataFrame  # as `Watched.calls`
 
 
 @dataclass(frozen=True, slots=True)
 class _Rebuilt:
-    """What all partitions gave: `parts` of their troubles, the silences of their messages, servers that answered."""
+    """What all partitions gave: `parts` of their troubles, the silences of their messages, servers that answered, calls
+    of servers that may be replicas."""
 
     parts: list[troubles.Troubles] = field(default_factory=list)
     silences: list[pa.Table] = field(default_factory=list)
+    streams: StreamJudge = field(default_factory=StreamJudge)
     answering: set[outcomes.Server] = field(default_factory=set)
+    calls: list[pl.DataFrame] = field(default_factory=list)
 
     def add(self, requests: _Requests) -> None:
         """Take in those of one partition."""
         self.silences.append(requests.silences)
+        self.streams.add(requests.streams)
         self.answering.update(outcomes.answering(requests.exchanges))
+        self.calls.append(requests.calls)
         self.parts.append(requests.troubles)
         if len(self.parts) == TROUBLES_AT_ONCE:
             self.parts[:] = [troubles.together(self.parts)]
@@ -166,7 +185,7 @@ def analyse(
     """
     spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
     with (
-        scan(sources, spill, options.partition_bits, progress, options.addresses) as captures,
+        scan(sources, spill, options.partition_bits, progress, options.addresses, options.limits) as captures,
         Held(spill) as held,
         SortedRuns(spill) as by_time,
     ):
@@ -176,6 +195,7 @@ def analyse(
             hosts=captures.hosts,
             counters=(*captures.counters, *options.counters),
             command=command,
+            secrets=secret_rules.choice(),
         )
         with write_trace(trace_url) as writer:
             used = None if samples is None else _of_hosts(samples, info)
@@ -204,8 +224,9 @@ def run_stages(
     """
     evidence = clock_evidence.Evidence(captures.frames)
     servers = Servers(captures.clues)
-    workers = options.workers or os.cpu_count() or 1
+    workers = 1 if captures.largest > LARGE_PARTITION else options.workers or os.cpu_count() or 1
     missing: list[pl.DataFrame] = []
+    suspected: list[pl.DataFrame] = []
     progress.begin(Stage.PAIR)
     done, events_counts = Counted(progress, len(captures)), dict[int, int]()
     with ThreadPoolExecutor(workers) as pool:
@@ -219,15 +240,19 @@ def run_stages(
                 held.put(number, *part.held)
                 evidence.add(part.ways)
                 missing.append(part.missing)
+                suspected.append(part.suspects)
                 servers.add(part.held[CONNECTIONS])
 
         in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
         captures.close()
-        info = replace(info, services=name_services(servers.all(), dict(options.names)))
+        every = servers.all()
+        if not options.edge_ns:  # a live window need not hold each server
+            info = replace(info, counters=(*info.counters, *names_of_nothing(options.names, every)))
+        watched = replace(to_watch(every, dict(options.names)), share=sampled_share(sum(events_counts.values())))
         windows, clock_of = captures.clock_windows, captures.clock_of
         alignment = clocks.unaligned(windows)
         if options.align_clocks:
-            alignment = clocks.solve(refined(evidence, lambda: _ways_again(held, clock_of)), windows)
+            alignment = clocks.solve(refined(evidence, lambda: _ways_again(held, clock_of, captures.absurd)), windows)
         alignment = shared(alignment, clock_of, [host.host for host in info.hosts])
         writer.write_table("clocks", alignment.clocks)
         covered = coverage.coverages(captures.activities, coverage.added(missing), alignment.clocks)
@@ -236,6 +261,7 @@ def run_stages(
             info,
             counters=(
                 *info.counters,
+                *captures.copies(),
                 *not_overlapping([host for host in info.hosts if not host.on_path], alignment.clocks),
             ),
         )
@@ -245,14 +271,15 @@ def run_stages(
         progressed = Counted(progress, len(events_counts))
         rebuilt = _rebuild(
             pool, workers, info, alignment, windows_at, writer, hops, held, by_time,
+            damaged.damaged(suspected, captures.look), watched,
             lambda number: progressed.done(events_counts[number], 1),
         )  # fmt: skip
+        choices = Choices(watched, rebuilt.calls)
+        info = replace(info, services=name_services(every, dict(options.names), choices.are_replicas))
         progress.begin(Stage.LINK)
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
         places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
-        _put_together(
-            pool, info, alignment, rebuilt, writer, _settled(by_time, frozenset(rebuilt.answering)), samples, places
-        )
+        _put_together(pool, info, alignment, rebuilt, writer, _settled(by_time, info, rebuilt), samples, places)
         for job in written:
             job.result()
     return info
@@ -283,15 +310,22 @@ def _put_together(
     places: Places,
 ) -> None:
     """Link the exchanges of all partitions and find what is wrong; write these tables."""
-    wrong = pool.submit(troubles.together, rebuilt.parts)
+    names = ServiceNames(info.services)
+    wrong = pool.submit(lambda: troubles.with_services(troubles.together(rebuilt.parts), names))
     silences = rebuilt.all_silences()
     writer.write_table("silences", silences)
-    linked = spans.link_all(_written(pool, writer, by_time), silences)
+    linked = spans.link_all(map(requests_of, _written(pool, writer, by_time)), silences)
+    streams = rebuilt.streams.table()
+    service = streams.schema.get_field_index("service")
+    writer.write_table("streams", streams.set_column(service, "service", renamed(streams["service"], names)))
     beside = [pool.submit(memory.give_back), pool.submit(writer.write_table, "spans", linked)]
     writer.finish("connections")
     told = findings.told(
         wrong.result(),
-        (slab for _, slab in read_batches(writer.url, "exchanges", findings.EXCHANGE_COLUMNS)),
+        (
+            requests_of(slab)
+            for _, slab in read_batches(writer.url, "exchanges", (*findings.EXCHANGE_COLUMNS, "is_stream"))
+        ),
         linked,
         alignment.clocks,
         info,
@@ -305,9 +339,15 @@ def _put_together(
         job.result()
 
 
-def _settled(by_time: SortedRuns, answering: frozenset[outcomes.Server]) -> Iterator[pa.Table]:
-    """All exchanges by time, a slab at a time, with their outcomes now that every server that answered is known."""
-    return (outcomes.settled(slab, answering) for slab in by_time.slabs(ROW_GROUP_ROWS))
+def _settled(by_time: SortedRuns, info: TraceInfo, rebuilt: _Rebuilt) -> Iterator[pa.Table]:
+    """All exchanges by time, a slab at a time, with their outcomes and with what is no request, now that every server
+    and all its connections are known; and with the names of services."""
+    names, answering = ServiceNames(info.services), frozenset(rebuilt.answering)
+    triggered = rebuilt.streams.triggered()
+    for slab in by_time.slabs(ROW_GROUP_ROWS):
+        settled = outcomes.settled(with_streams(slab, triggered), answering)
+        place = settled.schema.get_field_index("service")
+        yield settled.set_column(place, "service", renamed(settled["service"], names))
 
 
 def _written(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -329,9 +369,17 @@ def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
     return pl.DataFrame(samples).filter(known).sort("host", "metric", "host_ns").to_arrow()
 
 
-def _ways_again(held: Held, clock_of: Mapping[str, str]) -> Iterator[clock_evidence.Ways]:
-    every = (clock_evidence.ways_of(held.look(number)[0]) for number in held.numbers())
-    return (clock_evidence.by_clock(ways, clock_of) for ways in every)
+def _ways_again(
+    held: Held, clock_of: Mapping[str, str], absurd: Mapping[str, NDArray[np.uint32]]
+) -> Iterator[clock_evidence.Ways]:
+    return (_telling_ways(held.look(number)[0], clock_of, absurd) for number in held.numbers())
+
+
+def _telling_ways(
+    hops: pa.Table, clock_of: Mapping[str, str], absurd: Mapping[str, NDArray[np.uint32]]
+) -> clock_evidence.Ways:
+    """The hops that tell of clocks, by these."""
+    return clock_evidence.by_clock(clock_evidence.without(clock_evidence.ways_of(hops), absurd), clock_of)
 
 
 def _started(exchanges: pa.Table) -> NDArray[np.int64]:
@@ -345,14 +393,15 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     if decoded is None:
         return None
     matched = matching.match(decoded, number * ID_STRIDE + 1)
-    ways = clock_evidence.by_clock(clock_evidence.ways_of(matched.hops), captures.clock_of)
-    ways = evidence.telling(ways)
+    ways = evidence.telling(_telling_ways(matched.hops, captures.clock_of, captures.absurd))
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
     written = {name: ready(name, table) for name, table in tables.items()}
     missing = coverage.missing_packets(matched.hops, matched.connections)
     drops = host_drops(matched.events, matched.hops, decoded.events["sack_hash"])
-    held = (matched.hops, matched.messages, matched.connections, matched.pauses, drops)
-    return _Part(written, held, ways, missing, matched.events.num_rows)
+    fins = closing_data(matched.events)
+    held = (matched.hops, matched.messages, matched.connections, matched.pauses, drops, fins)
+    suspects = damaged.suspects(matched.events, matched.hops)
+    return _Part(written, held, ways, missing, suspects, matched.events.num_rows)
 
 
 def _rebuild(
@@ -365,25 +414,40 @@ def _rebuild(
     put_off: PutOff,
     held: Held,
     by_time: SortedRuns,
+    wrong: pl.DataFrame,
+    watched: Watched,
     done: Callable[[int], None],
 ) -> _Rebuilt:
-    """Align and rebuild each partition, and write or keep what it gives; `done` is called with each one's number."""
+    """Align and rebuild each partition, and write or keep what it gives; `done` is called with each one's number.
+
+    Services are called `host:port` yet: which of them are replicas shows when all exchanges are there.
+    Arguments: `wrong`, as `damaged.damaged`; `watched`, what shows it.
+    """
     end_ns, exchanges_count, rebuilt = _end_ns(info, alignment), 0, _Rebuilt()
-    names = ServiceNames(info.services)
+    names = ServiceNames(())
 
     def rebuild(number: int) -> _Requests:
-        hops, messages, connections, paused, drops = held.take(number)
-        hops = settle_windows(align(hops, alignment), connections, windows)
+        hops, messages, connections, paused, drops, fins = held.take(number)
+        spoilt = None
+        mine = wrong.filter(pl.col("connection_id") // ID_STRIDE == number)
+        if len(mine):
+            hops, spoilt = damaged.undelivered(hops, mine, alignment.clocks)
+            drops = damaged.others(drops, mine)
+        hops = gaps.doubt_losses(settle_windows(align(hops, alignment), connections, windows))
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
-        built = build_exchanges(hops, messages, connections, names, first_id, paused)
-        built = built._replace(exchanges=outcomes.with_outcomes(built.exchanges, built.hops))
+        holed = gaps.Pieces(gaps.find_gaps(hops, rows, messages)) if len(rows := gaps.gapped_flows(hops)) else None
+        built = _exchanges(hops, messages, connections, names, first_id, paused, holed)
+        ended = with_endings(built.exchanges, built.hops, fins)
+        ended = ended if holed is None else holed.without_endings(ended)
+        built = built._replace(exchanges=outcomes.with_outcomes(ended))
         paused = pauses.aligned(paused, alignment.clocks)
         counts = hop_counts(built.hops)
-        wrong = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts, drops)
+        found = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts, drops, spoilt, holed)
         return _Requests(
-            built.hops, built.exchanges, built.silences, ready("quality", quality_of(built.hops, counts)), wrong
-        )
+            built.hops, built.exchanges, built.silences, built.streams,
+            ready("quality", quality_of(built.hops, counts)), found, watched.calls(requests_of(built.exchanges)),
+        )  # fmt: skip
 
     def keep(number: int, requests: _Requests) -> None:
         nonlocal exchanges_count
@@ -396,6 +460,22 @@ def _rebuild(
 
     in_turn(pool, workers, held.numbers(), rebuild, keep)
     return rebuilt
+
+
+def _exchanges(
+    hops: pa.Table,
+    messages: pa.Table,
+    connections: pa.Table,
+    names: ServiceNames,
+    first_id: int,
+    paused: pa.Table,
+    holed: gaps.Pieces | None,
+) -> Built:
+    """The exchanges of a partition; of connections that the captures show with holes, those of its pieces."""
+    if holed is None or holed.gaps.is_empty():
+        return build_exchanges(hops, messages, connections, names, first_id, paused)
+    parts = holed.hops(hops), holed.heads(messages, hops), holed.connections(connections)
+    return holed.restored(build_exchanges(*parts, names, first_id, paused), hops)
 
 
 def _end_ns(info: TraceInfo, alignment: Alignment) -> int:

@@ -19,6 +19,8 @@ from starlette.requests import ClientDisconnect
 
 from collector import ingest
 from collector.analysis import AnalysisOptions, analyse
+from collector.boundary import contained
+from collector.browsers import BrowserGuard
 from collector.decoding import HostSource
 from collector.ingest import Closing, HostStatus, Outcome, SessionStatus
 from collector.live import LiveAnalysis, LiveStatus
@@ -92,6 +94,7 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.include_router(_open)
     app.include_router(_guarded)
     app.add_exception_handler(TracerError, _one_line)
+    app.add_middleware(BrowserGuard, local_only=settings.local_only)
     return app
 
 
@@ -186,7 +189,7 @@ def analyse_session(session: Session, request: Request, settings: Settings) -> A
         raise HTTPException(status.HTTP_409_CONFLICT, "an analysis is running; try again when it is done")
     try:
         analysis: Analyse = request.app.state.analysis
-        info = analysis([source for source in sources if source.files], str(trace))
+        info = contained(session, lambda: analysis([source for source in sources if source.files], str(trace)))
     finally:
         lock.release()
     return Analysed(

@@ -14,15 +14,17 @@ from dataclasses import replace
 import polars as pl
 import pyarrow as pa
 
+from collector.copies import COPIES
 from collector.durations import in_words
 from collector.hosts import Traffic, own_addresses
 from collector.merged_captures import SPLIT
+from collector.operators_names import NAME_OF_NOTHING
 from collector.partitions import Notes
 from collector.store import CounterInfo, HostInfo
 from tracer.records import Severity
 
 SAME_CAPTURE, SAME_NAME, NO_OVERLAP = "same_capture", "same_name", "no_overlap_in_time"
-NAMES = frozenset({SAME_CAPTURE, SAME_NAME, NO_OVERLAP, SPLIT})
+NAMES = frozenset({SAME_CAPTURE, SAME_NAME, NO_OVERLAP, SPLIT, COPIES, NAME_OF_NOTHING})
 
 
 def first_of_same(notes: Sequence[Notes]) -> list[int]:

@@ -30,6 +30,8 @@ MAX_SKEW_PPB = 500_000.0
 """Of one clock against true time: RFC 5905 §7.2 takes 500 ppm as the tolerance."""
 MAX_HULL_POINTS = 32
 """Hull vertices kept: the polygon is found by crossing all pairs of them."""
+TOUCHING_NS = -1.0
+"""Bounds that cross by less than that touch."""
 SEARCH_STEPS = 64
 """Of a golden-section search: 2e6 ppb narrowed to below 1e-6."""
 
@@ -111,6 +113,12 @@ def fits_line(bounds: Bounds, max_skew_ppb: float = 2 * MAX_SKEW_PPB) -> bool:
     if not len(bounds.upper) or not len(bounds.lower):
         return True
     (upper_s, upper_ns), (lower_s, lower_ns) = bounds.upper.T, bounds.lower.T
+    tight, reach = int(upper_ns.argmin()), int(lower_ns.argmax())
+    room = float(upper_ns[tight] - lower_ns[reach])
+    if room >= 0:
+        return True
+    if room + max_skew_ppb * abs(float(upper_s[tight] - lower_s[reach])) < TOUCHING_NS:
+        return False  # these two points alone are too far apart for any line
     low, high = -max_skew_ppb, max_skew_ppb
     ratio = (np.sqrt(5.0) - 1) / 2
     for _ in range(SEARCH_STEPS):
@@ -119,4 +127,4 @@ def fits_line(bounds: Bounds, max_skew_ppb: float = 2 * MAX_SKEW_PPB) -> bool:
         if max(rooms) >= 0:
             return True
         low, high = (low, right) if rooms[0] > rooms[1] else (left, high)
-    return max(rooms) >= -1.0
+    return max(rooms) >= TOUCHING_NS

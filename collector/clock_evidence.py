@@ -73,6 +73,18 @@ def ways_of(hops: pa.Table) -> dict[tuple[str, str], Way]:
     return {pairs[pair]: Way(*columns) for pair, *columns in found}
 
 
+def without(ways: Ways, frames: Mapping[str, NDArray[np.uint32]]) -> Ways:
+    """The hops that have no end among these frames of some hosts."""
+    if not frames:
+        return ways
+    none = np.empty(0, dtype=np.uint32)
+    kept = {}
+    for (send, receive), way in ways.items():
+        out = np.isin(way.send_frame, frames.get(send, none)) | np.isin(way.receive_frame, frames.get(receive, none))
+        kept[(send, receive)] = way.take(np.flatnonzero(~out))
+    return {pair: way for pair, way in kept.items() if len(way.send_ns)}
+
+
 def by_clock(ways: Ways, clock_of: Mapping[str, str]) -> Ways:
     """The hops between different clocks, by these; `clock_of` has the hosts that go by the clock of another."""
     if not clock_of:

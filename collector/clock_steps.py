@@ -112,14 +112,16 @@ class Steps:
 def find_steps(ways: Ways) -> Steps:
     """Frames of each host from which on its clock follows another line.
 
-    Cost: for each step, a few tens of line fits for each pair.
+    Cost: for each step, a few tens of line fits for each pair whose stretches it cuts.
     """
     courses = [_course(ways, pair) for pair in ways if pair[0] < pair[1] and pair[::-1] in ways]
     peers = Counter(host for course in courses for host in (course.a, course.b))
     cuts: Cuts = {}
     between: dict[str, list[tuple[int, int]]] = {}
+    fitting: list[set[tuple[int, int]]] = [set() for _ in courses]
     for _ in range(MOST_STEPS):
-        breaks = [found for course in courses if (found := _first_break(course, cuts)) is not None]
+        looked = (_first_break(course, cuts, known) for course, known in zip(courses, fitting, strict=True))
+        breaks = [found for found in looked if found is not None]
         if not breaks:
             break
         stepped, evidence = _culprit(breaks, peers)
@@ -176,14 +178,20 @@ def _course(ways: Ways, pair: tuple[str, str]) -> _Course:
     )
 
 
-def _first_break(course: _Course, cuts: Cuts) -> _Break | None:
-    """The first step in the course that the cuts do not explain."""
+def _first_break(course: _Course, cuts: Cuts, fitting: set[tuple[int, int]]) -> _Break | None:
+    """The first step in the course that the cuts do not explain.
+
+    Arguments: `fitting`, stretches of it that are known to fit a line; grows.
+    """
     lines = line_of(course.frame_a, cuts.get(course.a, [])) * (MOST_STEPS + 1)
     lines += line_of(course.frame_b, cuts.get(course.b, []))
     edges = [0, *(np.flatnonzero(np.diff(lines)) + 1).tolist(), len(lines)]
     for start, end in pairwise(edges):
+        if (start, end) in fitting:
+            continue
         if not course.fits(start, end):
             return _locate(course, start, end)
+        fitting.add((start, end))
     return None
 
 

@@ -39,6 +39,8 @@ from collector.timescale import NS_PER_S, Alignment
 
 SKEW_PRICE = 0.1
 """Share of a drift over the trace that it must widen the channels by, or the clock is held to run true."""
+MOST_OFFSET_NS = 1 << 62
+"""Between two clocks of what pcap can hold, 1970 to 2106."""
 NO_FRAME = 0xFFFFFFFF
 """After the last frame."""
 ROUNDS = 20
@@ -91,7 +93,7 @@ def solve(evidence: Ways, windows: Sequence[tuple[str, int, int]]) -> Alignment:
     and last stamp (ns). Cost: linear in hops, then a small linear programme.
     """
     ways = {pair: way for pair, way in evidence.items() if pair[::-1] in evidence}
-    network = _network(ways, windows, find_steps(ways).cuts)
+    network = _network(ways, sorted(windows), _telling(ways, find_steps(ways).cuts))
     skews_ppb, offsets_ns, consistent = _solve_lines(network)
     polygons = {pair: _polygon(network, pair) for pair in network.directions if pair[0] < pair[1]}
     pairs = _pair_uncertainties(network, polygons, offsets_ns, skews_ppb)
@@ -130,14 +132,33 @@ def _network(ways: Ways, windows: Sequence[tuple[str, int, int]], cuts: Cuts) ->
     return network
 
 
+def _frames_of(ways: Ways, host: str) -> tuple[Ints, Ints]:
+    """Frames and stamps of a host's hops."""
+    sent = [(way.send_frame, way.send_ns) for (send, _), way in ways.items() if send == host]
+    received = [(way.receive_frame, way.receive_ns) for (_, receive), way in ways.items() if receive == host]
+    frames, stamps = (np.concatenate(column) for column in zip(*sent, *received, strict=True))
+    return frames, stamps
+
+
+def _telling(ways: Ways, cuts: Cuts) -> Cuts:
+    """The cuts that have hops before and behind them: where there are none, no line is to be told."""
+    telling = {}
+    for host, places in cuts.items():
+        last = np.sort(_frames_of(ways, host)[0])
+        behind = np.searchsorted(last, places)  # hops before each cut
+        told = np.diff(behind, append=len(last)) > 0
+        telling[host] = [
+            cut for cut, before, any_behind in zip(places, behind, told, strict=True) if before and any_behind
+        ]
+    return telling
+
+
 def _lines(ways: Ways, window: tuple[str, int, int], cuts: list[int]) -> list[_Line]:
     """The host's window cut at its steps: the first line has its first stamp, the last line its last."""
     host, first_ns, last_ns = window
     if not cuts:
         return [_Line(host, first_ns, last_ns, 1, NO_FRAME)]
-    sent = [(way.send_frame, way.send_ns) for (send, _), way in ways.items() if send == host]
-    received = [(way.receive_frame, way.receive_ns) for (_, receive), way in ways.items() if receive == host]
-    frames, stamps = (np.concatenate(column) for column in zip(*sent, *received, strict=True))
+    frames, stamps = _frames_of(ways, host)
     number = line_of(frames, cuts)
     edges = [1, *cuts, NO_FRAME]
     lines = []
@@ -225,7 +246,10 @@ def _solve_lines(network: _Network) -> tuple[Floats, Floats, bool]:
 
 
 def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None) -> tuple[Floats, bool]:
-    """Offsets and skews with the widest margins; if no line fits all packets, those with the least violation."""
+    """Offsets and skews with the widest margins; if no line fits all packets, those with the least violation.
+
+    Where the solver finds none (a clock jumps by years, more often than `clock_steps` follows), the rough alignment.
+    """
     count = len(network.lines)
     edges = sorted({(min(p.a, p.b), max(p.a, p.b)) for p in packets})
     margin_of = {edge: 2 * count + index for index, edge in enumerate(edges)}
@@ -241,7 +265,8 @@ def _best_lines(network: _Network, packets: list[_Packets], skews: Floats | None
     for host in network.reference:
         bounds[host] = bounds[count + host] = (0, 0)
     found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
-    assert found.status == 0, found.message
+    if found.status != 0 or np.abs(found.x).max() > MOST_OFFSET_NS:  # jumps by decades are beyond its numbers
+        return np.zeros(2 * count), False
     return found.x[: 2 * count], bool((found.x[2 * count : 2 * count + len(edges)] >= -0.5).all())
 
 
@@ -352,12 +377,17 @@ def _clock_table(
                 "to_frame": line.last_frame,
                 "offset_ns": base + network.rough_ns[index] + round(offsets[index]),
                 "skew_ppb": int(skews[index]),
-                "uncertainty_ns": int(np.ceil(uncertainty[index])) if index in uncertainty else None,
+                "uncertainty_ns": _whole_ns(uncertainty[index]) if index in uncertainty else None,
                 "reference": index == network.main_reference,
                 "method": method if index in uncertainty else "none",
             }
         )
     return pa.Table.from_pylist(rows, CLOCKS)
+
+
+def _whole_ns(uncertainty_ns: float) -> int:
+    """At least so much, as a column holds it."""
+    return min(int(np.ceil(uncertainty_ns)), MOST_OFFSET_NS)
 
 
 def _pair_table(

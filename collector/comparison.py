@@ -25,8 +25,9 @@ import polars as pl
 import scipy
 from numpy.typing import NDArray
 
-from collector import store
-from collector.stages import request_stages
+from collector import store, story
+from collector.stages import stages_of
+from collector.store import TraceInfo
 
 Doubles = NDArray[np.float64]
 
@@ -111,9 +112,15 @@ def stages_at(url: str) -> pl.DataFrame:
 
     Raises: `InputError` if it is no trace.
     """
-    return store.read_unchanged(
-        url, lambda _: request_stages(store.read_table(url, "spans"), store.read_table(url, "exchanges"))
-    )
+    return store.read_unchanged(url, lambda info: all_stages(url, info))
+
+
+def all_stages(url: str, info: TraceInfo) -> pl.DataFrame:
+    """As `stages_at`, where `info` is already read; waits for connections that never came are stages of their own."""
+    names = ("spans", "exchanges", "connections", "clocks", "silences")
+    spans, exchanges, connections, clocks, silences = (store.read_table(url, name) for name in names)
+    rows = story.joined(spans, exchanges)
+    return stages_of(story.with_waits_in_vain(rows, info, connections, clocks, silences), story.outermost(rows))
 
 
 def slow_against_typical(stages: pl.DataFrame) -> Comparison:

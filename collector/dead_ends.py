@@ -3,7 +3,8 @@
 A SYN that nobody answers leaves no exchange, so the time until its client gave up and turned elsewhere would seem to be
 the client's own work: "in swift-proxy" for half a second in which the proxy waited for storage2. Here such a connection
 becomes a child of the request that it was for: it lasts from the SYN until that request turned to another server of the
-same service.
+same service, or, where none of that service was asked, to another server's same port (a server that nothing was ever
+heard of may have another name than its replicas).
 
 Whose it was is told by time: of the host's open requests, the one to which something happened last before the SYN (it
 arrived, another server was asked or had answered).
@@ -32,7 +33,7 @@ def with_dead_ends(rows: pl.DataFrame, connections: pa.Table, clocks: pa.Table, 
     dead = _dead(connections, clocks, services)
     if dead.is_empty() or rows.is_empty():
         return rows
-    owned = _owned(dead, rows)
+    owned = _owned(dead, _with_ports(rows, connections))
     made = owned.select(
         exchange_id=-pl.col("connection_id"),
         connection_id="connection_id",
@@ -59,17 +60,24 @@ def _dead(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl
     names = ["connection_id", "client_host", *OF_CONNECTIONS, "client_isn", "server_isn", "first_host_ns"]
     frame = pl.DataFrame(connections.select(names)).with_columns(pl.col(pl.Categorical).cast(pl.String))
     lone = frame.filter(pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null())
-    lone = lone.filter(pl.col("client_host").is_not_null() & pl.col("server_host").is_not_null())
+    lone = lone.filter(pl.col("client_host").is_not_null())
     at = to_trace_ns(lone["client_host"].to_arrow().cast(pa.string()), lone["first_host_ns"].to_arrow(), clocks)
-    return lone.select("connection_id", "client_host", "server_host").with_columns(
+    server = pl.coalesce("server_host", "server_addr")  # of what nothing was heard, only its address may be known
+    return lone.select("connection_id", "client_host", "server_port", server_host=server).with_columns(
         service=services.of_rows(lone), at=pl.Series(at, dtype=pl.Int64)
     )
+
+
+def _with_ports(rows: pl.DataFrame, connections: pa.Table) -> pl.DataFrame:
+    """`rows` with `server_port`, as their clients know it."""
+    ports = pl.DataFrame(connections.select(["connection_id", "server_port"]))
+    return rows.join(ports, on="connection_id", how="left")
 
 
 def _owned(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Those with a request that they were for (`parent, trace_id, depth`), and their end (`until`)."""
     spans = rows.select(
-        "exchange_id", "trace_id", "depth", "server_host", "service", "parent_span_id",
+        "exchange_id", "trace_id", "depth", "server_host", "service", "server_port", "parent_span_id",
         begin="start_trace_ns", end="end_trace_ns", arrived="request_first_received_trace_ns",
         answered="response_first_sent_trace_ns",
     )  # fmt: skip
@@ -89,9 +97,12 @@ def _owned(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         marks, left_on="at", right_on="mark", by="client_host", tolerance=SOON_NS, check_sortedness=False
     )
     near = near.drop_nulls("parent").filter((pl.col("answered") > pl.col("at")).fill_null(value=True))
-    tries = spans.drop_nulls("parent_span_id").select("service", parent="parent_span_id", until="begin")
+    tries = spans.drop_nulls("parent_span_id").select("service", "server_port", parent="parent_span_id", until="begin")
+    tries = tries.drop_nulls("until").sort("until")
     later = near.with_columns(after=pl.col("at") + AT_ONCE_NS).sort("after")
-    return later.join_asof(
-        tries.drop_nulls().sort("until"), left_on="after", right_on="until", by=["parent", "service"],
-        strategy="forward", check_sortedness=False,
-    ).drop_nulls("until")  # fmt: skip
+    for of in ("service", "server_port"):
+        later = later.join_asof(
+            tries.select("parent", of, "until").drop_nulls(), left_on="after", right_on="until", by=["parent", of],
+            strategy="forward", check_sortedness=False,
+        ).rename({"until": f"until_{of}"})  # fmt: skip
+    return later.with_columns(until=pl.coalesce("until_service", "until_server_port")).drop_nulls("until")

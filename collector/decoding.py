@@ -9,8 +9,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -18,17 +20,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import capture_sets, merged_captures
+from collector import capture_sets, copies, merged_captures
+from collector.absurd_stamps import FAR_NS, STAMPS_ABSURD, Absurd, Believed, believed_stamps
 from collector.containers import containers
 from collector.coverage import FileSpan, HostActivity, PointActivity, Span
 from collector.forwarders import forwarded_pairs, forwarded_rows, without_forwarded
 from collector.hosts import Traffic, is_loopback, own_addresses
+from collector.input_limits import LIMITED, InputLimits, PartitionFull, cut_counter
 from collector.partitions import ELSEWHERE, Activity, AddressOrder, HostView, Notes, Partitions
 from collector.progress import SILENT, Counted, Progress, Stage
 from collector.services import clues, id_headers
 from collector.store import CounterInfo, HostInfo, PointInfo
 from collector.wire_text import head_batch
+from tracer import secret_rules
 from tracer.errors import InputError
+from tracer.plain_text import plain
 from tracer.readers import CaptureReader, EndpointClues, Interface, open_capture
 from tracer.records import Columns, Severity
 
@@ -38,10 +44,14 @@ GZIP_RATIO = 6
 EVENTS_PER_PARTITION = 500_000
 """Bounds memory: about 400 bytes an event while a partition's stages run."""
 MOST_PARTITION_BITS = 10
+LAST_BITS, MORE_BITS = 12, 4
+"""More partitions than the sizes of files ask for, and how many more at a time, while one holds too much of a host."""
 LAST_FRAME = (1 << 32) - 2
 """Of one host; the next number says that there is none. Of a single file the reader leaves out what is beyond it."""
 READERS = 2
 """Hosts read side by side."""
+LOOKED_AT_ONCE = 1_024
+"""Packets that are read again together."""
 NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
 NO_ACTIVITY = Activity({}, (), (), (), ())
@@ -96,10 +106,13 @@ class _Capture:
     clues: dict[tuple[str, int], list[EndpointClues]] = field(default_factory=dict)
     chosen: frozenset[int] | None = None
     """As `HostSource.interfaces`."""
+    absurd: Absurd = field(default_factory=Absurd)
     elsewhere_count: int = 0
     """Packets of other hosts' interfaces."""
     is_twice: bool = False
     """Its packets are there twice, and nothing shows whose: it has no own end."""
+    copied: copies.Copied | None = None
+    """Its packets are there more than once, a moment apart: each is taken once."""
     _places: dict[tuple[str | int, int], int] = field(default_factory=dict)
 
     _series: int = 0
@@ -173,15 +186,22 @@ class _Capture:
 class Scan:
     """All captures, read once; a context manager, for what is on disk goes with it.
 
-    `hosts`, `counters` and `clues` (by host, and by address and port of a server) are whole; events come by partition.
+    `hosts` (in their given order), `counters` and `clues` (by host, and by address and port of a server) are whole;
+    events come by partition.
     `activities` says of each host when its interfaces captured, and `interfaces` which these are; `coverage.coverages`
-    makes intervals of it.
+    makes intervals of it. `absurd` has of some hosts the frames whose stamps are not their own.
 
     A node's containers are hosts too (`collector.containers`): `clock_of` has whose clock each of them goes by, and
     `clock_windows` and `frames` each clock's first and last stamp, and how many frames it stamped.
     """
 
-    def __init__(self, captures: list[_Capture], partitions: Partitions, counters: Sequence[CounterInfo] = ()) -> None:
+    def __init__(
+        self,
+        captures: list[_Capture],
+        partitions: Partitions,
+        counters: Sequence[CounterInfo],
+        ranks: Mapping[str, int],
+    ) -> None:
         traffic = [capture.traffic() for capture in captures]
         self._forwarded = forwarded_pairs(traffic)
         named = [capture.named_addresses for capture in captures]
@@ -202,7 +222,8 @@ class Scan:
         infos = [replace(_host_info(capture, mine, texts), on_path=bool(pairs)) for capture, mine, pairs in of_captures]
         split = {lane.capture for lane in lanes}
         kept = [info for number, info in enumerate(infos) if own[number] or number not in split]
-        self.hosts = (*kept, *(lane.info(captures[lane.capture], texts) for lane in lanes))
+        found = (*kept, *(lane.info(captures[lane.capture], texts) for lane in lanes))
+        self.hosts = tuple(sorted(found, key=lambda info: ranks.get(info.host, len(ranks))))
         self.clues = {capture.host: capture.clues for capture in captures}
         self.clues |= {lane.name: captures[lane.capture].clues for lane in lanes}
         self.clock_of = {lane.name: captures[lane.capture].host for lane in lanes}
@@ -211,6 +232,12 @@ class Scan:
             for info in infos
             if info.first_host_ns is not None and info.last_host_ns is not None
         ]
+        self.absurd = {capture.host: capture.absurd.all_frames() for capture in captures if capture.absurd.count}
+        self.absurd |= {
+            lane.name: self.absurd[captures[lane.capture].host]
+            for lane in lanes
+            if captures[lane.capture].host in self.absurd
+        }
         self.frames = {capture.host: capture.packets_count for capture in captures}
         self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
         self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
@@ -223,7 +250,9 @@ class Scan:
         ]
         undirected = [_undirected(captures[number]) for number in unsettled]
         of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
-        self.counters = (*counters, *of_files, *(counter for counter in undirected if counter is not None))
+        absurd = [capture.absurd.counter(capture.host) for capture in captures]
+        self.counters = (*counters, *of_files, *(counter for counter in (*absurd, *undirected) if counter is not None))
+        self._captures, self._copies, self._lock = captures, [0] * len(captures), Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -240,6 +269,42 @@ class Scan:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    def look(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, int, bytes]]:
+        """Packets of a host's captures, read again: frame, link type and bytes as on the wire, only to be summed.
+
+        Arguments: `frames` ascending. What an agent wrote is left out: it has overwritten secrets.
+        """
+        as_they_are = secret_rules.rules(secret_rules.SecretChoice(are_kept=True))
+        name = self.clock_of.get(host, host)
+        files = next(capture.files for capture in self._captures if capture.host == name)
+        waiting, before = list(frames), 0
+        for file in files if waiting else ():
+            with open_capture(file, secrets=as_they_are) as reader:
+                while part := [frame - before for frame in waiting[:LOOKED_AT_ONCE]]:
+                    found = reader.copy_packets(part)
+                    links = [interface.link_type for interface in reader.interfaces]
+                    if reader.host is None:
+                        yield from ((copy.frame + before, links[copy.interface], copy.data) for copy in found)
+                    waiting = waiting[len(found) :]
+                    if len(found) < len(part):
+                        break
+                before += reader.packets_count
+
+    @property
+    def largest(self) -> int:
+        """No partition that is not taken yet holds more packets."""
+        return sum(self._partitions.largest(number) for number in range(len(self._captures)))
+
+    def copies(self) -> tuple[CounterInfo, ...]:
+        """Packets of each capture that were left out as copies, in the partitions that were taken so far."""
+        with self._lock:
+            found = zip(self._captures, self._copies, strict=True)
+            return tuple(
+                copies.left_out(capture.host, capture.files, capture.copied, count)
+                for capture, count in found
+                if capture.copied and count
+            )
+
     def take(self, number: int) -> Decoded | None:
         """The events and heads of one partition, host by host in the order of its frames; None if it is empty.
 
@@ -248,6 +313,8 @@ class Scan:
         taken = self._partitions.take(number, self._views, self._order)
         if taken is None:
             return None
+        with self._lock:
+            self._copies = [known + count for known, count in zip(self._copies, taken.copies.tolist(), strict=True)]
         addresses = self._texts.take(pa.array(taken.addresses))
         forwarded = forwarded_rows(taken.events, self._forwarded, self._number_of_rank[taken.addresses])
         return Decoded(taken.events, head_batch(taken.heads), self._names, self._points, addresses, forwarded)
@@ -296,7 +363,7 @@ def _views(
         is_own[list(mine)] = True
         of_capture = [lane for lane in lanes if lane.capture == number]
         behind = tuple((address, lane.host, lane.interface) for lane in of_capture for address in lane.addresses)
-        yield HostView(is_own, first_point, behind)
+        yield HostView(is_own, first_point, behind, capture.copied.ways if capture.copied else ())
         first_point += len(capture.interfaces)
 
 
@@ -317,21 +384,28 @@ def scan(
     partition_bits: int | None = None,
     progress: Progress = SILENT,
     addresses: Mapping[str, frozenset[str]] = NO_ADDRESSES,
+    limits: InputLimits = LIMITED,
 ) -> Scan:
     """Read the captures of all hosts.
 
     Arguments: `sources`, one for each host; `spill`, where intermediate data goes if it does not fit in memory; the
     number of partitions is 2^`partition_bits`, by the files' sizes if it is not given; `progress` learns how far it is;
-    `addresses`, of some hosts what addresses they have, whatever their captures show.
+    `addresses`, of some hosts what addresses they have, whatever their captures show; `limits`, how much is taken in.
     Raises: `InputError` for a file that is no capture, addresses of a host that is not there, or if no host's capture
     holds a TCP packet; `ResourceError` if intermediate data finds no room.
     """
-    named, alike = _merged_by_name(sources)
+    named, alike, ranks = _merged_by_name(sources)
     unknown = sorted(addresses.keys() - {source.host for source in named})
     if unknown:
         known = ", ".join(str(source.host) for source in named)
         raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
-    captures, partitions = _read(named, spill, partition_bits, progress, addresses)
+    how = _Reading(spill, partition_bits, progress, addresses, limits)
+    captures, partitions = _read(named, how)
+    believed = _believed(named, captures)
+    if believed:
+        partitions.close()
+        how = replace(how, believed=believed)
+        captures, partitions = _read(named, how)
     merged = [
         place
         for place, source in enumerate(named)
@@ -344,15 +418,15 @@ def scan(
         partitions.close()
         alike = {name: [place for place in places if place not in merged] for name, places in alike.items()}
         apart = _by_interface(named, merged, captures)
-        captures, partitions = _read([source for source, _ in apart], spill, partition_bits, progress, addresses)
+        captures, partitions = _read([source for source, _ in apart], how)
         named, split = _by_address(named, apart, captures, partitions.addresses())
         partitions.close()
-        captures, partitions = _read(named, spill, partition_bits, progress, addresses)
+        captures, partitions = _read(named, how)
     hosts, counters = _as_hosts(named, alike, captures)
     if hosts != named:
         partitions.close()
-        captures, partitions = _read(hosts, spill, partition_bits, progress, addresses)
-    return Scan(captures, partitions, [*split, *counters])
+        captures, partitions = _read(hosts, how)
+    return Scan(captures, partitions, [*split, *counters], ranks)
 
 
 def _by_interface(
@@ -411,29 +485,54 @@ def _by_address(
     return [source for source, _ in found], counters
 
 
-def _read(
-    named: Sequence[HostSource],
-    spill: Path | None,
-    partition_bits: int | None,
-    progress: Progress,
-    addresses: Mapping[str, frozenset[str]],
-) -> tuple[list[_Capture], Partitions]:
-    """The captures of the named hosts, and their packets. Raises: as `scan`."""
-    bits = _partition_bits(named) if partition_bits is None else partition_bits
-    partitions = Partitions(bits, len(named), spill)
-    progress.begin(Stage.READ)
-    done = Counted(progress, sum(_size(path) for source in named for path in source.files))
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How captures are read: as the arguments of `scan`, and which of their stamps are believed."""
+
+    spill: Path | None
+    partition_bits: int | None
+    progress: Progress
+    addresses: Mapping[str, frozenset[str]]
+    limits: InputLimits
+    believed: Believed = field(default_factory=dict)
+
+
+def _believed(named: Sequence[HostSource], captures: Sequence[_Capture]) -> Believed:
+    """Of the captures that last for years, which stamps are not damage."""
+    found: dict[Path, Sequence[tuple[int, int]]] = {}
+    for source, capture in zip(named, captures, strict=True):
+        first_ns, last_ns = capture.notes.first_ns, capture.notes.last_ns
+        if first_ns is not None and last_ns is not None and last_ns - first_ns >= FAR_NS:
+            found |= dict.fromkeys(source.files, believed_stamps(source.files))
+    return found
+
+
+def _read(named: Sequence[HostSource], how: _Reading) -> tuple[list[_Capture], Partitions]:
+    """The captures of the named hosts, and their packets, in as many partitions as they need. Raises: as `scan`."""
+    if how.partition_bits is not None:
+        return _read_into(how.partition_bits, named, replace(how, limits=replace(how.limits, in_partition=LAST_FRAME)))
+    for bits in range(_partition_bits(named), LAST_BITS, MORE_BITS):
+        with suppress(PartitionFull):
+            return _read_into(bits, named, how)
+    return _read_into(LAST_BITS, named, how)
+
+
+def _read_into(bits: int, named: Sequence[HostSource], how: _Reading) -> tuple[list[_Capture], Partitions]:
+    """As `_read`, in 2^`bits` partitions. Raises: `PartitionFull` if one holds too much and there may be more."""
+    partitions = Partitions(bits, len(named), how.spill)
+    how.progress.begin(Stage.READ)
+    done = Counted(how.progress, sum(_size(path) for source in named for path in source.files))
     try:
         with ThreadPoolExecutor(READERS) as pool:
-            jobs = [pool.submit(_read_host, *job, partitions, done) for job in enumerate(named)]
+            jobs = [pool.submit(_read_host, *job, partitions, done, how) for job in enumerate(named)]
             captures = [job.result() for job in jobs]
         if not any(capture.notes.events_count for capture in captures):
             files = ", ".join(file for capture in captures for file in capture.files)
             what = f"no TCP packet in {files or 'the given captures'}"
             raise InputError(what, "capture with a filter that includes tcp")
         for capture in captures:
-            if capture.host in addresses:
-                capture.named_addresses = frozenset(map(partitions.address_number, addresses[capture.host]))
+            if capture.host in how.addresses:
+                capture.named_addresses = frozenset(map(partitions.address_number, how.addresses[capture.host]))
         partitions.finish()
     except BaseException:
         partitions.close()
@@ -483,8 +582,11 @@ def _partition_bits(sources: Iterable[HostSource]) -> int:
     return min(MOST_PARTITION_BITS, max(0, int(np.ceil(np.log2(max(wanted, 1))))))
 
 
-def _merged_by_name(sources: Iterable[HostSource]) -> tuple[list[HostSource], dict[str, list[int]]]:
-    """Sources that name the same host are one host, their files in the given order.
+def _merged_by_name(
+    sources: Iterable[HostSource],
+) -> tuple[list[HostSource], dict[str, list[int]], dict[str, int]]:
+    """Sources that name the same host are one host, their files in the given order; hosts by name, so that nothing that
+    is decided between them depends on the order of arguments. The third result has their given order.
 
     Files that only their stems name, and folders that name hosts, are so where they are in one folder. From several,
     each has a name of its own (`web`, `web-2`), and the second result has, by the stem, their places: who they are is
@@ -496,11 +598,15 @@ def _merged_by_name(sources: Iterable[HostSource]) -> tuple[list[HostSource], di
         said = source.host or _host_said_in(source.files[0])
         folder = source.folder.resolve() if source.folder and source.host not in given else None
         key = (said, folder) if said else (source.files[0].name.split(".", 1)[0], source.files[0].parent.resolve())
+        key = (plain(key[0]), key[1])
         files[key] = files.get(key, ()) + source.files
     named: list[HostSource] = []
     places: dict[str, list[int]] = {}
     taken = {name for name, _ in files}
-    for (name, _), of_host in files.items():
+    ranks: dict[str, int] = {}
+    rank_of = {key: rank for rank, key in enumerate(files)}
+    for key, of_host in sorted(files.items(), key=lambda each: each[0][0]):
+        name = key[0]
         earlier = places.setdefault(name, [])
         earlier.append(len(named))
         own_name = name
@@ -509,8 +615,9 @@ def _merged_by_name(sources: Iterable[HostSource]) -> tuple[list[HostSource], di
                 break
             own_name = f"{name}-{number}"
         taken.add(own_name)
+        ranks[own_name] = rank_of[key]
         named.append(HostSource(own_name, of_host))
-    return named, {name: of_name for name, of_name in places.items() if len(of_name) > 1}
+    return named, {name: of_name for name, of_name in places.items() if len(of_name) > 1}, ranks
 
 
 def _host_said_in(path: Path) -> str | None:
@@ -524,44 +631,75 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _read_host(number: int, source: HostSource, partitions: Partitions, progress: Counted) -> _Capture:
+def _read_host(number: int, source: HostSource, partitions: Partitions, progress: Counted, how: _Reading) -> _Capture:
     assert source.host is not None
     capture = _Capture(source.host, tuple(map(str, source.files)), chosen=source.interfaces)
+    cut: CounterInfo | None = None
     for path in source.files:
-        with open_capture(path, id_headers(), list(clues().values())) as reader:
-            before = (0, 0)
-            for place, rows in enumerate(reader.rows()):
-                _check_frames(source, capture.packets_count + reader.packets_count)
-                first_ns = rows.first_ns()
-                if place == 0 and first_ns is not None:
-                    capture.begin_file(first_ns)
-                interfaces = capture.places(reader)
-                partitions.add(number, reader, rows, capture.packets_count, interfaces)
-                read = (reader.packets_count, reader.bytes_read)
-                progress.done(read[0] - before[0], read[1] - before[1])
-                before = read
-            capture.notes = partitions.notes(number)
-            capture.activity = partitions.activity(number)
-            capture.note_file(reader, capture.activity.files.get(capture.packets_count))
-            capture.packets_count += reader.packets_count
-            _note_origin(capture, reader, partitions)
-            of_interfaces = zip(reader.interfaces, capture.places(reader), strict=True)
-            capture.elsewhere_count += sum(each.packets_count for each, place in of_interfaces if place == ELSEWHERE)
-            for seen in reader.clues:
-                capture.clues.setdefault((seen.address, seen.port), []).append(seen)
-    capture.is_twice = merged_captures.is_twice(partitions.sights(number))
+        believed, expansion = how.believed.get(path, ()), how.limits.expansion
+        with open_capture(path, id_headers(), list(clues().values()), believed=believed, limit=expansion) as reader:
+            cut = _spread_file(number, capture, reader, partitions, progress, how.limits)
+            how.limits.check_expansion(path, reader)
+            _note_file(number, capture, reader, partitions)
+        if cut is not None:
+            capture.counters.append(cut)
+            break
+    sights = partitions.sights(number)
+    capture.copied = copies.copied_packets(sights, capture.activity.passed)
+    capture.is_twice = capture.copied is None and merged_captures.is_twice(sights)
     return capture
+
+
+def _spread_file(
+    number: int,
+    capture: _Capture,
+    reader: CaptureReader,
+    partitions: Partitions,
+    progress: Counted,
+    limits: InputLimits,
+) -> CounterInfo | None:
+    """Put the packets of a file into partitions; what is to be said if it was not read to its end.
+
+    Raises: `PartitionFull`.
+    """
+    before = (0, 0)
+    for place, rows in enumerate(reader.rows()):
+        _check_frames(capture.host, capture.packets_count + reader.packets_count)
+        first_ns = rows.first_ns()
+        if place == 0 and first_ns is not None:
+            capture.begin_file(first_ns)
+        partitions.add(number, reader, rows, capture.packets_count, capture.places(reader))
+        read = (reader.packets_count, reader.bytes_read)
+        progress.done(read[0] - before[0], read[1] - before[1])
+        before = read
+        if partitions.largest(number) > limits.in_partition:
+            if partitions.bits < LAST_BITS:
+                raise PartitionFull
+            return cut_counter(capture.host, reader.path, read[0], limits.in_partition)
+    return None
+
+
+def _note_file(number: int, capture: _Capture, reader: CaptureReader, partitions: Partitions) -> None:
+    """Note what a file that has been read tells of its host."""
+    capture.notes = partitions.notes(number)
+    capture.activity = partitions.activity(number)
+    capture.note_file(reader, capture.activity.files.get(capture.packets_count))
+    capture.absurd.note(reader.path, reader, capture.packets_count)
+    capture.packets_count += reader.packets_count
+    _note_origin(capture, reader, partitions)
+    of_interfaces = zip(reader.interfaces, capture.places(reader), strict=True)
+    capture.elsewhere_count += sum(each.packets_count for each, place in of_interfaces if place == ELSEWHERE)
+    for seen in reader.clues:
+        capture.clues.setdefault((seen.address, seen.port), []).append(seen)
 
 
 def _since(comment: str) -> str:
     return comment.removeprefix(SINCE_PREFIX) if comment.startswith(SINCE_PREFIX) else ""
 
 
-def _check_frames(source: HostSource, count: int) -> None:
+def _check_frames(host: str, count: int) -> None:
     if count > LAST_FRAME:
-        what = (
-            f"the captures of host {source.host} hold more than {LAST_FRAME:,} packets, which is as far as frames count"
-        )
+        what = f"the captures of host {host} hold more than {LAST_FRAME:,} packets, which is as far as frames count"
         raise InputError(what, "make one trace of each stretch of time, from some of the files")
 
 
@@ -577,7 +715,7 @@ def _note_origin(capture: _Capture, reader: CaptureReader, partitions: Partition
     if capture.chosen and 0 not in capture.chosen:
         return  # what is said of the file is said once
     for counter in reader.counters:
-        if counter.count:
+        if counter.count and counter.name != STAMPS_ABSURD:
             info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)
             capture.counters.append(info)
 

@@ -1,4 +1,5 @@
-"""How long each exchange waited for what the network had lost: for a SYN, for bytes of its request, of its response."""
+"""How long each exchange waited for what the network had lost: for a SYN or its answer, for bytes of its request or of
+its response."""
 
 import numpy as np
 import polars as pl
@@ -9,7 +10,7 @@ from collector.columns import indices
 from collector.schema import HopKind, HopState, conform
 from collector.stalls import merged_waits
 
-KINDS = (HopKind.SYN, HopKind.DATA)
+KINDS = (HopKind.SYN, HopKind.SYN_ACK, HopKind.DATA)
 COLUMNS = [
     *("connection_id", "kind", "from_client", "send_host", "send_trace_ns", "receive_host"),
     *("stream_start", "stream_end", "attempt", "state", "exchange_id"),

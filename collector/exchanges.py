@@ -16,26 +16,41 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import bits, coded, codes, indices, laid, nothing, nullable, numbers, one_chunk, texts
+from collector.columns import (
+    bits,
+    coded,
+    codes,
+    indices,
+    laid,
+    nothing,
+    nullable,
+    nullable_where,
+    numbers,
+    one_chunk,
+    texts,
+)
 from collector.exchange_stalls import with_stalls
 from collector.pauses import holds
 from collector.schema import EXCHANGES, HopKind, SilenceCause, conform
 from collector.service_names import ServiceNames
 from collector.services import client_service, is_background
+from collector.stream_evidence import StreamEvidence, stream_evidence
+from collector.unknown_ends import with_one_place
 from tracer import _core
-from tracer.records import Columns
+from tracer.records import Columns, HeadFlag
 
 HTTP = "http/1.1"
 UNKNOWN = "unknown"
 UNSEEN = np.iinfo(np.int64).min
 """The core's mark of a value that is not known."""
 NO_ROW = -1
+BODILESS = (204, 304)
+"""Statuses of answers without a body, whatever length they declare (RFC 9110 §6.4.1)."""
 KINDS = [str(kind) for kind in HopKind]
 """In the order of the core's codes."""
+FOUND_LATER = ("connect_stall_ns", "request_stall_ns", "response_stall_ns", "closed_trace_ns", "response_due_bytes")
 MEASURES = [
-    column.name
-    for column in EXCHANGES
-    if column.name.endswith(("_ns", "_bytes")) and not column.name.endswith("stall_ns")
+    column.name for column in EXCHANGES if column.name.endswith(("_ns", "_bytes")) and column.name not in FOUND_LATER
 ]
 """Columns that the core gives as they are."""
 
@@ -45,11 +60,13 @@ CAUSES = pa.array([str(cause) for cause in SilenceCause])
 
 
 class Built(NamedTuple):
-    """Exchanges, the hops with `exchange_id` filled in, and the long silences of messages (table `silences`)."""
+    """Exchanges, the hops with `exchange_id` filled in, the long silences of messages (table `silences`), and what
+    shows which of it are streams (`collector.streams`)."""
 
     exchanges: pa.Table
     hops: pa.Table
     silences: pa.Table
+    streams: StreamEvidence
 
 
 def build_exchanges(
@@ -76,7 +93,8 @@ def build_exchanges(
     named = hops.set_column(place, "exchange_id", _known(found, "hop_exchange", hops.num_rows))
     service = _services(found["service"], names, connections, services)
     exchanges = with_stalls(_exchange_table(found, messages, hosts.names, service, first_id), named)
-    return Built(exchanges, named, _silence_table(found))
+    evidence = stream_evidence(found, exchanges, messages, connections)
+    return Built(with_one_place(exchanges), named, _silence_table(found), evidence)
 
 
 def _silence_table(found: Columns) -> pa.Table:
@@ -157,17 +175,42 @@ def _exchange_table(
     names = pa.array(hosts, pa.string())
     columns = {name: _known(found, name, count) for name in MEASURES}
     columns |= {name: _texts_at(found[name], names) for name in ("client_host", "server_host")}
-    columns |= _said(found, messages) | {
+    columns |= _said(found, messages)
+    columns |= {
         "exchange_id": nullable(np.arange(first_id, first_id + count)),
         "connection_id": nullable(found["connection_id"]),
         "service": service,
         "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP], pa.string())),
         "status": nullable(found["status"], found["response_row_validity"]),
         "complete": pa.array(found["complete"]),
+        "response_due_bytes": _due(found, messages, columns["method"]),
+        "ending": _texts_at(np.full(count, NO_ROW, dtype=np.int32), pa.array([], pa.string())),  # `collector.endings`
+        "is_stream": pa.array(found["is_stream"]),
         "outcome": coded(np.zeros(count, dtype=np.int32), pa.array([UNKNOWN])),  # until `collector.outcomes`
     }
     absent = {column.name: nothing(count, column.type) for column in EXCHANGES if column.name not in columns}
     return pa.Table.from_pydict(columns | absent, schema=EXCHANGES)
+
+
+def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.Array:
+    """How long each response is to be, head and body, by its head; null where that promises no length.
+
+    Source: RFC 9112 §6.3.
+    """
+    count, rows = len(found["connection_id"]), found["response_row"]
+    if rows is None:
+        return nothing(count, pa.int64())
+    at = np.maximum(rows, 0)
+    head, body, flags, status = (
+        numbers(messages[name])[at] if messages.num_rows else np.zeros(count, np.int64)
+        for name in ("head_len", "content_length", "head_flags", "status")
+    )
+    place, methods = indices(method)
+    asks_head = place == (methods.index("HEAD") if "HEAD" in methods else len(methods))
+    empty = asks_head | np.isin(status, BODILESS)
+    known = (rows != NO_ROW) & (head > 0) & ((body >= 0) | empty) & (flags & HeadFlag.CHUNKED == 0)
+    due = head.astype(np.int64) + np.where(empty, 0, np.maximum(body, 0))
+    return nullable_where(np.where(known, due, 0), ~known)
 
 
 def _known(found: Columns, name: str, count: int) -> pa.Array:

@@ -61,6 +61,9 @@ def _begins_while_idle(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         )
         served = served.drop_nulls().sort("opened")
         mine = (calls["client_host"] == host).fill_null(value=False).to_numpy() & begin.is_not_null().to_numpy()
+        if served.is_empty():  # of none of its exchanges both ends are known
+            idle[mine] = True
+            continue
         reach: Longs = np.maximum.accumulate(served["closed"].to_numpy() + LINGER_NS)
         place = np.searchsorted(served["opened"].to_numpy(), begin.fill_null(0).to_numpy()[mine], side="right") - 1
         idle[mine] = (place < 0) | (reach[place] < begin.fill_null(0).to_numpy()[mine])

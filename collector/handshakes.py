@@ -7,7 +7,6 @@ seen each beside that host. Here that is only suspected, so that both come into 
 Memory: up to `MOST_IN_MEMORY` fingerprints; more wait in files by their hash, which are looked at one by one.
 """
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from collector.spilling import spilling
 from tracer import _core
 from tracer.records import Columns, TcpFlag, TcpOption
+from tracer.scratch import Scratch
 
 Keys = NDArray[np.uint64]
 
@@ -45,7 +45,7 @@ class Handshakes:
         self._spill, self._most = spill, most_in_memory
         self._rows: list[NDArray[np.void]] = []
         self._count = 0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Scratch | None = None
 
     def add(self, host: int, events: Columns, keys: Keys) -> None:
         """Note the SYN-ACKs of a batch of one host.
@@ -88,7 +88,7 @@ class Handshakes:
         number = _file_number(rows)
         with spilling(self._spill):
             if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="twintap-", dir=self._spill)
+                self._folder = Scratch(self._spill)
             for place in range(1 << FILES_BITS):
                 with self._path(place).open("ab") as file:
                     rows[number == place].tofile(file)

@@ -1,6 +1,5 @@
 """Tables that wait between two passes over the partitions: in memory while they fit, else in a temporary folder."""
 
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -8,6 +7,7 @@ from typing import Self
 import pyarrow as pa
 
 from collector.spilling import spilling
+from tracer.scratch import Scratch
 
 MOST_IN_MEMORY_BYTES = 3 << 28
 
@@ -18,7 +18,7 @@ class Held:
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self._spill, self._room = spill, most_in_memory_bytes
         self._held: dict[int, tuple[pa.Table, ...] | int] = {}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Scratch | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +69,7 @@ class Held:
 
     def _path(self, number: int, place: int) -> Path:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="twintap-", dir=self._spill)
+            self._folder = Scratch(self._spill)
         return Path(self._folder.name) / f"{number:05}-{place}.arrow"
 
 

@@ -6,6 +6,8 @@ that the sender makes of it later. The receiver's own acknowledgements between t
 - It acknowledged the range's end: TCP had it. The ACK was lost or late, and the copy was in vain.
 - It sent a packet, 0.3 ms after the first arrival or later, whose ACK ends within the range; or sooner, two with SACK
   blocks: TCP did not have it, since every packet acknowledges all that TCP has.
+- It sent one such packet with SACK blocks at any time, and nothing further on had arrived before: what TCP has of later
+  bytes then arrived after these, and a connection's packets pass a host in their order. So TCP did not have them.
 - It sent nothing, for longer than an ACK may be delayed, and acknowledged the copy without a SACK block: TCP did not
   have it. It would have acknowledged in time, and a copy of what it had would have brought a SACK block (DSACK).
 - Else it cannot be judged, and is not counted.
@@ -56,8 +58,7 @@ def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32]) 
     Arguments: `events` and `hops` of whole connections, as `collector.matching` makes them; of each event a hash of its
     SACK blocks, 0 without any. Cost: a pass over `hops`; more only for connections in which bytes arrived twice.
     """
-    again = pc.and_(pc.greater(hops["attempt"], 1), pc.is_valid(hops["receive_frame"]))
-    twice = hops["connection_id"].filter(again).unique()
+    twice = twice_received(hops)
     if not len(twice):
         return pl.DataFrame(schema=FOUND).to_arrow()
     mine = pc.is_in(events["connection_id"], twice)
@@ -73,6 +74,12 @@ def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32]) 
     return pl.DataFrame(found, FOUND, orient="row").to_arrow()
 
 
+def twice_received(hops: pa.Table) -> pa.Array:
+    """Connections in which bytes arrived that had been sent before."""
+    again = pc.and_(pc.greater(hops["attempt"], 1), pc.is_valid(hops["receive_frame"]))
+    return hops["connection_id"].filter(again).unique()
+
+
 def _at_host(rows: pl.DataFrame) -> Iterator[tuple[int, int]]:
     """Of what one host saw of a connection, both ways: the frames that its TCP never had, and waits."""
     came = rows.filter((pl.col("direction") == "receive") & (pl.col("payload_len") > 0))
@@ -81,34 +88,36 @@ def _at_host(rows: pl.DataFrame) -> Iterator[tuple[int, int]]:
         return
     columns = {name: came[name].to_numpy().astype(np.int64) for name in ("host_ns", "seq", "payload_len", "frame")}
     base = int(columns["seq"][0])
-    start = _offsets(columns["seq"], base)
+    start = sequence_offsets(columns["seq"], base)
     acks = {
         "at": went["host_ns"].to_numpy(),
-        "ack": _offsets(went["ack"].to_numpy().astype(np.int64), base),
+        "ack": sequence_offsets(went["ack"].to_numpy().astype(np.int64), base),
         "sack": went["sack"].to_numpy(),
         "closed": went["window"].to_numpy() == 0,
     }
     answers = went.filter((pl.col("flags") & SYN) > 0)["host_ns"].to_numpy()
     answered_ns = answers.max(initial=np.iinfo(np.int64).min)
     stamps = came["tsval"].fill_null(0).to_numpy().astype(np.int64)
-    newest = np.maximum.accumulate(_offsets(stamps, int(stamps[0])))
+    newest = np.maximum.accumulate(sequence_offsets(stamps, int(stamps[0])))
+    reach = np.concatenate([[start[0]], np.maximum.accumulate(start + columns["payload_len"])[:-1]])
     reached_ns = np.iinfo(np.int64).min
-    for first, copy in _copies(start, start + columns["payload_len"]):
+    for first, copy in copies_of(start, start + columns["payload_len"]):
         begin, end = start[first], start[first] + columns["payload_len"][first]
         since, until = int(columns["host_ns"][first]), int(columns["host_ns"][copy])
         # While a server still answers the SYN, it has no connection that could take data: a full listen queue.
-        old = _offsets(stamps[first : first + 1], int(stamps[0]))[0] < newest[first]
-        if answered_ns < since and not old and _never_had(acks, begin, end, since, until):
+        old = sequence_offsets(stamps[first : first + 1], int(stamps[0]))[0] < newest[first]
+        in_order = reach[first] <= begin
+        if answered_ns < since and not old and _never_had(acks, begin, end, since, until, in_order):
             yield int(columns["frame"][first]), max(until - max(since, reached_ns), 0)
             reached_ns = max(reached_ns, until)
 
 
-def _offsets(sequence: NDArray[np.int64], base: int) -> NDArray[np.int64]:
+def sequence_offsets(sequence: NDArray[np.int64], base: int) -> NDArray[np.int64]:
     """Sequence numbers as signed distances from `base` (RFC 9293 §3.4)."""
     return (sequence - base + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _copies(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def copies_of(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Rows of arrivals, in order of time, whose bytes arrived again, each with the first that brought its beginning."""
     reach = np.maximum.accumulate(end)
     again = np.flatnonzero(start[1:] < reach[:-1]) + 1
@@ -126,12 +135,19 @@ MOST_BYTES = 1 << 17
 """No packet of a capture is longer."""
 
 
-def _never_had(acks: Columns, begin: int, end: int, since: int, until: int) -> bool:
-    """Whether the bytes from `begin` to `end`, which arrived at `since` and again at `until`, had not come to TCP."""
+def _never_had(acks: Columns, begin: int, end: int, since: int, until: int, in_order: bool) -> bool:
+    """Whether the bytes from `begin` to `end`, which arrived at `since` and again at `until`, had not come to TCP.
+
+    Arguments: `in_order`, whether nothing further on had arrived before them.
+    """
     known, before, after = np.searchsorted(acks["at"], [since, since + SETTLED_NS, until], side="right")
     had = acks["ack"][:after].max(initial=np.iinfo(np.int64).min)
     if had >= end or acks["closed"][max(known - 1, 0) : known].any():  # a probe of a closed window is not for keeps
         return False
+    at_once = slice(int(np.searchsorted(acks["at"], since, side="right")), int(after))
+    behind = (acks["ack"][at_once] >= begin) & (acks["ack"][at_once] < end) & acks["sack"][at_once]
+    if in_order and behind.any():
+        return True
     lacking = (acks["ack"][known:after] >= begin) & (acks["ack"][known:after] < end)
     repeated = until - since >= APART_NS and (lacking & acks["sack"][known:after]).sum() >= REPEATED
     if repeated or lacking[before - known :].any():

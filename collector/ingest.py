@@ -34,6 +34,7 @@ SHOWN_MISSING_COUNT = 100
 PCAPNG_MAGIC = b"\n\r\r\n"
 
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
+LIVE_ERROR_FILE = ".live.error"
 LIVE_FOLDER = "live"
 """Among a session's hosts, so no host can have this name."""
 
@@ -178,6 +179,11 @@ def trace_folder(data: Path, session: str) -> Path:
 def live_folder(data: Path, session: str) -> Path:
     """Return where the trace of a session's newest seconds is. Raises: InputError for what is no name."""
     return session_folder(data, session) / LIVE_FOLDER
+
+
+def live_error_file(data: Path, session: str) -> Path:
+    """Return the note of why the last live round made no trace. Raises: InputError for what is no name."""
+    return session_folder(data, session) / LIVE_ERROR_FILE
 
 
 def host_folder(data: Path, session: str, host: str) -> Path:

@@ -1,5 +1,7 @@
 """Which exchange made which: parent and child, with the reason and how sure that is.
 
+Turns of connections that carry several requests at once take no part (`collector.multiplexed`): nobody made them.
+
 A child exchange was made by the host that is its client, while that host, as a server, was busy with the parent. So
 the candidates for a child's parent are the exchanges whose server is the child's client and whose request had begun to
 arrive there when the child's first byte left: two stamps of one host, which no clock error can swap.
@@ -33,6 +35,8 @@ from numpy.typing import NDArray
 from collector.columns import first_known, in_one_list, numbers
 from collector.critical_path import NONE
 from collector.inferred_links import Inferred, infer_links
+from collector.like_servers import learned_together
+from collector.multiplexed import multiplexed_turns
 from collector.stamps import UNSEEN, Longs, seen
 from tracer import _core
 
@@ -84,7 +88,9 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     and the words of their targets, as `tracer._core.linking_words` gives them.
     Returns: a forest, since a parent begins before its child.
     """
-    times, names = _times(exchanges)
+    apart = multiplexed_turns(exchanges)
+    exchanges = learned_together(exchanges)
+    times, names = _times(exchanges, apart)
     found = _core.link_by_id(
         {
             "exchange_id": times.exchange_id,
@@ -110,7 +116,7 @@ def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray
     if len(rest):
         is_told = _is_told(times, shows_id, exchanges["method"].is_valid().to_numpy())
         if not shows_id[rest].all():
-            rest = _infer(_Visible(_as_enums(exchanges, names), words), times, shows_id, is_told, rest, links)
+            rest = _infer(_Visible(_as_enums(exchanges, names, apart), words), times, shows_id, is_told, rest, links)
         if len(rest):
             _link_by_timing(times, shows_id, is_told, rest, links)
     return links
@@ -140,10 +146,12 @@ class _Names:
     methods: list[str]
 
 
-def _times(exchanges: pa.Table) -> tuple[_Times, _Names]:
+def _times(exchanges: pa.Table, apart: NDArray[np.bool_]) -> tuple[_Times, _Names]:
+    """Of turns that are no requests (`apart`) nobody is client or server."""
     (client, server), hosts = in_one_list(exchanges["client_host"], exchanges["server_host"])
     (service,), services = in_one_list(exchanges["service"])
     client[numbers(exchanges["background"], missing=False)] = NONE  # of what daemons ask no client is looked for
+    client[apart], server[apart] = NONE, NONE
     times = _Times(
         exchange_id=first_known(exchanges, ["exchange_id"], NONE),
         client=client,
@@ -161,14 +169,18 @@ def _times(exchanges: pa.Table) -> tuple[_Times, _Names]:
     return times, _Names(hosts, services, methods)
 
 
-def _as_enums(exchanges: pa.Table, names: _Names) -> pl.DataFrame:
+def _as_enums(exchanges: pa.Table, names: _Names, apart: NDArray[np.bool_]) -> pl.DataFrame:
     """The exchanges as `infer_links` takes them."""
     hosts = pl.col("client_host", "server_host").cast(pl.Enum(names.hosts))
     enums = {"service": names.services, "method": names.methods}
     frame = pl.DataFrame(exchanges).with_columns(
         hosts, *(pl.col(name).cast(pl.Enum(texts)) for name, texts in enums.items())
     )
-    return frame.with_columns(client_host=pl.when(~pl.col("background").fill_null(value=False)).then("client_host"))
+    request = ~pl.Series(apart)
+    return frame.with_columns(
+        client_host=pl.when(request & ~pl.col("background").fill_null(value=False)).then("client_host"),
+        server_host=pl.when(request).then("server_host"),
+    )
 
 
 def _may_have_parents(times: _Times) -> NDArray[np.bool_]:

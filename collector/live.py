@@ -14,8 +14,12 @@ What the bound costs: a connection that began before the window has no handshake
 lies before it is a first attempt. Segments of two hosts never end at the same packet; a lone packet within `EDGE_NS` of
 an edge of the other host's window is `outside_window`, and a real loss is called so only when it is that old. That
 holds while delays are within `EDGE_NS` of their median.
+
+A round that raises, whatever it is, is that session's error (`collector.boundary`): it stands in the status, the log
+and on the viewer's page, the trace before it stays, and the next round, and every other session, goes on.
 """
 
+import contextlib
 import shutil
 import threading
 import time
@@ -29,6 +33,7 @@ import pyarrow.compute as pc
 
 from collector import ingest, memory, store
 from collector.analysis import AnalysisOptions, analyse
+from collector.boundary import contained
 from collector.decoding import HostSource
 from collector.findings.captures import DROPS
 from collector.schema import HopState
@@ -220,10 +225,10 @@ class LiveAnalysis:
             error="",
         )
         try:
-            info = self._analysis(sources, before.trace, status.cut_count)
-            status = _described(status, info, self._wall_clock())
+            status = contained(before.session, lambda: self._analysed(sources, status))
         except TracerError as error:
             status = replace(status, error=str(error))
+        _note_error(self._data, status)
         ended_ns = self._clock()
         took_ns = ended_ns - started_ns
         slow = took_ns > INTERVAL_NS
@@ -234,6 +239,23 @@ class LiveAnalysis:
             room_bytes=min(self._most_bytes, _next_room(room_bytes, status.bytes_count, took_ns)),
             arrival_lag_ns=ended_ns - first_ns,
         )
+
+    def _analysed(self, sources: Sequence[HostSource], status: LiveStatus) -> LiveStatus:
+        """Make the trace of a round; what it holds."""
+        return _described(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
+
+
+def _note_error(data: Path, status: LiveStatus) -> None:
+    """Put why the last round made no trace where the viewer's page finds it; nothing is there after one that did.
+
+    A disk that takes no more makes no difference to the round: the status and the log have the error as well.
+    """
+    note = ingest.live_error_file(data, status.session)
+    with contextlib.suppress(OSError):
+        if status.error:
+            note.write_text(status.error + "\n")
+        else:
+            note.unlink(missing_ok=True)
 
 
 def _least_bytes(segments: Sequence[_Segment]) -> int:

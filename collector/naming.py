@@ -5,10 +5,11 @@
    answered, so what it shares with the server that it alone asks for the same targets is not evidence of its own.
 3. `host:port`.
 
-Servers are one service if their software is of the kind that is (a store's nodes), or if they are seen to be replicas:
-same port, same software as far as that is known, mostly the same hosts ask them, and for the same kinds of targets.
-Without visible targets nothing shows that two servers do the same. Several such servers of no known software are
-`port N`. Of software that makes several services each is called by its server, too: `redis cache:6379`.
+Servers are one service if their software is of the kind that is (a store's nodes; those that have neither a caller in
+common nor ask each other are several stores), or if they are shown to be replicas: same port, same software as far as
+that is known, mostly the same hosts ask them, for the same kinds of targets as far as these can be seen, and what these
+hosts ask goes now to one, now to another (`collector.choices`). Several such servers of no known software are `port N`.
+Of software that makes several services each is called by its server, too: `redis cache:6379`.
 
 Kinds of targets are compared word by word, as far as words repeat: where most of them differ they are data, and the
 words before them were the kind. Targets that any server may be asked for (`/`, `/healthz`) do not count.
@@ -17,12 +18,13 @@ Cost: a few µs a server, and a comparison with each group of its port.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collector import services
+from collector.choices import Watched
 from collector.servers import Server
-from collector.service_names import host_and_port
+from collector.service_names import host_and_port, place_of
 from collector.services import Product
 from collector.store import ServiceInfo
 from tracer.readers import Clue
@@ -35,6 +37,8 @@ MOST_GROUPS = 64
 """Groups of one port that a server is compared with."""
 MOST_WORDS = 4
 """Of a target, that are compared."""
+NAMED = "named by the operator"
+Shown = Callable[[str, str], bool]
 
 
 @dataclass(slots=True)
@@ -50,27 +54,49 @@ class _Known:
         return self.products[0][0] if self.products else None
 
 
-def name_services(servers: Sequence[Server], by_operator: Mapping[str, str]) -> tuple[ServiceInfo, ...]:
+def name_services(
+    servers: Sequence[Server], by_operator: Mapping[str, str], are_replicas: Shown
+) -> tuple[ServiceInfo, ...]:
     """Names of `servers` of which anything is known; the others are `host:port`.
 
-    Arguments: `by_operator`, names by `HOST:PORT`, beside those of the operator's file.
+    Arguments: `by_operator`, names by `HOST:PORT`, beside those of the operator's file; `are_replicas`, whether two
+    servers (`host:port`) are shown to be (`Choices.are_replicas`).
     """
-    asked_for = dict(services.names_by_operator()) | dict(by_operator)
-    by_port = services.ports_by_operator()
-    own = [ServiceInfo(*_host_port(place), name, "named by the operator") for place, name in asked_for.items()]
-    own += [ServiceInfo("", port, name, "named by the operator") for port, name in by_port.items()]
+    own = _by_operator(by_operator)
+    known = _all_known(servers, own)
+    return (*own, *_named(_groups(known, are_replicas), {each.name for each in own}))
+
+
+def to_watch(servers: Sequence[Server], by_operator: Mapping[str, str]) -> Watched:
+    """What `collector.choices` looks at to say which of `servers` are replicas: those that share port and callers."""
+    at_port = defaultdict[tuple[int, str], list[Server]](list)
+    for each in _all_known(servers, _by_operator(by_operator)):
+        if not (each.product and each.product.one):
+            at_port[each.server.port, each.product.name if each.product else ""].append(each.server)
+    wanted: list[Server] = []
+    for group in at_port.values():
+        callers = Counter(caller for each in group for caller in each.callers)
+        several = {caller for caller, count in callers.items() if count > 1}
+        asked = [each for each in group if several & each.callers.keys()]
+        wanted += sorted(asked, key=lambda each: -each.callers.total())[:MOST_GROUPS]
+    hosts = {caller for each in wanted for caller in each.callers if caller}
+    return Watched(frozenset(host_and_port(*each.key) for each in wanted), frozenset(hosts))
+
+
+def _by_operator(named: Mapping[str, str]) -> list[ServiceInfo]:
+    asked_for = dict(services.names_by_operator()) | dict(named)
+    own = [ServiceInfo(*place_of(place), name, NAMED) for place, name in asked_for.items()]
+    return own + [ServiceInfo("", port, name, NAMED) for port, name in services.ports_by_operator().items()]
+
+
+def _all_known(servers: Sequence[Server], own: Sequence[ServiceInfo]) -> list[_Known]:
+    """Servers that the operator does not name."""
     named = {(each.host, each.port) for each in own}
-    rest = [each for each in servers if each.key not in named and each.port not in by_port]
-    known = [_known(server) for server in rest]
+    known = [_known(each) for each in servers if each.key not in named and ("", each.port) not in named]
     _drop_neighbours(known)
     _drop_relayed(known)
     _join_their_port(known)
-    return (*own, *_named(known, {each.name for each in own}))
-
-
-def _host_port(place: str) -> tuple[str, int]:
-    host, _, port = place.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return known
 
 
 def _known(server: Server) -> _Known:
@@ -98,15 +124,33 @@ def _share(server: Server, clue: Clue, count: int, is_http: bool) -> float:
 
 
 def _drop_neighbours(known: Sequence[_Known]) -> None:
-    """Leave out software that must be beside other software, where that is not on its host."""
-    present = {(each.server.host, product.name) for each in known for product, _ in each.products[:1]}
+    """Leave out software that must be beside other software, where that is not on its host.
+
+    What a server is first of all counts as there once nothing, or something that is there, must be beside it.
+    """
+    settled: set[tuple[str, int]] = set()
+    while True:
+        there = [each for each in known if _is_there(each, settled)]
+        present = {(each.server.host, each.product.name) for each in there if each.product}
+        open_ = [each for each in known if each.product and not _is_there(each, settled)]
+        found = {
+            each.server.key for each in open_ if each.product and (each.server.host, each.product.beside) in present
+        }
+        settled |= found
+        if found:
+            continue
+        if not open_:
+            break
+        for each in open_:
+            del each.products[0]
     for each in known:
-        host = each.server.host
-        each.products = [
-            (product, seen)
-            for product, seen in each.products
-            if not product.beside or (host, product.beside) in present
-        ]
+        rest = [one for one in each.products[1:] if not one[0].beside or (each.server.host, one[0].beside) in present]
+        each.products = each.products[:1] + rest
+
+
+def _is_there(each: _Known, settled: Collection[tuple[str, int]]) -> bool:
+    """Whether a server is what it is first of all taken for."""
+    return each.product is not None and (not each.product.beside or each.server.key in settled)
 
 
 def _drop_relayed(known: Sequence[_Known]) -> None:
@@ -172,8 +216,7 @@ def _relays(front: Server, behind: Server) -> bool:
     return bool(set(front.sample) & set(behind.sample)) or _kinds_alike(front.sample, behind.sample)
 
 
-def _named(known: Sequence[_Known], taken: Iterable[str]) -> list[ServiceInfo]:
-    groups = _groups(known)
+def _named(groups: Sequence[Sequence[_Known]], taken: Iterable[str]) -> list[ServiceInfo]:
     of_product = Counter(each[0].product.name for each in groups if each[0].product)
     of_port = Counter(each[0].server.port for each in groups if not each[0].product and len(each) > 1)
     found = []
@@ -194,7 +237,7 @@ def _named(known: Sequence[_Known], taken: Iterable[str]) -> list[ServiceInfo]:
     return found
 
 
-def _groups(known: Sequence[_Known]) -> list[list[_Known]]:
+def _groups(known: Sequence[_Known], are_replicas: Shown) -> list[list[_Known]]:
     """Servers by service."""
     whole = defaultdict[str, list[_Known]](list)
     by_port = defaultdict[tuple[int, str], list[list[_Known]]](list)
@@ -204,22 +247,49 @@ def _groups(known: Sequence[_Known]) -> list[list[_Known]]:
             whole[product.name].append(each)
             continue
         of_port = by_port[each.server.port, product.name if product else ""]
-        mine = next((group for group in of_port[:MOST_GROUPS] if _are_replicas(group[0].server, each.server)), None)
+        mine = next(
+            (
+                group
+                for group in of_port[:MOST_GROUPS]
+                if all(_may_be_replicas(one.server, each.server) for one in group)
+                and any(are_replicas(host_and_port(*one.server.key), host_and_port(*each.server.key)) for one in group)
+            ),
+            None,
+        )
         if mine is None:
             of_port.append([each])
         else:
             mine.append(each)
-    return [*whole.values(), *(group for of_port in by_port.values() for group in of_port)]
+    asking = defaultdict[str, set[str]](set)
+    for each in (each for nodes in whole.values() for each in nodes):
+        asking[each.server.host].update(each.server.callers)
+    stores = [store for nodes in whole.values() for store in _stores(nodes, asking)]
+    return [*stores, *(group for of_port in by_port.values() for group in of_port)]
 
 
-def _are_replicas(one: Server, other: Server) -> bool:
-    """Whether the same hosts ask both for the same kinds of targets."""
+def _stores(nodes: Sequence[_Known], asking: Mapping[str, Iterable[str]]) -> list[list[_Known]]:
+    """Nodes of one software by store: hosts of one have a caller in common, or ask each other.
+
+    Arguments: `asking`, who asks any such software on each host: of Swift's servers some are hardly asked.
+    """
+    stores: list[tuple[set[str], list[_Known]]] = []
+    for node in nodes:
+        around = {node.server.host, *asking[node.server.host]}
+        joined = [store for store in stores if store[0] & around]
+        stores = [store for store in stores if not store[0] & around]
+        mine = [node for _, members in joined for node in members]
+        stores.append((around.union(*(hosts for hosts, _ in joined)), [*mine, node]))
+    return [members for _, members in stores]
+
+
+def _may_be_replicas(one: Server, other: Server) -> bool:
+    """Whether the same hosts ask both, for the same kinds of targets as far as these can be seen."""
     if one.host == other.host:
         return False
     callers = [{caller for caller in each.callers if caller not in (one.host, other.host)} for each in (one, other)]
     if len(callers[0] & callers[1]) < ALIKE * len(callers[0] | callers[1]):
         return False
-    return _kinds_alike(one.sample, other.sample)
+    return not (one.sample or other.sample) or _kinds_alike(one.sample, other.sample)
 
 
 def _kinds_alike(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -249,7 +319,7 @@ def _evidence(each: _Known, group: Sequence[_Known]) -> str:
     if each.products:
         said.append(" and ".join(_words_of(services.clues()[name]) for name in each.products[0][1]))
     elif len(group) > 1:
-        said.append(f"{len(group)} hosts are asked for the same kinds of targets by the same hosts")
+        said.append(f"{len(group)} hosts do the same: requests go now to one, now to another, whatever they are for")
     elif not each.protocols and (usual := services.usual_service(each.server.port)):
         said.append(f"no message shows which software it is; port {each.server.port} is usually {usual}")
     said += [f"speaks {protocol}" for protocol in each.protocols]

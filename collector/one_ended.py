@@ -8,6 +8,7 @@ answer) was answered by the server's kernel alone. So the network's share is abo
 rest or less.
 
 Where only the server's host was captured, its work is known exactly. What its client waited besides is not there.
+Where nothing shows whose capture it is (`collector.unknown_ends`), neither is said.
 
 Limits: a network that is faster at times than the fastest round trip seen has a smaller share. A middlebox that answers
 handshakes itself (a proxy that no capture shows) stands nearer than the server: the network's share is then larger.
@@ -28,12 +29,18 @@ class OneEnded:
     server_or_network_ns: int  # their time that is the server's or the network's
     network_at_least_ns: int | None  # of that, by the fastest round trips seen; null where none was
     client_unseen_count: int  # roots whose client's end was not seen
+    which_end_unknown: bool = False  # some were seen at one end, and nothing shows at which
 
     @property
     def words(self) -> str:
         """Sentences, each with a space before it; "" if both ends of everything were seen."""
         said = ""
-        if self.server_unseen_count:
+        if self.which_end_unknown:
+            said += (
+                " Nothing shows which end was captured, so this may be the server's time alone, or the network's as "
+                "well: say it with --address HOST=IP."
+            )
+        elif self.server_unseen_count:
             spent = in_words(self.server_or_network_ns)
             said += f" Of {spent} only the client's end was captured, which does not separate server and network: "
             if self.network_at_least_ns is None:
@@ -52,11 +59,13 @@ def one_ended(rows: pl.DataFrame) -> OneEnded:
     share = blind.select(pl.min_horizontal("round_trip_ns", "server_or_network_ns").filter(_has_bound()).sum()).item()
     has_bound = len(blind.filter(_has_bound())) > 0
     roots = rows.filter((pl.col("depth") == 0) & (pl.col("critical_ns") > 0))
+    unknown = pl.col("client_host").is_null() & pl.col("server_host").is_null()
     return OneEnded(
         server_unseen_count=len(blind),
         server_or_network_ns=int(blind["server_or_network_ns"].sum()),
         network_at_least_ns=int(share) if has_bound else None,
         client_unseen_count=len(roots.filter(pl.col("request_first_sent_trace_ns").is_null())),
+        which_end_unknown=len(blind.filter(unknown)) > 0,
     )
 
 

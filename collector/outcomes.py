@@ -1,4 +1,5 @@
-"""Whether requests went well, as far as packets show it: `ok`, `failed` or `unknown`, the column `exchanges.outcome`.
+"""What became of requests, as far as packets show it: `ok`, `failed`, `abandoned` or `unknown`, the column
+`exchanges.outcome`.
 
 Failed is what is seen to have failed:
 
@@ -7,16 +8,19 @@ Failed is what is seen to have failed:
   other 4xx is an answer: the server did its part, and clients ask so on purpose (Swift's HEAD before a PUT gets 404, a
   first request without credentials 401, a conditional one 412). OpenTelemetry's HTTP conventions judge servers by the
   same line.
-- A reset before the answer was whole. In a protocol without visible heads nobody knows when an answer is whole, and
-  clients close connections by a reset as well: there only a reset by the server's side counts, of a request that has no
-  byte of an answer, on a connection that its client had not closed.
-- No answer: with visible heads, either side closed the connection without one. Without, the last thing that a client
-  says may want no answer (PostgreSQL's Terminate, a log line), so the client must have waited `LATE_NS` before it
-  closed, for a server that answers others in that trace.
+- No answer, or less of it than its head promised, since the server's side ended the connection (`collector.endings`).
+  In a protocol without visible heads nobody knows when an answer is whole, and a goodbye is answered by closing: there
+  only a reset counts, of a request that has no byte of an answer.
+
+Abandoned is what its client left before the answer was whole: it gave up, was stopped, or needed the answer no more.
+Whether the server would have answered is not known, so how long it took says nothing of the server. Without visible
+heads the last thing that a client says may want no answer (PostgreSQL's Terminate, a log line). There the client
+must have waited for one: `LATE_NS`, or `PATIENCE` times as long as the slowest answer that it had on that connection
+and at least `LONG_NS`, or `NO_GOODBYE_NS` if an answer came after it had left; of a server that answers others in that
+trace.
 
 Ok is a whole answer with a status. All else is unknown: an answer in a protocol without visible status, what was cut
-off by the beginning or the end of a capture, and what still waited then, however long. An answer that its server ended
-early (FIN) is unknown as well: it looks like one that a capture did not see to its end.
+off by the beginning or the end of a capture, and what still waited then, however long.
 """
 
 from enum import StrEnum
@@ -27,6 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.columns import coded, indices, numbers
+from collector.endings import BY_CLIENT, Ending
 from collector.exchanges import UNKNOWN
 
 SERVER_ERROR = 500
@@ -35,6 +40,9 @@ REFUSED = (408, 429, 499)
 """Request Timeout, Too Many Requests, Client Closed Request: nothing is wrong with the request itself."""
 LATE_NS = 1_000_000_000
 """A client that waits so long wants an answer. As TCP's first timeout (RFC 6298)."""
+LONG_NS, PATIENCE = 100_000_000, 10
+"""So does one that waits so long, and so many times as long as for its slowest answer on that connection. What a
+program says before it leaves, it says within milliseconds of leaving, even on a busy host."""
 
 
 class Outcome(StrEnum):
@@ -42,20 +50,39 @@ class Outcome(StrEnum):
 
     OK = "ok"
     FAILED = "failed"
+    ABANDONED = "abandoned"
     UNKNOWN = "unknown"
 
 
 OUTCOMES = [str(each) for each in Outcome]
 WAITED = len(OUTCOMES)
-"""While a partition is looked at: no answer within `LATE_NS`, of a protocol in which some messages want none."""
+"""While a partition is looked at: left after a wait, in a protocol in which some messages want no answer."""
 Server = tuple[str | None, str | None]
 """Host and service."""
 
-_ENDS = ("connection_id", "kind", "from_client", "send_trace_ns", "receive_trace_ns")
 _ASKED = (
-    *("connection_id", "protocol", "response_bytes", "request_last_sent_trace_ns", "request_last_received_trace_ns"),
-    *("response_last_sent_trace_ns", "response_last_received_trace_ns"),
+    *("connection_id", "protocol", "response_bytes", "ending", "closed_trace_ns"),
+    *("request_last_sent_trace_ns", "request_last_received_trace_ns"),
 )
+_ANSWERED = (
+    *("connection_id", "request_last_sent_trace_ns", "response_first_received_trace_ns"),
+    *("request_last_received_trace_ns", "response_first_sent_trace_ns"),
+)
+
+
+NO_GOODBYE_NS = 10_000_000
+"""Nor does it wait so long to leave; if then an answer comes after it left, it had asked something."""
+
+
+def is_abandoned() -> pl.Expr:
+    """Of which requests nobody waited for the answer; never null."""
+    return pl.col("outcome").eq_missing(pl.lit(str(Outcome.ABANDONED)))
+
+
+def measured_ns() -> pl.Expr:
+    """Of a group of requests (`outcome`, `duration_ns`), the durations that say how long their server takes: all but
+    those of abandoned ones; where there are no others, these."""
+    return pl.col("duration_ns").filter(~is_abandoned() | is_abandoned().all())
 
 
 def is_failure(status: NDArray[np.uint16]) -> NDArray[np.bool_]:
@@ -63,18 +90,18 @@ def is_failure(status: NDArray[np.uint16]) -> NDArray[np.bool_]:
     return (status >= SERVER_ERROR) | np.isin(status, REFUSED)
 
 
-def with_outcomes(exchanges: pa.Table, hops: pa.Table) -> pa.Table:
-    """Exchanges of some connections with `outcome`, not yet settled (`settled`).
+def with_outcomes(exchanges: pa.Table) -> pa.Table:
+    """Exchanges of some connections, with their endings (`collector.endings`), with `outcome`, not yet settled
+    (`settled`).
 
-    Arguments: all hops of these connections, with trace times.
-    Cost: two passes over the exchanges; those without a whole answer are looked at as rows.
+    Cost: two passes over the exchanges; those that somebody ended are looked at as rows.
     """
     status, complete = numbers(exchanges["status"]), numbers(exchanges["complete"])
     codes = np.full(len(status), OUTCOMES.index(Outcome.UNKNOWN), dtype=np.int32)
     codes[complete & (status > 0)] = OUTCOMES.index(Outcome.OK)
-    cut = np.flatnonzero(~complete)
-    if len(cut):
-        codes[cut] = _of_cut(exchanges.select(_ASKED).take(pa.array(cut)), hops)
+    ended = np.flatnonzero(exchanges["ending"].is_valid().to_numpy())
+    if len(ended):
+        codes[ended] = _of_ended(exchanges, ended)
     codes[is_failure(status)] = OUTCOMES.index(Outcome.FAILED)
     return _with_column(exchanges, coded(codes, pa.array([*OUTCOMES, "waited"])))
 
@@ -100,30 +127,28 @@ def settled(exchanges: pa.Table, servers: frozenset[Server]) -> pa.Table:
     waited = np.flatnonzero(codes == WAITED)
     if len(waited):
         rows = exchanges.select(["server_host", "service"]).take(pa.array(waited)).to_pylist()
-        told = [Outcome.FAILED if (row["server_host"], row["service"]) in servers else Outcome.UNKNOWN for row in rows]
-        codes[waited] = [OUTCOMES.index(each) for each in told]
+        answers = [(row["server_host"], row["service"]) in servers for row in rows]
+        codes[waited] = np.where(answers, OUTCOMES.index(Outcome.ABANDONED), OUTCOMES.index(Outcome.UNKNOWN))
     return _with_column(exchanges, coded(codes, pa.array(OUTCOMES)))
 
 
-def _of_cut(exchanges: pa.Table, hops: pa.Table) -> NDArray[np.int32]:
-    """Outcomes of exchanges without a whole answer, by what ended their connections."""
-    rows = _frame(exchanges)
-    rows = rows.join(_closings(hops, rows["connection_id"]), on="connection_id", how="left", maintain_order="left")
-    spoke = pl.max_horizontal(
-        pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns"),
-        pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns"),
-    )
-    silent, visible = pl.col("response_bytes").is_null(), pl.col("protocol") != UNKNOWN
-    closed = pl.min_horizontal("closed_ns", "server_closed_ns") >= spoke
-    reset = pl.min_horizontal("reset_ns", "server_reset_ns") >= spoke
-    first = (pl.col("closed_ns") >= pl.col("server_reset_ns")).fill_null(True)
-    broken = silent & first & (pl.col("server_reset_ns") >= spoke)
-    failed = pl.when(visible).then(reset | (silent & closed)).otherwise(broken)
-    waited = ~visible & silent & (pl.col("closed_ns") - spoke >= LATE_NS)
+def _of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Outcomes of those exchanges that somebody ended, given by their rows."""
+    rows = _frame(exchanges.select(_ASKED).take(pa.array(ended)))
+    rows = rows.join(_slowest(exchanges, rows["connection_id"]), on="connection_id", how="left", maintain_order="left")
+    left, visible = pl.col("ending").is_in(BY_CLIENT), pl.col("protocol") != UNKNOWN
+    silent = pl.col("response_bytes").is_null()
+    waited_ns = pl.col("closed_trace_ns") - pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
+    patient = (waited_ns >= LONG_NS) & (waited_ns >= PATIENCE * pl.col("slowest_ns"))
+    answered_later = ~silent & (waited_ns >= NO_GOODBYE_NS)  # an ending besides: the client had left before it came
+    waited = (waited_ns >= LATE_NS) | patient.fill_null(value=False) | answered_later
+    failed = visible | (silent & (pl.col("ending") == Ending.SERVER_RESET))
     codes = (
-        pl.when(failed.fill_null(False))
+        pl.when(left & visible)
+        .then(OUTCOMES.index(Outcome.ABANDONED))
+        .when(~left & failed)
         .then(OUTCOMES.index(Outcome.FAILED))
-        .when(waited.fill_null(False))
+        .when(left & waited.fill_null(value=False))
         .then(WAITED)
         .otherwise(OUTCOMES.index(Outcome.UNKNOWN))
     )
@@ -131,22 +156,14 @@ def _of_cut(exchanges: pa.Table, hops: pa.Table) -> NDArray[np.int32]:
     return found
 
 
-def _closings(hops: pa.Table, wanted: pl.Series) -> pl.DataFrame:
-    """`connection_id`, and when its client and its server first closed or reset it, in trace time.
-
-    These are `closed_ns, reset_ns, server_closed_ns, server_reset_ns`; a reset closes as well.
-    """
-    kind, kinds = indices(hops["kind"])
-    ending = [kinds.index(name) for name in ("fin", "rst") if name in kinds]
-    rows = _frame(hops.select(_ENDS).take(pa.array(np.flatnonzero(np.isin(kind, ending)))))
-    rows = rows.filter(pl.col("connection_id").is_in(wanted.unique().implode()))
-    at, client, rst = pl.coalesce("send_trace_ns", "receive_trace_ns"), pl.col("from_client"), pl.col("kind") == "rst"
-    return rows.group_by("connection_id").agg(
-        closed_ns=at.filter(client).min(),
-        reset_ns=at.filter(client & rst).min(),
-        server_closed_ns=at.filter(~client).min(),
-        server_reset_ns=at.filter(~client & rst).min(),
-    )
+def _slowest(exchanges: pa.Table, wanted: pl.Series) -> pl.DataFrame:
+    """`connection_id, slowest_ns`: of these connections the longest wait for an answer that came."""
+    mine = np.isin(numbers(exchanges["connection_id"]), wanted.unique().to_numpy())
+    rows = _frame(exchanges.select(_ANSWERED).take(pa.array(np.flatnonzero(mine))))
+    at_client = pl.col("response_first_received_trace_ns") - pl.col("request_last_sent_trace_ns")
+    at_server = pl.col("response_first_sent_trace_ns") - pl.col("request_last_received_trace_ns")
+    took = pl.coalesce(at_client, at_server)
+    return rows.group_by("connection_id").agg(slowest_ns=took.max())
 
 
 def _with_column(exchanges: pa.Table, outcome: pa.DictionaryArray) -> pa.Table:

@@ -4,7 +4,7 @@ that were rewritten on the way.
 The same for `tracer report`, the collector's API and the viewer. Every table it needs is small beside the hops.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -176,3 +176,13 @@ def _steps(rows: list[dict[str, Any]]) -> Iterator[ClockStep]:
             step_ns=after["offset_ns"] - before["offset_ns"] - drift_ns,
             uncertainty_ns=None if None in bars else sum(bars),
         )
+
+
+def skew_doubt_ppb(row: Mapping[str, Any]) -> int:
+    """How far a clock's drift may be from what its line says.
+
+    The line may be too early at one end by all that its times are uncertain by, and too late at the other. Arguments: a
+    row of `clocks`.
+    """
+    lasted_ns = max(1, row["to_host_ns"] - row["from_host_ns"])
+    return int(2 * (row["uncertainty_ns"] or 0) * 1_000_000_000 // lasted_ns)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.containers import Passage
+from collector.copies import Copying
 from collector.handshakes import Handshakes
 from collector.merged_captures import Sighted
 from collector.spilling import spilling
@@ -58,11 +59,12 @@ class Activity:
 @dataclass(frozen=True, slots=True)
 class HostView:
     """What gives a host's packets their meaning: its own addresses, loopback ones too, and its first point; of its
-    addresses that are lanes each one's number, host and interface."""
+    addresses that are lanes each one's number, host and interface; and what its capture copies."""
 
     own: NDArray[np.bool_]  # by number
     first_point: int
     lanes: tuple[tuple[int, int, int], ...] = ()
+    copying: tuple[Copying, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,13 @@ class AddressOrder:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A partition's packets and heads by column, and the ranks of the addresses that occur (ascending)."""
+    """A partition's packets and heads by column, the ranks of the addresses that occur (ascending), and of each capture
+    how many packets were left out as copies."""
 
     events: Columns
     heads: Columns
     addresses: NDArray[np.uint32]
+    copies: NDArray[np.uint32]
 
 
 class Partitions:
@@ -109,6 +113,10 @@ class Partitions:
         with self._lock:
             if self.bits:
                 self._handshakes.add(host, syns, syns["key"])
+
+    def largest(self, host: int) -> int:
+        """Packets of a host in the partition that has most of them, so far."""
+        return self._core.largest(host)
 
     def notes(self, host: int) -> Notes:
         """What the packets of a host tell of it so far."""
@@ -151,7 +159,7 @@ class Partitions:
     def take(self, number: int, views: Sequence[HostView], order: AddressOrder) -> Taken | None:
         """The packets of a partition, host by host in the order of frames; None if it is empty. They are kept no
         longer."""
-        hosts = [(view.own, view.first_point, list(view.lanes)) for view in views]
+        hosts = [(view.own, view.first_point, list(view.lanes), list(view.copying)) for view in views]
         with spilling(self._spill):
             taken = self._core.take(number, hosts, order.rank, order.is_loopback)
         return None if taken is None else Taken(*taken)

@@ -37,6 +37,8 @@ USUAL_MSS_BYTES = 1448
 """Where no handshake told."""
 FEWEST_SEGMENTS = 2
 """In flight after an idle time: the least restart window (RFC 5681 §4.1)."""
+LEAST_PAUSE_NS = 1_000_000
+"""A shorter one, which only ended what a copy of sent bytes had interrupted, is not told (`pauses.rs`: `PAUSE_NS`)."""
 STAMPS = ("stopped", "released", "resumed")
 PLACE = ["why", "send_host", "receive_host"]
 TOLD = {
@@ -86,17 +88,23 @@ def holds(pauses: pa.Table | None) -> Columns:
     return {name: np.ascontiguousarray(rows[name].to_numpy(), dtype=kind) for name, kind in HOLDS.items()}
 
 
-def told(pauses: pa.Table | None, hops: pa.Table) -> pl.DataFrame:
+def told(pauses: pa.Table | None, hops: pa.Table, streams: pl.Series | None = None) -> pl.DataFrame:
     """Pauses by what held the sender, one row for each `why, send_host, receive_host`.
 
-    Arguments: `pauses` as `aligned`; all hops of their connections, with exchanges.
+    Arguments: `pauses` as `aligned`; all hops of their connections, with exchanges; ids of the exchanges that are
+    streams, where only a reader that does not read counts, since nobody waits for a request there.
     Returns: `TOLD`: `count` (pauses), `connections`, `cost_ns` (all), `begin_ns, end_ns` (first to last), and of the
     longest `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
     """
     if pauses is None or not pauses.num_rows:
         return _nothing()
-    rows = pl.DataFrame(pauses).with_columns(why=_why()).filter(pl.col("why").is_not_null())
-    rows = _with_exchanges(rows, hops).with_columns(
+    stood = (pl.col("resumed_ns") - pl.col("stopped_ns") >= LEAST_PAUSE_NS) | (pl.col("resumed_bytes") == 0)
+    rows = pl.DataFrame(pauses).with_columns(why=_why()).filter(pl.col("why").is_not_null() & stood)
+    rows = _with_exchanges(rows, hops)
+    if streams is not None and len(streams):
+        of_stream = pl.col("exchange_id").is_in(streams.implode()).fill_null(value=False)
+        rows = rows.filter(~of_stream | (pl.col("why") == "zero_window"))
+    rows = rows.with_columns(
         send_host=pl.col("host").cast(pl.String), cost_ns=pl.col("resumed_trace_ns") - pl.col("stopped_trace_ns")
     )
     found = (

@@ -54,8 +54,7 @@ def fan_out_waits(rows: pl.DataFrame) -> pl.DataFrame:
         return pl.DataFrame(schema={"label": pl.String, "fan_out_wait_ns": pl.Int64})
     calls = rows.filter(pl.col("exchange_id") > 0).select(
         "parent_span_id", "service", "method", "server_host", "target", "exchange_id",
-        like=pl.when(pl.col("target").str.count_matches("/") > 2).then(
-            pl.col("target").str.replace(r"^/[^/]*", "")).otherwise("target"),
+        like=_like(),
         begin="start_trace_ns", end=pl.coalesce("end_trace_ns", pl.lit(FOREVER)),
         returned=pl.coalesce("response_first_received_trace_ns", "given_up_trace_ns", pl.lit(FOREVER)),
     )  # fmt: skip
@@ -78,6 +77,12 @@ def fan_out_waits(rows: pl.DataFrame) -> pl.DataFrame:
     return kinds.select(label=_label(), fan_out_wait_ns="fan_out_wait_ns")
 
 
+def _like() -> pl.Expr:
+    """What a target names, whatever the device."""
+    named = pl.col("target").str.replace(r"^/[^/]*", "")
+    return pl.when(pl.col("target").str.count_matches("/") > 2).then(named).otherwise("target")
+
+
 def _label() -> pl.Expr:
     several = (
         pl.when(pl.col("least") == pl.col("most")).then(pl.col("most").cast(pl.String)).otherwise(pl.lit("several"))
@@ -87,15 +92,17 @@ def _label() -> pl.Expr:
 
 
 def _asked_at_once(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of the trace's groups of requests to one service that began before the first of them was answered, the one with
-    most: `parent_span_id, server_host, returned` (first byte at the parent), `given_up`, in order of answers."""
+    """Of the trace's groups of requests to several servers of one service for the same, begun before the first of them
+    was answered, the one with most: `parent_span_id, server_host, returned` (first byte at the parent), `given_up`, in
+    order of answers."""
     asked = rows.filter(pl.col("parent_span_id").is_not_null() & (pl.col("exchange_id") > 0)).select(
-        "parent_span_id", "service", "method", "server_host", began="start_trace_ns",
+        "parent_span_id", "service", "method", "server_host", "target", like=_like(), began="start_trace_ns",
         returned="response_first_received_trace_ns", given_up="given_up_trace_ns",
     )  # fmt: skip
-    group = ["parent_span_id", "service", "method"]
-    together = asked.filter(pl.col("began") < pl.col("returned").min().over(group))
-    sized = together.with_columns(size=pl.len().over(group), first=pl.col("began").min().over(group))
+    group = ["parent_span_id", "service", "method", "like"]
+    together = asked.drop_nulls("like").filter(pl.col("began") < pl.col("returned").min().over(group))
+    several = pl.struct("server_host", "target").n_unique().over(group) > 1
+    sized = together.filter(several).with_columns(size=pl.len().over(group), first=pl.col("began").min().over(group))
     most = sized.filter((pl.col("size") > 1) & (pl.col("size") == pl.col("size").max()))
     chosen = most.filter(pl.col("first") == pl.col("first").min())
     return chosen.sort("returned", nulls_last=True).select("parent_span_id", "server_host", "returned", "given_up")

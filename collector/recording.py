@@ -10,6 +10,7 @@ the same clock, or one that the cluster says is wrong by so much: then they are 
 the host (`nsenter`, about a millisecond) is within them.
 """
 
+import ctypes
 import json
 import os
 import shutil
@@ -28,6 +29,10 @@ from collector.sources import SAMPLES_FILE
 from collector.store import CommandInfo
 from tracer.agent import ClockError
 from tracer.errors import InputError, ServiceError
+from tracer.interrupts import put_off
+from tracer.plain_text import plain
+from tracer.private_files import operators_umask
+from tracer.secret_rules import argv_without_secrets, options_in_force
 
 TRACER = (sys.executable, "-P", "-m", "tracer")
 """Runs a `tracer` command of this installation."""
@@ -40,6 +45,9 @@ SAMPLE_SECONDS = 0.5
 
 STOP_SECONDS = 30
 """Longest time for an agent to write what it has; it takes about a fifth of a second."""
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 READY = ("tracer: capturing on ", "tracer: sampling into ")
 """How the line begins by which an agent says that every interface is captured, the sampler that it has begun."""
@@ -183,17 +191,33 @@ def run_command(client: ClusterHost, argv: Sequence[str], environment: dict[str,
     """Run a command on the client host with our standard streams; Ctrl-C and SIGTERM are the command's to answer."""
     with _signals_for_command() as pass_to:
         started_ns = client.clock_error.stamp(time.time_ns())
-        process = subprocess.Popen([*client.enter, *argv], env=environment)
+        process = subprocess.Popen(
+            [*client.enter, *argv],
+            env=environment,
+            umask=operators_umask(),
+            preexec_fn=_end_with_us,  # noqa: PLW1509  the threads here hold no lock that it takes
+        )
         pass_to(process)
         status = process.wait()
         ended_ns = client.clock_error.stamp(time.time_ns())
-    return CommandInfo(tuple(argv), client.host, started_ns, ended_ns, status if status >= 0 else 128 - status)
+    return CommandInfo(
+        argv_without_secrets(tuple(map(plain, argv))),
+        client.host,
+        started_ns,
+        ended_ns,
+        status if status >= 0 else 128 - status,
+    )
+
+
+def _end_with_us() -> None:
+    """In a child: it is asked to end when this process is gone, however it went. Source: prctl(2), PR_SET_PDEATHSIG."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 @contextmanager
 def _agent(host: ClusterHost, folder: Path) -> Iterator[Agent]:
     interfaces = [argument for name in host.interfaces for argument in ("-i", name)]
-    options = ["--host", host.host, "--write", str(folder), "--until-eof"]
+    options = ["--host", host.host, "--write", str(folder), "--until-eof", *options_in_force()]
     if host.clock_error != ClockError():
         parts = asdict(host.clock_error).items()
         options += ["--clock-error", ",".join(f"{name}={value}" for name, value in parts)]
@@ -218,30 +242,35 @@ def _sampling(sampler: Sequence[str], file: Path) -> Iterator[list[str]]:
 @contextmanager
 def _running(name: str, argv: Sequence[str]) -> Iterator[Agent]:
     """Within it the program runs; at its end it is told to stop, and has."""
-    process = subprocess.Popen(
-        argv,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C at the terminal is for the command; the agents still see it end
-    )
-    agent = Agent(name, process)
-    reader = threading.Thread(target=agent.read, daemon=True)
-    reader.start()
-    try:
+    with ExitStack() as stack:
+        with put_off():  # else a program that was just started would not be known, and go on
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # Ctrl-C at the terminal is for the command; the agents still see it end
+            )
+            agent = Agent(name, process)
+            reader = threading.Thread(target=agent.read, daemon=True)
+            reader.start()
+            stack.callback(_end, agent, reader)
         yield agent
-    finally:
-        agent.stop()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        reader.join()
-        for stream in (process.stdin, process.stderr):
-            if stream is not None:
-                stream.close()
+
+
+def _end(agent: Agent, reader: threading.Thread) -> None:
+    """Have it write what it has, and end."""
+    agent.stop()
+    try:
+        agent.process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        agent.process.kill()
+        agent.process.wait()
+    reader.join()
+    for stream in (agent.process.stdin, agent.process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def _wait_until_capturing(agent: Agent) -> None:

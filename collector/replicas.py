@@ -5,7 +5,9 @@ of these refused, did not answer, or failed (Swift: `proxy-server` iterates over
 handoffs). So a write is a handoff's if it began *after* another of the same parent, for the same thing, had failed: a
 connection refused or never answered, an error, an answer that never came. Each failure brings about one substitute,
 the last to begin. What a device is seen to be for a place (a partition of a container) holds for other requests, too:
-a proxy that has met errors leaves a server out without asking it again.
+a proxy that has met errors leaves a server out without asking it again. Where a client's writes went to the same
+servers each time, whatever the place, before any failed (as many servers as copies), it left one out of whatever it
+writes later without it, while nothing else it asks of it succeeds.
 
     SYN to storage1, storage2, storage3 ─ RST of storage3 ─ SYN to storage4: storage4 stands in for storage3
 
@@ -17,7 +19,7 @@ files. Where many requests run at once, a refused connection is given to the req
 Source: Swift 2.30, swift/proxy/controllers/base.py (`make_requests`, `NodeIter`), obj.py (`_connect_put_node`).
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +35,8 @@ BURST_NS = 50_000_000
 failure."""
 SHORTEST_TIMEOUT_NS = 2 * BURST_NS
 """Nobody gives up a connection sooner (Swift's `conn_timeout` is 0.5 s)."""
+PLACES_LEAST = 5
+"""Places that a client wrote to before any failure, to know which servers it always writes to."""
 LONGEST_CHAIN = 6
 """Of substitutes that fail, too."""
 Server = tuple[str, int]
@@ -84,6 +88,7 @@ def stand_ins(attempts: pl.DataFrame, failed: pl.DataFrame) -> pl.DataFrame:
     known = _known_primaries(groups, first_failure)
     found = dict(pair for group in groups for pair in _substitutes(group, known.get(group.where, frozenset())))
     found |= dict(_left_out(groups, known, found))
+    found |= dict(_never_without(groups, first_failure, found))
     return pl.DataFrame(list(found.items()), STAND_INS, orient="row")
 
 
@@ -122,6 +127,11 @@ class _Group:
     def devices(self) -> frozenset[Device]:
         """Those that took part."""
         return frozenset((one.server, one.device) for one in self.attempts if one.failed_ns is None)
+
+    @property
+    def servers(self) -> frozenset[Server]:
+        """Those that took part."""
+        return frozenset(one.server for one in self.attempts if one.failed_ns is None)
 
     def asks(self, server: Server) -> bool:
         """Whether that server took part."""
@@ -264,3 +274,58 @@ def _left_out(groups: list[_Group], known: Known, found: Mapping[int, str]) -> I
                 meant_for = missing.pop(0)
             if one.exchange_id is not None and meant_for is not None:
                 yield one.exchange_id, meant_for
+
+
+def _never_without(
+    groups: Sequence[_Group], first_failure: Mapping[str, int], found: Mapping[int, str]
+) -> Iterator[tuple[int, str]]:
+    """Writes without a server that every write of that client had taken before one failed: another device stood in, the
+    last to begin of those whose server has two."""
+    by_client = defaultdict[tuple[str, str], list[_Group]](list)
+    for group in groups:
+        if group.writes and len(group.attempts) > 1:
+            by_client[group.client, group.service].append(group)
+    for (client, _), mine in by_client.items():
+        usual = _always_taken(mine, first_failure.get(client, 0))
+        history = {server: _History.of(server, mine) for server in usual}
+        for group in mine:
+            took = [one for one in group.attempts if one.failed_ns is None]
+            at_ns = group.attempts[0].begin_ns
+            missing = [server for server in usual - group.servers if history[server].is_away(at_ns)]
+            if len(missing) != 1 or group.failures or len(took) != len(usual) or not group.servers < usual:
+                continue
+            servers = [one.server for one in took]
+            late = next((one.exchange_id for one in reversed(took) if servers.count(one.server) > 1), None)
+            if late is not None and not {one.exchange_id for one in took} & found.keys():
+                yield late, missing[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """When a server failed, and when it took part; both ascending."""
+
+    failed_ns: Sequence[int]
+    took_ns: Sequence[int]
+
+    @classmethod
+    def of(cls, server: Server, groups: Iterable[_Group]) -> "_History":
+        mine = [one for group in groups for one in group.attempts if one.server == server]
+        failed = sorted(one.failed_ns for one in mine if one.failed_ns is not None)
+        return cls(failed, sorted(one.begin_ns for one in mine if one.failed_ns is None))
+
+    def is_away(self, at_ns: int) -> bool:
+        """Whether it failed before, and took part in nothing since."""
+        place = bisect_right(self.failed_ns, at_ns)
+        if not place:
+            return False
+        return bisect_right(self.took_ns, at_ns) == bisect_right(self.took_ns, self.failed_ns[place - 1])
+
+
+def _always_taken(groups: Sequence[_Group], before_ns: int) -> frozenset[Server]:
+    """The servers of all writes before a time, if these were the same each time at several places; else none."""
+    early = [group for group in groups if group.attempts[-1].begin_ns < before_ns]
+    taken = {group.servers for group in early}
+    if len(taken) != 1 or len({group.place for group in early}) < PLACES_LEAST:
+        return frozenset()
+    (servers,) = taken
+    return servers if all(len(group.attempts) == len(servers) for group in early) else frozenset()

@@ -10,15 +10,16 @@ from typing import Any
 import polars as pl
 
 from collector import capture_sets, durations, store, story
-from collector.comparison import Comparison, compare, slow_against_typical, stages_at
+from collector.comparison import Comparison, all_stages, compare, slow_against_typical, stages_at
+from collector.exchanges import UNKNOWN
 from collector.foreground import in_background, of_clients
 from collector.link_doubt import LinkSummary, link_summary
 from collector.one_ended import OneEnded, one_ended
 from collector.outcomes import Outcome
-from collector.pairing import Pairing, read_pairing
-from collector.stages import stages_of
+from collector.pairing import Pairing, read_pairing, skew_doubt_ppb
 from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.story import TOLD_WITH, Story
+from collector.stream_summary import StreamSummary, summarise_streams
 
 SLOWEST = 5
 """How many requests are named."""
@@ -61,13 +62,16 @@ class RequestLine:
 
 @dataclass(frozen=True, slots=True)
 class RequestSummary:
-    """All root requests of a trace; the figures are null where there is none of known length."""
+    """All root requests of a trace; figures are null where there is none of known length that its client waited for."""
 
-    count: int
-    failed_count: int  # this and the next by `collector.outcomes`, also of those without a length, as a reset leaves
+    count: int  # this and the next four also of those whose length is not known, as where the server reset at once
+    failed_count: int  # this, the next and `unknown_count` by `collector.outcomes`
+    abandoned_count: int  # their clients left before they were answered: they are in no figure below
+    abandoned_median_ns: int | None  # how long these waited
     unknown_count: int
     exchanges_count: int
     incomplete_count: int
+    unread_count: int  # requests of protocols that are not read: what is sent before the answer counts as one
     background_count: int  # exchanges that daemons asked, and what was done for them (`collector.foreground`)
     unlinked_count: int  # exchanges of which it is likely that a request made them, but not known which; all below them
     background_programs: tuple[tuple[str, int], ...]  # of these, how many for which daemon, most first; known ones only
@@ -126,6 +130,7 @@ class Report:
     connections_count: int
     pairing: Pairing
     requests: RequestSummary
+    streams: StreamSummary
     links: LinkSummary
     stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_P99` requests
     slow: Comparison  # typical against slow requests
@@ -154,7 +159,7 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
     states = _frame(url, "hops", ["state"])
     rows = story.joined(spans, exchanges)
     requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
-    stages = stages_of(rows, story.outermost(rows))
+    stages = all_stages(url, info)
     told = story.tell(info, spans, exchanges, clocks, *(store.read_table(url, name) for name in TOLD_WITH))
     return Report(
         url=url,
@@ -166,6 +171,7 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
         connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,
         pairing=read_pairing(url),
         requests=requests,
+        streams=summarise_streams(store.read_table(url, "streams")),
         stages=_stages(stages) if requests.count >= FEWEST_FOR_P99 else (),
         slow=slow_against_typical(stages),
         against=None if others is None else compare(others, stages, other_url or "", url),
@@ -220,7 +226,12 @@ def _clock_words(rows: list[dict[str, Any]], *, on_path: bool) -> str:
         return alone if row["method"] == "none" else f"as it is ({row['method']})"
     offset = durations.with_uncertainty(row["offset_ns"], row["uncertainty_ns"])
     steps = f", {len(rows)} intervals" if len(rows) > 1 else ""
-    return f"{offset}, {int(str(row['skew_ppb'])):+,} ppb{steps}"
+    return f"{offset}{_drift_words(int(row['skew_ppb']), skew_doubt_ppb(row))}{steps}"
+
+
+def _drift_words(skew_ppb: int, doubt_ppb: int) -> str:
+    """How fast a clock runs; what is within its error bar is no drift."""
+    return f", drift {skew_ppb:+,} ± {doubt_ppb:,} ppb" if abs(skew_ppb) > doubt_ppb else ""
 
 
 def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
@@ -228,22 +239,25 @@ def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
     roots_of_daemons = in_background(rows.filter(pl.col("depth") == 0), rows)
     background = rows.filter(pl.col("trace_id").is_in(roots_of_daemons["trace_id"].implode()))
     of_clients_count = int(rows["trace_id"].is_in(asked["trace_id"].implode()).sum())
-    roots = story.outermost(rows)
+    roots, left = story.outermost(rows), story.abandoned(rows)
     took, outcomes = roots["duration_ns"], asked["outcome"].fill_null(str(Outcome.UNKNOWN))
     handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
     sizes = rows.group_by("trace_id").agg(spans=pl.len())
-    slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).head(SLOWEST)
+    slowest = (roots if len(roots) else left).sort("duration_ns", "exchange_id", descending=[True, False]).head(SLOWEST)
     slowest = slowest.join(sizes, on="trace_id", how="left", maintain_order="left")
 
     def figure(value: float | None) -> int | None:
         return None if value is None else round(value)
 
     return RequestSummary(
-        count=len(roots),
+        count=len(asked),
         failed_count=int((outcomes == Outcome.FAILED).sum()),
+        abandoned_count=int((outcomes == Outcome.ABANDONED).sum()),
+        abandoned_median_ns=figure(left["duration_ns"].quantile(0.5, "linear")),
         unknown_count=int((outcomes == Outcome.UNKNOWN).sum()),
         exchanges_count=len(rows),
         incomplete_count=int((~rows["complete"]).sum()),
+        unread_count=int((roots["protocol"] == UNKNOWN).sum()),
         background_count=len(background),
         background_programs=_programs(background),
         unlinked_count=len(rows) - of_clients_count - len(background),

@@ -10,9 +10,10 @@ from collector.durations import in_words, share, with_uncertainty
 from collector.link_doubt import links_words
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.report import FindingLine, Report, SpanBar, StageLine
-from collector.report_text import outcome_words
+from collector.report_text import abandoned_words, outcome_words
 from collector.store import CounterInfo
 from collector.story import Part, Story
+from collector.stream_summary import StreamSummary, group_words, streams_words
 from tracer.errors import MissingDependencyError, ResourceError
 
 STRETCHES = {
@@ -82,11 +83,21 @@ def make_html(report: Report) -> str:
         _pairing(report.pairing),
         "<h2>Slowest requests</h2>",
         f"<p>{html.escape(f'{report.requests.count:,} requests' + outcome_words(report.requests))}</p>",
+        f"<p>{html.escape(abandoned_words(report.requests))}</p>" if report.requests.abandoned_count else "",
         _rows([(line.name, in_words(line.duration_ns), line.service, line.transaction_id or "") for line in requests]),
+        *_streams(report.streams),
         "<h2>Findings</h2>",
         "".join(_finding(finding) for finding in report.findings) or "<p>No finding.</p>",
     ]
     return _PAGE.format(title=html.escape(report.story.subject), body="\n".join(body))
+
+
+def _streams(streams: StreamSummary) -> list[str]:
+    """What is no request, by kind."""
+    if not streams.count:
+        return []
+    rows = [group_words(group) for group in streams.groups]
+    return ["<h2>Streams</h2>", f"<p>{html.escape(streams_words(streams))}</p>", _rows(rows)]
 
 
 def _stages(report: Report) -> list[str]:

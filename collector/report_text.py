@@ -22,6 +22,7 @@ from collector.quality import HostPair
 from collector.report import FindingLine, HostLine, Report, RequestSummary
 from collector.store import CounterInfo
 from collector.story import Story
+from collector.stream_summary import StreamSummary, group_words, streams_words
 
 WIDTH = 100
 """Of what is no terminal."""
@@ -38,6 +39,8 @@ MOST_NOTES, MOST_WORST, MOST_PAIRS = 2, 3, 5
 """Of pairing, how many lines of each kind: of clock steps and of translations, of connections, of pairs of hosts."""
 PAIRS_FRAME = 2
 """Lines of the table of pairs besides the pairs."""
+MOST_STREAMS = 4
+"""Kinds of streams that are named."""
 MOST_PROGRAMS = 3
 """Of the daemons, how many are named."""
 BAR_CELLS = 10
@@ -61,7 +64,9 @@ def show(report: Report, console: Console | None = None) -> None:
         _show_findings(console, report.findings)
     with console.capture() as requests:
         _show_requests(console, report.requests, links_words(report.links))
-    free = LINES - sum(text.get().count("\n") for text in (above, requests, below))
+    with console.capture() as streams:
+        _show_streams(console, report.streams)
+    free = LINES - sum(text.get().count("\n") for text in (above, requests, streams, below))
     with console.capture() as stages:
         worst = MOST_WORST + 1 if report.pairing.worst_connections else 0
         _show_stages(console, report, free - HOSTS_FRAME - FEWEST_HOSTS - PAIRING_FRAME - worst - STAGES_FRAME)
@@ -71,7 +76,7 @@ def show(report: Report, console: Console | None = None) -> None:
     free -= pairing.get().count("\n")
     with console.capture() as hosts:
         _show_hosts(console, report, max(FEWEST_HOSTS, free - HOSTS_FRAME))
-    for text in (above, hosts, pairing, requests, stages, below):
+    for text in (above, hosts, pairing, requests, streams, stages, below):
         console.file.write(text.get())
     if report.against is not None:
         show_comparison(console, report.against)
@@ -278,15 +283,16 @@ def _pairs_grid(pairs: Sequence[HostPair]) -> Table:
 def _show_requests(console: Console, requests: RequestSummary, links: str) -> None:
     if not requests.count:
         return
-    assert requests.mean_ns is not None
-    assert requests.median_ns is not None
-    assert requests.p99_ns is not None
     figures = f"{requests.count:,}"
-    if requests.count > 1:
+    if requests.count > 1 and requests.mean_ns is not None:
+        assert requests.median_ns is not None
+        assert requests.p99_ns is not None
         figures += f": mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
         figures += f", p99 {in_words(requests.p99_ns)}"
     figures += outcome_words(requests)
     _heading(console, "Requests", figures)
+    if requests.abandoned_count:
+        _paragraph(console, abandoned_words(requests), "", 2)
     _paragraph(console, _exchanges_words(requests), "dim", 2)
     _paragraph(console, links, "dim", 2)
     grid = _grid(">", "<", ">", "<")
@@ -295,17 +301,42 @@ def _show_requests(console: Console, requests: RequestSummary, links: str) -> No
     for line in requests.slowest:
         spans = f"{line.spans_count:,} span{'s' * (line.spans_count != 1)}"
         status = f"{line.status}, " if line.status is not None and line.status >= ERROR_STATUS else ""
+        status = "given up, " if line.outcome == Outcome.ABANDONED else status
         status = "no whole answer, " if line.status is None and line.outcome == Outcome.FAILED else status
         grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
     _print(console, grid)
     _more(console, requests.count, len(requests.slowest), ", all faster")
 
 
+def _show_streams(console: Console, streams: StreamSummary) -> None:
+    if not streams.count:
+        return
+    _heading(console, "Streams", streams_words(streams))
+    most = _room(len(streams.groups), MOST_STREAMS)
+    for group in streams.groups[:most]:
+        name, much, quick = group_words(group)
+        _paragraph(console, f"{name}: {much}{'; ' * bool(quick)}{quick}", "", 2)
+    _more(console, len(streams.groups), most)
+
+
 def outcome_words(requests: RequestSummary) -> str:
-    """`; 3 failed, 12 of unknown outcome`; "" where all are seen to have gone well."""
-    counts = ((requests.failed_count, "failed"), (requests.unknown_count, "of unknown outcome"))
+    """`; 3 failed, 2 given up by clients, 12 of unknown outcome`; "" where all are seen to have gone well."""
+    counts = (
+        (requests.failed_count, "failed"),
+        (requests.abandoned_count, "given up by clients"),
+        (requests.unknown_count, "of unknown outcome"),
+    )
     words = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     return f"; {words}" if words else ""
+
+
+def abandoned_words(requests: RequestSummary) -> str:
+    """`20 were given up by their clients, after 300.2 ms in the middle; they are in no mean, median or percentile`."""
+    count = requests.abandoned_count
+    was = "was given up by its client" if count == 1 else "were given up by their clients"
+    after = "" if requests.abandoned_median_ns is None else f", after {in_words(requests.abandoned_median_ns)}"
+    after += " at the median" if after and count > 1 else ""
+    return f"{count:,} {was}{after}; no mean, median or percentile has {'it' if count == 1 else 'them'}"
 
 
 def _exchanges_words(requests: RequestSummary) -> str:
@@ -316,6 +347,7 @@ def _exchanges_words(requests: RequestSummary) -> str:
         (requests.incomplete_count, "incomplete"),
         (requests.background_count, f"background ({', '.join(programs)})" if programs else "background"),
         (requests.unlinked_count, "whose request is not known"),
+        (requests.unread_count, "of protocols that are not read, where what is sent before an answer counts as one"),
         (requests.handoffs_count, "writes to handoffs" if requests.handoffs_count > 1 else "write to a handoff"),
     )
     told = "; ".join(f"{count:,} {what}" for count, what in counts if count)

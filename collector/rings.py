@@ -1,10 +1,16 @@
 """Swift's ring files, read: which devices a partition belongs to.
 
-A `*.ring.gz` is a gzip file: `R1NG`, a version, the length of a JSON header, that header (`devs`, a list of devices
-with holes; `part_shift`; `replica_count`; `byteorder`), then for each replica an array of 16-bit places in `devs`, one
-for each partition. A replica count with a fraction leaves the last array shorter.
+A `*.ring.gz` is a gzip file: `R1NG` and a version.
 
-Source: swift/common/ring/ring.py (`RingData.load`), version 1, as Swift 1.7 to 2.35 write it.
+1. The length of a JSON header, that header (`devs`, a list of devices with holes; `part_shift`; `replica_count`;
+   `byteorder`), then for each replica an array of 16-bit places in `devs`, one for each partition.
+2. Sections, each with its length ahead; the last of them, an index, says by name where they begin, and the 16 bytes at
+   the end begin with where it does. `swift/ring/metadata` is as the header above without `devs`, with `dev_id_bytes`;
+   `swift/ring/devices` the list; `swift/ring/assignments` the arrays, in network order.
+
+A replica count with a fraction leaves the last array shorter. A partition without a device has the highest number.
+
+Source: swift/common/ring/ring.py (`RingData`), io.py (`RingWriter`) of Swift 2.38, which writes version 1 by default.
 """
 
 import gzip
@@ -23,7 +29,8 @@ import polars as pl
 from collector.replicas import STAND_INS, WRITES
 from tracer.errors import InputError
 
-MAGIC, VERSION = b"R1NG", 1
+MAGIC = b"R1NG"
+_PREFIX, _INDEX, _LENGTH = "!4sH", "!QQ", "!Q"
 SUFFIX = ".ring.gz"
 
 
@@ -47,7 +54,8 @@ class Ring:
 
     def primaries(self, partition: int) -> list[frozenset[Device]]:
         """The devices of a partition, each with all that it is called; none for a partition that there is not."""
-        return [self.devices[of[partition]] for of in self.replicas if partition < len(of)]
+        places = [of[partition] for of in self.replicas if partition < len(of)]
+        return [self.devices[place] for place in places if place < len(self.devices)]
 
 
 def read_rings(folder: Path) -> tuple[Ring, ...]:
@@ -64,28 +72,59 @@ def read_rings(folder: Path) -> tuple[Ring, ...]:
 def _read(path: Path) -> Ring:
     try:
         data = gzip.decompress(path.read_bytes())
-        magic, version, header_len = struct.unpack_from("!4sHI", data)
-        if magic != MAGIC or version != VERSION:
-            raise InputError(f"{path} is no ring file of version {VERSION}", "write it with swift-ring-builder")
-        begin = struct.calcsize("!4sHI") + header_len
-        header = json.loads(data[begin - header_len : begin])
-        replicas = _replicas(data[begin:], header)
+        magic, version = struct.unpack_from(_PREFIX, data)
+        if magic != MAGIC or version not in _VERSIONS:
+            raise InputError(f"{path} is no ring file of version 1 or 2", "write it with swift-ring-builder")
+        header, places = _VERSIONS[version](data)
+        partitions = 1 << (32 - header["part_shift"])
+        replicas = [places[start : start + partitions] for start in range(0, len(places), partitions)]
         devices = [_names(device) for device in header["devs"]]
     except (OSError, EOFError, zlib.error, struct.error, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} cannot be read as a ring: {error}", "copy it anew from a proxy's /etc/swift"
         ) from None
-    if any(place >= len(devices) for of in replicas for place in of):
+    nobody = (1 << 8 * places.itemsize) - 1
+    if any(len(devices) <= place < nobody for of in replicas for place in of):
         raise InputError(f"{path} names devices that it does not list", "copy it anew from a proxy's /etc/swift")
     return Ring(path.name.removesuffix(SUFFIX), devices, frozenset[Device]().union(*devices), replicas)
 
 
-def _replicas(data: bytes, header: dict[str, Any]) -> "list[array[int]]":
-    every = array("H", data)
-    if header.get("byteorder", sys.byteorder) != sys.byteorder:
+def _first_version(data: bytes) -> "tuple[dict[str, Any], array[int]]":
+    """The header, and all arrays in one."""
+    (header_len,) = struct.unpack_from("!I", data, struct.calcsize(_PREFIX))
+    begin = struct.calcsize(_PREFIX + "I") + header_len
+    header = json.loads(data[begin - header_len : begin])
+    return header, _array(data[begin:], 2, header.get("byteorder", sys.byteorder))
+
+
+def _second_version(data: bytes) -> "tuple[dict[str, Any], array[int]]":
+    """As `_first_version`."""
+    at, _ = struct.unpack_from(_INDEX, data, len(data) - struct.calcsize(_INDEX))
+    index = {name: entry[1] for name, entry in json.loads(_section(data, at)).items()}
+    header, devices, places = (
+        _section(data, index[f"swift/ring/{name}"]) for name in ("metadata", "devices", "assignments")
+    )
+    fields = json.loads(header) | {"devs": json.loads(devices)}
+    return fields, _array(places, fields["dev_id_bytes"], "big")
+
+
+_VERSIONS = {1: _first_version, 2: _second_version}
+
+
+def _section(data: bytes, at: int) -> bytes:
+    """What has its length ahead."""
+    (length,) = struct.unpack_from(_LENGTH, data, at)
+    begin = at + struct.calcsize(_LENGTH)
+    if begin + length > len(data):
+        raise ValueError(f"a section of {length} bytes at {at} is cut")
+    return data[begin : begin + length]
+
+
+def _array(data: bytes, itemsize: int, byteorder: str) -> "array[int]":
+    every = array({2: "H", 4: "I"}[itemsize], data)
+    if byteorder != sys.byteorder:
         every.byteswap()
-    partitions = 1 << (32 - header["part_shift"])
-    return [every[start : start + partitions] for start in range(0, len(every), partitions)]
+    return every
 
 
 def _names(device: dict[str, Any] | None) -> frozenset[Device]:

@@ -9,8 +9,10 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-FORMAT_VERSION = 2
-"""Of the trace directory; written to `trace.json`. 2: `spans.quorum_ns` of format 1 is `fan_out_wait_ns`."""
+FORMAT_VERSION = 3
+"""Of the trace directory; written to `trace.json`. 2: `spans.quorum_ns` of format 1 is `fan_out_wait_ns`.
+3: `exchanges` says who ended what was not answered (`ending`, outcome `abandoned`); what is no request (`is_stream`)
+has no row in `spans`, but is part of a row of `streams`."""
 
 
 class HopKind(StrEnum):
@@ -51,6 +53,17 @@ class SilenceCause(StrEnum):
     IDLE = "idle"  # its sender had nothing to send
     HELD = "held"  # TCP held it: congestion window, a small window, a delayed acknowledgement
     UNREAD = "unread"  # the receiver's window was closed: its application did not read
+
+
+class StreamReason(StrEnum):
+    """What shows that a connection, or a part of it, carries no requests (`collector.streams`)."""
+
+    UPGRADE = "upgrade"  # HTTP: 101 Switching Protocols
+    TUNNEL = "tunnel"  # HTTP: CONNECT was accepted
+    EVENT_STREAM = "event_stream"  # HTTP: the answer is of type text/event-stream
+    WORD = "word"  # a word of another protocol (`tracer/core/wire/src/marks.rs`)
+    UNASKED = "unasked"  # its shape: the server speaks again and again without being asked
+    TRIGGERED = "triggered"  # the server speaks when another client of it has spoken
 
 
 def _text() -> pa.DataType:
@@ -205,7 +218,7 @@ EXCHANGES = _fields(
     continue_sent_trace_ns=pa.int64(),  # when the server asked for the body (HTTP 100); null if it did not
     continue_received_trace_ns=pa.int64(),
     body_sent_trace_ns=pa.int64(),  # when the client first sent something after that
-    connect_stall_ns=pa.int64(),  # how long it waited for a lost SYN to be sent again; null for not at all
+    connect_stall_ns=pa.int64(),  # how long it waited for a lost SYN or its answer to be sent again; null for never
     request_stall_ns=pa.int64(),  # and for lost bytes of the request, of the response
     response_stall_ns=pa.int64(),
     request_silent_idle_ns=pa.int64(),  # how long none of the request was on the way, by `SilenceCause`; null for never
@@ -219,6 +232,7 @@ EXCHANGES = _fields(
     uncertainty_ns=pa.int64(),
     request_bytes=pa.int64(),
     response_bytes=pa.int64(),
+    response_due_bytes=pa.int64(),  # as long as its head says it is, head included; null where it says no length
     protocol=_text(),  # "http/1.1", "unknown"
     method=_text(),
     target=pa.string(),
@@ -228,7 +242,10 @@ EXCHANGES = _fields(
     client_service=_text(),  # which service or daemon asked, as its User-Agent says (services.toml); null if unknown
     background=pa.bool_(),  # asked by a daemon, as its User-Agent says (services.toml); null where none was seen
     complete=pa.bool_(),
-    outcome=_text(),  # "ok" | "failed" | "unknown" (collector.outcomes)
+    ending=_text(),  # who ended it before it was wholly answered (collector.endings); null where nobody did
+    closed_trace_ns=pa.int64(),  # when that was, by the clock of who did; null likewise
+    outcome=_text(),  # "ok" | "failed" | "abandoned" | "unknown" (collector.outcomes)
+    is_stream=pa.bool_(),  # no request, but part of a stream (collector.streams): in no mean, percentile or span
 )
 """One row for each request and its final response on a connection, whatever the protocol. Unknown times are null."""
 
@@ -240,6 +257,27 @@ SILENCES = _fields(
     cause=_text(),  # SilenceCause
 )
 """One row for each stretch of a message, of a millisecond or more, in which none of its bytes was on the way."""
+
+STREAMS = _fields(
+    connection_id=pa.int64(),
+    client_host=_text(),
+    server_host=_text(),
+    service=_text(),
+    protocol=_text(),  # "http/1.1", "redis", "mqtt", "postgresql", "ssh", "unknown"
+    reason=_text(),  # StreamReason
+    evidence=pa.string(),  # the same in words
+    begin_trace_ns=pa.int64(),  # its first message left, or arrived, as far as was seen
+    end_trace_ns=pa.int64(),  # its last one arrived, or left
+    to_client_count=pa.int64(),  # messages: what one side sends at once; several in one segment count as one
+    to_server_count=pa.int64(),
+    to_client_bytes=pa.int64(),
+    to_server_bytes=pa.int64(),
+    delay_median_ns=pa.int64(),  # of all messages seen at both ends, first byte sent to last byte received; else null
+    delay_p99_ns=pa.int64(),
+    uncertainty_ns=pa.int64(),  # of these two
+    longest_idle_ns=pa.int64(),  # between two messages
+)
+"""One row for each stream: a stretch of a connection, or all of it, on which nobody waits for an answer."""
 
 SPANS = _fields(
     trace_id=pa.int64(),  # exchange_id of the root
@@ -269,8 +307,8 @@ SPANS = _fields(
     send_held_ns=pa.int64(),  # none of either was: TCP held the sender (congestion or small window, delayed ACK)
     reader_wait_ns=pa.int64(),  # none of either was: the receiver's window was closed, its application did not read
 )
-"""One row for each exchange, as part of one root request. Over the spans of a trace_id the ledger columns (`*_ns` after
-`critical_ns`) add up exactly to the root's duration."""
+"""One row for each exchange that is no stream, as part of one root request. Over the spans of a trace_id the ledger
+columns (`*_ns` after `critical_ns`) add up exactly to the root's duration."""
 
 FINDINGS = _fields(
     severity=_text(),  # "info" | "notice" | "warning" | "error"
@@ -284,6 +322,7 @@ FINDINGS = _fields(
     to_trace_ns=pa.int64(),
     count=pa.int64(),  # of packets, connections or requests, as the text says
     cost_ns=pa.int64(),  # request time that was waited
+    failed_count=pa.int64(),  # of what is counted, clients' own attempts that failed or were given up
     cause=pa.string(),  # "KIND on HOST" of the finding that this one follows from; null for one that stands for itself
     text=pa.string(),
     remedy=pa.string(),
@@ -311,6 +350,7 @@ TABLES: dict[str, pa.Schema] = {
     "messages": MESSAGES,
     "exchanges": EXCHANGES,
     "silences": SILENCES,
+    "streams": STREAMS,
     "spans": SPANS,
     "findings": FINDINGS,
     "samples": SAMPLES,

@@ -68,6 +68,24 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def place_of(name: str) -> tuple[str, int]:
+    """The host, empty where it is not known, and the port of a name that `host_and_port` made."""
+    if name.startswith("port "):
+        return "", int(name.removeprefix("port "))
+    host, _, port = name.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def renamed(column: pa.ChunkedArray | pa.Array, names: ServiceNames) -> pa.DictionaryArray:
+    """Services called `host:port`, by their names."""
+    codes, places = indices(column)
+    found = [names.of(*place_of(place)) for place in places]
+    distinct = list(dict.fromkeys(found))
+    number = {name: place for place, name in enumerate(distinct)}
+    same = np.array([*(number[name] for name in found), -1], dtype=np.int32)[codes]
+    return pa.DictionaryArray.from_arrays(pa.array(same, mask=same < 0), pa.array(distinct, pa.string()))
+
+
 def endpoints_of(connections: pa.Table) -> Endpoints:
     """The servers that `connections` lead to, where addresses were rewritten on the way as their hosts know them."""
     host, hosts = indices(connections["server_host"])

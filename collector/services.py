@@ -78,6 +78,12 @@ def target_patterns() -> Mapping[str, str]:
     return {service: _pattern(shape) for service, shape in _document()["targets"].items()}
 
 
+def has_ring(service: str) -> bool:
+    """Whether a ring says where that service's data belongs: its targets name a device and a partition."""
+    shape = _document()["targets"].get(service, "")
+    return "{device}" in shape and "{partition}" in shape
+
+
 def clues() -> Mapping[str, Clue]:
     """What messages may show, by name."""
     return _clues(_own_path())
@@ -143,7 +149,8 @@ def _own(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}", f"mend it, or unset {VARIABLE}") from None
+        remedy = f"mend it, or leave out --services and {VARIABLE}"
+        raise InputError(f"{path} cannot be read: {error}", remedy) from None
 
 
 def _joined(shipped: dict[str, Any], own: dict[str, Any], path: str) -> dict[str, Any]:

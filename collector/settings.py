@@ -13,4 +13,5 @@ class CollectorSettings:
     live_window_seconds: float = 0.0  # of a session's newest segments are analysed as they arrive; 0 = none
     live_limit_bytes: int = 64 << 20  # segments of one live window; bounds the memory of a round
     segment_limit_bytes: int = 256 << 20  # a larger segment is refused; agents send 16 MiB
+    local_only: bool = False  # it can be reached from this machine alone, and answers under its own names only
     names: tuple[tuple[str, str], ...] = ()  # what the operator calls servers: `HOST:PORT` and the name

@@ -6,7 +6,6 @@ as a run, in memory while there is room and else in a temporary file, and only t
 Cost: each row once to disk and back where there is no room; a sort of each slab. Memory: the keys, the room, one slab.
 """
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.spilling import spilling
+from tracer.scratch import Scratch
 
 Longs = NDArray[np.int64]
 
@@ -48,7 +48,7 @@ class SortedRuns:
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self._spill, self._room = spill, most_in_memory_bytes
         self._runs: list[_Run] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Scratch | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +74,7 @@ class SortedRuns:
             return
         with spilling(self._spill):
             if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="twintap-", dir=self._spill)
+                self._folder = Scratch(self._spill)
             path = Path(self._folder.name) / f"{len(self._runs):05}.arrow"
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
                 out.write_table(table, max_chunksize=BATCH_ROWS)

@@ -10,6 +10,7 @@ the hosts used meanwhile. With them a replay tells the same story as the recordi
 
 import ipaddress
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,25 +23,32 @@ from collector.decoding import HostSource
 from collector.schema import TABLES
 from collector.store import INFO_FILE, CommandInfo
 from tracer.errors import InputError
+from tracer.plain_text import plain
+from tracer.secret_rules import argv_without_secrets
 
 CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap)\d*(\.(gz|zst))?$")
 """What a capture in a folder is called; `tcpdump -C` puts a number behind it."""
 COMMAND_FILE = "command.json"
 SAMPLES_FILE = "samples.csv"
+LAST_STAMP_NS = 1 << 62
+"""In 2116."""
+MOST_EXIT_STATUS = 1 << 16
 GIVE_CAPTURES = "give capture files (.pcap, .pcapng), HOST=FILE, or a folder of them"
 
 
 def host_sources(arguments: Sequence[str]) -> tuple[HostSource, ...]:
     """Sources for `collector.analysis.analyse`, in the order given.
 
+    (`os.path` says of a name that no file can have that it is none; `pathlib` raises.)
+
     Raises: `InputError` for what does not exist, or a folder without captures.
     """
     found: list[HostSource] = []
     for argument in arguments:
         host, path = _split(argument)
-        if path.is_dir():
+        if os.path.isdir(path):
             found.extend(_folder(host, path))
-        elif path.exists():
+        elif os.path.exists(path):
             found.append(HostSource(host, (path,)))
         else:
             raise InputError(f"{path}: no such file or folder", GIVE_CAPTURES)
@@ -61,7 +69,7 @@ def host_addresses(arguments: Sequence[str]) -> dict[str, frozenset[str]]:
             address = None
         if not host or address is None:
             raise InputError(f"--address {argument} is not HOST=IP", "for example --address web=10.0.0.5")
-        found.setdefault(host, set()).add(str(address))
+        found.setdefault(plain(host), set()).add(str(address))
     return {host: frozenset(addresses) for host, addresses in found.items()}
 
 
@@ -76,13 +84,26 @@ def command_of(arguments: Sequence[str]) -> CommandInfo | None:
     Raises: `InputError` if what it tells cannot be understood.
     """
     file = Path(arguments[0]) / COMMAND_FILE
-    if len(arguments) != 1 or not file.is_file():
+    if len(arguments) != 1 or not os.path.isfile(file):
         return None
     try:
-        document = json.loads(file.read_text())
-        return CommandInfo(**document | {"argv": tuple(document["argv"])})
-    except (KeyError, TypeError, ValueError) as error:
+        return _command(**json.loads(file.read_text()))
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{file} is damaged ({error})", "remove it to replay without the command's times") from None
+
+
+def _command(argv: Sequence[str], host: str, started_host_ns: int, ended_host_ns: int, exit_status: int) -> CommandInfo:
+    """Raises: TypeError, ValueError for what is of another kind, or for a time that is none."""
+    words = [host, *argv]
+    if not isinstance(argv, list) or not all(isinstance(word, str) for word in words):
+        raise TypeError("argv is no list of words, or host is none")
+    for number in (started_host_ns, ended_host_ns, exit_status):
+        if type(number) is not int:
+            raise TypeError(f"{number!r:.40} is no whole number")
+    if not 0 <= started_host_ns <= ended_host_ns < LAST_STAMP_NS or abs(exit_status) > MOST_EXIT_STATUS:
+        raise ValueError("its times or its exit status cannot be")
+    shown = argv_without_secrets(tuple(map(plain, argv)))
+    return CommandInfo(shown, plain(host), started_host_ns, ended_host_ns, exit_status)
 
 
 def samples_of(arguments: Sequence[str]) -> pa.Table | None:
@@ -91,7 +112,7 @@ def samples_of(arguments: Sequence[str]) -> pa.Table | None:
     Raises: `InputError` if what it tells cannot be understood.
     """
     file = Path(arguments[0]) / SAMPLES_FILE
-    if len(arguments) != 1 or not file.is_file():
+    if len(arguments) != 1 or not os.path.isfile(file):
         return None
     kinds = {column.name: column.type for column in TABLES["samples"]}
     texts = {name: pa.string() if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
@@ -106,7 +127,7 @@ def samples_of(arguments: Sequence[str]) -> pa.Table | None:
 def _split(argument: str) -> tuple[str | None, Path]:
     """`HOST=PATH`, unless a file of that very name is there."""
     host, sign, rest = argument.partition("=")
-    if not sign or Path(argument).exists() or "/" in host or not host:
+    if not sign or os.path.exists(argument) or "/" in host or not host:
         return None, Path(argument)
     return host, Path(rest)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from collector.columns import coded, first_known, indices, nullable, nullable_where, texts
 from collector.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
+from collector.endings import until_ended
 from collector.links import find_links
 from collector.openings import Bounds, find_bounds
 from collector.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
@@ -38,6 +39,7 @@ COLUMNS = [
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS, *SUM_COLUMNS),
+    *("ending", "closed_trace_ns"),
 ]
 """Of the table `exchanges`, what is needed here beside `target`, `transaction_id` and `response_transaction_id`."""
 NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
@@ -61,6 +63,7 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     del shown_id, words
     parent = links.parent
     forest = _core.trace_forest(parent)
+    rows = until_ended(rows)
     bounds = find_bounds(rows, parent)
     nodes = make_nodes(rows, parent, forest["depth"], bounds)
     ledger = make_ledger(nodes, silences_by_row(silences, rows))

@@ -34,7 +34,8 @@ _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_netwo
 def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
     """Where the time of each request of the clients went.
 
-    Arguments: the tables `spans` and `exchanges` of a trace.
+    Arguments: the tables `spans` and `exchanges` of a trace. What was waited for connections that never came is the
+    own time of who waited here; `stages_of` has it apart, of rows as `story.with_waits_in_vain` makes them.
     Returns: `trace_id, kind` (`PUT at swift-proxy`), `began_trace_ns, stage, duration_ns`: one row for each request and
     stage that took time, the outermost requests of known length only (`story.outermost`).
     """
@@ -47,11 +48,13 @@ def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
     began = pl.min_horizontal(pl.col("^.*_trace_ns$"))
     kind = pl.format("{} at {}", pl.col("method").fill_null("request"), pl.col("service"))
     asked = roots.select("trace_id", kind=kind, began_trace_ns=began)
-    mine = rows.select("trace_id", "depth", "service", *_FRONT).join(asked, on="trace_id")
-    long = mine.unpivot(
-        list(_FRONT), index=["trace_id", "kind", "began_trace_ns", "depth", "service"], value_name="duration_ns"
-    ).filter(pl.col("duration_ns") > 0)
+    of = ["trace_id", "depth", "service", "exchange_id", "server_host"]
+    mine = rows.select(*of, *_FRONT).join(asked, on="trace_id")
+    long = mine.unpivot(list(_FRONT), index=[*of, "kind", "began_trace_ns"], value_name="duration_ns")
+    long = long.filter(pl.col("duration_ns") > 0)
     front, behind = (pl.col("variable").replace_strict(words) for words in (_FRONT, _BEHIND))
     words = pl.when(pl.col("depth") == 0).then(front).otherwise(behind)
     named = long.with_columns(stage=pl.format("{} {}", words, "service"))
+    vain = pl.format("connections to {} that never came", pl.col("server_host"))
+    named = named.with_columns(stage=pl.when(story.IN_VAIN).then(vain).otherwise("stage"))
     return named.group_by("trace_id", "kind", "began_trace_ns", "stage").agg(pl.col("duration_ns").sum())

@@ -17,7 +17,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -32,7 +32,9 @@ from numpy.typing import NDArray
 
 from collector import encoded
 from collector.schema import FORMAT_VERSION, TABLES, conform
+from tracer import scratch
 from tracer.errors import InputError, MissingDependencyError, ResourceError
+from tracer.secret_rules import SecretChoice
 
 INFO_FILE = "trace.json"
 INDEX_FOLDER = ".index"
@@ -123,6 +125,7 @@ class TraceInfo:
     counters: tuple[CounterInfo, ...] = ()
     command: CommandInfo | None = None
     services: tuple[ServiceInfo, ...] = ()  # servers that are not here are called HOST:PORT
+    secrets: SecretChoice = field(default_factory=SecretChoice)  # by which its packets and texts were overwritten
     format_version: int = FORMAT_VERSION
 
 
@@ -195,6 +198,8 @@ def write_trace(url: str) -> Iterator[TraceWriter]:
         if not local and fs.exists(root):
             fs.rm(root, recursive=True)
         fs.makedirs(staging, exist_ok=True)
+        if local:
+            scratch.hold(Path(staging))
     writer = TraceWriter(staging if local else url)
     try:
         yield writer
@@ -206,6 +211,7 @@ def write_trace(url: str) -> Iterator[TraceWriter]:
     finally:
         if local:
             shutil.rmtree(staging, ignore_errors=True)
+            scratch.release(Path(staging))
 
 
 def write_table(url: str, name: str, table: pa.Table) -> None:
@@ -493,6 +499,7 @@ def _parse_info(document: dict[str, Any]) -> TraceInfo:
         counters=tuple(CounterInfo(**counter) for counter in document["counters"]),
         command=CommandInfo(**command | {"argv": tuple(command["argv"])}) if command else None,
         services=tuple(_parse_services(document["services"])),
+        secrets=SecretChoice(**document.get("secrets", {})),
     )
 
 

@@ -15,21 +15,26 @@ Limits: a request that was neither answered nor given up has no length; its wait
 
 import shlex
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
 from collector.dead_ends import with_dead_ends
 from collector.durations import in_words, share, with_uncertainty
+from collector.endings import until_ended
 from collector.ends import end_name, service_name
-from collector.findings.finding import SEVERITIES
+from collector.failures import Attempts, attempts_of
+from collector.findings.finding import SEVERITIES, WORTH_ACTING
 from collector.foreground import of_clients
 from collector.link_doubt import inferred_ns
 from collector.one_ended import one_ended
 from collector.openings import bounds_of
+from collector.outcomes import Outcome, is_abandoned
 from collector.quorums import fan_out_waits, quorum_words
 from collector.service_names import ServiceNames
 from collector.silences import SUM_COLUMNS, no_silences, silences_by_row
@@ -38,7 +43,7 @@ from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
 from tracer.records import Columns
 
-TOLD_WITH = ("connections", "findings", "silences")
+TOLD_WITH = ("connections", "findings", "silences", "streams")
 """Tables that a whole trace's story is also told from, in this order."""
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
@@ -46,6 +51,10 @@ IN_VAIN = pl.col("exchange_id") < 0
 """Connections that never came about (`collector.dead_ends`)."""
 COMMAND_CHARACTERS = 60
 """How much of a command line or a request's path the sentence shows."""
+
+
+OPEN_SHARE, OPEN_LEAST_NS = 0.25, 1_000_000
+"""A way there and back of so long is said as a whole where each half of it is uncertain by this share of it or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,53 +85,98 @@ def tell(
     connections: pa.Table | None = None,
     findings: pa.Table | None = None,
     silences: pa.Table | None = None,
+    streams: pa.Table | None = None,
 ) -> Story:
     """The story of a trace: of its command, of its only root request, or of the slowest.
 
     Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`;
     without `connections`, what was waited for those that never came about is told as their client's own work.
     """
-    story = _of_requests(info, spans, exchanges, clocks, connections, silences)
-    return story if findings is None else replace(story, sentence=story.sentence + act_first(findings))
+    rows = joined(spans, exchanges)
+    story = _of_requests(info, rows, clocks, connections, silences, attempts_of(rows, findings), streams)
+    if info.command is not None and streams is not None:
+        story = replace(story, sentence=story.sentence + _beside(streams, info.command.host))
+    if findings is None:
+        return story
+    return replace(story, sentence=story.sentence + act_first(findings, int(rows["critical_ns"].sum() or 0)))
 
 
-def act_first(findings: pa.Table) -> str:
-    """` To act on first: …`, of the table `findings`; "" if nobody need act."""
+def _without_requests(info: TraceInfo, streams: pa.Table | None) -> str:
+    """What there is in place of requests."""
+    if streams is None or not len(streams):
+        return f"No whole request was seen in {sum(host.packets_count for host in info.hosts)} packets"
+    return f"No whole request was seen, but {_counted(streams)}"
+
+
+def _beside(streams: pa.Table, host: str) -> str:
+    """What a command's host had open beside its requests; "" if nothing."""
+    own = streams.filter(pc.equal(streams["client_host"], host).fill_null(False))
+    return f" It had {_counted(own)} open; waiting on them is the client's own time." if len(own) else ""
+
+
+def _counted(streams: pa.Table) -> str:
+    """`2 streams with 40 messages`."""
+    messages = sum(pc.sum(streams[name]).as_py() or 0 for name in ("to_client_count", "to_server_count"))
+    return f"{len(streams):,} {'streams' if len(streams) > 1 else 'stream'} with {messages:,} messages"
+
+
+def act_first(findings: pa.Table, total_ns: int) -> str:
+    """` To act on first: …`, of the table `findings`; "" if nobody need act.
+
+    Arguments: `total_ns`, all request time of the trace. What failed nothing and cost little of that is said to.
+    """
     for row in findings.slice(0, 1).to_pylist():
         if row["severity"] in SEVERITIES[:2]:
             of = [row["peer_host"], row["host"]]
             where = f" between {of[0]} and {of[1]}" if all(of) else f" on {of[1]}" if of[1] else ""
+            name = f"{row['kind']} on {row['host']}"
+            brought = findings.filter(pc.equal(findings["cause"], name).fill_null(False))
+            count = (row["failed_count"] or 0) + (pc.sum(brought["failed_count"]).as_py() or 0)
+            failed = f", {count:,} failed or given up" if count else ""
             cost = f", {in_words(row['cost_ns'])} of request time" if row["cost_ns"] else ""
-            return f" To act on first: {row['kind'].replace('_', ' ')}{where}{cost}."
+            little = not failed and not len(brought) and 0 < row["cost_ns"] < WORTH_ACTING * total_ns
+            lead = "Besides, at little cost" if little else "To act on first"
+            return f" {lead}: {row['kind'].replace('_', ' ')}{where}{failed}{cost}."
     return ""
 
 
 def _of_requests(
     info: TraceInfo,
-    spans: pa.Table,
-    exchanges: pa.Table,
+    rows: pl.DataFrame,
     clocks: pa.Table,
     connections: pa.Table | None,
     silences: pa.Table | None,
+    attempts: Attempts,
+    streams: pa.Table | None,
 ) -> Story:
-    rows = joined(spans, exchanges)
     if connections is not None:
         rows = with_dead_ends(rows, connections, clocks, ServiceNames(info.services))
     silent = _silences_of(rows, silences)
     if info.command is not None:
-        return _of_command(info.command, rows, clocks, silent)
+        story = _of_command(info.command, rows, clocks, silent)
+        return replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
     roots = outermost(rows)
     if not len(roots):
-        packets = sum(host.packets_count for host in info.hosts)
-        return Story(f"No whole request was seen in {packets} packets.", "no request", 0, ())
-    return _of_slowest(roots, rows, silent)
+        roots = abandoned(rows)
+    if not len(roots):
+        return Story(f"{attempts.lead or _without_requests(info, streams)}.", "no request", 0, ())
+    return _of_slowest(roots, rows, silent, attempts)
 
 
 def outermost(rows: pl.DataFrame) -> pl.DataFrame:
-    """Root spans of known length that clients asked (`collector.foreground`).
+    """Root spans of known length that clients asked (`collector.foreground`) and waited for (`collector.outcomes`).
 
     Arguments: `exchanges` and `spans` joined, as columns of both.
     """
+    return _asked(rows).filter(~is_abandoned())
+
+
+def abandoned(rows: pl.DataFrame) -> pl.DataFrame:
+    """As `outermost`, those that clients did not wait for."""
+    return _asked(rows).filter(is_abandoned())
+
+
+def _asked(rows: pl.DataFrame) -> pl.DataFrame:
     return of_clients(rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0)), rows)
 
 
@@ -143,7 +197,19 @@ def request_name(method: str | None, target: str | None, service: str | None) ->
     return _short(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
 
 
-def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame, silent: Columns) -> Story:
+def with_waits_in_vain(
+    rows: pl.DataFrame,
+    info: TraceInfo,
+    connections: pa.Table,
+    clocks: pa.Table,
+    silences: pa.Table | None = None,
+) -> pl.DataFrame:
+    """`rows` as `joined`, with those for connections that never came about (`IN_VAIN`), and ledgers that hold them."""
+    more = with_dead_ends(rows, connections, clocks, ServiceNames(info.services))
+    return more if len(more) == len(rows) else _shared_out(more, _silences_of(more, silences))
+
+
+def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame, silent: Columns, attempts: Attempts) -> Story:
     slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).row(0, named=True)
     of_slowest = pl.col("trace_id") == slowest["exchange_id"]
     mine = rows.filter(of_slowest)
@@ -154,12 +220,35 @@ def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame, silent: Columns) -> Sto
     if slowest["transaction_id"]:
         name += f" ({slowest['transaction_id']})"
     duration = slowest["duration_ns"]
-    spent = f"took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(mine) + one_ended(mine).words
-    if len(roots) == 1:
-        return Story(f"{name} {spent}", name, duration, parts, inferred_ns(mine))
-    mean = round(float(roots.select(pl.col("duration_ns").mean()).item()))
-    lead = f"{len(roots):,} requests took {in_words(mean)} on average; the slowest, {name}, {spent}"
-    return Story(lead, name, duration, parts, inferred_ns(mine))
+    left = slowest["outcome"] == Outcome.ABANDONED
+    took = f"{'was given up by its client after' if left else 'took'} {in_words(duration)}"
+    spent = f"{took}: {_spent(parts, duration)}." + _quorum(mine) + one_ended(mine).words
+    return Story(_lead(roots, slowest, name, attempts) + spent, name, duration, parts, inferred_ns(mine))
+
+
+def _lead(roots: pl.DataFrame, slowest: dict[str, Any], name: str, attempts: Attempts) -> str:
+    """What stands before "took 2.0 s: …" of the slowest request: first failures, then the others' mean."""
+    failed = slowest["outcome"] == Outcome.FAILED
+    others = roots.filter(
+        ~pl.col("outcome").is_in([str(Outcome.FAILED), str(Outcome.ABANDONED)]).fill_null(value=False)
+    )
+    count, mean = len(others), others["duration_ns"].mean()
+    if not attempts.lead or (attempts.count == 1 and not failed):
+        many = f"{count:,} requests took {_mean(mean)} on average; the slowest, " if count > 1 else ""
+        return f"{many}{name}{', ' if many else ' '}"
+    if not count:
+        longest = "The one that took longest, " if len(roots) > 1 else ""
+        return f"{attempts.lead}. {longest}{name}{', ' if longest else ' '}"
+    whole = attempts.failed_count + attempts.abandoned_count + count == attempts.count
+    the = f"{'the ' if whole else ''}"
+    if count == 1 and not failed:
+        return f"{attempts.lead}; {the or 'an'}other one, {name}, "
+    what = f"{the}{count:,} others took {_mean(mean)} on average" if count > 1 else f"{the}other one took {_mean(mean)}"
+    return f"{attempts.lead}; {what}; the slowest{' of all' if failed else ''}, {name}{' (failed)' if failed else ''}, "
+
+
+def _mean(mean: Any) -> str:
+    return in_words(round(float(mean)))
 
 
 def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table, silent: Columns) -> Story:
@@ -235,9 +324,10 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
 
 
 def _nodes(rows: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
-    times = rows.select(pl.col("service").cast(pl.Categorical), pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64))
+    names = pl.col("service", "ending").cast(pl.Categorical)
+    times = until_ended(rows.select(names, pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
     opened = rows.select(pl.col("start_trace_ns").eq(pl.col("connect_start_trace_ns")).fill_null(value=False))
-    return make_nodes(times.to_arrow(), parent, depth, bounds_of(times.to_arrow(), opened.to_series().to_numpy()))
+    return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()))
 
 
 def _first_packet(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int) -> int:
@@ -280,13 +370,14 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
     fan_outs = [Part(label, spent, 0) for label, spent in fan_out_waits(rows).rows()]
     both = pl.col("request_network_ns") + pl.col("response_network_ns")
     one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
+    there, back = _both_ways(front, roots)
     return _nonzero(
         (
             Part("in the client before sending the body", int(path["client_ns"].sum()), 0),
             Part("opening connections", int(path["connect_ns"].sum()), 0),
             Part("opening connections (TLS handshake)", int(path["tls_ns"].sum()), 0),
             *dead,
-            _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns")),
+            there,
             *waits,
             *services,
             *unseparated,
@@ -294,9 +385,21 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
             *_silent_parts(path),
             Part("until lost packets were sent again", int(path["stall_ns"].sum()), 0),
             _network("in transfers between servers", behind, both, one_way),
-            _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns")),
+            back,
         )
     )
+
+
+def _both_ways(front: str, roots: pl.DataFrame) -> tuple[Part, Part]:
+    """The ways of requests and of their answers; together where only their sum is known, which no clock blurs."""
+    there = _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns"))
+    back = _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns"))
+    whole = there.duration_ns + back.duration_ns
+    is_round = ((roots["request_network_ns"] > 0) == (roots["response_network_ns"] > 0)).all()
+    is_open = max(there.uncertainty_ns, back.uncertainty_ns) >= OPEN_SHARE * whole
+    if not (is_round and is_open and whole >= OPEN_LEAST_NS):
+        return there, back
+    return Part(f"to {front} and back (both ways; which way is not known)", whole, 0), Part("", 0, 0)
 
 
 def _silent_parts(path: pl.DataFrame) -> tuple[Part, ...]:

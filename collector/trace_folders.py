@@ -1,12 +1,16 @@
 """Where a trace goes that is given no place: a folder below `traces`, named after the time."""
 
 import itertools
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import click
+
 from tracer.errors import ResourceError
+from tracer.scratch import remove_leftovers
 
 TRACES = Path("traces")
 
@@ -27,6 +31,13 @@ def trace_place(given: str | None) -> Iterator[str]:
     finally:
         with suppress(OSError):
             folder.rmdir()
+
+
+def say_leftovers(trace: str) -> None:
+    """Remove what killed runs left where this trace goes, and where its intermediate data may, and say so."""
+    beside = [] if "://" in trace else [Path(trace).parent]
+    for line in remove_leftovers(*beside, Path(tempfile.gettempdir())):
+        click.echo(f"tracer: {line}", err=True)
 
 
 def _make_unused(parent: Path) -> Path:

@@ -6,7 +6,7 @@ partitions add up. So neither hops nor exchanges wait for the end.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 
 import numpy as np
@@ -14,14 +14,16 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import head_of_line, host_drops, pauses, recoveries
+from collector import damaged, gaps, head_of_line, host_drops, pauses, recoveries
 from collector.columns import numbers
 from collector.connecting import added, connecting, in_vain
 from collector.exchanges import UNKNOWN
 from collector.hop_counts import HopCounts, hop_counts
 from collector.link_traffic import RATE_KEYS, added_traffic
 from collector.schema import TABLES
+from collector.service_names import ServiceNames, place_of
 from collector.stalls import PAIR, stalls
+from collector.streams import requests_of, stream_ids
 
 LATE_NS = 1_000_000_000
 """A request that waited so long by the capture's end is unanswered, not cut off. As TCP's first timeout (RFC 6298)."""
@@ -38,7 +40,12 @@ EXCHANGE_COLUMNS = (
     *("exchange_id", "connection_id", "client_host", "server_host", "service", "status", "protocol", "complete"),
     *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "response_bytes", "given_up_trace_ns"),
+    *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
+    *("response_due_bytes", "ending", "closed_trace_ns", "outcome"),
 )
+
+
+NO_CONNECTIONS = pl.Series([], dtype=pl.Int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +60,11 @@ class Troubles:
     paused: pl.DataFrame  # as `pauses.told`
     behind: pl.DataFrame  # as `head_of_line`
     dropped: pl.DataFrame  # as `host_drops.located`
+    damaged: pl.DataFrame  # as `damaged.located`
+    unseen: pl.DataFrame  # as `gaps.missed_bytes`, each connection
     connecting: pl.DataFrame  # as `connecting`
     in_vain: pl.DataFrame  # as `in_vain`, each connection
-    broken: pl.DataFrame  # connection_id, broken_ns: when the server's side ended a connection that owed an answer
+    ended: pl.DataFrame  # as `_ended`, each request that somebody ended before it was wholly answered
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
     cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
     failed: pl.DataFrame  # server_host, service, status; count, and the first
@@ -69,40 +78,56 @@ def gather(
     paused: pa.Table | None = None,
     counts: HopCounts | None = None,
     drops: pa.Table | None = None,
+    spoilt: pl.DataFrame | None = None,
+    holed: gaps.Pieces | None = None,
 ) -> Troubles:
     """What went wrong on some connections.
 
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
-    `connections` and of `exchanges`; `end_trace_ns`, when the last capture ended; `paused`, their pauses
-    as `pauses.aligned`, where the packets themselves were looked at; `counts`, the hops' `hop_counts`, if they are
-    counted already; `drops`, as `host_drops.host_drops`, likewise.
+    `connections` and of `exchanges`, of which streams are no requests; `end_trace_ns`, when the last capture ended;
+    `paused`, their pauses as `pauses.aligned`, where the packets themselves were looked at; `counts`, the hops'
+    `hop_counts`, if they are counted already; `drops`, as `host_drops.host_drops`, likewise; `spoilt`, as
+    `damaged.PACKETS`; `holed`, connections that the captures show with holes.
     """
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
+    streams, exchanges = stream_ids(exchanges), requests_of(exchanges)
     told, asked = _rows(hops, counts.telling), _rows(exchanges, _cut_or_failed(exchanges))
-    rare = _rare(told, connections, asked, end_trace_ns) if told.num_rows or asked.num_rows else _nothing()
+    gapped = NO_CONNECTIONS if holed is None else holed.gaps["connection_id"].unique()
+    rare = (
+        _rare(told, connections, asked, end_trace_ns, spoilt, gapped) if told.num_rows or asked.num_rows else _nothing()
+    )
     return Troubles(
         **rare,
         sent=counts.sent,
         traffic=counts.traffic,
         rates=counts.rates,
-        paused=pauses.told(paused, hops),
+        paused=pauses.told(paused, hops, streams),
         behind=head_of_line.head_of_line(exchanges),
         dropped=host_drops.located(drops, _frame(told, [*HOP_COLUMNS, "receive_frame"])),
+        unseen=pl.DataFrame(schema=gaps.MISSED) if holed is None else gaps.missed_bytes(holed.gaps, hops),
+        damaged=damaged.located(spoilt, _frame(told, HOP_COLUMNS)),
     )
 
 
-def _rare(hops: pa.Table, connections: pa.Table, exchanges: pa.Table, end_trace_ns: int) -> dict[str, pl.DataFrame]:
+def _rare(
+    hops: pa.Table,
+    connections: pa.Table,
+    exchanges: pa.Table,
+    end_trace_ns: int,
+    spoilt: pl.DataFrame | None = None,
+    gapped: pl.Series = NO_CONNECTIONS,
+) -> dict[str, pl.DataFrame]:
     """What hops and exchanges say that may tell of trouble."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
-    resets, ends = _resets(packets), _frame(connections, CONNECTION_COLUMNS)
+    ends = _frame(connections, CONNECTION_COLUMNS)
     return {
-        "lost": stalls(packets, "data"),
+        "lost": stalls(damaged.without(packets, spoilt), "data"),
         "recovered": recoveries.recoveries(packets),
         "connecting": connecting(packets, ends, end_trace_ns),
         "in_vain": in_vain(packets, ends),
-        "broken": _broken(packets, asked),
+        "ended": _ended(asked),
         "missed": _missed(packets),
-        "cut": _cut(asked, resets, end_trace_ns),
+        "cut": _cut(asked, end_trace_ns, gapped),
         "failed": _failed(asked),
     }
 
@@ -119,8 +144,9 @@ def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
 
 
 def _cut_or_failed(exchanges: pa.Table) -> NDArray[np.int64]:
-    """Rows of exchanges without a whole answer, or with one that tells of a server's failure."""
-    return np.flatnonzero(~numbers(exchanges["complete"]) | (numbers(exchanges["status"]) >= 500))
+    """Rows of exchanges without a whole answer, with one that came too late, or that says that the server failed."""
+    odd = ~numbers(exchanges["complete"]) | (numbers(exchanges["status"]) >= 500)
+    return np.flatnonzero(odd | exchanges["ending"].is_valid().to_numpy())
 
 
 def together(parts: Iterable[Troubles]) -> Troubles:
@@ -128,6 +154,17 @@ def together(parts: Iterable[Troubles]) -> Troubles:
     every = list(parts)
     of = {field.name: _stacked([getattr(part, field.name) for part in every]) for field in fields(Troubles)}
     return Troubles(**{name: _sums(name, rows) if len(rows) else rows for name, rows in of.items()})
+
+
+def with_services(troubles: Troubles, names: ServiceNames) -> Troubles:
+    """`troubles` whose services are called `host:port`, by their names."""
+    found = {}
+    for each in fields(Troubles):
+        rows: pl.DataFrame = getattr(troubles, each.name)
+        if "service" in rows.columns and len(rows):
+            called = {place: names.of(*place_of(place)) for place in rows["service"].drop_nulls().unique()}
+            found[each.name] = _sums(each.name, rows.with_columns(pl.col("service").replace(called)))
+    return replace(troubles, **found)
 
 
 def _stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -164,17 +201,25 @@ def _at() -> pl.Expr:
     return pl.coalesce("send_trace_ns", "receive_trace_ns")
 
 
-def _resets(hops: pl.DataFrame) -> pl.DataFrame:
-    """`connection_id, reset_ns` of connections that the server's side reset."""
-    resets = hops.filter((pl.col("kind") == "rst") & ~pl.col("from_client"))
-    return resets.group_by("connection_id").agg(reset_ns=_at().min())
+def _ended(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Requests that somebody ended before they were wholly answered (`collector.endings`), one row each:
+    `span_id, connection_id, client_host, server_host, service, protocol, ending, outcome, response_bytes,
+    response_due_bytes`; when its first and its last byte left (`begun_ns, asked_ns`), those of its answer arrived
+    (`first_ns, last_ns`), when it ended (`closed_ns`)."""
+    return exchanges.filter(pl.col("ending").is_not_null()).select(
+        *("connection_id", "client_host", "server_host", "service", "protocol", "ending", "outcome"),
+        *("response_bytes", "response_due_bytes"),
+        span_id="exchange_id",
+        begun_ns=pl.coalesce("request_first_sent_trace_ns", _asked()),
+        asked_ns=_asked(),
+        first_ns=pl.coalesce("response_first_received_trace_ns", "response_first_sent_trace_ns"),
+        last_ns=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns"),
+        closed_ns="closed_trace_ns",
+    )
 
 
-def _broken(hops: pl.DataFrame, exchanges: pl.DataFrame) -> pl.DataFrame:
-    """Connections with a request that got no answer, and on which the server's side sent RST or FIN."""
-    owed = exchanges.filter(pl.col("response_bytes").is_null()).select(pl.col("connection_id").unique())
-    ends = hops.filter(pl.col("kind").is_in(["rst", "fin"]) & ~pl.col("from_client"))
-    return ends.join(owed, on="connection_id", how="semi").group_by("connection_id").agg(broken_ns=_at().min())
+def _asked() -> pl.Expr:
+    return pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
 
 
 def _missed(hops: pl.DataFrame) -> pl.DataFrame:
@@ -189,22 +234,21 @@ def _missed(hops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _cut(exchanges: pl.DataFrame, resets: pl.DataFrame, end_trace_ns: int) -> pl.DataFrame:
-    """Requests without a whole answer: left waiting, reset, or cut by the capture's edge.
+def _cut(exchanges: pl.DataFrame, end_trace_ns: int, gapped: pl.Series) -> pl.DataFrame:
+    """Requests without a whole answer that nobody is seen to have ended: left waiting, or cut by the capture's edge, or
+    by a hole of it (`gapped` connections).
 
     Only where heads tell: in an unknown protocol the last thing that a client says may want no answer.
     """
-    asked = pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
+    cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN) & pl.col("ending").is_null())
     answered = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns")
-    cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN))
-    cut = cut.join(resets, on="connection_id", how="left").with_columns(spoke=pl.max_horizontal(asked, answered))
-    given_up = pl.col("given_up_trace_ns")
-    late = given_up.is_not_null() | (end_trace_ns - pl.col("spoke") >= LATE_NS)
-    silent = pl.col("response_bytes").is_null() & late
-    reset = pl.when(pl.col("reset_ns") >= pl.col("spoke")).then(pl.lit("reset"))
+    cut = cut.with_columns(spoke=pl.max_horizontal(_asked(), answered))
+    open_still = pl.col("response_bytes").is_null() & pl.col("given_up_trace_ns").is_null()
+    is_seen = ~pl.col("connection_id").is_in(gapped.implode())
+    late = open_still & is_seen & (end_trace_ns - pl.col("spoke") >= LATE_NS)
     cut = cut.with_columns(
-        fate=reset.when(silent).then(pl.lit("unanswered")).otherwise(pl.lit("cut")),
-        until=pl.coalesce(given_up, "reset_ns", pl.lit(end_trace_ns, pl.Int64)),
+        fate=pl.when(late).then(pl.lit("unanswered")).otherwise(pl.lit("cut")),
+        until=pl.lit(end_trace_ns, pl.Int64),
     )
     waited = pl.when(pl.col("fate") == "unanswered").then(pl.col("until") - pl.col("spoke")).fill_null(0)
     ordered = cut.with_columns(worst_ns=waited).sort("worst_ns", descending=True, maintain_order=True)
@@ -256,9 +300,11 @@ ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "paused": pauses.added,
     "behind": head_of_line.added,
     "dropped": host_drops.added,
+    "damaged": host_drops.added,
+    "unseen": lambda rows: rows,
     "connecting": added,
     "in_vain": lambda rows: rows,
-    "broken": lambda rows: rows,
+    "ended": lambda rows: rows,
     "missed": _added_misses,
     "cut": lambda rows: _added(rows, CUT, ("count",), "worst_ns"),
     "failed": lambda rows: _added(rows, FAILED, ("count",), "worst_ns"),

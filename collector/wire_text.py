@@ -1,4 +1,6 @@
-r"""Bytes from the wire as text: the one place where a packet's words become strings.
+r"""Bytes from the wire as text: the one place where the words of messages become strings.
+
+(Names in captures and of files are the operator's world, not the peers': `tracer.plain_text`.)
 
 What a peer sends may be no UTF-8, may hold control characters that a terminal obeys, or characters that reorder what is
 shown around them. Here each such byte is written as an escape, `\xe9`, so that every string of a trace is valid UTF-8
@@ -8,20 +10,17 @@ bytes stay different texts, and ids that were equal on the wire stay equal.
 Cost: two passes over the bytes; per text only where some text may need an escape.
 """
 
-import unicodedata
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.columns import nullable
+from tracer.plain_text import escape, is_safe
 from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns
 
 PRINTABLE = range(0x20, 0x7F)
 """Bytes of ASCII that a terminal shows as they are."""
 BACKSLASH = 0x5C
-UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Control, format (direction marks, zero width), surrogate, private, unassigned; separators of lines and paragraphs."""
 
 
 def string_array_from_wire(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.LargeStringArray:
@@ -43,23 +42,15 @@ def _is_printable(data: NDArray[np.uint8]) -> bool:
 def text_from_wire(data: bytes) -> str:
     """`data` as text that is safe to show: bytes that are no UTF-8 and unsafe characters as escapes."""
     text = data.decode("utf-8", "surrogateescape")
-    if all(map(_is_safe, text)) and "\\x" not in text:
+    if all(map(is_safe, text)) and "\\x" not in text:
         return text
-    return "".join(character if _is_plain(character) else _escape(character) for character in text)
+    return "".join(map(_shown, text))
 
 
-def _is_safe(character: str) -> bool:
-    return " " <= character <= "~" or (character > "~" and unicodedata.category(character) not in UNSAFE_CATEGORIES)
-
-
-def _is_plain(character: str) -> bool:
-    return character != "\\" and _is_safe(character)
-
-
-def _escape(character: str) -> str:
+def _shown(character: str) -> str:
     if character == "\\":
         return "\\\\"
-    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+    return character if is_safe(character) else escape(character)
 
 
 def head_batch(heads: Columns) -> pa.RecordBatch:

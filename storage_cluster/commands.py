@@ -42,6 +42,8 @@ def up(topology: str, *, no_daemons: bool) -> None:
     """Bring the cluster up; does nothing if it is up."""
     state_dir = default_state_dir()
     with operator_errors():
+        if cluster.was_interrupted(state_dir):
+            click.echo(f"tracer: removing what a cluster that was killed left in {state_dir}", err=True)
         started = cluster.up(state_dir, topologies.find(topology), quiet=no_daemons)
         running = cluster.status(state_dir)
     click.echo("The cluster is up." if started else "The cluster was up already.")

@@ -1,15 +1,69 @@
-"""The one flag of the test suite; properties are tried without a time limit: machines are busy at times."""
+"""The one flag of the test suite, and which tests may run beside each other.
+
+Properties are tried without a time limit: machines are busy at times.
+
+With `-n`, tests go to several processes. Those of one module stay together, so that its fixtures are made once, but for
+the viewer's, which are many and slow and whose traces are quickly made. Modules with live tests, which make hosts of
+network namespaces and measure time there, stay together too: none of them runs beside another.
+"""
+
+from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+ROOT = Path(__file__).parent.parent
+LONG = ("tests/test_installed.py", "tests/collector/test_live.py", "tests/test_cli_errors.py", "tests/test_captures.py")
+"""Modules that take long as a whole start early, so that none is left for the end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--regenerate`: write expected results anew instead of comparing with them; read the diff before committing."""
     parser.addoption("--regenerate", action="store_true", help="write expected results anew; read the diff")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """How `-n` spreads the tests."""
+    config.option.loadscopereorder = False
+    return _ByModule(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `-n`: live tests first, then what takes long."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _turn(item.nodeid))
+
+
+class _ByModule(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        module = _module(nodeid)
+        if module.startswith("tests/viewer/"):
+            return nodeid
+        return "live" if _is_live(module) else module
+
+
+def _turn(nodeid: str) -> int:
+    module = _module(nodeid)
+    if _is_live(module):
+        return 0
+    if module in LONG:
+        return 1
+    return 2 if module.startswith("tests/viewer/") else 3
+
+
+def _module(nodeid: str) -> str:
+    return str(nodeid).partition("::")[0]
+
+
+@cache
+def _is_live(module: str) -> bool:
+    return "pytest.mark.live" in (ROOT / module).read_text(encoding="utf-8")
 
 
 @pytest.fixture

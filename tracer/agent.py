@@ -8,27 +8,23 @@ import platform
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from tracer import _core
+from tracer import _core, secret_rules
 from tracer.deliveries import Endpoint, OwnDeliveries
-from tracer.errors import InputError, ResourceError, ServiceError, TracerError
+from tracer.errors import DiskFullError, InputError, ResourceError, TracerError
 from tracer.filters import Filter, compile_filter
 from tracer.segments import next_number, rescue_partials
-from tracer.shipping import CollectorClient, CollectorDownError, Shipper, ShippingThread, check_url
-from tracer.spool import Destination, open_spools
+from tracer.spool import DISK_FULL
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 WAIT_NS = 50_000_000
 """How long a stop signal waits at most before it is seen."""
-
-SHIPPED_SEGMENT_AGE_NS = 500_000_000
-"""Of segments for a collector: half of what a live view may be late (2 s) is left to ship and analyse them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +77,28 @@ def run_capture(
     stop_requested: Callable[[], bool] | None = None,
     first_number: int | None = None,
     deliveries: OwnDeliveries | None = None,
+    with_signals: bool = True,
 ) -> CaptureCounts:
     """Capture into a folder until SIGINT or SIGTERM, or until an error.
 
     Arguments: `on_start` is called when every interface is captured, `on_notice` with each line for the operator;
         `stop_requested` is asked about twenty times a second; `first_number` of the segments, if it is not the one
-        after those in the folder; `deliveries`, whose packets are not recorded.
-    Raises: PrivilegeError, ResourceError, InputError from opening; ResourceError when the disk fills or all interfaces
-        are removed. What was written until then is kept.
+        after those in the folder; `deliveries`, whose packets are not recorded; not `with_signals`, only
+        `stop_requested` ends it.
+    Raises: PrivilegeError, ResourceError, InputError from opening; DiskFullError when the disk fills,
+        ResourceError when all interfaces are removed. What was written until then is kept.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     for line in prepare_folder(folder, options.host):
         on_notice(line)
-    with _stop_signals() as signal_came:
+    with stop_signals() if with_signals else nullcontext(_never) as signal_came:
         try:
             number = first_number or next_number(folder, options.host)
             capture = start_capture(options, folder, number, deliveries.endpoints if deliveries else ())
         except TracerError:
             for path in made:
-                path.rmdir()
+                with suppress(OSError):
+                    path.rmdir()
             raise
         if deliveries is not None:
             deliveries.attach(capture.exclude)
@@ -115,71 +114,16 @@ def run_capture(
     return counts
 
 
-def run_shipped_capture(
-    options: CaptureOptions,
-    destination: Destination,
-    *,
-    on_start: Callable[[], None],
-    on_notice: Callable[[str], None],
-    stop_requested: Callable[[], bool] | None = None,
-    include_own: bool = False,
-) -> CaptureCounts:
-    """Capture, and send each segment to a collector as soon as it is whole; at the end say that this was all.
-
-    The packets of these deliveries are not recorded, unless `include_own`.
-    Raises: as `run_capture`; ServiceError if the collector refuses at the start, or has not everything at the end. What
-        it does not have stays in the spool and is sent by the next agent.
-    """
-    deliveries = None if include_own else OwnDeliveries(check_url(destination.url))
-    client = CollectorClient(destination.url, destination.token, deliveries=deliveries)
-    spools = open_spools(destination, options.host)
-    spool = spools[-1]
-    try:
-        spool.skip_to(client.last_number(destination.session, options.host))
-    except CollectorDownError as error:
-        on_notice(f"{error}; segments are kept in {spool.folder} until it does")
-    shipper = Shipper(client, spools, on_notice)
-    thread: list[ShippingThread] = []
-
-    def started() -> None:
-        thread.append(ShippingThread(shipper))
-        on_start()
-
-    delivered = True
-    try:
-        counts = run_capture(
-            replace(options, segment_age_ns=min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS)),
-            spool.folder,
-            on_start=started,
-            on_notice=on_notice,
-            stop_requested=stop_requested,
-            first_number=spool.next_number(),
-            deliveries=deliveries,
-        )
-    finally:
-        for running in thread:
-            running.stop()
-            delivered = shipper.close()
-        for opened in spools:
-            opened.close()
-    if not delivered:
-        raise ServiceError(
-            f"{len(spool.waiting())} segments are not at the collector yet, they are kept in {spool.folder}",
-            "run the same command again when it answers",
-        )
-    on_notice(f"{shipper.sent_count:,} segments sent, {shipper.lost_count:,} lost")
-    return counts
-
-
 def prepare_folder(folder: Path, host: str) -> list[str]:
     """Make a folder ready for the host's segments; lines for the operator on what an earlier capture left there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return rescue_partials(folder, host)
     except OSError as error:
-        raise ResourceError(
-            f"cannot write to {folder}: {error.strerror}", "give a directory that can be written to"
-        ) from None
+        what = f"cannot write to {folder}: {error.strerror}"
+        if error.errno in DISK_FULL:
+            raise DiskFullError(what, "free some space, or give another directory") from None
+        raise ResourceError(what, "give a directory that can be written to") from None
 
 
 def start_capture(
@@ -210,6 +154,7 @@ def start_capture(
         raw_ip_filter=compiled.raw_ip,
         excluded=list(excluded),
         clock_error=(options.clock_error.offset_ns, options.clock_error.drift_ppb, options.clock_error.since_ns),
+        secrets=secret_rules.rules(),
     )
 
 
@@ -228,8 +173,12 @@ def _drops(dropped_count: int) -> str:
     return f"{dropped_count:,} dropped (raise --ring-mib)" if dropped_count else "none dropped"
 
 
+def _never() -> bool:
+    return False
+
+
 @contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
+def stop_signals() -> Iterator[Callable[[], bool]]:
     """Within it, stop signals are only noted; yields a function that says whether one came."""
     requests: list[int] = []
 

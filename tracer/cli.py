@@ -4,12 +4,16 @@ A command is imported only when it is used, so an agent host needs no more than 
 """
 
 import os
+import signal
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from types import FrameType
 
 import click
 
 from tracer.errors import TracerError
+from tracer.private_files import make_files_private
+from tracer.secret_rules import without_secrets
 
 EXIT_OPERATOR = 2
 """Exit status for what the operator can mend: a wrong file, a missing privilege, a port in use."""
@@ -26,6 +30,9 @@ SUMMARIES = {
     "bench": "Put load on an object store and measure it.",
 }
 """Shown by `tracer --help`, which imports no command."""
+
+PRIVATE = frozenset({"capture", "record", "replay", "collect", "view"})
+"""Commands that keep packets: what they write only its owner may read."""
 
 EXTRAS = {"collector": "collector", "viewer": "viewer", "storage_cluster": "cluster"}
 """Package to the extra that installs what it needs."""
@@ -46,6 +53,8 @@ class EntryPointGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command, or a command that says which extra is missing."""
+        if cmd_name in PRIVATE:
+            make_files_private()
         if cmd_name == "replay":  # not `record`: what it records would inherit the limits
             limit_threads()
         for point in entry_points(group="tracer.commands", name=cmd_name):
@@ -84,12 +93,22 @@ def tracer() -> None:
     """See, packet by packet and host by host, where a distributed system spends its time."""
 
 
+def _end(number: int, _frame: FrameType | None) -> None:
+    """Leave as after Ctrl-C, so that nothing stays behind; further signals do not cut that short."""
+    for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(other, lambda *_: None)  # not ignored: programs that are started would inherit that
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Run the command line; print an operator's error in one line and exit 2."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
     try:
         tracer.main(standalone_mode=False)
     except TracerError as error:
-        click.echo(f"tracer: {error}", err=True)
+        click.echo(without_secrets(f"tracer: {error}"), err=True)
         sys.exit(EXIT_OPERATOR)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)

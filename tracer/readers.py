@@ -14,8 +14,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer import _core
+from tracer import _core, secret_rules
 from tracer.errors import InputError
+from tracer.plain_text import plain
 from tracer.records import Columns, Counter, Direction, Severity
 
 Rows = _core.Rows
@@ -104,7 +105,7 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class PacketCopy:
-    """A packet as it stands in the file."""
+    """A packet as it stands in the file, its secrets overwritten."""
 
     frame: int
     """From 1 within the file."""
@@ -181,7 +182,7 @@ class CaptureReader:
     @property
     def interfaces(self) -> tuple[Interface, ...]:
         """The interfaces described so far; place = index."""
-        return tuple(Interface(index, *fields) for index, fields in enumerate(self._open().interfaces()))
+        return tuple(_described(index, *fields) for index, fields in enumerate(self._open().interfaces()))
 
     @property
     def addresses(self) -> list[str]:
@@ -193,30 +194,31 @@ class CaptureReader:
     @property
     def names(self) -> list[NameRecord]:
         """Names of addresses from Name Resolution Blocks so far, in file order, each once."""
-        return [NameRecord(address, name) for address, name in self._open().names()]
+        return [NameRecord(address, plain(name)) for address, name in self._open().names()]
 
     @property
     def clues(self) -> list[EndpointClues]:
         """What each server's address and port showed so far of the clues that were asked for."""
         return [
-            EndpointClues(address, port, tuple(counts), requests_count, answers_count, tuple(sample))
+            EndpointClues(address, port, tuple(counts), requests_count, answers_count, tuple(map(plain, sample)))
             for address, port, counts, requests_count, answers_count, sample in self._open().clues()
         ]
 
     @property
     def host(self) -> str | None:
         """The host that our agent says it captured on (section comment `twintap.host=NAME`); None if nothing says."""
-        return self._open().host()
+        host = self._open().host()
+        return host and plain(host)
 
     @property
     def comments(self) -> tuple[str, ...]:
         """Comments of the section headers so far, each once."""
-        return tuple(self._open().comments())
+        return tuple(map(plain, self._open().comments()))
 
     @property
     def applications(self) -> tuple[str, ...]:
         """Programs that wrote the sections so far (`shb_userappl`), each once."""
-        return tuple(self._open().applications())
+        return tuple(map(plain, self._open().applications()))
 
     @property
     def packets_count(self) -> int:
@@ -227,6 +229,16 @@ class CaptureReader:
     def bytes_read(self) -> int:
         """How much of the file was read so far, compressed as it is."""
         return self._open().bytes_read()
+
+    @property
+    def expanded_bytes(self) -> int:
+        """How much of the file was read so far, uncompressed."""
+        return self._open().expanded_bytes()
+
+    @property
+    def absurd_frames(self) -> NDArray[np.uint32]:
+        """Frames so far whose stamps were not believed (ascending); of more than a million, these."""
+        return self._open().absurd_frames()
 
     @property
     def counters(self) -> list[Counter]:
@@ -241,20 +253,56 @@ class CaptureReader:
         return self._core
 
 
+def _described(
+    index: int,
+    name: str,
+    link_type: int,
+    resolution_ns: int,
+    snaplen: int,
+    packets_count: int,
+    received_count: int | None,
+    dropped_count: int | None,
+    description: str,
+    speed_bps: int,
+) -> Interface:
+    return Interface(
+        index,
+        plain(name),
+        link_type,
+        resolution_ns,
+        snaplen,
+        packets_count,
+        received_count,
+        dropped_count,
+        plain(description),
+        speed_bps,
+    )
+
+
 def open_capture(
-    path: Path | str, id_headers: Sequence[str] | None = None, clues: Sequence[Clue] = ()
+    path: Path | str,
+    id_headers: Sequence[str] | None = None,
+    clues: Sequence[Clue] = (),
+    secrets: _core.Secrets | None = None,
+    believed: Sequence[tuple[int, int]] = (),
+    limit: tuple[int, int, int] | None = None,
 ) -> CaptureReader:
     """Open the pcap or pcapng file at `path`; gzip is undone on the way.
 
     Arguments: `id_headers`, names of HTTP headers that hold a transaction id, the most telling first; None for the
     usual ones (`X-Trans-Id`, `X-Openstack-Request-Id`, `X-Amz-Request-Id`, `traceparent`, `X-Request-Id`). `clues` are
-    counted for each server's address and port.
+    counted for each server's address and port. `secrets` are overwritten in texts and in copies of packets; by default
+    those in force. `believed`, ranges of stamps (first and last, ns) outside of which none is taken
+    (`tracer/core/wire/src/stamps.rs`); without any, what pcap can hold. `limit`, how far a compressed file may expand
+    before the rest is left out: bytes that are free, then how many times what was read, and the most (bytes).
     Raises: InputError for what cannot be read or is no capture: what it is, and what to do.
     """
     path = Path(path)
     try:
         fields = [(clue.from_client, clue.methods, clue.targets, clue.header, clue.begins) for clue in clues]
-        return CaptureReader(path, _core.CaptureFile(path, None if id_headers is None else list(id_headers), fields))
+        ids = None if id_headers is None else list(id_headers)
+        opened = _core.CaptureFile(path, ids, fields, secrets or secret_rules.rules(), believed, limit)
+        return CaptureReader(path, opened)
     except ValueError as error:
         what, next_step = error.args
         raise InputError(f"{path} is {what}", next_step) from None

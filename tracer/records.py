@@ -47,11 +47,14 @@ class TcpOption(IntFlag):
 
 
 class HeadKind(IntEnum):
-    """Of an HTTP message head, or of a TLS record, which stands among them: its content type is its `status`."""
+    """Of an HTTP message head, or of what stands among them: a TLS record, whose content type is its `status`, or a
+    mark of a stream: the word is its `method`, the protocol its `target`, the reach its `status` (`wire/src/marks.rs`).
+    """
 
     REQUEST = 1
     RESPONSE = 2
     TLS_RECORD = 3
+    STREAM_MARK = 4
 
 
 class HeadFlag(IntFlag):
@@ -62,6 +65,7 @@ class HeadFlag(IntFlag):
     CONNECTION_CLOSE = 0x04
     CONNECTION_KEEP_ALIVE = 0x08
     CUT = 0x10  # the head goes on past the captured bytes: later headers were not seen
+    EVENT_STREAM = 0x20  # its body is events without end (`Content-Type: text/event-stream`)
 
 
 EVENT_COLUMNS: dict[str, str] = {

@@ -24,6 +24,7 @@ IDLE_SECONDS = 0.2
 """How often the spool is looked at; bounds, with the segment's age, how late the collector sees a packet."""
 
 REQUEST_TIMEOUT_SECONDS = 30.0
+UNAUTHORIZED = 401
 KEPT_SECONDS = 2.0
 """A connection idle for longer may be closed, and the next request open another. A collector keeps it for 5 s."""
 
@@ -49,15 +50,22 @@ class CollectorClient:
         token: str = "",
         transport: httpx.BaseTransport | None = None,
         deliveries: OwnDeliveries | None = None,
+        token_now: Callable[[], str] | None = None,
     ) -> None:
-        """`deliveries` learns of each address before a connection to it is opened."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        """`deliveries` learns of each address before a connection to it is opened; `token_now` says what the token is
+        after one was refused."""
+        headers = _bearer(token)
+        self._token_now = token_now
         self.url = check_url(url)
         self._http = httpx.Client(
             base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_SECONDS, transport=transport, trust_env=False
         )
         self._deliveries = deliveries
         self._answered_at: float | None = None
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
 
     def last_number(self, session: str, host: str) -> int:
         """Return the highest number of a host's segments at the collector; 0 = none."""
@@ -107,10 +115,19 @@ class CollectorClient:
         self._answered_at = time.monotonic()
         if answer.is_success:
             return answer
+        if answer.status_code == UNAUTHORIZED and self._has_new_token():
+            return self._send(method, path, content=content, headers=headers, json=json)
         detail = _detail(answer)
         if answer.status_code >= 500 or answer.status_code in (408, 422, 429):
             raise CollectorDownError(f"the collector at {self.url} cannot take segments now ({detail})")
         raise CollectorRefusesError(f"the collector at {self.url} refuses ({detail})", _remedy(answer.status_code))
+
+    def _has_new_token(self) -> bool:
+        """Whether the collector has another token than we showed, which is shown from here on."""
+        found = _bearer(self._token_now() if self._token_now else "")
+        is_new = bool(found) and self._http.headers.get("Authorization") != found["Authorization"]
+        self._http.headers.update(found)
+        return is_new
 
     def _look_up(self) -> None:
         if self._deliveries is not None:
@@ -144,7 +161,10 @@ class Shipper:
 
     def step(self) -> None:
         """Send what is ready, unless the collector failed a moment ago or refuses for good; keep the spool bounded."""
-        self._trim()
+        try:
+            self._trim()
+        except OSError as error:
+            return self._failed(CollectorDownError(f"the spool cannot be trimmed: {error.strerror}"))
         if self.refusal is not None or self._clock() < self._next_attempt:
             return
         try:
@@ -172,6 +192,9 @@ class Shipper:
             self._close(self._spool)
         except ServiceError as error:
             self._notice(str(error))
+            return False
+        except OSError as error:
+            self._notice(f"the spool cannot be written: {error.strerror}")
             return False
         return True
 
@@ -237,7 +260,13 @@ def check_url(url: str) -> str:
         parsed = httpx.URL("")
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InputError(f"{url!r} is no collector's URL", "give one such as http://127.0.0.1:8710")
+    if parsed.userinfo:
+        raise InputError("a collector's URL holds no user and password", "give a token: --token-file or TWINTAP_TOKEN")
     return str(parsed).rstrip("/")
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _detail(answer: httpx.Response) -> str:
@@ -251,7 +280,7 @@ def _detail(answer: httpx.Response) -> str:
 def _remedy(status_code: int) -> str:
     match status_code:
         case 401 | 403:
-            return "give the collector's --token"
+            return "give the collector's token: --token-file or TWINTAP_TOKEN"
         case 404:
             return "check the URL: no collector answers there"
         case 409:

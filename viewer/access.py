@@ -1,7 +1,8 @@
 """Who may see the page: anybody on this machine, or whoever has the token.
 
 A page of another site could make a browser ask a local server under a name that resolves to 127.0.0.1 (DNS rebinding),
-so requests for other names are refused. The token comes once in the URL and then lives in a cookie.
+so requests for other names are refused. The token is asked for once, by a form, and then lives in a cookie: in a URL it
+would stay in histories and logs. Programs show it as `Authorization: Bearer`.
 """
 
 import hmac
@@ -12,6 +13,12 @@ from werkzeug.wrappers import Response as AnyResponse
 
 COOKIE = "twintap_token"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+ENTRANCE = "/token"
+FORM = """<!doctype html><html lang=en><meta charset=utf-8><title>Twintap</title>
+<style>body{font:16px sans-serif;margin:4em auto;max-width:30em;color-scheme:light dark}</style>
+<form method=post action=/token><label>The token that <code>tracer view</code> was given or made up<br>
+<input type=password name=token autofocus autocomplete=off></label> <button>Open</button></form></html>
+"""
 POLICY = (
     "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -49,11 +56,13 @@ def _check_name() -> AnyResponse | None:
 
 
 def _check_token(token: str) -> AnyResponse | None:
-    if _same(request.cookies.get(COOKIE, ""), token):
+    if _same(request.cookies.get(COOKIE, ""), token) or _same(
+        request.headers.get("Authorization", ""), f"Bearer {token}"
+    ):
         return None
-    if not _same(request.args.get("token", ""), token):
-        return Response("Open the URL that `tracer view` printed: it holds the token.\n", 401, mimetype="text/plain")
-    response = redirect(request.path)
+    if request.method != "POST" or request.path != ENTRANCE or not _same(request.form.get("token", "").strip(), token):
+        return Response(FORM, 401, mimetype="text/html")
+    response = redirect("/", 303)
     response.set_cookie(COOKIE, token, httponly=True, samesite="Strict")
     return response
 

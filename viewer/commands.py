@@ -3,10 +3,10 @@
 import errno
 import ipaddress
 import os
-import secrets
 import signal
 import socket
 import sys
+import tempfile
 import time
 import webbrowser
 from collections.abc import Callable
@@ -17,11 +17,16 @@ import click
 
 from collector.queries import check_trace, open_trace
 from tracer.errors import InputError, ResourceError
+from tracer.scratch import remove_leftovers
+from tracer.secret_rules import without_secrets
+from tracer.tokens import leave_token, make_up_token, read_token, take_back
 from viewer.access import Access
 from viewer.app import make_viewer
 from viewer.pages.context import Beside
 from viewer.serving import make_server
 
+VARIABLE = "TWINTAP_VIEW_TOKEN"
+"""Its own, so that a collector's token in the environment does not close the page."""
 MAKE_ONE = "\0"
 """`--token` without a value."""
 QUIET_SECONDS = 0.5
@@ -38,8 +43,12 @@ QUIET_SECONDS = 0.5
     "--token",
     is_flag=False,
     flag_value=MAKE_ONE,
-    metavar="[SECRET]",
-    help="Ask for a secret; made up if not given. Needed to listen beyond this machine.",
+    metavar="[SECRET|-]",
+    help="Ask who opens the page for a secret: one made up, if none is given; `-` asks for it here. Needed to listen "
+    "beyond this machine.",
+)
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Read it from the first line of FILE."
 )
 @click.option(
     "--bench",
@@ -51,32 +60,70 @@ QUIET_SECONDS = 0.5
 )
 @click.option("--no-browser", is_flag=True, help="Print the URL, open nothing.")
 def command(
-    trace: str | None, others: tuple[str, ...], listen: str, token: str | None, runs: tuple[Path, ...], no_browser: bool
+    *,
+    trace: str | None,
+    others: tuple[str, ...],
+    listen: str,
+    token: str | None,
+    token_file: Path | None,
+    runs: tuple[Path, ...],
+    no_browser: bool,
 ) -> None:
     """Open TRACE (a directory or a URL) in the web viewer, until Ctrl-C. It can be compared there with each OTHER.
 
     Without TRACE, the page takes captures.
     """
     host, port = parse_listen(listen)
-    if token is None and not is_loopback(host):
+    secret = _secret(token, token_file)
+    if secret is None and not is_loopback(host):
         raise InputError(f"--listen {listen} can be reached from other machines", "add --token, or listen on 127.0.0.1")
-    secret = secrets.token_urlsafe(16) if token == MAKE_ONE else token
     for other in others:
         check_trace(other)
+    for line in remove_leftovers(Path(tempfile.gettempdir()), *([Path(trace).parent] if trace else [])):
+        click.echo(f"tracer: {line}", err=True)
     with _listening(host, port) as listener:  # first: an index takes long, only to find the port in use
         opened = open_trace(trace, progress_teller()) if trace else None
         shown, uploads = make_viewer(opened, Access(secret), Beside(runs, others))
-        name = f"[{host}]" if ":" in host else host
-        url = f"http://{name}:{listener.getsockname()[1]}/" + (f"?token={secret}" if secret else "")
-        click.echo(f"{trace or 'no trace yet'}: {url}  (Ctrl-C ends)")
-        sys.stdout.flush()
-        if not no_browser and _has_display():
-            webbrowser.open(url)
-        signal.signal(signal.SIGTERM, _stop)
+        port, left = listener.getsockname()[1], None
         try:
+            name = f"[{host}]" if ":" in host else host
+            url = f"http://{name}:{port}/"
+            left = _leave(port, secret) if token == MAKE_ONE and secret else None
+            signal.signal(signal.SIGTERM, _stop)
+            click.echo(without_secrets(f"{trace or 'no trace yet'}: {url}  (Ctrl-C ends)"))
+            if left is not None and secret:
+                _say_token(left, secret)
+            sys.stdout.flush()
+            if not no_browser and _has_display():
+                webbrowser.open(url)
             make_server(shown, listener).run()
         finally:
             uploads.close()
+            if left is not None and secret:
+                take_back(left, secret)
+
+
+def _secret(token: str | None, file: Path | None) -> str | None:
+    """What opens the page; None if nothing is asked. Raises: InputError."""
+    if token == MAKE_ONE and file is None:
+        return make_up_token()
+    given = read_token(token, file, lambda line: click.echo(f"tracer: {line}", err=True), VARIABLE)
+    return given or None
+
+
+def _leave(port: int, secret: str) -> Path:
+    """Put the token that was made up where only its user finds it. Raises: ResourceError."""
+    try:
+        return leave_token(port, secret, "viewer")
+    except OSError as error:
+        raise ResourceError(f"the token cannot be written: {error.strerror}", "give one by --token-file") from None
+
+
+def _say_token(place: Path, secret: str) -> None:
+    """Say where the token is; on a terminal, show it, too."""
+    click.echo(f"the page asks for a token; it is in {place}")
+    if sys.stdout.isatty():
+        click.echo(f"token {secret}")
 
 
 def parse_listen(text: str) -> tuple[str, int]:

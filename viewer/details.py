@@ -7,7 +7,7 @@ from dash.development.base_component import Component
 
 from collector.queries import Request, Span
 from viewer.controls import action_button
-from viewer.figures.waterfall import MOST_SPANS, PHASES, waterfall_figure
+from viewer.figures.waterfall import MOST_SPANS, PHASES, SILENCE_COLOURS, waterfall_figure
 from viewer.ledger import STAGES, LedgerRow, ledger_rows
 from viewer.wording import duration, plural, request_title
 
@@ -30,9 +30,11 @@ _OTHERS = {
     "request_idle_ns": "#9aa1ac",
     "response_idle_ns": "#0e9384",
     "send_held_ns": "#be185d",
-    "reader_wait_ns": "#7c3aed",
+    "reader_wait_ns": "#ea580c",
 }
 """Stages that no phase of a single span is."""
+SILENCE_WORDS = {"idle": "nothing to send", "held": "held by TCP", "unread": "receiver did not read"}
+"""The strips within the waterfall's bars, by `Silence.cause`."""
 STAGE_COLOURS = {name: dict(PHASES)[phase] for name, phase in _PHASE_OF.items()} | _OTHERS
 assert set(STAGE_COLOURS) == set(STAGES)
 
@@ -61,7 +63,7 @@ def request_details(request: Request, spans: Sequence[Span]) -> list[Component]:
         html.H3("Where its time went"),
         _ledger(ledger_rows(spans), request.duration_ns),
         html.H3(f"Its exchanges{_shown(len(spans))}"),
-        _phase_legend(any(span.doubt for span in spans)),
+        _phase_legend(spans),
         *_doubts(spans),
     ]
 
@@ -129,8 +131,12 @@ def _doubts(spans: Sequence[Span]) -> list[Component]:
     ]
 
 
-def _phase_legend(uncertain: bool) -> Component:
-    entries = [html.Span([html.I(style={"background": colour}), name]) for name, colour in PHASES]
+def _phase_legend(spans: Sequence[Span]) -> Component:
+    """The waterfall's colours; those of silences only where there are any."""
+    uncertain = any(span.doubt for span in spans)
+    silent = {silence.cause for span in spans for silence in span.silences}
+    strips = [(SILENCE_WORDS[cause], SILENCE_COLOURS[cause]) for cause in SILENCE_WORDS if cause in silent]
+    entries = [html.Span([html.I(style={"background": colour}), name]) for name, colour in [*PHASES, *strips]]
     faint = html.Span("faint: off the critical path", title="Nothing waited for it: had it been quicker, all the same")
     dashed = html.Span("dashed: its parent is uncertain", title="Linked by inference; another request may have asked")
     return html.P([*entries, faint, *([dashed] if uncertain else [])], className="phases")

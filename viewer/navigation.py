@@ -24,6 +24,7 @@ PAGES = (
     PageLink("Requests", f"{PREFIX}requests", "Every request, to filter and sort"),
     PageLink("Overlay", f"{PREFIX}overlay", "Many requests laid over each other"),
     PageLink("Services", f"{PREFIX}services", "Who calls whom"),
+    PageLink("Streams", f"{PREFIX}streams", "What is no request: subscriptions, sessions, events"),
     PageLink("Latency", f"{PREFIX}latency", "How long requests, exchanges and packets took"),
     PageLink("Quality", f"{PREFIX}quality", "How far this trace can be trusted"),
     PageLink("Bench", f"{PREFIX}bench", "Runs of the load generator"),

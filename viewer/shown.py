@@ -14,7 +14,7 @@ from typing import Any
 
 from flask import Flask
 
-from collector.queries import TraceView, is_live, made_ns, open_trace
+from collector.queries import TraceView, is_live, live_error, made_ns, open_trace
 from tracer.errors import TracerError
 
 HEADER = "HTTP_X_TWINTAP_MADE"
@@ -34,7 +34,7 @@ class LiveState:
     behind_seconds: float | None  # since its newest packet, as right as that host's clock
     dropped_count: int  # packets that the captures lost
     cut_count: int  # segments that the live window had no room for
-    trouble: str = ""  # why a newer make could not be opened
+    trouble: str = ""  # why there is no newer make, or why it could not be opened
 
 
 class Shown:
@@ -98,7 +98,7 @@ class Shown:
             behind_seconds=max(0.0, (now_ns - max(stamps)) / 1e9) if stamps else None,
             dropped_count=counts["capture_dropped"],
             cut_count=counts["live_window_cut"],
-            trouble=trouble,
+            trouble=trouble or live_error(trace.url),
         )
 
 

@@ -2,15 +2,19 @@
 
 The folder is bounded: so many files, so many bytes, and it goes with the viewer. Names of files are kept as texts and
 never become paths. The trace is made by `tracer replay` in a process of its own, so that a bad capture cannot end the
-viewer; what it says on failing is one sentence, and that is what is shown.
+viewer, and within limits of memory and time, over which that process is ended; what a compressed file may expand to is
+limited there, too. What is wrong is one sentence, and that is what is shown.
 """
 
+import contextlib
 import itertools
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +22,17 @@ from typing import IO
 
 from collector.queries import TraceView, describe_capture, open_trace
 from tracer.errors import InputError, TracerError
+from tracer.scratch import UPLOADS_PREFIX, hold, release
 
 PIECE_BYTES = 4 << 20
 """Of a file, sent at once."""
 MOST_BYTES = 4 << 30
 MOST_FILES = 100
+MOST_MEMORY_BYTES = 4 << 30
+MOST_SECONDS = 3_600.0
+POLL_SECONDS = 0.1
+LONGEST_SAID = 10_000
+"""Of what a command wrote on standard error, the end that is looked at."""
 LONGEST_NAME = 64
 
 
@@ -57,14 +67,22 @@ class _Incoming:
 class Uploads:
     """What was uploaded to one viewer. Safe to use from several threads; `close` removes it all."""
 
-    def __init__(self, done: Callable[[TraceView], None], most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        done: Callable[[TraceView], None],
+        most_bytes: int = MOST_BYTES,
+        most_memory_bytes: int = MOST_MEMORY_BYTES,
+        most_seconds: float = MOST_SECONDS,
+    ) -> None:
         self._done, self._most_bytes = done, most_bytes
-        self._folder = Path(tempfile.mkdtemp(prefix="twintap-uploads-"))
+        self._most_memory_bytes, self._most_seconds = most_memory_bytes, most_seconds
+        self._folder = Path(tempfile.mkdtemp(prefix=UPLOADS_PREFIX))
+        hold(self._folder)
         self._files: dict[int, _Incoming] = {}
         self._numbers, self._traces = itertools.count(1), itertools.count(1)
         self._lock = threading.Lock()
         self._making = Making()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self, name: str) -> Received:
         """Expect a file of that name."""
@@ -140,17 +158,23 @@ class Uploads:
         if self._process is not None:
             self._process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
+        release(self._folder)
 
     def _make(self, given: Mapping[str, _Incoming]) -> None:
         trace = self._folder / "traces" / f"uploaded-{next(self._traces)}"
         trace.parent.mkdir(exist_ok=True)
         argv = [sys.executable, "-m", "tracer", "replay", "-o", str(trace), "--", *given]  # a host may begin with `-`
-        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-            self._process = process
-            _, said = process.communicate()
-        self._process = None
-        if process.returncode:
-            self._making = Making("failed", _named(said, given))
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
+            too_much = wait_within(self._process, self._most_memory_bytes, self._most_seconds)
+            said.seek(0)
+            last = said.read()[-LONGEST_SAID:]
+        failed, self._process = self._process.returncode, None
+        if failed:
+            shutil.rmtree(trace, ignore_errors=True)
+            for left in trace.parent.glob(f".{trace.name}.*"):  # of one that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            self._making = Making("failed", too_much or _named(last, given))
             return
         try:
             self._done(open_trace(str(trace)))
@@ -160,6 +184,31 @@ class Uploads:
 
     def _bytes_count(self) -> int:
         return sum(file.bytes_count for file in list(self._files.values()))
+
+
+def wait_within(process: subprocess.Popen[bytes], most_memory_bytes: int, most_seconds: float) -> str:
+    """Wait for a process; if it takes more memory (resident) or time than it may, end it and say what was too much."""
+    deadline_s = time.monotonic() + most_seconds
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_SECONDS)
+            return ""
+        too_much = ""
+        if _resident_bytes(process.pid) > most_memory_bytes:
+            too_much = f"making the trace takes more than {most_memory_bytes / (1 << 30):.3g} GiB of memory"
+        elif time.monotonic() > deadline_s:
+            too_much = f"making the trace takes more than {most_seconds:,.0f} s"
+        if too_much:
+            process.kill()
+            process.wait()
+            return f"{too_much}; use `tracer replay` on a machine that has more"
+
+
+def _resident_bytes(pid: int) -> int:
+    """0 if it has ended."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    return 0
 
 
 def _trouble(files: list[tuple[str | None, str]]) -> str:
@@ -181,7 +230,10 @@ def _plain(text: str) -> str:
 
 def _named(said: str, given: Mapping[str, _Incoming]) -> str:
     """The last line of what a command said, its paths as the names that were uploaded."""
-    line = (said.strip().splitlines() or ["the captures could not be read"])[-1].removeprefix("tracer: ")
+    line = (said.strip().splitlines() or [""])[-1]
+    if not line.startswith("tracer: "):
+        return "the captures could not be analysed, which is a defect; `tracer replay` with these files says more"
+    line = line.removeprefix("tracer: ")
     for file in given.values():
         line = line.replace(str(file.path), file.name)
     return line

@@ -21,7 +21,7 @@ STATE_NAMES = {
     HopState.AMBIGUOUS: "several packets could be its partner, and nothing tells them apart",
     HopState.UNMATCHED: "seen at one end; no partner found",
 }
-OUTCOME_WORDS = {"ok": "ok", "failed": "failed", "unknown": "unknown"}
+OUTCOME_WORDS = {"ok": "ok", "failed": "failed", "abandoned": "given up by the client", "unknown": "unknown"}
 """Of requests (`collector.outcomes`), as people read them."""
 Fact = tuple[str, str]
 """A label and its value."""
@@ -70,24 +70,28 @@ def request_title(request: Request) -> str:
 
 
 def answer_words(status: int, outcome: str) -> str:
-    """` → 201`, ` → 503 ✗`, ` → ✗ no whole answer`; "" where no status is visible and nothing failed."""
+    """` → 201`, ` → 503 ✗`, ` → ✗ no whole answer`, ` → given up`; "" where no status is visible and nothing failed."""
     failed = outcome == "failed"
+    if outcome == "abandoned":
+        return " → given up"
     if status:
         return f" → {status}{' ✗' if failed else ''}"
     return " → ✗ no whole answer" if failed else ""
 
 
 def status_words(status: int, outcome: str) -> str:
-    """A cell of a table: `201`, `✗ 503`, `✗ no whole answer`, `unknown`."""
+    """A cell of a table: `201`, `✗ 503`, `✗ no whole answer`, `given up by the client`, `unknown`."""
+    if outcome == "abandoned":
+        return OUTCOME_WORDS[outcome]
     if outcome == "failed":
         return f"✗ {status or 'no whole answer'}"
     return str(status) if status and outcome == "ok" else f"{status or 'none seen'} (outcome unknown)"
 
 
-def outcome_words(failed_count: int, unknown_count: int) -> str:
-    """`, 3 failed, 12 of unknown outcome`; what there is none of is left out."""
-    failed = f", {failed_count:,} failed" if failed_count else ""
-    return failed + (f", {unknown_count:,} of unknown outcome" if unknown_count else "")
+def outcome_words(failed_count: int, abandoned_count: int, unknown_count: int) -> str:
+    """`, 3 failed, 2 given up by clients, 12 of unknown outcome`; what there is none of is left out."""
+    counts = ((failed_count, "failed"), (abandoned_count, "given up by clients"), (unknown_count, "of unknown outcome"))
+    return "".join(f", {count:,} {what}" for count, what in counts if count)
 
 
 def hop_title(hop: Hop) -> str:

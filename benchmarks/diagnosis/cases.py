@@ -65,8 +65,8 @@ _SWAPS = ("--probability 20%", "--probability 10% --delay 2ms")
 
 PLANS = {
     "stop": Plan("{host}/object", ("",), _kinds("server_silent")),
-    "kill": Plan("{host}/object", ("",), _kinds("connection_refused")),
-    "restart": Plan("{host}/object", ("",), _kinds("connection_refused")),
+    "kill": Plan("{host}/object", ("",), _kinds("connection_refused server_died")),
+    "restart": Plan("{host}/object", ("",), _kinds("connection_refused server_died")),
     "cut": Plan("{host}", ("", "--peer proxy"), _kinds("link_down")),
     "drop": Plan("{host}", _DROPS, _kinds("packet_loss")),
     "delay": Plan("{host}", _DELAYS, _kinds("slow_link")),

@@ -140,14 +140,21 @@ def _true_roots(truth: Truth) -> pl.DataFrame:
 
 
 def score_ledgers(spans: pl.DataFrame, exchanges: pl.DataFrame, rows: list[Row], client_host: str) -> LedgerScore:
-    """Arguments: the trace's `spans` and `exchanges`; what the load generator noted of each attempt."""
-    ledger = spans.group_by("trace_id").agg(parts=pl.col("critical_ns").sum())
+    """Arguments: the trace's `spans` and `exchanges`; what the load generator noted of each attempt. What is between
+    the SYN and the request, a client's pause or all the time that a connection was opened too early, is in no ledger,
+    but in what the client measured; so it is added here."""
+    own = pl.col("span_id") == pl.col("trace_id")
+    ledger = spans.group_by("trace_id").agg(
+        parts=pl.col("critical_ns").sum() + pl.col("pause_ns").filter(own).sum(),
+        begun=pl.col("start_trace_ns").filter(own).first(),
+    )
     ends = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns", "given_up_trace_ns")
     starts = pl.coalesce("connect_start_trace_ns", "request_first_sent_trace_ns")
     roots = (
         exchanges.filter((pl.col("client_host").cast(pl.String) == client_host) & pl.col("complete"))
-        .select("exchange_id", "transaction_id", took=ends - starts)
+        .select("exchange_id", "transaction_id", took=ends - starts, starts=starts)
         .join(ledger, left_on="exchange_id", right_on="trace_id")
+        .with_columns(pl.col("parts") + pl.col("begun") - pl.col("starts"))
     )
     measured = pl.DataFrame(
         [(row.transaction_id, row.duration_ns) for row in rows if row.transaction_id and not row.error],

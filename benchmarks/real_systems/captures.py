@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.real_systems.judge import ROLES, Verdict, judge
+from benchmarks.real_systems.judge import ROLES, judge
 from benchmarks.real_systems.lab import LabError
 from benchmarks.real_systems.run import Judged
 from benchmarks.real_systems.said import say
 from benchmarks.real_systems.truth import Call, Truth
+from benchmarks.real_systems.verdict import Verdict
 
 BY = "tcpdump"
 CLIENT = "client"

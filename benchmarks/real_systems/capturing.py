@@ -37,11 +37,11 @@ class Capture:
     ready: str
 
 
-def tcpdump(host: Host, folder: Path, interface: str = "") -> Capture:
-    """As a user would: its defaults (microseconds, whole packets)."""
+def tcpdump(host: Host, folder: Path, interface: str = "", *options: str) -> Capture:
+    """As a user would: its defaults (microseconds, whole packets) if there are no options."""
     folder.mkdir(parents=True, exist_ok=True)
     chosen = interface or ("eth0" if len(host.addresses) == 1 else "any")
-    argv = ("tcpdump", "-i", chosen, "-Z", "root", "-w", str(folder / f"{host.name}.pcap"))
+    argv = ("tcpdump", "-i", chosen, "-Z", "root", "-w", str(folder / f"{host.name}.pcap"), *options)
     return Capture(host, argv, "listening on")
 
 

@@ -1,7 +1,8 @@
 """A plain HTTP service on Python's own server: `python -m benchmarks.real_systems.http_service SETTINGS.json`.
 
 Settings: `address`, `port`, `log`, `work_ms` (least and most of its own work), `calls` (URLs that it asks for each
-request, one after the other, over kept connections), and `parallel` (all of them at once).
+request, one after the other, over kept connections), `parallel` (all of them at once), and `tls` (a file with a
+certificate and its key; none, or "", for plain HTTP).
 
 Its log has a line of JSON for each request: target, the client's port, when it had the head and when the answer was
 ready (ns), the caller's `X-Judge`, its own, which goes along with what it asks, and how long that took. The product
@@ -13,6 +14,7 @@ import itertools
 import json
 import os
 import random
+import ssl
 import sys
 import threading
 import time
@@ -20,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 
 class Service(ThreadingHTTPServer):
@@ -37,13 +39,18 @@ class Service(ThreadingHTTPServer):
         self.free: dict[str, list[http.client.HTTPConnection]] = {}
         self.pool = ThreadPoolExecutor(64)
         super().__init__((settings["address"], settings["port"]), Handler)
+        if settings.get("tls"):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(settings["tls"])
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+            Handler.disable_nagle_algorithm = True  # else the first answer waits for the ACK of the session tickets
 
     def ask(self, url: str, judge: str) -> dict[str, Any]:
         """One call over a kept connection; when it was made, and answered."""
         parts = urlsplit(url)
         with self.lock:
             free = self.free.setdefault(parts.netloc, [])
-            connection = free.pop() if free else http.client.HTTPConnection(parts.hostname or "", parts.port)
+            connection = free.pop() if free else _connection(parts)
             if connection.sock is None:
                 connection.connect()
         began = time.time_ns()
@@ -53,6 +60,12 @@ class Service(ThreadingHTTPServer):
         with self.lock:
             free.append(connection)
         return {"judge": judge, "took_ns": ended - began}
+
+
+def _connection(parts: SplitResult) -> http.client.HTTPConnection:
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(parts.hostname or "", parts.port, context=ssl._create_unverified_context())
+    return http.client.HTTPConnection(parts.hostname or "", parts.port)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -13,14 +13,13 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.real_systems.ledger import ledger
 from benchmarks.real_systems.said import Said
 from benchmarks.real_systems.truth import Call, Truth
+from benchmarks.real_systems.verdict import WITHIN_NS, Verdict, in_ms, within
 
-WITHIN_NS = 1_000_000
-WITHIN_SHARE = 0.05
 CONFIDENCE_SLACK = 0.03
 REFUSED = (408, 429, 499)
 URGENT = ("error", "warning")
@@ -29,27 +28,8 @@ ROLES = ("swift", "s3", "quorum", "minio", "ceph", "object server", "container s
 NON_WORDS = re.compile(r"\b(None|nan|NaN|null|inf)\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One statement of the product, what is true, what it said, and whether that is right."""
-
-    statement: str
-    truth: str
-    said: str
-    right: bool
-
-
 Row = dict[str, Any]
 Pairs = list[tuple[Call, Row]]
-
-
-def within(said_ns: float | None, bounds_ns: tuple[float, float], resolution_ns: float = 0) -> bool:
-    """Whether a duration is right. Arguments: bounds_ns: the least and the most that it can truly have been."""
-    low, high = bounds_ns
-    if said_ns is None:
-        return False
-    slack = [max(WITHIN_NS, WITHIN_SHARE * true) + resolution_ns for true in bounds_ns]
-    return low - slack[0] <= said_ns <= high + slack[1]
 
 
 def judge(said: Said, truth: Truth) -> list[Verdict]:
@@ -63,9 +43,11 @@ def judge(said: Said, truth: Truth) -> list[Verdict]:
         *client_durations(pairs),
         *whole_durations(pairs, rows),
         *headline(truth.calls, said.report["requests"]),
+        *ledger(said.table("spans"), sum(call.parent == "" for call in truth.calls), truth.ledger),
         *names(truth, rows),
         *failures(pairs),
         *links(pairs, truth.links_right),
+        *streams(truth, said),
         *losses(truth, said),
         *findings(truth, said.findings),
         *texts(truth, said),
@@ -146,7 +128,10 @@ def headline(calls: Sequence[Call], requests: Row) -> Iterator[Verdict]:
             high = of([_bounds(call)[1] + (call.connect_ns or 0) for call in known])
             said = requests[f"{name}_ns"]
             yield Verdict(
-                f"{name} of all requests (report)", f"{_ms(low)} to {_ms(high)}", _ms(said), within(said, (low, high))
+                f"{name} of all requests (report)",
+                f"{in_ms(low)} to {in_ms(high)}",
+                in_ms(said),
+                within(said, (low, high)),
             )
 
 
@@ -159,12 +144,17 @@ def names(truth: Truth, rows: Sequence[Row]) -> Iterator[Verdict]:
 
 
 def failures(pairs: Pairs) -> Iterator[Verdict]:
-    """Which requests failed, by the logs' statuses (0 is no answer)."""
+    """Which requests failed, by the logs' statuses (0 is no answer), and which their clients left."""
     if not pairs or "outcome" not in pairs[0][1]:
         return
-    true = sum(not 100 <= call.status < 500 or call.status in REFUSED for call, _ in pairs)
-    said = sum(row["outcome"] == "failed" for _, row in pairs)
-    yield Verdict("failed requests", str(true), str(said), said == true)
+    for outcome, wanted in (("failed", _failed), ("abandoned", lambda call: call.abandoned)):
+        true = sum(wanted(call) for call, _ in pairs)
+        said = sum(row["outcome"] == outcome for _, row in pairs)
+        yield Verdict(f"{outcome} requests", str(true), str(said), said == true)
+
+
+def _failed(call: Call) -> bool:
+    return not call.abandoned and (not 100 <= call.status < 500 or call.status in REFUSED)
 
 
 def links(pairs: Pairs, least: float) -> Iterator[Verdict]:
@@ -187,6 +177,26 @@ def links(pairs: Pairs, least: float) -> Iterator[Verdict]:
         yield Verdict(
             f"parents, {server}", f"at least {least:.0%} of {len(known)}, and as many as promised", said, good
         )
+
+
+def streams(truth: Truth, said: Said) -> Iterator[Verdict]:
+    """What is no request, its messages and their delay (of a message between hosts of one machine, at most 1 ms); and
+    that nothing of it is the slowest request."""
+    if truth.streams is None:
+        return
+    servers = {one.server: one for one in truth.streams}
+    for server in sorted({*servers, *(row["server"] for row in said.streams)}):
+        own = [row for row in said.streams if row["server"] == server]
+        true = servers[server].count if server in servers else 0
+        evidence = sorted({row["evidence"] for row in own})
+        yield Verdict(f"streams at {server}", str(true), f"{len(own)} ({'; '.join(evidence[:3])})", len(own) == true)
+        if server not in servers:
+            continue
+        (low, high), count = servers[server].to_clients, sum(row["to_client_count"] for row in own)
+        yield Verdict(f"messages from {server}", f"{low} to {high}", str(count), low <= count <= high)
+        delays = [row["delay_median_ns"] for row in own if row["delay_median_ns"] is not None]
+        right = bool(delays) and max(delays) <= WITHIN_NS
+        yield Verdict(f"messages' delay, {server}", "at most 1 ms", in_ms(max(delays, default=None)), right)
 
 
 def losses(truth: Truth, said: Said) -> Iterator[Verdict]:
@@ -256,7 +266,7 @@ def _durations(statement: str, each: Sequence[tuple[int | None, int, tuple[int, 
     words += f", {between} between both ends' logs" if between else ""
     if off:
         _, said, true = max(off, key=lambda one: one[0])
-        words += f"; {len(off)} not, worst {_ms(said)} for {_ms(true)}"
+        words += f"; {len(off)} not, worst {in_ms(said)} for {in_ms(true)}"
     return Verdict(statement, f"{len(each)} within 1 ms or 5 %", words, not off)
 
 
@@ -281,10 +291,6 @@ def _states(said: Said) -> dict[str, int]:
 def _finding(row: Row) -> str:
     places = "–".join(place for place in (row["host"], row["peer_host"]) if place)
     return f"{row['kind']} {places}".strip()
-
-
-def _ms(ns: float | None) -> str:
-    return "nothing" if ns is None else f"{ns / 1e6:.2f} ms"
 
 
 def wrong(verdicts: Iterable[Verdict]) -> list[Verdict]:

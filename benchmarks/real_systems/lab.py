@@ -123,6 +123,10 @@ class Lab:
         """Likewise, of a program that configures: with its failure raised, and at ordinary priority."""
         return self.run(host, *argv)
 
+    def cut_to_mss(self, host: str, interface: str) -> None:
+        """No packet longer than one segment there, as on a wire."""
+        self.tool(host, sys.executable, "-c", _CUT_TO_MSS, interface)
+
     def python(self, host: str, module: str, *argv: str) -> str:
         """What a module of this package prints when it runs there."""
         return self.run(host, sys.executable, "-m", f"benchmarks.real_systems.{module}", *argv)
@@ -160,20 +164,21 @@ class Lab:
         words = ("-m", "benchmarks.real_systems.http_service", str(file))
         self.start(host, sys.executable, *words, port=settings["port"], name="service")
 
-    def slow_link(self, host: str) -> "SlowLink":
-        """Put a relay into a host's cable, which delays nothing yet (many kernels have no netem)."""
+    def slow_link(self, host: str, relay: str = "storage_cluster.faults.relay", *options: str) -> "SlowLink":
+        """Put a relay (a module, and its options) into a host's cable, which delays nothing yet (many kernels have no
+        netem)."""
         plug, near, far = port_name(host), f"near-{host}", f"far-{host}"
         bridge = f"br{self.address(host).split('.')[2]}"
         self.tool(SWITCH, "ip", "link", "add", near, "type", "veth", "peer", "name", far)
         self.tool(SWITCH, "ip", "link", "set", plug, "nomaster")
         self.tool(SWITCH, "ip", "link", "set", far, "master", bridge)
         for place, interface in ((host, "eth0"), (SWITCH, plug), (SWITCH, near), (SWITCH, far)):
-            self.tool(place, sys.executable, "-c", _CUT_TO_MSS, interface)
+            self.cut_to_mss(place, interface)
             self.tool(place, "ip", "link", "set", interface, "up")
-        argv = self._argv(SWITCH, (sys.executable, "-m", "storage_cluster.faults.relay", plug, near))
-        relay = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        self._programs.append(relay)
-        link = SlowLink(relay)
+        argv = self._argv(SWITCH, (sys.executable, "-m", relay, plug, near, *options))
+        carrying = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        self._programs.append(carrying)
+        link = SlowLink(carrying)
         link.delay(0)
         return link
 

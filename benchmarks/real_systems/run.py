@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.real_systems.judge import Verdict, judge
+from benchmarks.real_systems.judge import judge
 from benchmarks.real_systems.lab import LabError
 from benchmarks.real_systems.said import say
 from benchmarks.real_systems.scenario import Scenario
 from benchmarks.real_systems.truth import Truth, read_truth
+from benchmarks.real_systems.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

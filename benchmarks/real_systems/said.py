@@ -38,8 +38,8 @@ class Said:
 
     @functools.cached_property
     def exchanges(self) -> pl.DataFrame:
-        """One row for each exchange, in order of time, with its span and its connection's ends (`server`: the
-        "address:port" that its own host knows it by)."""
+        """One row for each exchange that is no stream, in order of time, with its span and its connection's ends
+        (`server`: the "address:port" that its own host knows it by)."""
         ends = self.table("connections").select(
             "connection_id",
             server=pl.format(
@@ -51,10 +51,18 @@ class Said:
             client_port=pl.coalesce("translated_client_port", "client_port").cast(pl.Int64),
         )
         spans = self.table("spans").rename({"span_id": "exchange_id"})
-        found = self.table("exchanges").join(ends, on="connection_id", how="left")
+        found = self.table("exchanges").filter(~pl.col("is_stream")).join(ends, on="connection_id", how="left")
         found = found.join(spans, on="exchange_id", how="left", suffix="_span")
         at = pl.coalesce("request_first_received_trace_ns", "request_first_sent_trace_ns")
         return found.with_columns(at_ns=at).sort("at_ns", "exchange_id")
+
+    @functools.cached_property
+    def streams(self) -> list[dict[str, Any]]:
+        """One row for each stream, with its server's "address:port"."""
+        ends = self.table("connections").select(
+            "connection_id", server=pl.format("{}:{}", "server_addr", "server_port")
+        )
+        return self.table("streams").join(ends, on="connection_id", how="left").to_dicts()
 
     @functools.cached_property
     def findings(self) -> list[dict[str, Any]]:

@@ -13,13 +13,16 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from benchmarks.real_systems.capturing import BOTH, capturing
-from benchmarks.real_systems.judge import Verdict
+from benchmarks.real_systems.interpreter import VARIABLE, python_with
 from benchmarks.real_systems.lab import SYSTEM_PATH, Lab
 from benchmarks.real_systems.said import Said
 from benchmarks.real_systems.truth import Truth
+from benchmarks.real_systems.verdict import Verdict
 
 EVERYWHERE = (("tcpdump", "tcpdump"), ("nsenter", "util-linux"), ("setpriv", "util-linux"), ("ip", "iproute2"))
 """Programs that all scenarios need."""
+MODULE = "python:"
+"""Before the name of a module among the needs."""
 REGISTER: dict[str, "Scenario"] = {}
 """Name to scenario, in the table's order."""
 
@@ -36,7 +39,7 @@ class Scenario:
     """On which hosts; all, if none is named."""
     by: ClassVar[tuple[str, ...]] = BOTH
     needs: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Programs, each with Debian's package that has it."""
+    """Programs, each with Debian's package that has it; a module of PyPI's is `("python:MODULE", PACKAGE)`."""
 
     @contextmanager
     def lab(self, folder: Path) -> Iterator[Lab]:
@@ -84,10 +87,17 @@ def missing(wanted: Scenario) -> str:
     lacking = {name: package for name, package in needs.items() if _find(name) is None}
     if not lacking:
         return ""
-    return f"not installed: {', '.join(lacking)} (apt-get install {' '.join(sorted(set(lacking.values())))})"
+    how = []
+    debian = {package for name, package in lacking.items() if not name.startswith(MODULE)}
+    pypi = {package for name, package in lacking.items() if name.startswith(MODULE)}
+    how += [f"apt-get install {' '.join(sorted(debian))}"] if debian else []
+    how += [f"pip install {' '.join(sorted(pypi))}, or {VARIABLE}=an interpreter that has it"] if pypi else []
+    return f"not installed: {', '.join(lacking)} ({'; '.join(how)})"
 
 
 def _find(program: str) -> str | None:
+    if program.startswith(MODULE):
+        return python_with(program.removeprefix(MODULE)) or None
     if "/" in program:
         return next((str(path) for path in Path("/").glob(program.lstrip("/"))), None)
     return shutil.which(program) or shutil.which(program, path=SYSTEM_PATH)

@@ -26,6 +26,7 @@ class Call:
     most_ns: int | None = None  # it took no longer at its server, by the log of something that it is a part of
     connect_ns: int | None = None  # of a client that opened a connection for it: how long that took it
     status: int = 200
+    abandoned: bool = False  # its client did not wait for the answer
     parent: str | None = None  # the call that caused it; "" for a client's own, None where no log says
 
 
@@ -39,10 +40,20 @@ class Fault:
 
 
 @dataclass(slots=True)
+class StreamTruth:
+    """What goes on at a server that is no request."""
+
+    server: str  # "address:port"
+    count: int  # connections of that kind
+    to_clients: tuple[int, int]  # messages to all of them: at least, at most (greetings, confirmations, closing)
+
+
+@dataclass(slots=True)
 class Truth:
     """All that is known of a run."""
 
     calls: list[Call] = field(default_factory=list)
+    streams: list[StreamTruth] | None = None  # if given, the only ones
     names: dict[str, str] = field(default_factory=dict)  # "address:port" to a pattern that its service's name matches
     products: tuple[str, ...] = ()  # words that the texts may use although they name a product or a role
     lost: int | None = 0  # packets lost between the hosts, by the kernel's counters; None where nothing counts them
@@ -51,6 +62,8 @@ class Truth:
     http_heads: bool = (
         False  # calls are all that has HTTP heads, and nothing else; `server_ns` ends with the answer's first byte
     )
+    ledger: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Columns of the ledger, with `+` between them, to the least and most time of a client's request on average, ns."""
     only: tuple[str, ...] = ()  # if given, the statements that are judged (the beginnings of their words)
     more: dict[str, float] = field(default_factory=dict)  # what one scenario alone needs
 
@@ -65,5 +78,10 @@ def read_truth(folder: Path) -> Truth:
     fault = found.pop("fault")
     calls = [Call(**call) for call in found.pop("calls")]
     made = None if fault is None else Fault(fault["words"], tuple(fault["kinds"]), tuple(fault["hosts"]))
+    streams = found.pop("streams", None)
+    if streams is not None:
+        streams = [StreamTruth(one["server"], one["count"], tuple(one["to_clients"])) for one in streams]
     products, only = tuple(found.pop("products")), tuple(found.pop("only"))
-    return Truth(calls=calls, fault=made, products=products, only=only, **found)
+    ledger = {part: (low, high) for part, (low, high) in found.pop("ledger", {}).items()}
+    made_of = {"fault": made, "products": products, "only": only, "ledger": ledger, "streams": streams}
+    return Truth(calls=calls, **made_of, **found)

@@ -3,8 +3,11 @@
 import contextlib
 import ipaddress
 import os
+import resource
+import signal
 import socket
 from pathlib import Path
+from types import FrameType
 
 import click
 import uvicorn
@@ -12,10 +15,15 @@ import uvicorn
 from collector import ingest, live
 from collector.app import create_app
 from collector.commands.naming_options import naming_options, operators_names
+from collector.door import Door, guarded_by
 from collector.settings import CollectorSettings
+from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, PrivilegeError, ResourceError
+from tracer.secret_rules import without_secrets
+from tracer.tokens import leave_token, left_token, make_up_token, read_token, take_back, token_options
 
 DEFAULT_LISTEN = "127.0.0.1:8710"
+OTHERS = "give others --token-file"
 
 
 @click.command("collect")
@@ -25,7 +33,8 @@ DEFAULT_LISTEN = "127.0.0.1:8710"
 @click.option(
     "--listen", default=DEFAULT_LISTEN, show_default=True, metavar="ADDRESS:PORT", help="Where agents send to."
 )
-@click.option("--token", default="", envvar="TWINTAP_TOKEN", show_envvar=True, help="Agents must give the same.")
+@token_options("Agents must give the same.")
+@click.option("--no-token", is_flag=True, help="Ask nobody for one: whoever has an account here may send and read.")
 @click.option(
     "--live-window",
     default=10.0,
@@ -42,11 +51,14 @@ DEFAULT_LISTEN = "127.0.0.1:8710"
     help="Segments that a live trace is made of; with more, it is shorter.",
 )
 @naming_options
+@secret_options
 def command(
     *,
     data: Path,
     listen: str,
-    token: str,
+    token: str | None,
+    token_file: Path | None,
+    no_token: bool,
     live_window: float,
     live_mib: int,
     own_services: Path | None,
@@ -54,22 +66,60 @@ def command(
 ) -> None:
     """Receive segments from agents, and make traces of them, until Ctrl-C.
 
-    Elsewhere than on loopback it listens only with a token. `/docs` describes the HTTP interface.
+    Without a token it makes one up, which local agents find by themselves. Elsewhere than on loopback it listens only
+    with one that was given. `/docs` describes the HTTP interface.
     """
     address, port = parse_listen(listen)
-    if not token and not is_loopback(address):
-        raise InputError(f"{listen} can be reached from other machines", "give --token, or set TWINTAP_TOKEN")
+    secret = read_token(token, token_file, _say)
+    if not secret and not is_loopback(address):
+        raise InputError(f"{listen} can be reached from other machines", "give --token-file, or set TWINTAP_TOKEN")
     called = operators_names(own_services, names)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
         ingest.clean(data)
         live.clean(data)
-    listener = open_listener(address, port)
-    app = create_app(CollectorSettings(data, token, live_window, live_mib << 20, names=called))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-    click.echo(f"tracer: collecting at http://{_shown(listener)} into {data}", err=True)
-    with listener, contextlib.suppress(KeyboardInterrupt):  # it has shut down in order before it passes the signal on
-        server.run(sockets=[listener])
+    _raise_descriptor_limit()
+    signal.signal(signal.SIGTERM, _end)  # uvicorn shuts down in order and passes the signal on to this
+    with open_listener(address, port) as listener, contextlib.ExitStack() as left, _quiet_interrupt():
+        said = [f"collecting at http://{_shown(listener)} into {data}"]
+        if not secret and not no_token:
+            secret, place = _own_token(listener.getsockname()[1], data)
+            left.callback(take_back, place, secret)
+            said.append(f"its token is in {place} where agents of this user on this machine find it; {OTHERS}")
+        settings = CollectorSettings(
+            data, secret, live_window, live_mib << 20, local_only=is_loopback(address), names=called
+        )
+        config = uvicorn.Config(create_app(settings), http=guarded_by(Door()), log_level="warning", access_log=False)
+        for line in said:
+            _say(line)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _quiet_interrupt() -> contextlib.suppress:
+    """Ctrl-C is how it is ended."""
+    return contextlib.suppress(KeyboardInterrupt)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def _own_token(port: int, data: Path) -> tuple[str, Path]:
+    """A token made up, or that of a collector that was killed here, and where agents find it. Raises: ResourceError."""
+    secret = left_token(port) or make_up_token()
+    with ingest.disk_errors(data):
+        return secret, leave_token(port, secret)
+
+
+def _raise_descriptor_limit() -> None:
+    """As many open files as the system lets us have: each connection and each segment is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _say(line: str) -> None:
+    click.echo(without_secrets(f"tracer: {line}"), err=True)
 
 
 def parse_listen(text: str) -> tuple[str, int]:

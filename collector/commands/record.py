@@ -3,21 +3,26 @@
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from collector.analysis import AnalysisOptions, analyse
+from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
 from collector.progress_text import shown_progress
 from collector.recording import Cluster, Recording, find_cluster, record
 from collector.report import gather
 from collector.report_text import show
 from collector.rings import read_rings
-from collector.sources import COMMAND_FILE, SAMPLES_FILE, host_sources, samples_of, write_command
-from collector.trace_folders import TRACES, trace_place
+from collector.sources import COMMAND_FILE, SAMPLES_FILE, host_addresses, host_sources, samples_of, write_command
+from collector.trace_folders import TRACES, say_leftovers, trace_place
+from tracer import scratch
+from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, TracerError
+from tracer.secret_rules import without_secrets
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -33,6 +38,8 @@ from tracer.errors import InputError, TracerError
 )
 @click.option("-o", "--output", "trace", metavar="TRACE", help="Where the trace goes.  [default: traces/<time>]")
 @naming_options
+@secret_options
+@address_option
 @click.option("--quiet", is_flag=True, help="Do not show how far the analysis is.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
 def command(
@@ -42,6 +49,7 @@ def command(
     rings: Path | None,
     own_services: Path | None,
     names: tuple[str, ...],
+    addresses: tuple[str, ...],
     quiet: bool,
     argv: tuple[str, ...],
 ) -> None:
@@ -50,13 +58,26 @@ def command(
     What each host used meanwhile (CPU, disk, network) is in the trace, too. The exit status is COMMAND's. The captures
     are kept beside the trace, in TRACE.captures; `tracer replay` makes the same trace of them again.
     """
-    options = AnalysisOptions(rings=read_rings(rings) if rings else (), names=operators_names(own_services, names))
+    options = AnalysisOptions(
+        rings=read_rings(rings) if rings else (),
+        names=operators_names(own_services, names),
+        addresses=host_addresses(addresses),
+    )
     cluster = find_cluster()
+    _check_hosts(options.addresses, hosts or [host.host for host in cluster.hosts])
     with trace_place(trace) as place:
+        say_leftovers(place)
         recording = _record_to(place, cluster, hosts, argv, options, quiet=quiet)
         show(gather(place))
-        click.echo(f"trace: {place}")
+        click.echo(without_secrets(f"trace: {place}"))
     sys.exit(recording.command.exit_status)
+
+
+def _check_hosts(addresses: Mapping[str, frozenset[str]], hosts: Sequence[str]) -> None:
+    """Before anything is recorded. Raises: `InputError` for an address of a host that is not captured."""
+    unknown = sorted(addresses.keys() - set(hosts))
+    if unknown:
+        raise InputError(f"host {unknown[0]} is not captured", f"give --address for one of: {', '.join(hosts)}")
 
 
 def _record_to(
@@ -72,8 +93,10 @@ def _record_to(
     captures = _captures_folder(trace)
     staging = captures.with_name(f".{captures.name}.{os.getpid()}")
     with ExitStack() as stack:
+        stack.callback(scratch.release, staging)
+        stack.callback(shutil.rmtree, staging, ignore_errors=True)  # before it is there: a signal comes at any time
         staging.mkdir(parents=True)
-        stack.callback(shutil.rmtree, staging, ignore_errors=True)
+        scratch.hold(staging)
         recording = record(cluster, hosts, argv, staging)
         shutil.rmtree(captures, ignore_errors=True)
         staging.rename(captures)

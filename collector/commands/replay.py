@@ -5,13 +5,17 @@ from pathlib import Path
 import click
 
 from collector.analysis import AnalysisOptions, analyse
+from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
+from collector.input_limits import LIMITED, UNLIMITED
 from collector.progress_text import shown_progress
 from collector.report import gather
 from collector.report_text import show
 from collector.rings import read_rings
 from collector.sources import command_of, host_addresses, host_sources, samples_of
-from collector.trace_folders import trace_place
+from collector.trace_folders import say_leftovers, trace_place
+from tracer.commands.secret_options import secret_options
+from tracer.secret_rules import without_secrets
 
 
 @click.command("replay")
@@ -25,12 +29,12 @@ from collector.trace_folders import trace_place
     help="Read Swift's rings (*.ring.gz) there, to know which servers are a partition's own.",
 )
 @naming_options
+@secret_options
+@address_option
 @click.option(
-    "--address",
-    "addresses",
-    multiple=True,
-    metavar="HOST=IP",
-    help="An address of a host, where its capture does not show it; may be given again.",
+    "--no-limits",
+    is_flag=True,
+    help="Take in compressed captures and single connections of any size; memory is then not bounded.",
 )
 @click.option("--quiet", is_flag=True, help="Do not show how far it is.")
 @click.argument("captures", nargs=-1, required=True, metavar="FILE|HOST=FILE|DIR...")
@@ -42,6 +46,7 @@ def command(
     own_services: Path | None,
     names: tuple[str, ...],
     addresses: tuple[str, ...],
+    no_limits: bool,
     quiet: bool,
     captures: tuple[str, ...],
 ) -> None:
@@ -55,10 +60,12 @@ def command(
         rings=read_rings(rings) if rings else (),
         names=operators_names(own_services, names),
         addresses=host_addresses(addresses),
+        limits=UNLIMITED if no_limits else LIMITED,
     )
     sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
     with trace_place(trace) as place:
+        say_leftovers(place)
         with shown_progress(quiet=quiet) as progress:
             analyse(sources, place, command=ran, samples=samples, options=options, progress=progress)
         show(gather(place))
-        click.echo(f"trace: {place}")
+        click.echo(without_secrets(f"trace: {place}"))

@@ -9,6 +9,7 @@ import click
 from collector.report import gather
 from collector.report_html import write_html
 from collector.report_text import show
+from tracer.plain_text import is_safe
 
 
 @click.command("report")
@@ -20,9 +21,14 @@ def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) 
     """Tell in one screen what happened in TRACE and where the time went."""
     report = gather(trace, other)
     if as_json:
-        click.echo(json.dumps(asdict(report), indent=1, ensure_ascii=False))
+        click.echo(_safe(json.dumps(asdict(report), indent=1, ensure_ascii=False)))
     else:
         show(report)
     if html is not None:
         write_html(report, html)
         click.echo(f"page: {html}", err=as_json)
+
+
+def _safe(document: str) -> str:
+    """The JSON document with characters that a terminal obeys as JSON's own escapes."""
+    return "".join(sign if sign == "\n" or is_safe(sign) else json.dumps(sign)[1:-1] for sign in document)

@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.critical_path import NONE
 from collector.durations import in_words
 from collector.ends import end_name, service_at
 from collector.findings.finding import Finding, evidence, times
+from collector.findings.missing import missing_replicas
 from collector.findings.requests import Requests
 from collector.findings.timeouts import fingerprint
 from collector.stamps import UNSEEN, Longs, text_codes
@@ -35,12 +35,10 @@ SLOW_LEAST = 3
 """So many requests at other times tell a slow server from one that is silent for once."""
 INSUFFICIENT_STORAGE = 507
 """RFC 4918 §11.5; Swift's servers say it of a full or unmounted device."""
-NOT_FOUND = 404
-READS = ["GET", "HEAD"]
 
 WAITS = [
     *("server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "invited", "answered", "given_up"),
-    *("asking_ns", "own_ns"),
+    *("heard", "asking_ns", "own_ns"),
 ]
 USUAL_LEAST, USUAL_SHARE = 20, 0.99
 """Turns of a protocol that cannot be read tell of a silence where so many others were answered, nearly all of them
@@ -49,16 +47,10 @@ TOGETHER_SHARE = 0.2
 """What a stopped process owes, it answers at once when it goes on: most of it within this share of the silence."""
 """What is asked of requests that waited."""
 _FATES = {
-    "reset": (
-        "warning",
-        "connection_reset",
-        "broken off by a reset before the answer was whole",
-        "read the log of the side that sent the RST at that time",
-    ),
     "unanswered": (
         "warning",
         "unanswered_request",
-        "never answered",
+        "not answered by the end of the capture",
         "read the server's log at that time; see that the process still runs (a kernel accepts for a dead one)",
     ),
     "cut": (
@@ -75,9 +67,9 @@ def answer_findings(troubles: Troubles, requests: Requests, end_trace_ns: int) -
     """All that is wrong with answers."""
     return [
         *_silent(requests, troubles, end_trace_ns),
-        *_cut_exchanges(troubles),
+        *_cut_exchanges(troubles, requests),
         *_server_errors(troubles, requests),
-        *_missing(requests),
+        *missing_replicas(requests),
     ]
 
 
@@ -95,9 +87,9 @@ def _stalled(requests: Requests) -> NDArray[np.bool_]:
 
 def _until(rows: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.DataFrame:
     """Requests with `until` when each waited: the answer, the end of the connection, or of the trace."""
-    broken = troubles.broken.unique("connection_id")
-    until = pl.min_horizontal("given_up", "broken_ns")
-    return rows.join(broken, on="connection_id", how="left", maintain_order="left").with_columns(
+    ended = troubles.ended.select("closed_ns", exchange_id="span_id")
+    until = pl.min_horizontal("given_up", "closed_ns")
+    return rows.join(ended, on="exchange_id", how="left", maintain_order="left").with_columns(
         until=pl.coalesce("answered", until, pl.lit(end_trace_ns, pl.Int64))
     )
 
@@ -108,7 +100,11 @@ def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> It
     if not stalled.any():
         return
     shown = pl.Series("readable", all_requests.readable[stalled])
-    requests = _until(all_requests.frame(stalled).select(WAITS).with_columns(shown), troubles, end_trace_ns)
+    # The server's capture may have a hole where the answer left: then it was answered before it arrived.
+    rows = all_requests.frame(stalled).select(WAITS).with_columns(shown, answered=pl.coalesce("answered", "heard"))
+    requests = _until(rows, troubles, end_trace_ns)
+    # Of a connection with holes nobody knows what was answered meanwhile.
+    requests = requests.filter(~pl.col("connection_id").is_in(troubles.unseen["connection_id"].unique().implode()))
     # The last that is said in an unknown protocol may want no answer.
     requests = requests.filter(pl.col("readable") | pl.col("answered").is_not_null())
     stalls = _stalls(requests)
@@ -140,7 +136,7 @@ def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> It
             cost_ns=sum(waits),
             text=f"{service_at(row['service'], row['server_host'])} answered nothing for {in_words(row['stall'])}, "
             f"while its kernel went on accepting: {times(row['waiting'], 'request')} waited, the longest "
-            f"{in_words(max(waits, default=row['stall']))}" + fingerprint("answer", waits),
+            f"{in_words(max(waits, default=row['stall']))}" + fingerprint("answer", waits, [row["service"]]),
             remedy="see whether that process is stopped, hangs or swaps (ps -o stat,wchan; py-spy dump, gdb)",
         )
 
@@ -224,7 +220,7 @@ def _by_server(rows: pl.DataFrame) -> tuple[Longs, Longs]:
     return order, np.flatnonzero(np.diff(number[order], prepend=-1))
 
 
-def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
+def _cut_exchanges(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
     """Requests without a whole answer."""
     for row in troubles.cut.iter_rows(named=True):
         severity, kind, text, remedy = _FATES[row["fate"]]
@@ -238,8 +234,10 @@ def _cut_exchanges(troubles: Troubles) -> Iterable[Finding]:
             service=row["service"],
             count=row["count"],
             text=f"{times(row['count'], 'request')} from {end_name(row['client_host'])} to "
-            f"{service_at(row['service'], row['server_host'])} {text}{wait}" + fingerprint("answer", waited),
+            f"{service_at(row['service'], row['server_host'])} {text}{wait}"
+            + fingerprint("answer", waited, [row["service"]]),
             remedy=remedy,
+            failed_count=row["count"] if waited and row["client_host"] not in requests.serving else 0,
             **evidence(row | {"to_trace_ns": until}),
         )
 
@@ -251,12 +249,12 @@ def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
     failed = requests.frame(requests.statuses() >= 500)
     devices = failed.group_by("server_host", "service", "status").agg(
         pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
-        end=pl.col("ended").max(),
+        end=pl.col("ended").max(), clients=pl.col("client_host").cast(pl.String),
     ).with_columns(pl.col("server_host", "service").cast(pl.String))  # fmt: skip
-    reasons = _reasons(requests, failed)
+    reasons, serving = _reasons(requests, failed), requests.serving
     rows = troubles.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
     for row in rows.iter_rows(named=True):
-        full = row["status"] == INSUFFICIENT_STORAGE
+        full, said = row["status"] == INSUFFICIENT_STORAGE, (row["server_host"], row["service"], row["status"])
         of = f" (device {', '.join(row['device'])})" if row["device"] and len(row["device"]) <= 2 else ""
         yield Finding(
             severity="warning",
@@ -264,9 +262,10 @@ def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
             host=row["server_host"],
             service=row["service"],
             count=row["count"],
+            failed_count=sum(client not in serving for client in row["clients"] or ()),
             text=f"{service_at(row['service'], row['server_host'])}{of} answered {row['status']} to "
             f"{times(row['count'], 'request')}"
-            + (": it has no room, or no disk there" if full else reasons.get((row["server_host"], row["service"]), "")),
+            + (": it has no room, or no disk there" if full else reasons.get(said, "")),
             remedy="make room, or mount the disk (df, dmesg)"
             if full
             else "read that server's log for the transaction id of the span, and dmesg of that host",
@@ -275,17 +274,17 @@ def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str], str]:
-    """Of servers that `failed` requests, what most of these had asked in vain before, in words."""
+def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str, int], str]:
+    """Of servers that `failed` requests, by status, what most of these had asked in vain before, in words."""
     given_up, _ = requests.given_up()
     vain = pl.concat([requests.frame(given_up), failed]).unique("exchange_id", maintain_order=True)
-    failed = failed.select("exchange_id", of="server_host", by="service")
+    failed = failed.select("exchange_id", of="server_host", by="service", said="status")
     unanswered = pl.when(pl.col("status").is_null()).then(pl.lit("had left it unanswered"))
     fate = unanswered.otherwise(pl.format("answered {}", "status"))
     groups = (
         vain.join(failed, left_on="parent_span_id", right_on="exchange_id")
         .with_columns(fate=fate, waited=pl.col("given_up") - pl.col("begin") - pl.col("pause_ns"))
-        .group_by("of", "by", "service", "server_host", "fate")
+        .group_by("of", "by", "said", "service", "server_host", "fate")
         .agg(count=pl.col("parent_span_id").n_unique(), waited=pl.col("waited").max())
         .sort("count", "service", "server_host", "fate")
     )
@@ -293,62 +292,8 @@ def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str], 
         (
             row["of"],
             row["by"],
+            row["said"],
         ): f"; {row['count']:,} of them after {service_at(row['service'], row['server_host'])} {row['fate']}"
         + (f" for up to {in_words(row['waited'])}" if row["waited"] else "")
         for row in groups.iter_rows(named=True)
     }
-
-
-def _missing(requests: Requests) -> Iterable[Finding]:
-    """Replicas that did not have what another, asked by the same request, had; not while they were writing it."""
-    status = requests.statuses()
-    asked = (requests.parent != NONE) & requests.where(pl.col("method").is_in(READS))
-    not_there = (status == NOT_FOUND) & asked
-    if not not_there.any():
-        return
-    is_there = (status >= 200) & (status <= 299) & asked
-    kind, kinds = _core.row_groups([requests.codes[name] for name in ("service", "method")])
-    question = requests.parent * len(kinds) + kind[requests.group]  # the same for all that one request asked the same
-    asks_in_vain = np.zeros(len(status) + 1, dtype=np.bool_)
-    asks_in_vain[requests.parent[not_there]] = True
-    in_vain = np.flatnonzero(not_there)
-    in_vain = in_vain[np.isin(question[in_vain], question[is_there & asks_in_vain[requests.parent]])]
-    if not len(in_vain):
-        return
-    missing = requests.frame(in_vain)
-    missing = missing.join(_being_written(requests, missing), on="exchange_id", how="anti")
-    for (host, service), rows in missing.sort("begin", "exchange_id").group_by(
-        "server_host", "service", maintain_order=True
-    ):
-        first = rows.row(0, named=True)
-        yield Finding(
-            severity="warning",
-            kind="missing_replica",
-            host=_texts(host)[0],
-            service=_texts(service)[0],
-            connection_id=first["connection_id"],
-            span_id=first["exchange_id"],
-            from_trace_ns=first["begin"],
-            to_trace_ns=rows["ended"].max(),  # type: ignore[arg-type]
-            count=len(rows),
-            cost_ns=int(rows["critical_ns"].sum() or 0),
-            text=f"{service_at(*_texts(service, host))} does not have what another replica has: it answered 404 to "
-            f"{times(len(rows), 'request')} that another answered",
-            remedy="see its log for a quarantined or deleted file (a damaged replica is put aside), and whether the "
-            "replicators bring it back",
-        )
-
-
-def _texts(*categories: object) -> list[str | None]:
-    return [None if each is None else str(each) for each in categories]
-
-
-def _being_written(requests: Requests, reads: pl.DataFrame) -> pl.DataFrame:
-    """Those `reads` during which the same server was asked to change the same thing."""
-    key = ["server_host", "service", "target"]
-    here = pl.col("server_host").is_in(reads["server_host"].unique().implode())
-    changes = requests.frame(requests.where(~pl.col("method").is_in(READS) & here))
-    changes = changes.select(*key, changed="begin", settled="ended")
-    both = reads.select(*key, "exchange_id", "begin", "ended").join(changes, on=key)
-    meets = (pl.col("changed") <= pl.col("ended")) & (pl.col("settled").fill_null(pl.col("ended")) >= pl.col("begin"))
-    return both.filter(meets).select("exchange_id")

@@ -7,7 +7,12 @@ no more than a notice if the captures there missed as many packets as it counts 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
 
+import polars as pl
+
+from collector.absurd_stamps import STAMPS_ABSURD
 from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listed, times
 from collector.merged_captures import MERGED
 from collector.store import TraceInfo
@@ -35,11 +40,43 @@ TOLD_BY_ABSENCE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Holes:
+    """Of a host's connections those whose streams go on behind bytes that no capture has."""
+
+    connections: int
+    gaps: int
+    bytes: int
+    worst: int
+    at_ns: int
+
+    @property
+    def words(self) -> str:
+        """What is not judged for them."""
+        return (
+            f"{times(self.connections, 'connection')} went on behind holes (at least {self.bytes:,} bytes in "
+            f"{times(self.gaps, 'place')} are in no capture, though what follows them came), and no silence, loss or "
+            "missing answer is inferred there"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Missed:
-    """Packets that a host's capture missed: `count` by its own word, or by the acknowledgements of others."""
+    """Packets that a host's capture missed: `count` by its own word, or by the acknowledgements of others; a packet at
+    least for each hole."""
 
     count: int
     captured_count: int
+    holes: "Holes | None" = None
+
+    @property
+    def only_holes(self) -> bool:
+        """Whether nothing but its connections' holes shows that packets are missing."""
+        return self.holes is not None and self.count <= self.holes.gaps
+
+    @property
+    def same_holes(self) -> "Holes | None":
+        """By what it is said together with other hosts'."""
+        return self.holes if self.only_holes else None
 
     @property
     def much(self) -> bool:
@@ -54,35 +91,84 @@ def missed_by_host(troubles: Troubles, info: TraceInfo) -> dict[str, Missed]:
     for host in captured:
         own = sum(counter.count for counter in info.counters if (counter.host, counter.name) == (host, DROPS))
         dropped[host] = max(own, dropped.get(host, 0))
-    return {host: Missed(count, captured.get(host, 0)) for host, count in dropped.items() if count}
+    holes = _holes(troubles, list(captured))
+    for host, hole in holes.items():
+        dropped[host] = max(dropped.get(host, 0), hole.gaps)
+    return {host: Missed(count, captured.get(host, 0), holes.get(host)) for host, count in dropped.items() if count}
+
+
+def _holes(troubles: Troubles, hosts: list[str]) -> dict[str, Holes]:
+    """The holes of each host's connections. Arguments: all captured hosts: the only one has what no end's shows."""
+    alone = pl.lit(hosts[0] if len(hosts) == 1 else None, pl.String)
+    known = troubles.unseen.with_columns(host=pl.coalesce("host", alone)).drop_nulls("host")
+    ordered = known.sort("bytes", descending=True, maintain_order=True)
+    each = ordered.group_by("host", maintain_order=True).agg(
+        connections=pl.len(),
+        gaps=pl.col("gaps").sum(),
+        bytes=pl.col("bytes").sum(),
+        worst=pl.col("connection_id").first(),
+        at_ns=pl.col("at_ns").first(),
+    )
+    return {row.pop("host"): Holes(**row) for row in each.iter_rows(named=True)}
 
 
 def capture_findings(troubles: Troubles, missed: Mapping[str, Missed]) -> Iterable[Finding]:
     """Packets that went by and are not in a host's capture. Arguments: `missed` as `missed_by_host`."""
     seen = {row["host"]: row for row in troubles.missed.iter_rows(named=True)}
-    for host, gap in sorted(missed.items(), key=lambda each: -each[1].count):
-        row = seen.get(host, {})
-        if gap.count > row.get("count", 0):
-            text = (
-                f"the capture on {host} dropped {gap.count:,} of {times(gap.count + gap.captured_count, 'packet')}: "
-                "what was lost on the way or left unanswered cannot be told from what it missed"
-            )
-        else:
-            text = (
-                f"the capture on {host} missed {times(gap.count, 'packet')} that did go by (they were acknowledged); "
-                "their times there are unknown"
-            )
-        yield Finding(
-            severity="warning" if gap.much else "notice",
-            kind=DOUBTS,
-            host=host,
-            connection_id=row.get("connection_id"),
-            from_trace_ns=row.get("from_trace_ns"),
-            to_trace_ns=row.get("to_trace_ns"),
-            count=gap.count,
-            text=text,
-            remedy="capture with a larger buffer or a narrower filter on that host",
+    ordered = sorted(missed.items(), key=lambda each: -each[1].count)
+    for _, alike in groupby(ordered, key=lambda each: each[1].same_holes):
+        hosts = dict(alike)
+        several = all(gap.only_holes for gap in hosts.values())
+        for host in list(hosts)[:1] if several else hosts:
+            yield _capture_finding(list(hosts) if several else [host], hosts[host], seen.get(host, {}))
+
+
+def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> Finding:
+    """Of hosts that missed the same."""
+    where = f"the capture on {hosts[0]}" if len(hosts) == 1 else f"the captures on {listed(hosts)}"
+    if gap.holes is not None and gap.only_holes:
+        text = f"{where} missed packets: {gap.holes.words}"
+        at_ns = gap.holes.at_ns
+        row = row or {"connection_id": gap.holes.worst, "from_trace_ns": at_ns, "to_trace_ns": at_ns}
+    elif gap.count > row.get("count", 0):
+        text = (
+            f"{where} dropped {gap.count:,} of {times(gap.count + gap.captured_count, 'packet')}: "
+            "what was lost on the way or left unanswered cannot be told from what it missed"
         )
+    else:
+        text = (
+            f"{where} missed {times(gap.count, 'packet')} that did go by (they were acknowledged); "
+            "their times there are unknown"
+        )
+    if gap.holes is not None and not gap.only_holes:
+        text += f"; {gap.holes.words}"
+    return Finding(
+        severity="warning" if gap.much else "notice",
+        kind=DOUBTS,
+        host=hosts[0],
+        touches=frozenset(hosts[1:]),
+        connection_id=row.get("connection_id"),
+        from_trace_ns=row.get("from_trace_ns"),
+        to_trace_ns=row.get("to_trace_ns"),
+        count=gap.count,
+        text=text,
+        remedy="capture with a larger buffer or a narrower filter on that host",
+    )
+
+
+def stamp_findings(info: TraceInfo) -> Iterable[Finding]:
+    """Packets whose stamps are years from all others of their host (`collector.absurd_stamps`)."""
+    for counter in info.counters:
+        if counter.name == STAMPS_ABSURD:
+            yield Finding(
+                severity="warning",
+                kind="absurd_stamps",
+                host=counter.host,
+                count=counter.count,
+                text=f"{times(counter.count, 'packet')} in the capture on {counter.host} cannot be of the time that it "
+                f"says: {counter.remedy}",
+                remedy="see what wrote the file, and capture again; a damaged disk or memory does this, too",
+            )
 
 
 def with_doubts(found: Iterable[Finding], missed: Mapping[str, Missed], info: TraceInfo) -> list[Finding]:

@@ -7,12 +7,11 @@ import pyarrow as pa
 
 from collector.durations import in_words
 from collector.findings.finding import Finding, times
-from collector.pairing import ClockStep, clock_steps
+from collector.pairing import ClockStep, clock_steps, skew_doubt_ppb
 from collector.store import TraceInfo
 
 OFFSET_NS = 10_000_000
 """NTP keeps hosts of a network within a few ms (RFC 5905 §4: "a few milliseconds" over LANs and well-kept WANs)."""
-NS_PER_S = 1_000_000_000
 SKEW_PPB = 100_000
 """A quartz is good to about 100 ppm; NTP disciplines what is within 500 (RFC 5905 §11.3)."""
 
@@ -106,13 +105,13 @@ def _wrong(host: str, rows: list[dict[str, Any]]) -> Iterable[Finding]:
         return
     doubt = row["uncertainty_ns"] or 0
     offset, skew = row["offset_ns"], row["skew_ppb"] or 0
-    lasted_ns = max(1, row["to_host_ns"] - row["from_host_ns"])
-    skew_doubt = 2 * doubt * NS_PER_S // lasted_ns  # too early at one end by all the doubt, too late at the other
+    skew_doubt = skew_doubt_ppb(row)
     if abs(offset) - doubt < OFFSET_NS and abs(skew) - skew_doubt < SKEW_PPB:
         return
     way = "ahead of" if offset > 0 else "behind"
     told = abs(skew) > max(1000, skew_doubt)
-    drift = f", and runs {abs(skew) / 1000:.0f} ppm too {'fast' if skew > 0 else 'slow'}" if told else ""
+    speed = f"{abs(skew) / 1000:.0f} ± {skew_doubt / 1000:.0f} ppm too {'fast' if skew > 0 else 'slow'}"
+    drift = f", and runs {speed}" if told else ""
     yield Finding(
         severity="warning",
         kind="clock_offset",

@@ -9,6 +9,7 @@ import polars as pl
 from collector.durations import in_words
 from collector.findings.finding import LOSS_LEAST, Finding, evidence, listed, times, weight
 from collector.findings.requests import Requests
+from collector.findings.scans import without_scans
 from collector.findings.timeouts import fingerprint
 from collector.service_names import ServiceNames
 from collector.troubles import Troubles
@@ -20,6 +21,12 @@ WORDS = {
         "{late}: {packets} reached {server} and its kernel did not take them",
         "the queue of connections to be accepted is full (nstat TcpExtListenOverflows): the server accepts too slowly, "
         "or its backlog and net.core.somaxconn are too small",
+    ),
+    "untaken": (
+        "connection_unanswered",
+        "{late}: {packets} reached {server}, and its kernel took none of them",
+        "a firewall on that host drops them (nft list ruleset, iptables -L -v), or the queue of connections to be "
+        "accepted was full all the time (nstat TcpExtListenOverflows)",
     ),
     "waiting": (
         "port_reuse",
@@ -46,6 +53,10 @@ WORDS = {
 """Why SYNs were in vain: kind, what became of them, remedy."""
 
 
+MOST_NAMED = 8
+"""Ports of a host that are named."""
+IN_VAIN = ("refused", "unanswered")
+"""Of connections that never came up."""
 LOST = ("lost", "gone")
 """What the network lost is weighed as other losses are: by its number, or by what clients waited for it."""
 
@@ -57,9 +68,13 @@ def connection_findings(troubles: Troubles, requests: Requests, services: Servic
     """
     if troubles.connecting.is_empty():
         return
-    total_ns = requests.total_ns
-    for cause, server, rows in _handshakes(_with_waiting(troubles.connecting, requests, services)):
+    total_ns, serving = requests.total_ns, requests.serving
+    scans, tried = without_scans(_with_waiting(troubles.connecting, requests, services))
+    yield from scans
+    for cause, server, rows in _handshakes(tried):
         found = _handshake(cause, server, rows)
+        vain = sum(row["count"] for row in rows if row["fate"] in IN_VAIN and row["client_host"] not in serving)
+        found = replace(found, failed_count=vain)
         few = cause in LOST and found.count < LOSS_LEAST
         yield replace(found, severity=weight(found.cost_ns, total_ns)) if few else found
 
@@ -77,8 +92,10 @@ def _with_waiting(rows: pl.DataFrame, requests: Requests, services: ServiceNames
 
 def _handshakes(rows: pl.DataFrame) -> Iterable[tuple[str, str, list[dict[str, Any]]]]:
     lost_for_good = (pl.col("why") == "lost") & (pl.col("fate") == "unanswered")
-    why = pl.when(lost_for_good).then(pl.lit("gone")).otherwise("why")
     where = pl.coalesce("server_host", "server_addr")
+    never = ((pl.col("why") != "ignored") | (pl.col("fate") == "unanswered")).all().over(where)
+    untaken = (pl.col("why") == "ignored") & never  # a full queue lets one through at times, a firewall none
+    why = pl.when(lost_for_good).then(pl.lit("gone")).when(untaken).then(pl.lit("untaken")).otherwise("why")
     for (cause, server), group in rows.group_by(why.alias("cause"), where.alias("where"), maintain_order=True):
         yield str(cause), str(server), group.rows(named=True)
 
@@ -90,7 +107,8 @@ def _handshake(cause: str, server: str, rows: list[dict[str, Any]]) -> Finding:
     clients = sorted({str(row["client_host"] or "a host that was not captured") for row in rows})
     kind, became, remedy = WORDS[cause]
     begin, end = min(row["begin_ns"] for row in rows), max(row["end_ns"] for row in rows)
-    names = ", ".join(f"{server}:{port}" for port in ports)
+    shown = [f"{server}:{port}" for port in ports[:MOST_NAMED]]
+    names = ", ".join([*shown, f"{len(ports) - MOST_NAMED:,} more ports"] if len(ports) > MOST_NAMED else shown)
     never = sum(row["count"] for row in rows if row["fate"] == "unanswered")
     late = "never answered" if never == count else "came up late" + (", or never" if never else "")
     what = became.format(server=server, late=late, packets=times(vain, "handshake packet"))
@@ -102,9 +120,14 @@ def _handshake(cause: str, server: str, rows: list[dict[str, Any]]) -> Finding:
         kind=kind,
         host=str(worst["server_host"]) if worst["server_host"] else None,
         touches=frozenset(clients),
+        services=frozenset(str(row["service"]) for row in rows),
         count=count,
         text=f"{times(count, 'connection')} from {listed(clients)} to {names} {what}{wait if told else ''}"
-        + fingerprint("connect", [row["worst_ns"] for row in rows if row["fate"] == "unanswered"]),
-        remedy=remedy.format(port=listed(map(str, ports))),
+        + fingerprint(
+            "connect",
+            [row["worst_ns"] for row in rows if row["fate"] == "unanswered"],
+            {str(row["service"]) for row in rows},
+        ),
+        remedy=remedy.format(port=listed(map(str, ports[:MOST_NAMED])) + (" …" if len(ports) > MOST_NAMED else "")),
         **{**evidence(worst), "from_trace_ns": begin, "to_trace_ns": end, "cost_ns": cost},
     )

@@ -3,15 +3,20 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector.critical_path import NONE
 from collector.findings.answers import answer_findings
-from collector.findings.captures import capture_findings, missed_by_host, with_doubts
-from collector.findings.causes import Askers, with_causes
+from collector.findings.captures import capture_findings, missed_by_host, stamp_findings, with_doubts
+from collector.findings.causes import Askers, Place, with_causes
 from collector.findings.clocks import clock_findings
 from collector.findings.connections import connection_findings
+from collector.findings.endings import ending_findings
 from collector.findings.finding import Finding, as_table
 from collector.findings.network import Links
 from collector.findings.pace import pace_findings
@@ -25,6 +30,8 @@ from collector.rings import NO_PLACES, Places
 from collector.service_names import ServiceNames
 from collector.store import TraceInfo
 from collector.troubles import Troubles, gather, together
+
+T = TypeVar("T")
 
 
 def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
@@ -65,30 +72,45 @@ def told(
         lambda: port_findings(connections, clocks),
         lambda: connection_findings(troubles, requests, ServiceNames(info.services)),
         lambda: answer_findings(troubles, requests, end_trace_ns),
+        lambda: ending_findings(troubles, requests),
         lambda: pace_findings(requests),
         lambda: placement_findings(requests, troubles.in_vain, connections, rings),
         lambda: usage.findings(requests),
         lambda: sample_findings(samples, clocks),
         lambda: capture_findings(troubles, missed),
+        lambda: stamp_findings(info),
         lambda: clock_findings(clocks, info),
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = [finding for family in pool.map(lambda tell: list(tell()), families) for finding in family]
-    return as_table(usage.beside(with_causes(with_doubts(found, missed, info), _askers(requests))))
+    caused = with_causes(with_doubts(found, missed, info), _askers(requests), _asked_by(requests))
+    return as_table(usage.beside(caused))
 
 
 def _askers(requests: Requests) -> Askers:
     """Who asks whom, through any number of others."""
     pairs = requests.groups.select("client_host", "server_host").drop_nulls().unique().rows()
-    asked_by: dict[str, set[str]] = {}
-    for client, server in pairs:
-        if client != server:
-            asked_by.setdefault(server, set()).add(client)
-    return {host: frozenset(_reached(host, asked_by)) for host in asked_by}
+    return _through_others((server, client) for client, server in pairs if client != server)
 
 
-def _reached(host: str, asked_by: Mapping[str, Iterable[str]]) -> set[str]:
-    reached, waiting = set[str](), [host]
+def _asked_by(requests: Requests) -> Mapping[Place, frozenset[Place]]:
+    """Each service with those that ask it, through any number of others, as far as links show it."""
+    children = np.flatnonzero(requests.parent != NONE)
+    pairs = np.unique(np.stack((requests.group[children], requests.group[requests.parent[children]])), axis=1)
+    places: list[Place] = requests.groups.select(pl.col("server_host", "service").cast(pl.String)).rows()
+    return _through_others((places[of], places[by]) for of, by in pairs.T.tolist() if places[of] != places[by])
+
+
+def _through_others(pairs: Iterable[tuple[T, T]]) -> Mapping[T, frozenset[T]]:
+    """Of pairs of who is asked and by whom: each with all that ask it, directly or not."""
+    asked_by: dict[T, set[T]] = {}
+    for asked, asker in pairs:
+        asked_by.setdefault(asked, set()).add(asker)
+    return {asked: frozenset(_reached(asked, asked_by)) for asked in asked_by}
+
+
+def _reached(host: T, asked_by: Mapping[T, Iterable[T]]) -> set[T]:
+    reached, waiting = set[T](), [host]
     while waiting:
         for asker in asked_by.get(waiting.pop(), ()):
             if asker not in reached:

@@ -18,6 +18,12 @@ DOUBTS = "capture_drop"
 WORTH_ACTING = 0.01
 """Of all request time of a trace: what is merely slow and costs less is a notice."""
 
+LONGEST_NS = (1 << 63) - 1
+"""What a column of times holds; the cost of many requests that clocks decades apart make long may be more."""
+FAILURE_NS = 1_000_000_000
+"""How much waiting a failed attempt of a client weighs, in the order of findings: about as long as a person waits
+before thoughts wander (Nielsen, Usability Engineering, 1993, 5.5), and as TCP waits to try again (RFC 6298 §2)."""
+
 LOSS_SHARE, LOSS_LEAST = 0.002, 10
 """Of data packets. From here on a loss is more than what a full queue drops now and then (Mathis et al. 1997: at this
 share TCP over 10 ms is held to about 30 Mbit/s). Fewer, of data or of handshakes, are judged by what they cost."""
@@ -40,13 +46,25 @@ class Finding:
     to_trace_ns: int | None = None
     count: int = 0
     cost_ns: int = 0
+    failed_count: int = 0  # clients' own attempts that failed or were given up
     cause: str | None = None  # "KIND on HOST" of the finding that this one follows from
     touches: frozenset[str] = frozenset()  # other hosts that it is about; not in the table
+    services: frozenset[str] = frozenset()  # several services of the host that it is about; not in the table
 
     @property
     def urgent(self) -> bool:
         """Whether somebody should act."""
         return self.severity in SEVERITIES[:2]
+
+    @property
+    def name(self) -> str:
+        """How another finding names it as its cause."""
+        return f"{self.kind} on {self.host}"
+
+    @property
+    def weight_ns(self) -> int:
+        """What it cost, failures and time on one scale."""
+        return self.cost_ns + FAILURE_NS * self.failed_count
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -55,18 +73,27 @@ class Finding:
 
 
 def as_table(found: Iterable[Finding]) -> pa.Table:
-    """The table `findings`: most severe first, then what stands for itself, then what cost most.
+    """The table `findings`: most severe first, then what stands for itself, then what weighs most.
 
-    Before all that is as severe stands what puts the others in doubt.
+    A failed attempt weighs as much as `FAILURE_NS` of waiting, and what follows from a finding weighs with it. Before
+    all that is as severe stands what puts the others in doubt.
     """
+    every = list(found)
+    brought: dict[str, int] = {}
+    for finding in every:
+        if finding.cause is not None:
+            brought[finding.cause] = brought.get(finding.cause, 0) + finding.weight_ns
 
     def order(finding: Finding) -> tuple[int, bool, bool, int]:
         basis = finding.urgent and finding.kind == DOUBTS
-        return SEVERITIES.index(finding.severity), not basis, finding.cause is not None, -finding.cost_ns
+        whole = finding.weight_ns + (brought.get(finding.name, 0) if finding.cause is None else 0)
+        return SEVERITIES.index(finding.severity), not basis, finding.cause is not None, -whole
 
-    ordered = sorted(found, key=order)
+    ordered = sorted(every, key=order)
     columns = {field.name: _plain(field.type) for field in FINDINGS}
     rows = [asdict(finding) for finding in ordered]
+    for row in rows:
+        row["cost_ns"] = min(row["cost_ns"], LONGEST_NS)
     table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in columns.items()})
     return conform("findings", table)
 

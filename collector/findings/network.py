@@ -111,7 +111,14 @@ class Links:
 
     def findings(self) -> list[Finding]:
         """All that is wrong with links."""
-        return [*self.down(), *self.late(), *self.reordering(), *self.losses(), *self.dropped_in_hosts()]
+        return [
+            *self.down(),
+            *self.late(),
+            *self.reordering(),
+            *self.losses(),
+            *self.damaged(),
+            *self.dropped_in_hosts(),
+        ]
 
     def down(self) -> Iterable[Finding]:
         """Links over which nothing came through for a while."""
@@ -189,6 +196,33 @@ class Links:
         for row in rows.values():
             if row not in seen:
                 yield self._loss(None, [row])
+
+    def damaged(self) -> Iterable[Finding]:
+        """Data that arrived with a wrong checksum."""
+        for (host,), rows in self.troubles.damaged.group_by("receive_host", maintain_order=True):
+            worst = rows.row(0, named=True)
+            count, cost = int(rows["dropped"].sum()), int(rows["cost_ns"].sum())
+            known = rows["send_host"].drop_nulls().unique().sort().to_list()
+            senders = listed(known) or "hosts that were not captured"
+            yield Finding(
+                severity="warning",
+                kind="damaged_packets",
+                host=str(host),
+                peer_host=known[0] if len(known) == 1 else None,
+                touches=frozenset(known),
+                count=count,
+                text=f"{times(count, 'data packet')} from {senders} reached {host} damaged: their TCP checksums are "
+                f"wrong there, so they were dropped, and sent again; connections waited {in_words(cost)} for the "
+                f"copies, at worst {in_words(worst['worst_ns'])} at once",
+                remedy=f"look for the cable, port, card or memory that flips bits on the way to {host} (ethtool -S; "
+                "nstat TcpInCsumErrors; counters of CRC errors at the switch)",
+                **{
+                    **evidence(worst),
+                    "cost_ns": cost,
+                    "from_trace_ns": rows["begin_ns"].min(),
+                    "to_trace_ns": rows["end_ns"].max(),
+                },
+            )
 
     def dropped_in_hosts(self) -> Iterable[Finding]:
         """Data that arrived at a host's capture and never came to its TCP."""
@@ -413,7 +447,7 @@ def _slices() -> pl.Expr:
 
 def _quantile(rows: pl.DataFrame, keys: list[str], share: float, name: str) -> pl.DataFrame:
     """The delay that this share of hops stays below, for each of `keys`, from the histogram."""
-    slices = (pl.col("slice") - pl.col("slice").min()).cast(pl.Int32)
+    slices = pl.col("slice").rank("dense").cast(pl.Int32)  # they may lie decades apart
     hosts = pl.col(pl.String).cast(pl.Categorical).to_physical().cast(pl.Int32).fill_null(-1)
     codes = rows.select(keys).with_columns(hosts, *([slices] if "slice" in keys else []))
     group, first = _core.row_groups([codes[key].to_numpy() for key in keys])

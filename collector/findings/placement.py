@@ -18,7 +18,7 @@ from collector.findings.ports import Parts
 from collector.findings.requests import Requests
 from collector.replicas import FAILED, located, stand_ins
 from collector.rings import NO_PLACES, Places
-from collector.services import PARTS
+from collector.services import PARTS, has_ring
 from collector.stamps import UNSEEN, Longs
 
 UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
@@ -68,7 +68,8 @@ def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | Non
             **_evidence(each, "critical_ns"),
             text=f"{times(len(each), 'write')} meant for {service} on {host} went to handoffs on {listed(names)}"
             + (" (as the ring says)" if rings.rings else ""),
-            remedy="see why that server or disk was passed over; the replicators bring the copies home afterwards",
+            remedy="see why that server or disk was passed over"
+            + ("; the replicators bring the copies home afterwards" if has_ring(str(service)) else ""),
         )
 
 
@@ -142,8 +143,13 @@ def _uneven(requests: Requests) -> Iterable[Finding]:
             **cost | {"cost_ns": round(cost["cost_ns"] * beyond)},
             text=f"{service_at(row['service'], row['server_host'])} got {times(row['count'], 'request')}, where its "
             f"peers got {row['others']:,.0f} on average" + _popular(here),
-            remedy="see whether the ring's weights, a load balancer or a few popular objects send them there",
+            remedy=f"see whether {_spreads(row['service'])} or a few popular targets send them there",
         )
+
+
+def _spreads(service: str) -> str:
+    """What spreads requests over servers, as far as is known."""
+    return "the ring's weights" if has_ring(service) else "what spreads requests over its servers (a load balancer)"
 
 
 def _popular(here: pl.DataFrame) -> str:

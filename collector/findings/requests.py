@@ -86,6 +86,13 @@ class Requests:
         """When its server had it."""
         return np.maximum(self.arrived, self.asked)
 
+    @property
+    def serving(self) -> frozenset[str]:
+        """Hosts that serve, unless every host does: what the others ask is their own (as `collector.foreground`)."""
+        hosts = self.groups.select(pl.col("client_host", "server_host").cast(pl.String))
+        serving = frozenset(hosts["server_host"].drop_nulls())
+        return frozenset() if frozenset(hosts["client_host"].drop_nulls()) <= serving else serving
+
     def where(self, fits: pl.Expr) -> NDArray[np.bool_]:
         """Requests of the groups that fit."""
         return self.groups.select(fits.fill_null(value=False)).to_series().to_numpy()[self.group]
@@ -122,6 +129,7 @@ class Requests:
             arrived="request_last_received_trace_ns",
             invited="continue_sent_trace_ns",
             given_up="given_up_trace_ns",
+            heard="response_last_received_trace_ns",
             waited=pl.Series(self.waited[rows]),
             begin=_known(self.begin[rows], UNSEEN),
             asked=_known(self.asked[rows], UNSEEN),

@@ -14,6 +14,9 @@ from collector.troubles import Troubles
 STUCK_NS = 500_000_000
 """A window closed for so long outlived the sender's first probe (after 200 ms at least: Linux, TCP_RTO_MIN), which ends
 a wait for an update that came to nothing. A shorter wait is how a busy receiver holds a quick sender back: a notice."""
+MUCH_SHARE = 0.75
+"""Of all request time: where short waits are so much of it, the receiver is what to look at. Half of it is seen in
+healthy stores on the way of a large object, whose proxy and client wait in turn (two of eleven reference captures)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def stall_findings(troubles: Troubles, total_ns: int) -> list[Finding]:
 
 def _pauses(rows: pl.DataFrame, total_ns: int) -> Iterable[Finding]:
     for row in rows.iter_rows(named=True):
-        short = row["why"] == "zero_window" and row["worst_ns"] < STUCK_NS
+        short = row["why"] == "zero_window" and row["worst_ns"] < STUCK_NS and row["cost_ns"] < MUCH_SHARE * total_ns
         severity = "notice" if short else weight(row["cost_ns"], total_ns)
         yield _finding(PAUSES[row["why"]], severity, row)
 

@@ -31,7 +31,7 @@ from collector.queries.captured import (
     write_pcapng,
 )
 from collector.queries.latency import PERCENTILES, AtConcurrency, Durations, Flight, Scatter
-from collector.queries.live import is_live, made_ns
+from collector.queries.live import is_live, live_error, made_ns
 from collector.queries.load import ORDERS, Load, RequestRow, RequestSelection
 from collector.queries.marks import Mark, faults, findings, load_steps, uncovered
 from collector.queries.overlay import STEPS as ROWS_PER_LANE
@@ -47,6 +47,7 @@ from collector.span_trees import Span
 from collector.spans import LEDGER_COLUMNS
 from collector.store import CounterInfo
 from collector.story import Story
+from collector.stream_summary import StreamLine, StreamSummary, group_words, streams_words
 from collector.timeline.columns import (
     KINDS,
     MISSING_NS,
@@ -115,6 +116,8 @@ __all__ = [
     "Span",
     "StageDifference",
     "Story",
+    "StreamLine",
+    "StreamSummary",
     "Strip",
     "Summary",
     "TraceSearch",
@@ -128,8 +131,10 @@ __all__ = [
     "faults",
     "find_runs",
     "findings",
+    "group_words",
     "in_words",
     "is_live",
+    "live_error",
     "load_steps",
     "made_ns",
     "open_trace",
@@ -138,6 +143,7 @@ __all__ = [
     "read_run",
     "run_overlaps",
     "slowest_operations",
+    "streams_words",
     "trouble_words",
     "uncovered",
     "with_uncertainty",

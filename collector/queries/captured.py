@@ -4,6 +4,8 @@ A trace names its captures' files but does not hold them; they are looked for wh
 where `tracer record` keeps them. A file that holds another packet at a frame than the trace knows is another file: then
 that is said, and nothing of it is shown.
 
+Secrets in them are overwritten by the rules that the trace was made with, however its captures hold them.
+
 Cost: reading a host's files up to the last packet asked for, about 0.1 s for each million packets.
 """
 
@@ -15,10 +17,12 @@ from pathlib import Path
 import polars as pl
 
 from collector import store
+from collector.input_limits import LIMITED
 from collector.packets import PacketFields
 from collector.queries.selection import Selection, rows_of
 from collector.queries.trace_view import TraceView
 from collector.store import HostInfo
+from tracer import secret_rules
 from tracer.errors import InputError
 from tracer.readers import Interface, PacketCopy, open_capture
 from tracer.records import Direction
@@ -59,8 +63,9 @@ def describe_capture(path: Path, name: str) -> CaptureDescription:
     Raises: `InputError` if it is no capture, or holds no packet; in words for who knows it by its name.
     """
     try:
-        with open_capture(path) as reader:
+        with open_capture(path, limit=LIMITED.expansion) as reader:
             reader.copy_packets([LAST_FRAME])
+            LIMITED.check_expansion(path, reader)
             host, count = reader.host or Path(name).name.split(".", 1)[0], reader.packets_count
     except InputError as error:
         raise InputError(error.what.replace(str(path), name), error.next_step) from None
@@ -135,7 +140,7 @@ def _copies(
     for file in host.files:
         if not waiting:
             return
-        with open_capture(_found(trace.url, file, host.host)) as reader:
+        with open_capture(_found(trace.url, file, host.host), secrets=secret_rules.rules(trace.info.secrets)) as reader:
             while part := waiting[:AT_ONCE]:
                 copies = reader.copy_packets([frame - before for frame, _ in part])
                 interfaces = reader.interfaces

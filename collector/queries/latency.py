@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.outcomes import Outcome
+from collector.outcomes import Outcome, measured_ns
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 BINS_PER_DECADE = 10
@@ -29,11 +29,12 @@ Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Durations of one kind of thing, ns."""
+    """Durations of one kind of thing, ns; of requests, without abandoned ones if there are others."""
 
     name: str
-    count: int
+    count: int  # of durations
     failed_count: int
+    abandoned_count: int  # of requests: those that their clients did not wait for
     unknown_count: int  # of requests: of which it cannot be seen whether they went well
     percentiles_ns: tuple[int, ...]  # as PERCENTILES
     longest_ns: int
@@ -62,7 +63,7 @@ class AtConcurrency:
     to_count: int
     requests_count: int
     failed_count: int
-    p50_ns: int
+    p50_ns: int  # this and the next two without abandoned ones, if there are others
     p90_ns: int
     p99_ns: int
 
@@ -77,8 +78,14 @@ class Flight:
     failed: Longs  # of those that ended in this bin
 
 
-def durations(name: str, values_ns: Longs, failed_count: int = 0, unknown_count: int = 0) -> Durations:
-    """A summary of some durations, of which there is at least one. Cost: a sort."""
+def durations(name: str, values_ns: Longs, outcomes: pl.Series | None = None) -> Durations:
+    """A summary of some durations, of which there is at least one, and of the outcomes of all requests of that kind.
+
+    Cost: a sort.
+    """
+    named = pl.Series([], dtype=pl.String) if outcomes is None else outcomes
+    counted = (Outcome.FAILED, Outcome.ABANDONED, Outcome.UNKNOWN)
+    failed, abandoned, unknown = (int((named == str(each)).sum()) for each in counted)
     values = np.sort(values_ns)
     ranks = [max(0, int(np.ceil(share / 100 * len(values))) - 1) for share in PERCENTILES]
     least, longest = max(1, int(values[0])), max(1, int(values[-1]))
@@ -87,7 +94,7 @@ def durations(name: str, values_ns: Longs, failed_count: int = 0, unknown_count:
     place = np.floor(np.log10(np.maximum(values, 1)) * BINS_PER_DECADE).astype(np.int64) - low
     bins = np.bincount(place, minlength=high - low + 1)
     percentiles = tuple(int(values[at]) for at in ranks)
-    return Durations(name, len(values), failed_count, unknown_count, percentiles, int(values[-1]), edges, bins)
+    return Durations(name, len(values), failed, abandoned, unknown, percentiles, int(values[-1]), edges, bins)
 
 
 def by_group(rows: pl.DataFrame, column: str) -> tuple[Durations, ...]:
@@ -97,10 +104,9 @@ def by_group(rows: pl.DataFrame, column: str) -> tuple[Durations, ...]:
     """
     found = []
     for (name,), group in rows.drop_nulls([column, "duration_ns"]).group_by(column):
-        values = group["duration_ns"].to_numpy()
-        named = group["outcome"] if "outcome" in group.columns else pl.Series([], dtype=pl.String)
-        failed, unknown = (int((named == str(each)).sum()) for each in (Outcome.FAILED, Outcome.UNKNOWN))
-        found.append((int(values.sum()), durations(str(name), values, failed, unknown)))
+        outcomes = group["outcome"] if "outcome" in group.columns else None
+        took = group["duration_ns"] if outcomes is None else group.select(measured_ns()).to_series()
+        found.append((int(group["duration_ns"].sum()), durations(str(name), took.to_numpy(), outcomes)))
     return tuple(each for _, each in sorted(found, key=lambda item: (-item[0], item[1].name)))
 
 
@@ -123,7 +129,7 @@ def scatter(requests: pl.DataFrame, duration_ns: int) -> Scatter:
 
 def by_concurrency(requests: pl.DataFrame) -> tuple[AtConcurrency, ...]:
     """Durations by how many outermost requests were in flight when they began, in steps of a factor of two."""
-    took = pl.col("duration_ns")
+    took = measured_ns()
     step = (pl.col("in_flight").clip(1).log(2) + 1e-9).floor().cast(pl.Int32)
     shares = {f"p{name}_ns": took.quantile(share / 100, "higher").cast(pl.Int64) for name, share in _SHOWN}
     rows = requests.filter(pl.col("outermost")).group_by(step=step)
@@ -189,7 +195,7 @@ def _of_fine(name: str, fine: NDArray[np.int64], longest_ns: int) -> Durations:
     used = np.flatnonzero(bins)
     low, high = int(used[0]), int(used[-1])
     edges = 10 ** (np.arange(low, high + 2) / BINS_PER_DECADE)
-    return Durations(name, count, 0, 0, values, longest_ns, edges, bins[low : high + 1])
+    return Durations(name, count, 0, 0, 0, values, longest_ns, edges, bins[low : high + 1])
 
 
 _SHOWN = (("50", 50.0), ("90", 90.0), ("99", 99.0))

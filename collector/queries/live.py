@@ -1,8 +1,8 @@
 """What tells of a trace that is made anew while it is looked at."""
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from collector.ingest import LIVE_FOLDER
+from collector.ingest import LIVE_ERROR_FILE, LIVE_FOLDER
 from collector.store import read_info
 
 
@@ -17,3 +17,9 @@ def made_ns(url: str) -> int:
 def is_live(url: str) -> bool:
     """Whether a collector makes the trace anew while packets arrive, by its place."""
     return PurePosixPath(url.rstrip("/")).name == LIVE_FOLDER
+
+
+def live_error(url: str) -> str:
+    """Why the collector's last round made no newer trace; empty if it did, or if `url` is no live trace."""
+    note = Path(url).parent / LIVE_ERROR_FILE
+    return note.read_text(errors="replace").strip() if is_live(url) and note.is_file() else ""

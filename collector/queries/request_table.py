@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.foreground import of_clients
-from collector.outcomes import Outcome
+from collector.outcomes import Outcome, is_abandoned, measured_ns
 
 SIZES = (
     (1 << 10, "under 1 KiB"),
@@ -31,11 +31,12 @@ _PATH = r"^/(?:v1|[A-Za-z][\w.-]*/[0-9]+)/[^/?]+(?<container>/[^/?]+)?(?<object>
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """Requests that are of one kind; durations are of all of them, in ns."""
+    """Requests that are of one kind; durations in ns, without those of abandoned ones if there are others."""
 
     name: str  # unique within the trace
     requests_count: int
-    failed_count: int  # this and the next by `collector.outcomes`
+    failed_count: int  # this and the next two by `collector.outcomes`
+    abandoned_count: int
     unknown_count: int
     p50_ns: int
     p90_ns: int
@@ -70,15 +71,16 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
 
 def request_classes(requests: pl.DataFrame) -> tuple[RequestClass, ...]:
     """The classes of a frame that `request_table` made: clients' own first, of those the one with most time in all."""
-    took = pl.col("duration_ns")
+    took = measured_ns()
     shares = {f"p{name}_ns": took.quantile(share, "higher").cast(pl.Int64) for name, share in _SHARES}
     rows = requests.group_by("class").agg(
         requests_count=pl.len(),
         failed_count=pl.col("failed").sum(),
+        abandoned_count=is_abandoned().sum(),
         unknown_count=(pl.col("outcome") == Outcome.UNKNOWN).sum(),
         **shares,
         longest_ns=took.max(),
-        all=took.sum(),
+        all=pl.col("duration_ns").sum(),
         own=pl.col("outermost").any(),
     )
     ordered = rows.sort("own", "all", "class", descending=[True, True, False]).drop("own", "all")

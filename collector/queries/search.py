@@ -6,7 +6,7 @@ A query is words, and a request is found if each of them is true of one of its e
     10.0.0.3:6200  10.0.0.3  :6200            an end of one of its connections
     #12  conn:77  host:proxy  path:/v1/a      just that request, connection, host, part of a path
     >5ms  <1s                                 how long the request took
-    outcome:failed                            what became of it: ok, failed, unknown
+    outcome:failed                            what became of it: ok, failed, abandoned, unknown
 
 Connections that match by address, host or number and belong to no request are found too, after the requests.
 Cost: a scan over the texts of all exchanges, about 0.1 s for each million.

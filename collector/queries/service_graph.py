@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.ends import UNCAPTURED
-from collector.outcomes import Outcome
+from collector.outcomes import Outcome, is_abandoned, measured_ns
 
 ORDER_SWEEPS = 4
 
@@ -35,10 +35,11 @@ class Edge:
     caller: str
     callee: str
     exchanges_count: int
-    failed_count: int  # this and the next by `collector.outcomes`
+    failed_count: int  # this and the next two by `collector.outcomes`
+    abandoned_count: int
     unknown_count: int
     bytes: int  # both directions, heads included
-    p50_ns: int
+    p50_ns: int  # this and the next without abandoned ones, if there are others
     p99_ns: int
     packets_count: int
     lost_count: int  # packets sent again or lost
@@ -57,10 +58,11 @@ def service_graph(ends: pl.DataFrame) -> ServiceGraph:
 
     Arguments: `ends`, as `call_ends` gives them.
     """
-    took = pl.col("duration_ns")
+    took = measured_ns()
     rows = ends.group_by("caller", "callee").agg(
         exchanges_count=pl.len(),
         failed_count=(pl.col("outcome") == Outcome.FAILED).sum(),
+        abandoned_count=is_abandoned().sum(),
         unknown_count=(pl.col("outcome") == Outcome.UNKNOWN).sum(),
         bytes=pl.col("bytes").sum(),
         p50_ns=took.quantile(0.5, "higher").cast(pl.Int64),

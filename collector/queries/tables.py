@@ -20,6 +20,7 @@ class Tables:
     clocks: pa.Table
     trouble: pa.Table  # findings that are problems and have a time, sorted by it
     trouble_from_ns: NDArray[np.int64]
+    streams: pa.Table
 
     @classmethod
     def read(cls, url: str) -> "Tables":
@@ -31,4 +32,5 @@ class Tables:
             clocks=store.read_table(url, "clocks"),
             trouble=trouble,
             trouble_from_ns=trouble["from_trace_ns"].to_numpy(),
+            streams=store.read_table(url, "streams"),
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import store, story
@@ -37,8 +38,9 @@ from collector.timeline.build import (
 from collector.timeline.columns import COLUMNS, STATES, ArrowClass, HopColumns, Pairs, Seen
 from collector.timeline.shelf import Shelf
 from collector.timeline.windows import HopIndex, build_windows
+from tracer import scratch
 
-VERSION = 3
+VERSION = 4
 """Of the index; another one is built anew."""
 SMALL_BYTES = 4 << 20
 """Tables of hops smaller than this are indexed in memory: it takes less than a second."""
@@ -145,7 +147,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     build_groups(shelf, "request", lambda rows: of_span[columns.span[rows]], len(columns), len(trees))
     troubled = of_span[columns.span[problems]]
     shelf.put("request-problems", np.bincount(troubled[troubled >= 0], minlength=len(trees)).astype(np.int32))
-    served = trees.services()
+    served = _served(trees, store.read_table(url, "streams", ["server_host", "service"]))
     count = store.read_table(url, "connections", ["connection_id"]).num_rows
     first, last = _first_and_last(columns)
     median, high = _delays(columns, pairs)
@@ -168,6 +170,16 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     )
     shelf.put_document("facts", facts)
     progress(1.0)
+
+
+def _served(trees: SpanTrees, streams: pa.Table) -> dict[str, tuple[str, ...]]:
+    """Services that each host was seen to serve; of those that serve streams alone, that they do."""
+    served = trees.services()
+    pairs = zip(streams["server_host"].to_pylist(), streams["service"].to_pylist(), strict=True)
+    for host, service in sorted((host, service) for host, service in set(pairs) if host and service):
+        if service not in served.get(host, ()):
+            served[host] = (*served.get(host, ()), f"{service} (streams)")
+    return served
 
 
 def _quiet(share: float) -> None:
@@ -207,6 +219,7 @@ def _made(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> TraceIndex 
         if folder.name == INDEX_FOLDER and not os.access(folder.parent, os.W_OK):
             return None
         staging.mkdir(parents=True)
+        scratch.hold(staging)
     except OSError:
         return None
     try:
@@ -219,6 +232,7 @@ def _made(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> TraceIndex 
         return None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        scratch.release(staging)
 
 
 def _into_place(staging: Path, folder: Path, mark: str) -> TraceIndex | None:

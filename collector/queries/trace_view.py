@@ -26,6 +26,7 @@ from collector.queries.trace_index import Facts, TraceIndex, open_index
 from collector.schema import HopState
 from collector.span_trees import Span, SpanTrees
 from collector.store import Read, TraceInfo
+from collector.stream_summary import StreamSummary, summarise_streams
 from collector.timeline.build import Progress, chunks
 from collector.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
 from collector.timeline.windows import DensityCounts, EndCounts
@@ -48,7 +49,7 @@ class TraceView:
     """A trace, opened for questions. Safe to use from several threads: nothing changes after it is made."""
 
     def __init__(self, url: str, info: TraceInfo, index: TraceIndex, tables: Tables) -> None:
-        self.url, self.info, self._made = url, info, index
+        self.url, self.info, self._made, self._tables = url, info, index, tables
         facts = index.facts
         self.start_ns, self.duration_ns = facts.start_ns, max(1, facts.end_ns - facts.start_ns)
         self.lanes = lanes_of(facts.hosts, info, tables.clocks, facts.host_services)
@@ -85,6 +86,11 @@ class TraceView:
     def typical_delay_ns(self) -> NDArray[np.int64]:
         """Median delay of each of `pairs`."""
         return self._index.typical_delay_ns
+
+    @cached_property
+    def streams(self) -> StreamSummary:
+        """What is no request."""
+        return summarise_streams(self._tables.streams)
 
     @cached_property
     def load(self) -> Load:

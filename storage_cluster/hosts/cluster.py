@@ -138,6 +138,15 @@ def up(state_dir: Path, topology_file: Path | None = None, *, quiet: bool = Fals
     return True
 
 
+def was_interrupted(state_dir: Path) -> bool:
+    """Whether the directory holds what a cluster left that was killed, or whose start was: the next `up` removes it."""
+    if not (state_dir / "topology.toml").exists():
+        return False
+    with _locked(state_dir):
+        found = state.load(state_dir)
+        return found is None or not found.running
+
+
 def down(state_dir: Path, *, keep_data: bool = False, keep_logs: bool = False) -> bool:
     """Stop the cluster and remove what it left; False if none was up."""
     if not state_dir.is_dir():

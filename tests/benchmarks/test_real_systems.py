@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from benchmarks.real_systems import judge, logs, systems  # noqa: F401  registers all scenarios
-from benchmarks.real_systems.judge import Verdict, within
 from benchmarks.real_systems.run import Judged
 from benchmarks.real_systems.scenario import REGISTER, Scenario, missing
 from benchmarks.real_systems.systems import postgresql, redis, swift
 from benchmarks.real_systems.table import page
 from benchmarks.real_systems.truth import Call, Fault, Truth, read_truth
+from benchmarks.real_systems.verdict import Verdict, within
 
 WEB = "10.68.0.20:80"
 MS = 1_000_000
@@ -119,7 +119,14 @@ def test_a_service_has_the_name_that_is_true(name: str | None, right: bool) -> N
      (0, "failed", True), (0, "unknown", False), (429, "failed", True), (200, "unknown", True)],
 )  # fmt: skip
 def test_failed_is_what_failed(status: int, outcome: str, right: bool) -> None:
-    assert _right(judge.failures([(_call(status=status), _row(outcome=outcome))])) == [right]
+    failed, abandoned = judge.failures([(_call(status=status), _row(outcome=outcome))])
+    assert (failed.right, abandoned.right) == (right, True)
+
+
+@pytest.mark.parametrize(("outcome", "right"), [("abandoned", True), ("failed", False), ("ok", False)])
+def test_abandoned_is_what_its_client_did_not_wait_for(outcome: str, right: bool) -> None:
+    failed, abandoned = judge.failures([(_call(status=0, abandoned=True), _row(outcome=outcome))])
+    assert (failed.right, abandoned.right) == (outcome != "failed", right)
 
 
 def test_links_are_right_often_enough_and_as_often_as_promised() -> None:

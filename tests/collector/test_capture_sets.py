@@ -58,13 +58,13 @@ def test_captures_that_are_right_have_no_sentence(captures: dict[str, Path], tmp
 
 
 def test_one_capture_given_as_two_hosts_is_analysed_once(captures: dict[str, Path], tmp_path: Path) -> None:
-    copy = tmp_path / "copy.pcap"
+    copy = tmp_path / "one-copy.pcap"
     shutil.copy(captures["one"], copy)
     files = [str(path) for path in captures.values()]
     report = replayed(tmp_path, *files, str(copy))
     assert [host.host for host in report.hosts] == list(captures)
     host, sentence = troubles(report)["same_capture"]
-    assert host == "copy"
+    assert host == "one-copy"
     assert sentence.startswith("these are the packets of one again: analysed once")
     assert states(report) == {"matched"}
 
@@ -143,9 +143,12 @@ def test_a_capture_whose_own_end_cannot_be_seen_and_an_address_that_says_it(tmp_
     sentence = troubles(report)["direction_unknown"][1]
     assert "--address merged=IP" in sentence
     assert "give one file for each" in sentence
+    assert "or the network to it. Nothing shows which end was captured" in report.story.sentence
     report = replayed(tmp_path, str(merged), addresses=("merged=10.0.0.2", "merged=10.0.0.4"))
     assert "direction_unknown" not in troubles(report)
     assert report.info.hosts[0].addresses == ("10.0.0.2", "10.0.0.4")
+    assert "Nothing shows" not in report.story.sentence
+    assert "network" not in report.story.sentence.split(".")[0]
 
 
 @pytest.mark.parametrize("text", ["web", "web=", "=10.0.0.1", "web=10.0.0", "web=host"])
@@ -160,12 +163,12 @@ def test_an_address_of_a_host_that_is_not_there_is_refused(captures: dict[str, P
 
 
 def test_the_sentence_is_printed_and_in_the_json(captures: dict[str, Path], tmp_path: Path) -> None:
-    copy = tmp_path / "copy.pcap"
+    copy = tmp_path / "one-copy.pcap"
     shutil.copy(captures["one"], copy)
     arguments = ["--quiet", "-o", str(tmp_path / "shown"), *map(str, captures.values()), str(copy)]
     said = CliRunner().invoke(replay.command, arguments)
     assert said.exit_code == 0, said.output
-    assert "! copy: same capture: " in said.stdout
+    assert "! one-copy: same capture: " in said.stdout
     assert replace(gather(str(tmp_path / "shown")).troubles[0], count=0).name == "same_capture"
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.clock_bounds import Bounds, lowest_points, possible_lines
-from collector.clock_evidence import Evidence, ways_of
+from collector.clock_bounds import Bounds, fits_line, lowest_points, possible_lines
+from collector.clock_evidence import Evidence, Way, ways_of
 from collector.clock_steps import find_steps, refined
-from collector.clocks import solve, unaligned
+from collector.clocks import _telling, solve, unaligned
 from collector.timescale import align
 from tests.helpers.clock_traffic import DAY_NS, SECOND_NS, START_NS, Wrong, traffic
 
@@ -169,3 +169,61 @@ def test_lowest_points_are_below_all_points() -> None:
 def test_no_line_fits_bounds_that_cross() -> None:
     crossing = Bounds(np.array([[0.0, 10.0], [1.0, 10.0]]), np.array([[0.0, 20.0], [1.0, 20.0]]))
     assert possible_lines(crossing).empty
+
+
+YEAR_NS = 31_556_952 * SECOND_NS
+
+
+def jumping(seed: int) -> tuple[dict[tuple[str, str], Way], list[tuple[str, int, int]]]:
+    """Hops between two or three hosts, some of whose clocks jump by years at any packet."""
+    random = np.random.default_rng(seed)
+    count, hosts = int(random.choice([3, 6, 20, 300, 700])), "abc"[: int(random.integers(2, 4))]
+    at_ns = 1_700_000_000 * SECOND_NS + np.arange(count) * 1_000_000
+    places = np.arange(1, count + 1, dtype=np.int64) * 6
+    jumps = {
+        host: random.integers(0, int(random.choice([2, 5, 100])), count)
+        * int(YEAR_NS * random.choice([0.001, 1, 30]))
+        % (136 * YEAR_NS)
+        * int(random.random() < 0.7)
+        for host in hosts
+    }
+    ways: dict[tuple[str, str], Way] = {}
+    for pair in ((a, b) for a in hosts for b in hosts if a != b):
+        stamps = (at_ns + jumps[pair[0]], at_ns + 50_000 + jumps[pair[1]])
+        ways[pair] = Way(*stamps, places + len(ways), places + len(ways))
+    ends = [at_ns + jumps[host] for host in hosts]
+    return ways, [(host, int(ns.min()), int(ns.max()) + 60_000) for host, ns in zip(hosts, ends, strict=True)]
+
+
+@pytest.mark.parametrize("seed", [0, 7, 13, 26, 28, 45, 73, 82])
+def test_clocks_that_jump_by_decades_all_the_time_are_inconsistent_and_no_more(seed: int) -> None:
+    """The seeds are those at which the solver says infeasible, unbounded or in numerical trouble, or overflows."""
+    ways, windows = jumping(seed)
+    clocks = solve(ways, windows).clocks
+    assert set(clocks["host"].to_pylist()) == {host for host, *_ in windows}
+    assert set(clocks["method"].to_pylist()) <= {"hull", "inconsistent", "none"}
+    assert solve(ways, windows[::-1]).clocks == clocks, "whatever the order of hosts"
+
+
+def test_a_line_between_steps_without_a_packet_is_none() -> None:
+    frames = np.array([10, 20, 30, 40], dtype=np.int64)
+    way = Way(frames, frames, frames, frames)
+    ways = {("a", "b"): way, ("b", "a"): way}
+    for cuts, telling in (([15], [15]), ([15, 17], [17]), ([5], []), ([45], []), ([10, 20, 21, 41], [20, 21])):
+        assert _telling(ways, {"a": cuts})["a"] == telling
+
+
+@pytest.mark.parametrize(
+    ("at_s", "apart_ns", "fits"),
+    [
+        (1.0, 0.0, True),
+        (1.0, -400_000.0, True),
+        (1.0, -1_000_002.0, False),
+        (1.0, -1e18, False),
+        (0.0, -0.5, True),  # rounding
+        (0.0, -2.0, False),
+    ],
+)
+def test_bounds_that_no_drift_brings_together_fit_no_line(at_s: float, apart_ns: float, fits: bool) -> None:
+    upper, lower = np.array([[at_s, apart_ns]]), np.array([[0.0, 0.0]])
+    assert fits_line(Bounds(upper, lower)) == fits

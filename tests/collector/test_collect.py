@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -12,6 +12,8 @@ import pytest
 
 from collector.commands.collect import is_loopback, open_listener, parse_listen
 from tracer.errors import InputError, ResourceError
+from tracer.shipping import CollectorClient, CollectorRefusesError
+from tracer.tokens import left_token_for
 
 COLLECT = (sys.executable, "-P", "-m", "tracer", "collect")
 
@@ -61,7 +63,7 @@ def test_another_machines_address_is_told() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--listen", "0.0.0.0:0"), "tracer: 0.0.0.0:0 can be reached from other machines; give --token"),
+        (("--listen", "0.0.0.0:0"), "tracer: 0.0.0.0:0 can be reached from other machines; give --token-file"),
         (("--listen", "nowhere"), "tracer: 'nowhere' is no address to listen at"),
     ],
 )
@@ -89,7 +91,8 @@ def collector(data: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
 
 
 def test_it_answers_and_stops_in_order(tmp_path: Path) -> None:
-    with collector(tmp_path, "--token", "abc") as (url, process):
+    (tmp_path / "token").write_text("abc\n")
+    with collector(tmp_path / "data", "--token-file", str(tmp_path / "token")) as (url, process):
         assert httpx.get(f"{url}/api/health").status_code == 401
         assert httpx.get(f"{url}/api/health", headers={"Authorization": "Bearer abc"}).json() == {"status": "ok"}
         assert "openapi.json" in httpx.get(f"{url}/docs").text
@@ -105,3 +108,32 @@ def test_it_answers_and_stops_in_order(tmp_path: Path) -> None:
     assert process.returncode in (0, -15)
     assert "Traceback" not in said
     assert not list(tmp_path.rglob("*.incoming"))
+
+
+def test_without_a_token_it_makes_one_up_that_agents_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("TWINTAP_TOKEN", raising=False)
+    with collector(tmp_path / "data") as (url, process):
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "its token is in" in said
+        assert httpx.get(f"{url}/api/health").status_code == 401
+        token = left_token_for(url)
+        assert len(token) > 20
+        assert token not in said
+        assert httpx.get(f"{url}/api/health", headers={"Authorization": f"Bearer {token}"}).is_success
+        with closing(CollectorClient(url, token_now=lambda: left_token_for(url))) as client:
+            assert client.last_number("s", "h") == 0
+        with closing(CollectorClient(url)) as client, pytest.raises(CollectorRefusesError, match="--token-file"):
+            client.last_number("s", "h")
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+        process.terminate()
+        process.communicate(timeout=30)
+    assert left_token_for(url) == ""
+
+
+def test_no_token_is_said_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TWINTAP_TOKEN", raising=False)
+    with collector(tmp_path / "data", "--no-token") as (url, _):
+        assert httpx.get(f"{url}/api/health").is_success
+        assert httpx.get(f"{url}/api/health", headers={"Host": "evil.example"}).status_code == 403

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from collector.spans import link
+from collector.stages import stages_of
 from collector.store import TraceInfo
-from collector.story import Story, tell
+from collector.story import Story, joined, outermost, tell, with_waits_in_vain
 from tests.collector.test_story import clocks
 from tests.helpers.exchange_lines import at_us, exchanges_of
 from tests.helpers.scripts import table
@@ -63,3 +64,33 @@ def test_a_connection_that_came_up_or_belongs_to_nobody_changes_nothing() -> Non
     expected = parts(story_of())
     for connection in (answered, elsewhere, too_early, after_the_last_try):
         assert parts(story_of(connection)) == expected
+
+
+def test_a_server_that_was_never_heard_of_is_known_by_its_port() -> None:
+    """nginx fails over from app1, of which nothing was ever heard and so no name is known, to app2."""
+    text = """
+        client > web/nginx        0     10 320000 320010 method=GET target=/a
+        web > app2/app2         300500 300510 319000 319010 connect=300400 connected=300450
+    """
+    exchanges = exchanges_of(text)
+    connection_id = exchanges["connection_id"].to_pylist()
+    ports = [syn(0, "client", "web", 80) | {"connection_id": connection_id[0], "server_isn": 2}]
+    ports += [syn(0, "web", "app2", 8000) | {"connection_id": connection_id[1], "server_isn": 2}]
+    vain = syn(100, "web", "app1", 8000) | {"connection_id": 77}
+    told: pa.Table = table("connections", [*ports, vain])
+    story = tell(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), told)
+    assert parts(story)["waiting for connections to app1 that never came"] == 300_300
+    elsewhere: pa.Table = table("connections", [*ports, vain | {"server_port": 5432}])
+    story = tell(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), elsewhere)
+    assert not any("never came" in part for part in parts(story))
+
+
+def test_the_stages_have_it_apart_and_still_add_up() -> None:
+    exchanges = exchanges_of(PUT)
+    told: pa.Table = table("connections", [syn(105)])
+    timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
+    rows = joined(link(exchanges), exchanges)
+    stages = stages_of(with_waits_in_vain(rows, INFO, told, timescale), outermost(rows))
+    took = dict(stages.select("stage", "duration_ns").rows())
+    assert took["connections to storage2 that never came"] == (500_900 - 105) * 1000
+    assert sum(took.values()) == rows.filter(depth=0)["duration_ns"].sum()

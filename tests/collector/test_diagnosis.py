@@ -379,17 +379,59 @@ def test_a_server_that_waits_for_a_slow_one_is_not_slow() -> None:
     assert named(of_requests(text)) == ["slow_replica storage2"]
 
 
+GET_TWICE = """
+    client > proxy/swift-proxy      0  10 900 910 tx=1
+    proxy > storage1/swift-object  20  30 100 110 tx=1 status=404 target=/d1/7/a/c/o
+    proxy > storage2/swift-object 120 130 800 810 tx=1 target=/d2/7/a/c/o
+    """
+
+
+def missing(text: str) -> list[tuple[str, int]]:
+    return [(row["host"], row["count"]) for row in of_requests(text) if row["kind"] == "missing_replica"]
+
+
 def test_a_replica_that_lacks_what_another_has() -> None:
     text = """
-    client > proxy/swift-proxy      0  10 900 910 tx=1
-    proxy > storage1/swift-object  20  30 100 110 tx=1 status=404
-    proxy > storage2/swift-object 120 130 800 810 tx=1
     client > proxy/swift-proxy      0  10 900 910 tx=2 status=404
-    proxy > storage1/swift-object  20  30 100 110 tx=2 status=404
-    proxy > storage3/swift-object 120 130 800 810 tx=2 status=404
+    proxy > storage1/swift-object  20  30 100 110 tx=2 status=404 target=/d1/7/a/c/p
+    proxy > storage3/swift-object 120 130 800 810 tx=2 target=/d1/7/a/c/p
     """
-    (finding,) = of_requests(text)
-    assert (finding["kind"], finding["host"], finding["count"]) == ("missing_replica", "storage1", 1)
+    assert missing(GET_TWICE + text) == [("storage1", 2)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GET_TWICE.replace("/d2/7/a/c/o", "/d2/7/a/c/other"),
+        GET_TWICE.replace("target=/d1/7/a/c/o", "target=-").replace("target=/d2/7/a/c/o", "target=-"),
+        GET_TWICE + "proxy > storage2/swift-object 111 112 118 119 tx=1 method=PUT target=/d2/7/a/c/o status=201",
+        GET_TWICE + "proxy > storage3/swift-object 111 112 - - tx=3 method=DELETE target=/d9/7/a/c/o",
+        GET_TWICE + "proxy > storage2/swift-object 90 91 98 99 tx=1 status=404 target=/d2/7/a/c/o",
+        GET_TWICE.replace("storage2", "storage1").replace("/d2/", "/d1/"),
+    ],
+    ids=[
+        "another thing",
+        "what was asked for cannot be seen",
+        "put meanwhile",
+        "deleted meanwhile at a third server",
+        "the other server did not always have it, either",
+        "the same server",
+    ],
+)
+def test_a_404_that_something_else_explains(text: str) -> None:
+    assert missing(text) == []
+
+
+@pytest.mark.parametrize(("service", "expected"), [("swift-object", True), ("files", False)])
+def test_replicators_are_spoken_of_where_there_are_some(service: str, expected: bool) -> None:
+    text = GET_TWICE.replace("swift-object", service).replace("/d1/", "/x/").replace("/d2/", "/x/")
+    (finding,) = (row for row in of_requests(text) if row["kind"] == "missing_replica")
+    assert ("replicators" in finding["remedy"]) is expected
+
+
+def test_a_change_after_both_answers_explains_nothing() -> None:
+    later = "proxy > storage2/swift-object 820 830 840 850 tx=1 method=PUT target=/d2/7/a/c/o status=201"
+    assert missing(GET_TWICE + later) == [("storage1", 1)]
 
 
 def test_a_full_disk_and_the_failures_that_follow_from_it() -> None:
@@ -421,7 +463,7 @@ def test_clocks_that_are_wrong_or_were_set() -> None:
     empty = play("")
     findings = _find(exchanges_of(""), empty.hops, empty.connections, table("clocks", rows), info)
     assert named(findings) == ["clock_offset b", "clock_step d"]
-    assert "80.0 ms ahead of the reference, and runs 200 ppm too fast" in findings[0]["text"]
+    assert "80.0 ms ahead of the reference, and runs 200 ± 5 ppm too fast" in findings[0]["text"]
     assert "was set 1 time while it was captured, by 3.0 ms" in findings[1]["text"]
     assert [(row["from_trace_ns"], row["to_trace_ns"]) for row in findings] == [
         (920_000_000, 2_919_600_000),

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
+from collector.endings import with_endings
 from collector.exchanges import build_exchanges
 from collector.findings import find, told
 from collector.findings.clocks import clock_findings
+from collector.findings.network import _quantile
+from collector.outcomes import with_outcomes
 from collector.schema import FINDINGS
 from collector.spans import link
 from collector.store import HostInfo, TraceInfo
@@ -22,7 +26,8 @@ def found(script: str) -> list[str]:
     """Each finding as: severity kind host cost in µs | text."""
     tables = play(script)
     built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
-    return lines(built.exchanges, built.hops, tables.connections)
+    exchanges = with_outcomes(with_endings(built.exchanges, built.hops))
+    return lines(exchanges, built.hops, tables.connections)
 
 
 def lines(exchanges, hops, connections, clocks=None, info=INFO) -> list[str]:
@@ -180,9 +185,9 @@ CASES = {
         1000000 > syn #2 lost
         """,
         [
-            "warning listen_queue_full proxy 1e+06 | 1 connection from client to proxy:8080 never answered: 2 "
-            "handshake packets reached proxy and its kernel did not take them; that took 1.000 s",
-            "notice connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: 2 "
+            "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: 2 "
+            "handshake packets reached proxy, and its kernel took none of them; that took 1.000 s",
+            "warning connection_unanswered proxy 1e+06 | 1 connection from client to proxy:8080 never answered: 2 "
             "handshake packets lost on the way; that took 1.000 s",
         ],
     ),
@@ -233,8 +238,8 @@ CASES = {
          900300 > fin
         """,
         [
-            "warning unanswered_request db 900000 | 1 request from proxy to swift on db never answered, the longest "
-            "wait 900.0 ms",
+            "warning client_gave_up db 900000 | 1 request from proxy to swift on db given up by its client "
+            "after 900.0 ms, without a whole answer",
             "notice server_error proxy 320 | swift on proxy answered 503 to 1 request; 1 of them after swift on db had "
             "left it unanswered for up to 900.0 ms",
         ],
@@ -255,8 +260,8 @@ CASES = {
         1500100 < 0:50 200
         """,
         [
-            "warning unanswered_request proxy 1.5e+06 | 1 request from client to swift on proxy never answered, the "
-            "longest wait 1.500 s",
+            "warning unanswered_request proxy 1.5e+06 | 1 request from client to swift on proxy not answered by "
+            "the end of the capture, the longest wait 1.500 s",
         ],
     ),
     "a request given up": (
@@ -269,8 +274,8 @@ CASES = {
          200100 > rst
         """,
         [
-            "warning unanswered_request proxy 700000 | 2 requests from client to swift on proxy never answered, the "
-            "longest wait 500.0 ms",
+            "warning client_gave_up proxy 700000 | 2 requests from client to swift on proxy given up by their "
+            "client after up to 500.0 ms, without a whole answer",
         ],
     ),
     "a reset before the answer": (
@@ -280,8 +285,8 @@ CASES = {
           300 < rst
         """,
         [
-            "warning connection_reset proxy 0 | 1 request from client to swift on proxy broken off by a reset before "
-            "the answer was whole",
+            "warning connection_reset proxy 200 | 1 of 1 request from client to swift on proxy broken off by a reset "
+            "before the answer was whole, the longest wait 200.0 µs",
         ],
     ),
     "cut by the capture's end": (
@@ -439,7 +444,7 @@ def test_a_clock_that_is_not_aligned_is_so_for_the_whole_trace() -> None:
     ("seconds", "offset_ms", "expected"),
     [
         (0.5, 0, None),
-        (60, 0, "120.0 µs ahead of the reference, and runs 150 ppm too fast"),
+        (60, 0, "120.0 µs ahead of the reference, and runs 150 ± 7 ppm too fast"),
         (0.5, 40, "40.1 ms ahead of the reference"),
     ],
 )
@@ -476,3 +481,153 @@ def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
     )
     assert (finding["from_trace_ns"], finding["to_trace_ns"]) == (1_499_999_993, 1_999_999_993)
     assert [f["kind"] for f in told(*given).to_pylist() if f["kind"] == "listen_drops"] == []
+
+
+def kinds(script: str) -> list[str]:
+    return [line.split(" | ")[0].rsplit(" ", 1)[0] + " | " + line.split(" | ")[1] for line in found(script)]
+
+
+def asked(count: int, *, every_us: int, ends: str, first_port: int = 40_000) -> str:
+    """Requests of a connection each, one after the other; `ends`, what follows (`AT` is when it was asked, in µs)."""
+    parts = []
+    for number in range(count):
+        at = number * every_us
+        lines = [f"{at} > 0:100 GET /{number}"]
+        for line in ends.split(";"):
+            when, *rest = line.split()
+            lines.append(f"{at + int(when[1:]) if when.startswith('+') else int(when)} {' '.join(rest)}")
+        parts.append(f"client:{first_port + number} > web:8080\n" + "\n".join(lines))
+    return "\n".join(parts)
+
+
+ENDED = {
+    "a client's limit": (
+        asked(4, every_us=500_000, ends="+300000 > fin@100"),
+        "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
+        "after about "
+        "300.0 ms: that is its limit, without a whole answer",
+    ),
+    "a client that leaves": (
+        asked(4, every_us=50_000, ends="400000 > fin@100"),
+        "notice client_gave_up web | 4 requests from client to swift on web left by their client, all at "
+        "one moment, the "
+        "longest after 400.0 ms, without a whole answer",
+    ),
+    "a client that stops answers that are on their way": (
+        "\n".join(
+            f"client:{40000 + n} > web:8080\n {at} > 0:100 GET /a\n {at + 50} < 0:60 200 body=9000 with=10\n"
+            f"{at + 1000 * n} < 60:900\n {at + 1000 * n + 300} > fin@100\n {at + 1000 * n + 340} > rst@101"
+            for n, at in ((1, 0), (80, 2_000_000))
+        ),
+        "notice client_gave_up web | 2 requests from client to swift on web given up by their client after "
+        "up to 80.3 ms, "
+        "without a whole answer",
+    ),
+    "a server that dies": (
+        asked(4, every_us=50_000, ends="400000 < fin@0;400050 > fin@100"),
+        "warning server_died web | swift on web ended 4 connections within 1 ns, each with FIN in place of "
+        "an answer: 4 "
+        "requests failed, the longest after 400.0 ms",
+    ),
+    "a server that dies, in the middle of an answer too": (
+        asked(3, every_us=50_000, ends="400000 < rst@0")
+        + "\nclient:50000 > web:8080\n 150000 > 0:100 GET /x\n 390000 < 0:60 200 body=900 with=10\n 400000 < fin@60",
+        "warning server_died web | swift on web ended 4 connections within 1 ns, each with FIN or RST in place of an "
+        "answer: 4 requests failed, the longest after 400.0 ms",
+    ),
+    "a server that closes each request a while after it came": (
+        asked(4, every_us=50_000, ends="+300000 < fin@0"),
+        "warning unanswered_request web | 4 of 4 requests from client to swift on web closed by the server without an "
+        "answer, the longest wait 300.0 ms",
+    ),
+    "a server that closes two, and answers others in between": (
+        asked(2, every_us=1_000, ends="30000 < fin@0")
+        + "\nclient:50000 > web:8080\n 30500 > 0:100 GET /x\n 31000 < 0:60 200 body=10 with=10"
+        + "\nclient:50001 > web:8080\n -20000 > 0:100 GET /y\n 40000 < fin@0",
+        "warning unanswered_request web | 3 of 4 requests from client to swift on web closed by the server without an "
+        "answer, the longest wait 60.0 ms",
+    ),
+    "one connection that its server closes": (
+        asked(1, every_us=0, ends="+400000 < fin@0"),
+        "warning unanswered_request web | 1 of 1 request from client to swift on web closed by the server without an "
+        "answer, the longest wait 400.0 ms",
+    ),
+    "answers that end too early": (
+        asked(2, every_us=50_000, ends="+300 < 0:60 200 body=900 with=10;+900 < fin@60")
+        + "\nclient:50000 > web:8080\n 500000 > 0:100 GET /x\n 500300 < 0:60 200 body=10 with=10\n 500400 < fin@60",
+        "warning truncated_response web | 2 of 3 requests from client to swift on web answered with less than was "
+        "promised: the server closed the connection early; at worst 60 of 950 bytes came",
+    ),
+    "a client that leaves requests that it began at once": (
+        asked(4, every_us=100, ends="400000 > fin@100"),
+        "notice client_gave_up web | 4 requests from client to swift on web left by their client, all at one moment, "
+        "each after about 399.9 ms, without a whole answer",
+    ),
+    "a limit of requests that began at almost the same time": (
+        asked(4, every_us=40_000, ends="+300000 > fin@100"),
+        "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
+        "after about "
+        "300.0 ms: that is its limit, without a whole answer",
+    ),
+    "kept connections that the server had closed at one moment": (
+        "\n".join(
+            f"client:4000{n} > web:8080\n {n} > 0:100 GET /a\n {n + 50} < 0:60 200 body=10 with=10\n 5000000 < fin@60\n"
+            f"500001{n} > 100:200 GET /b\n500004{n} < rst@61"
+            for n in range(2)
+        ),
+        "warning unanswered_request web | 2 of 4 requests from client to swift on web sent on a kept "
+        "connection that the "
+        "server had closed already; it had closed all of these at one moment, as when its process ends",
+    ),
+    "a kept connection that the server had closed already": (
+        "client:40000 > web:8080\n 0 > 0:100 GET /a\n 50 < 0:60 200 body=10 with=10\n 5000000 < fin@60\n"
+        "5000010 > 100:200 GET /b\n 5000040 < rst@61",
+        "warning unanswered_request web | 1 of 2 requests from client to swift on web sent on a kept "
+        "connection that the "
+        "server had closed already",
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "expected"), ENDED.values(), ids=ENDED)
+def test_who_ended_requests_and_how(script: str, expected: str) -> None:
+    assert kinds(script) == [expected]
+
+
+def test_a_proxy_that_passes_a_broken_answer_on_is_not_the_cause() -> None:
+    short = "0 > 0:100 GET /a\n 300 < 0:60 200 body=900 with=10\n 900 < fin@60"
+    later = short.replace("0 > 0", "-100 > 0").replace("900 < fin", "950 < fin").replace("300 <", "350 <")
+    said = kinds(f"client:40000 > proxy:8080\n{later}\nproxy:50000 > web:8080\n{short}")
+    assert [line.split(" | ")[0] for line in said] == [
+        "warning truncated_response web",
+        "notice truncated_response proxy",
+    ]
+
+
+@pytest.mark.parametrize(("status", "severity"), [(200, "info"), (504, "notice")])
+def test_what_a_server_leaves_while_its_own_request_goes_well_is_needed_no_more(status: int, severity: str) -> None:
+    """As a read from several replicas, of which the first to answer is taken."""
+    replicas = "".join(f"proxy:5000{n} > store{n}:6200\n 100 > 0:100 GET /r{n} tx=a\n 5000 > fin@100\n" for n in (1, 2))
+    others = "".join(f"proxy:5100{n} > store{n}:6200\n 9000 > 0:100 GET /o\n 9100 < 0:50 200 body=0\n" for n in (1, 2))
+    mine = f"client:40000 > proxy:8080\n 0 > 0:100 GET /a tx=a\n 5000 < 0:50 {status} body=0 with=0\n"
+    said = [line for line in kinds(mine + replicas + others * 2) if "client_gave_up" in line]
+    assert [line.split(" ")[0] for line in said] == [severity] * 2
+
+
+def test_what_is_left_in_an_unknown_protocol_counts_if_it_waited_for_an_answer() -> None:
+    """A goodbye, and what a subscriber said, want none."""
+    used = "client:{port} > db:5432\n 0 > 0:20\n 200 < 0:30\n 1000 > 20:40\n {left} > fin@40\n"
+    assert kinds(used.format(port=40_000, left=1_100)) == []
+    (line,) = kinds(used.format(port=40_000, left=400_000) + used.format(port=40_001, left=900_000))
+    assert line.startswith("warning client_gave_up db | 2 requests from client to db:5432")
+
+
+def test_delays_of_slices_decades_apart_are_told_apart() -> None:
+    century = 1 << 36
+    rows = pl.DataFrame(
+        {"send_host": ["a"] * 3, "receive_host": ["b"] * 3, "slice": [0, century, 0], "hops": [1, 1, 2]}
+    )
+    rows = rows.with_columns(pl.Series("bin", [1, 40, 1], pl.Int64), pl.col("hops").cast(pl.Int64))
+    middle = _quantile(rows, ["send_host", "receive_host", "slice"], 0.5, "middle_ns")
+    assert middle["slice"].to_list() == [0, century]
+    assert middle["middle_ns"].is_sorted()

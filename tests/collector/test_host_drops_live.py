@@ -12,8 +12,9 @@ from collector.analysis import analyse
 from collector.sources import host_sources
 from collector.store import read_table
 from storage_cluster.faults.relay import Rule
-from tests.helpers.live_hosts import Host, NoNamespacesError, Pair, far_pair
+from tests.helpers.live_hosts import Host, Pair, far_pair, or_skip, pair
 
+pytestmark = pytest.mark.live
 SERVER = """
 import socket, sys, threading
 listener = socket.create_server((sys.argv[1], 8080))
@@ -45,11 +46,8 @@ PAYLOAD = "meta length > 500"
 
 @pytest.fixture
 def hosts() -> Iterator[Pair]:
-    try:
-        with far_pair(0.5) as both:
-            yield both
-    except NoNamespacesError as error:
-        pytest.skip(f"no network namespaces here: {error}")
+    with or_skip(), far_pair(0.5) as both:
+        yield both
 
 
 def rule(host: Host, family: str, chain: str, match: str) -> None:
@@ -114,9 +112,15 @@ UNEVEN = Rule("", True, True, probability=0.05, delay_ns=60_000_000, jitter_ns=0
 def test_what_happens_on_the_way_is_not_the_hosts(
     tmp_path: Path, lost: tuple[str, ...], rules: tuple[Rule, ...]
 ) -> None:
-    try:
-        with far_pair(1, lost, rules) as hosts:
-            found = kinds(hosts, tmp_path)
-    except NoNamespacesError as error:
-        pytest.skip(f"no network namespaces here: {error}")
+    with or_skip(), far_pair(1, lost, rules) as hosts:
+        found = kinds(hosts, tmp_path)
     assert not {kind for kind, _ in found} & {"dropped_in_host"}
+
+
+def test_drops_on_a_link_of_microseconds_are_found(tmp_path: Path) -> None:
+    with or_skip(), pair() as hosts:
+        rule(hosts.b, "ip", "hook input priority 0", f"tcp dport 8080 {PAYLOAD} numgen random mod 100 < 10 counter")
+        found = kinds(hosts, tmp_path)
+        counted = hosts.b.run("nft", "list", "ruleset").stdout
+    dropped = int(counted.split("packets ")[1].split()[0])
+    assert dropped / 2 <= found["dropped_in_host", "b"]["count"] <= dropped

@@ -225,6 +225,18 @@ def test_analysis_of_what_is_no_capture_is_told(client: AppClient, tmp_path: Pat
     assert not (tmp_path / "traces" / "s1").exists()
 
 
+def test_a_stage_that_raises_is_one_line_and_the_next_analysis_runs(client: AppClient, tmp_path: Path) -> None:
+    def broken(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+        raise IndexError("a stage")
+
+    put(client, 1)
+    client.app.state.analysis = broken
+    for _ in range(2):
+        answer = client.post("/api/sessions/s1/analyse")
+        assert answer.status_code == 500
+        assert answer.json()["detail"].startswith("the analysis of session s1 failed: IndexError: a stage (")
+
+
 def test_quality_of_an_analysed_session(client: AppClient, tmp_path: Path) -> None:
     script = """
         client:40000 > proxy:8080

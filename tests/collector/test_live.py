@@ -15,6 +15,7 @@ from collector.app import create_app
 from collector.decoding import HostSource
 from collector.ingest import session_status
 from collector.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, LiveAnalysis, choose
+from collector.queries import live_error
 from collector.settings import CollectorSettings
 from collector.store import TraceInfo
 from tests.helpers.app_client import AppClient
@@ -100,6 +101,8 @@ class Bench:
     round_sources: tuple[HostSource, ...] = ()
     once: bool = False
     """Only the first round is a real one."""
+    broken: bool = False
+    """A stage raises."""
     info: TraceInfo | None = None
 
     def __post_init__(self) -> None:
@@ -116,6 +119,7 @@ class Bench:
     def round(self, sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
         self.now_ns += self.round_ns
         self.round_sources = tuple(sources)
+        assert not self.broken, "a stage"
         if self.info is None or not self.once:
             self.info = analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
         return self.info
@@ -270,6 +274,66 @@ def test_a_round_that_fails_says_why_and_the_next_goes_on(tmp_path: Path, segmen
     bench.now_ns += SECOND
     assert bench.live.step() == 0
     assert bench.live.status("s").error == ""
+
+
+class CorePanic(BaseException):
+    """As a panic of the core comes out of PyO3: no `Exception`."""
+
+
+@pytest.mark.parametrize(
+    "raised", [AssertionError("a stage"), IndexError("\x1b[31m\u202e\nhere"), CorePanic("at a.rs:1")]
+)
+def test_a_stage_that_raises_ends_neither_the_thread_nor_another_session(
+    tmp_path: Path, segments: dict[str, list[Path]], raised: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = ["bad"]
+
+    def analysis(sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
+        if Path(trace).parent.name in broken:
+            raise raised
+        return analyse(sources, trace, options=AnalysisOptions(workers=1, edge_ns=EDGE_NS))
+
+    def one_round(number: int) -> dict[str, str]:
+        for session in ("bad", "good"):
+            (tmp_path / "sessions" / session).mkdir(parents=True, exist_ok=True)
+            for host in HOSTS:
+                tried.arrived(session, host, number, segments[host][number - 1])
+        now_ns[0] += SECOND
+        while tried.step() == 0:
+            pass
+        return {session: tried.status(session).error for session in ("bad", "good")}
+
+    now_ns = [0]
+    tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=analysis, clock=lambda: now_ns[0])
+    for number in (1, 2):
+        errors = one_round(number)
+        assert (errors["good"], tried.status("good").rounds_count) == ("", number)
+        assert errors["bad"].startswith(f"the analysis of session bad failed: {type(raised).__name__}")
+    broken.clear()
+    assert one_round(3) == {"bad": "", "good": ""}
+    (message,) = {record.getMessage() for record in caplog.records if record.name == "twintap.collector"}
+    assert f"session bad failed: {type(raised).__name__}" in message
+    assert message.isprintable()
+
+
+def test_what_a_stage_raised_is_in_status_and_page(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path)
+    arrive(bench, segments, 1, 2)
+    bench.live.step()
+    trace = bench.live.status("s").trace
+    assert live_error(trace) == ""
+    bench.broken = True
+    arrive(bench, segments, 3)
+    bench.now_ns += SECOND
+    assert bench.live.step() == 0
+    assert "session s failed: AssertionError: a stage" in bench.live.status("s").error
+    assert live_error(trace) == bench.live.status("s").error
+    assert store.read_info(trace), "the trace before it stays"
+    bench.broken = False
+    arrive(bench, segments, 4)
+    bench.now_ns += SECOND
+    bench.live.step()
+    assert (bench.live.status("s").error, live_error(trace)) == ("", "")
 
 
 def test_quiet_sessions_are_forgotten(

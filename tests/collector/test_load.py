@@ -7,7 +7,15 @@ import polars as pl
 import pytest
 
 from collector.queries import RequestSelection, TraceView, open_trace
-from collector.queries.latency import BINS_PER_DECADE, by_concurrency, delays_by_pair, durations, in_flight, scatter
+from collector.queries.latency import (
+    BINS_PER_DECADE,
+    by_concurrency,
+    by_group,
+    delays_by_pair,
+    durations,
+    in_flight,
+    scatter,
+)
 from collector.queries.overlay import STEPS, LaneGroups, WholeHops, overlay
 from collector.queries.request_table import in_flight_at_start, request_classes, request_table
 from collector.queries.service_graph import call_ends
@@ -95,6 +103,17 @@ def test_classes_come_with_most_time_first_and_percentiles_that_were_measured() 
         90,
     )
     assert second.name == "PUT container under 1 KiB at swift-proxy"
+
+
+def test_what_clients_gave_up_is_in_no_percentile() -> None:
+    rows = [{"end": took, "outcome": outcome} for took, outcome in ((10, "ok"), (20, "failed"), (300, "abandoned"))]
+    table = request_table(spans(*rows))
+    (each,) = request_classes(table)
+    assert (each.requests_count, each.abandoned_count, each.p99_ns, each.longest_ns) == (3, 1, 20, 20)
+    (of_class,) = by_group(table, "class")
+    assert (of_class.count, of_class.abandoned_count, of_class.failed_count, of_class.longest_ns) == (2, 1, 1, 20)
+    (only,) = by_group(table.filter(pl.col("outcome") == "abandoned"), "class")
+    assert (only.count, only.longest_ns) == (1, 300)
 
 
 def test_what_daemons_ask_comes_after_what_clients_ask() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from collector.choices import Watched
 from collector.commands import replay
-from collector.naming import name_services
+from collector.naming import name_services, to_watch
 from collector.servers import OUTSIDE, Server
 from collector.service_names import ServiceNames
 from collector.services import clues
@@ -34,9 +35,14 @@ def server(
     )
 
 
+def shown(*_: str) -> bool:
+    """All that may be replicas are shown to be."""
+    return True
+
+
 def names(*servers: Server, **by_operator: str) -> list[str]:
     given = {place.replace("_", ":"): name for place, name in by_operator.items()}
-    found = ServiceNames(name_services(servers, given))
+    found = ServiceNames(name_services(servers, given, shown))
     return [found.of(each.host, each.port) for each in servers]
 
 
@@ -73,8 +79,29 @@ def test_below_one_common_prefix_targets_still_differ() -> None:
 def test_replicas_are_one_service() -> None:
     replicas = [server(f"app{n}:8000", "web", ITEMS[n:]) for n in range(3)]
     assert names(*replicas) == ["port 8000"] * 3
-    evidence = name_services(replicas, {})[0].evidence
-    assert evidence == "3 hosts are asked for the same kinds of targets by the same hosts"
+    evidence = name_services(replicas, {}, shown)[0].evidence
+    assert evidence == "3 hosts do the same: requests go now to one, now to another, whatever they are for"
+
+
+def test_servers_alike_that_are_not_shown_to_be_replicas_are_services_of_their_own() -> None:
+    replicas = [server(f"app{n}:8000", "web", ITEMS) for n in range(4)]
+    pairs = [{"app0:8000", "app2:8000"}, {"app2:8000", "app3:8000"}]
+    found = ServiceNames(name_services(replicas, {}, lambda one, other: {one, other} in pairs))
+    assert [found.of(each.host, each.port) for each in replicas] == ["port 8000", "app1:8000", "port 8000", "port 8000"]
+    assert to_watch(replicas, {}) == Watched(frozenset(f"app{n}:8000" for n in range(4)), frozenset(["web"]))
+
+
+def test_two_stores_of_the_same_software_are_two_services() -> None:
+    nodes = [server(f"n{n}:9000", f"app n{1 - n}", ITEMS, "minio-answers") for n in range(2)]
+    others = [server(f"m{n}:9000", "batch", ITEMS, "minio-answers") for n in range(2)]
+    assert names(*nodes, *others) == ["minio n0:9000+1"] * 2 + ["minio m0:9000+1"] * 2
+
+
+def test_hosts_of_one_store_show_it_by_any_of_its_services() -> None:
+    """Each account server is asked by its own host's container server alone."""
+    containers = [server(f"s{n}:6201", "proxy", ["/d1/4/AUTH_t/c"], "container-read") for n in range(2)]
+    accounts = [server(f"s{n}:6202", f"s{n}", ["/d1/4/AUTH_t/c"], "account-target") for n in range(2)]
+    assert names(*containers, *accounts) == ["swift-container"] * 2 + ["swift-account"] * 2
 
 
 def test_two_groups_of_replicas_on_one_port_have_different_names() -> None:
@@ -90,10 +117,10 @@ def test_two_groups_of_replicas_on_one_port_have_different_names() -> None:
         (server("a:80", "x", ITEMS), server("b:80", "y", ITEMS)),  # others ask
         (server("a:80", "x", ITEMS), server("a:81", "x", ITEMS)),  # another port
         (server("a:80", "x", ["/"] * 9), server("b:80", "x", ["/"] * 9)),  # any server is asked for that
-        (server("a:80", "x"), server("b:80", "x")),  # nothing is seen
+        (server("a:80", "x"), server("b:80", "x", ITEMS)),  # of one of them nothing is seen
         (server("a:80", "x", ["/cart"]), server("b:80", "x", ["/user"])),  # too little is seen
     ],
-    ids=["callers", "port", "common", "unseen", "few"],
+    ids=["callers", "port", "common", "one unseen", "few"],
 )
 def test_in_doubt_servers_are_services_of_their_own(one: Server, other: Server) -> None:
     assert len(set(names(one, other))) == 2
@@ -148,7 +175,7 @@ def test_a_probe_names_nothing() -> None:
 
 
 def test_what_speaks_tls_says_so() -> None:
-    (info,) = name_services([server("a:443", seen="tls-hello")], {})
+    (info,) = name_services([server("a:443", seen="tls-hello")], {}, shown)
     assert info == ServiceInfo("a", 443, "a:443", "speaks TLS")
 
 
@@ -156,6 +183,24 @@ def test_of_an_account_server_its_neighbour_shows_what_it_is() -> None:
     account = server("s1:6202", "s2", ["/d1/12/AUTH_t/c"], "container-target")
     container = server("s1:6201", "proxy", ["/d1/12/AUTH_t/c"], "container-read")
     assert names(account, container) == ["swift-account", "swift-container"]
+
+
+def test_what_is_only_written_beside_an_object_server_is_a_container_server() -> None:
+    """A cut capture shows no User-Agent: both get an object's PUT, and only one is read."""
+    target = ["/d1/12/AUTH_t/c/o"]
+    container = server("s1:6201", "s2 s3", target, "object-target")
+    read = server("s1:6200", "proxy", target, "object-target object-read")
+    assert names(container, read) == ["swift-container", "swift-object"]
+    written = server("s1:6200", "proxy", target, "object-target")
+    assert names(container, written) == ["swift-object", "swift-object"], "nothing shows which is which"
+
+
+def test_what_is_not_there_has_no_neighbours() -> None:
+    """What gets nothing but objects' PUTs is no container server, so what is beside it is no account server."""
+    busy = [server(f"s{n}:6201", "proxy", ["/d1/4/AUTH_t/c"], "container-read") for n in range(2)]
+    idle = server("s2:6201", "proxy", ["/d1/4/AUTH_t/c"], "container-target")
+    written = server("s2:6200", "proxy", ["/d1/12/AUTH_t/c/o"], "object-target")
+    assert names(*busy, idle, written) == ["swift-container"] * 3 + ["swift-object"]
 
 
 def test_a_node_that_was_hardly_asked_is_what_all_others_at_its_port_are() -> None:
@@ -262,6 +307,21 @@ def test_options_name_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     assert service() == "edge"
     assert service("--name", "10.0.0.2:8080=front") == "front"
+
+
+def test_a_name_of_no_server_is_said(tmp_path: Path) -> None:
+    file, trace = tmp_path / "client.pcap", str(tmp_path / "trace")
+    file.write_bytes(pcap(conversation(8080, b"GET /a HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n")))
+
+    def said(name: str) -> str:
+        ran = CliRunner().invoke(replay.command, ["-o", trace, "--name", name, str(file)], catch_exceptions=False)
+        return " ".join(ran.output.split())
+
+    near = "names no server of this trace; there are 10.0.0.2:8080"
+    assert f"--name 10.0.0.2:8081=shop {near}" in said("10.0.0.2:8081=shop")
+    assert f"--name web:8080=shop {near}" in said("web:8080=shop")
+    assert "--name db:5432=x names no server of this trace: none has that host or port" in said("db:5432=x")
+    assert "names no server" not in said("10.0.0.2:8080=shop")
 
 
 @pytest.mark.parametrize("text", ["db", "db=x", "db:x=y", "db:99999=x", ":80=x", "db:80=", "db:80"])

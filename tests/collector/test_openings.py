@@ -1,10 +1,15 @@
 """What a connection's handshake is part of, and that the pause before the first byte is part of nothing."""
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from collector import story
+from collector.openings import Bounds, bounds_of
 from collector.spans import link
+from collector.stamps import UNSEEN
 from tests.helpers.exchange_lines import exchanges_of
+from tests.helpers.scripts import BASE_NS
 
 # Of each span: handshake, pause, duration of the trace if it is a root's; µs.
 CASES = {
@@ -68,3 +73,25 @@ def test_handshake_and_pause(text: str, expected: list[tuple[int, int, int | Non
     assert [tuple(None if value is None else value // 1000 for value in row) for row in found] == expected
     for row in rows.filter(depth=0).iter_rows(named=True):
         assert row["duration_ns"] == row["end_trace_ns"] - row["start_trace_ns"] - row["pause_ns"]
+
+
+def test_the_pause_is_what_neither_handshake_takes() -> None:
+    """TCP's 0 … 10, TLS's 30 … 50, the first byte at 70."""
+    times = (np.array([at], np.int64) for at in (0, 10, 30, 50, 70, 100))
+    start, connected, tls_start, tls_end, sent, end = times
+    unseen = np.array([UNSEEN], np.int64)
+    assert Bounds(start, connected, tls_start, tls_end, sent, end).pause.tolist() == [40]
+    assert Bounds(start, connected, unseen, unseen, sent, end).pause.tolist() == [60]
+    assert Bounds(start, unseen, unseen, unseen, sent, end).pause.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("tls_us", "secured"), [((30, 50), True), ((-30, 50), False), ((30, 20), False), ((30, 90), False)]
+)
+def test_a_handshake_of_tls_out_of_order_is_none(tls_us: tuple[int, int], secured: bool) -> None:
+    exchanges = exchanges_of("client > proxy 70 80 90 100 connect=0 connected=10")
+    for name, at in zip(("tls_start_trace_ns", "tls_end_trace_ns"), tls_us, strict=True):
+        column = pa.array([BASE_NS + 1000 * at], pa.int64())
+        exchanges = exchanges.set_column(exchanges.column_names.index(name), name, column)
+    bounds = bounds_of(exchanges, np.array([True]))
+    assert bool(bounds.tls_start[0] != UNSEEN) == secured

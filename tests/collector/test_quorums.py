@@ -40,3 +40,20 @@ def test_words(answered: int | None, asked: str, expected: str) -> None:
     exchanges = exchanges_of(text)
     rows = joined(link(exchanges), exchanges)
     assert quorum_words(rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("servers", "targets"),
+    [
+        (["storage1", "storage2", "storage3"], ["/a", "/b", "/c"]),
+        (["storage1", "storage1", "storage1"], ["/a", "/a", "/a"]),
+        (["storage1", "storage2", "storage3"], ["-", "-", "-"]),
+    ],
+    ids=["for different things", "of one server", "hidden"],
+)
+def test_calls_that_are_no_replicas_have_no_quorum(servers: list[str], targets: list[str]) -> None:
+    text = PUT.format(answered=600, ended=610)
+    for server, target, times in zip(servers, targets, ("490 500", "590 599", "41590 41600"), strict=True):
+        text += f"proxy > {server}/swift-object 20 30 {times} tx=t target={target}\n"
+    exchanges = exchanges_of(text)
+    assert quorum_words(joined(link(exchanges), exchanges)) == ""

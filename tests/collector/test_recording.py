@@ -11,10 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from collector import recording
-from collector.recording import Cluster, ClusterHost, capturing, find_cluster, find_program, record, run_command
+from collector.commands import record as record_command
+from collector.recording import (
+    Cluster,
+    ClusterHost,
+    Recording,
+    capturing,
+    find_cluster,
+    find_program,
+    record,
+    run_command,
+)
 from collector.sources import samples_of
+from collector.store import CommandInfo
 from tracer.agent import ClockError
 from tracer.errors import InputError, ServiceError
 
@@ -177,6 +189,31 @@ def test_an_agent_that_ends_early_is_told_and_the_command_goes_on(tracer_is: Fai
     done = record(CLUSTER, ["proxy"], shell("true"), tmp_path)
     assert done.failures == ("proxy: no space left",)
     assert done.command.exit_status == 0
+
+
+def test_addresses_are_of_hosts_that_are_captured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = []
+
+    def record_to(*words: object, quiet: bool) -> Recording:
+        given.append(words[-1])
+        return Recording(CommandInfo(("true",), "client", 1, 2, 0), (), (), ())
+
+    monkeypatch.setattr(record_command, "find_cluster", lambda: CLUSTER)
+    monkeypatch.setattr(record_command, "_record_to", record_to)
+    monkeypatch.setattr(record_command, "gather", lambda _: None)
+    monkeypatch.setattr(record_command, "show", lambda _: None)
+
+    def run(*words: str) -> None:
+        words = ("-o", str(tmp_path / "trace"), *words, "true")
+        CliRunner().invoke(record_command.command, words, catch_exceptions=False)
+
+    run("--address", "proxy=10.0.0.2", "--address", "proxy=10.0.1.2")
+    assert given[0].addresses == {"proxy": {"10.0.0.2", "10.0.1.2"}}
+    with pytest.raises(InputError, match="host web is not captured"):
+        run("--address", "web=10.0.0.3")
+    with pytest.raises(InputError, match="host proxy is not captured"):
+        run("--on", "client", "--address", "proxy=10.0.0.2")
+    assert len(given) == 1
 
 
 def test_an_unknown_command_is_told_before_anything_starts() -> None:

@@ -1,4 +1,5 @@
-"""Exchanges, times and links against independent truth, on captures of a real Swift that are kept outside the project.
+"""Exchanges, times and links against independent truth, on captures of a real Swift, MinIO and Ceph that are kept
+outside the project.
 
 Runs where the environment variable TWINTAP_REFERENCE_CAPTURES names their folder. Each has `<host>.pcap.gz` (and
 `<host>_lo.pcap.gz`) and `truth_http.json`: every exchange between hosts, with its transaction id and the stamps of its
@@ -25,10 +26,13 @@ from collector.spans import link
 VARIABLE = "TWINTAP_REFERENCE_CAPTURES"
 FOLDER = Path(os.environ.get(VARIABLE, ""))
 NAMES = sorted(path.name for path in FOLDER.iterdir()) if VARIABLE in os.environ else []
-CONCURRENT = ("swift-loopback",)
+CONCURRENT = ("swift-loopback", "swift-mixed-background", "minio-mixed-200")
 """Taken with several requests at once, where timing alone cannot tell which is whose."""
-CALLERS = {"swift-container": "swift-object", "swift-account": "swift-container"}
-"""Which service of a storage host makes requests to which service."""
+CALLERS = {"swift-container": "swift-object", "swift-account": "swift-container", "minio": "minio"}
+"""Which service of a storage host, or of a node of MinIO, makes requests to which service."""
+STORAGE = ("storage", "minio")
+UNNAMED = ("radosgw",)
+"""Services that no message shows where heads are cut: `host:port` then."""
 ROUNDING_NS = 1
 
 pytestmark = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no folder of captures")
@@ -80,7 +84,8 @@ def test_every_exchange_is_found_once_with_its_head(case: Case) -> None:
     assert case.unclaimed == []
     for number, truth in case.truth.items():
         row = case.exchanges[number]
-        assert (row["method"], row["status"], row["service"]) == (truth["method"], truth["status"], truth["service"])
+        assert (row["method"], row["status"]) == (truth["method"], truth["status"])
+        assert row["service"] == truth["service"] or truth["service"] in UNNAMED
         assert (row["client_host"], row["server_host"]) == (truth["client"], truth["server"])
         assert row["complete"]
         assert truth["path"].startswith(row["target"].split("?")[0]) or row["target"].startswith(truth["path"])
@@ -97,6 +102,8 @@ def test_times_are_those_of_the_packets(case: Case) -> None:
     edges |= {"response_first_sent": ("server", "rsp_send_ns"), "response_first_received": ("client", "rsp_recv_ns")}
     for number, truth in case.truth.items():
         for edge, (end, stamp) in edges.items():
+            if truth[stamp] is None:  # at the capture's edge
+                continue
             expected = trace_ns(truth[end], truth[stamp])
             assert abs(case.exchanges[number][f"{edge}_trace_ns"] - expected) <= ROUNDING_NS, (number, edge)
 
@@ -118,15 +125,20 @@ def _wrong_links(case: Case, spans: pa.Table) -> list[tuple[int, int | None]]:
     wrong = []
     for span in spans.to_pylist():
         number, parent = span["span_id"], span["parent_span_id"]
-        if number in case.truth and parent not in _possible_parents(case, number):
+        if number in case.truth and _is_judged(case, number) and parent not in _possible_parents(case, number):
             wrong.append((number, parent))
     return wrong
+
+
+def _is_judged(case: Case, number: int) -> bool:
+    """Whether the truth knows whose it is: a daemon's request has no id, and its cut head does not name the daemon."""
+    return case.truth[number]["tx"] is not None
 
 
 def _possible_parents(case: Case, number: int) -> set[int | None]:
     """Exchanges of the same transaction served by the child's client, by a service that makes such requests."""
     child = case.truth[number]
-    from_storage = child["client"].startswith("storage")
+    from_storage = child["client"].startswith(STORAGE)
     callers = {CALLERS.get(child["service"])} if from_storage else {"swift-proxy"}
     possible = {
         other

@@ -1,5 +1,6 @@
 """Writes to handoffs, inferred from the failures before them, with a ring's own word, and where there are none."""
 
+import gzip
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -119,6 +120,49 @@ def test_without_targets_nothing_is_inferred() -> None:
     assert handoffs("client > proxy 0 10 90 100\nproxy > storage1 20 25 60 65", [(21, 22, "storage2")]) == []
 
 
+def always(count: int, later: str, *servers: str) -> str:
+    """Uploads to other places each time, to all three servers; then one more."""
+    devices = servers or USUAL
+    early = (upload(number * 2_000_000, number, *devices, partition=number) for number in range(1, count + 1))
+    return "\n".join([*early, later])
+
+
+AT = 20_000_000
+WITHOUT = upload(AT, 90, "storage1:d1", "storage2:d1", "storage2:d2@3", partition=90)
+REFUSED = (AT - 900_000, AT - 899_990, "storage3")
+FAILOVER = upload(AT - 900_020, 89, "storage1:d1", "storage2:d1", "storage1:d2@800", partition=89)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (always(6, FAILOVER + "\n" + WITHOUT), 2),
+        (always(4, FAILOVER + "\n" + WITHOUT), 1),
+        (always(6, FAILOVER + "\n" + WITHOUT, "storage1:d1", "storage2:d1", "storage4:d1"), 1),
+        (
+            always(6, "\n".join([FAILOVER, upload(AT - 500_000, 91, *USUAL, partition=91), WITHOUT])),
+            1,
+        ),
+        (always(6, WITHOUT), 0),
+        (
+            always(
+                6,
+                upload(AT - 5_000_000, 92, "storage1:d1", "storage2:d1", "storage4:d1")
+                + "\n"
+                + FAILOVER
+                + "\n"
+                + WITHOUT,
+            ),
+            1,
+        ),
+    ],
+    ids=["always written before", "too few", "another one was", "it is back", "nothing had failed", "not always"],
+)
+def test_a_server_that_is_left_out_of_what_it_always_took(text: str, count: int) -> None:
+    refusals = [REFUSED] if FAILOVER in text else []
+    assert sum(each[1] for each in handoffs(text, refusals)) == count
+
+
 def test_a_ring_names_the_primaries() -> None:
     """The table is what Swift's own `RingData.load` reads from this file."""
     (ring,) = read_rings(RINGS)
@@ -131,6 +175,20 @@ def test_a_ring_names_the_primaries() -> None:
     ]
     assert ring.primaries(7) == [{devices[2]}, {devices[3]}, {devices[1]}]
     assert ring.primaries(16) == []
+
+
+def test_rings_of_the_second_version() -> None:
+    """Both written by Swift 2.38's own `RingData.save`: the ring above, and one of two and a half replicas with 32-bit
+    numbers in which a partition has no device."""
+    first, (other, same) = read_rings(RINGS)[0], read_rings(RINGS.with_name("rings_v2"))
+    assert (same.name, same.devices, same.known) == ("object", first.devices, first.known)
+    assert [list(of) for of in same.replicas] == [list(of) for of in first.replicas]
+    nobody = 2**32 - 1
+    assert [list(of) for of in other.replicas] == [
+        *(list(of) for of in first.replicas[:2]),
+        [1, 2, 1, nobody, 0, 3, 3, 1],
+    ]
+    assert [len(other.primaries(partition)) for partition in (2, 3, 8)] == [3, 2, 2]
 
 
 def test_with_a_ring_nothing_is_inferred() -> None:
@@ -146,11 +204,15 @@ def test_with_a_ring_nothing_is_inferred() -> None:
 def test_what_is_no_ring_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no"):
         read_rings(tmp_path)
-    ring = (RINGS / "object.ring.gz").read_bytes()
-    for damaged in (ring[:100], b"", ring[:-20], b"R1NG"):
-        (tmp_path / "object.ring.gz").write_bytes(damaged)
-        with pytest.raises(InputError, match="cannot be read as a ring"):
-            read_rings(tmp_path)
+    for folder in (RINGS, RINGS.with_name("rings_v2")):
+        ring = (folder / "object.ring.gz").read_bytes()
+        for damaged in (ring[:100], b"", ring[:-20], b"R1NG", gzip.compress(gzip.decompress(ring)[:40])):
+            (tmp_path / "object.ring.gz").write_bytes(damaged)
+            with pytest.raises(InputError, match="cannot be read as a ring"):
+                read_rings(tmp_path)
+    (tmp_path / "object.ring.gz").write_bytes(gzip.compress(b"R1NG\0\x03" + bytes(100)))
+    with pytest.raises(InputError, match="no ring file of version 1 or 2"):
+        read_rings(tmp_path)
 
 
 def test_parts_of_targets() -> None:

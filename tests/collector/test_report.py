@@ -207,14 +207,28 @@ def test_a_protocol_without_visible_status_is_neither_ok_nor_failed(tmp_path: Pa
     write_script_trace(str(tmp_path / "trace"), script + "client:42000 > db:5432\n 5000 > 0:20\n 5100 < rst\n")
     requests = json.loads(CliRunner().invoke(command, ["--json", str(tmp_path / "trace")]).output)["requests"]
     assert (requests["count"], requests["failed_count"], requests["unknown_count"]) == (
-        4,
+        5,
         1,
         4,
-    )  # a reset has no length
-    assert {line["outcome"] for line in requests["slowest"]} == {"unknown"}
+    )
+    assert {line["outcome"] for line in requests["slowest"]} == {"failed", "unknown"}
     words = "1 failed, 4 of unknown outcome"
     assert words in text_of(str(tmp_path / "trace"))
     assert words in make_html(gather(str(tmp_path / "trace")))
+
+
+def test_what_clients_gave_up_has_a_row_of_its_own_and_is_in_no_mean(tmp_path: Path) -> None:
+    script = "client:40000 > proxy:8080\n0 > 0:100 GET /a\n 300 < 0:50 200 body=0 with=0\n"
+    script += "client:40001 > proxy:8080\n0 > 0:100 GET /b\n 300000 > fin@100\n 300050 < fin@0\n"
+    write_script_trace(str(tmp_path / "trace"), script)
+    requests = gather(str(tmp_path / "trace")).requests
+    assert (requests.count, requests.abandoned_count, requests.failed_count) == (2, 1, 0)
+    assert (requests.mean_ns, requests.abandoned_median_ns) == (320_000, 300_000_000)
+    assert [line.name for line in requests.slowest] == ["GET /a"]
+    said = text_of(str(tmp_path / "trace"))
+    assert "2: mean 320.0 µs, median 320.0 µs, p99 320.0 µs; 1 given up by clients" in said
+    assert "1 was given up by its client, after 300.0 ms; no mean, median or percentile has it" in said
+    assert "1 was given up by its client, after 300.0 ms" in make_html(gather(str(tmp_path / "trace")))
 
 
 def test_a_request_that_was_given_up_is_drawn_until_then(tmp_path: Path) -> None:

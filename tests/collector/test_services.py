@@ -205,3 +205,19 @@ def test_what_no_request_made_is_background_only_on_evidence() -> None:
     roots = exchanges.with_columns(trace_id="exchange_id")
     assert of_clients(roots, roots)["exchange_id"].to_list() == [1]
     assert sorted(in_background(roots, roots)["exchange_id"].to_list()) == [5, 6, 7, 9]
+
+
+def test_calls_of_a_host_whose_own_requests_have_no_times_begin_while_it_is_idle() -> None:
+    exchanges = pl.DataFrame(
+        exchanges_of(
+            """
+            client > proxy   0  10  90  100
+            proxy > store   20  22  30  32
+            proxy > store  120 122 130 132
+            proxy > store  220 222 230 232
+            """
+        )
+    )
+    roots = exchanges.with_columns(trace_id="exchange_id")
+    unseen = pl.when(pl.col("server_host") != "proxy").then(pl.col("^.*_trace_ns$")).name.keep()
+    assert in_background(roots, roots.with_columns(unseen))["exchange_id"].to_list() == [2, 3, 4]

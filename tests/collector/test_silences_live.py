@@ -2,7 +2,6 @@
 client that produces its body slowly, a server that reads slowly, a download that loses packets."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -11,8 +10,9 @@ import pytest
 from collector.analysis import analyse
 from collector.sources import host_sources
 from collector.spans import LEDGER_COLUMNS
-from tests.helpers.live_hosts import NoNamespacesError, Pair, far_pair, pair
+from tests.helpers.live_hosts import Pair, far_pair, or_skip
 
+pytestmark = pytest.mark.live
 MS = 1_000_000
 SERVER = """
 import socket, sys, time
@@ -53,15 +53,6 @@ left = int(head.split(b": ")[1]) - len(body)
 while left > 0:
     left -= len(connection.recv(1 << 16))
 """
-
-
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Pair]:
-    try:
-        with pair() as both:
-            yield both
-    except NoNamespacesError as error:
-        pytest.skip(f"no network namespaces here: {error}")
 
 
 def ledger(
@@ -108,11 +99,8 @@ def test_a_server_that_reads_late_is_waited_for(hosts: Pair, tmp_path: Path) -> 
 
 
 def test_a_download_that_is_always_on_its_way_is_the_network(tmp_path: Path) -> None:
-    try:
-        with far_pair(20) as hosts:
-            found = ledger(hosts, tmp_path, answer=(1, 60_000, 0))
-    except NoNamespacesError as error:
-        pytest.skip(f"no network namespaces here: {error}")
+    with or_skip(), far_pair(20) as hosts:
+        found = ledger(hosts, tmp_path, answer=(1, 60_000, 0))
     assert found["response_idle_ns"] + found["request_idle_ns"] + found["reader_wait_ns"] < 3 * MS
     assert found["response_network_ns"] + found["send_held_ns"] > 20 * MS
     assert found["response_network_ns"] > 15 * MS

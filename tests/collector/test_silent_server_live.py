@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -15,8 +14,9 @@ import pytest
 from collector.analysis import analyse
 from collector.sources import host_sources
 from collector.store import read_table
-from tests.helpers.live_hosts import NoNamespacesError, Pair, pair
+from tests.helpers.live_hosts import Pair
 
+pytestmark = pytest.mark.live
 SERVER = """
 import asyncio, os, random, struct, sys
 async def answer(number, writer):
@@ -90,15 +90,6 @@ async def main():
 asyncio.run(main())
 """
 STOP_S = 2.5
-
-
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Pair]:
-    try:
-        with pair() as both:
-            yield both
-    except NoNamespacesError as error:
-        pytest.skip(f"no network namespaces here: {error}")
 
 
 def traced(hosts: Pair, folder: Path, server: str, client: tuple[str, ...], stop: str = "") -> tuple[list[dict], str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from collector.decoding import HostSource
-from collector.sources import command_of, host_sources, write_command
+from collector.sources import command_of, host_sources, samples_of, write_command
 from collector.store import CommandInfo
 from tracer.errors import InputError
 
@@ -95,3 +95,14 @@ def test_a_damaged_note_is_told(folder: Path, text: str) -> None:
     (folder / "captures" / "command.json").write_text(text)
     with pytest.raises(InputError, match=r"command\.json is damaged"):
         command_of(["captures"])
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "nul\0", "\udce9" * 3])
+def test_a_name_that_no_file_can_have_is_a_hosts_or_no_file(name: str, tmp_path: Path) -> None:
+    capture = tmp_path / "a.pcap"
+    capture.write_bytes(b"")
+    assert [source.host for source in host_sources([f"{name}={capture}"])] == [name]
+    assert command_of([f"{name}={capture}"]) is None
+    assert samples_of([f"{name}={capture}"]) is None
+    with pytest.raises(InputError, match="no such file"):
+        host_sources([name])

@@ -2,7 +2,6 @@
 machine, captured by agents, and found; and a program that is merely slow, which is not."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,9 @@ import pytest
 from collector.analysis import analyse
 from collector.sources import host_sources
 from collector.store import read_table
-from tests.helpers.live_hosts import Host, NoNamespacesError, Pair, far_pair, pair
+from tests.helpers.live_hosts import Host, Pair, far_pair, or_skip, pair
 
+pytestmark = pytest.mark.live
 SERVER = """
 import socket, sys, time
 address, sleep_s, buffer_bytes = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
@@ -84,15 +84,6 @@ while True:
 """
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Pair]:
-    try:
-        with pair() as both:
-            yield both
-    except NoNamespacesError as error:
-        pytest.skip(f"no network namespaces here: {error}")
-
-
 def setting(host: Host, name: str, value: str) -> None:
     """Set one of the host's `net.ipv4` (an ordinary user's PATH need not have sysctl)."""
     host.run(sys.executable, "-c", f"open('/proc/sys/net/ipv4/{name}', 'w').write('{value}')")
@@ -135,13 +126,10 @@ def test_an_application_that_pauses_is_not_held(hosts: Pair, tmp_path: Path) -> 
 
 def test_a_client_without_a_port_left(tmp_path: Path) -> None:
     """On hosts of its own: a port of this range that an earlier test used would be taken for a minute, and not seen."""
-    try:
-        with pair() as hosts:
-            setting(hosts.a, "ip_local_port_range", "41000 41039")
-            with hosts.b.running(sys.executable, "-c", ANSWERER, hosts.b.address, ready="ready"):
-                (finding,) = findings_while(hosts, tmp_path, sys.executable, "-c", CALLER, hosts.b.address)
-    except NoNamespacesError as error:
-        pytest.skip(f"no network namespaces here: {error}")
+    with or_skip(), pair() as hosts:
+        setting(hosts.a, "ip_local_port_range", "41000 41039")
+        with hosts.b.running(sys.executable, "-c", ANSWERER, hosts.b.address, ready="ready"):
+            (finding,) = findings_while(hosts, tmp_path, sys.executable, "-c", CALLER, hosts.b.address)
     assert (finding["severity"], finding["kind"], finding["host"]) == ("warning", "port_exhaustion", "a")
     assert finding["count"] == 40
     assert "(41000 to 41039)" in finding["text"]
@@ -152,16 +140,13 @@ def far_found(folder: Path, *client: str, lost: str = "", server_buffer: int = 0
 
     `client`: uploads as `size,pause after,mark within`; `lost`: what the first packet with it is lost for.
     """
-    try:
-        with far_pair(20, (lost,) if lost else ()) as hosts:
-            setting(hosts.a, "tcp_congestion_control", "reno")
-            setting(hosts.a, "tcp_sack", str(int(sack)))
-            words = (hosts.b.address, "0", str(server_buffer))
-            with hosts.b.running(sys.executable, "-c", SERVER, *words, ready="ready"):
-                argv = (sys.executable, "-c", KEPT_CLIENT, hosts.b.address, *client)
-                rows = findings_while(hosts, folder, *argv)
-    except NoNamespacesError as error:
-        pytest.skip(f"no network namespaces here: {error}")
+    with or_skip(), far_pair(20, (lost,) if lost else ()) as hosts:
+        setting(hosts.a, "tcp_congestion_control", "reno")
+        setting(hosts.a, "tcp_sack", str(int(sack)))
+        words = (hosts.b.address, "0", str(server_buffer))
+        with hosts.b.running(sys.executable, "-c", SERVER, *words, ready="ready"):
+            argv = (sys.executable, "-c", KEPT_CLIENT, hosts.b.address, *client)
+            rows = findings_while(hosts, folder, *argv)
     found = {row["kind"]: row for row in rows}
     assert len(found) == len(rows)
     return found

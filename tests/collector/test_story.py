@@ -33,7 +33,9 @@ def clocks(**offsets_us: int) -> pa.Table:
     )
 
 
-def story_of(text: str, command: tuple[int, int] | None = None, **offsets_us: int) -> Story:
+def story_of(
+    text: str, command: tuple[int, int] | None = None, streams: pa.Table | None = None, **offsets_us: int
+) -> Story:
     exchanges = exchanges_of(text)
     ran = None
     if command:
@@ -41,7 +43,7 @@ def story_of(text: str, command: tuple[int, int] | None = None, **offsets_us: in
         began, ended = (at_us(str(at + offset)) for at in command)
         ran = CommandInfo(("swift", "upload", "c", "a b"), "client", began, ended, 0)
     info = TraceInfo(created_ns=0, tool_version="", hosts=(), command=ran)
-    return tell(info, link(exchanges), exchanges, clocks(**offsets_us))
+    return tell(info, link(exchanges), exchanges, clocks(**offsets_us), streams=streams)
 
 
 def parts(story: Story) -> list[str]:
@@ -71,6 +73,26 @@ def test_one_request() -> None:
         "in transfers between servers 10 ± 1",
         "receiving from swift-proxy (downlink) 10 ± 1",
     ]
+
+
+def test_what_clients_gave_up_is_in_no_mean_and_not_the_slowest() -> None:
+    lines = "client > proxy/web 0 10 90 100\nclient > proxy/web 1000 1010 1190 1200\n"
+    story = story_of(lines + "client > proxy/web 2000 2010 - - up=302000 outcome=abandoned cut")
+    assert story.sentence.startswith(
+        "1 of 3 requests was given up by its client after 300.0 ms; the 2 others took 150.0 µs on average; "
+        "the slowest, GET /, took 200.0 µs: "
+    )
+
+
+def test_a_trace_of_nothing_but_requests_that_were_given_up() -> None:
+    line = "client > proxy/web {0} {0} - - up={1} outcome=abandoned cut\n"
+    one = story_of(line.format(1000, 301_000))
+    assert one.sentence.startswith("GET / was given up by its client after 300.0 ms: ")
+    story = story_of(line.format(1000, 301_000) + line.format(2000, 402_000))
+    assert story.sentence.startswith(
+        "All 2 requests were given up by their clients after 350.0 ms at the median. The one that took longest, GET /, "
+        "was given up by its client after 400.0 ms: "
+    )
 
 
 CALLS = {
@@ -205,6 +227,21 @@ def test_a_command_whose_requests_overlap_counts_time_once() -> None:
         "in the client between requests 100 ± 0",
         "in the client after the last answer 200 ± 0",
     ]
+
+
+STREAMS = table("streams", [{"client_host": "client", "to_client_count": 20, "to_server_count": 1}])
+
+
+def test_a_command_that_waits_on_a_stream_says_so() -> None:
+    sentence = story_of("storage1 > storage2 100 110 490 500", command=(0, 1000), streams=STREAMS).sentence
+    assert sentence.endswith(" It had 1 stream with 21 messages open; waiting on them is the client's own time.")
+    others = table("streams", [{"client_host": "storage1", "to_client_count": 20, "to_server_count": 1}])
+    assert "open" not in story_of(PUT, command=(0, 3000), streams=others).sentence
+
+
+def test_streams_are_no_headline_beside_requests() -> None:
+    assert story_of(PUT, streams=STREAMS) == story_of(PUT)
+    assert story_of("", streams=STREAMS).sentence == "No whole request was seen, but 1 stream with 21 messages."
 
 
 def test_requests_of_other_hosts_are_not_the_commands() -> None:

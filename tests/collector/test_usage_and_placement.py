@@ -87,3 +87,11 @@ def test_a_server_that_gets_more_than_its_peers(often: int, named: bool) -> None
         [("uneven_load", "notice", "storage2")] if named else []
     )
     assert all("of them for /popular" in each.text and each.cost_ns > 0 for each in found)
+    assert not any("ring" in each.remedy for each in found), "none is seen"
+
+
+@pytest.mark.parametrize(("service", "expected"), [("swift-object", True), ("app", False)])
+def test_a_ring_is_spoken_of_where_there_is_one(service: str, expected: bool) -> None:
+    lines = (f"client > storage{1 + (n % 9 == 0)}/{service} {n}000 {n}010 {n}090 {n}100" for n in range(300))
+    (found,) = placement_findings(requests("\n".join(lines)), pl.DataFrame(schema=FAILED))
+    assert ("the ring's weights" in found.remedy) is expected

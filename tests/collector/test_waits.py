@@ -95,6 +95,10 @@ def hop(kind: str, state: str, sent_us: int, attempt: int, start: int = 0, end: 
         ([hop("data", "lost", 0, 1), hop("data", "matched", 50, 2)], (0, 50_000, 0)),
         ([hop("data", "lost", 0, 1, asked=False), hop("data", "matched", 50, 2, asked=False)], (0, 0, 50_000)),
         ([hop("syn", "lost", 0, 1, end=0), hop("syn", "matched", 1000, 2, end=0)], (1_000_000, 0, 0)),
+        (
+            [hop("syn_ack", "lost", 1, 1, end=0, asked=False), hop("syn_ack", "matched", 1001, 2, end=0, asked=False)],
+            (1_000_000, 0, 0),
+        ),
         ([hop("data", "lost", 0, 1), hop("data", "lost", 40, 2), hop("data", "matched", 90, 3)], (0, 90_000, 0)),
     ],
 )

@@ -7,8 +7,8 @@ The four times: request sent, arrived, answer sent, answer ended; `-` for a time
 Other times: `connect=` the SYN, `connected=` the end of the handshake (else as it sent), `whole=` the last byte of the
 request arrived (else as the first), `continue=` the server's 100, `continued=` at the client, `body=` the client sent
 on, `first=` the first byte of the response arrived (else when it ended), `up=` the client gave up. Besides: `tx=`,
-`method=`, `target=`, `status=`, `uncertainty=` in ns, `rtt=` the fastest round trip, `answer_tx=` the id that only the
-response shows; `daemon` for what one asked, `cut` for an incomplete one.
+`method=`, `target=` (`-`: hidden), `status=`, `uncertainty=` in ns, `rtt=` the fastest round trip, `answer_tx=` the id
+that only the response shows, `outcome=`; `daemon` for what one asked, `cut` for an incomplete one.
 """
 
 import pyarrow as pa
@@ -53,12 +53,13 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "response_bytes": 100,
         "protocol": "http/1.1",
         "method": options.get("method", "GET"),
-        "target": options.get("target", "/"),
+        "target": None if options.get("target") == "-" else options.get("target", "/"),
         "status": int(options.get("status", 200)),
         "transaction_id": options.get("tx"),
         "response_transaction_id": options.get("answer_tx"),
         "background": "daemon" in words,
         "complete": "cut" not in words,
+        "outcome": options.get("outcome"),
     }
 
 

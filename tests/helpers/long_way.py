@@ -1,7 +1,8 @@
 """A long way between two interfaces that loses some frames: `python -m tests.helpers.long_way INNER OUTER [MARK…]`.
 
 For each MARK the first frame that contains it is lost; for `lose=SHARE:LEAST:MOST` that share of the frames of so many
-bytes. All else is as in `storage_cluster.faults.relay`.
+bytes; for `flip=SHARE:LEAST:MOST` a bit is flipped in the last byte of these.
+All else is as in `storage_cluster.faults.relay`.
 """
 
 import random
@@ -9,9 +10,10 @@ import sys
 
 from storage_cluster.faults import relay
 
-_SOME = "lose="
-_marks = [mark.encode() for mark in sys.argv[3:] if not mark.startswith(_SOME)]
+_SOME, _FLIPPED = "lose=", "flip="
+_marks = [mark.encode() for mark in sys.argv[3:] if not mark.startswith((_SOME, _FLIPPED))]
 _some = [mark.removeprefix(_SOME).split(":") for mark in sys.argv[3:] if mark.startswith(_SOME)]
+_flipped = [mark.removeprefix(_FLIPPED).split(":") for mark in sys.argv[3:] if mark.startswith(_FLIPPED)]
 _random = random.Random(1)
 _Lane = relay.Lane
 
@@ -25,6 +27,9 @@ class _Losing(_Lane):
         for share, least, most in _some:
             if int(least) <= len(frame) <= int(most) and _random.random() < float(share):
                 return
+        for share, least, most in _flipped:
+            if int(least) <= len(frame) <= int(most) and _random.random() < float(share):
+                frame = frame[:-1] + bytes([frame[-1] ^ 1])
         super().add(frame, arrival_ns)
 
 

@@ -1,6 +1,7 @@
 """A whole trace on disk from a script of transfers (`tests.helpers.scripts`), by the stages that a capture goes through
 after matching."""
 
+from collector.endings import with_endings
 from collector.exchanges import build_exchanges
 from collector.findings import find
 from collector.outcomes import answering, settled, with_outcomes
@@ -30,7 +31,7 @@ def write_script_trace(
         services=named_ports(SERVICES),
     )
     built = build_exchanges(played.hops, played.messages, played.connections, names_of_ports(SERVICES))
-    exchanges = with_outcomes(built.exchanges, built.hops)
+    exchanges = with_outcomes(with_endings(built.exchanges, built.hops))
     built = built._replace(exchanges=settled(exchanges, answering(exchanges)))
     tables = {
         "hops": built.hops,

@@ -10,6 +10,7 @@ One line for a connection, then one for each transfer on it, sent at a time in �
       300 < 0:80 200 head=160       the same, of which these are the first bytes: the head is that long
       300 < 80:180 late=900 #2        second attempt, received 900 µs after it was sent
       400 > ack
+      500 > fin@120                   a FIN behind 120 bytes of the client's stream (0 unless told; so also `rst@120`)
 
 Words after the range: `#n` attempt, `late=µs` delay (20 unless told), `lost`, `unsent` (send not seen), `unseen`
 (receive not seen), `cut` (head cut by the snaplen), `id=` name for the row. A host named `-` is not captured.
@@ -111,7 +112,8 @@ def _transfer(rows: _Rows, words: list[str]) -> None:
     options = dict(word.split("=", 1) for word in words[3:] if "=" in word)
     flags = {word for word in words[3:] if "=" not in word}
     connection.handshake |= what == "syn"
-    start, end = (int(part) for part in what.split(":")) if ":" in what else (0, 0)
+    what, _, place = what.partition("@")
+    start, end = (int(part) for part in what.split(":")) if ":" in what else (int(place or 0),) * 2
     sent = BASE_NS + int(float(words[0]) * 1000)
     received = sent + int(float(options.get("late", DELAY_US)) * 1000)
     ends = (connection.client, connection.server) if from_client else (connection.server, connection.client)

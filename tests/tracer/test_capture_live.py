@@ -21,7 +21,7 @@ from scapy.layers.l2 import Dot1Q, Ether
 
 from collector.ingest import session_status
 from collector.recording import Cluster, ClusterHost, record
-from tests.helpers.live_hosts import TRACER, Capturing, Host, NoNamespacesError, Pair, pair
+from tests.helpers.live_hosts import TRACER, Capturing, Host, Pair, or_skip, pair
 from tracer.readers import open_capture
 from tracer.records import Direction
 
@@ -48,10 +48,8 @@ needs_tcpdump = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Pair]:
     with ExitStack() as stack:
-        try:
+        with or_skip():
             made = stack.enter_context(pair())
-        except NoNamespacesError as error:
-            pytest.skip(f"NOT TESTED, no namespaces can be made here: {error}")
         yield made
 
 

@@ -1,5 +1,6 @@
 """The agent's spool and its sending: nothing lost, each taken once, whatever the collector does."""
 
+import errno
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from tracer.shipping import (
     Shipper,
     check_url,
 )
-from tracer.spool import Destination, Spool, open_spools
+from tracer.spool import Destination, Spool, SpoolState, memory_folder, open_spools
 
 URL = "http://collector:8710"
 
@@ -155,7 +156,7 @@ def test_retries_come_later_and_later_and_are_told_once(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "remedy"), [(401, "--token"), (404, "check the URL"), (409, "another --session"), (413, "messages")]
+    ("code", "remedy"), [(401, "--token-file"), (404, "check the URL"), (409, "another --session"), (413, "messages")]
 )
 def test_a_refusal_is_told_once_and_the_segments_stay(scene: Scene, code: int, remedy: str) -> None:
     scene.write(1)
@@ -268,6 +269,75 @@ def test_the_newest_segment_stays_however_small_the_limit(tmp_path: Path) -> Non
     (spool.folder / segment_name("proxy", 1)).write_bytes(bytes(100))
     assert spool.trim() == 0
     spool.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 20, b'{"last_number": "7"}', b"[]", b'{"lost_count": -1}'])
+def test_a_damaged_state_is_repaired_from_the_one_before(tmp_path: Path, content: bytes) -> None:
+    spool = Spool(tmp_path / "s1" / "proxy", 1000)
+    spool.folder.mkdir(parents=True)
+    for number in (1, 2, 3):
+        (spool.folder / segment_name("proxy", number)).write_bytes(b"x")
+        spool.delete(number, spool.folder / segment_name("proxy", number))
+    (spool.folder / "sent.json").write_bytes(content)
+    found = Spool(spool.folder, 1000)
+    assert found.next_number() == 4
+    assert "was damaged" in found.repaired
+    found.skip_to(found.state().last_number)
+    assert Spool(spool.folder, 1000).next_number() == 4
+    assert Spool(spool.folder, 1000).repaired == ""
+
+
+def test_a_damaged_state_without_one_before_is_no_end(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s1" / "proxy", 1000)
+    spool.folder.mkdir(parents=True)
+    (spool.folder / "sent.json").write_bytes(b"")
+    (spool.folder / segment_name("proxy", 7)).write_bytes(b"x")
+    assert spool.next_number() == 8
+    assert [number for number, _ in spool.waiting()] == [7]
+
+
+def test_a_full_disk_keeps_what_is_remembered_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spool = Spool(tmp_path / "s1" / "proxy", 1000)
+    spool.folder.mkdir(parents=True)
+    (spool.folder / segment_name("proxy", 1)).write_bytes(b"x")
+    with monkeypatch.context() as patched:
+        patched.setattr("tracer.spool.write_durably", full)
+        spool.delete(1, spool.folder / segment_name("proxy", 1))
+    assert spool.waiting() == []
+    assert spool.next_number() == 2
+    spool.note_closed()
+    assert Spool(spool.folder, 1000).state() == SpoolState(last_number=1, closed=True)
+
+
+def test_segments_in_memory_are_sent_and_bounded_as_well(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracer.spool.MEMORY_LIMIT_BYTES", 100)
+    scene.spool.overflow = scene.spool.folder.parent / "memory"
+    scene.spool.overflow.mkdir()
+    scene.write(1)
+    for number in (2, 3, 4):
+        (scene.spool.overflow / segment_name("proxy", number)).write_bytes(bytes(60))
+    assert scene.spool.next_number() == 5
+    assert scene.spool.trim() == 2
+    assert [number for number, _ in scene.spool.waiting()] == [1, 4]
+    assert scene.shipper().close()
+    assert sorted(scene.collector.stored) == [path_of(1), path_of(4)]
+    scene.spool.close()
+    assert not scene.spool.overflow.exists()
+
+
+def test_another_users_folder_in_memory_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracer.spool.MEMORY", tmp_path)
+    folder = memory_folder()
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    assert memory_folder() is None
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    assert memory_folder() is None
 
 
 def test_the_token_goes_with_every_request() -> None:

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from collector.outcomes import OUTCOMES
 from collector.queries import Edge, Node, ServiceGraph, Span, TraceView
+from viewer.figures.latency import OUTCOME_STYLES
 from viewer.figures.ruler import ruler_figure
 from viewer.figures.service_graph import edge_words, graph_figure
 from viewer.figures.waterfall import MOST_SPANS, OFF_PATH_OPACITY, PHASES, phases, waterfall_figure
 from viewer.ledger import ledger_rows
-from viewer.wording import compact, duration, exact_time
+from viewer.wording import OUTCOME_WORDS, answer_words, compact, duration, exact_time, outcome_words, status_words
 
 ROOT = Span(
     number=0, depth=0, client_host="client", server_host="proxy", service="swift-proxy", method="PUT",
@@ -108,8 +110,16 @@ def test_counts_that_fit_a_button(count: int, text: str) -> None:
     assert compact(count) == text
 
 
+def test_every_outcome_has_words_and_a_look() -> None:
+    assert list(OUTCOME_WORDS) == OUTCOMES
+    assert {name for name, _ in OUTCOME_STYLES} == {*OUTCOMES}
+    assert answer_words(200, "abandoned") == answer_words(0, "abandoned") == " → given up"
+    assert status_words(0, "abandoned") == "given up by the client"
+    assert outcome_words(1, 2, 0) == ", 1 failed, 2 given up by clients"
+
+
 def test_a_call_of_unknown_outcome_is_drawn_as_one_that_went_well_and_says_so() -> None:
-    unknown = Edge("client", "db", 4, 0, 4, 100, 1_000, 2_000, 12, 0)
+    unknown = Edge("client", "db", 4, 0, 0, 4, 100, 1_000, 2_000, 12, 0)
     nodes = (Node("client", 0, 0.5), Node("db", 1, 0.5))
     for edge, dashed in ((unknown, False), (replace(unknown, failed_count=1), True)):
         figure = graph_figure(ServiceGraph(nodes, (edge,)), lambda _: "", lambda _: "")

@@ -64,6 +64,8 @@ def test_how_live_a_trace_is(live_folder: Path, tmp_path: Path) -> None:
     write_synthetic_trace(tmp_path / "done", Recipe())
     done = Shown(open_trace(str(tmp_path / "done")), lambda trace, shown: None)  # type: ignore[arg-type, return-value]
     assert not done.refresh().live
+    (live_folder.parent / ".live.error").write_text("the analysis of session s failed\n")
+    assert shown.refresh().trouble == "the analysis of session s failed"
     (live_folder / "trace.json").unlink()
     assert "no trace" in shown.refresh().trouble
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 CLASS = "PUT object 1-16 KiB at swift-proxy"
 DRAWN = "() => [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('.main-svg'))"
-PAGES = ("requests", "overlay", "services", "latency", "quality", "bench", "compare")
+PAGES = ("requests", "overlay", "services", "streams", "latency", "quality", "bench", "compare")
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +142,9 @@ def test_a_dot_of_the_latency_scatter_opens_its_request(page: Page, url: str, cr
 
 def test_latency_tables_hold_what_the_charts_show(page: Page, url: str, crowd: TraceView) -> None:
     open_page(page, url, "latency")
-    assert cell(page, "#card-classes", CLASS, "count") == "120"
-    assert cell(page, "#card-services", "swift-object", "count") == "360"
-    assert int(cell(page, "#card-hops", "client → proxy", "count").replace(",", "")) > 400
+    assert cell(page, "#card-classes", CLASS, "measured") == "120"
+    assert cell(page, "#card-services", "swift-object", "measured") == "360"
+    assert int(cell(page, "#card-hops", "client → proxy", "measured").replace(",", "")) > 400
     in_flight = crowd.load.by_concurrency(RequestSelection())
     expect(page.locator("#card-concurrency tbody tr")).to_have_count(len(in_flight))
 

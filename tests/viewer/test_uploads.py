@@ -1,5 +1,6 @@
 """Captures that are dropped on the page: bounded, judged, confirmed, made into a trace; wrong ones are a sentence."""
 
+import gzip
 import io
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 from werkzeug.test import Client
 
+from collector.input_limits import InputLimits
 from collector.queries import TraceView
+from tests.helpers.capture_files import pcap
 from tests.helpers.viewer_server import serving
 from viewer.access import Access
 from viewer.app import make_viewer
@@ -99,6 +102,36 @@ def test_what_replay_says_is_said_with_the_files_own_name(uploads: Uploads) -> N
     assert uploads.making().state == "failed"
     assert uploads.making().text.startswith("a.pcap is ")
     assert "\n" not in uploads.making().text
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (
+            {"most_memory_bytes": 1 << 20},
+            "making the trace takes more than 0.000977 GiB of memory; use",
+        ),
+        ({"most_seconds": 0.0}, "making the trace takes more than 0 s; use `tracer replay`"),
+    ],
+)
+def test_a_trace_that_takes_too_much_is_given_up(limits: dict[str, float], said: str) -> None:
+    taken = Uploads(lambda trace: None, **limits)  # type: ignore[arg-type]
+    send(taken, "a.pcap", CAPTURE)
+    taken._make({f"client={taken._files[1].path}": taken._files[1]})
+    assert taken.making().state == "failed"
+    assert taken.making().text.startswith(said)
+    assert list((taken._folder / "traces").iterdir()) == []
+    assert taken._process is None
+    taken.close()
+
+
+def test_a_file_that_expands_too_far_is_refused(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.queries.captured.LIMITED", InputLimits(ratio=10, expanded_bytes=100_000))
+    again = pcap([(0, b"\x02" * 12 + b"\x08\x00" + bytes(60))] * 20_000)
+    said = send(uploads, "bomb.pcap.gz", gzip.compress(again))
+    assert said.startswith("bomb.pcap.gz expands to ")
+    assert "times its size" in said
+    assert uploads.making().state == "idle"
 
 
 def test_only_the_viewers_own_page_may_upload_and_only_in_pieces(small_trace: TraceView) -> None:

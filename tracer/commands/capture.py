@@ -10,9 +10,13 @@ from pathlib import Path
 
 import click
 
-from tracer.agent import CaptureOptions, ClockError, run_capture, run_shipped_capture
+from tracer.agent import CaptureOptions, ClockError, run_capture
+from tracer.commands.secret_options import secret_options
+from tracer.secret_rules import without_secrets
 from tracer.segments import check_name
+from tracer.shipped_capture import run_shipped_capture
 from tracer.spool import Destination, default_spool
+from tracer.tokens import read_token, token_options
 
 
 @click.command("capture", context_settings={"max_content_width": 110})
@@ -25,7 +29,7 @@ from tracer.spool import Destination, default_spool
 )
 @click.option("--collector", metavar="URL", help="Send segments to a collector (`tracer collect`).")
 @click.option("--session", default="default", show_default=True, help="Name under which the collector joins hosts.")
-@click.option("--token", default="", envvar="TWINTAP_TOKEN", show_envvar=True, help="The collector's token.")
+@token_options("The collector's token.")
 @click.option(
     "--spool", type=click.Path(path_type=Path), help="Keeps what is not yet sent.  [default: ~/.local/state/…]"
 )
@@ -59,6 +63,7 @@ from tracer.spool import Destination, default_spool
     metavar="NAME=N,…",
     help="For tests only: write stamps as a wrong clock gives them. Names: offset_ns, drift_ppb, since_ns.",
 )
+@secret_options
 @click.argument("expression", nargs=-1, metavar="[FILTER]")
 def command(
     *,
@@ -67,7 +72,8 @@ def command(
     folder: Path | None,
     collector: str | None,
     session: str,
-    token: str,
+    token: str | None,
+    token_file: Path | None,
     spool: Path | None,
     spool_mib: int,
     payload: str,
@@ -97,7 +103,8 @@ def command(
         run_capture(options, where, on_start=_starter(options, where), on_notice=_say, stop_requested=stop_requested)
     elif collector is not None and folder is None:
         spool = spool or default_spool()
-        destination = Destination(collector, check_name("session", session), token, spool, spool_mib << 20)
+        secret = read_token(token, token_file, _say)
+        destination = Destination(collector, check_name("session", session), secret, spool, spool_mib << 20)
         start = _starter(options, f"{collector}, session {session}")
         run_shipped_capture(
             options,
@@ -138,4 +145,4 @@ def _input_ended() -> bool:
 
 
 def _say(line: str) -> None:
-    click.echo(f"tracer: {line}", err=True)
+    click.echo(without_secrets(f"tracer: {line}"), err=True)

@@ -11,6 +11,8 @@ from collector.queries import AtConcurrency, Durations, Flight, Scatter
 from viewer.figures.frame import BAD, SCALE, STYLES, doubling_axis, duration_axis, framed, style, unit_of
 from viewer.wording import OUTCOME_WORDS, duration
 
+OUTCOME_STYLES = (("ok", STYLES[0]), ("unknown", STYLES[5]), ("abandoned", STYLES[1]), ("failed", BAD))
+"""Of dots; what is drawn last lies on top."""
 Link = Callable[[int, int], str]
 """Where a stretch of time or of durations leads: from, to."""
 
@@ -25,7 +27,7 @@ def scatter_figure(scatter: Scatter, link: Callable[[int], str], area_link: str)
     if scatter.grid is not None:
         figure.add_trace(_grid(scatter, unit_ns))
         figure.update_layout(meta=_cell_meta(scatter, unit_ns, area_link))
-    for outcome, look in (("ok", STYLES[0]), ("unknown", STYLES[5]), ("failed", BAD)):
+    for outcome, look in OUTCOME_STYLES:
         name, at = f"outcome {OUTCOME_WORDS[outcome]}", np.flatnonzero(scatter.outcome == outcome)
         if not len(at):
             continue

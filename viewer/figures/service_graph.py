@@ -56,7 +56,7 @@ def is_bad(edge: Edge) -> bool:
 def edge_words(edge: Edge) -> str:
     """All that is known of a call."""
     lost = f", {edge.lost_count:,} of {edge.packets_count:,} packets lost or sent again" if edge.lost_count else ""
-    outcomes = outcome_words(edge.failed_count, edge.unknown_count)
+    outcomes = outcome_words(edge.failed_count, edge.abandoned_count, edge.unknown_count)
     return (
         f"{edge.caller} → {edge.callee}: {edge.exchanges_count:,} exchanges{outcomes}, {bytes_in_words(edge.bytes)}, "
         f"p50 {duration(edge.p50_ns)}, p99 {duration(edge.p99_ns)}{lost}"

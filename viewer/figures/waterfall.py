@@ -30,7 +30,8 @@ SILENCES = {
     "unread": "nothing on its way: the receiver did not read (window closed)",
 }
 """Why none of a message's bytes was on the way, by `Silence.cause`."""
-SILENCE_COLOURS = {"idle": "#e5e7eb", "held": "#be185d", "unread": "#7c3aed"}
+SILENCE_COLOURS = {"idle": "#aab1bd", "held": "#be185d", "unread": "#ea580c"}
+"""Seen on both papers, and none a shade of a phase's."""
 Interval = tuple[int, int]
 
 

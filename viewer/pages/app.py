@@ -11,7 +11,7 @@ from flask import Flask
 
 from collector.queries import TraceView
 from viewer.navigation import PAGES, PREFIX, navigation
-from viewer.pages import bench, compare, latency, overlay, quality, requests, services
+from viewer.pages import bench, compare, latency, overlay, quality, requests, services, streams
 from viewer.pages.address import Address
 from viewer.pages.context import Beside, Given
 from viewer.pages.parts import nothing
@@ -21,6 +21,7 @@ CONTENTS: dict[str, Content] = {
     f"{PREFIX}requests": requests.content,
     f"{PREFIX}overlay": overlay.content,
     f"{PREFIX}services": services.content,
+    f"{PREFIX}streams": streams.content,
     f"{PREFIX}latency": latency.content,
     f"{PREFIX}quality": quality.content,
     f"{PREFIX}bench": bench.content,

@@ -51,5 +51,6 @@ def outcome_choices(address: Address, chosen: str) -> Component:
 
 
 def _option(each: RequestClass, address: Address, chosen: str) -> tuple[str, str, bool]:
-    text = f"{each.name} ({each.requests_count:,}{outcome_words(each.failed_count, each.unknown_count)})"
+    outcomes = outcome_words(each.failed_count, each.abandoned_count, each.unknown_count)
+    text = f"{each.name} ({each.requests_count:,}{outcomes})"
     return text, address.link(**{"class": each.name, "page": None}), each.name == chosen

@@ -21,7 +21,11 @@ DRAWN = 6
 FEWEST = 20
 """A histogram of fewer is no shape."""
 LISTED = 60
-SUMMARY_HEAD = ("what", "count", "failed", "outcome unknown", *(f"p{share:g}" for share in PERCENTILES), "longest")
+SUMMARY_HEAD = (
+    *("what", "measured", "failed", "given up", "outcome unknown"),
+    *(f"p{share:g}" for share in PERCENTILES),
+    "longest",
+)
 STRETCHES = 12
 
 
@@ -65,6 +69,7 @@ def summary_row(group: Durations) -> Row:
         group.name,
         f"{group.count:,}",
         f"{group.failed_count:,}",
+        f"{group.abandoned_count:,}",
         f"{group.unknown_count:,}",
         *percentiles,
         duration(group.longest_ns),

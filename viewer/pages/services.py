@@ -11,7 +11,10 @@ from viewer.pages.context import Given
 from viewer.pages.parts import Row, chart, choices, heading, nothing, table
 from viewer.wording import bytes_in_words, duration
 
-HEAD = ("call", "exchanges", "failed", "outcome unknown", "bytes", "p50", "p99", "packets", "lost or sent again")
+HEAD = (
+    *("call", "exchanges", "failed", "given up", "outcome unknown", "bytes", "p50", "p99", "packets"),
+    "lost or sent again",
+)
 
 
 def content(given: Given, address: Address) -> list[Component]:
@@ -61,6 +64,7 @@ def _row(edge: Edge) -> Row:
         name,
         f"{edge.exchanges_count:,}",
         f"{edge.failed_count:,}",
+        f"{edge.abandoned_count:,}",
         f"{edge.unknown_count:,}",
         bytes_in_words(edge.bytes),
         duration(edge.p50_ns),

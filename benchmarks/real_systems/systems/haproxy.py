@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.real_systems import logs
-from benchmarks.real_systems.judge import Verdict
 from benchmarks.real_systems.lab import SWITCH, Lab, rest_of
 from benchmarks.real_systems.said import Said
 from benchmarks.real_systems.scenario import Scenario, addresses, scenario
 from benchmarks.real_systems.truth import Fault, Truth
+from benchmarks.real_systems.verdict import Verdict
 
 REPLICAS = ("app1", "app2", "app3")
 PORT = 8000
@@ -51,15 +51,18 @@ class HAProxy(Scenario):
         ("nft", "nftables"),
     )
     count, at_once, pause_s = 480, 4, 0.02
+    tls = False
 
     def start(self, lab: Lab) -> None:
+        tls = certificate(lab) if self.tls else ""
         for host in REPLICAS:
             settings = {
                 "address": lab.address(host), "port": PORT, "log": str(lab.folder / f"{host}.log"),
-                "work_ms": (5.0, 25.0), "calls": [],
+                "work_ms": (5.0, 25.0), "calls": [], "tls": tls,
             }  # fmt: skip
             lab.start_service(host, settings)
-        servers = "\n".join(f"  server {host} {lab.address(host)}:{PORT}" for host in REPLICAS)
+        over = " ssl verify none" if self.tls else ""
+        servers = "\n".join(f"  server {host} {lab.address(host)}:{PORT}{over}" for host in REPLICAS)
         conf = lab.file("haproxy.cfg", HAPROXY.format(address=lab.address("lb"), servers=servers))
         lab.start("lb", "haproxy", "-db", "-f", str(conf), port=80)
 
@@ -102,6 +105,15 @@ class HAProxy(Scenario):
         return [Verdict("replicas are one service", "one name", ", ".join(names), len(names) == 1)]
 
 
+def certificate(lab: Lab) -> str:
+    """A file with a new certificate and its key."""
+    file = lab.folder / "tls.pem"
+    words = ("-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=judge")
+    lab.tool("client", "openssl", "req", *words, "-keyout", str(file), "-out", f"{file}.crt")
+    file.write_text(file.read_text("utf-8") + (lab.folder / "tls.pem.crt").read_text("utf-8"), "utf-8")
+    return str(file)
+
+
 @scenario
 class Stopped(HAProxy):
     """One replica's process stopped for 2.5 s."""
@@ -135,7 +147,7 @@ class Killed(HAProxy):
         yield
 
     def truth(self, lab: Lab, truth: Truth) -> None:
-        truth.fault = Fault("connection_refused on app2", ("connection_refused",), ("app2",))
+        truth.fault = Fault("app2 killed", ("connection_refused", "server_died"), ("app2",))
         # What was at work when it died is in no log.
         truth.only = (
             "first finding",

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from benchmarks.real_systems import logs
 from benchmarks.real_systems.capturing import AGENT, TCPDUMP, agent, capturing, running, tcpdump
-from benchmarks.real_systems.judge import Verdict
 from benchmarks.real_systems.lab import SWITCH, Lab, port_name, rest_of
 from benchmarks.real_systems.said import Said
 from benchmarks.real_systems.scenario import Scenario, addresses, scenario
 from benchmarks.real_systems.systems.haproxy import HAProxy
 from benchmarks.real_systems.systems.python_services import HOSTS, service_truth, start_services
 from benchmarks.real_systems.truth import Truth
+from benchmarks.real_systems.verdict import Verdict
 
 
 @scenario
@@ -182,3 +182,37 @@ class OneSided(Scenario):
         words = f"{alone / 1e6:.1f} ms, and {shared / 1e6:.1f} ms of server or network"
         right = alone - slack <= true <= alone + shared + slack
         return [Verdict("time in the server (16 ms are the network's)", f"{true / 1e6:.1f} ms a request", words, right)]
+
+
+@scenario
+class ServerAlone(Scenario):
+    """One service alone captured, which one other host asks: both addresses are at one end of every packet."""
+
+    name = "server-alone"
+    words = "three Python services; captured at one of them alone, in one file"
+    hosts = HOSTS
+    captured = ("users",)
+    by = (TCPDUMP,)
+
+    def start(self, lab: Lab) -> None:
+        start_services(lab)
+        lab.slow_link("users").delay(1)
+
+    def traffic(self, lab: Lab) -> Truth:
+        server, users = f"{lab.address('shop')}:8080", f"{lab.address('users')}:5000"
+        said = lab.python("client", "http_client", f"http://{server}", "40", "--pause", "0.02")
+        truth = service_truth(lab, logs.client_calls(said, server))
+        truth.calls = [call for call in truth.calls if call.server == users]
+        for call in truth.calls:
+            call.parent = call.client_ns = None
+        truth.names = {users: truth.names[users]}
+        return truth
+
+    def judge(self, said: Said, truth: Truth) -> list[Verdict]:
+        rows = said.exchanges.to_dicts()
+        ends = sorted({(str(row["client_host"]), str(row["server_host"])) for row in rows})
+        words = "the client's end was not captured"
+        return [
+            Verdict("whose capture it is", "the server's", str(ends), ends == [("None", "users")]),
+            Verdict("what one end does not show", words, said.text[:300], words in " ".join(said.text.split()).lower()),
+        ]

@@ -13,7 +13,7 @@ PORTS = {"shop": 8080, "users": 5000, "stock": 9000}
 CURL = (
     "for n in $(seq 0 {last}); do began=$(date +%s%N); curl -s -o /dev/null -w '/item?n='$n'\\t%{{local_port}}\\t"
     "%{{time_connect}}\\t%{{time_pretransfer}}\\t%{{time_total}}\\t%{{http_code}}\\t'$began'\\n' "
-    "http://{server}/item?n=$n; done"
+    "http://{server}/item?n=$n; sleep {pause}; done"
 )
 
 
@@ -60,7 +60,7 @@ class PythonServices(Scenario):
 
     def traffic(self, lab: Lab) -> Truth:
         server = f"{lab.address('shop')}:8080"
-        said = lab.run("client", "sh", "-c", CURL.format(last=59, server=server))
+        said = lab.run("client", "sh", "-c", CURL.format(last=59, server=server, pause=0))
         return service_truth(lab, logs.curl_calls(said, server))
 
 

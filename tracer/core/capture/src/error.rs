@@ -10,6 +10,8 @@ pub enum ErrorKind {
     Input,
     Privilege,
     Resource,
+    /// Of a resource: a disk without space.
+    DiskFull,
 }
 
 /// An error that the operator can mend. `what` happened, and the `next_step`, are one clause each.
@@ -48,6 +50,7 @@ impl CaptureError {
             CaptureError::UnknownPolicy { .. }
             | CaptureError::UnsupportedLink { .. }
             | CaptureError::NoFilterForLink { .. } => ErrorKind::Input,
+            CaptureError::DiskFull { .. } => ErrorKind::DiskFull,
             _ => ErrorKind::Resource,
         }
     }

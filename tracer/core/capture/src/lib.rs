@@ -19,8 +19,8 @@ pub mod layout;
 pub mod pcapng;
 pub mod policy;
 pub mod preambles;
-pub mod redact;
 pub mod segments;
+pub mod tls;
 
 #[cfg(target_os = "linux")]
 mod bridge_port;

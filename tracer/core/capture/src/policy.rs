@@ -1,13 +1,15 @@
-//! How much of a packet's payload reaches disk: nothing, message heads, or the first bytes; credentials never.
+//! How much of a packet's payload reaches disk: nothing, message heads, or the first bytes; secrets only where the operator wants them.
 
 use std::ops::Range;
 use std::str::FromStr;
+
+use twintap_secrets::SecretRules;
 
 use crate::error::CaptureError;
 use crate::layout::{Layout, locate};
 use crate::pcapng::LinkType;
 use crate::preambles;
-use crate::redact;
+use crate::tls;
 
 /// At most this much of a message head is kept; Swift's and S3's are well below it.
 pub const HEAD_LIMIT_BYTES: usize = 2048;
@@ -20,7 +22,8 @@ pub const HEADERS_LIMIT_BYTES: u32 = 256;
 pub enum PayloadPolicy {
     /// Headers only.
     None,
-    /// Headers, and the head of an HTTP message that begins the payload, or the fixed first bytes of another protocol.
+    /// Headers, and the head of an HTTP message that begins the payload, the headers of TLS records, or the fixed first
+    /// bytes of another protocol.
     Http,
     /// Headers and the first bytes of the payload, whatever it is.
     Bytes(u32),
@@ -33,7 +36,17 @@ pub struct Kept {
     pub captured_len: usize,
     /// Within these, what to pass to `redact`.
     payload: Range<usize>,
-    framed: bool,
+    content: Content,
+}
+
+/// What a payload is, as far as redacting it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// It begins with a message head.
+    Framed,
+    Unframed,
+    /// TLS records of which only the headers are kept.
+    Records,
 }
 
 impl PayloadPolicy {
@@ -53,7 +66,7 @@ impl PayloadPolicy {
             Layout::Fragment { headers_len } => Some(Kept {
                 captured_len: headers_len.min(frame.len()),
                 payload: 0..0,
-                framed: true,
+                content: Content::Framed,
             }),
             Layout::Tcp { payload } => Some(self.keep_payload(&frame[payload.clone()], payload.start)),
         }
@@ -62,8 +75,19 @@ impl PayloadPolicy {
     fn keep_payload(self, payload: &[u8], start: usize) -> Kept {
         let head_len = match self {
             PayloadPolicy::None => 0,
-            _ => redact::head_len(payload),
+            _ => twintap_secrets::head_len(payload),
         };
+        let records_len = match self {
+            PayloadPolicy::Http if head_len == 0 => tls::kept_len(payload, HEAD_LIMIT_BYTES),
+            _ => 0,
+        };
+        if records_len > 0 {
+            return Kept {
+                captured_len: start + records_len,
+                payload: start..start + records_len,
+                content: Content::Records,
+            };
+        }
         let preamble_len = match self {
             PayloadPolicy::None => 0,
             _ if head_len > 0 => 0,
@@ -77,7 +101,11 @@ impl PayloadPolicy {
         Kept {
             captured_len: start + len,
             payload: start + preamble_len.min(len)..start + len,
-            framed: head_len > 0,
+            content: if head_len > 0 {
+                Content::Framed
+            } else {
+                Content::Unframed
+            },
         }
     }
 }
@@ -98,12 +126,12 @@ impl FromStr for PayloadPolicy {
 
 impl Kept {
     /// Overwrites the credentials in a copy of the frame's first `captured_len` bytes.
-    pub fn redact(&self, captured: &mut [u8]) {
+    pub fn redact(&self, rules: &SecretRules, captured: &mut [u8]) {
         let payload = &mut captured[self.payload.clone()];
-        if self.framed {
-            redact::redact(payload);
-        } else {
-            redact::redact_unframed(payload);
+        match self.content {
+            Content::Framed => rules.redact(payload),
+            Content::Unframed => rules.redact_unframed(payload),
+            Content::Records => tls::blank(payload),
         }
     }
 }
@@ -125,7 +153,7 @@ mod tests {
     fn kept(policy: PayloadPolicy, frame: &[u8]) -> Vec<u8> {
         let kept = policy.keep(LinkType::RawIp, frame).expect("TCP");
         let mut captured = frame[..kept.captured_len].to_vec();
-        kept.redact(&mut captured);
+        kept.redact(SecretRules::built_in(), &mut captured);
         captured[40..].to_vec()
     }
 
@@ -151,6 +179,16 @@ mod tests {
         assert_eq!(kept(PayloadPolicy::Bytes(2), &frame), b"ge");
         assert_eq!(kept(PayloadPolicy::Bytes(99), &frame), b"get xxxxxx\r\n");
         assert_eq!(kept(PayloadPolicy::Http, &packet(b"secret")), b"");
+    }
+
+    #[test]
+    fn of_tls_the_headers_of_records_are_kept() {
+        let frame = packet(b"\x17\x03\x03\0\x06secret\x17\x03\x03\0\x06secret");
+        assert_eq!(kept(PayloadPolicy::None, &frame), b"");
+        assert_eq!(
+            kept(PayloadPolicy::Http, &frame),
+            b"\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06"
+        );
     }
 
     #[test]

@@ -22,6 +22,12 @@ fn patterns(first: u8) -> &'static [Pattern] {
             b"\0\0\0\x08\x04\xd2\x16\x30",
         ],
         0x08 => &[b"\x08\0\0\0\0\0\0\xce"],
+        0x10 => &[
+            b"\x10?\0\x04MQTT",
+            b"\x10??\0\x04MQTT",
+            b"\x10?\0\x06MQIsdp",
+            b"\x10??\0\x06MQIsdp",
+        ],
         0x11 => &[CEPH_MESSAGE, b"\x11?\x29\0\0\0\x08\0"],
         0x16 => &[b"\x16\x03\x01??\x01", b"\x16\x03\x03??\x01"],
         b'*' => &[b"*?\r\n$?\r\n", b"*?\r\n$??\r\n"],
@@ -31,7 +37,11 @@ fn patterns(first: u8) -> &'static [Pattern] {
         b'E' => &[b"END\r\n"],
         b'I' => &[b"INFO {\"server"],
         b'N' => &[b"NOT_STORED\r\n", b"NOT_FOUND\r\n"],
-        b'P' => &[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+        b'P' => &[
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"P\0\0??\0LISTEN",
+            b"P\0\0??\0listen",
+        ],
         b'Q' => &[
             b"Q\0\0??SEL",
             b"Q\0\0??sel",
@@ -39,6 +49,8 @@ fn patterns(first: u8) -> &'static [Pattern] {
             b"Q\0\0??UPD",
             b"Q\0\0??BEG",
             b"Q\0\0??COM",
+            b"Q\0\0??LISTEN",
+            b"Q\0\0??listen",
         ],
         b'R' => &[b"R\0\0\0?\0\0\0"],
         b'S' => &[b"SSH-2.0-", b"STORED\r\n"],
@@ -54,6 +66,24 @@ fn patterns(first: u8) -> &'static [Pattern] {
         _ => &[],
     }
 }
+
+/// Commands of Redis by which a connection, or an answer, waits for what another client does (`wire/src/marks.rs`).
+const REDIS_WAITS: &[&[u8]] = &[
+    b"SUBSCRIBE",
+    b"PSUBSCRIBE",
+    b"SSUBSCRIBE",
+    b"MONITOR",
+    b"SYNC",
+    b"PSYNC",
+    b"BLPOP",
+    b"BRPOP",
+    b"BRPOPLPUSH",
+    b"BLMOVE",
+    b"BLMPOP",
+    b"BZPOPMIN",
+    b"BZPOPMAX",
+    b"BZMPOP",
+];
 
 /// What begins with any byte.
 const OF_ANY: &[Pattern] = &[
@@ -78,7 +108,19 @@ pub fn preamble_len(payload: &[u8]) -> usize {
                 .all(|(wanted, byte)| *wanted == b'?' || wanted == byte)
     };
     let found = patterns(first).iter().chain(OF_ANY).find(fits);
-    found.map_or(0, |pattern| pattern.len())
+    found.map_or(0, |pattern| pattern.len() + waits_len(first, &payload[pattern.len()..]))
+}
+
+/// Of a command of Redis, behind its headers: how long its word is, if it is one of [`REDIS_WAITS`].
+fn waits_len(first: u8, command: &[u8]) -> usize {
+    let is = |verb: &&&[u8]| {
+        let (word, rest) = command.split_at(command.len().min(verb.len()));
+        word.eq_ignore_ascii_case(verb) && rest.starts_with(b"\r\n")
+    };
+    if first != b'*' {
+        return 0;
+    }
+    REDIS_WAITS.iter().find(is).map_or(0, |verb| verb.len() + 2)
 }
 
 #[cfg(test)]
@@ -90,6 +132,14 @@ mod tests {
         let cases: &[(&[u8], &[u8])] = &[
             (b"\0\0\0\x29\0\x03\0\0user\0alice\0", b"\0\0\0\x29\0\x03\0\0"),
             (b"*3\r\n$3\r\nSET\r\n$6\r\nsecret\r\n", b"*3\r\n$3\r\n"),
+            (
+                b"*2\r\n$9\r\nSUBSCRIBE\r\n$6\r\nsecret\r\n",
+                b"*2\r\n$9\r\nSUBSCRIBE\r\n",
+            ),
+            (b"*3\r\n$5\r\nblpop\r\n$6\r\nsecret\r\n", b"*3\r\n$5\r\nblpop\r\n"),
+            (b"\x10\x1c\0\x04MQTT\x05\x02secret", b"\x10\x1c\0\x04MQTT"),
+            (b"\x10\x9c\x01\0\x04MQTT\x05\x02secret", b"\x10\x9c\x01\0\x04MQTT"),
+            (b"Q\0\0\0\x20LISTEN secret", b"Q\0\0\0\x20LISTEN"),
             (b"Q\0\0\0\x20SELECT 'secret'", b"Q\0\0\0\x20SEL"),
             (b"Q\0\0\0\x20VALUES ('secret')", b""),
             (b"get secret\r\n", b"get "),

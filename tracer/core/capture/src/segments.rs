@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use twintap_secrets::SecretRules;
+
 use crate::clock_error::ClockError;
 use crate::error::CaptureError;
 use crate::finisher::{Finisher, Totals};
@@ -44,6 +46,8 @@ pub struct SegmentSettings {
     pub first_number: u32,
     /// Of every stamp that is written, for tests.
     pub clock_error: ClockError,
+    /// What is overwritten in packets.
+    pub secrets: Arc<SecretRules>,
 }
 
 /// A reading of both clocks: the one that never steps, and the host's.
@@ -93,6 +97,15 @@ impl SegmentFile for File {
     }
 }
 
+/// How a segment's file is made: nobody but its owner may read packets.
+fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 type OpenFile = fn(&Path) -> io::Result<Box<dyn SegmentFile>>;
 
 /// Writes packets into segments.
@@ -108,7 +121,7 @@ impl SegmentWriter {
     /// A writer that has written nothing yet. `totals` counts the segments that have become durable.
     pub fn new(settings: SegmentSettings, totals: Arc<Totals>) -> Self {
         Self::with_files(settings, totals, |path| {
-            let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+            let file = new_file().open(path)?;
             Ok(Box::new(file))
         })
     }
@@ -207,6 +220,7 @@ pub(crate) struct Segment {
     prelude_len: u64,
     written_counts: Vec<u64>,
     clock_error: ClockError,
+    secrets: Arc<SecretRules>,
     /// The disk refused a part of it.
     cut_short: bool,
 }
@@ -242,6 +256,7 @@ impl Segment {
             flushed_len: 0,
             written_counts: vec![0; settings.interfaces.len()],
             clock_error: settings.clock_error,
+            secrets: Arc::clone(&settings.secrets),
             cut_short: false,
         }
     }
@@ -259,7 +274,7 @@ impl Segment {
             &packet.frame[..kept.captured_len],
             packet.original_len,
         );
-        kept.redact(&mut self.buffer[captured]);
+        kept.redact(&self.secrets, &mut self.buffer[captured]);
         self.written_counts[packet.interface_index as usize] += 1;
     }
 

@@ -6,6 +6,7 @@ use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
 use crate::secured::keep_application;
 use crate::silences::{Evidence, Finder, Held, LONG_NS, Pauses, Silence, Silent};
+use crate::streams::{Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, by_heads, is_quiet, marked, unasked};
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 
@@ -45,8 +46,13 @@ pub struct Exchange {
     /// Likewise, of the response where it shows another id than the request.
     pub other_id_row: i64,
     pub complete: bool,
+    /// Why it is part of a stream, or that it is none.
+    pub why: Why,
     asks_head: bool,
     started_ns: i64,
+    /// How often, and for how long in all, the server had nothing to send within its response.
+    pieces: u32,
+    quiet_ns: i64,
 }
 
 /// Exchanges, by connection.
@@ -59,6 +65,11 @@ pub struct Built {
     pub hop_exchange: Vec<u32>,
     /// Long silences of messages; `exchange` is a place in `by_time`.
     pub silences: Vec<Silence>,
+    /// Streams, and connections that may be one by what their servers' other connections show.
+    pub streams: Vec<Stream>,
+    /// What shows that: when these servers spoke late, and when messages of any client came.
+    pub late: Vec<Late>,
+    pub said: Vec<Said>,
 }
 
 impl Built {
@@ -79,6 +90,8 @@ struct Shakes {
     /// The first data of the server arrived.
     spoken_ns: i64,
     closed_ns: i64,
+    /// Either side closed it.
+    ended_ns: i64,
 }
 
 impl Shakes {
@@ -117,6 +130,11 @@ struct Own {
     /// When the request of each exchange was there, and the exchange's place, ascending.
     begun: Vec<(i64, u32)>,
     finder: Finder,
+    stretches: Vec<Stretch>,
+    /// Of each ordinal why it is part of a stream.
+    why: Vec<Why>,
+    talk: Talk,
+    meter: Meter,
 }
 
 /// In place of a place where there is none.
@@ -133,7 +151,7 @@ impl<'a> Builder<'a> {
                 exchanges: Vec::with_capacity(connections_count),
                 by_time: Vec::new(),
                 hop_exchange: vec![NOWHERE; hops.connection_id.len()],
-                silences: Vec::new(),
+                ..Built::default()
             },
             own: Own::default(),
         }
@@ -157,7 +175,7 @@ impl<'a> Builder<'a> {
         }
         byte_ranges(self.hops, hop_rows.clone(), swapped, &mut own.ranges);
         let secured = if own.heads.is_empty() && !swapped {
-            keep_application(self.heads, head_rows, &mut own.ranges)
+            keep_application(self.heads, head_rows.clone(), &mut own.ranges)
         } else {
             None
         };
@@ -194,6 +212,10 @@ impl<'a> Builder<'a> {
             let exchange = first as u32 + place;
             self.built.silences.push(Silence { exchange, ..silence });
         });
+        marked(self.heads, head_rows, swapped, &own.parts, &mut own.stretches);
+        own.find_stretches(exchanges, self.heads, shakes.ended_ns);
+        own.note_streams(connection, exchanges, &mut self.built.streams);
+        own.note_talk(connection, &mut self.built);
     }
 
     /// All of them.
@@ -409,9 +431,104 @@ impl Own {
                 &mut exchange.request_silent
             };
             silent.add(silence.cause, silence.to_ns.saturating_sub(silence.from_ns));
+            if is_quiet(in_response, &silence) {
+                exchange.pieces += 1;
+                exchange.quiet_ns = exchange
+                    .quiet_ns
+                    .saturating_add(silence.to_ns.saturating_sub(silence.from_ns));
+            }
             if silence.to_ns.saturating_sub(silence.from_ns) >= LONG_NS {
                 keep(place[ordinal], silence);
             }
+        });
+    }
+}
+
+impl Own {
+    /// What of the connection is a stream, beside what its marks have said; `stretches` are in order of evidence.
+    fn find_stretches(&mut self, exchanges: &mut [Exchange], heads: &Heads, ended_ns: i64) {
+        let of_heads = exchanges
+            .iter()
+            .filter_map(|one| by_heads(heads, one.ordinal, one.request_row, one.response_row));
+        self.stretches.extend(of_heads);
+        if self.stretches.is_empty() && !exchanges.iter().any(|one| one.readable) {
+            let shapes = exchanges.iter().map(|one| Shape {
+                ordinal: one.ordinal,
+                pieces: one.pieces,
+                quiet_ns: one.quiet_ns,
+                last_sent_ns: first_seen(one.response.last_sent_ns, one.response.last_received_ns),
+            });
+            self.stretches.extend(unasked(shapes, ended_ns));
+        }
+        self.mark_exchanges(exchanges);
+    }
+
+    /// Why each exchange is part of a stream. Of stretches to the end of the connection the first counts, so that however
+    /// many there are each exchange is looked at once.
+    fn mark_exchanges(&mut self, exchanges: &mut [Exchange]) {
+        let Self { stretches, why, .. } = self;
+        why.clear();
+        if stretches.is_empty() {
+            return;
+        }
+        let ordinals_count = exchanges.iter().map(|one| one.ordinal + 1).max().unwrap_or(0);
+        why.resize(ordinals_count, Why::Request);
+        for stretch in stretches.iter().filter(|stretch| stretch.last < ordinals_count) {
+            why[stretch.first..=stretch.last].fill(stretch.why);
+        }
+        let rest = stretches.iter().filter(|stretch| stretch.last == usize::MAX);
+        if let Some(rest) = rest.min_by_key(|stretch| stretch.first) {
+            let behind = why.iter_mut().skip(rest.first);
+            behind
+                .filter(|why| **why == Why::Request)
+                .for_each(|why| *why = rest.why);
+        }
+        exchanges.iter_mut().for_each(|one| one.why = why[one.ordinal]);
+    }
+
+    /// The streams of a connection: one of each kind.
+    fn note_streams(&mut self, connection: u32, exchanges: &[Exchange], streams: &mut Vec<Stream>) {
+        if self.stretches.is_empty() {
+            return;
+        }
+        for kind in [Why::Upgrade, Why::Tunnel, Why::EventStream, Why::Word, Why::Unasked] {
+            let own = exchanges.iter().filter(|one| one.why == kind);
+            let first = self
+                .stretches
+                .iter()
+                .filter(|stretch| stretch.why == kind)
+                .min_by_key(|stretch| stretch.first);
+            let (Some(first), true) = (first, own.clone().next().is_some()) else {
+                continue;
+            };
+            let known = Stream {
+                pieces: own.map(|one| one.pieces).sum(),
+                ..Stream::of(connection, kind, first.row)
+            };
+            let is_own = |ordinal| self.why.get(ordinal) == Some(&kind);
+            streams.push(self.meter.measure(&self.parts, &self.ranges, is_own, known));
+        }
+    }
+
+    /// When the connection's server spoke late, and its client spoke at all.
+    fn note_talk(&mut self, connection: u32, built: &mut Built) {
+        self.talk.listen(&self.ranges);
+        let came = self.talk.came.iter();
+        built.said.extend(came.map(|&at_ns| Said { connection, at_ns }));
+        if !self.stretches.is_empty() || !self.talk.is_telling() {
+            return;
+        }
+        let late = self.talk.late.iter();
+        built.late.extend(late.map(|&(at_ns, asked)| Late {
+            connection,
+            at_ns,
+            asked,
+        }));
+        let whole = Stream::of(connection, Why::Request, NO_ROW);
+        let stream = self.meter.measure(&self.parts, &self.ranges, |_| true, whole);
+        built.streams.push(Stream {
+            turns: self.talk.turns,
+            ..stream
         });
     }
 }
@@ -442,8 +559,11 @@ impl Exchange {
             id_row: NO_ROW,
             other_id_row: NO_ROW,
             complete: true,
+            why: Why::Request,
             asks_head: false,
             started_ns: UNSEEN,
+            pieces: 0,
+            quiet_ns: 0,
         }
     }
 
@@ -557,8 +677,12 @@ fn shakes(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool) -> Shak
         acknowledged_ns: UNSEEN,
         spoken_ns: UNSEEN,
         closed_ns: UNSEEN,
+        ended_ns: UNSEEN,
     };
     for row in rows {
+        if matches!(hops.kind[row], kind::FIN | kind::RST) {
+            found.ended_ns = earlier(found.ended_ns, first_seen(hops.sent_ns[row], hops.received_ns[row]));
+        }
         match (hops.kind[row], hops.from_client[row] != swapped) {
             (kind::SYN, true) => {
                 found.asked_ns = earlier(found.asked_ns, hops.sent_ns[row]);

@@ -40,12 +40,15 @@ mod parts;
 mod ranges;
 mod secured;
 mod silences;
+mod streams;
 mod turns;
 
 pub use assembly::{Built, Exchange, NOWHERE};
 pub use behind::{Answered, behind};
 pub use parts::PartTimes;
+pub use ranges::Ways;
 pub use silences::{Cause, Pauses, Silence, Silent};
+pub use streams::{Late, Messages, Said, Stream, Why};
 
 use grouped::Grouped;
 use twintap_wire::http::flag;
@@ -86,7 +89,7 @@ pub struct Heads<'a> {
     pub connection_id: &'a [i64],
     pub from_client: &'a [bool],
     pub stream_offset: &'a [i64],
-    /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`.
+    /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`, 4 = a stream's mark, whose reach is.
     pub head_kind: &'a [u8],
     /// Of [`twintap_wire::http::flag`].
     pub flags: &'a [u8],

@@ -15,8 +15,15 @@ pub struct Range {
     pub new_ns: i64,
 }
 
+impl Range {
+    /// Whether all of its bytes had arrived before it did.
+    pub fn is_repeat(&self) -> bool {
+        self.new_ns == UNSEEN && self.received_ns != UNSEEN
+    }
+}
+
 /// Two of a thing: what the server sent, what the client sent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Ways<T> {
     pub server: T,
     pub client: T,

@@ -1,8 +1,8 @@
 //! Stretches of a message in which none of its bytes was on the way, and what its sender waited for.
 //!
 //! A message (a request, or a response) is *on the way* from the moment any of its bytes is first sent until these bytes
-//! first arrive; a loss keeps them on the way until the copy that arrives. What is left between the message's first
-//! send and its last arrival are its silences:
+//! first arrive; a loss keeps them on the way until the copy that arrives. A copy of what has arrived (a tail loss probe)
+//! ends no silence. What is left between the message's first send and its last arrival are its silences:
 //! ```text
 //! sender    ──▶     ──▶ ──▶                        ──▶
 //! receiver    ──▶     ──▶ ──▶                        ──▶
@@ -239,7 +239,7 @@ impl Finder {
         };
         let (mut reach, mut sent_ns, mut doubt) = (UNSEEN, UNSEEN, 0);
         for range in ranges {
-            if range.sent_ns == UNSEEN {
+            if range.sent_ns == UNSEEN || range.is_repeat() {
                 continue;
             }
             let least = LEAST_NS.max(doubt.max(range.uncertainty_ns).saturating_mul(2));

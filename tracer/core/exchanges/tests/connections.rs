@@ -33,6 +33,18 @@ fn built_with(connection: i64, transfers: &[Transfer], lines: &[HeadLine], pause
 }
 
 fn built_of(connection: i64, transfers: &[Transfer], kinds: &[u8], lines: &[HeadLine], pauses: &Pauses) -> Built {
+    built_in_doubt(connection, transfers, kinds, lines, pauses, 1)
+}
+
+/// With clocks that are uncertain by `doubt_ns`.
+fn built_in_doubt(
+    connection: i64,
+    transfers: &[Transfer],
+    kinds: &[u8],
+    lines: &[HeadLine],
+    pauses: &Pauses,
+    doubt_ns: i64,
+) -> Built {
     let count = transfers.len();
     let column = |get: fn(&Transfer) -> i64| transfers.iter().map(get).collect::<Vec<i64>>();
     let (starts, ends) = (column(|hop| hop.1.0), column(|hop| hop.1.1));
@@ -44,7 +56,7 @@ fn built_of(connection: i64, transfers: &[Transfer], kinds: &[u8], lines: &[Head
         stream_end: &ends,
         sent_ns: &column(|hop| hop.2.0),
         received_ns: &column(|hop| hop.2.1),
-        uncertainty_ns: &vec![1; count],
+        uncertainty_ns: &vec![doubt_ns; count],
     };
     let of = lines.len();
     let none = vec![0; of + 1];
@@ -294,6 +306,85 @@ fn what_is_lost_is_on_the_way_until_its_copy_arrives() {
         (false, (100, 150), (300 * MS + 40_000, 300 * MS + 40_010)),
     ];
     assert_eq!(silences_of(&transfers), []);
+}
+
+#[test]
+fn a_copy_of_what_had_arrived_ends_no_silence() {
+    let transfers = [
+        (true, (0, 2_000), (10, 20)),
+        (true, (1_856, 2_000), (7 * MS, 7 * MS + 10)), // a tail loss probe at a closed window
+        (true, (2_000, 4_000), (40 * MS, 40 * MS + 10)),
+        (false, (0, 50), (45 * MS, 45 * MS + 10)),
+    ];
+    let pauses = Pauses {
+        connection_id: &[7],
+        from_client: &[true],
+        stream_offset: &[2_000],
+        is_reader: &[true],
+    };
+    let built = built_with(7, &transfers, &[], &pauses);
+    let found: Vec<_> = built
+        .silences
+        .iter()
+        .map(|one| (one.from_ns, one.to_ns, one.cause))
+        .collect();
+    assert_eq!(found, [(20, 40 * MS, Cause::Reader)]);
+    assert_eq!(built.exchanges[0].request_silent.source_ns, 0);
+}
+
+#[test]
+fn what_clocks_leave_open_is_no_silence() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 50), (5 * MS, 5 * MS + 10)),
+        (false, (50, 100), (9 * MS, 9 * MS + 10)),
+    ];
+    let in_doubt = |doubt_ns: i64| {
+        let built = built_in_doubt(7, &transfers, &[DATA; 3], &[], &NO_PAUSES, doubt_ns);
+        (built.silences.len(), built.exchanges[0].response_silent.is_none())
+    };
+    assert_eq!(in_doubt(MS), (1, false));
+    assert_eq!(in_doubt(2 * MS), (0, true)); // 4 ms less 10 ns, and both ends are uncertain
+}
+
+#[test]
+fn what_was_overtaken_is_still_on_its_way() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 50), (MS, 9 * MS)),
+        (false, (50, 100), (MS + 100, 2 * MS)),
+        (false, (100, 150), (5 * MS, 5 * MS + 10)),
+    ];
+    assert_eq!(silences_of(&transfers), []);
+}
+
+#[test]
+fn silences_are_found_in_the_order_of_time_where_a_first_sending_was_missed() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (50, 100), (MS, MS + 10)),
+        (false, (100, 150), (5 * MS, 5 * MS + 10)),
+        (false, (0, 50), (9 * MS, 9 * MS + 10)), // a copy: the first was not captured
+    ];
+    let found = silences_of(&transfers);
+    assert_eq!(
+        found,
+        [
+            (true, MS + 10, 5 * MS, Cause::Source),
+            (true, 5 * MS + 10, 9 * MS, Cause::Source)
+        ]
+    );
+}
+
+#[test]
+fn a_long_silence_that_no_pause_explains_is_the_applications() {
+    let transfers = [
+        (true, (0, 100), (10, 20)),
+        (false, (0, 2_000), (MS, MS + 10)),
+        (true, (100, 100), (MS + 20, 5 * MS - 100_000)), // an acknowledgement, right before
+        (false, (2_000, 4_000), (5 * MS, 5 * MS + 10)),
+    ];
+    assert_eq!(silences_of(&transfers), [(true, MS + 10, 5 * MS, Cause::Source)]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::calls::{Call, FAR};
 use crate::evidence::Evidence;
 use crate::histories::{self, Candidate, Doubt};
 use crate::lingers;
+use crate::pools::Pool;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
 use crate::unordered::{self, MOST_SURE, Parents, Unordered, slots_of, sure};
@@ -112,9 +113,36 @@ struct Plan {
     fit: f64,
 }
 
-/// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves); as `in_time` gives
-/// them.
-pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u32>) -> Vec<Found> {
+/// Links of the calls of a pool, by their numbers outside of it.
+pub fn link_pool(known: &Known, pool: &Pool) -> Vec<Found> {
+    let host = Host {
+        host: crate::NONE,
+        calls: &pool.calls,
+        class: &pool.class,
+        kind: &pool.kind,
+        usual: known.usual,
+        linger_ns: 0,
+        parents: &pool.parents,
+    };
+    let outside = |call: u32| pool.number[call as usize];
+    let renumbered = |found: Found| Found {
+        child: outside(found.child),
+        parent: found.parent.map(outside),
+        other: found.other.map(|(parent, share)| (outside(parent), share)),
+        own: found.own.map(outside),
+        candidates: found
+            .candidates
+            .iter()
+            .map(|&(parent, contents)| (outside(parent), contents))
+            .collect(),
+        ..found
+    };
+    host.link_kind(&pool.children).into_iter().map(renumbered).collect()
+}
+
+/// Links of `children` (calls that the host makes), kind by kind, to `parents` (calls that it serves), as `in_time` gives
+/// them; and those that are `done`.
+pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u32>, done: Vec<Found>) -> Vec<Found> {
     let Known { calls, kind, .. } = *known;
     children.sort_by_key(|&call| kind[call as usize]);
     let kinds = || children.chunk_by(|&a, &b| kind[a as usize] == kind[b as usize]);
@@ -138,6 +166,7 @@ pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u3
             Some(service) => host.link_kind_of(service, &kind, &owners),
         })
         .collect();
+    found.extend(done);
     settle(calls, known.class, kind, &mut found);
     found.extend(host.link_few(&few));
     found

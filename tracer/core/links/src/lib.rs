@@ -21,6 +21,8 @@
 //!
 //! Calls that are made while no request is open may be made for one that was answered before ([`lingers`]).
 //!
+//! Kinds of which no host makes many are learned from at all hosts of one service together ([`pools`]).
+//!
 //! Calls over connections that turn out to be one service's are looked at by themselves ([`callers`]).
 //!
 //! Of all guesses and both orders, the one that explains a stretch from a quiet moment on best is taken for all.
@@ -39,9 +41,11 @@ mod callers;
 mod calls;
 mod classes;
 mod evidence;
+mod exact;
 mod histories;
 mod host;
 mod lingers;
+mod pools;
 mod problem;
 mod rates;
 mod shares;
@@ -49,11 +53,12 @@ mod sides;
 mod unordered;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
-use crate::host::Found;
+use crate::host::{Found, Known};
+use crate::pools::Pool;
 use crate::words::Usual;
 pub use crate::words::{MOST_WORDS, words_of};
 
@@ -150,16 +155,13 @@ pub fn link(exchanges: &Exchanges) -> Links {
         })
         .collect();
     let usual = Usual::new(&mut made, exchanges.words, &class, &kind, &hosts);
-    let of_host = |(host, parents, children): words::Host| {
-        let known = host::Known {
-            calls: &made.calls,
-            class: &class,
-            kind: &kind,
-            usual: &usual,
-        };
-        host::link_host(&known, host, &parents, children)
+    let known = host::Known {
+        calls: &made.calls,
+        class: &class,
+        kind: &kind,
+        usual: &usual,
     };
-    let found: Vec<Vec<Found>> = hosts.into_par_iter().map(of_host).collect();
+    let found = found(&known, hosts);
     for found in found.into_iter().flatten() {
         let start_ns = made.calls[found.child as usize].start_ns;
         for row in made.rows(found.child as usize).iter().map(|&row| row as usize) {
@@ -175,4 +177,31 @@ pub fn link(exchanges: &Exchanges) -> Links {
         }
     }
     links
+}
+
+/// What is found of the calls of all hosts; those of small kinds that hosts of one service make are learned from together.
+fn found(known: &Known, hosts: Vec<words::Host>) -> Vec<Vec<Found>> {
+    let alike = pools::alike(known.calls, &hosts);
+    let pools: Vec<Pool> = alike
+        .iter()
+        .flat_map(|places| pools::pools(known.calls, known.class, known.kind, &hosts, places))
+        .collect();
+    let mut of_host: HashMap<i64, Vec<Found>> = HashMap::new();
+    let mut is_done = vec![false; if pools.is_empty() { 0 } else { known.calls.len() }];
+    let pooled: Vec<Vec<Found>> = pools.par_iter().map(|pool| host::link_pool(known, pool)).collect();
+    for found in pooled.into_iter().flatten() {
+        is_done[found.child as usize] = true;
+        of_host
+            .entry(known.calls[found.child as usize].client_host)
+            .or_default()
+            .push(found);
+    }
+    let with = |(host, parents, mut children): words::Host| {
+        let done = of_host.get(&host).cloned().unwrap_or_default();
+        if !done.is_empty() {
+            children.retain(|&child| !is_done[child as usize]);
+        }
+        host::link_host(known, host, &parents, children, done)
+    };
+    hosts.into_par_iter().map(with).collect()
 }

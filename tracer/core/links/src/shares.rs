@@ -5,7 +5,8 @@
 //! how much they want them beside their other slots, slots tell calls how wanted they are by others, in turns.
 //!
 //! Cost: for each round, the pairs that are possible, of which no more than `MOST_PAIRS` are kept for a call. Limits:
-//! graphs of pairs have loops, so shares are approximate; they are then a little too sure.
+//! graphs of pairs have loops, so shares are approximate; they are then a little too sure, and where few requests
+//! are open at a time much too sure: what links say at the end is then summed up exactly ([`crate::exact`]).
 //! Source: Huang and Jebara, "Approximating the Permanent with Belief Propagation", 2009.
 
 /// Turns at most, and the change of a wish after which there are no more.

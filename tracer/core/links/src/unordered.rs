@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use crate::evidence::{Evidence, Pair, Sample, gap_densities};
+use crate::exact;
 use crate::problem::{Child, Guess, NO_SLOT, Order, Problem, Slot};
 use crate::shares::{Pairs, Shares, shares};
 
@@ -47,6 +48,10 @@ const MOST_WORSE: f64 = 10.0;
 /// not asked to if there are so many times fewer of them.
 const TOGETHER: i64 = 2;
 const FEW_SAME: usize = 20;
+/// What is open in all, in nats, where it is little.
+const FEW_DOUBTS: f64 = 30.0;
+/// What is open of a call that is in doubt.
+const DOUBT: f64 = 0.3;
 /// If less than this share of what is explained on the whole is explained around a link, the order may have slipped there.
 const SLIP: f64 = 0.6;
 /// Links on each side among which a slip of the order shows.
@@ -66,12 +71,20 @@ pub struct Parents {
     pub child: u32,
     /// How likely any of them did.
     pub some: f64,
-    /// The entropy of all that may be.
+    /// The entropy of all that may be, by belief propagation, with which what an order explains is compared.
     pub unsure: f64,
     /// How likely each of them did; of very many only some are listed.
     pub shares: Vec<(u32, f64)>,
     /// What byte counts and words say for each of these; nothing if only some are listed.
     pub contents: Vec<f32>,
+}
+
+impl Parents {
+    /// The entropy of the shares.
+    fn doubt(&self) -> f64 {
+        let of = |share: f64| -share * share.max(f64::MIN_POSITIVE).ln();
+        self.shares.iter().map(|share| of(share.1)).sum::<f64>() + of((1.0 - self.some).max(0.0))
+    }
 }
 
 /// The probability of a link in order, of the logarithm of odds.
@@ -98,6 +111,8 @@ pub struct Unordered<'a> {
     possible: Sample,
     scales_ns: [f64; 2],
     found: Shares,
+    /// The shares found, exactly where few requests are open at a time.
+    of: Vec<f64>,
     evidence: Learned,
 }
 
@@ -127,6 +142,7 @@ impl<'a> Unordered<'a> {
             possible: Sample::new(problem.classes),
             scales_ns: scales_ns(problem),
             found: Shares::default(),
+            of: vec![],
             evidence: Learned::default(),
         };
         unordered.keep_pairs();
@@ -147,13 +163,18 @@ impl<'a> Unordered<'a> {
             words * inside * if slot.is_again { late.clamp(OUTSIDE, 1.0) } else { 1.0 }
         };
         unordered.found = unordered.shared(inside);
-        for _ in 0..rounds {
+        for round in 1..=rounds {
             let evidence = unordered.learned(&unordered.found);
             let likely = |at: usize, slot: &Slot, child: &Child| {
                 let evidence = evidence.of(unordered.found.of[at]);
                 f64::from(evidence.score(slot.class, Pair::new(slot, child))).exp()
             };
-            unordered.found = unordered.shared(likely);
+            let weight = unordered.weights(likely);
+            unordered.found = shares(&unordered.pairs, &weight, problem.slots.len());
+            unordered.of.clone_from(&unordered.found.of);
+            if round == rounds {
+                exact::refine(&unordered.pairs, &weight, problem.slots.len(), &mut unordered.of);
+            }
             unordered.evidence = evidence;
         }
         unordered
@@ -191,9 +212,13 @@ impl<'a> Unordered<'a> {
     }
 
     fn shared(&self, likely: impl Fn(usize, &Slot, &Child) -> f64) -> Shares {
+        shares(&self.pairs, &self.weights(likely), self.problem.slots.len())
+    }
+
+    fn weights(&self, likely: impl Fn(usize, &Slot, &Child) -> f64) -> Vec<f64> {
         let mut weight = vec![0.0; self.pairs.slot.len()];
         self.each(|at, slot, child| weight[at] = self.times[at] * self.odds(slot) * likely(at, slot, child));
-        shares(&self.pairs, &weight, self.problem.slots.len())
+        weight
     }
 
     /// Links are so many that one is no matter.
@@ -268,28 +293,34 @@ impl<'a> Unordered<'a> {
                 shares: vec![],
                 contents: vec![],
             };
-            let mut sums: Vec<(u32, f64, f64, f32)> = vec![];
+            // of each request its share, the same by belief propagation, how many it stands for, what bytes and words say
+            let mut sums: Vec<(u32, [f64; 2], f64, f32)> = vec![];
             for at in self.pairs.of(place) {
                 let slot = &self.problem.slots[self.pairs.slot[at] as usize];
                 let parent = slot.parent;
                 match sums.iter_mut().rev().find(|sum| sum.0 == parent) {
-                    Some(sum) => sum.1 += self.found.of[at],
+                    Some(sum) => {
+                        sum.1[0] += self.of[at];
+                        sum.1[1] += self.found.of[at];
+                    }
                     None => {
                         let evidence = self.evidence.of(self.found.of[at]);
                         let contents = evidence.contents(slot.class, Pair::new(slot, child));
-                        sums.push((parent, self.found.of[at], self.times[at], contents));
+                        sums.push((parent, [self.of[at], self.found.of[at]], self.times[at], contents));
                     }
                 }
             }
-            for (parent, all, times, contents) in sums {
+            let mut some = 0.0;
+            for (parent, [all, by_turns], times, contents) in sums {
                 if times == 1.0 {
                     found.contents.push(contents);
                 }
                 found.some += all;
-                found.unsure -= all * (all / times).max(f64::MIN_POSITIVE).ln();
+                some += by_turns;
+                found.unsure -= by_turns * (by_turns / times).max(f64::MIN_POSITIVE).ln();
                 found.shares.push((parent, all / times));
             }
-            let none = (1.0 - found.some).max(f64::MIN_POSITIVE);
+            let none = (1.0 - some).max(f64::MIN_POSITIVE);
             found.unsure -= none * none.ln();
             found
         };
@@ -328,6 +359,7 @@ impl<'a> Unordered<'a> {
             MUCH_BETTER
         } * mean(&unsure).clamp(0.0, 1.0);
         let odds = by_cause + (BETTER * (better - least)).clamp(-MOST_WORSE, MOST_BETTER);
+        let odds = odds.min(self.agreement(parents));
         let gain: Vec<f64> = gains
             .cause_side
             .iter()
@@ -343,6 +375,34 @@ impl<'a> Unordered<'a> {
             right[child] = self.by_words(child, sure(odds.min(MOST_BY_CAUSE) - STEEP * worse));
         }
         Kept { right, odds }
+    }
+
+    /// Where little is open in all, no more odds are due to an order than what delays and bytes alone say for its links where
+    /// several requests may have made a call: as a logarithm, how much likelier these links are than if any was as likely as
+    /// another. Where much is open this is left to the order itself, which then explains more than delays can.
+    fn agreement(&self, parents: &[Parents]) -> f64 {
+        if parents.iter().map(Parents::doubt).sum::<f64>() > FEW_DOUBTS {
+            return f64::INFINITY;
+        }
+        let of_link = |(parents, &slot): (&Parents, &u32)| {
+            if slot == NO_SLOT || parents.shares.len() < 2 {
+                return 0.0;
+            }
+            let own = self.problem.slots[slot as usize].parent;
+            let share = parents
+                .shares
+                .iter()
+                .find(|share| share.0 == own)
+                .map_or(0.0, |share| share.1);
+            let likelier = (share.max(LEAST_SHARE) * parents.shares.len() as f64).ln();
+            // what is clear without an order is as it is whether one is kept or not
+            if parents.doubt() < DOUBT {
+                likelier.min(0.0)
+            } else {
+                likelier
+            }
+        };
+        parents.iter().zip(self.in_order).map(of_link).sum()
     }
 
     /// How sure the link in order of each child is where the order is so sure.

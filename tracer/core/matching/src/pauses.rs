@@ -8,7 +8,8 @@
 //! ```
 //! Application that has nothing to send resumes at any time; only TCP resumes within microseconds of an ACK. What held it
 //! (window, congestion window, Nagle's rule) is told later, from the figures of each [`Pause`] (`collector.pauses`).
-//! A window that closed and was probed is a pause even if it never opened.
+//! A window that closed and was probed is a pause even if it never opened. A copy of what was sent (a tail loss probe)
+//! does not hide that new bytes had to wait: a pause is listed by how long these did, though it is measured from the copy.
 //!
 //! Limits: an application that happens to write in the [`SOON_NS`] behind an ACK looks the same; an ACK that comes with
 //! data is taken for the other side's turn.
@@ -62,8 +63,9 @@ fn has_gap<'a>(mut own: impl Iterator<Item = &'a Packet>) -> bool {
         let length = i64::from(packet.payload_len);
         let gap = packet.host_ns.saturating_sub(last_ns) >= PAUSE_NS;
         let probes = length == 0 && packet.offset < end;
-        if length > 0 {
-            (last_ns, end) = (packet.host_ns, end.max(packet.offset.saturating_add(length)));
+        let reach = packet.offset.saturating_add(length);
+        if length > 0 && reach > end {
+            (last_ns, end) = (packet.host_ns, reach);
         }
         gap && (length > 0 || probes)
     })
@@ -88,6 +90,8 @@ struct Sender {
     /// Its last packet: the place that acknowledgements are counted from.
     last: Option<(u32, i64)>,
     stopped_ns: i64,
+    /// When bytes left that had not before.
+    new_ns: i64,
     in_flight: i64,
     told: Told,
     /// As it was before the last acknowledgement that told it something new, and when that came.
@@ -118,6 +122,7 @@ impl Sender {
             next: None,
             last: None,
             stopped_ns: i64::MAX,
+            new_ns: i64::MAX,
             in_flight: 0,
             told,
             before: told,
@@ -185,6 +190,9 @@ impl Sender {
             Some(_) if self.in_flight > 0 => self.goes_on(at_ns, sent.offset, length, found),
             _ => {}
         }
+        if self.next.is_none_or(|next| end > next) {
+            self.new_ns = at_ns;
+        }
         self.next = Some(self.next.map_or(end, |next| next.max(end)));
         self.in_flight = end.saturating_sub(self.told.acknowledged).max(1);
         self.most_in_flight = self.most_in_flight.max(self.in_flight);
@@ -194,8 +202,7 @@ impl Sender {
 
     /// New bytes leave, of which there were some before.
     fn goes_on(&mut self, at_ns: i64, offset: i64, length: i64, found: &mut Vec<Pause>) {
-        let gap_ns = at_ns.saturating_sub(self.stopped_ns);
-        if gap_ns < PAUSE_NS {
+        if at_ns.saturating_sub(self.new_ns) < PAUSE_NS {
             return;
         }
         if let Some(released_ns) = self.released_ns
@@ -204,6 +211,7 @@ impl Sender {
         {
             found.push(self.pause(offset, released_ns, at_ns, length));
         }
+        let gap_ns = at_ns.saturating_sub(self.stopped_ns);
         if gap_ns >= IDLE_NS && self.told.acknowledged >= offset && !self.before.closed {
             self.idle_ns = gap_ns;
             self.in_flight_before_idle = self.most_in_flight;

@@ -521,6 +521,22 @@ fn a_window_that_is_probed_and_never_opens() {
 }
 
 #[test]
+fn a_copy_of_what_was_sent_does_not_hide_a_pause() {
+    let copied = 20 * MS;
+    let waits = [
+        sent(MS, 100, 1_000),     // all of the window
+        sent(copied, 1_000, 100), // a tail loss probe
+        heard(copied + 500_000, 1_100, 500),
+        sent(copied + 510_000, 1_100, 500),
+    ];
+    let released = copied + 500_000;
+    assert_eq!(
+        pauses(&waits),
+        [(1_000, copied, released, released + 10_000, Some(0), false)]
+    );
+}
+
+#[test]
 fn what_is_no_pause() {
     let late_application = [sent(MS, 100, 100), heard(41 * MS, 200, 500), sent(43 * MS, 200, 50)];
     let a_turn = [

@@ -6,6 +6,7 @@
 use twintap_wire::events::{EventColumns, HeadColumns};
 use twintap_wire::packet::Direction;
 
+use crate::copies::{Copying, rows_without_copies};
 use crate::{blocks, heads};
 
 /// Code of the direction of a packet that stayed inside its host.
@@ -23,6 +24,8 @@ pub struct HostView<'a> {
     pub first_point: u16,
     /// Of each address that is a lane of its own, the lane's host and the interface that leads there; empty without lanes.
     pub lanes: &'a [Option<Lane>],
+    /// Which packets its capture holds more than once; empty if none.
+    pub copying: &'a [Copying],
 }
 
 /// An address behind an interface of a host, which stands for a host of its own (a container).
@@ -85,6 +88,8 @@ pub struct Columns {
     pub heads: HeadColumns,
     /// Of each head, the row of its packet.
     pub head_row: Vec<i64>,
+    /// Packets left out, by host: copies of others.
+    pub copies: Vec<u32>,
     occurs: Vec<bool>,
 }
 
@@ -96,6 +101,9 @@ impl Columns {
         if !self.events.frame[start..].is_sorted() {
             self.sort_by_frame(start);
         }
+        let all_count = self.events.len();
+        self.leave_out_copies(start, view);
+        self.copies.push((all_count - self.events.len()) as u32);
         self.occurs.resize(view.rank.len(), false);
         self.host.resize(self.events.len(), host);
         self.give_to_lanes(start, view);
@@ -104,9 +112,37 @@ impl Columns {
         packed_heads
             .iter()
             .for_each(|chunk| heads::unpack(chunk, &mut self.heads));
+        if all_count > self.events.len() {
+            self.keep_heads_of_rows(start, first);
+        }
         let frames = &self.events.frame[start..];
         let row_of = |frame: &u32| (start + frames.partition_point(|known| known < frame)) as i64;
         self.head_row.extend(self.heads.frame[first..].iter().map(row_of));
+    }
+
+    /// Leave out copies among the rows from `start` on.
+    fn leave_out_copies(&mut self, start: usize, view: &HostView) {
+        let Some(rows) = rows_without_copies(&self.events, start, view.copying) else {
+            return;
+        };
+        let mut kept = EventColumns::default();
+        blocks::gather(&self.events, &rows, &mut kept);
+        self.events.split_off(start);
+        let order: Vec<u32> = (0..).take(rows.len()).collect();
+        blocks::gather(&kept, &order, &mut self.events);
+    }
+
+    /// Keep of the heads from `first` on those whose packet is among the rows from `start` on.
+    fn keep_heads_of_rows(&mut self, start: usize, first: usize) {
+        let all = self.heads.split_off(first);
+        let frames = &self.events.frame[start..];
+        let mut packed = Vec::new();
+        for (at, frame) in all.frame.iter().enumerate() {
+            if frames.binary_search(frame).is_ok() {
+                heads::pack(&all, at, *frame, &mut packed);
+            }
+        }
+        heads::unpack(&packed, &mut self.heads);
     }
 
     /// Of packets that were moved here from several partitions.
@@ -222,6 +258,7 @@ mod tests {
             rank: &[2, 1, 0],
             first_point: 4,
             lanes: &[],
+            copying: &[],
         };
         let settled = |src_addr, dst_addr, direction| {
             let mut columns = Columns::default();
@@ -253,6 +290,7 @@ mod tests {
             rank: &[0, 1, 2],
             first_point: 0,
             lanes: &[lane(5, 0), lane(6, 1), None],
+            copying: &[],
         };
         let mut columns = Columns::default();
         for (interface, src_addr, dst_addr) in [(0, 0, 1), (2, 0, 1), (1, 0, 1), (2, 2, 0), (0, 2, 0), (3, 2, 2)] {

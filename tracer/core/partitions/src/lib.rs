@@ -12,6 +12,7 @@ pub mod answers;
 pub mod blocks;
 pub mod buffers;
 pub mod columns;
+pub mod copies;
 pub mod handshakes;
 pub mod heads;
 pub mod keys;

@@ -134,6 +134,16 @@ impl Partitions {
         read(&locked(&self.hosts[host]).notes)
     }
 
+    /// Packets of a host in the partition that has most of them.
+    pub fn largest(&self, host: usize) -> usize {
+        locked(&self.hosts[host])
+            .parts
+            .iter()
+            .map(|part| part.rows_count)
+            .max()
+            .unwrap_or(0)
+    }
+
     /// Bring together the packets whose keys are replaced.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ struct Identity {
     numbers: (u32, u32),
     stamps: (u32, u32),
     rest: (u32, u16, i32),
+    /// Window, and the SACK blocks.
+    answer: (u16, u32),
 }
 
 /// Sights of some packets of one host.
@@ -59,6 +61,7 @@ impl Sights {
                 numbers: (seq, ack),
                 stamps: (event.tsval, event.tsecr),
                 rest: (event.payload_len, event.flags, event.ip_id),
+                answer: (event.window, event.sack_hash),
             };
             let sights = self.seen.entry(identity).or_default();
             if sights.len() < MOST_SIGHTS {

@@ -18,6 +18,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Input => "InputError",
         ErrorKind::Privilege => "PrivilegeError",
         ErrorKind::Resource => "ResourceError",
+        ErrorKind::DiskFull => "DiskFullError",
     }
 }
 
@@ -62,6 +63,7 @@ fn built_in_filter(ethernet: bool, snaplen: u32, excluded: Vec<(IpAddr, u16)>) -
 #[cfg(target_os = "linux")]
 mod live {
     use std::net::{IpAddr, SocketAddr};
+    use std::sync::Arc;
     use std::sync::atomic::Ordering;
     use std::time::Duration;
 
@@ -72,6 +74,7 @@ mod live {
     use twintap_capture::segments::SegmentSettings;
 
     use super::{InstructionTuple, instructions, to_python};
+    use crate::secrets::Secrets;
 
     fn endpoints(pairs: Vec<(IpAddr, u16)>) -> Vec<SocketAddr> {
         pairs.into_iter().map(SocketAddr::from).collect()
@@ -95,7 +98,7 @@ mod live {
         #[new]
         #[pyo3(signature = (interfaces, folder, host, application, os, *, payload, snaplen, ring_bytes, segment_bytes, segment_age_ns,
                             first_number, expression="", ethernet_filter=None, raw_ip_filter=None, excluded=Vec::new(),
-                            clock_error=(0, 0, 0)))]
+                            clock_error=(0, 0, 0), secrets=None))]
         #[allow(clippy::too_many_arguments)]
         fn new(
             py: Python<'_>,
@@ -115,6 +118,7 @@ mod live {
             raw_ip_filter: Option<Vec<InstructionTuple>>,
             excluded: Vec<(IpAddr, u16)>,
             clock_error: (i64, i64, u64),
+            secrets: Option<PyRef<'_, Secrets>>,
         ) -> PyResult<Self> {
             let mut programs = Programs::built_in(snaplen);
             if !expression.is_empty() {
@@ -148,6 +152,7 @@ mod live {
                     drift_ppb: clock_error.1,
                     since_ns: clock_error.2,
                 },
+                secrets: secrets.map_or_else(Secrets::built_in, |given| Arc::clone(&given.rules)),
             };
             let capture = py
                 .detach(|| Capture::start(&settings, segments))

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Seek;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
@@ -14,8 +14,12 @@ use twintap_partitions::keys::FileAddresses;
 use twintap_wire::clues::{Clue, ClueRules};
 use twintap_wire::counters::CounterKind;
 use twintap_wire::events::{EventColumns, HeadColumns, Strings};
+use twintap_wire::expansion::Expansion;
 use twintap_wire::http::IdHeaders;
+use twintap_wire::pcapng::escaped;
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
+
+use crate::secrets::Secrets;
 use twintap_wire::{with_event_columns, with_head_columns};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -72,22 +76,36 @@ impl Rows {
 
 #[pymethods]
 impl CaptureFile {
-    /// Open the file at `path`; `id_headers` hold transaction ids, the most telling first; `clues` are counted.
+    /// Open the file at `path`; `id_headers` hold transaction ids, the most telling first; `clues` are counted;
+    /// `secrets` are overwritten, the built-in ones if none are given; stamps outside of the ranges `believed` (first and
+    /// last, ns) are not taken; `limit` of what it may expand to: free bytes, ratio, most bytes.
     /// Raises OSError, or ValueError(what it is, what to do) if it is no capture.
     #[new]
-    #[pyo3(signature = (path, id_headers=None, clues=Vec::new()))]
-    fn new(py: Python<'_>, path: PathBuf, id_headers: Option<Vec<String>>, clues: Vec<ClueFields>) -> PyResult<Self> {
+    #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        id_headers: Option<Vec<String>>,
+        clues: Vec<ClueFields>,
+        secrets: Option<PyRef<'_, Secrets>>,
+        believed: Vec<(i64, i64)>,
+        limit: Option<(u64, u64, u64)>,
+    ) -> PyResult<Self> {
         let file = File::open(&path)?;
         let position = file.try_clone()?;
-        let opened = py.detach(|| Reader::new(reader::undo_compression(Box::new(file))?));
+        let opened = py.detach(|| Reader::new(reader::undo_compression(Box::new(file), expansion(limit))?));
         let mut reader = opened.map_err(|error| match error {
             OpenError::Io(error) => error.into(),
             OpenError::NotACapture(error) => PyValueError::new_err((error.what, error.next_step)),
         })?;
+        if let Some(secrets) = secrets {
+            reader.set_secrets(Arc::clone(&secrets.rules));
+        }
         if let Some(names) = id_headers {
             reader.set_id_headers(IdHeaders::new(&names));
         }
         reader.set_clue_rules(clue_rules(clues)?);
+        reader.set_believed_stamps(believed);
         Ok(Self {
             reader: Mutex::new(reader),
             addresses: Mutex::default(),
@@ -98,6 +116,11 @@ impl CaptureFile {
     /// How much of the file was read so far, compressed as it is; some of that may wait to be decoded.
     fn bytes_read(&self) -> u64 {
         (&self.position).stream_position().unwrap_or(0)
+    }
+
+    /// How much was read so far, uncompressed.
+    fn expanded_bytes(&self) -> u64 {
+        self.locked().expanded_bytes()
     }
 
     /// The next batch: (event columns, head columns), or None at the end.
@@ -163,7 +186,7 @@ impl CaptureFile {
     fn clues(&self) -> Vec<EndpointFields> {
         let locked = self.locked();
         let addresses = locked.addresses().all();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let text = |bytes: &[u8]| escaped(bytes);
         let endpoints = locked.clues().endpoints().into_iter();
         endpoints
             .map(|((address, port), clues)| {
@@ -205,6 +228,11 @@ impl CaptureFile {
         self.locked().packets_count()
     }
 
+    /// Frames so far whose stamps were not believed.
+    fn absurd_frames<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
+        PyArray1::from_slice(py, self.locked().absurd_frames())
+    }
+
     /// Fields of every counter that is not 0.
     fn counters(&self) -> Vec<CounterFields> {
         let counters = self.locked().counters();
@@ -224,6 +252,14 @@ impl CaptureFile {
     pub fn with_new_addresses(&self, from: usize, visit: impl FnOnce(&[IpAddr])) {
         visit(&self.locked().addresses().all()[from..]);
     }
+}
+
+fn expansion(limit: Option<(u64, u64, u64)>) -> Expansion {
+    limit.map_or(Expansion::UNLIMITED, |(free_bytes, ratio, most_bytes)| Expansion {
+        free_bytes,
+        ratio,
+        most_bytes,
+    })
 }
 
 fn clue_rules(fields: Vec<ClueFields>) -> PyResult<ClueRules> {

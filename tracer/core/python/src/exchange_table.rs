@@ -3,7 +3,9 @@
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use twintap_exchanges::{Built, Connections, Exchange, Heads, NO_ROW, NOWHERE, Silence, Texts, UNSEEN};
+use twintap_exchanges::{
+    Built, Connections, Exchange, Heads, Late, NO_ROW, NOWHERE, Said, Silence, Stream, Texts, UNSEEN, Why,
+};
 use twintap_partitions::columns::Validity;
 
 /// Of each connection, what its client and its server are: places of hosts (-1: not known); and the place of the service
@@ -159,6 +161,7 @@ pub struct Table {
     /// 1 if there are heads.
     readable: Vec<i32>,
     complete: Vec<bool>,
+    is_stream: Vec<bool>,
 }
 
 impl Table {
@@ -169,7 +172,7 @@ impl Table {
         let mut hosts = [(); 2].map(|()| Vec::with_capacity(count));
         let (mut status, mut connection_id) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut readable, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut service = Vec::with_capacity(count);
+        let (mut service, mut is_stream) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut block: Vec<&Exchange> = Vec::with_capacity(BLOCK);
         for places in built.by_time.chunks(BLOCK) {
             block.clear();
@@ -191,6 +194,7 @@ impl Table {
             status.extend(block.iter().map(of_response));
             readable.extend(block.iter().map(|one| i32::from(one.readable)));
             complete.extend(block.iter().map(|one| one.complete));
+            is_stream.extend(block.iter().map(|one| one.why != Why::Request));
         }
         let [request, _, id, other_id] = &rows;
         let texts = [(heads.target, request), (heads.id, id), (heads.id, other_id)];
@@ -205,6 +209,7 @@ impl Table {
             service,
             readable,
             complete,
+            is_stream,
         }
     }
 
@@ -228,6 +233,7 @@ impl Table {
         columns.set_item("connection_id", self.connection_id.into_pyarray(py))?;
         columns.set_item("service", self.service.into_pyarray(py))?;
         columns.set_item("readable", self.readable.into_pyarray(py))?;
+        columns.set_item("is_stream", self.is_stream.into_pyarray(py))?;
         columns.set_item("complete", self.complete.into_pyarray(py))
     }
 }
@@ -263,4 +269,37 @@ pub fn put_silences(built: &Built, first_id: i64, columns: &Bound<'_, PyDict>) -
     columns.set_item("silence_in_response", in_response.into_pyarray(py))?;
     let cause: Vec<i32> = built.silences.iter().map(|one| one.cause as i32).collect();
     columns.set_item("silence_cause", cause.into_pyarray(py))
+}
+
+/// Streams: their connections' ids, and of each what `collector.streams` says of it; then what shows further ones.
+pub fn put_streams(built: &Built, connections: &Connections, columns: &Bound<'_, PyDict>) -> PyResult<()> {
+    let py = columns.py();
+    let id = |connection: u32| connections.connection_id[connection as usize];
+    let put = |name: &str, get: &dyn Fn(&Stream) -> i64| {
+        let values: Vec<i64> = built.streams.iter().map(get).collect();
+        columns.set_item(format!("stream_{name}"), values.into_pyarray(py))
+    };
+    put("connection_id", &|one| id(one.connection))?;
+    put("why", &|one| one.why as i64)?;
+    put("row", &|one| one.row)?;
+    put("pieces", &|one| one.pieces.into())?;
+    put("turns", &|one| one.turns.into())?;
+    put("to_client_count", &|one| one.messages.server.count)?;
+    put("to_server_count", &|one| one.messages.client.count)?;
+    put("to_client_bytes", &|one| one.messages.server.bytes)?;
+    put("to_server_bytes", &|one| one.messages.client.bytes)?;
+    put("begin_trace_ns", &|one| one.begin_ns)?;
+    put("end_trace_ns", &|one| one.end_ns)?;
+    put("longest_idle_ns", &|one| one.longest_idle_ns)?;
+    put("delay_median_ns", &|one| one.delay_median_ns)?;
+    put("delay_p99_ns", &|one| one.delay_p99_ns)?;
+    put("uncertainty_ns", &|one| one.uncertainty_ns)?;
+    let late = |get: fn(&Late) -> i64| built.late.iter().map(get).collect::<Vec<i64>>();
+    let of_late: Vec<i64> = built.late.iter().map(|one| id(one.connection)).collect();
+    columns.set_item("late_connection_id", of_late.into_pyarray(py))?;
+    columns.set_item("late_ns", late(|one| one.at_ns).into_pyarray(py))?;
+    columns.set_item("late_asked", late(|one| one.asked.into()).into_pyarray(py))?;
+    let said = |get: fn(&Said) -> i64| built.said.iter().map(get).collect::<Vec<i64>>();
+    columns.set_item("said_connection", said(|one| one.connection.into()).into_pyarray(py))?;
+    columns.set_item("said_ns", said(|one| one.at_ns).into_pyarray(py))
 }

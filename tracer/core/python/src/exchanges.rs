@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use twintap_exchanges::{Answered, Connections, Heads, Hops, Pauses, Texts, behind, build};
 
 use crate::columns::column;
-use crate::exchange_table::{Ends, Table, hop_exchange, put_silences};
+use crate::exchange_table::{Ends, Table, hop_exchange, put_silences, put_streams};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(build_exchanges_py, module)?)?;
@@ -114,6 +114,7 @@ fn build_exchanges_py<'py>(
     let columns = PyDict::new(py);
     table.put(&columns)?;
     put_silences(&built, first_id, &columns)?;
+    put_streams(&built, &connections, &columns)?;
     hop_exchange.put(&columns, "hop_exchange")?;
     Ok(columns)
 }

@@ -10,6 +10,7 @@ mod links;
 mod matching;
 mod partitions;
 mod requests;
+mod secrets;
 mod spans;
 mod tables;
 
@@ -19,6 +20,7 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     decode::register(module)?;
     capture::register(module)?;
+    secrets::register(module)?;
     partitions::register(module)?;
     matching::register(module)?;
     exchanges::register(module)?;

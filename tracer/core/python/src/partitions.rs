@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use twintap_partitions::answers::Gap;
 use twintap_partitions::columns::{Columns, HostView, Lane};
+use twintap_partitions::copies::Copying;
 use twintap_partitions::handshakes::{Seen, pairs};
 use twintap_partitions::keys::Addresses;
 use twintap_partitions::notes::Notes;
@@ -68,10 +69,21 @@ type ActivityFields = (
     Vec<(u32, u32, u16, u64)>,
     Vec<(u32, u32, Vec<Sight>)>,
 );
-/// Of a host: its own addresses by number, its first point, and (address, host, interface) of those that are lanes.
-type HostFields<'py> = (PyReadonlyArray1<'py, bool>, u16, Vec<(u32, u16, u16)>);
-/// Events, heads, and the ranks of the addresses that occur.
-type TakenColumns<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyArray1<u32>>);
+/// Of a host: its own addresses by number, its first point, (address, host, interface) of those that are lanes, and
+/// (source, destination, interface, times, longest ns) of what its capture copies.
+type HostFields<'py> = (
+    PyReadonlyArray1<'py, bool>,
+    u16,
+    Vec<(u32, u16, u16)>,
+    Vec<(u32, u32, u16, u8, i64)>,
+);
+/// Events, heads, the ranks of the addresses that occur, and of each host how many copies were left out.
+type TakenColumns<'py> = (
+    Bound<'py, PyDict>,
+    Bound<'py, PyDict>,
+    Bound<'py, PyArray1<u32>>,
+    Bound<'py, PyArray1<u32>>,
+);
 
 #[pymethods]
 impl PyPartitions {
@@ -157,6 +169,11 @@ impl PyPartitions {
         })
     }
 
+    /// Packets of a host in the partition that has most of them, so far.
+    fn largest(&self, host: usize) -> usize {
+        self.partitions.largest(host)
+    }
+
     /// Where some packets of a host were seen, so far: source, destination, payload (bytes), sights.
     fn sights(&self, host: usize) -> Vec<Sighted> {
         self.partitions.with_notes(host, |notes: &Notes| notes.sights.all())
@@ -200,7 +217,7 @@ impl PyPartitions {
         is_loopback: PyReadonlyArray1<'py, bool>,
     ) -> PyResult<Option<TakenColumns<'py>>> {
         let (rank, is_loopback) = (rank.as_slice()?, is_loopback.as_slice()?);
-        let lane_of_address = |(_, _, lanes): &HostFields<'py>| {
+        let lane_of_address = |(_, _, lanes, _): &HostFields<'py>| {
             let mut found = vec![None; if lanes.is_empty() { 0 } else { rank.len() }];
             for &(address, host, interface) in lanes {
                 if let Some(lane) = found.get_mut(address as usize) {
@@ -210,15 +227,17 @@ impl PyPartitions {
             found
         };
         let lanes: Vec<Vec<Option<Lane>>> = hosts.iter().map(lane_of_address).collect();
-        let is_own = hosts.iter().map(|(own, _, _)| Ok::<_, PyErr>(own.as_slice()?.to_vec()));
+        let copying: Vec<Vec<Copying>> = hosts.iter().map(|(_, _, _, rules)| copying_of(rules)).collect();
+        let is_own = hosts.iter().map(|(own, ..)| Ok::<_, PyErr>(own.as_slice()?.to_vec()));
         let is_own = is_own.collect::<PyResult<Vec<_>>>()?;
-        let of_hosts = is_own.iter().zip(&lanes).zip(&hosts);
+        let of_hosts = is_own.iter().zip(&lanes).zip(&copying).zip(&hosts);
         let views: Vec<HostView> = of_hosts
-            .map(|((is_own, lanes), (_, first_point, _))| HostView {
+            .map(|(((is_own, lanes), copying), (_, first_point, ..))| HostView {
                 is_own,
                 rank,
                 first_point: *first_point,
                 lanes,
+                copying,
             })
             .collect();
         let Some(columns) = py.detach(|| self.partitions.take(number, &views, is_loopback))? else {
@@ -226,6 +245,17 @@ impl PyPartitions {
         };
         taken_arrays(py, columns).map(Some)
     }
+}
+
+fn copying_of(rules: &[(u32, u32, u16, u8, i64)]) -> Vec<Copying> {
+    let rule = |&(src, dst, interface, times, longest_ns)| Copying {
+        src,
+        dst,
+        interface,
+        times,
+        longest_ns,
+    };
+    rules.iter().map(rule).collect()
 }
 
 fn taken_arrays(py: Python<'_>, columns: Columns) -> PyResult<TakenColumns<'_>> {
@@ -241,7 +271,12 @@ fn taken_arrays(py: Python<'_>, columns: Columns) -> PyResult<TakenColumns<'_>> 
     events.set_item("direction_place", places.direction.into_pyarray(py))?;
     events.set_item("ip_id_validity", ip_id.bits.into_pyarray(py))?;
     events.set_item("stamps_validity", stamps.bits.into_pyarray(py))?;
-    Ok((events, heads, columns.addresses.into_pyarray(py)))
+    Ok((
+        events,
+        heads,
+        columns.addresses.into_pyarray(py),
+        columns.copies.into_pyarray(py),
+    ))
 }
 
 /// Codes as wide as Arrow's dictionaries of the tables have them.

@@ -662,6 +662,15 @@ mod tests {
     }
 
     #[test]
+    fn who_streams_on_waits_for_no_slower_one_of_several() {
+        let mut rows = streaming();
+        rows[1][18] = 200; // of those that the child asked at once, the first had answered
+        let ledger = shared_with(&rows, &silences(&[0, 1], &[170, 160], &[270, 260]));
+        assert_eq!(ledger.stretches[FAN_OUT_WAIT][1], 0);
+        assert_eq!(ledger.stretches[RESPONSE_IDLE][1], 90);
+    }
+
+    #[test]
     fn a_server_with_nothing_to_send_and_no_child_is_idle_itself() {
         let rows = [plain(-1, 0, 100, 110, 150, 300)];
         let ledger = shared_with(&rows, &silences(&[0], &[140], &[270]));

@@ -86,6 +86,9 @@ counter_kinds! {
         "these packets have no timestamp and were left out; capture again with dumpcap, tcpdump or `tracer capture`";
     /// A timestamp outside of what int64 nanoseconds hold (years 1677 to 2262).
     TimeOutOfRange, "time_out_of_range", DataLoss, "the capture's timestamps are damaged; these packets were left out";
+    /// A timestamp decades from those around it: taken as if captured when the packet before it was.
+    StampsAbsurd, "stamps_absurd", DataLoss,
+        "these packets' timestamps are decades off; their times were not used, and stand as that of the packet before each";
     /// A packet of an interface that no block describes.
     InterfaceUnknown, "interface_unknown", DataLoss, "the capture misses an Interface Description Block; write it again";
     /// More interfaces than a file may describe here.
@@ -112,6 +115,9 @@ counter_kinds! {
     /// The compressed stream is damaged.
     CompressionCorrupt, "compression_corrupt", DataLoss,
         "the compressed file is damaged and nothing after that point was read; copy it again from the original";
+    /// The compressed stream expands to more than it may.
+    ExpansionRefused, "expansion_refused", DataLoss,
+        "the compressed file expands to far more than captures of traffic do, and nothing after that point was read";
     /// The operating system failed to read on.
     ReadFailed, "read_failed", DataLoss, "the disk or network failed while reading; read the file again";
     /// Packets that the capturing host received but did not keep.

@@ -31,7 +31,7 @@ macro_rules! with_head_columns {
 macro_rules! define_event {
     ($($name:ident: $kind:ty,)*) => {
         /// One TCP packet at one capture point.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub struct Event { $(pub $name: $kind,)* }
 
         /// Events by column; all of one length.

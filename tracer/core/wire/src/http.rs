@@ -6,6 +6,7 @@
 //! body that began earlier.
 
 use memchr::memchr;
+use twintap_secrets::SecretRules;
 
 /// Kind of a head; as `tracer.records.HeadKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum HeadKind {
     Response = 2,
     /// A TLS record, which stands in the same columns ([`crate::tls`]).
     TlsRecord = 3,
+    /// What shows that a connection carries no requests, likewise ([`crate::marks`]).
+    StreamMark = 4,
 }
 
 /// Bits of [`Head::flags`]; as `tracer.records.HeadFlag`.
@@ -24,6 +27,8 @@ pub mod flag {
     pub const CONNECTION_CLOSE: u8 = 0x04;
     pub const CONNECTION_KEEP_ALIVE: u8 = 0x08;
     pub const CUT: u8 = 0x10;
+    /// Its body is events without end (`Content-Type: text/event-stream`).
+    pub const EVENT_STREAM: u8 = 0x20;
 }
 
 /// Longest text kept of a request target, and of any other value.
@@ -79,6 +84,12 @@ impl IdHeaders {
         let of_names = || names.iter().map(Vec::len);
         let lengths = (of_names().min().unwrap_or(usize::MAX), of_names().max().unwrap_or(0));
         Self { names, lengths }
+    }
+
+    /// Without those that hold secrets: a secret is no id, and overwritten ones are all alike.
+    pub fn without_secrets(mut self, rules: &SecretRules) -> Self {
+        self.names.retain(|name| !rules.is_secret_header(name));
+        self
     }
 
     /// How telling a header is, 0 the most; `None` if it holds no id.
@@ -207,7 +218,7 @@ pub fn end_of_message(head: &Head<'_>) -> Option<usize> {
     let has_no_body = match head.kind {
         HeadKind::Request => head.content_length < 0,
         HeadKind::Response => matches!(head.status, 100..=199 | 204 | 304),
-        HeadKind::TlsRecord => true,
+        HeadKind::TlsRecord | HeadKind::StreamMark => true,
     };
     let body_len = if has_no_body {
         0
@@ -322,6 +333,11 @@ fn take_header<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHe
                 has_token(value, b"keep-alive"),
             );
         }
+        12 if name.eq_ignore_ascii_case(b"content-type") => {
+            let media_type = value.split(|&byte| byte == b';').next().unwrap_or(value);
+            let is_stream = media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream");
+            set_if(&mut head.flags, flag::EVENT_STREAM, is_stream);
+        }
         14 if name.eq_ignore_ascii_case(b"content-length") => head.content_length = number(value),
         17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
             set_if(&mut head.flags, flag::CHUNKED, has_token(value, b"chunked"));
@@ -336,7 +352,8 @@ fn take_id<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHeader
     };
     let is_traceparent = name.eq_ignore_ascii_case(TRACEPARENT);
     let value = if is_traceparent { trace_id(value) } else { value };
-    if !value.is_empty() {
+    let is_overwritten = value.iter().all(|byte| *byte == b'x'); // by an agent with more rules than we have
+    if !is_overwritten {
         (head.transaction_id, *best_id) = (value, rank);
     }
 }

@@ -20,6 +20,8 @@ pub enum End {
     Cut,
     /// A compressed source is damaged.
     Corrupt,
+    /// A compressed source expands to more than it may.
+    Excessive,
     /// The operating system failed to read.
     Failed,
 }
@@ -30,6 +32,7 @@ pub struct Input<R> {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    read_bytes: u64,
     ended: Option<End>,
 }
 
@@ -41,6 +44,7 @@ impl<R: Read> Input<R> {
             buffer: vec![0; BUFFER_LEN],
             start: 0,
             end: 0,
+            read_bytes: 0,
             ended: None,
         }
     }
@@ -49,6 +53,11 @@ impl<R: Read> Input<R> {
     #[inline(always)]
     pub fn require(&mut self, len: usize) -> bool {
         self.end - self.start >= len || self.refill(len)
+    }
+
+    /// Bytes of the source so far, uncompressed as they are here.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes
     }
 
     /// The bytes held, from the current position on.
@@ -111,12 +120,16 @@ impl<R: Read> Input<R> {
     fn read_once(&mut self) {
         match self.source.read(&mut self.buffer[self.end..]) {
             Ok(0) => self.ended = Some(End::Finished),
-            Ok(count) => self.end += count,
+            Ok(count) => {
+                self.end += count;
+                self.read_bytes += count as u64;
+            }
             Err(error) => match error.kind() {
                 ErrorKind::Interrupted => {}
                 // What flate2 says of a stream that ends early or does not inflate.
                 ErrorKind::UnexpectedEof => self.ended = Some(End::Cut),
                 ErrorKind::InvalidInput | ErrorKind::InvalidData => self.ended = Some(End::Corrupt),
+                ErrorKind::FileTooLarge => self.ended = Some(End::Excessive),
                 _ => self.ended = Some(End::Failed),
             },
         }

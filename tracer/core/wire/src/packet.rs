@@ -4,6 +4,11 @@
 //! these all fields stand at fixed offsets, and one length check covers them ([`Decoder::push`]); every other packet takes
 //! the walk ([`walk`]), which gives the same row: a test compares the two. `examples/decode_speed.rs` measures.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use twintap_secrets::SecretRules;
+
 use crate::address::{AddressTable, Addresses};
 use crate::bytes::{be16, be32};
 use crate::clues::{self, Clues, Ends};
@@ -13,6 +18,7 @@ use crate::fragments::{Datagram, Fragments, Moment, Row};
 use crate::http::{self, IdHeaders};
 use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
+use crate::marks;
 use crate::tcp::{self, NO_WINDOW_SCALE, TcpHeader, TcpOptions};
 use crate::tls;
 use crate::tunnel;
@@ -118,15 +124,35 @@ mod common {
 }
 
 /// Turns packets into columns.
-#[derive(Default)]
 pub struct Decoder {
     pub addresses: AddressTable,
     pub id_headers: IdHeaders,
+    /// What is overwritten in texts.
+    pub secrets: Arc<SecretRules>,
+    target: Vec<u8>,
+    user_agent: Vec<u8>,
     pub clues: Clues,
     block: Vec<Event>,
     events: EventColumns,
     heads: HeadColumns,
     fragments: Fragments,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self {
+            addresses: AddressTable::default(),
+            id_headers: IdHeaders::default(),
+            secrets: Arc::new(SecretRules::built_in().clone()),
+            target: Vec::new(),
+            user_agent: Vec::new(),
+            clues: Clues::default(),
+            block: Vec::new(),
+            events: EventColumns::default(),
+            heads: HeadColumns::default(),
+            fragments: Fragments::default(),
+        }
+    }
 }
 
 impl Decoder {
@@ -335,6 +361,9 @@ impl Decoder {
 
     #[inline(always)]
     fn push_heads(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
+        if marks::may_be_mark(payload) {
+            self.push_marks_slow(event.frame, payload);
+        }
         if http::may_be_head(payload) {
             self.push_heads_slow(event.frame, payload, ends_of(event), counters);
             return;
@@ -344,6 +373,13 @@ impl Decoder {
         }
         if self.clues.may_begin(payload) {
             self.clues.note_payload(payload, ends_of(event));
+        }
+    }
+
+    #[inline(never)]
+    fn push_marks_slow(&mut self, frame: u32, payload: &[u8]) {
+        if self.heads.text_len() <= TEXT_LIMIT {
+            marks::each_mark(payload, |at, mark| self.heads.push(frame, at as u32, &mark));
         }
     }
 
@@ -378,15 +414,37 @@ impl Decoder {
             if head.flags & http::flag::CUT != 0 {
                 counters.bump(CounterKind::HttpHeadsCut);
             }
-            self.heads.push(frame, at as u32, &head);
-            self.clues
-                .note_head(&head, marks, ends, clues::is_target_whole(&head, rest));
+            let is_whole = clues::is_target_whole(&head, rest);
+            let shown = http::Head {
+                target: overwritten(&self.secrets, &mut self.target, head.target),
+                user_agent: overwritten(&self.secrets, &mut self.user_agent, head.user_agent),
+                ..head
+            };
+            self.heads.push(frame, at as u32, &shown);
+            self.clues.note_head(&shown, marks, ends, is_whole);
             let Some(len) = http::end_of_message(&head) else {
                 return;
             };
             at = at.saturating_add(len);
         }
     }
+}
+
+/// `text` without its secrets, in `room`.
+fn overwritten<'a>(rules: &SecretRules, room: &'a mut Vec<u8>, text: &[u8]) -> &'a [u8] {
+    room.clear();
+    room.extend_from_slice(text);
+    rules.redact_target(room);
+    room
+}
+
+/// Where the TCP payload of a packet is; nothing if it has none.
+pub fn payload_range(link_type: LinkType, data: &[u8], original_len: u32) -> Range<usize> {
+    let Ok(segment) = walk(link_type, data, original_len) else {
+        return 0..0;
+    };
+    let start = segment.payload.as_ptr().addr().saturating_sub(data.as_ptr().addr());
+    start..start + segment.payload.len()
 }
 
 #[inline(always)]

@@ -8,6 +8,7 @@
 //! descriptions at the same place are one interface here. Interfaces, names and comments are kept up to the limits below.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -560,11 +561,23 @@ fn sum(left: Option<u64>, right: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Text of an option, shortened to the limit; what is no UTF-8 is replaced.
+/// Text of an option, shortened to the limit; bytes that are no UTF-8 as escapes.
 fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(&value[..value.len().min(TEXT_LIMIT)])
+    escaped(&value[..value.len().min(TEXT_LIMIT)])
         .trim_end_matches('\0')
         .to_owned()
+}
+
+/// `value` as text, each byte that is no UTF-8 as `\xNN`.
+pub fn escaped(value: &[u8]) -> String {
+    let mut text = String::with_capacity(value.len());
+    for chunk in value.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            write!(text, "\\x{byte:02x}").expect("a String takes all");
+        }
+    }
+    text
 }
 
 /// Keep `value` unless it is there, or there are too many.
@@ -576,4 +589,24 @@ fn keep(list: &mut Vec<String>, value: String, counters: &mut Counters) {
         return counters.bump(CounterKind::NamesLeftOut);
     }
     list.push(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_and_lossless() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"eth0\0\0", "eth0"),
+            (b"caf\xe9", "caf\\xe9"),
+            ("caf\u{e9}".as_bytes(), "caf\u{e9}"),
+            (b"\xff\xfea", "\\xff\\xfea"),
+            (b"\xe2\x82", "\\xe2\\x82"),
+            (b"", ""),
+        ];
+        for &(value, expected) in cases {
+            assert_eq!(text(value), expected);
+        }
+    }
 }

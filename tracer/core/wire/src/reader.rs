@@ -3,21 +3,24 @@
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
 
-use flate2::read::MultiGzDecoder;
+use twintap_secrets::SecretRules;
 
 use crate::clues::{ClueRules, Clues};
 use crate::cooked::CookedInterfaces;
 use crate::counters::{CounterKind, Counters};
 use crate::events::{EventColumns, HeadColumns};
+use crate::expansion::{BoundedGzip, Expansion};
 use crate::format::{DETECT_LEN, Format, NotACapture, detect};
 use crate::http::IdHeaders;
 use crate::input::{End, Input};
 use crate::interface::Interface;
 use crate::link::LinkType;
-use crate::packet::{Decoder, Direction, Packet};
+use crate::packet::{self, Decoder, Direction, Packet};
 use crate::pcap::Pcap;
 use crate::pcapng::{Pcapng, Section};
+use crate::stamps::Believed;
 
 /// What a file format gives for its next packet. The packet's bytes are the input's last consumed ones.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +51,7 @@ impl Step {
         Self::End(match input.ended() {
             Some(End::Corrupt) => Some(CounterKind::CompressionCorrupt),
             Some(End::Failed) => Some(CounterKind::ReadFailed),
+            Some(End::Excessive) => Some(CounterKind::ExpansionRefused),
             Some(End::Cut) => Some(CounterKind::CaptureTruncated),
             _ if within > 0 || !input.held().is_empty() => Some(CounterKind::CaptureTruncated),
             _ => None,
@@ -67,7 +71,7 @@ pub struct Batch {
     pub heads: HeadColumns,
 }
 
-/// A packet as it stands in the file.
+/// A packet as it stands in the file, its secrets overwritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketCopy {
     pub frame: u32,
@@ -87,6 +91,7 @@ pub struct Reader<R> {
     cooked: CookedInterfaces,
     counters: Counters,
     section: Section,
+    believed: Believed,
     frame: u32,
     is_done: bool,
 }
@@ -118,17 +123,17 @@ pub type Source = Box<dyn Read + Send>;
 /// # Errors
 /// What the operating system says, or what the file is instead of a capture.
 pub fn open(path: &Path) -> Result<Reader<Source>, OpenError> {
-    Reader::new(undo_compression(Box::new(File::open(path)?))?)
+    Reader::new(undo_compression(Box::new(File::open(path)?), Expansion::UNLIMITED)?)
 }
 
-/// `source`, decompressed if it is compressed.
+/// `source`, decompressed if it is compressed, as far as `limit`.
 ///
 /// # Errors
 /// What the operating system says on the first read.
-pub fn undo_compression(source: Source) -> Result<Source, OpenError> {
+pub fn undo_compression(source: Source, limit: Expansion) -> Result<Source, OpenError> {
     let (head, source) = look_ahead(source)?;
     match detect(&head) {
-        Ok(Format::Gzip) => Ok(Box::new(MultiGzDecoder::new(source))),
+        Ok(Format::Gzip) => Ok(Box::new(BoundedGzip::new(source, limit))),
         _ => Ok(source),
     }
 }
@@ -167,14 +172,30 @@ impl<R: Read> Reader<R> {
             cooked: CookedInterfaces::default(),
             counters: Counters::default(),
             section: Section::default(),
+            believed: Believed::default(),
             frame: 0,
             is_done: false,
         })
     }
 
-    /// Look for transaction ids in these headers, from here on.
+    /// Look for transaction ids in these headers, from here on; in those that hold secrets for none.
     pub fn set_id_headers(&mut self, ids: IdHeaders) {
-        self.decoder.id_headers = ids;
+        self.decoder.id_headers = ids.without_secrets(&self.decoder.secrets);
+    }
+
+    /// Overwrite what these rules call secret, in texts and in copies of packets, from here on.
+    pub fn set_secrets(&mut self, rules: Arc<SecretRules>) {
+        self.decoder.secrets = rules;
+    }
+
+    /// Believe stamps in these ranges only (inclusive, ns); without any, all that pcap can hold.
+    pub fn set_believed_stamps(&mut self, ranges: Vec<(i64, i64)>) {
+        self.believed = Believed::new(ranges);
+    }
+
+    /// Frames whose stamps were not believed so far.
+    pub fn absurd_frames(&self) -> &[u32] {
+        self.believed.frames()
     }
 
     /// Look for these clues, from here on.
@@ -215,7 +236,7 @@ impl<R: Read> Reader<R> {
         is_any.then_some(Batch { events, heads })
     }
 
-    /// Copy the packets of `frames`, which ascend and lie ahead; those that the file does not have are left out. What is read
+    /// Copy the packets of `frames`, their secrets overwritten, which ascend and lie ahead; those that the file does not have are left out. What is read
     /// on the way is not decoded.
     pub fn copy_packets(&mut self, frames: &[u32]) -> Vec<PacketCopy> {
         let mut copies = Vec::with_capacity(frames.len());
@@ -236,7 +257,14 @@ impl<R: Read> Reader<R> {
     }
 
     fn copy(&mut self, record: &Record) -> PacketCopy {
-        let data = self.input.consumed(record.captured_len, record.tail_len).to_vec();
+        let mut data = self.input.consumed(record.captured_len, record.tail_len).to_vec();
+        let payload = packet::payload_range(record.link_type, &data, record.original_len);
+        let (payload, rules) = (&mut data[payload], &self.decoder.secrets);
+        if twintap_secrets::head_len(payload) > 0 {
+            rules.redact(payload);
+        } else {
+            rules.redact_unframed(payload);
+        }
         PacketCopy {
             frame: self.frame,
             host_ns: record.host_ns,
@@ -281,9 +309,13 @@ impl<R: Read> Reader<R> {
                 .resolve(interface, data, &mut self.interfaces, &mut self.counters);
         }
         self.interfaces[usize::from(interface)].packets_count += 1;
+        let (host_ns, is_own) = self.believed.take(self.frame, record.host_ns);
+        if !is_own {
+            self.counters.bump(CounterKind::StampsAbsurd);
+        }
         let packet = Packet {
             frame: self.frame,
-            host_ns: record.host_ns,
+            host_ns,
             interface,
             link_type: record.link_type,
             direction: record.direction,
@@ -327,6 +359,11 @@ impl<R: Read> Reader<R> {
     /// Packets so far, TCP or not.
     pub fn packets_count(&self) -> u32 {
         self.frame
+    }
+
+    /// Bytes read so far, uncompressed.
+    pub fn expanded_bytes(&self) -> u64 {
+        self.input.read_bytes()
     }
 
     /// Counts so far, with what the interfaces' statistics say of drops.

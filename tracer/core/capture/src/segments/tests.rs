@@ -49,6 +49,7 @@ fn settings(folder: &Folder) -> SegmentSettings {
         segment_age: Duration::from_secs(1),
         first_number: 7,
         clock_error: ClockError::default(),
+        secrets: Arc::new(SecretRules::built_in().clone()),
     }
 }
 

@@ -1,5 +1,13 @@
 use super::*;
 
+fn redact(bytes: &mut [u8]) {
+    SecretRules::built_in().redact(bytes);
+}
+
+fn redact_unframed(bytes: &mut [u8]) {
+    SecretRules::built_in().redact_unframed(bytes);
+}
+
 /// Of which no `PIECE_LEN` bytes in a row may be left.
 const SECRET: &str = "q7Zk93Wm0vJx5RbY8uNf2LhD4pGs6TcE";
 
@@ -33,6 +41,17 @@ fn heads() -> Vec<String> {
         "Cookie: a=b;",
         "Set-Cookie:\t",
         "X-Api-Key:",
+        "X-Storage-Pass:",
+        "X-Session-Id:",
+        "X-Auth-Token\t:",
+        "X-Auth-Token \t :",
+        "X-Otp:",
+        "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io,",
+        "Referer: http://h/v2.0/tokens/",
+        "X-Original-Url: /a?b=c&pwd=",
+        "Link: <http://h/?ticket=",
+        "X-Note: a, token=",
+        "Referer: http%3A%2F%2Fuser%3A",
         "Authorization: AWS4-HMAC-SHA256 Credential=a, Signature=",
         "Authorization: Digest\r\n realm=x,\r\n\tresponse=",
         "Location: http://h/o?a=b&Signature=",
@@ -43,6 +62,9 @@ fn heads() -> Vec<String> {
         header(name)
             .replace(&format!("= {SECRET}"), &format!("={SECRET}"))
             .replace("%3D ", "%3D")
+            .replace("tokens/ ", "tokens/")
+            .replace("user%3A ", "user%3A")
+            .replace(&format!("user%3A{SECRET}"), &format!("user%3A{SECRET}%40h%2F"))
     })
     .collect();
     heads.extend(
@@ -63,6 +85,17 @@ fn heads() -> Vec<String> {
                 "sig",
                 "access_token",
                 "api_key",
+                "pass",
+                "pwd",
+                "jwt",
+                "code",
+                "session",
+                "sid",
+                "ticket",
+                "otp",
+                "SAMLResponse",
+                "jsessionid",
+                "userPass",
             ]
             .iter(),
         )
@@ -76,6 +109,18 @@ fn heads() -> Vec<String> {
     );
     heads.push(format!(
         "GET http://user:{SECRET}@host/o HTTP/1.1\r\nHost: host\r\n\r\n"
+    ));
+    for path in [
+        "/v2.0/tokens/",
+        "/identity/v2.0/tokens/",
+        "/app;jsessionid=",
+        "/app/a;b;JSESSIONID=",
+    ] {
+        heads.push(format!("GET {path}{SECRET} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        heads.push(format!("GET {path}{SECRET}/endpoints?a=b HTTP/1.1\r\nHost: h\r\n\r\n"));
+    }
+    heads.push(format!(
+        "GET /login?to=http%253A%252F%252Fh%252F%253Fpass%253D{SECRET} HTTP/1.1\r\nHost: h\r\n\r\n"
     ));
     heads.push(format!(
         "HTTP/1.1 200 OK\r\nX-Storage-Url: http://h/v1/a\r\nX-Auth-Token: {SECRET}\r\n\r\n"
@@ -151,6 +196,63 @@ fn what_tells_requests_apart_stays_readable() {
                 X-Auth-User: test:tester\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
     let expected = head.replace("test:tester", "xxxxxxxxxxx"); // "auth" is a word of its name; no loss
     assert_eq!(redacted(head), expected);
+}
+
+#[test]
+fn bodies_and_other_protocols() {
+    let cases: &[(&str, bool)] = &[
+        ("POST /login HTTP/1.1\r\n\r\npassword=SECRET&a=b", true),
+        ("POST /login HTTP/1.1\r\n\r\na=b&pass=SECRET", true),
+        (
+            "POST /v3/auth HTTP/1.1\r\n\r\n{\"auth\": {\"password\": \"SECRET\"}}",
+            true,
+        ),
+        (
+            "POST /v3/auth HTTP/1.1\r\n\r\n{\"it\":\"s\",\"apiKey\":\"SECRET\",\"b\":1}",
+            true,
+        ),
+        ("*2\r\n$4\r\nAUTH\r\n$32\r\nSECRET\r\n", false),
+        ("PASS SECRET\r\n", false),
+        ("USER u\r\nPASS SECRET\r\n", false),
+        ("NOOP\r\na001 LOGIN u SECRET\r\n", false),
+        ("p\0\0\0\x25SECRET\0", false),
+    ];
+    for (text, framed) in cases {
+        let mut bytes = text.replace("SECRET", SECRET).into_bytes();
+        assert!(leaks(&bytes));
+        if *framed {
+            redact(&mut bytes)
+        } else {
+            redact_unframed(&mut bytes)
+        }
+        assert!(!leaks(&bytes), "{}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[test]
+fn of_a_path_only_the_secret_segment_is_overwritten() {
+    let cases = [
+        ("/v2.0/tokens/abc/endpoints?a=b", "/v2.0/tokens/xxx/endpoints?a=b"),
+        ("/v2.0/tokens", "/v2.0/tokens"),
+        ("/v2.0/tokensets/abc", "/v2.0/tokensets/abc"),
+        ("/v1/AUTH_a/c/o?pass=abc&marker=b", "/v1/AUTH_a/c/o?pass=xxx&marker=b"),
+        ("http://h:80/a", "http://h:80/a"),
+        ("", ""),
+    ];
+    for (target, expected) in cases {
+        let mut bytes = target.as_bytes().to_vec();
+        SecretRules::built_in().redact_target(&mut bytes);
+        assert_eq!(String::from_utf8_lossy(&bytes), expected);
+    }
+}
+
+#[test]
+fn with_nothing_secret_all_stays() {
+    let mut bytes = b"GET /?pass=a HTTP/1.1\r\nX-Auth-Token: b\r\n\r\n".to_vec();
+    let before = bytes.clone();
+    SecretRules::nothing().redact(&mut bytes);
+    SecretRules::nothing().redact_unframed(&mut bytes);
+    assert_eq!(bytes, before);
 }
 
 #[test]

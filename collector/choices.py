@@ -1,0 +1,254 @@
+"""Whether servers are replicas: whoever asks them picks one, and what the request is for does not say which.
+
+Two servers of one port that the same hosts ask may as well be two services. What tells them apart is the choice:
+
+- **One instead of the other.** Of the requests that a caller serves, each call is given to the one that it was made
+  for: the newest one still open, of those for the same target if there is one. Where a caller picks, the total number
+  of calls of a request varies less than the numbers of each server do, since what one gets the other does not:
+  `Var(a + b) / (Var a + Var b)` is 0 where exactly one is asked, and 1 where both are asked independently. Services
+  that every request asks do not vary at all, so nothing is shown.
+- **Whatever it is for.** Neither the target of the call nor that of the request it is made for predicts the server,
+  word by word, more than chance does: nginx that sends `/a` here and `/b` there is no balancer.
+- Of callers that serve nobody, each target stands for a request: over targets that were asked for several times, the
+  number at one server has the spread of a coin (`Σ (a − kp)² / Σ kpq` near 1). It is near 0 where each target is
+  asked of both, and far above where a target has its server.
+- Where targets cannot be seen (TLS, unknown protocols), sizes of requests and of answers must have the same
+  distribution (Kolmogorov–Smirnov), and either the targets of the callers' own requests are seen, or sizes vary.
+
+What is not shown is not claimed: servers that are rarely asked, or whose caller works on many requests for a while
+before it asks, stay services of their own.
+
+Cost: a sort of the calls, and a few passes for each pair of servers. Memory: 150 bytes for each of `MOST_CALLS`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+MOST_CALLS = 200_000
+"""Exchanges to look at; of more, those of some seconds."""
+SLICE_NS = 1_000_000_000
+MOST_COMPARED = 2_000
+"""Calls of two servers, the first of them."""
+LEAST_CALLS = 10
+"""Of each server: fewer show nothing."""
+MOST_JOINT_VARIANCE = 0.3
+"""Of the total, against the servers' own: 0 for a choice, 0.5 and more for anything else (see the tests)."""
+COIN = (0.4, 2.5)
+"""The spread of a fair choice, in units of a coin's."""
+MOST_WORDS = 5
+"""Of a method and target, that may say which server it is for."""
+PREDICTS = 0.5
+"""Of what chance leaves open about the server, from which on a word is taken to decide it."""
+OPEN_SHARE = 0.05
+"""What chance must leave open, or nothing can be predicted."""
+SHUFFLES = 20
+MOST_APART, VARIED = 0.25, 8
+"""Distance of two distributions of sizes, and how many sizes vary."""
+_COLUMNS = (
+    *("service", "client_host", "server_host", "method", "target", "request_bytes", "response_bytes"),
+    *("request_first_sent_trace_ns", "request_first_received_trace_ns", "response_last_sent_trace_ns"),
+    *("response_last_received_trace_ns", "given_up_trace_ns"),
+)
+PACKETS_A_CALL = 10
+Bools = NDArray[np.bool_]
+
+
+def sampled_share(packets_count: int) -> float:
+    """Of all seconds of a trace of so many packets, which are looked at."""
+    return min(1.0, PACKETS_A_CALL * MOST_CALLS / max(packets_count, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Which exchanges are looked at: calls of `services`, and what `hosts`, which make them, are asked.
+
+    `share` of all seconds of the trace.
+    """
+
+    services: frozenset[str]
+    hosts: frozenset[str]
+    share: float = 1.0
+
+    def calls(self, exchanges: pa.Table) -> pl.DataFrame:
+        """Of some exchanges what `Choices` takes."""
+        if not self.services and exchanges.num_rows:
+            return self.calls(exchanges.slice(0, 0))
+        rows = pl.DataFrame(exchanges.select(_COLUMNS)).filter(
+            pl.col("service").is_in(list(self.services)) | pl.col("server_host").is_in(list(self.hosts))
+        )
+        asked = pl.coalesce("request_first_sent_trace_ns", "request_first_received_trace_ns")
+        closed = ("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns")
+        return (
+            rows.with_columns(pl.col("service", "client_host", "server_host", "method", "target").cast(pl.String))
+            .select(
+                *_COLUMNS[:7],
+                asked=asked,
+                opened=pl.coalesce("request_first_received_trace_ns", "request_first_sent_trace_ns"),
+                closed=pl.coalesce(closed).fill_null(np.iinfo(np.int64).max),
+            )
+            .drop_nulls(["asked", "opened"])
+            .filter(self._is_sampled())
+        )
+
+    def _is_sampled(self) -> pl.Expr:
+        if self.share >= 1:
+            return pl.lit(True)
+        return (pl.col("asked") // SLICE_NS).hash(seed=1) % 10_000 < int(10_000 * self.share)
+
+
+class Choices:
+    """What callers chose. Arguments: `watched`, and all parts of `Watched.calls`."""
+
+    def __init__(self, watched: Watched, parts: Iterable[pl.DataFrame]) -> None:
+        calls = pl.concat([watched.calls(_NOTHING), *parts])
+        is_call = pl.col("service").is_in(list(watched.services))
+        asked, serving = calls.filter(is_call), calls.filter(~is_call)
+        made = _with_requests(asked, serving)
+        self._calls = {str(name): rows for (name,), rows in made.group_by("service", maintain_order=True)}
+        self._serving = frozenset(serving["server_host"].drop_nulls())
+        self._known: dict[frozenset[str], bool] = {}
+
+    def are_replicas(self, one: str, other: str) -> bool:
+        """Whether two servers (`host:port`) are shown to be."""
+        pair = frozenset((one, other))
+        if pair not in self._known:
+            self._known[pair] = self._judge(one, other)
+        return self._known[pair]
+
+    def _judge(self, one: str, other: str) -> bool:
+        if one not in self._calls or other not in self._calls:
+            return False
+        both = pl.concat([self._calls[one], self._calls[other]]).sort("asked")
+        made = both.drop_nulls("request").head(MOST_COMPARED)
+        if _enough(made):
+            return _chosen_by_request(made, (made["service"] == one).to_numpy())
+        serves = pl.col("client_host").is_in(list(self._serving)).fill_null(value=False)
+        both = both.filter(~serves).head(MOST_COMPARED)
+        return _enough(both) and _chosen_by_target(both, (both["service"] == one).to_numpy())
+
+
+def _chosen_by_request(calls: pl.DataFrame, is_one: Bools) -> bool:
+    """Whether callers that serve others pick one of two servers, for each request, whatever it is for."""
+    if not _is_chosen(calls["request"].to_numpy(), is_one):
+        return False
+    wanted, own = _words(calls, "request_method", "request_target"), _words(calls, "method", "target")
+    if _predict(wanted, is_one) or _predict(own, is_one):
+        return False
+    return bool(own) or _sizes_alike(calls, is_one, varied=not wanted)
+
+
+def _chosen_by_target(calls: pl.DataFrame, is_one: Bools) -> bool:
+    """Whether callers that serve nobody ask one or the other of two servers for the same targets."""
+    own = _words(calls, "method", "target")
+    return _is_a_coin(own, is_one) and not _predict(own, is_one)
+
+
+_NOTHING = pa.schema(
+    [(name, pa.int64() if name.endswith(("_ns", "_bytes")) else pa.string()) for name in _COLUMNS]
+).empty_table()
+
+
+def _with_requests(calls: pl.DataFrame, serving: pl.DataFrame) -> pl.DataFrame:
+    """Calls with the `request` (a number) that each was made for, its method and target; null where none was open."""
+    requests = (
+        serving.drop_nulls("server_host")
+        .sort("opened")
+        .with_row_index("request")
+        .select(
+            "request", "closed", "opened", host="server_host", at="target", request_method="method",
+            request_target="target",
+        )
+    )  # fmt: skip
+    calls = calls.drop("opened", "closed").with_row_index("call").sort("asked")
+    calls = calls.with_columns(host="client_host", at="target")
+    found = []
+    for by, among in ((["host", "at"], requests.drop_nulls("at")), (["host"], requests.drop("at"))):
+        near = calls.drop_nulls(by).join_asof(
+            among, left_on="asked", right_on="opened", by=by, check_sortedness=False, coalesce=False
+        )
+        found.append(
+            near.filter(pl.col("closed") >= pl.col("asked")).select(
+                "call", "request", "request_method", "request_target"
+            )
+        )
+    made = pl.concat(found).unique("call", keep="first", maintain_order=True)
+    return calls.join(made, on="call", how="left", maintain_order="left")
+
+
+def _enough(calls: pl.DataFrame) -> bool:
+    count = calls["service"].value_counts()["count"]
+    return len(count) == 2 and bool((count >= LEAST_CALLS).all())
+
+
+def _words(calls: pl.DataFrame, method: str, target: str) -> list[tuple[str, ...]]:
+    """Method, words of the path, and query, of each call; none if most cannot be seen."""
+    if 2 * calls[target].null_count() > len(calls):
+        return []
+    return [_split(*row) for row in calls.select(pl.col(method, target).fill_null("")).iter_rows()]
+
+
+def _split(method: str, target: str) -> tuple[str, ...]:
+    path, _, query = target.partition("?")
+    return (method, *path.strip("/").split("/"), query)
+
+
+def _is_chosen(request: NDArray[np.int64], is_one: Bools) -> bool:
+    """Whether what one server gets of a request the other does not."""
+    _, place = np.unique(request, return_inverse=True)
+    ones, others = (np.bincount(place, weights=which) for which in (is_one, ~is_one))
+    apart = ones.var() + others.var()
+    return bool(apart > 0 and (ones + others).var() <= MOST_JOINT_VARIANCE * apart)
+
+
+def _is_a_coin(words: Sequence[tuple[str, ...]], is_one: Bools) -> bool:
+    """Whether targets that are asked for several times go to one or the other as a coin falls."""
+    if not words:
+        return False
+    place = _codes(words)
+    ones, every = np.bincount(place, weights=is_one), np.bincount(place)
+    ones, every = ones[every > 1], every[every > 1]
+    share = is_one.mean()
+    if len(every) < LEAST_CALLS:
+        return False
+    spread = ((ones - every * share) ** 2).sum() / (every * share * (1 - share)).sum()
+    return bool(COIN[0] <= spread <= COIN[1])
+
+
+def _predict(words: Sequence[tuple[str, ...]], is_one: Bools) -> bool:
+    """Whether the first words say which server it is, as far as words repeat."""
+    random = np.random.default_rng(0)
+    for length in range(1, MOST_WORDS + 1) if words else ():
+        place = _codes([each[:length] for each in words])
+        chance = float(np.mean([_guessed(place, random.permutation(is_one)) for _ in range(SHUFFLES)]))
+        if 1 - chance >= OPEN_SHARE and _guessed(place, is_one) - chance >= PREDICTS * (1 - chance):
+            return True
+    return False
+
+
+def _guessed(place: NDArray[np.int64], is_one: Bools) -> float:
+    """Share of calls whose server is guessed right from their kind."""
+    ones, every = np.bincount(place, weights=is_one), np.bincount(place)
+    return float(np.maximum(ones, every - ones).sum() / len(is_one))
+
+
+def _codes(words: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
+    known: dict[tuple[str, ...], int] = {}
+    return np.array([known.setdefault(each, len(known)) for each in words], dtype=np.int64)
+
+
+def _sizes_alike(calls: pl.DataFrame, is_one: Bools, *, varied: bool) -> bool:
+    """Whether requests and answers of both servers are of the same sizes; and, if so asked, of many."""
+    for name in ("request_bytes", "response_bytes"):
+        sizes = calls[name].fill_null(0).to_numpy()
+        one, other = np.sort(sizes[is_one]), np.sort(sizes[~is_one])
+        edges = np.unique(sizes)
+        apart = [np.searchsorted(each, edges, side="right") / len(each) for each in (one, other)]
+        by_chance = 1.36 * np.sqrt(1 / len(one) + 1 / len(other))  # once in twenty
+        if np.abs(apart[0] - apart[1]).max() > max(MOST_APART, by_chance):
+            return False
+    return not varied or len(edges) >= VARIED

@@ -1,0 +1,326 @@
+"""Requests that somebody ended before they were wholly answered, by who did and how (`collector.endings`).
+
+- `server_died`: the server's side ended several connections at one moment, each with FIN or RST in place of an answer.
+  A process that ends does that: its kernel closes all its connections within a moment, whenever each was asked. What
+  ends each request by itself (a limit of the server, a `return 444`) does it so long after each was asked, and the
+  server answers others in between: that is no death.
+- `truncated_response`: the server closed before the length that it had promised.
+- `connection_reset`, `unanswered_request`: the server's side broke a connection off, or closed it, and no others then.
+- `client_gave_up`: the client left first. Where several left after the same wait, at different moments, that is its
+  limit. Where it left several at one moment, it ended itself or was stopped, which says nothing of the server. What a
+  server left while its own request went well (a replica too many, a hedged read) needed no answer.
+
+Limits: one connection that a dying process ended is not told from one that it chose to end. In a protocol without
+visible heads a server's FIN may be its answer to a goodbye: it counts only where several died together.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from collector.columns import numbers
+from collector.critical_path import NONE
+from collector.durations import in_words
+from collector.endings import BY_CLIENT, Ending
+from collector.ends import end_name, service_at
+from collector.exchanges import UNKNOWN
+from collector.findings.finding import Finding, times
+from collector.findings.requests import Requests
+from collector.findings.timeouts import fingerprint
+from collector.stamps import UNSEEN
+from collector.troubles import Troubles
+
+MOMENT_NS, MOMENT_GAP_NS = 1_000_000_000, 250_000_000
+"""What a process's end closes is closed within this time, and with no longer gap. A kernel takes microseconds for each;
+a supervisor that ends several workers one by one takes longer."""
+FEWEST_AT_ONCE = 2
+"""Connections ended at one moment; one may be ended for a reason of its own."""
+OWED_NS = 5_000_000
+"""Without visible heads a request that waited so long wanted an answer rather than that its connection be closed."""
+ALIKE_SHARE, ALIKE_NS, FEWEST_ALIKE = 0.05, 20_000_000, 2
+"""Waits are alike if all but a tenth lie so close together, by their middle one, or by what a busy host adds."""
+LIMIT_LEAST_NS = 20_000_000
+"""No client's timeout is shorter."""
+MOST_SHARE = 0.5
+"""A client that waits for so large a share of its requests to a server in vain has a trouble with that server."""
+WENT_WELL = 400
+"""Statuses below are of answers that say no trouble (RFC 9110 §15)."""
+GROUP = ("client_host", "server_host", "service")
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What is said of a group of requests that one side ended."""
+
+    kind: str
+    text: str
+    remedy: str
+
+
+_CLOSED = _Words(
+    "unanswered_request",
+    "closed by the server without an answer",
+    "read the server's log at that time: it took the request and closed the connection (a crash, a limit)",
+)
+_STALE = _Words(
+    "unanswered_request",
+    "sent on a kept connection that the server had closed already",
+    "let clients keep idle connections for a shorter time than the server does (keep-alive timeouts), or try again",
+)
+_RESET = _Words(
+    "connection_reset",
+    "broken off by a reset before the answer was whole",
+    "read the log of the side that sent the RST at that time",
+)
+_TRUNCATED = _Words(
+    "truncated_response",
+    "answered with less than was promised: the server closed the connection early",
+    "read the server's log at that time: the program that makes the answer failed or was stopped in the middle of it",
+)
+
+
+def ending_findings(troubles: Troubles, requests: Requests) -> list[Finding]:
+    """All that is said of requests that somebody ended."""
+    ended = _counted(troubles.ended, requests)
+    if ended.is_empty():
+        return []
+    by_server = ended.filter(~pl.col("ending").is_in(BY_CLIENT))
+    deaths = list(_deaths(by_server, requests))
+    of_deaths = [span for death in deaths for span in death["span_id"].to_list()]
+    alone = by_server.filter(pl.col("readable") | (pl.col("ending") == Ending.SERVER_RESET))
+    alone = alone.filter(~pl.col("span_id").is_in(of_deaths))
+    return [
+        *(_death_finding(death) for death in deaths),
+        *_ended_by_server(alone),
+        *_given_up(ended.filter(pl.col("ending").is_in(BY_CLIENT))),
+    ]
+
+
+def _counted(ended: pl.DataFrame, requests: Requests) -> pl.DataFrame:
+    """Those that count: not what a protocol without visible heads may say without wanting an answer."""
+    readable = pl.col("protocol") != UNKNOWN
+    silent, left = pl.col("response_bytes").is_null(), pl.col("ending").is_in(BY_CLIENT)
+    waited = pl.col("outcome").is_in(["waited", "abandoned"])
+    rows = ended.with_columns(
+        own=~pl.col("client_host").fill_null("").is_in([*requests.serving]),
+        flowing=_was_flowing(),
+        readable=readable,
+        silent=silent,
+        waited_ns=(pl.col("closed_ns") - pl.col("asked_ns")).clip(0).fill_null(0),
+    )
+    answers = requests.groups.filter(pl.Series(_answered_groups(requests))).select(
+        pl.col("server_host", "service").cast(pl.String), answers=True
+    )
+    rows = rows.join(
+        answers.unique(), on=["server_host", "service"], how="left", nulls_equal=True, maintain_order="left"
+    )
+    counted = requests.groups.select(pl.col(GROUP).cast(pl.String), "count")
+    totals = counted.group_by(GROUP).agg(total=pl.col("count").sum())
+    rows = rows.join(totals, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
+    rows = rows.join(
+        _needless(requests, ended["span_id"]), on="span_id", maintain_order="left"
+    )  # no stream is a request
+    counts = readable | pl.when(left).then(waited & pl.col("answers").fill_null(value=False)).otherwise(silent)
+    return rows.filter(counts)
+
+
+def _was_flowing() -> pl.Expr:
+    """Whether the answer was on its way when its client left, who stopped it as players and browsers do and waited for
+    nothing."""
+    begun = pl.col("first_ns") < pl.col("closed_ns")
+    return (begun & (pl.col("last_ns") >= pl.col("closed_ns") - LIMIT_LEAST_NS)).fill_null(value=False)
+
+
+def _needless(requests: Requests, spans: pl.Series) -> pl.DataFrame:
+    """`span_id, needless`: which of these requests were made for another that went well all the same."""
+    ids = numbers(requests.exchanges["exchange_id"])
+    rows = np.flatnonzero(np.isin(ids, spans.to_numpy()))
+    parent = requests.parent[rows]
+    status = np.append(requests.statuses(), 0)[parent]
+    return pl.DataFrame({"span_id": ids[rows], "needless": (parent != NONE) & (status >= 200) & (status < WENT_WELL)})
+
+
+def _answered_groups(requests: Requests) -> NDArray[np.bool_]:
+    """Of which groups any request was answered."""
+    return np.bincount(requests.group[requests.answered != UNSEEN], minlength=len(requests.groups)) > 0
+
+
+def _deaths(by_server: pl.DataFrame, requests: Requests) -> Iterator[pl.DataFrame]:
+    """Requests that a server's end took with it: those without any answer, and those that it was answering then."""
+    owed = pl.col("readable") | (pl.col("waited_ns") >= OWED_NS)
+    fresh = by_server.filter((pl.col("ending") != Ending.STALE) & owed).sort("closed_ns", "span_id")
+    for (host, service), mine in fresh.group_by("server_host", "service", maintain_order=True):
+        silent = mine.filter(pl.col("silent"))
+        for moment in _moments(silent):
+            if not _is_death(moment, requests, host, service):
+                continue
+            first, last = moment["closed_ns"].min(), moment["closed_ns"].max()
+            yield mine.filter(pl.col("closed_ns").is_between(first, last))
+
+
+def _moments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Rows in order of `closed_ns`, cut where nothing was closed for a while."""
+    apart = pl.col("closed_ns").diff().fill_null(0) > MOMENT_GAP_NS
+    numbered = rows.with_columns(moment=apart.cast(pl.Int64).cum_sum())
+    for _, moment in numbered.group_by("moment", maintain_order=True):
+        yield moment.drop("moment")
+
+
+def _is_death(moment: pl.DataFrame, requests: Requests, host: object, service: object) -> bool:
+    """Whether these ended together because their server did: not each so long after it was asked, and nothing that came
+    after the first of them was answered before the last."""
+    closed, waited = moment["closed_ns"].to_numpy(), moment["waited_ns"].to_numpy()
+    if moment["connection_id"].n_unique() < FEWEST_AT_ONCE or np.ptp(closed) > MOMENT_NS:
+        return False
+    if np.ptp(closed) >= np.ptp(waited):
+        return False
+    at_server = requests.where(
+        pl.col("server_host").cast(pl.String).eq_missing(pl.lit(host, pl.String))
+        & pl.col("service").cast(pl.String).eq_missing(pl.lit(service, pl.String))
+    )
+    answered = at_server & (requests.answered != UNSEEN) & (requests.answered < closed.max())
+    return not bool((answered & (requests.asked > closed.min())).any())
+
+
+def _death_finding(death: pl.DataFrame) -> Finding:
+    worst = death.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
+    waits = death["waited_ns"].to_list()
+    first, last = death["closed_ns"].to_list()[0], death["closed_ns"].to_list()[-1]
+    how = "RST" if (death["ending"] == Ending.SERVER_RESET).all() else "FIN"
+    how = "FIN or RST" if death["ending"].n_unique() > 1 else how
+    return Finding(
+        severity="warning",
+        kind="server_died",
+        host=worst["server_host"],
+        service=worst["service"],
+        connection_id=worst["connection_id"],
+        span_id=worst["span_id"],
+        from_trace_ns=first,
+        to_trace_ns=last,
+        count=len(death),
+        cost_ns=sum(waits),
+        failed_count=int(death["own"].sum()),
+        text=f"{service_at(worst['service'], worst['server_host'])} ended "
+        f"{death['connection_id'].n_unique():,} connections within {in_words(max(1, last - first))}, each with {how} "
+        f"in place of an answer: {times(len(death), 'request')} failed, the longest after {in_words(max(waits))}",
+        remedy="find why that process ended then (journalctl, dmesg for the OOM killer, core files); if it was stopped "
+        "on purpose, let it finish its requests first",
+    )
+
+
+def _ended_by_server(rows: pl.DataFrame) -> Iterator[Finding]:
+    """What the server's side ended, and was no death."""
+    partial, reset = ~pl.col("silent"), pl.col("ending") == Ending.SERVER_RESET
+    each = (
+        (_CLOSED, (pl.col("ending") == Ending.SERVER_CLOSED) & pl.col("silent")),
+        (_STALE, pl.col("ending") == Ending.STALE),
+        (_RESET, reset),
+        (_TRUNCATED, (pl.col("ending") == Ending.SERVER_CLOSED) & partial),
+    )
+    for words, chosen in each:
+        for _, mine in rows.filter(chosen).group_by(GROUP, maintain_order=True):
+            worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
+            more = _short_words(mine) if words is _TRUNCATED else _wait_words(worst)
+            if (
+                words is _STALE
+                and mine["connection_id"].n_unique() > 1
+                and np.ptp(mine["closed_ns"].to_numpy()) <= ALIKE_NS
+            ):
+                more = "; it had closed all of these at one moment, as when its process ends" + more
+            yield _finding(mine, worst, words, more, of=f" of {worst['total']:,}")
+
+
+def _wait_words(worst: dict[str, int]) -> str:
+    return f", the longest wait {in_words(worst['waited_ns'])}" if worst["waited_ns"] else ""
+
+
+def _short_words(rows: pl.DataFrame) -> str:
+    """`; at worst 1,200 of 50,000 bytes came`."""
+    worst = rows.sort(pl.col("response_bytes") / pl.col("response_due_bytes"), "span_id").row(0, named=True)
+    return f"; at worst {worst['response_bytes']:,} of {worst['response_due_bytes']:,} bytes came"
+
+
+def _given_up(rows: pl.DataFrame) -> Iterator[Finding]:
+    """What clients left."""
+    for _, mine in rows.group_by(GROUP, maintain_order=True):
+        worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
+        limit, at_once = _limit(mine), len(mine) > 1 and _is_one_moment(mine)
+        share = int((~mine["flowing"]).sum()) / max(1, worst["total"])
+        severity = "warning" if not at_once and (limit or share >= MOST_SHARE) else "notice"
+        severity = "info" if mine["needless"].all() else severity
+        yield _finding(
+            mine, worst, _given_up_words(mine, limit, at_once), ", without a whole answer", severity=severity
+        )
+
+
+def _given_up_words(rows: pl.DataFrame, limit: int, at_once: bool) -> _Words:
+    waits = rows["waited_ns"].to_list()
+    longest = in_words(max(waits))
+    if at_once:
+        after = f"each after about {in_words(limit)}" if limit else f"the longest after {longest}"
+        text = f"left by their client, all at one moment, {after}"
+        remedy = "see whether the client's process was stopped or ended itself then; the server may be well"
+    elif limit:
+        text = f"given up by their client, each after about {in_words(limit)}: that is its limit"
+        text += fingerprint("answer", waits, rows["service"].unique().to_list())
+        remedy = "see why the server needs so long; or let the client wait for longer"
+    else:
+        text = (
+            f"given up by {'its' if len(waits) == 1 else 'their'} client after {'up to ' * (len(waits) > 1)}{longest}"
+        )
+        remedy = (
+            "see why the client left: a limit of its own, a user who went away, an answer that it had from elsewhere"
+        )
+    return _Words("client_gave_up", text, remedy)
+
+
+def _is_one_moment(rows: pl.DataFrame) -> bool:
+    """Whether the client left all at once: rather at one moment than each after the same wait, as far as that shows."""
+    closed, waited = (int(np.ptp(rows[name].to_numpy())) for name in ("closed_ns", "waited_ns"))
+    return closed <= MOMENT_GAP_NS and closed <= max(waited, ALIKE_NS)
+
+
+def _limit(rows: pl.DataFrame) -> int:
+    """How long all of these waited, from the first byte or the last, if they waited equally long, ns; else 0."""
+    for since in ("begun_ns", "asked_ns"):
+        waits = np.sort((rows["closed_ns"] - rows[since]).drop_nulls().to_numpy())
+        if len(waits) < FEWEST_ALIKE:
+            return 0
+        middle = int(waits[len(waits) // 2])
+        low, high = waits[len(waits) // 10], waits[len(waits) - 1 - len(waits) // 10]
+        if middle >= LIMIT_LEAST_NS and high - low <= max(ALIKE_SHARE * middle, min(ALIKE_NS, middle // 4)):
+            return middle
+    return 0
+
+
+def _finding(
+    rows: pl.DataFrame, worst: dict[str, int], words: _Words, more: str, *, severity: str = "warning", of: str = ""
+) -> Finding:
+    service, server = rows["service"][0], rows["server_host"][0]
+    whose = f"request{'s' * (worst['total'] > 1 if of else len(rows) > 1)} from {end_name(rows['client_host'][0])}"
+    return Finding(
+        severity=severity,
+        kind=words.kind,
+        host=server,
+        service=service,
+        connection_id=worst["connection_id"],
+        span_id=worst["span_id"],
+        from_trace_ns=_least(rows["asked_ns"]),
+        to_trace_ns=_most(rows["closed_ns"]),
+        count=len(rows),
+        cost_ns=int(rows["waited_ns"].sum()),
+        failed_count=int(rows["own"].sum()),
+        text=f"{len(rows):,}{of} {whose} to {service_at(service, server)} {words.text}{more}",
+        remedy=words.remedy,
+    )
+
+
+def _least(times_ns: pl.Series) -> int | None:
+    return min(times_ns.drop_nulls().to_list(), default=None)
+
+
+def _most(times_ns: pl.Series) -> int | None:
+    return max(times_ns.drop_nulls().to_list(), default=None)

@@ -1,0 +1,135 @@
+"""Replicas that lack what another one has: one request asked several servers for the same thing; one answered 404,
+another had it.
+
+Three things must hold, or nothing is said. The targets show that it was the same thing (the device aside). The answer
+with it came from another server or device, which never said 404 to the same question itself: whatever appears
+meanwhile, as what a client polls for, is nobody's loss. And between the two answers nobody was asked to change that
+thing at any server of the service: a PUT or DELETE explains a 404.
+
+    HEAD /d1/12/AUTH_a → 404 (storage1), PUT /d1/12/AUTH_a, HEAD /d2/12/AUTH_a → 204 (storage2): storage1 lacks nothing
+
+Limits: a change whose target is hidden, or that came another way than by requests of that service, is not seen.
+
+Cost: a pass over the requests; the rest is for those that asked in vain.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+
+from collector.critical_path import NONE
+from collector.ends import service_at
+from collector.findings.finding import Finding, times
+from collector.findings.requests import Requests
+from collector.replicas import located
+from collector.services import PARTS, has_ring
+from collector.stamps import Longs
+from tracer import _core
+
+NOT_FOUND = 404
+READS = ["GET", "HEAD"]
+_QUESTION = ["parent_span_id", "service", "method", "thing"]
+_PLACE = ["server_host", "device"]
+
+
+def missing_replicas(requests: Requests) -> Iterable[Finding]:
+    """Findings `missing_replica`, one for each server."""
+    in_vain, in_full = _answers(requests)
+    if not len(in_vain):
+        return
+    missing = _unexplained(requests, _pairs(_asked(requests, in_vain), _asked(requests, in_full)))
+    for (host, service), rows in missing.sort("begin", "exchange_id").group_by(
+        "server_host", "service", maintain_order=True
+    ):
+        first, cost_ns = rows.row(0, named=True), int(rows["critical_ns"].sum() or 0)
+        name = None if host is None else str(host)
+        yield Finding(
+            severity="warning",
+            kind="missing_replica",
+            host=name,
+            service=str(service),
+            connection_id=first["connection_id"],
+            span_id=first["exchange_id"],
+            from_trace_ns=first["begin"],
+            to_trace_ns=rows["ended"].max(),  # type: ignore[arg-type]
+            count=len(rows),
+            cost_ns=cost_ns,
+            text=f"{service_at(str(service), name)} does not have what another replica has: it answered 404 to "
+            f"{times(len(rows), 'request')} that another answered, and nothing changed it in between",
+            remedy=_remedy(str(service)),
+        )
+
+
+def _remedy(service: str) -> str:
+    if not has_ring(service):
+        return "see that server's log, and whether it holds the same data as the others"
+    return (
+        "see its log for a quarantined or deleted file (a damaged replica is put aside), and whether the replicators "
+        "bring it back"
+    )
+
+
+def _answers(requests: Requests) -> tuple[Longs, Longs]:
+    """Rows of reads that were answered 404, and of those answered with the thing, that one parent asked alike."""
+    status = requests.statuses()
+    asked = (requests.parent != NONE) & requests.where(pl.col("method").is_in(READS))
+    not_there = (status == NOT_FOUND) & asked
+    if not not_there.any():
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    is_there = (status >= 200) & (status <= 299) & asked
+    kind, kinds = _core.row_groups([requests.codes[name] for name in ("service", "method")])
+    question = requests.parent * len(kinds) + kind[requests.group]
+    both = np.intersect1d(question[not_there], question[is_there])
+    alike = np.isin(question, both)
+    return np.flatnonzero(not_there & alike), np.flatnonzero(is_there & alike)
+
+
+def _asked(requests: Requests, rows: Longs) -> pl.DataFrame:
+    """Requests with `thing`, what their target names whatever the device, by time; those without a target left out."""
+    frame = requests.frame(rows).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    parts = located(frame).drop("device")
+    named = pl.concat_str(*(pl.col(part).fill_null("") for part in PARTS[1:]), separator="/").str.strip_chars_end("/")
+    things = parts.select("exchange_id", thing=named).filter(pl.col("thing") != "")
+    return (
+        frame.join(things, on="exchange_id", how="left")
+        .with_columns(thing=pl.coalesce("thing", "target"))
+        .drop_nulls(["thing", "begin"])
+        .sort("begin", "exchange_id")
+    )
+
+
+def _pairs(vain: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
+    """Each read in vain with the nearest answer to its question: `since`, `until` around both."""
+    there = full.select(*_QUESTION, "begin", "ended", *(pl.col(name).alias(f"other_{name}") for name in _PLACE))
+    near = vain.join_asof(
+        there.rename({"ended": "other_ended"}).with_columns(other_begin="begin"),
+        on="begin",
+        by=_QUESTION,
+        strategy="nearest",
+        check_sortedness=False,
+    ).filter(pl.col("other_begin").is_not_null())
+    in_vain = vain.select(*_QUESTION, *(pl.col(name).alias(f"other_{name}") for name in _PLACE)).unique()
+    elsewhere = near.join(in_vain, on=in_vain.columns, how="anti", nulls_equal=True)
+    return elsewhere.with_columns(
+        since=pl.min_horizontal("begin", "other_begin"), until=pl.max_horizontal("ended", "other_ended")
+    )
+
+
+def _unexplained(requests: Requests, reads: pl.DataFrame) -> pl.DataFrame:
+    """Of pairs those between whose answers nobody was asked to change the thing."""
+    if reads.is_empty():
+        return reads
+    mine = pl.col("service").cast(pl.String).is_in(reads["service"].unique().to_list())
+    writes = mine & ~pl.col("method").cast(pl.String).is_in(READS)
+    changes = _asked(requests, np.flatnonzero(requests.where(writes)))
+    both = reads.select("exchange_id", "service", "since", "until", path=_path()).join(
+        changes.select("service", changed="begin", settled="ended", path=_path()), on=["service", "path"]
+    )
+    meets = (pl.col("changed") <= pl.col("until")) & (pl.col("settled").fill_null(pl.col("until")) >= pl.col("since"))
+    return reads.join(both.filter(meets).select("exchange_id"), on="exchange_id", how="anti")
+
+
+def _path() -> pl.Expr:
+    """A thing without the query of its target."""
+    return pl.col("thing").str.replace(r"[?].*$", "")

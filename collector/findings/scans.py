@@ -1,0 +1,76 @@
+"""One host that tries many ports, each once or twice: a scan, said once instead of once for each port.
+
+Ports that were refused or did not answer are counted. A service that is down is tried at one port, or at a few, again
+and again; so many ports, each tried no more than twice in the middle, are tried by something that looks for open ones.
+
+Limits: a scan of few ports is no scan here; open ports that it finds are connections like any other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from collector.durations import in_words
+from collector.findings.finding import Finding, evidence, listed, times
+
+LEAST_PORTS = 20
+"""More ports than a host's services have that are down at one time."""
+MOST_TRIES = 2
+"""Of a port in the middle: a scanner tries a port that does not answer once more."""
+IN_VAIN = ("refused", "unanswered")
+MOST_NAMED = 3
+"""Servers that are named."""
+
+
+def without_scans(rows: pl.DataFrame) -> tuple[list[Finding], pl.DataFrame]:
+    """The scans, and the other rows. Arguments: `troubles.connecting`, with any more columns."""
+    tried = pl.coalesce("server_host", "server_addr")
+    vain = rows.with_columns(tried=tried).filter(pl.col("fate").is_in(IN_VAIN))
+    by_port = vain.group_by("client_host", "tried", "server_port").agg(pl.col("count").sum())
+    by_client = by_port.group_by("client_host").agg(ports=pl.len(), tries=pl.col("count").median())
+    scanning = by_client.filter((pl.col("ports") >= LEAST_PORTS) & (pl.col("tries") <= MOST_TRIES))
+    if scanning.is_empty():
+        return [], rows
+    of_scans = rows.join(scanning, on="client_host", how="semi", nulls_equal=True, maintain_order="left").filter(
+        pl.col("fate").is_in(IN_VAIN)
+    )
+    often = of_scans.group_by("client_host", "server_addr", "server_port").agg(all=pl.col("count").sum())
+    often = often.filter(pl.col("all") > MOST_TRIES)  # a service that is really asked for
+    keys = ["client_host", "server_addr", "server_port"]
+    of_scans = of_scans.join(often, on=keys, how="anti", nulls_equal=True, maintain_order="left")
+    of = [*keys, "fate", "why"]
+    rest = rows.join(of_scans.select(of).unique(), on=of, how="anti", nulls_equal=True, maintain_order="left")
+    return list(_scans(of_scans)), rest
+
+
+def _scans(rows: pl.DataFrame) -> Iterator[Finding]:
+    for (client,), mine in rows.group_by("client_host", maintain_order=True):
+        yield _scan(client, mine.rows(named=True))
+
+
+def _scan(client: object, rows: Sequence[Mapping[str, Any]]) -> Finding:
+    """Of all that one host tried in vain."""
+    servers = sorted({str(row["server_host"] or row["server_addr"]) for row in rows})
+    ports = len({(row["server_addr"], row["server_port"]) for row in rows})
+    begin, end = min(row["begin_ns"] for row in rows), max(row["end_ns"] for row in rows)
+    fates = {fate: sum(row["count"] for row in rows if row["fate"] == fate) for fate in IN_VAIN}
+    became = listed(f"{count:,} {what}" for what, count in fates.items() if count)
+    named = listed(servers) if len(servers) <= MOST_NAMED else f"{len(servers):,} hosts"
+    worst = max(rows, key=lambda row: row["worst_ns"])
+    who = str(client) if client else "a host that was not captured"
+    return Finding(
+        severity="notice",
+        kind="port_scan",
+        host=None if client is None else str(client),
+        touches=frozenset(servers),
+        count=sum(fates.values()),
+        text=f"{who} tried {times(ports, 'port')} of {named} within {in_words(end - begin)} ({became}): a scan?",
+        remedy=f"see what runs on {who} at that time; monitoring and security scanners do this on purpose",
+        **{
+            **evidence(worst),
+            "from_trace_ns": begin,
+            "to_trace_ns": end,
+            "cost_ns": 0,
+        },
+    )

@@ -1,0 +1,42 @@
+"""What is said where clocks leave something open: a round trip as a whole, drift with its error bar or not at all."""
+
+import polars as pl
+import pytest
+
+from collector.report import _clock_words
+from collector.story import _both_ways
+
+MS, SECOND = 1_000_000, 1_000_000_000
+
+
+def ways(*rows: tuple[int, int, int]) -> list[tuple[str, int, int]]:
+    """Of requests: there, back, and how uncertain each is (ns)."""
+    frame = pl.DataFrame(rows, ["request_network_ns", "response_network_ns", "uncertainty_ns"], orient="row")
+    return [(part.label, part.duration_ns, part.uncertainty_ns) for part in _both_ways("web", frame)]
+
+
+def test_a_round_trip_whose_halves_are_open_is_said_as_a_whole() -> None:
+    whole = "to web and back (both ways; which way is not known)"
+    assert ways((25 * MS, 25_400_000, 25 * MS)) == [(whole, 50_400_000, 0), ("", 0, 0)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [(25 * MS, 25 * MS, MS), (2_000, 2_000, 2_000), (25 * MS, 0, 25 * MS)],
+    ids=["halves are known", "it hardly takes time", "one way only"],
+)
+def test_otherwise_each_way_is_said(row: tuple[int, int, int]) -> None:
+    assert [duration for _, duration, _ in ways(row)] == list(row[:2])
+    assert ways(row)[0][0] == "sending to web (uplink)"
+
+
+@pytest.mark.parametrize(
+    ("skew", "expected"),
+    [(5_000, "1.0 ms ± 20.0 µs, drift +5,000 ± 4,000 ppb"), (3_000, "1.0 ms ± 20.0 µs"), (0, "1.0 ms ± 20.0 µs")],
+)
+def test_no_drift_is_claimed_inside_its_error_bar(skew: int, expected: str) -> None:
+    row = {
+        **{"reference": False, "method": "polygon", "offset_ns": MS, "uncertainty_ns": 20_000, "skew_ppb": skew},
+        **{"from_host_ns": 0, "to_host_ns": 10 * SECOND},
+    }
+    assert _clock_words([row], on_path=False) == expected

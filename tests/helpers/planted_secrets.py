@@ -1,0 +1,137 @@
+"""Secrets planted in each place where clients and servers put one, each its own, and captures that hold them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
+
+HEADERS = (
+    *("Authorization", "authorization", "Proxy-Authorization", "X-Auth-Token", "x-auth-token", "X-AUTH-TOKEN"),
+    *("X-Storage-Token", "X-Auth-Key", "X-Storage-Pass", "X-Subject-Token", "X-Service-Token", "X-Session-Id"),
+    *("X-Amz-Security-Token", "X-Account-Meta-Temp-URL-Key", "X-Container-Meta-Temp-Url-Key-2", "X-Container-Sync-Key"),
+    *("Cookie", "Set-Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "X-Jwt", "X-Csrf-Token", "X-Xsrf-Token"),
+    *("X-Vault-Token", "X-Consul-Token", "X-Gitlab-Token", "Private-Token", "Job-Token", "X-Otp", "X-Password"),
+    *("X-Client-Secret", "X-Hub-Signature-256", "Sec-WebSocket-Protocol", "X-Forwarded-Client-Cert", "Mcp-Session-Id"),
+    *("Authentication-Ticket", "X-Sid", "X-Access-Token", "X-Refresh-Token", "X-Id-Token", "Php-Auth-Pw"),
+)
+PARAMETERS = (
+    *("Signature", "X-Amz-Signature", "X-Amz-Security-Token", "X-Amz-Credential", "temp_url_sig", "AWSAccessKeyId"),
+    *("sig", "access_token", "api_key", "apikey", "key", "pass", "pwd", "password", "passwd", "jwt", "code", "session"),
+    *("sid", "ticket", "otp", "SAMLResponse", "SAMLRequest", "sessionid", "PHPSESSID", "token", "id_token", "auth"),
+    *("client_secret", "refresh_token", "state", "hmac", "userPass", "X%2DAmz%2DSignature", "sIGNATURE"),
+)
+CLIENT, SERVER = ("10.9.0.1", 40_000), ("10.9.0.2", 8080)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One secret: where it is, and the request and response that hold it."""
+
+    name: str
+    secret: str
+    request: bytes
+    response: bytes
+
+
+def places() -> list[Place]:
+    """All places."""
+    requests = [(f"header {name}{colon!r}", _request(header=f"{name}{colon}SECRET")) for name, colon in _header_forms()]
+    requests += [(f"parameter {name}", _request(f"/c/o?{form.format(name)}")) for name, form in _parameter_forms()]
+    requests += [(f"path {path}", _request(path)) for path in _paths()]
+    requests += [(f"within {header}", _request(header=header)) for header in _urls_in_headers()]
+    responses = [(f"answer {name}", _request(), f"{name}: SECRET") for name in HEADERS]
+    found = [_place(name, request, "") for name, request in requests]
+    found += [_place(name, request, answer) for name, request, answer in responses]
+    return [_numbered(place, number) for number, place in enumerate(found)]
+
+
+def write_captures(folder: Path, planted: list[Place]) -> list[Path]:
+    """Captures of both hosts as tcpdump writes them, a connection for each place."""
+    sent = [packet for number, place in enumerate(planted) for packet in _conversation(place, number)]
+    files = []
+    for name, own in (("client", CLIENT), ("server", SERVER)):
+        packets = []
+        for packet, departure_s in sent:
+            copy = packet.copy()
+            copy.time = 1_790_000_000 + departure_s + (0.0 if packet[IP].src == own[0] else 50e-6)
+            packets.append(copy)
+        files.append(folder / f"{name}.pcap")
+        wrpcap(str(files[-1]), sorted(packets, key=lambda packet: packet.time), nano=True)
+    return files
+
+
+def found_in(text: str | bytes, planted: list[Place]) -> list[str]:
+    """Names of the places whose secret, or half of it, a text holds."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return [
+        place.name
+        for place in planted
+        for half in (place.secret[: len(place.secret) // 2], place.secret[len(place.secret) // 2 :])
+        if half.encode() in data
+    ]
+
+
+def _header_forms() -> list[tuple[str, str]]:
+    plain = [(name, ": ") for name in HEADERS]
+    return plain + [(name, colon) for name in HEADERS[::4] for colon in (":", "\t: ", " \t:\t", ": Bearer ")]
+
+
+def _parameter_forms() -> list[tuple[str, str]]:
+    forms = ("{}=SECRET", "a=b&{}=SECRET&c=d")
+    rare = (";{}=SECRET", "a=b;{}=SECRET", "to=http%3A%2F%2Fh%2F%3F{}%3DSECRET")
+    plain = [(name, form) for name in PARAMETERS for form in forms]
+    return plain + [(name, form) for name in PARAMETERS[::3] if "%" not in name for form in rare]
+
+
+def _paths() -> list[str]:
+    return [
+        *("/v2.0/tokens/SECRET", "/v2.0/tokens/SECRET/endpoints", "/identity/v2.0/tokens/SECRET?belongsTo=a"),
+        *("/app;jsessionid=SECRET", "/app;JSESSIONID=SECRET?a=b", "/a/b;v=1;jsessionid=SECRET/c"),
+        *("http://user:SECRET@h/o", "/reset-password/SECRET"),
+    ]
+
+
+def _urls_in_headers() -> list[str]:
+    return [
+        "Referer: http://h/o?a=b&pass=SECRET",
+        "Referer: http%3A%2F%2Fh%2Fo%3Fa%3Db%26Signature%3DSECRET",
+        "Referer: http://u:SECRET@h/",
+        "Referer: http://h/v2.0/tokens/SECRET",
+        "X-Original-Url: /x?temp_url_sig=SECRET",
+        "User-Agent: agent/1 (http://h/?token=SECRET)",
+        "User-Agent: http://u:SECRET@h/",
+    ]
+
+
+def _request(target: str = "/c/o", header: str = "X-Nothing: 0") -> str:
+    return f"GET {target} HTTP/1.1\r\nHost: h\r\n{header}\r\nX-Trans-Id: txNUMBER\r\n\r\n"
+
+
+def _place(name: str, request: str, answer: str) -> Place:
+    lines = f"HTTP/1.1 200 OK\r\nX-Trans-Id: txNUMBER\r\n{answer or 'X-Nothing: 0'}\r\nContent-Length: 0\r\n\r\n"
+    return Place(name, "", request.encode(), lines.encode())
+
+
+def _numbered(place: Place, number: int) -> Place:
+    secret = f"Zq{number:03d}Wk7{number:03d}Jv"
+    filled = (text.replace(b"SECRET", secret.encode()) for text in (place.request, place.response))
+    request, response = (text.replace(b"txNUMBER", b"tx%04d" % number) for text in filled)
+    assert secret.encode() in request + response
+    return Place(place.name, secret, request, response)
+
+
+def _conversation(place: Place, number: int) -> list[tuple[Ether, float]]:
+    seq = {True: 1_000, False: 9_000}
+    lines = [(True, "S", b""), (False, "SA", b""), (True, "A", b"")]
+    lines += [(True, "PA", place.request), (False, "PA", place.response), (True, "FA", b""), (False, "FA", b"")]
+    packets = []
+    for step, (from_client, flags, data) in enumerate(lines):
+        client = (CLIENT[0], CLIENT[1] + number)
+        (source, sport), (target, dport) = (client, SERVER) if from_client else (SERVER, client)
+        ack = seq[not from_client] if "A" in flags else 0
+        tcp = TCP(sport=sport, dport=dport, seq=seq[from_client], ack=ack, flags=flags, window=64_000)
+        packets.append((Ether() / IP(src=source, dst=target, id=step + 1) / tcp / data, number * 0.01 + step * 120e-6))
+        seq[from_client] += len(data) + ("S" in flags) + ("F" in flags)
+    return packets

@@ -1,0 +1,223 @@
+"""Secrets planted in 240 places of packets and command lines: none is in anything that is kept or shown."""
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from collector import store
+from collector.commands import export, replay, report
+from collector.queries import captured, open_trace
+from collector.queries.selection import Selection, write_csv, write_parquet
+from collector.schema import TABLES
+from collector.sources import COMMAND_FILE
+from tests.helpers.live_hosts import Pair, or_skip, pair
+from tests.helpers.planted_secrets import Place, found_in, places, write_captures
+from tracer import secret_rules
+from tracer.errors import InputError
+from tracer.readers import open_capture
+from viewer.app import create_app
+
+PLANTED = places()
+ARGV = ["swift", "-K", PLANTED[0].secret, "--os-password", PLANTED[1].secret, f"http://u:{PLANTED[2].secret}@h/"]
+ARGV += [f"PASS={PLANTED[3].secret}", "-H", f"X-Auth-Token: {PLANTED[4].secret}", f"/?code={PLANTED[5].secret}"]
+ANSWER = """
+import socket, sys
+server = socket.create_server((sys.argv[1], 8080))
+print("ready", flush=True)
+while True:
+    one = server.accept()[0]
+    one.recv(65536)
+    one.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n")
+    one.close()
+"""
+ASK = """
+import base64, socket, sys
+for line in sys.stdin:
+    one = socket.create_connection((sys.argv[1], 8080))
+    one.sendall(base64.b64decode(line))
+    one.recv(65536)
+    one.close()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(secret_rules.VARIABLE, raising=False)
+    secret_rules.keep_secrets(wanted=False)
+    yield
+    secret_rules.keep_secrets(wanted=False)
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `tracer record` leaves it, but made by tcpdump and by a version that kept the command line."""
+    folder = tmp_path_factory.mktemp("planted")
+    for file in write_captures(folder, PLANTED):
+        (folder / file.stem).mkdir()
+        file.rename(folder / file.stem / f"{file.stem}.pcap")
+    times = {"started_host_ns": 1_790_000_000 * 10**9, "ended_host_ns": 1_790_000_100 * 10**9, "exit_status": 0}
+    (folder / COMMAND_FILE).write_text(json.dumps({"argv": ARGV, "host": "client"} | times))
+    return folder
+
+
+def run(command: object, *arguments: str) -> str:
+    result = CliRunner().invoke(command, arguments)  # type: ignore[arg-type]
+    assert result.exit_code == 0, result.output
+    return result.output + result.stderr
+
+
+@pytest.fixture(scope="module")
+def replayed(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The trace of them, and what the terminal showed."""
+    trace = str(tmp_path_factory.mktemp("out") / "trace")
+    return trace, run(replay.command, "-o", trace, str(captures))
+
+
+def strings(trace: str) -> str:
+    """Every text of every table."""
+    texts = []
+    for name in TABLES:
+        frame = pl.DataFrame(store.read_table(trace, name)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+        texts += ["\n".join(frame[column].drop_nulls().unique()) for column in frame.select(pl.col(pl.String)).columns]
+    return "\n".join(texts)
+
+
+def test_more_than_two_hundred_places_hold_one() -> None:
+    assert len(PLANTED) > 240
+    assert len({place.secret for place in PLANTED}) == len(PLANTED)
+
+
+def test_no_table_nor_the_trace_file_nor_the_terminal_holds_one(replayed: tuple[str, str]) -> None:
+    trace, said = replayed
+    assert found_in(strings(trace), PLANTED) == []
+    for file in Path(trace).iterdir():
+        assert found_in(file.read_bytes(), PLANTED) == [], file
+    assert found_in(said, PLANTED) == []
+    assert "swift -K xxxxxxxxxxxx" in said
+
+
+def test_ids_are_kept_and_join_both_ends(replayed: tuple[str, str]) -> None:
+    exchanges = pl.DataFrame(store.read_table(replayed[0], "exchanges"))
+    assert set(exchanges["transaction_id"]) == {f"tx{number:04d}" for number in range(len(PLANTED))}
+    hops = pl.DataFrame(store.read_table(replayed[0], "hops", ["state"]))
+    assert set(hops["state"].cast(pl.String)) == {"matched"}
+
+
+def test_no_report_and_no_export_holds_one(replayed: tuple[str, str], tmp_path: Path) -> None:
+    trace, _ = replayed
+    assert found_in(run(report.command, trace, "--html", str(tmp_path / "report.html")), PLANTED) == []
+    assert found_in(run(report.command, trace, "--json"), PLANTED) == []
+    run(export.command, "--to", "csv", "-o", str(tmp_path / "csv"), trace)
+    run(export.command, "--to", "perfetto", "-o", str(tmp_path / "perfetto"), trace)
+    view = open_trace(trace)
+    everything = Selection(from_ns=0, to_ns=view.duration_ns + 1)
+    write_csv(view, everything, tmp_path / "hops.csv")
+    write_parquet(view, everything, tmp_path / "hops.parquet")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > len(TABLES)
+    for file in files:
+        assert found_in(file.read_bytes(), PLANTED) == [], file
+
+
+def test_packets_cut_from_a_capture_hold_none_and_are_as_long(
+    replayed: tuple[str, str], captures: Path, tmp_path: Path
+) -> None:
+    view = open_trace(replayed[0])
+    captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
+    content = (tmp_path / "cut.pcapng").read_bytes()
+    assert found_in(content, PLANTED) == []
+    assert content.count(b"X-Trans-Id: tx") == 4 * len(PLANTED)  # each head whole, at both ends
+    whole = b"".join(path.read_bytes() for path in captures.rglob("*.pcap"))
+    assert len(found_in(whole, PLANTED)) >= 2 * len(PLANTED)
+    with open_capture(tmp_path / "cut.pcapng") as cut:
+        lengths = sorted(int(length) for batch in cut.batches() for length in batch.events["captured_len"])
+    assert lengths == sorted(length for path in captures.rglob("*.pcap") for length in _lengths(path))
+
+
+def _lengths(path: Path) -> list[int]:
+    with open_capture(path) as reader:
+        return [int(length) for batch in reader.batches() for length in batch.events["original_len"]]
+
+
+def test_no_page_holds_one(replayed: tuple[str, str]) -> None:
+    view = open_trace(replayed[0])
+    server = create_app(view).server
+    client = server.test_client()
+    paths = [str(rule) for rule in server.url_map.iter_rules() if not rule.arguments and "GET" in (rule.methods or ())]
+    paths += [f"/api/requests/{number}/{what}" for number in range(0, 300, 7) for what in ("arrows", "details")]
+    paths += [f"/api/hops/{number}{what}" for number in range(3, 1400, 61) for what in ("", "/fields")]
+    paths += [f"/save/{form}?from=0&to={view.duration_ns}" for form in ("csv", "parquet", "pcapng", "html")]
+    paths += [f"/transaction/tx{number:04d}" for number in range(0, 300, 50)]
+    answered, leaks = 0, {}
+    for path in paths:
+        with client.get(path) as answer:
+            answered += answer.status_code == 200
+            leaks |= {path: found} if (found := found_in(answer.data, PLANTED)) else {}
+    assert answered > 60
+    assert leaks == {}
+
+
+def test_keep_secrets_is_the_way_around_it(captures: Path, tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace")
+    run(replay.command, "--keep-secrets", "-o", trace, str(captures))
+    in_targets = [place for place in PLANTED if place.name.startswith(("parameter", "path"))]
+    assert len(found_in(strings(trace), in_targets)) == 2 * len(in_targets)
+    secret_rules.keep_secrets(wanted=False)
+    view = open_trace(trace)
+    captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
+    assert len(found_in((tmp_path / "cut.pcapng").read_bytes(), PLANTED)) >= 2 * len(PLANTED)
+
+
+def test_an_operators_rules_add_to_ours_and_stay_with_the_trace(
+    captures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules").write_text("# ours\nheader X-Nothing\nparameter belongsTo\n")
+    trace = str(tmp_path / "trace")
+    run(replay.command, "--secrets", str(tmp_path / "rules"), "-o", trace, str(captures))
+    assert "belongsTo=x" in strings(trace)
+    monkeypatch.delenv(secret_rules.VARIABLE)
+    secret_rules.keep_secrets(wanted=False)
+    view = open_trace(trace)
+    captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
+    assert b"X-Nothing: 0" not in (tmp_path / "cut.pcapng").read_bytes()
+
+
+def test_rules_that_are_none_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rules").write_text("header X-Ours\nhide everything\n")
+    monkeypatch.setenv(secret_rules.VARIABLE, str(tmp_path / "rules"))
+    with pytest.raises(InputError, match=r"rules, line 2: .*hide everything.* is no rule"):
+        secret_rules.rules()
+
+
+@pytest.mark.live
+def test_an_agent_writes_none(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with or_skip():
+            hosts = stack.enter_context(pair())
+        in_requests = [place for place in PLANTED if not place.name.startswith("answer")]
+        for payload in ("http", "2000"):
+            _ask_all(hosts, in_requests, tmp_path / payload, payload)
+            files = list((tmp_path / payload / "a").iterdir())
+            assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+            content = b"".join(path.read_bytes() for path in files)
+            assert content.count(b"X-Trans-Id: tx") == len(in_requests)
+            assert found_in(content, PLANTED) == []
+
+
+def _ask_all(hosts: Pair, planted: list[Place], folder: Path, payload: str) -> None:
+    lines = "\n".join(base64.b64encode(place.request).decode() for place in planted)
+    with (
+        hosts.b.running(sys.executable, "-c", ANSWER, hosts.b.address, ready="ready"),
+        hosts.a.capture(folder, "--payload", payload) as agent,
+    ):
+        argv = [*hosts.a.enter, sys.executable, "-c", ASK, hosts.b.address]
+        subprocess.run(argv, input=lines, text=True, check=True, timeout=60)
+        agent.stop()

@@ -1,0 +1,146 @@
+"""Ctrl-C, SIGTERM and SIGKILL at stages of `replay`, `view` and `collect`: nothing is left, or the next run says so."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.polling import PATIENCE_S
+from tracer import scratch
+
+TRACER = (sys.executable, "-P", "-m", "tracer")
+CAPTURES = Path(__file__).parents[1] / "captures" / "swift-upload-1B"
+QUIET = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for everything, temporary files too."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def start(*argv: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*TRACER, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def left(place: Path) -> list[str]:
+    """What is there beside the folders of the test itself."""
+    ours = {"tmp", "state", "data"}
+    return sorted(str(path.relative_to(place)) for path in place.iterdir() if path.name not in ours) + sorted(
+        str(path.relative_to(place)) for path in (place / "tmp").iterdir()
+    )
+
+
+def seen_within(condition: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
+    """Whether it came to hold before the process ended; looked at as often as can be."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if process.poll() is not None or time.monotonic() > deadline:
+            return False
+    return True
+
+
+STAGES: dict[str, Callable[[Path], bool]] = {
+    "begin": lambda place: True,
+    "writing": lambda place: any(path.name.endswith(".partial") for path in place.iterdir()),
+    "tables": lambda place: any(place.glob(".*.partial/*.parquet")),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_replay_that_is_ended_leaves_nothing(place: Path, stage: str, number: signal.Signals) -> None:
+    process = start("replay", "--quiet", "-o", str(place / "trace"), str(CAPTURES))
+    if stage == "begin":
+        time.sleep(0.5)
+    assert seen_within(lambda: STAGES[stage](place), process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert left(place) == [] or (process.returncode == 0 and left(place) == ["trace"])
+    assert stage == "begin" or process.returncode in (QUIET[number], 0), said
+    assert stage == "begin" or "Traceback" not in said, said
+
+
+def test_what_a_killed_replay_left_the_next_one_removes_and_says(place: Path) -> None:
+    process = start("replay", "--quiet", "-o", str(place / "trace"), str(CAPTURES))
+    assert seen_within(lambda: STAGES["tables"](place), process)
+    process.kill()
+    process.communicate()
+    (partial,) = left(place)
+    assert partial.endswith(".partial")
+    again = start("replay", "--quiet", "-o", str(place / "trace"), str(CAPTURES))
+    _, said = again.communicate(timeout=PATIENCE_S)
+    assert said == f"tracer: removed {place / partial}, left by a run that was killed\n"
+    assert left(place) == ["trace"]
+    modes = {path.stat().st_mode & 0o777 for path in (place / "trace").iterdir()}
+    assert ((place / "trace").stat().st_mode & 0o777, modes) == (0o700, {0o600})
+
+
+def test_what_others_are_at_work_in_stays(tmp_path: Path) -> None:
+    busy, idle = tmp_path / ".trace.01234567.partial", tmp_path / ".trace.89abcdef.partial"
+    mine, link = tmp_path / "traces.partial", tmp_path / ".trace.0a0a0a0a.partial"
+    for folder in (busy, idle, mine):
+        folder.mkdir()
+    link.symlink_to(mine)
+    code = f"import sys; from pathlib import Path; from tracer import scratch; scratch.hold(Path({str(busy)!r})); "
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code + "print('held', flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    assert scratch.remove_leftovers(tmp_path) == [f"removed {idle}, left by a run that was killed"]
+    holder.kill()
+    holder.communicate()
+    assert scratch.remove_leftovers(tmp_path) == [f"removed {busy}, left by a run that was killed"]
+    assert mine.is_dir()
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_viewer_that_is_ended_leaves_nothing_or_the_next_one_removes_it(place: Path, number: signal.Signals) -> None:
+    view = ("view", "--listen", "127.0.0.1:0", "--token", "--no-browser")
+    process = start(*view)
+    assert process.stdout is not None
+    url, where = process.stdout.readline(), process.stdout.readline()
+    assert "token" not in url
+    assert "the page asks for a token; it is in" in where
+    assert len(list((place / "state").rglob("viewer-*.token"))) == 1
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE_S)
+    if number != signal.SIGKILL:
+        assert left(place) == []
+        assert list((place / "state").rglob("*.token")) == []
+        return
+    assert len(left(place)) == 1
+    again = start(*view)
+    assert again.stdout is not None
+    again.stdout.readline()
+    again.terminate()
+    _, said = again.communicate(timeout=PATIENCE_S)
+    assert said.count("left by a run that was killed") == 1
+    assert left(place) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_collector_that_is_ended_leaves_nothing_but_its_data(place: Path, number: signal.Signals) -> None:
+    collect = ("collect", "--data", str(place / "data"), "--listen", "127.0.0.1:0")
+    process = start(*collect)
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.stderr.readline()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in said
+    assert left(place) == []
+    assert bool(list((place / "state").rglob("*.token"))) is (number == signal.SIGKILL)
+    assert list((place / "data").rglob("*.incoming")) == []

@@ -1,0 +1,147 @@
+//! What is kept of TLS records: their headers, and the server's hello; all else is overwritten.
+//!
+//! The collector reads from the types and lengths of records where a handshake ends and an application's messages begin
+//! (`exchanges/src/secured.rs`), so each header in the looked-at part of a payload is kept, of a handshake's record the
+//! first byte (which message it is) and, of the server's hello, all: it says which version was chosen, and holds nothing
+//! that a user sent.
+//!
+//! Limits: a record whose header lies in another packet than its beginning, or beyond the part that is looked at.
+//!
+//! Source: RFC 8446 §5.1 (records), §4 and §4.1.3 (messages, the server's hello); RFC 5246 §6.2.1.
+
+use std::ops::Range;
+
+const HEADER_LEN: usize = 5;
+const HANDSHAKE: u8 = 22;
+const SERVER_HELLO: u8 = 2;
+/// Of a message of the handshake: type and length.
+const MESSAGE_HEADER_LEN: usize = 4;
+/// 2^14 and what encryption may add (RFC 5246 §6.2.3).
+const LONGEST: usize = (1 << 14) + 2048;
+/// A server's hello is about 120 bytes long; one that says it is longer than this is none.
+const LONGEST_HELLO: usize = 512;
+
+/// The parts of a payload that are kept, ascending; none if it does not begin with a record.
+///
+/// Arguments: `limit`, how many bytes of the payload are looked at.
+pub fn kept_parts(payload: &[u8], limit: usize) -> Parts<'_> {
+    Parts {
+        payload: &payload[..payload.len().min(limit)],
+        at: 0,
+    }
+}
+
+/// How many bytes hold all parts that are kept; 0 if there is none. For the hot path.
+#[inline]
+pub fn kept_len(payload: &[u8], limit: usize) -> usize {
+    if !may_be_record(payload) {
+        return 0;
+    }
+    kept_parts(payload, limit).last().map_or(0, |part| part.end)
+}
+
+/// Overwrite with zeros what is not kept.
+pub fn blank(captured: &mut [u8]) {
+    let parts: Vec<Range<usize>> = kept_parts(captured, captured.len()).collect();
+    let mut from = 0;
+    for part in parts {
+        captured[from..part.start].fill(0);
+        from = part.end;
+    }
+    captured[from..].fill(0);
+}
+
+/// See [`kept_parts`].
+pub struct Parts<'a> {
+    payload: &'a [u8],
+    at: usize,
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let record = self.payload.get(self.at..)?;
+        if !may_be_record(record) {
+            return None;
+        }
+        let len = usize::from(u16::from_be_bytes([record[3], record[4]]));
+        if len > LONGEST {
+            return None;
+        }
+        let start = self.at;
+        self.at += HEADER_LEN + len;
+        Some(start..start + HEADER_LEN + shown_len(record[0], &record[HEADER_LEN..]))
+    }
+}
+
+/// How much is kept of what a record holds.
+fn shown_len(kind: u8, message: &[u8]) -> usize {
+    if kind != HANDSHAKE || message.is_empty() {
+        return 0;
+    }
+    let hello_len = match message {
+        [SERVER_HELLO, 0, high, low, ..] => MESSAGE_HEADER_LEN + usize::from(u16::from_be_bytes([*high, *low])),
+        _ => return 1,
+    };
+    if hello_len > LONGEST_HELLO {
+        1
+    } else {
+        hello_len.min(message.len())
+    }
+}
+
+#[inline(always)]
+fn may_be_record(payload: &[u8]) -> bool {
+    payload.len() >= HEADER_LEN && (20..=23).contains(&payload[0]) && payload[1] == 3 && payload[2] <= 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+        [&[kind, 3, 3][..], &(body.len() as u16).to_be_bytes(), body].concat()
+    }
+
+    /// What is left of a payload.
+    fn kept(payload: &[u8], limit: usize) -> Vec<u8> {
+        let mut captured = payload[..kept_len(payload, limit)].to_vec();
+        blank(&mut captured);
+        captured
+    }
+
+    #[test]
+    fn headers_are_kept_and_nothing_that_was_encrypted() {
+        let request = record(23, b"secret");
+        assert_eq!(kept(&request, 2048), b"\x17\x03\x03\0\x06");
+        let flight = [record(20, b"\x01"), record(23, &[7; 53]), request.clone()].concat();
+        let left = kept(&flight, 2048);
+        assert_eq!(left.len(), flight.len() - 6);
+        let bare = [record(20, b"\0"), record(23, &[0; 53]), request[..5].to_vec()].concat();
+        assert_eq!(left, bare);
+    }
+
+    #[test]
+    fn of_a_handshake_its_message_type_is_kept_and_the_servers_hello() {
+        let hello = [&[2, 0, 0, 40, 3, 3][..], &[9; 38]].concat();
+        let certificate = record(22, &[&[11][..], &[5; 300]].concat());
+        let flight = [record(22, &hello), certificate.clone()].concat();
+        let left = kept(&flight, 2048);
+        assert_eq!(left, [record(22, &hello), certificate[..6].to_vec()].concat());
+        let client = record(22, &[&[1][..], b"server name"].concat());
+        assert_eq!(kept(&client, 2048), b"\x16\x03\x03\0\x0c\x01");
+        let no_hello = record(22, &[2, 9, 9, 9, 5, 5]);
+        assert_eq!(kept(&no_hello, 2048), no_hello[..6]);
+    }
+
+    #[test]
+    fn what_is_cut_or_is_no_record_is_kept_that_far_or_not_at_all() {
+        let two = [record(23, &[7; 100]), record(23, &[7; 100])].concat();
+        assert_eq!(kept(&two, 107).len(), 5); // the second header is not whole
+        assert_eq!(kept(&two, 110).len(), 110);
+        assert_eq!(kept(b"\x17\x03\x03\xff\xff secret", 2048), b"");
+        assert_eq!(kept(b"password=secret", 2048), b"");
+        assert_eq!(kept(b"\x17\x03", 2048), b"");
+    }
+}

@@ -1,0 +1,405 @@
+//! What of a connection is no request: subscriptions, sessions, tunnels, event streams, blocking reads.
+//!
+//! A request is asked, worked on and answered, and its duration says how quick its server is. A stream lasts as long as its
+//! client wants, and says nothing of the kind. Which one an exchange is, is decided on evidence, in this order:
+//!
+//! 1. What messages say ([`Why::Upgrade`], [`Why::Tunnel`], [`Why::EventStream`], [`Why::Word`]): HTTP's 101, a CONNECT
+//!    that was accepted, `text/event-stream`, and the marks of other protocols (`twintap_wire::marks`).
+//! 2. Their shape, where no HTTP head is visible ([`Why::Unasked`]): in the last turn of a connection the server speaks
+//!    [`FEWEST_PIECES`] times or more without being asked again, each time after [`QUIET_NS`] in which it had nothing to
+//!    send, no earlier turn is like that, and neither side ends the connection when the last piece has come.
+//! 3. A server that speaks when somebody else asks it: that takes all connections of a server, so here only the evidence is
+//!    gathered ([`Late`], [`Said`]); `collector.streams` judges it.
+//!
+//! All else stays a request: a slow answer, an answer in pieces that ends with its connection or is followed by the next
+//! request, a greeting.
+//!
+//! A message is what one side sends until it sends less than a full segment, or pauses: where frames cannot be read, several
+//! small messages in one segment count as one.
+//!
+//! # Limits
+//! A streamed answer of many pieces with pauses between, behind which a client keeps its connection idle, looks like 2.
+//! Where one end of a connection was not captured, there is no evidence for 2 and 3.
+//!
+//! Source: RFC 9110 §9.3.6, §15.2.2; WHATWG HTML §9.2 (server-sent events); RFC 6455.
+
+use twintap_wire::http::flag;
+use twintap_wire::marks::reach;
+
+use crate::parts::Part;
+use crate::ranges::{Range, Ways, located};
+use crate::silences::{Cause, LEAST_NS, Silence};
+use crate::{Heads, UNSEEN, first_seen};
+
+/// As [`twintap_wire::http::HeadKind::StreamMark`].
+const STREAM_MARK: u8 = 4;
+const SWITCHING_PROTOCOLS: u16 = 101;
+const CONNECT: &[u8] = b"CONNECT";
+/// A server that is silent for so long has nothing to send; longer than it takes most servers to go on.
+pub const QUIET_NS: i64 = 50_000_000;
+/// So many pieces without a question: what streams an answer has fewer, mostly.
+pub const FEWEST_PIECES: u32 = 8;
+/// An end that comes within this part of the usual pause belongs to what was said last.
+const END_SHARE: i64 = 4;
+/// What a server says after so long a silence may answer what another client does.
+pub const LATE_NS: i64 = 20_000_000;
+/// With fewer, chance cannot be ruled out.
+const FEWEST_LATE: usize = 3;
+/// A client that says something behind such a pause says something else.
+const PAUSE_NS: i64 = 1_000_000;
+/// Less is the end of what was written at once (RFC 9293 §3.7.1).
+const FULL_SEGMENT_BYTES: i64 = 1_200;
+
+/// Why an exchange is part of a stream; in the order of `collector.schema.StreamReason`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Why {
+    /// It is none, or not by what its own connection shows.
+    #[default]
+    Request,
+    Upgrade,
+    Tunnel,
+    EventStream,
+    Word,
+    Unasked,
+}
+
+/// A stream, or with [`Why::Request`] what a connection would be as one. Times are trace times in ns, `UNSEEN` where unknown.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// Row of its connection.
+    pub connection: u32,
+    pub why: Why,
+    /// Row of the head or mark that shows it; `NO_ROW` if none does.
+    pub row: i64,
+    /// How often its server spoke unasked.
+    pub pieces: u32,
+    /// Turns in which its client asks and its server answers.
+    pub turns: u32,
+    pub messages: Ways<Messages>,
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    pub longest_idle_ns: i64,
+    pub delay_median_ns: i64,
+    pub delay_p99_ns: i64,
+    pub uncertainty_ns: i64,
+}
+
+impl Stream {
+    /// Of which nothing is measured yet.
+    pub(crate) fn of(connection: u32, why: Why, row: i64) -> Self {
+        Self {
+            connection,
+            why,
+            row,
+            pieces: 0,
+            turns: 0,
+            messages: Ways::default(),
+            begin_ns: UNSEEN,
+            end_ns: UNSEEN,
+            longest_idle_ns: 0,
+            delay_median_ns: UNSEEN,
+            delay_p99_ns: UNSEEN,
+            uncertainty_ns: UNSEEN,
+        }
+    }
+}
+
+/// What one side sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    pub count: i64,
+    pub bytes: i64,
+}
+
+/// A server went on after a silence of [`LATE_NS`]; `asked` if its client had spoken last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late {
+    pub connection: u32,
+    pub at_ns: i64,
+    pub asked: bool,
+}
+
+/// A client's message reached its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub connection: u32,
+    pub at_ns: i64,
+}
+
+/// What of a connection's stream is which: ordinals of exchanges `first..=last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub why: Why,
+    pub row: i64,
+    pub first: usize,
+    pub last: usize,
+}
+
+/// How a connection's exchange looks to [`unasked`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub ordinal: usize,
+    pub pieces: u32,
+    pub quiet_ns: i64,
+    pub last_sent_ns: i64,
+}
+
+/// Whether a silence is one in which a server had nothing to send, long enough to count.
+pub(crate) fn is_quiet(in_response: bool, silence: &Silence) -> bool {
+    in_response && silence.cause == Cause::Source && silence.to_ns.saturating_sub(silence.from_ns) >= QUIET_NS
+}
+
+/// What the marks of a connection say. Arguments: its heads' rows; `swapped` as for the parts, which are ascending.
+pub(crate) fn marked(
+    heads: &Heads,
+    rows: impl Iterator<Item = usize>,
+    swapped: bool,
+    parts: &Ways<Vec<Part>>,
+    stretches: &mut Vec<Stretch>,
+) {
+    stretches.clear();
+    for row in rows.filter(|&row| heads.head_kind[row] == STREAM_MARK) {
+        let from_client = heads.from_client[row] != swapped;
+        let (first, last) = match heads.status[row] {
+            reach::CONNECTION => (0, usize::MAX),
+            _ if !from_client => continue,
+            reach => {
+                let own = parts.of(true);
+                let Some(place) = located(own, heads.stream_offset[row], |part| part.start) else {
+                    continue;
+                };
+                let ordinal = own[place].ordinal;
+                (ordinal, if reach == reach::ANSWER { ordinal } else { usize::MAX })
+            }
+        };
+        stretches.push(Stretch {
+            why: Why::Word,
+            row: row as i64,
+            first,
+            last,
+        });
+    }
+}
+
+/// What the heads of an exchange say. Arguments: rows of its request's and of its response's head.
+pub(crate) fn by_heads(heads: &Heads, ordinal: usize, request_row: i64, response_row: i64) -> Option<Stretch> {
+    let response = usize::try_from(response_row).ok()?;
+    let status = heads.status[response];
+    let asks_tunnel = || usize::try_from(request_row).is_ok_and(|row| heads.method.of(row) == CONNECT);
+    let (why, last) = if status == SWITCHING_PROTOCOLS {
+        (Why::Upgrade, usize::MAX)
+    } else if (200..300).contains(&status) && asks_tunnel() {
+        (Why::Tunnel, usize::MAX)
+    } else if heads.flags[response] & flag::EVENT_STREAM != 0 && (200..300).contains(&status) {
+        (Why::EventStream, ordinal)
+    } else {
+        return None;
+    };
+    Some(Stretch {
+        why,
+        row: response_row,
+        first: ordinal,
+        last,
+    })
+}
+
+/// The last turn of a connection without heads, if its shape is a stream's. Arguments: `ended_ns`: when either side closed
+/// it; `UNSEEN` if none did.
+pub(crate) fn unasked(shapes: impl Iterator<Item = Shape> + Clone, ended_ns: i64) -> Option<Stretch> {
+    let last = shapes.clone().max_by_key(|shape| shape.ordinal)?;
+    let is_usual = shapes
+        .filter(|shape| shape.ordinal != last.ordinal)
+        .any(|shape| shape.pieces > 1);
+    if last.pieces < FEWEST_PIECES || is_usual {
+        return None;
+    }
+    let usual_ns = last.quiet_ns / i64::from(last.pieces);
+    let is_end = ended_ns != UNSEEN && ended_ns.saturating_sub(last.last_sent_ns) < usual_ns / END_SHARE;
+    (!is_end).then_some(Stretch {
+        why: Why::Unasked,
+        row: crate::NO_ROW,
+        first: last.ordinal,
+        last: usize::MAX,
+    })
+}
+
+/// When a server spoke late on one connection, and when its client's messages came: for those whose server was captured.
+#[derive(Default)]
+pub(crate) struct Talk {
+    /// By the server's clock: when, where the bytes begin, by whom, where they end.
+    said: Vec<(i64, i64, bool, i64)>,
+    pub late: Vec<(i64, bool)>,
+    pub came: Vec<i64>,
+    pub turns: u32,
+}
+
+impl Talk {
+    pub fn listen(&mut self, ranges: &Ways<Vec<Range>>) {
+        let Self {
+            said,
+            late,
+            came,
+            turns,
+        } = self;
+        (*turns, _) = (0, (said.clear(), late.clear(), came.clear()));
+        let sent = ranges
+            .server
+            .iter()
+            .map(|range| (range.sent_ns, range.start, false, range.end));
+        let heard = ranges
+            .client
+            .iter()
+            .map(|range| (range.received_ns, range.start, true, range.end));
+        said.extend(sent.chain(heard).filter(|one| one.0 != UNSEEN));
+        said.sort_unstable();
+        let mut reach = Ways { server: -1, client: -1 };
+        let mut before: Option<(i64, bool)> = None;
+        for &(at, _, from_client, end) in said.iter() {
+            if end <= *reach.of(from_client) {
+                continue;
+            }
+            *reach.of_mut(from_client) = end;
+            let pause_ns = before.map_or(i64::MAX, |(before_ns, _)| at.saturating_sub(before_ns));
+            let asked = before.is_some_and(|(_, by_client)| by_client);
+            if from_client && (!asked || pause_ns >= PAUSE_NS) {
+                came.push(at);
+            }
+            *turns += u32::from(!from_client && asked);
+            if !from_client && before.is_some() && pause_ns >= LATE_NS {
+                late.push((at, asked));
+            }
+            before = Some((at, from_client));
+        }
+    }
+
+    pub fn is_telling(&self) -> bool {
+        self.late.len() >= FEWEST_LATE
+    }
+}
+
+/// Measures streams, in buffers that the next one uses again.
+#[derive(Default)]
+pub(crate) struct Meter {
+    /// When each message began and ended, as far as was seen.
+    spoken: Vec<(i64, i64)>,
+    delays: Vec<i64>,
+}
+
+impl Meter {
+    /// What was said in some exchanges. Arguments: `is_own`: whether an ordinal is of the stream; parts and ranges ascending;
+    /// `stream`: what is known of it.
+    pub fn measure(
+        &mut self,
+        parts: &Ways<Vec<Part>>,
+        ranges: &Ways<Vec<Range>>,
+        is_own: impl Fn(usize) -> bool,
+        mut stream: Stream,
+    ) -> Stream {
+        self.spoken.clear();
+        self.delays.clear();
+        for from_client in [false, true] {
+            let own = own_ranges(parts.of(from_client), ranges.of(from_client), &is_own);
+            *stream.messages.of_mut(from_client) = self.add(own, &mut stream.uncertainty_ns);
+        }
+        self.spoken.sort_unstable();
+        stream.begin_ns = self.spoken.first().map_or(UNSEEN, |one| one.0);
+        stream.end_ns = self.spoken.iter().map(|one| one.1).max().unwrap_or(UNSEEN);
+        let mut reach = stream.begin_ns;
+        for &(from_ns, to_ns) in &self.spoken {
+            stream.longest_idle_ns = stream.longest_idle_ns.max(from_ns.saturating_sub(reach));
+            reach = reach.max(to_ns);
+        }
+        self.delays.sort_unstable();
+        stream.delay_median_ns = quantile(&self.delays, 50);
+        stream.delay_p99_ns = quantile(&self.delays, 99);
+        stream
+    }
+
+    /// Add the messages of one direction, whose new bytes these are.
+    fn add(&mut self, ranges: impl Iterator<Item = Range>, uncertainty_ns: &mut i64) -> Messages {
+        let mut found = Messages::default();
+        let mut message: Option<Message> = None;
+        for range in ranges {
+            found.bytes += range.end - range.start;
+            let goes_on = message.as_mut().is_some_and(|message| message.take(&range));
+            if !goes_on {
+                found.count += 1;
+                self.put(message.replace(Message::of(&range)), uncertainty_ns);
+            }
+        }
+        self.put(message, uncertainty_ns);
+        found
+    }
+
+    fn put(&mut self, message: Option<Message>, uncertainty_ns: &mut i64) {
+        let Some(message) = message else {
+            return;
+        };
+        let began_ns = first_seen(message.sent_ns, message.received_ns);
+        self.spoken
+            .push((began_ns, began_ns.max(message.received_ns).max(message.last_ns)));
+        if message.sent_ns != UNSEEN && message.received_ns != UNSEEN {
+            self.delays.push(message.received_ns.saturating_sub(message.sent_ns));
+            *uncertainty_ns = (*uncertainty_ns).max(message.uncertainty_ns);
+        }
+    }
+}
+
+/// What one side sends at once.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    sent_ns: i64,
+    /// When the last of it was sent, or else arrived.
+    last_ns: i64,
+    received_ns: i64,
+    uncertainty_ns: i64,
+    is_over: bool,
+}
+
+impl Message {
+    fn of(range: &Range) -> Self {
+        Self {
+            sent_ns: range.sent_ns,
+            last_ns: first_seen(range.sent_ns, range.received_ns),
+            received_ns: range.received_ns,
+            uncertainty_ns: range.uncertainty_ns,
+            is_over: range.end - range.start < FULL_SEGMENT_BYTES,
+        }
+    }
+
+    /// Take in the range behind; false if it begins another message.
+    fn take(&mut self, range: &Range) -> bool {
+        let at = first_seen(range.sent_ns, range.received_ns);
+        let reach = self.last_ns.max(self.received_ns);
+        if self.is_over || at.saturating_sub(reach) >= PAUSE_NS.max(LEAST_NS) {
+            return false;
+        }
+        self.last_ns = self.last_ns.max(at);
+        self.received_ns = self.received_ns.max(range.received_ns);
+        self.uncertainty_ns = self.uncertainty_ns.max(range.uncertainty_ns);
+        self.is_over = range.end - range.start < FULL_SEGMENT_BYTES;
+        true
+    }
+}
+
+/// The ranges of a direction that belong to a stream, without bytes that came before in another cut, and without the
+/// message head of its exchange.
+fn own_ranges<'a>(
+    parts: &'a [Part],
+    ranges: &'a [Range],
+    is_own: &'a impl Fn(usize) -> bool,
+) -> impl Iterator<Item = Range> + 'a {
+    let mut reach = i64::MIN;
+    ranges.iter().filter_map(move |range| {
+        let part = parts.get(located(parts, range.start, |part| part.start)?)?;
+        let start = range.start.max(reach).max(part.head_end);
+        reach = reach.max(range.end);
+        (is_own(part.ordinal) && start < range.end).then_some(Range { start, ..*range })
+    })
+}
+
+/// Of ascending values, the least that so many percent do not exceed; `UNSEEN` of none.
+fn quantile(values: &[i64], percent: usize) -> i64 {
+    let place = (values.len() * percent).div_ceil(100).saturating_sub(1);
+    values.get(place).copied().unwrap_or(UNSEEN)
+}

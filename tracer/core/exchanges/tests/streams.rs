@@ -1,0 +1,256 @@
+//! What is no request: by what messages say, and by shape; and what is one although it looks alike.
+
+use twintap_exchanges::{Built, Connections, Heads, Hops, Pauses, Texts, Why, build, kind};
+
+const MS: i64 = 1_000_000;
+const REQUEST: u8 = 1;
+const RESPONSE: u8 = 2;
+const MARK: u8 = 4;
+const EVENT_STREAM: u8 = 0x20;
+
+/// From the client, bytes, when it was sent; it arrives 10 µs later.
+type Said = (bool, i64, i64);
+
+/// From the client, place, kind, flags, status, method.
+type Line = (bool, i64, u8, u8, u16, &'static str);
+
+fn built(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>) -> Built {
+    let mut reach = [0, 0];
+    let (mut from_client, mut starts, mut ends, mut sent) = (vec![], vec![], vec![], vec![]);
+    for &(by_client, bytes, at) in said {
+        let place = &mut reach[usize::from(by_client)];
+        (
+            from_client.push(by_client),
+            starts.push(*place),
+            ends.push(*place + bytes),
+            sent.push(at),
+        );
+        *place += bytes;
+    }
+    let mut kinds = vec![kind::DATA; said.len()];
+    if let Some((by_client, at)) = fin {
+        let place = reach[usize::from(by_client)];
+        (
+            from_client.push(by_client),
+            starts.push(place),
+            ends.push(place),
+            sent.push(at),
+        );
+        kinds.push(kind::FIN);
+    }
+    let received: Vec<i64> = sent.iter().map(|at| at + 10_000).collect();
+    let count = kinds.len();
+    let hops = Hops {
+        connection_id: &vec![7; count],
+        kind: &kinds,
+        from_client: &from_client,
+        stream_start: &starts,
+        stream_end: &ends,
+        sent_ns: &sent,
+        received_ns: &received,
+        uncertainty_ns: &vec![1; count],
+    };
+    let methods: String = lines.iter().map(|line| line.5).collect();
+    let mut offsets = vec![0];
+    lines
+        .iter()
+        .for_each(|line| offsets.push(offsets[offsets.len() - 1] + line.5.len() as i32));
+    let none = vec![0; lines.len() + 1];
+    let empty = Texts {
+        offsets: &none,
+        bytes: &[],
+    };
+    let heads = Heads {
+        connection_id: &vec![7; lines.len()],
+        from_client: &lines.iter().map(|line| line.0).collect::<Vec<bool>>(),
+        stream_offset: &lines.iter().map(|line| line.1).collect::<Vec<i64>>(),
+        head_kind: &lines.iter().map(|line| line.2).collect::<Vec<u8>>(),
+        flags: &lines.iter().map(|line| line.3).collect::<Vec<u8>>(),
+        head_len: &lines
+            .iter()
+            .map(|line| if line.2 == MARK { 0 } else { 10 })
+            .collect::<Vec<u32>>(),
+        content_length: &vec![-1; lines.len()],
+        status: &lines.iter().map(|line| line.4).collect::<Vec<u16>>(),
+        method: Texts {
+            offsets: &offsets,
+            bytes: methods.as_bytes(),
+        },
+        target: empty,
+        id: empty,
+    };
+    let nobody = Pauses {
+        connection_id: &[],
+        from_client: &[],
+        stream_offset: &[],
+        is_reader: &[],
+    };
+    let one = Connections {
+        connection_id: &[7],
+        handshake: &[true],
+    };
+    assert!(hops.is_consistent() && heads.is_consistent());
+    build(&hops, &heads, &one, &nobody)
+}
+
+fn whys(built: &Built) -> Vec<Why> {
+    built.in_order().map(|one| one.why).collect()
+}
+
+/// A question, then so many pieces, apart by so many ms; the last question and answer are `more` ms behind, if any.
+fn pieces(count: i64, apart_ms: i64, more_ms: Option<i64>) -> Vec<Said> {
+    let mut said = vec![(true, 100, 0), (false, 50, MS)];
+    said.extend((1..=count).map(|number| (false, 50, (1 + number * apart_ms) * MS)));
+    if let Some(more_ms) = more_ms {
+        let at = (1 + count * apart_ms + more_ms) * MS;
+        said.extend([(true, 100, at), (false, 50, at + MS)]);
+    }
+    said
+}
+
+#[test]
+fn messages_say_what_is_no_request() {
+    let ask = (true, 0, REQUEST, 0, 0, "GET");
+    let said = [
+        (true, 100, 0),
+        (false, 60, MS),
+        (true, 30, 300 * MS),
+        (false, 30, 400 * MS),
+    ];
+    let answer = |status, flags| (false, 0, RESPONSE, flags, status, "");
+    type Case = (&'static str, Vec<Line>, Vec<Why>);
+    let cases: Vec<Case> = vec![
+        ("101", vec![ask, answer(101, 0)], vec![Why::Upgrade]),
+        (
+            "an accepted CONNECT",
+            vec![(true, 0, REQUEST, 0, 0, "CONNECT"), answer(200, 0)],
+            vec![Why::Tunnel],
+        ),
+        (
+            "a refused CONNECT",
+            vec![(true, 0, REQUEST, 0, 0, "CONNECT"), answer(403, 0)],
+            vec![Why::Request],
+        ),
+        ("events", vec![ask, answer(200, EVENT_STREAM)], vec![Why::EventStream]),
+        (
+            "no events, but an error",
+            vec![ask, answer(500, EVENT_STREAM)],
+            vec![Why::Request],
+        ),
+        ("an ordinary answer", vec![ask, answer(200, 0)], vec![Why::Request]),
+        (
+            "from the second message on",
+            vec![(true, 100, MARK, 0, 1, "LISTEN")],
+            vec![Why::Request, Why::Word],
+        ),
+        (
+            "the first answer",
+            vec![(true, 0, MARK, 0, 2, "BLPOP")],
+            vec![Why::Word, Why::Request],
+        ),
+        (
+            "all of it",
+            vec![(false, 0, MARK, 0, 3, "SSH")],
+            vec![Why::Word, Why::Word],
+        ),
+        (
+            "a server cannot subscribe",
+            vec![(false, 0, MARK, 0, 1, "LISTEN")],
+            vec![Why::Request, Why::Request],
+        ),
+        ("nothing", vec![], vec![Why::Request, Why::Request]),
+    ];
+    for (case, lines, expected) in cases {
+        assert_eq!(whys(&built(&said, &lines, None)), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_server_that_speaks_again_and_again_unasked_makes_a_stream() {
+    let cases = [
+        ("still open", built(&pieces(9, 100, None), &[], None), Why::Unasked),
+        (
+            "its client closes it later",
+            built(&pieces(9, 100, None), &[], Some((true, 951 * MS))),
+            Why::Unasked,
+        ),
+        (
+            "it ends with its connection",
+            built(&pieces(9, 100, None), &[], Some((false, 902 * MS))),
+            Why::Request,
+        ),
+        (
+            "its client leaves when all has come",
+            built(&pieces(9, 100, None), &[], Some((true, 902 * MS))),
+            Why::Request,
+        ),
+        ("few pieces", built(&pieces(7, 100, None), &[], None), Why::Request),
+        (
+            "no pauses to speak of",
+            built(&pieces(20, 30, None), &[], None),
+            Why::Request,
+        ),
+        (
+            "asked again",
+            built(&pieces(9, 100, Some(400)), &[], None),
+            Why::Request,
+        ),
+    ];
+    for (case, built, expected) in cases {
+        assert_eq!(whys(&built)[0], expected, "{case}");
+    }
+}
+
+#[test]
+fn who_streams_each_answer_streams_the_last_too() {
+    let mut said = pieces(9, 100, Some(400));
+    let at = said[said.len() - 1].2;
+    said.extend((1..=9).map(|number| (false, 50, at + number * 100 * MS)));
+    assert_eq!(whys(&built(&said, &[], None)), [Why::Request, Why::Request]);
+}
+
+#[test]
+fn an_answer_in_pieces_with_a_head_is_a_request() {
+    let heads = [(true, 0, REQUEST, 0, 0, "GET"), (false, 0, RESPONSE, 0, 200, "")];
+    assert_eq!(whys(&built(&pieces(20, 100, None), &heads, None)), [Why::Request]);
+}
+
+#[test]
+fn messages_are_counted_with_their_delays() {
+    let said = [
+        (true, 40, 0),
+        (false, 10, MS),
+        (false, 1_448, 200 * MS),
+        (false, 300, 200 * MS + 5_000), // the rest of the one before
+        (false, 20, 500 * MS),
+        (false, 20, 500 * MS + 100_000), // another
+    ];
+    let built = built(&said, &[(true, 0, MARK, 0, 1, "SUBSCRIBE")], None);
+    let [stream] = built.streams[..] else {
+        panic!("{:?}", built.streams)
+    };
+    assert_eq!((stream.why, stream.row), (Why::Word, 0));
+    assert_eq!((stream.messages.server.count, stream.messages.server.bytes), (4, 1_798));
+    assert_eq!((stream.messages.client.count, stream.messages.client.bytes), (1, 40));
+    assert_eq!(
+        (stream.delay_median_ns, stream.delay_p99_ns, stream.uncertainty_ns),
+        (10_000, 15_000, 1)
+    );
+    assert_eq!((stream.begin_ns, stream.end_ns), (0, 500 * MS + 110_000));
+    assert_eq!(stream.longest_idle_ns, 300 * MS - 15_000);
+}
+
+#[test]
+fn a_server_that_speaks_late_is_a_candidate() {
+    let mut said: Vec<Said> = vec![];
+    (0..4).for_each(|turn| said.extend([(true, 10, turn * 200 * MS), (false, 10, (turn * 200 + 90) * MS)]));
+    let built = built(&said, &[], None);
+    let late: Vec<_> = built.late.iter().map(|one| (one.at_ns / MS, one.asked)).collect();
+    assert_eq!(late, [(90, true), (290, true), (490, true), (690, true)]);
+    assert_eq!(
+        built.said.iter().map(|one| one.at_ns).collect::<Vec<i64>>()[1],
+        200 * MS + 10_000
+    );
+    assert_eq!((built.streams[0].why, built.streams[0].turns), (Why::Request, 4));
+    assert!(whys(&built).iter().all(|why| *why == Why::Request));
+}

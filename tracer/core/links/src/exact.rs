@@ -1,0 +1,372 @@
+//! Shares over all ways to link calls, exactly, where few slots are possible at a time.
+//!
+//! Belief propagation ([`crate::shares`]) takes the likelier of two ways to link two calls with two requests for the only
+//! one (Bethe's approximation of the permanent of two rows is the larger of its two products; Vontobel, "The Bethe
+//! Permanent of a Nonnegative Matrix", 2013): where few requests are open at a time it is sure of what chance decided.
+//! There all ways can be summed up: call by call, in order of start, by which of the slots that a later call may also take
+//! are taken already (a forward and a backward pass, as for a hidden Markov model).
+//!
+//! 1. Calls that could take the same slot, through others as well, are a *component*; each is summed up by itself.
+//! 2. A slot is carried from the first call that may take it to the last. A component is done here if no more than so many
+//!    are carried at once.
+//!
+//! Invariants: shares of a call sum up to at most 1, those of a slot too.
+//!
+//! Cost: for each call 2^(slots carried) times the slots that it may take, three times; bounded by `MOST_STEPS` in all beyond
+//! components that carry no more than `FEW_SLOTS`.
+
+use crate::shares::Pairs;
+
+/// Slots carried at once in components that are always done, and in any.
+const FEW_SLOTS: usize = 4;
+const MOST_SLOTS: usize = 10;
+/// Steps that may be taken for wider components.
+const MOST_STEPS: usize = 100_000;
+
+/// Which places of a component's calls a slot is carried between.
+#[derive(Clone, Copy)]
+struct Life {
+    first: u32,
+    last: u32,
+    /// The component of its calls, by number of its first call.
+    of: u32,
+}
+
+const NOBODY: Life = Life {
+    first: u32::MAX,
+    last: 0,
+    of: u32::MAX,
+};
+
+/// Puts exact shares in place of those `found` by belief propagation where that is cheap; `weight` as for them.
+pub fn refine(pairs: &Pairs, weight: &[f64], slots: usize, found: &mut [f64]) {
+    let mut lives = vec![NOBODY; slots];
+    let component = components(pairs, &mut lives);
+    let mut children: Vec<u32> = (0..component.len() as u32).collect();
+    children.sort_by_key(|&child| component[child as usize]);
+    let mut left = MOST_STEPS;
+    let mut sum = Sum::default();
+    for children in children.chunk_by(|&a, &b| component[a as usize] == component[b as usize]) {
+        let width = width(pairs, children, &lives);
+        if width > MOST_SLOTS {
+            continue;
+        }
+        if width > FEW_SLOTS {
+            let several: usize = children.iter().map(|&child| pairs.of(child as usize).len()).sum();
+            let steps = several << width;
+            if steps > left {
+                continue;
+            }
+            left -= steps;
+        }
+        sum.up(pairs, weight, children, &mut lives, width, found);
+    }
+}
+
+/// The component of each child, by the number of one of its children, and the first and last child of each slot.
+fn components(pairs: &Pairs, lives: &mut [Life]) -> Vec<u32> {
+    let children = pairs.from.len() - 1;
+    let mut leader: Vec<u32> = (0..children as u32).collect();
+    for child in 0..children {
+        for at in pairs.of(child) {
+            let life = &mut lives[pairs.slot[at] as usize];
+            if life.first == u32::MAX {
+                (life.first, life.of) = (child as u32, child as u32);
+            } else {
+                let (a, b) = (led(&mut leader, life.of), led(&mut leader, child as u32));
+                leader[a.max(b) as usize] = a.min(b);
+            }
+            life.last = child as u32;
+        }
+    }
+    (0..children as u32).map(|child| led(&mut leader, child)).collect()
+}
+
+fn led(leader: &mut [u32], child: u32) -> u32 {
+    let mut at = child;
+    while leader[at as usize] != at {
+        leader[at as usize] = leader[leader[at as usize] as usize];
+        at = leader[at as usize];
+    }
+    at
+}
+
+/// How many slots are carried at once.
+fn width(pairs: &Pairs, children: &[u32], lives: &[Life]) -> usize {
+    let (mut now, mut most) = (0, 0);
+    for &child in children {
+        let life = |at: usize| lives[pairs.slot[at] as usize];
+        now += pairs.of(child as usize).filter(|&at| life(at).first == child).count();
+        most = most.max(now);
+        now -= pairs.of(child as usize).filter(|&at| life(at).last == child).count();
+    }
+    most
+}
+
+/// Sums over all ways, by which carried slots are taken; kept for use again.
+#[derive(Default)]
+struct Sum {
+    /// Before each child, one after another.
+    before: Vec<f64>,
+    after: Vec<f64>,
+    /// Of each pair of the component, in order, the bit of its slot.
+    bits: Vec<u32>,
+}
+
+impl Sum {
+    fn up(
+        &mut self,
+        pairs: &Pairs,
+        weight: &[f64],
+        children: &[u32],
+        lives: &mut [Life],
+        width: usize,
+        found: &mut [f64],
+    ) {
+        self.give_bits(pairs, children, lives);
+        self.forward(pairs, weight, children, lives, width);
+        self.backward(pairs, weight, children, lives, width, found);
+    }
+
+    /// Gives each slot a bit for as long as it is carried.
+    fn give_bits(&mut self, pairs: &Pairs, children: &[u32], lives: &mut [Life]) {
+        self.bits.clear();
+        let mut free = u32::MAX;
+        for &child in children {
+            for at in pairs.of(child as usize) {
+                let life = &mut lives[pairs.slot[at] as usize];
+                if life.first == child {
+                    life.of = 1 << free.trailing_zeros();
+                    free &= !life.of;
+                }
+                self.bits.push(life.of);
+            }
+            for at in pairs.of(child as usize) {
+                let life = &lives[pairs.slot[at] as usize];
+                if life.last == child {
+                    free |= life.of;
+                }
+            }
+        }
+    }
+
+    fn forward(&mut self, pairs: &Pairs, weight: &[f64], children: &[u32], lives: &[Life], width: usize) {
+        let states = 1 << width;
+        self.before.clear();
+        self.before.resize(states * (children.len() + 1), 0.0);
+        self.before[0] = 1.0;
+        let mut bit = self.bits.iter();
+        for (place, &child) in children.iter().enumerate() {
+            let (now, next) = self.before[place * states..].split_at_mut(states);
+            let next = &mut next[..states];
+            next.copy_from_slice(now);
+            let mut over = 0;
+            for (at, &bit) in pairs.of(child as usize).zip(bit.by_ref()) {
+                let bit = bit as usize;
+                for state in (0..states).filter(|state| state & bit == 0) {
+                    next[state | bit] += weight[at] * now[state];
+                }
+                if lives[pairs.slot[at] as usize].last == child {
+                    over |= bit;
+                }
+            }
+            forget(next, over);
+            let total: f64 = next.iter().sum();
+            next.iter_mut().for_each(|value| *value /= total);
+        }
+    }
+
+    fn backward(
+        &mut self,
+        pairs: &Pairs,
+        weight: &[f64],
+        children: &[u32],
+        lives: &[Life],
+        width: usize,
+        found: &mut [f64],
+    ) {
+        let states = 1 << width;
+        let mut later = vec![1.0; states];
+        self.after.resize(states, 0.0);
+        let mut end = self.bits.len();
+        for (place, &child) in children.iter().enumerate().rev() {
+            let now = &self.before[place * states..(place + 1) * states];
+            let range = pairs.of(child as usize);
+            let bits = &self.bits[end - range.len()..end];
+            end -= range.len();
+            let over = range.clone().zip(bits).fold(0, |over, (at, &bit)| {
+                let is_over = lives[pairs.slot[at] as usize].last == child;
+                over | if is_over { bit as usize } else { 0 }
+            });
+            for state in (0..states).filter(|state| state & over != 0) {
+                later[state] = later[state & !over];
+            }
+            let earlier = &mut self.after[..states];
+            earlier.copy_from_slice(&later);
+            let mut all: f64 = now.iter().zip(&later).map(|(now, later)| now * later).sum();
+            for (at, &bit) in range.clone().zip(bits) {
+                let bit = bit as usize;
+                let mut taken = 0.0;
+                for state in (0..states).filter(|state| state & bit == 0) {
+                    let with = weight[at] * later[state | bit];
+                    taken += now[state] * with;
+                    earlier[state] += with;
+                }
+                found[at] = taken;
+                all += taken;
+            }
+            let most = earlier.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+            for at in range {
+                found[at] /= all;
+            }
+            later
+                .iter_mut()
+                .zip(earlier)
+                .for_each(|(later, value)| *later = *value / most);
+        }
+    }
+}
+
+/// Slots that no later call may take: whether they are taken makes no difference any more.
+fn forget(sums: &mut [f64], over: usize) {
+    if over == 0 {
+        return;
+    }
+    for state in (0..sums.len()).filter(|state| state & over != 0) {
+        sums[state & !over] += sums[state];
+        sums[state] = 0.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Vec<f64> {
+        let mut found = crate::shares::shares(pairs, weight, slots).of;
+        refine(pairs, weight, slots, &mut found);
+        found
+    }
+
+    fn all(weights: &[&[f64]]) -> Pairs {
+        let slots = weights[0].len() as u32;
+        Pairs {
+            from: (0..=weights.len() as u32).map(|child| child * slots).collect(),
+            slot: weights.iter().flat_map(|_| 0..slots).collect(),
+        }
+    }
+
+    /// Sums over all matchings: of all, and of those with the given pair.
+    fn exact(weights: &[&[f64]], child: usize, used: u32, pair: (usize, usize)) -> (f64, f64) {
+        if child == weights.len() {
+            return (1.0, 1.0);
+        }
+        let (mut total, mut with) = (0.0, 0.0);
+        let ways = std::iter::once((usize::MAX, 1.0)).chain(weights[child].iter().copied().enumerate());
+        for (slot, weight) in ways {
+            if slot != usize::MAX && used >> slot & 1 == 1 {
+                continue;
+            }
+            let taken = if slot == usize::MAX { used } else { used | 1 << slot };
+            let rest = exact(weights, child + 1, taken, pair);
+            total += weight * rest.0;
+            with += if child == pair.0 && slot != pair.1 {
+                0.0
+            } else {
+                weight * rest.1
+            };
+        }
+        (total, with)
+    }
+
+    #[test]
+    fn shares_are_those_of_all_matchings() {
+        let cases: [&[&[f64]]; 4] = [
+            &[&[5.0, 5.0], &[5.0, 5.0]],
+            &[&[50.0, 50.0, 0.0], &[50.0, 0.0, 50.0], &[0.0, 50.0, 0.0]],
+            &[&[9.0, 3.0, 1.0], &[2.0, 8.0, 0.5], &[1.0, 1.0, 20.0]],
+            &[&[1e6, 1e6], &[1e6, 0.0]],
+        ];
+        for weights in cases {
+            let found = shares(&all(weights), &weights.concat(), weights[0].len());
+            for (at, share) in found.iter().enumerate() {
+                let pair = (at / weights[0].len(), at % weights[0].len());
+                let (total, with) = exact(weights, 0, 0, pair);
+                let wanted = with / total;
+                assert!(
+                    (share - wanted).abs() < 1e-6,
+                    "{weights:?} {pair:?}: {share} is not {wanted}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn two_calls_of_two_requests_are_as_open_as_chance_leaves_them() {
+        let weights: [&[f64]; 2] = [&[5500.0, 4500.0], &[5000.0, 5000.0]];
+        let found = shares(&all(&weights), &weights.concat(), 2);
+        assert!((found[0] - 0.55).abs() < 0.01, "{:?}", found);
+    }
+
+    #[test]
+    fn calls_one_after_another_are_summed_up_by_what_is_open_between_them() {
+        let weights: [&[f64]; 6] = [
+            &[9.0, 3.0, 0.0, 0.0, 0.0, 0.0],
+            &[2.0, 8.0, 0.5, 0.0, 0.0, 0.0],
+            &[0.0, 1.0, 20.0, 4.0, 0.0, 0.0],
+            &[0.0, 0.0, 7.0, 6.0, 0.0, 0.0],
+            &[0.0, 0.0, 0.0, 0.0, 3.0, 2.0],
+            &[0.0, 0.0, 0.0, 1.0, 1.0, 4.0],
+        ];
+        let sparse = sparse(&weights);
+        let weight: Vec<f64> = weights.concat().into_iter().filter(|&weight| weight > 0.0).collect();
+        let found = shares(&sparse, &weight, 6);
+        for child in 0..6 {
+            for at in sparse.of(child) {
+                let (total, with) = exact(&weights, 0, 0, (child, sparse.slot[at] as usize));
+                assert!((found[at] - with / total).abs() < 1e-9, "{child} {at}");
+            }
+        }
+    }
+
+    /// Only pairs that are possible.
+    fn sparse(weights: &[&[f64]]) -> Pairs {
+        let mut pairs = Pairs {
+            from: vec![0],
+            slot: vec![],
+        };
+        for row in weights {
+            pairs
+                .slot
+                .extend((0..row.len() as u32).filter(|&slot| row[slot as usize] > 0.0));
+            pairs.from.push(pairs.slot.len() as u32);
+        }
+        pairs
+    }
+
+    #[test]
+    fn more_slots_than_a_machine_word_has_bits_are_left_as_they_are() {
+        let rows: Vec<Vec<f64>> = vec![vec![1.0; 70]; 70];
+        let weights: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
+        let (pairs, weight) = (all(&weights), weights.concat());
+        assert_eq!(
+            shares(&pairs, &weight, 70),
+            crate::shares::shares(&pairs, &weight, 70).of
+        );
+    }
+
+    #[test]
+    fn shares_of_many_slots_at_a_time_are_nearly_those_of_all_matchings() {
+        let rows: Vec<Vec<f64>> = (0..11u32)
+            .map(|child| {
+                (0..11u32)
+                    .map(|slot| f64::from((child * 7 + slot * 3) % 11 + 1))
+                    .collect()
+            })
+            .collect();
+        let weights: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
+        let found = shares(&all(&weights), &weights.concat(), 11);
+        let of_first: f64 = found[..11].iter().sum();
+        assert!(of_first > 0.7 && of_first < 1.0, "{of_first}");
+    }
+}

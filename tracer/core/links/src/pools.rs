@@ -1,0 +1,115 @@
+//! Kinds of calls of which no host makes many, but which many hosts make that do the same work.
+//!
+//! The nodes of a store, or the instances of a service, serve the same service. What calls of a kind look like is the same
+//! for all of them, so where each makes few of these, all are learned from together: hosts are laid one after another in
+//! time, as if one host had done first the work of the first, then that of the second. The servers that a host asks are
+//! numbered, so that what goes to each of its peers once does so in the pool, too.
+//!
+//! Invariants: times of one host keep their distances; no request of one host is open when another's begin.
+//!
+//! Cost: a copy of the calls of small kinds, and of the requests at their hosts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::calls::{Call, FAR};
+use crate::words::Host;
+
+/// A host with so many calls of a kind is learned from by itself; a pool of fewer, or of more, is not made.
+const MANY: usize = 150;
+const LEAST: usize = 20;
+const MOST: usize = 3_000;
+/// Requests for each call in the mean; with more, pools cost more than they are worth.
+const MOST_REQUESTS: usize = 50;
+
+/// Calls of one kind and the requests that may have made them, of several hosts one after another.
+pub struct Pool {
+    pub calls: Vec<Call>,
+    pub class: Vec<u16>,
+    pub kind: Vec<u16>,
+    /// Of each of its calls, the number outside.
+    pub number: Vec<u32>,
+    pub parents: Vec<u32>,
+    pub children: Vec<u32>,
+}
+
+/// The places of hosts that serve one and the same service, by that service.
+pub fn alike(calls: &[Call], hosts: &[Host]) -> Vec<Vec<usize>> {
+    let mut of: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+    for (place, (_, parents, children)) in hosts.iter().enumerate() {
+        let services: BTreeSet<i64> = parents.iter().map(|&p| calls[p as usize].service).collect();
+        if let (1, Some(&service), false) = (services.len(), services.first(), children.is_empty()) {
+            of.entry(service).or_default().push(place);
+        }
+    }
+    of.into_values().filter(|places| places.len() > 1).collect()
+}
+
+/// Pools of the hosts at these places; the calls that are in one.
+pub fn pools(calls: &[Call], class: &[u16], kind: &[u16], hosts: &[Host], places: &[usize]) -> Vec<Pool> {
+    let mut of_kind: BTreeMap<u16, Vec<(usize, Vec<u32>)>> = BTreeMap::new();
+    for &place in places {
+        let mut mine: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
+        for &child in &hosts[place].2 {
+            mine.entry(kind[child as usize]).or_default().push(child);
+        }
+        for (kind, children) in mine.into_iter().filter(|(_, children)| children.len() < MANY) {
+            of_kind.entry(kind).or_default().push((place, children));
+        }
+    }
+    let is_worth = |parts: &Vec<(usize, Vec<u32>)>| {
+        let children: usize = parts.iter().map(|part| part.1.len()).sum();
+        let requests: usize = parts.iter().map(|part| hosts[part.0].1.len()).sum();
+        parts.len() > 1 && (LEAST..MOST).contains(&children) && requests <= MOST_REQUESTS * children
+    };
+    let parts = of_kind.into_values().filter(is_worth);
+    parts
+        .map(|parts| Pool::new(calls, class, kind, hosts, &parts))
+        .collect()
+}
+
+impl Pool {
+    fn new(calls: &[Call], class: &[u16], kind: &[u16], hosts: &[Host], parts: &[(usize, Vec<u32>)]) -> Self {
+        let mut pool = Pool {
+            calls: vec![],
+            class: vec![],
+            kind: vec![],
+            number: vec![],
+            parents: vec![],
+            children: vec![],
+        };
+        let mut from_ns = None;
+        for (place, children) in parts {
+            let parents = &hosts[*place].1;
+            let all = || parents.iter().chain(children).map(|&call| &calls[call as usize]);
+            let times = |call: &Call| [call.start_ns, call.end_ns, call.open_ns, call.close_ns];
+            let seen = || all().flat_map(times).filter(|&at_ns| at_ns < FAR);
+            let (first, last) = (seen().min().unwrap_or(0), seen().max().unwrap_or(0));
+            let begin = from_ns.unwrap_or(first);
+            let shift = |at_ns: i64| at_ns.min(last) - first + begin;
+            from_ns = Some(shift(last) + 1 + (last - first) / (children.len() as i64 + 1));
+            let servers: BTreeSet<i64> = children.iter().map(|&call| calls[call as usize].server_host).collect();
+            let mut take = |number: u32| {
+                let call = calls[number as usize];
+                let peer = servers.range(..call.server_host).count() as i64;
+                pool.calls.push(Call {
+                    server_host: peer,
+                    start_ns: shift(call.start_ns),
+                    end_ns: shift(call.end_ns),
+                    open_ns: shift(call.open_ns),
+                    out_ns: shift(call.out_ns),
+                    close_ns: shift(call.close_ns),
+                    ..call
+                });
+                pool.class.push(class[number as usize]);
+                pool.kind.push(kind[number as usize]);
+                pool.number.push(number);
+                pool.calls.len() as u32 - 1
+            };
+            let mine: Vec<u32> = parents.iter().map(|&parent| take(parent)).collect();
+            let made: Vec<u32> = children.iter().map(|&child| take(child)).collect();
+            pool.parents.extend(mine);
+            pool.children.extend(made);
+        }
+        pool
+    }
+}

@@ -1,0 +1,17 @@
+//! Secrets in what is stored, shown or logged: which names have a secret for a value, and overwriting it with `x`.
+//!
+//! The rules are data ([`rules`], `rules.txt`); an operator's file adds to them. One set serves packets ([`heads`]),
+//! targets of requests, lines of text ([`text`]) and command lines ([`words`]). A value is overwritten, never cut out, so
+//! that lengths, and with them sequence numbers, stay true.
+//!
+//! Limits: a secret that no name announces is not found: in a body other than a form or JSON, in a database's messages,
+//! in a request's path beside the `path` rules.
+#![forbid(unsafe_code)]
+
+pub mod heads;
+pub mod rules;
+pub mod text;
+pub mod words;
+
+pub use heads::head_len;
+pub use rules::{RuleError, SecretRules};

@@ -1,0 +1,50 @@
+"""Files that only their owner may read, and small ones that are whole or as they were, whatever happens meanwhile."""
+
+import os
+import tempfile
+from pathlib import Path
+
+PRIVATE_UMASK = 0o077
+"""Files become 0600, folders 0700."""
+
+_earlier: list[int] = []
+
+
+def make_files_private() -> None:
+    """From here on what this process makes is for its owner only."""
+    earlier = os.umask(PRIVATE_UMASK)
+    if not _earlier:
+        _earlier.append(earlier)
+
+
+def operators_umask() -> int:
+    """What the operator's own programs make their files with: -1, as it is, where nothing was changed."""
+    return _earlier[0] if _earlier else -1
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file, for its owner only: after a crash it has this text or the one before, never part of it.
+
+    Raises: OSError; then the file is as it was.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

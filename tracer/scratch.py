@@ -1,0 +1,82 @@
+"""Folders that a process works in until it is done: gone with it, or, if it was killed, with the next one.
+
+Each is locked (flock) by its process for as long as that lives, whatever kills it. So a folder with a name of ours that
+nobody holds was left behind, and may go; one that somebody holds is at work, in whatever container.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+PREFIX = ".twintap-scratch-"
+UPLOADS_PREFIX = "twintap-uploads-"
+_OURS = (
+    re.compile(re.escape(PREFIX) + r"\w{8}"),  # intermediate data of an analysis
+    re.compile(re.escape(UPLOADS_PREFIX) + r"\w{8}"),  # captures that a page took
+    re.compile(r"\..+\.[0-9a-f]{8}\.partial"),  # a trace, or an index, that is being written
+    re.compile(r"\..+\.captures\.\d+"),  # captures that are being recorded
+)
+_held: dict[Path, int] = {}
+
+
+class Scratch:
+    """A folder of this process, as `tempfile.TemporaryDirectory` has it."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        self.name = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+        hold(Path(self.name))
+
+    def cleanup(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.name, ignore_errors=True)
+        release(Path(self.name))
+
+
+def hold(folder: Path) -> None:
+    """Show others that this folder is in use, until `release` or this process's end."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # a file system without locks: nobody removes what cannot be locked
+        os.close(handle)
+        return
+    _held[folder.absolute()] = handle
+
+
+def release(folder: Path) -> None:
+    """It is not in use any more, or has another name."""
+    handle = _held.pop(folder.absolute(), None)
+    if handle is not None:
+        os.close(handle)
+
+
+def remove_leftovers(*parents: Path) -> list[str]:
+    """Remove what killed processes of this user left in these folders; a line for the operator on each."""
+    return [line for parent in dict.fromkeys(parents) for folder in _ours(parent) if (line := _removed(folder))]
+
+
+def _ours(parent: Path) -> list[Path]:
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return []
+    return [parent / name for name in sorted(names) if any(pattern.fullmatch(name) for pattern in _OURS)]
+
+
+def _removed(folder: Path) -> str:
+    if folder.is_symlink() or not folder.is_dir() or folder.absolute() in _held:
+        return ""
+    try:
+        if folder.stat().st_uid != os.getuid():
+            return ""
+        hold(folder)
+    except OSError:
+        return ""
+    if folder.absolute() not in _held:
+        return ""  # somebody is at work in it
+    shutil.rmtree(folder, ignore_errors=True)
+    release(folder)
+    return f"removed {folder}, left by a run that was killed"

@@ -1,0 +1,96 @@
+"""Secrets: what is overwritten with `x` in whatever is stored, printed or logged.
+
+One rule set for all parts: `tracer/core/secrets/src/rules.txt`, and an operator's own file in the same form. Packets
+are overwritten in the core; here are the rules in force, and texts and command lines.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tracer._core import Secrets
+from tracer.errors import InputError
+
+VARIABLE = "TWINTAP_SECRETS"
+"""Names the operator's own file of rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretChoice:
+    """What the operator said of secrets."""
+
+    more: str = ""  # rules beside the built-in ones, in the form of rules.txt
+    are_kept: bool = False  # nothing is overwritten
+
+
+_chosen: list[SecretChoice] = []
+"""At most one, in force for this process."""
+
+
+def choice() -> SecretChoice:
+    """What is in force: what was chosen, or what the environment says.
+
+    Raises: `InputError` for an operator's file that cannot be read or understood.
+    """
+    if not _chosen:
+        _chosen.append(SecretChoice(_operators_rules()))
+    return _chosen[0]
+
+
+def choose_file(file: Path) -> None:
+    """From here on, here and in processes that this one starts, the rules of `file` are in force, too."""
+    os.environ[VARIABLE] = str(file.resolve())
+    _chosen.clear()
+
+
+def keep_secrets(wanted: bool = True) -> None:
+    """From here on nothing is overwritten: the operator said so. Not `wanted`: as it was."""
+    _chosen[:] = [SecretChoice(are_kept=True)] if wanted else []
+
+
+def rules(of: SecretChoice | None = None) -> Secrets:
+    """The rules in force, or those of a choice.
+
+    Raises: as `choice`.
+    """
+    return _made(of or choice())
+
+
+def options_in_force() -> tuple[str, ...]:
+    """Words of a command line that keep secrets in another process, if they are kept; files go by the environment."""
+    return ("--keep-secrets",) if choice().are_kept else ()
+
+
+def without_secrets(text: str) -> str:
+    """A text with its secrets overwritten; if the operator's rules cannot be read, by the built-in ones."""
+    try:
+        return rules().text(text)
+    except InputError:
+        return Secrets().text(text)
+
+
+def argv_without_secrets(argv: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line with their secrets overwritten."""
+    return tuple(rules().words(list(argv)))
+
+
+def _operators_rules() -> str:
+    file = os.environ.get(VARIABLE, "")
+    if not file:
+        return ""
+    try:
+        return Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the rules of secrets in {file} cannot be read: {error}", "check the path") from None
+
+
+@lru_cache(maxsize=8)
+def _made(of: SecretChoice) -> Secrets:
+    try:
+        return Secrets(of.more, nothing=of.are_kept)
+    except ValueError as error:
+        line, what = error.args
+        where = os.environ.get(VARIABLE, "the trace's rules of secrets")
+        raise InputError(f"{where}, line {line}: {what}", "write KIND TEXT, as docs/security.md says") from None

@@ -1,0 +1,176 @@
+"""An agent that sends: it captures into its spool, and each segment goes to the collector as soon as it is whole.
+
+A spool's disk without space does not end it. It says so in one line, goes on in memory, within the spool's bound
+there, and goes back to the disk when that has room again; it looks less and less often. Each change opens the
+interfaces again, so packets of some milliseconds are missing then, which the trace shows as time that was not captured.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tracer.agent import WAIT_NS, CaptureCounts, CaptureOptions, run_capture, stop_signals
+from tracer.deliveries import OwnDeliveries
+from tracer.errors import DiskFullError, ServiceError
+from tracer.shipping import CollectorClient, CollectorDownError, Shipper, ShippingThread, check_url
+from tracer.spool import MEMORY_LIMIT_BYTES, Destination, Spool, open_spools
+from tracer.tokens import left_token_for
+
+SHIPPED_SEGMENT_AGE_NS = 500_000_000
+"""Of segments for a collector: half of what a live view may be late (2 s) is left to ship and analyse them."""
+FIRST_LOOK_SECONDS = 2.0
+LONGEST_LOOK_SECONDS = 60.0
+"""Between looks whether the disk has room again."""
+ROOM_SEGMENTS = 2
+"""So many must fit before the disk is used again."""
+
+Notice = Callable[[str], None]
+Stop = Callable[[], bool]
+
+
+def run_shipped_capture(
+    options: CaptureOptions,
+    destination: Destination,
+    *,
+    on_start: Callable[[], None],
+    on_notice: Notice,
+    stop_requested: Stop | None = None,
+    include_own: bool = False,
+) -> CaptureCounts:
+    """Capture, and send each segment to a collector as soon as it is whole; at the end say that this was all.
+
+    The packets of these deliveries are not recorded, unless `include_own`.
+    Raises: as `run_capture`, but for a full disk; ServiceError if the collector refuses at the start, or has not
+        everything at the end. What it does not have stays in the spool and is sent by the next agent.
+    """
+    deliveries = None if include_own else OwnDeliveries(check_url(destination.url))
+    token_now = None if destination.token else lambda: left_token_for(destination.url)
+    client = CollectorClient(destination.url, destination.token, deliveries=deliveries, token_now=token_now)
+    spools = open_spools(destination, options.host)
+    spool = spools[-1]
+    try:
+        spool.skip_to(client.last_number(destination.session, options.host))
+    except CollectorDownError as error:
+        on_notice(f"{error}; segments are kept in {spool.folder} until it does")
+    for opened in spools:
+        if opened.repaired:
+            on_notice(opened.repaired)
+    shipper = Shipper(client, spools, on_notice)
+    thread: list[ShippingThread] = []
+
+    def started() -> None:
+        if not thread:
+            thread.append(ShippingThread(shipper))
+        on_start()
+
+    options = replace(options, segment_age_ns=min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS))
+    delivered = True
+    try:
+        with stop_signals() as signal_came:
+            stop = _either(signal_came, stop_requested)
+            counts = _capture_in_turns(_Turn(options, spool, started, on_notice, stop, deliveries))
+    finally:
+        for running in thread:
+            running.stop()
+            delivered = shipper.close()
+        for opened in spools:
+            opened.close()
+    if not delivered:
+        raise ServiceError(
+            f"{len(spool.waiting())} segments are not at the collector yet, they are kept in {spool.folder}",
+            "run the same command again when it answers",
+        )
+    on_notice(f"{shipper.sent_count:,} segments sent, {shipper.lost_count:,} lost")
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What each capture into one of the two places has in common."""
+
+    options: CaptureOptions
+    spool: Spool
+    on_start: Callable[[], None]
+    on_notice: Notice
+    stop: Stop
+    deliveries: OwnDeliveries | None
+
+    def run(self, folder: Path, until: Stop) -> CaptureCounts:
+        """Capture there. Raises: as `run_capture`."""
+        return run_capture(
+            self.options,
+            folder,
+            on_start=self.on_start,
+            on_notice=self.on_notice,
+            stop_requested=until,
+            first_number=self.spool.next_number(),
+            deliveries=self.deliveries,
+            with_signals=False,
+        )
+
+
+def _capture_in_turns(turn: _Turn) -> CaptureCounts:
+    """Capture on the disk, in memory while that is full; until a stop.
+
+    Raises: as `run_capture`, but for a full disk.
+    """
+    spool, counts = turn.spool, CaptureCounts(0, 0, 0, 0, 0, 0)
+    look_seconds = FIRST_LOOK_SECONDS
+    folder = spool.folder
+    while True:
+        until = turn.stop if folder == spool.folder else _either(turn.stop, _room(spool, turn.options, look_seconds))
+        try:
+            counts = _sum(counts, turn.run(folder, until))
+            if turn.stop():
+                return counts
+            folder = spool.folder
+            turn.on_notice(f"the disk of {folder} has room again")
+        except DiskFullError as error:
+            if folder == spool.folder and spool.overflow is not None:
+                folder = spool.overflow
+                turn.on_notice(f"{error.what}; going on in memory, {MEMORY_LIMIT_BYTES >> 20} MiB at most")
+            else:
+                turn.on_notice(f"{error.what}; nothing is captured, trying again in {look_seconds:.0f} s")
+                if _stopped_within(turn.stop, look_seconds):
+                    return counts
+                folder = spool.folder
+            look_seconds = min(2 * look_seconds, LONGEST_LOOK_SECONDS)
+
+
+def _room(spool: Spool, options: CaptureOptions, look_seconds: float) -> Stop:
+    """Whether the disk has room, looked at every so often."""
+    next_look = time.monotonic() + look_seconds
+
+    def has_room() -> bool:
+        nonlocal next_look
+        if time.monotonic() < next_look:
+            return False
+        next_look = time.monotonic() + look_seconds
+        return spool.has_room(ROOM_SEGMENTS * options.segment_bytes)
+
+    return has_room
+
+
+def _stopped_within(stop: Stop, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if stop():
+            return True
+        time.sleep(WAIT_NS / 1e9)
+    return stop()
+
+
+def _either(one: Stop, other: Stop | None) -> Stop:
+    return lambda: one() or (other is not None and other())
+
+
+def _sum(one: CaptureCounts, other: CaptureCounts) -> CaptureCounts:
+    return CaptureCounts(
+        one.packets_count + other.packets_count,
+        one.foreign_count + other.foreign_count,
+        one.other_count + other.other_count,
+        one.dropped_count + other.dropped_count,
+        one.segments_count + other.segments_count,
+        one.bytes_count + other.bytes_count,
+    )

@@ -1,0 +1,66 @@
+"""What of a trace is no request: subscriptions, sessions, tunnels, event streams, blocking reads."""
+
+from dash import html
+from dash.development.base_component import Component
+
+from collector.queries import StreamLine, StreamSummary, group_words, streams_words
+from viewer.pages.address import Address
+from viewer.pages.context import Given
+from viewer.pages.parts import Row, heading, nothing, table
+from viewer.wording import bytes_in_words, duration, exact_time
+
+KINDS_HEAD = ("stream", "messages", "delay")
+HEAD = (
+    *("evidence", "service", "from → to", "began", "lasted", "messages to client", "to server", "bytes"),
+    *("delay, median", "p99", "±", "longest idle"),
+)
+
+
+def content(given: Given, address: Address) -> list[Component]:
+    """The page."""
+    title = heading(
+        "Streams",
+        "Connections on which nobody waits for an answer: each message has its own delay, and the time between two is "
+        "nobody's. They are in no figure of requests.",
+    )
+    streams = given.trace.streams
+    if not streams.count:
+        return [title, nothing("No stream was recognised in this trace", "What is a stream, docs/reports.md says.")]
+    kinds = table(KINDS_HEAD, [group_words(group) for group in streams.groups])
+    return [
+        title,
+        html.P(streams_words(streams)),
+        html.Section([html.H2("By service"), kinds], className="card", id="stream-kinds"),
+        html.Section([html.H2(_listed(streams)), _lines(given, streams)], className="card", id="streams"),
+    ]
+
+
+def _listed(streams: StreamSummary) -> str:
+    if len(streams.lines) == streams.count:
+        return "Every stream"
+    return f"The {len(streams.lines):,} streams with most messages"
+
+
+def _lines(given: Given, streams: StreamSummary) -> Component:
+    return table(HEAD, [_row(line, given.trace.start_ns) for line in streams.lines])
+
+
+def _row(line: StreamLine, start_ns: int) -> Row:
+    return (
+        line.evidence,
+        line.service or "?",
+        f"{line.client_host or '?'} → {line.server_host or '?'}",
+        "?" if line.begin_trace_ns is None else exact_time(line.begin_trace_ns - start_ns),
+        _known(line.duration_ns),
+        f"{line.to_client_count:,}",
+        f"{line.to_server_count:,}",
+        bytes_in_words(line.to_client_bytes + line.to_server_bytes),
+        _known(line.delay_median_ns),
+        _known(line.delay_p99_ns),
+        _known(line.uncertainty_ns if line.delay_median_ns is not None else None),
+        _known(line.longest_idle_ns),
+    )
+
+
+def _known(time_ns: int | None) -> str:
+    return "?" if time_ns is None else duration(time_ns)
