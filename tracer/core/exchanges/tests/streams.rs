@@ -19,23 +19,19 @@ fn built(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>) -> Built {
     let (mut from_client, mut starts, mut ends, mut sent) = (vec![], vec![], vec![], vec![]);
     for &(by_client, bytes, at) in said {
         let place = &mut reach[usize::from(by_client)];
-        (
-            from_client.push(by_client),
-            starts.push(*place),
-            ends.push(*place + bytes),
-            sent.push(at),
-        );
+        from_client.push(by_client);
+        starts.push(*place);
+        ends.push(*place + bytes);
+        sent.push(at);
         *place += bytes;
     }
     let mut kinds = vec![kind::DATA; said.len()];
     if let Some((by_client, at)) = fin {
         let place = reach[usize::from(by_client)];
-        (
-            from_client.push(by_client),
-            starts.push(place),
-            ends.push(place),
-            sent.push(at),
-        );
+        from_client.push(by_client);
+        starts.push(place);
+        ends.push(place);
+        sent.push(at);
         kinds.push(kind::FIN);
     }
     let received: Vec<i64> = sent.iter().map(|at| at + 10_000).collect();
