@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from collector import ingest
 from collector.analysis import AnalysisOptions, analyse
-from collector.boundary import contained
+from collector.boundary import AnalysisError, contained, log_failure
 from collector.browsers import BrowserGuard
 from collector.decoding import HostSource
 from collector.ingest import Closing, HostStatus, Outcome, SessionStatus
@@ -190,6 +190,9 @@ def analyse_session(session: Session, request: Request, settings: Settings) -> A
     try:
         analysis: Analyse = request.app.state.analysis
         info = contained(session, lambda: analysis([source for source in sources if source.files], str(trace)))
+    except AnalysisError as error:
+        log_failure(error)
+        raise
     finally:
         lock.release()
     return Analysed(

@@ -3,8 +3,8 @@
 What is no operator's error is ours (`tracer.errors`), and elsewhere it is never caught: a command ends with it. The
 collector's service has agents and sessions that have nothing to do with the one whose packets broke a stage, so here,
 and nowhere else, everything is caught: exceptions, and panics of the core and of Polars, which are no `Exception`. It
-becomes an `AnalysisError` with one sentence that names the session, the defect and its place, and the same goes to the
-log. What is meant to end the process (Ctrl-C, exit) passes.
+becomes an `AnalysisError` with one sentence that names the session, the defect and its place, which the caller writes
+to the log (`log_failure`). What is meant to end the process (Ctrl-C, exit) passes.
 
 Not handled: what ends the process itself, such as the kernel's out-of-memory killer.
 """
@@ -32,7 +32,7 @@ class AnalysisError(ServiceError):
 
 
 def contained(session: str, work: Callable[[], Made]) -> Made:
-    """What `work` returns; of whatever it raises that the operator cannot mend, an `AnalysisError`, and a line of log.
+    """What `work` returns; of whatever it raises that the operator cannot mend, an `AnalysisError`.
 
     Raises: `AnalysisError`; `TracerError` as `work` does.
     """
@@ -43,9 +43,12 @@ def contained(session: str, work: Callable[[], Made]) -> Made:
     except BaseException as error:  # the only such place: see above
         if isinstance(error, _ENDS_THE_PROCESS):
             raise
-        failed = AnalysisError(f"the analysis of session {session} failed: {_sentence(error)}", REMEDY)
-        _log.error("%s", failed)
-        raise failed from error
+        raise AnalysisError(f"the analysis of session {session} failed: {_sentence(error)}", REMEDY) from error
+
+
+def log_failure(error: TracerError, times: int = 1) -> None:
+    """Write why an analysis made no trace to the service's log; `times`, how often that session's has failed so far."""
+    _log.error("%s%s", error, f" ({times:,} times)" if times > 1 else "")
 
 
 def _sentence(error: BaseException) -> str:

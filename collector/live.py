@@ -1,8 +1,12 @@
 """Live analysis: while segments of a session arrive, a trace of its newest seconds, made anew about once a second.
 
-One thread. A round takes the segments that the window holds, runs all stages over them, and puts the trace in place of
-the one before. What arrives during a round waits for the next one, which takes all of it: work never piles up, rounds
-only become rarer, and the status says how far behind they are.
+A round takes the segments that the window holds, runs all stages over them, and puts the trace in place of the one
+before. What arrives during a round waits for the next one, which takes all of it: work never piles up, rounds only
+become rarer, and the status says how far behind they are.
+
+Two threads run rounds, of one session each; the longest due comes first. One of them leaves out sessions whose last
+round was slow (longer than `GOAL_NS`), so that a slow session delays other slow ones, and a quick one by at most the
+round in which it became slow.
 
 The window ends with the newest segment that arrived and is measured by arrival, on the collector's own clock, so that
 hosts may be any time apart. Of each host it holds one unbroken run of segments: after a missing number it begins anew,
@@ -15,8 +19,9 @@ lies before it is a first attempt. Segments of two hosts never end at the same p
 an edge of the other host's window is `outside_window`, and a real loss is called so only when it is that old. That
 holds while delays are within `EDGE_NS` of their median.
 
-A round that raises, whatever it is, is that session's error (`collector.boundary`): it stands in the status, the log
-and on the viewer's page, the trace before it stays, and the next round, and every other session, goes on.
+A round that raises, whatever it is, is that session's error (`collector.boundary`): it stands in the status and on the
+viewer's page, the trace before it stays, and the next round, and every other session, goes on. The log has a line of a
+session's first such round, its tenth, its hundredth and so on; the status counts them.
 """
 
 import contextlib
@@ -33,7 +38,7 @@ import pyarrow.compute as pc
 
 from collector import ingest, memory, store
 from collector.analysis import AnalysisOptions, analyse
-from collector.boundary import contained
+from collector.boundary import contained, log_failure
 from collector.decoding import HostSource
 from collector.findings.captures import DROPS
 from collector.schema import HopState
@@ -51,6 +56,8 @@ GOAL_NS = 600_000_000
 and for its own: so it is seen within two seconds."""
 LEAST_NS = 2_000_000_000
 """Of the newest segments, what a round takes however slow it is."""
+THREADS = 2
+"""That run rounds; the last of them only those of quick sessions."""
 GROWTH = 1.25
 """By which a window that was cut may grow from one round to the next."""
 
@@ -66,8 +73,9 @@ class LiveStatus:
     session: str
     trace: str
     window_seconds: float  # as it was asked for; 0 = live analysis is off
-    running: bool  # the worker is there
+    running: bool  # its threads are there
     rounds_count: int = 0
+    failed_rounds_count: int = 0  # rounds that made no trace
     slow_rounds_count: int = 0  # rounds that took longer than their interval
     last_round_ns: int = 0  # how long it took
     lag_ns: int | None = None  # newest packet's stamp to the round's end: as right as that host's clock
@@ -103,6 +111,22 @@ class _Session:
     waiting_count: int = 0
     waiting_since_ns: int = 0  # arrival of the first of them
     next_round_ns: int = 0
+    in_round: bool = False
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether its last round was no longer than it should be."""
+        return self.status.last_round_ns <= GOAL_NS
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What a round that begins was given."""
+
+    session: _Session
+    segments: Sequence[_Segment]
+    started_ns: int
+    first_ns: int  # arrival of the first segment that it is for
 
 
 class LiveAnalysis:
@@ -124,21 +148,23 @@ class LiveAnalysis:
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._changed = threading.Condition()
         self._stopped = False
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Begin to work, unless the window is 0."""
-        if self._window_seconds:
-            self._thread = threading.Thread(target=self._run, name="live", daemon=True)
-            self._thread.start()
+        for number in range(THREADS if self._window_seconds else 0):
+            only_quick = number == THREADS - 1
+            thread = threading.Thread(target=self._run, args=(only_quick,), name=f"live-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def stop(self) -> None:
-        """End after the round that runs."""
+        """End after the rounds that run."""
         with self._changed:
             self._stopped = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def arrived(self, session: str, host: str, number: int, path: Path) -> None:
         """Note a segment that is durable now."""
@@ -155,7 +181,7 @@ class LiveAnalysis:
             known.segments.append(segment)
             known.waiting_since_ns = known.waiting_since_ns if known.waiting_count else segment.arrived_ns
             known.waiting_count += 1
-            self._changed.notify()
+            self._changed.notify_all()
 
     def status(self, session: str) -> LiveStatus:
         """How live analysis of a session stands. Raises: InputError for what is no name."""
@@ -171,38 +197,61 @@ class LiveAnalysis:
                 behind_seconds=behind_ns / 1e9,
             )
 
-    def step(self) -> int | None:
-        """Run the round that is due, if one is; ns until the next may be due, None if nothing waits."""
+    def step(self, *, only_quick: bool = False) -> int | None:
+        """Run the round that is due, if one is; ns until the next may be due, None if nothing waits.
+
+        Arguments: `only_quick`: of no session whose last round was slow.
+        """
         with self._changed:
-            waiting = [(one.next_round_ns, name) for name, one in self._sessions.items() if one.waiting_count]
-            if not waiting:
-                return None
-            due_ns, name = min(waiting)
-            now_ns = self._clock()
-            if due_ns > now_ns:
-                return due_ns - now_ns
-            session = self._sessions[name]
-            first_ns, newest = session.waiting_since_ns, list(session.segments)
-            session.waiting_count = 0
-            session.next_round_ns = now_ns + INTERVAL_NS
-        status = self._round(session.status, newest, now_ns, first_ns)
-        with self._changed:
-            session.status = status
+            due_in_ns = self._due_in_ns(only_quick)
+            if due_in_ns is None or due_in_ns > 0:
+                return due_in_ns
+            begun = self._begin(only_quick)
+        self._finish(begun)
         return 0
 
-    def _run(self) -> None:
+    def _run(self, only_quick: bool) -> None:
         while True:
-            wait_ns = self.step()
             with self._changed:
+                while not self._stopped and (due_in_ns := self._due_in_ns(only_quick)) != 0:
+                    self._changed.wait(None if due_in_ns is None else due_in_ns / 1e9)
                 if self._stopped:
                     return
-                if wait_ns is None and any(session.waiting_count for session in self._sessions.values()):
-                    continue
-                if wait_ns != 0:
-                    self._changed.wait(None if wait_ns is None else wait_ns / 1e9)
+                begun = self._begin(only_quick)
+            self._finish(begun)
+
+    def _next(self, only_quick: bool) -> _Session | None:
+        """The session that is due, or will be first."""
+        waiting = [
+            session
+            for session in self._sessions.values()
+            if session.waiting_count and not session.in_round and (session.is_quick or not only_quick)
+        ]
+        return min(waiting, key=lambda session: session.next_round_ns, default=None)
+
+    def _due_in_ns(self, only_quick: bool) -> int | None:
+        """Until the next round may begin; None if nothing waits for one."""
+        session = self._next(only_quick)
+        return None if session is None else max(0, session.next_round_ns - self._clock())
+
+    def _begin(self, only_quick: bool) -> _Round:
+        """Take the session that is due for a round, and what waits for it."""
+        session, now_ns = self._next(only_quick), self._clock()
+        assert session is not None, "one is due"
+        begun = _Round(session, list(session.segments), now_ns, session.waiting_since_ns)
+        session.waiting_count, session.in_round = 0, True
+        session.next_round_ns = now_ns + INTERVAL_NS
+        return begun
+
+    def _finish(self, begun: _Round) -> None:
+        """Run a round and note what it made."""
+        status = self._round(begun.session.status, begun.segments, begun.started_ns, begun.first_ns)
+        with self._changed:
+            begun.session.status, begun.session.in_round = status, False
+            self._changed.notify_all()
 
     def _running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return bool(self._threads) and all(thread.is_alive() for thread in self._threads)
 
     def _unknown(self, session: str) -> LiveStatus:
         trace = ingest.live_folder(self._data, session)
@@ -227,7 +276,10 @@ class LiveAnalysis:
         try:
             status = contained(before.session, lambda: self._analysed(sources, status))
         except TracerError as error:
-            status = replace(status, error=str(error))
+            failed_count = before.failed_rounds_count + 1
+            status = replace(status, error=str(error), failed_rounds_count=failed_count)
+            if is_power_of_ten(failed_count):
+                log_failure(error, failed_count)
         _note_error(self._data, status)
         ended_ns = self._clock()
         took_ns = ended_ns - started_ns
@@ -243,6 +295,11 @@ class LiveAnalysis:
     def _analysed(self, sources: Sequence[HostSource], status: LiveStatus) -> LiveStatus:
         """Make the trace of a round; what it holds."""
         return _described(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
+
+
+def is_power_of_ten(count: int) -> bool:
+    """Whether a count is 1, 10, 100 and so on."""
+    return str(count).rstrip("0") == "1"
 
 
 def _note_error(data: Path, status: LiveStatus) -> None:
@@ -311,7 +368,7 @@ def _analyse_window(
 
 
 def _described(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
-    """What a round's trace holds. It is not replaced meanwhile: only this thread writes it."""
+    """What a round's trace holds. It is not replaced meanwhile: a session has one round at a time."""
     quality = store.read_table(status.trace, "quality", [f"{state}_count" for state in HopState])
     connections = store.read_table(status.trace, "connections", ["client_isn"])
     stamps = [

@@ -316,6 +316,64 @@ def test_a_stage_that_raises_ends_neither_the_thread_nor_another_session(
     assert message.isprintable()
 
 
+def test_a_slow_session_does_not_delay_a_quick_one(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    quick_rounds = threading.Semaphore(0)
+
+    def analysis(sources: Sequence[HostSource], trace: str, cut_count: int) -> TraceInfo:
+        if Path(trace).parent.name == "slow":
+            began.set()
+            assert go_on.wait(60)
+        else:
+            quick_rounds.release()
+        raise InputError("not this time", "none")
+
+    tried = LiveAnalysis(tmp_path, 10, 1 << 30, analysis=analysis)
+    tried.start()
+    try:
+        tried.arrived("slow", "client", 1, segments["client"][0])
+        assert began.wait(60)
+        for number in (1, 2):
+            tried.arrived("quick", "client", number, segments["client"][number - 1])
+            assert quick_rounds.acquire(timeout=60)
+        tried.arrived("slow", "client", 2, segments["client"][1])
+        assert tried.status("slow").rounds_count == 0, "a session is never in two rounds"
+    finally:
+        go_on.set()
+        tried.stop()
+    assert tried.status("quick").rounds_count == 2
+
+
+def test_one_thread_is_left_to_quick_sessions(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
+    bench = Bench(tmp_path, round_ns=GOAL_NS + 1)
+    arrive(bench, segments, 1)
+    assert bench.live.step(only_quick=True) == 0, "nothing is known of it yet"
+    arrive(bench, segments, 2)
+    bench.now_ns += SECOND
+    assert bench.live.step(only_quick=True) is None
+    bench.round_ns = GOAL_NS
+    assert bench.live.step() == 0
+    arrive(bench, segments, 3)
+    bench.now_ns += SECOND
+    assert bench.live.step(only_quick=True) == 0
+
+
+def test_a_session_that_fails_again_and_again_has_few_lines_in_the_log(
+    tmp_path: Path, segments: dict[str, list[Path]], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path, broken=True)
+    for _ in range(23):
+        arrive(bench, segments, 1)
+        bench.now_ns += SECOND
+        bench.live.step()
+    assert bench.live.status("s").failed_rounds_count == 23
+    lines = [record.getMessage() for record in caplog.records if record.name == "twintap.collector"]
+    assert len(lines) == 2
+    assert "a stage" in lines[0]
+    assert "times" not in lines[0]
+    assert lines[1].endswith("(10 times)")
+
+
 def test_what_a_stage_raised_is_in_status_and_page(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
     bench = Bench(tmp_path)
     arrive(bench, segments, 1, 2)
