@@ -11,7 +11,7 @@ for, each carries as many uploads as it takes, one after the other.
 Limits: no loss, no reordering, one clock, IPv4, ports recycled after 50,000 connections (with new ISNs).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -91,6 +91,10 @@ class Shape:
     bouts: int
 
 
+ANSWERED_SYN = (Row(0, CLIENT, SYN, 0, 0, 0, 0), Row(1, SERVER, SYN | ACK, 0, 1, 0, 0))
+"""Never acknowledged: a SYN flood."""
+
+
 def write(folder: Path, packets_count: int, connections_count: int | None = None) -> Captures:
     """Write `client.pcap` and `server.pcap` with about so many packets together.
 
@@ -106,10 +110,9 @@ def write(folder: Path, packets_count: int, connections_count: int | None = None
     return Captures(paths[CLIENT], paths[SERVER], count, shape.lanes * shape.bouts)
 
 
-def write_flood(folder: Path, connections_count: int) -> Path:
-    """Write `server.pcap`: so many SYNs from as many forged addresses, each answered, none ever acknowledged."""
+def write_flood(folder: Path, connections_count: int, rows: Sequence[Row] = ANSWERED_SYN) -> Path:
+    """Write `server.pcap`: so many connections from as many forged addresses, one packet of each for each row."""
     path = folder / "server.pcap"
-    rows = [Row(0, CLIENT, SYN, 0, 0, 0, 0), Row(1, SERVER, SYN | ACK, 0, 1, 0, 0)]
     with path.open("wb") as file:
         file.write(PCAP_NS_HEADER)
         for first in range(0, connections_count, FLOOD_BATCH):
