@@ -71,11 +71,13 @@ impl Iterator for Parts<'_> {
         }
         let start = self.at;
         self.at += HEADER_LEN + len;
-        Some(start..start + HEADER_LEN + shown_len(record[0], &record[HEADER_LEN..]))
+        let body = &record[HEADER_LEN..record.len().min(HEADER_LEN + len)];
+        Some(start..start + HEADER_LEN + shown_len(record[0], body))
     }
 }
 
-/// How much is kept of what a record holds.
+/// How much is kept of what a record holds. A hello that says it is longer than its record ends with it: what follows
+/// are other records.
 fn shown_len(kind: u8, message: &[u8]) -> usize {
     if kind != HANDSHAKE || message.is_empty() {
         return 0;
@@ -133,6 +135,13 @@ mod tests {
         assert_eq!(kept(&client, 2048), b"\x16\x03\x03\0\x0c\x01");
         let no_hello = record(22, &[2, 9, 9, 9, 5, 5]);
         assert_eq!(kept(&no_hello, 2048), no_hello[..6]);
+    }
+
+    #[test]
+    fn a_hello_longer_than_its_record_keeps_nothing_of_the_next_one() {
+        let flight = [record(22, &[2, 0, 1, 0]), record(23, b"secret"), record(23, b"secret")].concat();
+        let bare = b"\x16\x03\x03\0\x04\x02\0\x01\0\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06";
+        assert_eq!(kept(&flight, 2048), bare);
     }
 
     #[test]

@@ -9,8 +9,11 @@ use twintap_wire::events::{Event, EventColumns};
 use twintap_wire::fragments::WINDOW_PACKETS;
 use twintap_wire::http;
 use twintap_wire::link::LinkType;
+use twintap_wire::marks;
 use twintap_wire::packet::{Decoder, Direction, Packet, walk};
 use twintap_wire::reader::Reader;
+use twintap_wire::stamps::{self, Believed};
+use twintap_wire::tls;
 
 /// Packets of a batch: small, so that batches end within small files.
 const BATCH_PACKETS: usize = 3;
@@ -172,4 +175,81 @@ fn is_line_end(data: &[u8], value: &[u8]) -> bool {
     let behind = data[end..].trim_ascii_start();
     let skipped = &data[end..data.len() - behind.len()];
     value.len() == 512 || skipped.contains(&b'\n')
+}
+
+/// Invariant: marks stand at ascending places within the payload, only where one may begin; and of a payload cut in half, all
+/// but the last are those of the whole one.
+pub fn marks(data: &[u8]) {
+    let whole = marked(data);
+    assert!(whole.is_empty() || marks::may_be_mark(data));
+    assert!(whole.is_sorted_by(|one, next| one.0 < next.0));
+    assert!(
+        whole
+            .iter()
+            .all(|&(at, _, reach)| at < data.len() && (1..=3).contains(&reach))
+    );
+    let half = marked(&data[..data.len() / 2]);
+    let sure = half.len().saturating_sub(1); // the last may be a word that goes on
+    assert_eq!(
+        half[..sure],
+        whole[..sure.min(whole.len())],
+        "a cut payload has other marks"
+    );
+}
+
+fn marked(payload: &[u8]) -> Vec<(usize, &'static [u8], u16)> {
+    let mut found = Vec::new();
+    marks::each_mark(payload, |at, head| found.push((at, head.method, head.status)));
+    found
+}
+
+/// Invariant: every stamp that is taken lies in a believed range, is the packet's own exactly if that does, and the frames
+/// of all others are noted in their order. The first byte says how many ranges there are; the rest is numbers.
+pub fn stamps(data: &[u8]) {
+    let Some((&count, rest)) = data.split_first() else {
+        return;
+    };
+    let numbers: Vec<i64> = rest
+        .as_chunks()
+        .0
+        .iter()
+        .map(|bytes| i64::from_le_bytes(*bytes))
+        .collect();
+    let (bounds, given) = numbers.split_at(numbers.len().min(2 * usize::from(count % 4)));
+    let ranges: Vec<(i64, i64)> = bounds
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&[a, b]| (a.min(b), a.max(b)))
+        .collect();
+    let holds = |ns: i64| match &ranges[..] {
+        [] => stamps::ALL.0 <= ns && ns <= stamps::ALL.1,
+        some => some.iter().any(|range| range.0 <= ns && ns <= range.1),
+    };
+    let mut believed = Believed::new(ranges.clone());
+    let mut others = Vec::new();
+    for (frame, &ns) in (1..).zip(given) {
+        let (taken, is_own) = believed.take(frame, ns);
+        assert!(holds(taken), "{taken} is in no range");
+        assert_eq!(is_own, holds(ns));
+        assert!(!is_own || taken == ns);
+        if !is_own {
+            others.push(frame);
+        }
+    }
+    assert_eq!(believed.frames(), others);
+}
+
+/// Invariant: a record's length is past its header, and of a payload cut in half nothing else is said of it than of the
+/// whole one, but that a hello's version may not be seen yet.
+pub fn tls_record(data: &[u8]) {
+    let Some(whole) = tls::parse(data) else {
+        assert!(tls::parse(&data[..data.len() / 2]).is_none());
+        return;
+    };
+    assert!(tls::may_be_record(data) && whole.len as usize >= 5);
+    if let Some(cut) = tls::parse(&data[..data.len() / 2]) {
+        assert_eq!((cut.status, cut.len), (whole.status, whole.len));
+        assert_eq!(cut.flags & tls::flag::CLIENT_HELLO & !whole.flags, 0);
+    }
 }

@@ -1,7 +1,7 @@
 //! What can be had of a fuzz target without a fuzzer, at every test run: its body over the committed corpus, every prefix of
 //! it, and seeded mutations.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Mutations of each corpus file; enough to change each byte of a small file several times.
 const MUTATIONS: u64 = 500;
@@ -11,11 +11,25 @@ pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     files_in(target)
 }
 
+/// What the fuzzer found besides; nothing of a target that it found nothing new for.
+fn found(target: &str) -> Vec<Vec<u8>> {
+    let folder = format!("{target}/found");
+    if corpus_folder(&folder).is_dir() {
+        files_in(&folder)
+    } else {
+        Vec::new()
+    }
+}
+
+fn corpus_folder(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(folder)
+}
+
 /// Files of a folder of the corpus, by name.
 fn files_in(folder: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../fuzz/corpus")
-        .join(folder);
+    let folder = corpus_folder(folder);
     let mut files: Vec<_> = folder
         .read_dir()
         .expect("the corpus is committed")
@@ -65,7 +79,7 @@ fn mutate(data: &[u8], random: &mut Random) -> Vec<u8> {
 
 /// Run `body` over the corpus of `target`, its prefixes and its mutations; and over what the fuzzer found besides.
 pub fn run(target: &str, body: fn(&[u8])) {
-    files_in(&format!("{target}/found")).iter().for_each(|data| body(data));
+    found(target).iter().for_each(|data| body(data));
     for (number, whole) in corpus(target).iter().enumerate() {
         for len in 0..=whole.len() {
             body(&whole[..len]);

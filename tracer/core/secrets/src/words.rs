@@ -110,7 +110,10 @@ impl SecretRules {
     fn redact_plain(&self, word: &str) -> String {
         let mut bytes = word.as_bytes().to_vec();
         self.redact_text(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
+        let is_left = |at: usize, c: char| bytes[at..].starts_with(c.encode_utf8(&mut [0; 4]).as_bytes());
+        word.char_indices()
+            .map(|(at, c)| if is_left(at, c) { c } else { 'x' })
+            .collect()
     }
 
     /// A word that may be a command line; blanks and quotes stay.
@@ -215,6 +218,10 @@ mod tests {
                 "mc alias set n http://h xx xx",
             ),
             (&["psql", "postgresql://u:pw@h/db"], "psql postgresql://xxxx@h/db"),
+            (
+                &["curl", "http://u:\u{e9}@h/?pass=\u{20ac}"],
+                "curl http://xxx@h/?pass=x",
+            ),
             (
                 &["tracer", "record", "--keep-secrets", "ls"],
                 "tracer record --keep-secrets ls",

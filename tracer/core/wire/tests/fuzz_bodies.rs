@@ -25,6 +25,21 @@ fn http_head() {
 }
 
 #[test]
+fn marks() {
+    run("marks", decoding::marks);
+}
+
+#[test]
+fn stamps() {
+    run("stamps", decoding::stamps);
+}
+
+#[test]
+fn tls_record() {
+    run("tls_record", decoding::tls_record);
+}
+
+#[test]
 fn the_corpus_holds_what_the_targets_are_to_see() {
     let rows: usize = corpus("capture_file")
         .iter()

@@ -1,0 +1,76 @@
+//! Bodies of the targets of what the agent keeps of a packet.
+//!
+//! Run by cargo-fuzz (`fuzz_targets/`) and, over the committed corpus and mutations of it, by
+//! `capture/tests/fuzz_bodies.rs`.
+
+use twintap_capture::pcapng::LinkType;
+use twintap_capture::policy::{HEAD_LIMIT_BYTES, PayloadPolicy};
+use twintap_capture::tls;
+use twintap_secrets::SecretRules;
+use twintap_wire::link;
+use twintap_wire::packet::walk;
+
+const POLICIES: [PayloadPolicy; 4] = [
+    PayloadPolicy::None,
+    PayloadPolicy::Http,
+    PayloadPolicy::Bytes(9),
+    PayloadPolicy::Bytes(u32::MAX),
+];
+
+/// Invariant: what is kept is a beginning of the frame, redacting leaves its headers alone, and the collector reads the
+/// same segment from it as from the whole frame. The first byte is the link type.
+pub fn kept_frame(data: &[u8]) {
+    let Some((&kind, frame)) = data.split_first() else {
+        return;
+    };
+    let (ours, theirs) = match kind & 1 {
+        0 => (LinkType::Ethernet, link::LinkType(1)),
+        _ => (LinkType::RawIp, link::LinkType(101)),
+    };
+    let original_len = frame.len() as u32;
+    let whole = walk(theirs, frame, original_len).ok();
+    for policy in POLICIES {
+        let Some(kept) = policy.keep(ours, frame) else { continue };
+        assert!(kept.captured_len <= frame.len());
+        let mut captured = frame[..kept.captured_len].to_vec();
+        kept.redact(SecretRules::built_in(), &mut captured);
+        assert_eq!(captured.len(), kept.captured_len);
+        let Some(whole) = &whole else { continue };
+        let cut = walk(theirs, &captured, original_len).expect("its headers are kept");
+        assert_eq!(
+            (cut.tcp, cut.payload_len, cut.ip_id),
+            (whole.tcp, whole.payload_len, whole.ip_id)
+        );
+        match policy {
+            PayloadPolicy::None => assert!(cut.payload.is_empty()),
+            PayloadPolicy::Bytes(u32::MAX) => assert_eq!(cut.payload.len(), whole.payload.len()),
+            _ => assert!(cut.payload.len() <= HEAD_LIMIT_BYTES + 64),
+        }
+    }
+}
+
+/// Invariant: the parts of TLS records that are kept are ascending and disjoint, each within its record; all else is
+/// overwritten; and what is left shows the collector the same records.
+pub fn tls_records(data: &[u8]) {
+    for limit in [0, 7, HEAD_LIMIT_BYTES] {
+        let parts: Vec<_> = tls::kept_parts(data, limit).collect();
+        assert!(
+            parts
+                .iter()
+                .all(|part| part.len() >= 5 && part.end <= data.len().min(limit))
+        );
+        assert!(parts.is_sorted_by(|one, next| one.end <= next.start), "records overlap");
+        let kept_len = tls::kept_len(data, limit);
+        assert_eq!(kept_len, parts.last().map_or(0, |part| part.end));
+        let mut left = data[..kept_len].to_vec();
+        tls::blank(&mut left);
+        for (at, (&left, &given)) in left.iter().zip(data).enumerate() {
+            let is_kept = parts.iter().any(|part| part.contains(&at));
+            assert_eq!(left, if is_kept { given } else { 0 }, "byte {at}");
+        }
+        for part in parts {
+            let seen = |bytes: &[u8]| twintap_wire::tls::parse(bytes).map(|head| (head.status, head.len));
+            assert_eq!(seen(&left[part.start..]), seen(&data[part.start..]));
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! See the invariant at `redaction::secret_words`.
+#![no_main]
+
+#[path = "../bodies/redaction.rs"]
+#[allow(dead_code)] // each target uses one of the bodies
+mod redaction;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| redaction::secret_words(data));

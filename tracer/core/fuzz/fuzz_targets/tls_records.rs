@@ -1,0 +1,8 @@
+//! See the invariant at `keeping::tls_records`.
+#![no_main]
+
+#[path = "../bodies/keeping.rs"]
+#[allow(dead_code)] // each target uses one of the bodies
+mod keeping;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| keeping::tls_records(data));
