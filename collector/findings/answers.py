@@ -195,8 +195,10 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
     since = np.empty_like(until)
     for start, end in pairwise([*first.tolist(), len(order)]):
         since[start:end] = np.minimum.accumulate(arrived[start:end][::-1])[::-1]
-    goes_on = spoken[~np.isin(spoken + 1, [*first, len(order)])]
-    since[goes_on + 1] = np.maximum(since[goes_on + 1], until[goes_on])
+        said = spoken[(spoken >= start) & (spoken < end - 1)]
+        last = np.full(end - start, np.iinfo(np.int64).min)
+        last[said + 1 - start] = until[said]
+        since[start:end] = np.maximum(since[start:end], np.maximum.accumulate(last))
     long = np.flatnonzero(until - since >= STALL_NS)
     middle = since[long] + (until - since)[long] // 2
     waiting = np.empty(len(long), dtype=np.int64)
@@ -249,9 +251,9 @@ def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
     failed = requests.frame(requests.statuses() >= 500)
     devices = failed.group_by("server_host", "service", "status").agg(
         pl.col("device").drop_nulls().unique().sort(), cost=pl.col("critical_ns").sum(), begin=pl.col("begin").min(),
-        end=pl.col("ended").max(), clients=pl.col("client_host").cast(pl.String),
+        end=pl.col("ended").max(), clients=pl.col("client_host").cast(pl.String), took=pl.col("own_ns").median(),
     ).with_columns(pl.col("server_host", "service").cast(pl.String))  # fmt: skip
-    reasons, serving = _reasons(requests, failed), requests.serving
+    reasons, serving, usual_ns = _reasons(requests, failed), requests.serving, _usual_ns(requests, failed)
     rows = troubles.failed.join(devices, on=["server_host", "service", "status"], how="left", nulls_equal=True)
     for row in rows.iter_rows(named=True):
         full, said = row["status"] == INSUFFICIENT_STORAGE, (row["server_host"], row["service"], row["status"])
@@ -269,9 +271,20 @@ def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
             remedy="make room, or mount the disk (df, dmesg)"
             if full
             else "read that server's log for the transaction id of the span, and dmesg of that host",
+            devices=frozenset(row["device"] or ()),
+            quick=row["took"] is not None and row["took"] <= usual_ns.get(row["service"], 0),
             **{**evidence(row), "cost_ns": row["cost"] or 0, "from_trace_ns": row["begin"] or row["from_trace_ns"],
                "to_trace_ns": row["end"] or row["to_trace_ns"]},
         )  # fmt: skip
+
+
+def _usual_ns(requests: Requests, failed: pl.DataFrame) -> dict[str, float]:
+    """What nine of ten requests take that the services of these failed ones answer well."""
+    services = failed["service"].cast(pl.String).unique().implode()
+    status = requests.statuses()
+    well = requests.where(pl.col("service").cast(pl.String).is_in(services)) & (status >= 200) & (status < 400)
+    took = requests.frame(well).group_by(pl.col("service").cast(pl.String)).agg(pl.col("own_ns").quantile(0.9))
+    return {service: most for service, most in took.iter_rows() if most is not None}
 
 
 def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str, int], str]:

@@ -31,6 +31,8 @@ _HELD = frozenset({"zero_window", "small_window"})
 _AWAY = frozenset({"small_window", "slow_start_after_idle"})
 """Waits for round trips, which count on a long way only."""
 _CLOCK = frozenset({"unaligned_clock", "inconsistent_clock"})
+_UNANSWERED = frozenset({"slow_replica"})
+"""A server that does not answer is not slow: as far as it looks so by what was given up, its silence is the cause."""
 
 BRINGS: Mapping[str, frozenset[str]] = {
     "link_down": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _LATE | _FAILED | _LISTEN | _CLOCK | _RESENT | _HELD,
@@ -52,9 +54,9 @@ BRINGS: Mapping[str, frozenset[str]] = {
     "connection_unanswered": _FAILED | _SLOW,
     "truncated_response": _FAILED | frozenset({"truncated_response", "connection_reset"}),
     "unanswered_request": _FAILED | _SLOW,
-    "client_gave_up": _FAILED | frozenset({"client_gave_up"}),
-    "disk_full": _BROKEN | frozenset({"server_error", "handoffs", "uneven_load"}),
-    "server_error": _BROKEN | frozenset({"server_error", "handoffs", "uneven_load"}),
+    "client_gave_up": _FAILED | _UNANSWERED | frozenset({"client_gave_up"}),
+    "disk_full": _BROKEN | frozenset({"server_error", "slow_disk", "handoffs", "uneven_load"}),
+    "server_error": _BROKEN | frozenset({"server_error", "slow_disk", "handoffs", "uneven_load"}),
     "slow_replica": _BROKEN | _SLOW | _LISTEN | _HELD,
 }
 """What each kind can bring about, deepest first."""
@@ -105,17 +107,24 @@ def _told(
     return replace(finding, severity=severity, cause=of.name)
 
 
-def _depth(finding: Finding, askers: Askers) -> tuple[int, int, int]:
+def _depth(finding: Finding, askers: Askers) -> tuple[int, bool, int, int]:
     """Of one kind, what is asked by more hosts, directly or through others, lies deeper."""
-    kind = RIVALS[0] if finding.kind in RIVALS else finding.kind
+    kind = RIVALS[0] if finding.kind in RIVALS else "slow_disk" if _is_broken_device(finding) else finding.kind
     asked_by = 0 if kind in RIVALS else len(askers.get(finding.host or "", ()))
-    return ORDER.index(kind), -asked_by, -finding.cost_ns
+    return ORDER.index(kind), not _is_broken_device(finding), -asked_by, -finding.cost_ns
+
+
+def _is_broken_device(finding: Finding) -> bool:
+    """Whether a device fails at once, which no slowness explains; that it is slow, too, is how else it shows."""
+    return finding.kind in _FAILED and finding.quick and bool(finding.devices)
 
 
 def _brings(cause: Finding, finding: Finding, askers: Askers, asked_by: Mapping[Place, frozenset[Place]]) -> bool:
     if finding.kind not in BRINGS[cause.kind] or not _at_once(cause, finding):
         return False
     if finding.kind == cause.kind and finding.host == cause.host:
+        return False
+    if not _may_explain(cause, finding):
         return False
     if finding.host == cause.host and not _concerns(cause, finding, asked_by):
         return False
@@ -124,6 +133,17 @@ def _brings(cause: Finding, finding: Finding, askers: Askers, asked_by: Mapping[
         return bool(finding.hosts & at)
     near = at | frozenset().union(*(askers.get(host, frozenset()) for host in at))
     return finding.host in near
+
+
+def _may_explain(cause: Finding, finding: Finding) -> bool:
+    """Whether what is known of the two allows one to be slow because of the other, or to fail because of it."""
+    if finding.kind == "slow_disk" and cause.kind in _FAILED:
+        return _is_broken_device(cause) and cause.host == finding.host and bool(cause.devices & finding.devices)
+    if cause.kind == "slow_disk" and _is_broken_device(finding):
+        return cause.host != finding.host
+    if cause.kind == "client_gave_up" and finding.kind in _UNANSWERED:
+        return finding.unanswered and (finding.host, finding.service) == (cause.host, cause.service)
+    return True
 
 
 def _concerns(cause: Finding, finding: Finding, asked_by: Mapping[Place, frozenset[Place]]) -> bool:

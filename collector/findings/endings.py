@@ -8,14 +8,16 @@
 - `connection_reset`, `unanswered_request`: the server's side broke a connection off, or closed it, and no others then.
 - `client_gave_up`: the client left first. Where several left after the same wait, at different moments, that is its
   limit. Where it left several at one moment, it ended itself or was stopped, which says nothing of the server. What a
-  server left while its own request went well (a replica too many, a hedged read) needed no answer.
+  server left because another call of the same request had been answered (a replica too many, a hedged read), and then
+  went well, needed no answer. Where a request waited for the call in vain, that is what it cost, even if a second try
+  went well.
 
 Limits: one connection that a dying process ended is not told from one that it chose to end. In a protocol without
 visible heads a server's FIN may be its answer to a goodbye: it counts only where several died together.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -27,7 +29,7 @@ from collector.durations import in_words
 from collector.endings import BY_CLIENT, Ending
 from collector.ends import end_name, service_at
 from collector.exchanges import UNKNOWN
-from collector.findings.finding import Finding, times
+from collector.findings.finding import Finding, times, weight
 from collector.findings.requests import Requests
 from collector.findings.timeouts import fingerprint
 from collector.stamps import UNSEEN
@@ -46,6 +48,9 @@ LIMIT_LEAST_NS = 20_000_000
 """No client's timeout is shorter."""
 MOST_SHARE = 0.5
 """A client that waits for so large a share of its requests to a server in vain has a trouble with that server."""
+NEEDLESS_SHARE = 0.5
+"""A call whose last wait, since another call of the same request was answered, is a smaller share of all it waited, was
+left because of that answer."""
 WENT_WELL = 400
 """Statuses below are of answers that say no trouble (RFC 9110 §15)."""
 GROUP = ("client_host", "server_host", "service")
@@ -95,7 +100,7 @@ def ending_findings(troubles: Troubles, requests: Requests) -> list[Finding]:
     return [
         *(_death_finding(death) for death in deaths),
         *_ended_by_server(alone),
-        *_given_up(ended.filter(pl.col("ending").is_in(BY_CLIENT))),
+        *_given_up(ended.filter(pl.col("ending").is_in(BY_CLIENT)), requests),
     ]
 
 
@@ -120,9 +125,7 @@ def _counted(ended: pl.DataFrame, requests: Requests) -> pl.DataFrame:
     counted = requests.groups.select(pl.col(GROUP).cast(pl.String), "count")
     totals = counted.group_by(GROUP).agg(total=pl.col("count").sum())
     rows = rows.join(totals, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
-    rows = rows.join(
-        _needless(requests, ended["span_id"]), on="span_id", maintain_order="left"
-    )  # no stream is a request
+    rows = rows.join(_needless(requests, rows), on="span_id", maintain_order="left")  # no stream is a request
     counts = readable | pl.when(left).then(waited & pl.col("answers").fill_null(value=False)).otherwise(silent)
     return rows.filter(counts)
 
@@ -134,13 +137,25 @@ def _was_flowing() -> pl.Expr:
     return (begun & (pl.col("last_ns") >= pl.col("closed_ns") - LIMIT_LEAST_NS)).fill_null(value=False)
 
 
-def _needless(requests: Requests, spans: pl.Series) -> pl.DataFrame:
-    """`span_id, needless`: which of these requests were made for another that went well all the same."""
+def _needless(requests: Requests, ended: pl.DataFrame) -> pl.DataFrame:
+    """`span_id, for_another, needless`: which of these requests were made for another that went well all the same, and
+    which of them it did not wait for, since another of its calls had been answered."""
     ids = numbers(requests.exchanges["exchange_id"])
-    rows = np.flatnonzero(np.isin(ids, spans.to_numpy()))
+    rows = np.flatnonzero(np.isin(ids, ended["span_id"].to_numpy()))
     parent = requests.parent[rows]
     status = np.append(requests.statuses(), 0)[parent]
-    return pl.DataFrame({"span_id": ids[rows], "needless": (parent != NONE) & (status >= 200) & (status < WENT_WELL)})
+    went_well = (parent != NONE) & (status >= 200) & (status < WENT_WELL)
+    known = pl.DataFrame({"span_id": ids[rows], "parent": parent, "for_another": went_well})
+    left = known.join(ended.select("span_id", "closed_ns", "waited_ns"), on="span_id", maintain_order="left")
+    siblings = np.flatnonzero(np.isin(requests.parent, parent[went_well]) & (requests.answered != UNSEEN))
+    answers = pl.DataFrame({"parent": requests.parent[siblings], "answered_ns": requests.ended[siblings]})
+    before = pl.col("answered_ns") <= pl.col("closed_ns")
+    last = left.join(answers, on="parent").filter(before).group_by("span_id").agg(pl.col("answered_ns").max())
+    in_vain = pl.col("closed_ns") - pl.col("answered_ns") < NEEDLESS_SHARE * pl.col("waited_ns")
+    needless = pl.col("for_another") & in_vain.fill_null(value=False)
+    return left.join(last, on="span_id", how="left", maintain_order="left").select(
+        "span_id", "for_another", needless=needless
+    )
 
 
 def _answered_groups(requests: Requests) -> NDArray[np.bool_]:
@@ -243,17 +258,46 @@ def _short_words(rows: pl.DataFrame) -> str:
     return f"; at worst {worst['response_bytes']:,} of {worst['response_due_bytes']:,} bytes came"
 
 
-def _given_up(rows: pl.DataFrame) -> Iterator[Finding]:
+def _given_up(rows: pl.DataFrame, requests: Requests) -> Iterator[Finding]:
     """What clients left."""
     for _, mine in rows.group_by(GROUP, maintain_order=True):
         worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
         limit, at_once = _limit(mine), len(mine) > 1 and _is_one_moment(mine)
-        share = int((~mine["flowing"]).sum()) / max(1, worst["total"])
-        severity = "warning" if not at_once and (limit or share >= MOST_SHARE) else "notice"
-        severity = "info" if mine["needless"].all() else severity
-        yield _finding(
-            mine, worst, _given_up_words(mine, limit, at_once), ", without a whole answer", severity=severity
-        )
+        words = _given_up_words(mine, limit, at_once)
+        silent_ns = 0 if at_once else _silent_ns(mine, requests)
+        if silent_ns:
+            more = f", without a whole answer; it answered nothing in that time, {in_words(silent_ns)}"
+            words = replace(
+                words, remedy=f"see whether that process is stopped or hangs (ps -o stat,wchan); {words.remedy}"
+            )
+        else:
+            more = ", without a whole answer"
+        yield _finding(mine, worst, words, more, severity=_given_up_severity(mine, limit, at_once, requests))
+
+
+def _given_up_severity(rows: pl.DataFrame, limit: int, at_once: bool, requests: Requests) -> str:
+    """A second try that went well makes it a matter of time alone, and an answer from elsewhere of none at all."""
+    if rows["needless"].all():
+        return "info"
+    share = int((~rows["flowing"]).sum()) / max(1, rows["total"][0])
+    if at_once or not (limit or share >= MOST_SHARE):
+        return "notice"
+    return weight(int(rows["waited_ns"].sum()), requests.total_ns) if rows["for_another"].all() else "warning"
+
+
+def _silent_ns(rows: pl.DataFrame, requests: Requests) -> int:
+    """For how long their server answered nobody, while several of these waited in turn; 0 if it did, or if what it
+    answered to others was not captured."""
+    first, last = _least(rows["asked_ns"]), _most(rows["closed_ns"])
+    host, service = rows["server_host"][0], rows["service"][0]
+    if first is None or last is None or host is None or not rows["silent"].all():
+        return 0
+    in_turn = (_most(rows["asked_ns"]) or 0) > (_least(rows["closed_ns"]) or 0)
+    at_server = requests.where(
+        (pl.col("server_host").cast(pl.String) == host) & pl.col("service").cast(pl.String).eq_missing(service)
+    )
+    answered = at_server & (requests.answered >= first) & (requests.answered <= last)
+    return last - first if in_turn and not answered.any() else 0
 
 
 def _given_up_words(rows: pl.DataFrame, limit: int, at_once: bool) -> _Words:

@@ -50,6 +50,9 @@ class Finding:
     cause: str | None = None  # "KIND on HOST" of the finding that this one follows from
     touches: frozenset[str] = frozenset()  # other hosts that it is about; not in the table
     services: frozenset[str] = frozenset()  # several services of the host that it is about; not in the table
+    unanswered: bool = False  # half of its cases or more were never answered; not in the table
+    devices: frozenset[str] = frozenset()  # devices of the host that it is about; not in the table
+    quick: bool = False  # what failed did so no later than others succeed; not in the table
 
     @property
     def urgent(self) -> bool:

@@ -75,7 +75,23 @@ def pace_findings(requests: Requests) -> list[Finding]:
     for host in sorted({each.host for each in slow}):
         here = pl.col("server_host") == host
         found += _of_host([each for each in slow if each.host == host], servers.filter(here), devices.filter(here))
-    return [replace(finding, severity=weight(finding.cost_ns, requests.total_ns)) for finding in found]
+    vain = _unanswered(requests)
+    return [
+        replace(
+            finding,
+            severity=weight(finding.cost_ns, requests.total_ns),
+            unanswered=2 * vain.get((finding.host, finding.service), 0) >= max(1, finding.count),
+        )
+        for finding in found
+    ]
+
+
+def _unanswered(requests: Requests) -> dict[tuple[str | None, str | None], int]:
+    """How many requests to each service of each host were given up without any answer."""
+    rows, _ = requests.given_up()
+    vain = requests.frame(rows[requests.answered[rows] == UNSEEN])
+    counts = vain.group_by(pl.col("server_host", "service").cast(pl.String)).len()
+    return {(host, service): count for host, service, count in counts.iter_rows()}
 
 
 def _until_given_up(requests: Requests) -> tuple[Longs, Longs]:
@@ -166,6 +182,7 @@ def _finding(kind: str, slow: _Slow, text: str, remedy: str) -> Finding:
         cost_ns=slow.cost_ns,
         text=text,
         remedy=remedy,
+        devices=frozenset(name for name in (slow.device,) if name is not None),
         **slow.worst,
     )
 

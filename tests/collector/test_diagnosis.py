@@ -289,6 +289,18 @@ def test_a_server_that_is_stopped() -> None:
     assert named(findings) == ["server_silent storage2"]
 
 
+def test_a_silence_begins_after_the_last_answer_whatever_was_given_up_since() -> None:
+    text = "".join(
+        f"proxy > storage1/swift-object {at} {at} {at + 2000} {at + 2010}\n" for at in range(0, 100_000, 10_000)
+    )
+    for asked_s, answered_s, left_s in ((1, None, 20), (1, None, 21), (9, 10, None), (8.5, None, 11)):
+        asked, answered = round(asked_s * 1e6), "- -" if answered_s is None else f"{answered_s * 10**6} " * 2
+        up = "" if left_s is None else f"up={left_s * 10**6}"
+        text += f"proxy > storage1/swift-object {asked} {asked} {answered} {up}\n"
+    (silent,) = [row for row in of_requests(text) if row["kind"] == "server_silent"]
+    assert "answered nothing for 11.000 s" in silent["text"]
+
+
 def replicas(count: int, took, hosts: Sequence[str] = HOSTS[1:]) -> str:
     """Uploads, each to all storage hosts, object and container; `took(host, service, device)` in µs."""
     text = ""
@@ -318,6 +330,24 @@ def test_a_disk_whose_requests_are_all_given_up_is_slow() -> None:
             words[5:7] = ["-", "-", f"up={int(words[3]) + SLOW}"]
         lines.append(" ".join(words))
     assert named(of_requests("\n".join(lines))) == ["slow_disk storage2"]
+
+
+@pytest.mark.parametrize(("took_us", "cause"), [(500, "server_error"), (SLOW, "slow_disk")])
+def test_a_disk_that_fails_at_once_is_broken_and_one_that_fails_late_is_slow(took_us: int, cause: str) -> None:
+    """On the same disk others take long: what repairs it, or what waits for it."""
+    slow = ("storage2", "swift-object", "d2")
+    lines = replicas(60, lambda *of: SLOW if of == slow else 2 * MS)
+    changed = []
+    for line in lines.splitlines():
+        words = line.split()
+        if words[2] == "storage2/swift-object" and "target=/d2/12/AUTH_a/c" in words and len(changed) % 3 < 2:
+            end = int(words[4]) + took_us
+            words[5:7] = [str(end), str(end + 10)]
+            words.append("status=500")
+        changed.append(" ".join(words))
+    findings = [row for row in of_requests("\n".join(changed)) if row["service"] == "swift-object"]
+    assert named(findings) == [f"{cause} storage2"]
+    assert {row["kind"] for row in findings} == {"server_error", "slow_disk"}
 
 
 def test_a_request_given_up_before_all_of_it_arrived_took_no_time() -> None:

@@ -504,8 +504,13 @@ ENDED = {
     "a client's limit": (
         asked(4, every_us=500_000, ends="+300000 > fin@100"),
         "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
-        "after about "
-        "300.0 ms: that is its limit, without a whole answer",
+        "after about 300.0 ms: that is its limit, without a whole answer; it answered nothing in that time, 1.800 s",
+    ),
+    "a client's limit, while the server answers others": (
+        asked(4, every_us=500_000, ends="+300000 > fin@100")
+        + "\nclient:50000 > web:8080\n 900000 > 0:100 GET /x\n 900300 < 0:60 200 body=10 with=10",
+        "warning client_gave_up web | 4 requests from client to swift on web given up by their client, each "
+        "after about 300.0 ms: that is its limit, without a whole answer",
     ),
     "a client that leaves": (
         asked(4, every_us=50_000, ends="400000 > fin@100"),
@@ -604,14 +609,64 @@ def test_a_proxy_that_passes_a_broken_answer_on_is_not_the_cause() -> None:
     ]
 
 
-@pytest.mark.parametrize(("status", "severity"), [(200, "info"), (504, "notice")])
-def test_what_a_server_leaves_while_its_own_request_goes_well_is_needed_no_more(status: int, severity: str) -> None:
-    """As a read from several replicas, of which the first to answer is taken."""
-    replicas = "".join(f"proxy:5000{n} > store{n}:6200\n 100 > 0:100 GET /r{n} tx=a\n 5000 > fin@100\n" for n in (1, 2))
+def reading(*calls: str, status: int = 200) -> list[str]:
+    """What is said of the calls that a proxy left for a request answered after 500 ms; others it makes are answered."""
     others = "".join(f"proxy:5100{n} > store{n}:6200\n 9000 > 0:100 GET /o\n 9100 < 0:50 200 body=0\n" for n in (1, 2))
-    mine = f"client:40000 > proxy:8080\n 0 > 0:100 GET /a tx=a\n 5000 < 0:50 {status} body=0 with=0\n"
-    said = [line for line in kinds(mine + replicas + others * 2) if "client_gave_up" in line]
-    assert [line.split(" ")[0] for line in said] == [severity] * 2
+    mine = f"client:40000 > proxy:8080\n 0 > 0:100 GET /a tx=a\n 500000 < 0:50 {status} body=0 with=0\n"
+    said = kinds(mine + "".join(calls) + others)
+    return [line.split(" | ")[0] for line in said if "client_gave_up" in line]
+
+
+FIRST_LEFT = "proxy:50001 > store1:6200\n 100 > 0:100 GET /r1 tx=a\n {at} > fin@100\n"
+FIRST_LEFT_AT_LAST = FIRST_LEFT.format(at=499_000)
+SECOND_ANSWERS = "proxy:50002 > store2:6200\n {at} > 0:100 GET /r2 tx=a\n {till} < 0:50 200 body=0 with=0\n"
+
+
+@pytest.mark.parametrize(("status", "severity"), [(200, "info"), (504, "warning")])
+def test_what_a_server_leaves_because_another_has_answered_is_needed_no_more(status: int, severity: str) -> None:
+    """As a read from several replicas, of which the first to answer is taken."""
+    answered = SECOND_ANSWERS.format(at=100, till=498_000)
+    assert reading(FIRST_LEFT_AT_LAST, answered, status=status) == [f"{severity} client_gave_up store1"]
+
+
+@pytest.mark.parametrize(
+    ("left_at", "second"),
+    [
+        (400_000, SECOND_ANSWERS.format(at=401_000, till=499_000)),
+        (499_000, SECOND_ANSWERS.format(at=100, till=9_000)),
+    ],
+    ids=["a second try after it", "waited for long after the other one's answer"],
+)
+def test_what_a_request_waited_for_in_vain_is_a_cost_though_it_went_well(left_at: int, second: str) -> None:
+    assert reading(FIRST_LEFT.format(at=left_at), second) == ["warning client_gave_up store1"]
+
+
+def failing_over(well: int, late: int, late_us: int | None) -> str:
+    """A proxy that asks one of two replicas, and takes the other if that one has not answered after 400 ms: so many
+    times it has after 10 ms, then so many times after `late_us`, or never."""
+    script = ""
+    for number in range(well + late):
+        at, port = number * 600_000, 40_000 + 7 * number
+        took = 10_000 if number < well else late_us
+        tried = at + 400_100 if took is None else at
+        end = f"{at + took} < 0:50 200 body=0 with=0" if took is not None else f"{at + 400_000} > fin@100"
+        done = max(tried, at + (took or 0)) + 10_100
+        script += f"client:{port} > proxy:80\n {at} > 0:100 GET /a tx={number}\n {done} < 0:50 200 body=0 with=0\n"
+        script += f"proxy:{port} > store1:8080\n {at + 100} > 0:100 GET /w tx={number}\n {end}\n"
+        script += f"proxy:{port} > store2:8080\n {tried + 100} > 0:100 GET /w tx={number}\n"
+        script += f" {tried + 9_000} < 0:50 200 body=0 with=0\n"
+    return script
+
+
+def test_a_replica_that_stopped_answering_is_not_slow() -> None:
+    """Its silence is the cause, and that it looks slow by what was given up follows from it."""
+    said = [line.split(" | ") for line in kinds(failing_over(20, 8, None))]
+    assert [kind for kind, _ in said] == ["warning client_gave_up store1", "notice slow_replica store1"]
+    assert said[0][1].endswith("that is its limit, without a whole answer; it answered nothing in that time, 4.600 s")
+
+
+def test_a_replica_that_answers_late_is_slow() -> None:
+    assert [line.split(" | ")[0] for line in kinds(failing_over(20, 8, 390_000))] == ["warning slow_replica store1"]
 
 
 def test_what_is_left_in_an_unknown_protocol_counts_if_it_waited_for_an_answer() -> None:
