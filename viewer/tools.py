@@ -19,7 +19,7 @@ TABLES = (
     ("pcapng", "pcapng capture", "The packets themselves, cut from the captures; opens in Wireshark"),
 )
 COLUMNS = ("#", "sent", "received", "from → to", "what", "bytes", "state", "request")
-SEARCH_HINT = "Search: id, path, host, ADDR:PORT, #12, >5ms  ( / )"
+SEARCH_HINT = "Search: id, path, host, ADDR:PORT, #12, stream:, >5ms  ( / )"
 
 
 def search_box() -> Component:

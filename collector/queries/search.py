@@ -7,8 +7,10 @@ A query is words, and a request is found if each of them is true of one of its e
     #12  conn:77  host:proxy  path:/v1/a      just that request, connection, host, part of a path
     >5ms  <1s                                 how long the request took
     outcome:failed                            what became of it: ok, failed, abandoned, unknown
+    stream:websocket                          a stream of that kind or protocol (subscription, session, tunnel, …)
 
-Connections that match by address, host or number and belong to no request are found too, after the requests.
+After the requests come streams that match by host, service, kind, protocol, address or number of their connection, then
+connections that match by address, host or number and belong to neither.
 Cost: a scan over the texts of all exchanges, about 0.1 s for each million.
 """
 
@@ -16,6 +18,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from operator import and_
 
 import numpy as np
 import polars as pl
@@ -23,20 +26,35 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector import store
+from collector.ends import end_name, service_at
 from collector.outcomes import OUTCOMES, Outcome
 from collector.queries.trace_view import TraceView
 
 UNIT_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 DURATION = re.compile(r"([<>])(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")
 ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*::[0-9a-f:]*|)(?::(\d{1,5}))?", re.IGNORECASE)
+OF_STREAMS = ("client_host", "server_host", "service", "protocol", "reason", "evidence")
 TEXTS = ("transaction_id", "target", "method", "service", "client_host", "server_host")
 ENDS = ("client", "server", "translated_client", "translated_server")
 LONGEST_QUERY = 500
-HELP = "try an id, a path, a host, ADDR:PORT, #12 for a request, conn:77, outcome:failed or >5ms"
+HELP = "try an id, a path, a host, ADDR:PORT, #12 for a request, conn:77, stream:mqtt, outcome:failed or >5ms"
 
-Requests = NDArray[np.bool_]
-Masks = tuple[NDArray[np.bool_], NDArray[np.bool_]]
-"""Which requests, and which connections, a word is true of."""
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Which requests, streams and connections a word is true of."""
+
+    requests: Bools
+    streams: Bools
+    connections: Bools
+
+    def __and__(self, other: "Masks") -> "Masks":
+        return Masks(self.requests & other.requests, self.streams & other.streams, self.connections & other.connections)
+
+    def __or__(self, other: "Masks") -> "Masks":
+        return Masks(self.requests | other.requests, self.streams | other.streams, self.connections | other.connections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +62,30 @@ class SearchHits:
     """What a query finds, in order of time; `problem` says why it could not be searched for."""
 
     requests: NDArray[np.int64]  # numbers
-    connections: NDArray[np.int64]  # ids; of those that belong to no request
+    streams: NDArray[np.int64]  # rows of `Searched.streams`
+    connections: NDArray[np.int64]  # ids; of those that belong to no request and are no stream
     problem: str = ""
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return len(self.requests) + len(self.connections)
+        return len(self.requests) + len(self.streams) + len(self.connections)
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Where is looked: `spans` with its exchange's columns and `request`, sorted by it; `connections` as the table;
-    the requests' durations."""
+    """Where is looked: `spans` with its exchange's columns and `request`, sorted by it; `streams` as the table, in
+    order of time; `connections` as the table; the requests' durations."""
 
     spans: pl.DataFrame
+    streams: pl.DataFrame
     connections: pl.DataFrame
     durations_ns: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One of the things found: a request, or a connection that belongs to none. Times in ns since the trace's start."""
+    """One of the things found: a request, a stream, or a connection of neither. Times in ns since the trace's start."""
 
     request: int | None
     from_ns: int
@@ -94,14 +114,33 @@ class TraceSearch:
         if at < len(hits.requests):
             request = self._trace.request(int(hits.requests[at]))
             return SearchHit(request.number, request.start_ns, request.end_ns, request.title)
-        connection_id = int(hits.connections[at - len(hits.requests)])
+        at -= len(hits.requests)
+        if at < len(hits.streams):
+            return self._trace.unchanged(lambda: self._stream(int(hits.streams[at])))
+        connection_id = int(hits.connections[at - len(hits.streams)])
         return self._trace.unchanged(lambda: self._connection(connection_id))
 
     @cached_property
     def _searched(self) -> Searched:
-        connections = self._trace.unchanged(lambda: store.read_table(self._trace.url, "connections"))
-        frame = pl.DataFrame(connections).with_columns(pl.col(pl.Categorical).cast(pl.String))
-        return Searched(self._trace.request_texts(), frame, self._trace.request_durations_ns())
+        streams, connections = self._trace.unchanged(lambda: [self._read(name) for name in ("streams", "connections")])
+        streams = streams.sort("begin_trace_ns", "connection_id", nulls_last=True)
+        return Searched(self._trace.request_texts(), streams, connections, self._trace.request_durations_ns())
+
+    def _read(self, name: str) -> pl.DataFrame:
+        return pl.DataFrame(store.read_table(self._trace.url, name)).with_columns(
+            pl.col(pl.Categorical).cast(pl.String)
+        )
+
+    def _stream(self, row: int) -> SearchHit:
+        stream = self._searched.streams.row(row, named=True)
+        begin_ns, end_ns, of = stream["begin_trace_ns"], stream["end_trace_ns"], stream["connection_id"]
+        count = stream["to_client_count"] + stream["to_server_count"]
+        ends = f"{end_name(stream['client_host'])} to {service_at(stream['service'], stream['server_host'])}"
+        text = f"stream ({stream['evidence']}) from {ends}, {count:,} message{'s' * (count != 1)}, connection {of}"
+        if begin_ns is None or end_ns is None:
+            whole = self._connection(of)
+            return SearchHit(None, whole.from_ns, whole.to_ns, text)
+        return SearchHit(None, begin_ns - self._trace.start_ns, end_ns - self._trace.start_ns, text)
 
     def _connection(self, connection_id: int) -> SearchHit:
         times = ("send_trace_ns", "receive_trace_ns")
@@ -112,21 +151,25 @@ class TraceSearch:
 
 
 def search(query: str, where: Searched) -> SearchHits:
-    """The requests, then the connections without one, of which every word of the query is true."""
-    nothing = np.zeros(0, dtype=np.int64)
+    """The requests, then the streams, then the connections of neither, of which every word of the query is true."""
     words = query[:LONGEST_QUERY].split()
     if not words:
-        return SearchHits(nothing, nothing, HELP)
+        return _not_searched(HELP)
     masks = list[Masks]()
     for word in words:
         matched = _masks(word, where)
         if matched is None:
-            return SearchHits(nothing, nothing, f"“{word[:40]}” cannot be searched for; {HELP}")
+            return _not_searched(f"“{word[:40]}” cannot be searched for; {HELP}")
         masks.append(matched)
-    requests = reduce(np.logical_and, (mask for mask, _ in masks))
-    connections = reduce(np.logical_and, (mask for _, mask in masks))
-    alone = where.connections.filter(connections & ~_with_request(where)).sort("first_host_ns", "connection_id")
-    return SearchHits(np.flatnonzero(requests), alone["connection_id"].to_numpy())
+    found = reduce(and_, masks)
+    alone = where.connections.filter(found.connections & ~_is_named(where)).sort("first_host_ns", "connection_id")
+    requests, streams = np.flatnonzero(found.requests), np.flatnonzero(found.streams)
+    return SearchHits(requests, streams, alone["connection_id"].to_numpy())
+
+
+def _not_searched(problem: str) -> SearchHits:
+    nothing = np.zeros(0, dtype=np.int64)
+    return SearchHits(nothing, nothing, nothing, problem)
 
 
 def _masks(word: str, where: Searched) -> Masks | None:
@@ -134,7 +177,7 @@ def _masks(word: str, where: Searched) -> Masks | None:
     if duration := DURATION.fullmatch(word):
         limit_ns = float(duration[2]) * UNIT_NS[duration[3]]
         found = where.durations_ns > limit_ns if duration[1] == ">" else where.durations_ns < limit_ns
-        return found, _none(where)
+        return _only(where, requests=found)
     if re.fullmatch(r"[<>][\w.]*", word):  # meant as one
         return None
     key, colon, value = word.partition(":")
@@ -150,18 +193,22 @@ def _anything(word: str, where: Searched) -> Masks:
     texts = _contains(TEXTS, word)
     if word.isdecimal() and len(word) < 5:
         texts |= pl.col("status") == int(word)
-    requests, connections = _spans_where(texts, where), _connections_where(_of_hosts(word), where)
+    found = _only(
+        where,
+        requests=_spans_where(texts, where),
+        streams=_rows_where(_contains(OF_STREAMS, word), where.streams),
+        connections=_rows_where(_of_hosts(word), where.connections),
+    )
     address = ADDRESS.fullmatch(word)
-    if address and (address[1] or address[2]):
-        return _either((requests, connections), _address(word, where))
-    return requests, connections
+    by_address = _address(word, where) if address and (address[1] or address[2]) else None
+    return found if by_address is None else found | by_address
 
 
 def _request(value: str, where: Searched) -> Masks | None:
     if not value.isdecimal() or len(value) > 9:
         return None
     numbers = np.arange(len(where.durations_ns))
-    return numbers == int(value) - 1, _none(where)
+    return _only(where, requests=numbers == int(value) - 1)
 
 
 def _connection(value: str, where: Searched) -> Masks | None:
@@ -171,9 +218,23 @@ def _connection(value: str, where: Searched) -> Masks | None:
 
 
 def _host(value: str, where: Searched) -> Masks:
-    return _spans_where(_contains(("client_host", "server_host"), value), where), _connections_where(
-        _of_hosts(value), where
+    test = _of_hosts(value)
+    return _only(
+        where,
+        requests=_spans_where(test, where),
+        streams=_rows_where(test, where.streams),
+        connections=_rows_where(test, where.connections),
     )
+
+
+def _service(value: str, where: Searched) -> Masks:
+    test = _contains(("service",), value)
+    return _only(where, requests=_spans_where(test, where), streams=_rows_where(test, where.streams))
+
+
+def _stream(value: str, where: Searched) -> Masks:
+    kinds = ("protocol", "reason", "evidence")
+    return _only(where, streams=_rows_where(_contains(kinds, value), where.streams))
 
 
 def _address(value: str, where: Searched) -> Masks | None:
@@ -184,13 +245,13 @@ def _address(value: str, where: Searched) -> Masks | None:
 
 
 def _text(*columns: str) -> Callable[[str, Searched], Masks]:
-    return lambda value, where: (_spans_where(_contains(columns, value), where), _none(where))
+    return lambda value, where: _only(where, requests=_spans_where(_contains(columns, value), where))
 
 
 def _status(value: str, where: Searched) -> Masks | None:
     if not value.isdecimal() or len(value) > 4:
         return None
-    return _spans_where(pl.col("status") == int(value), where), _none(where)
+    return _only(where, requests=_spans_where(pl.col("status") == int(value), where))
 
 
 def _outcome(value: str, where: Searched) -> Masks | None:
@@ -201,7 +262,7 @@ def _outcome(value: str, where: Searched) -> Masks | None:
     named = roots["outcome"].fill_null(str(Outcome.UNKNOWN)) == value.lower()
     found = np.zeros(len(where.durations_ns), dtype=bool)
     found[roots.filter(named)["request"].to_numpy()] = True
-    return found, _none(where)
+    return _only(where, requests=found)
 
 
 RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
@@ -211,7 +272,8 @@ RULES: dict[str, Callable[[str, Searched], Masks | None]] = {
     "addr": _address,
     "path": _text("target"),
     "tx": _text("transaction_id"),
-    "service": _text("service"),
+    "service": _service,
+    "stream": _stream,
     "method": _text("method"),
     "status": _status,
     "outcome": _outcome,
@@ -239,30 +301,34 @@ def _of_address(address: str, port: str | None) -> pl.Expr:
     return pl.any_horizontal(tests)
 
 
-def _spans_where(test: pl.Expr, where: Searched) -> Requests:
+def _spans_where(test: pl.Expr, where: Searched) -> Bools:
     found = np.zeros(len(where.durations_ns), dtype=bool)
     found[where.spans.filter(test)["request"].to_numpy()] = True
     return found
 
 
-def _connections_where(test: pl.Expr, where: Searched) -> NDArray[np.bool_]:
-    return where.connections.select(test.alias("found"))["found"].to_numpy()
+def _rows_where(test: pl.Expr, rows: pl.DataFrame) -> Bools:
+    return rows.select(test.alias("found"))["found"].to_numpy()
 
 
 def _with_connections(test: pl.Expr, where: Searched) -> Masks:
-    """The connections, and the requests that used one of them."""
-    found = _connections_where(test, where)
+    """The connections, and the requests and streams that used one of them."""
+    found = _rows_where(test, where.connections)
     ids = where.connections["connection_id"].filter(pl.Series(found))
-    return _spans_where(pl.col("connection_id").is_in(ids.implode()), where), found
+    used = pl.col("connection_id").is_in(ids.implode())
+    return Masks(_spans_where(used, where), _rows_where(used, where.streams), found)
 
 
-def _with_request(where: Searched) -> NDArray[np.bool_]:
-    return where.connections["connection_id"].is_in(where.spans["connection_id"].unique().implode()).to_numpy()
+def _is_named(where: Searched) -> Bools:
+    """The connections that a request or a stream used."""
+    used = pl.concat([table["connection_id"].unique() for table in (where.spans, where.streams)])
+    return where.connections["connection_id"].is_in(used.implode()).to_numpy()
 
 
-def _either(one: Masks, other: Masks | None) -> Masks:
-    return one if other is None else (one[0] | other[0], one[1] | other[1])
-
-
-def _none(where: Searched) -> NDArray[np.bool_]:
-    return np.zeros(len(where.connections), dtype=bool)
+def _only(
+    where: Searched, *, requests: Bools | None = None, streams: Bools | None = None, connections: Bools | None = None
+) -> Masks:
+    """These, and none of what is not given."""
+    lengths = len(where.durations_ns), len(where.streams), len(where.connections)
+    given = zip((requests, streams, connections), lengths, strict=True)
+    return Masks(*(np.zeros(length, dtype=bool) if found is None else found for found, length in given))

@@ -1,9 +1,12 @@
 """Searching: each kind of word finds what it names and nothing else."""
 
+from pathlib import Path
+
 import pyarrow.parquet as pq
 import pytest
 
 from collector.queries import TraceSearch, TraceView, open_trace
+from tests.helpers.scripts import table
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 
 
@@ -79,8 +82,8 @@ def test_a_hit_is_where_its_request_is(trace: TraceView, search: TraceSearch) ->
 def test_a_connection_of_no_request_is_found_after_the_requests(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("traces") / "silent"
     write_synthetic_trace(folder, Recipe(uploads_count=2))
-    for table in ("exchanges", "spans"):  # the second upload's requests are not known
-        path = folder / f"{table}.parquet"
+    for name in ("exchanges", "spans"):  # the second upload's requests are not known
+        path = folder / f"{name}.parquet"
         rows = pq.read_table(path)
         pq.write_table(rows.slice(0, rows.num_rows // 2), path)
     trace = open_trace(str(folder))
@@ -91,6 +94,60 @@ def test_a_connection_of_no_request_is_found_after_the_requests(tmp_path_factory
     assert hit.request is None
     assert 0 <= hit.from_ns < hit.to_ns <= trace.duration_ns
     assert f"connection {hits.connections[0]}" in hit.text
+
+
+def with_streams(folder: Path, *rows: dict[str, object]) -> TraceView:
+    """A trace whose connections 1, 2, … are no requests but these streams."""
+    write_synthetic_trace(folder, Recipe(uploads_count=2))
+    for name in ("exchanges", "spans"):
+        path = folder / f"{name}.parquet"
+        pq.write_table(pq.read_table(path).slice(0, 0), path)
+    start_ns = open_trace(str(folder)).start_ns
+    usual = {"to_client_count": 3, "to_server_count": 1, "begin_trace_ns": start_ns, "end_trace_ns": start_ns + 5000}
+    numbered = [{**usual, "connection_id": number, **row} for number, row in enumerate(rows, 1)]
+    pq.write_table(table("streams", numbered), folder / "streams.parquet")
+    return open_trace(str(folder))
+
+
+MQTT = {"client_host": "sensor", "server_host": "hub", "service": "mosquitto", "protocol": "mqtt", "reason": "mqtt"}
+PUSHED = {"client_host": "browser", "server_host": "web", "service": "nginx", "protocol": "http/1.1"}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("mosquitto", [0]),
+        ("host:web", [1]),
+        ("service:NGINX", [1]),
+        ("stream:mqtt", [0]),
+        ("stream:websocket", [1]),
+        ("stream:nginx", []),  # a service is no kind
+        ("hub stream:mqtt", [0]),
+        ("web stream:mqtt", []),
+        ("conn:2", [1]),
+        ("path:/a", []),
+        (">1us", []),
+    ],
+)
+def test_streams_are_found_by_host_service_and_kind(tmp_path: Path, query: str, found: list[int]) -> None:
+    socket = {**PUSHED, "reason": "upgraded", "evidence": "WebSocket"}
+    trace = with_streams(tmp_path / "t", {**MQTT, "evidence": "MQTT"}, socket)
+    hits = TraceSearch(trace).hits(query)
+    assert (hits.requests.tolist(), hits.streams.tolist(), hits.problem) == ([], found, "")
+
+
+def test_a_stream_is_a_hit_in_place_of_its_connection(tmp_path: Path) -> None:
+    unseen = {**PUSHED, "evidence": "WebSocket", "begin_trace_ns": None, "end_trace_ns": None}
+    trace = with_streams(tmp_path / "t", {**MQTT, "evidence": "MQTT"}, unseen)
+    search = TraceSearch(trace)
+    hits = search.hits("conn:1")
+    assert (hits.count, hits.connections.tolist()) == (1, [])
+    hit = search.hit(hits, 0)
+    assert (hit.request, hit.from_ns, hit.to_ns) == (None, 0, 5000)
+    assert hit.text == "stream (MQTT) from sensor to mosquitto on hub, 4 messages, connection 1"
+    without_times = search.hit(search.hits("stream:websocket"), 0)
+    assert 0 <= without_times.from_ns < without_times.to_ns <= trace.duration_ns
+    assert search.hits("10.77.0.11").connections.tolist()  # of neither: after the streams
 
 
 @pytest.mark.parametrize("query", ["", "   ", ">soon", "<5", "#x", "conn:abc", "req:", "addr:cat", "status:ok"])

@@ -5,6 +5,7 @@ to a worker that waits for each by BLPOP. What is cut to headers alone is known 
 """
 
 import gzip
+import re
 import struct
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 
 from collector import store
+from collector.queries import TraceSearch, open_trace
 from collector.report import Report, gather
 from collector.report_html import make_html
 from collector.report_text import show
@@ -107,6 +109,18 @@ def test_the_viewers_page_lists_them(case):
     page = str(content(_Given(report), Address("/pages/streams")))
     assert report.streams.lines[0].evidence in page
     assert "Every stream" in page
+
+
+def test_each_line_of_the_page_leads_to_its_packets(case):
+    _, url, report = case
+    [line] = report.streams.lines
+    page = str(content(_Given(report), Address("/pages/streams")))
+    [given] = re.findall(r"href='/#from=(-?\d+)&to=(\d+)&find=conn%3A(\d+)'", page)
+    from_ns, to_ns, connection = map(int, given)
+    assert from_ns < line.begin_trace_ns < line.begin_trace_ns + line.duration_ns < to_ns
+    assert connection == line.connection_id
+    hits = TraceSearch(open_trace(url)).hits(f"conn:{connection}")
+    assert (len(hits.requests), len(hits.streams), len(hits.connections)) == (0, 1, 0)
 
 
 def test_without_requests_the_headline_says_what_there_is(tmp_path):

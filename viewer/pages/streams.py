@@ -1,6 +1,8 @@
 """What of a trace is no request: subscriptions, sessions, tunnels, event streams, blocking reads."""
 
-from dash import html
+from urllib.parse import quote
+
+from dash import dcc, html
 from dash.development.base_component import Component
 
 from collector.queries import StreamLine, StreamSummary, group_words, streams_words
@@ -21,7 +23,7 @@ def content(given: Given, address: Address) -> list[Component]:
     title = heading(
         "Streams",
         "Connections on which nobody waits for an answer: each message has its own delay, and the time between two is "
-        "nobody's. They are in no figure of requests.",
+        "nobody's. They are in no figure of requests. Click one to see its packets.",
     )
     streams = given.trace.streams
     if not streams.count:
@@ -47,7 +49,7 @@ def _lines(given: Given, streams: StreamSummary) -> Component:
 
 def _row(line: StreamLine, start_ns: int) -> Row:
     return (
-        line.evidence,
+        dcc.Link(line.evidence, href=_link(line, start_ns), refresh=True),
         line.service or "?",
         f"{line.client_host or '?'} → {line.server_host or '?'}",
         "?" if line.begin_trace_ns is None else exact_time(line.begin_trace_ns - start_ns),
@@ -60,6 +62,15 @@ def _row(line: StreamLine, start_ns: int) -> Row:
         _known(line.uncertainty_ns if line.delay_median_ns is not None else None),
         _known(line.longest_idle_ns),
     )
+
+
+def _link(line: StreamLine, start_ns: int) -> str:
+    """Where the timeline shows a stream; the search is at its connection."""
+    found = f"find={quote(f'conn:{line.connection_id}')}"
+    if line.begin_trace_ns is None or line.duration_ns is None:
+        return f"/#{found}"
+    from_ns, room = line.begin_trace_ns - start_ns, max(line.duration_ns // 16, 1000)
+    return f"/#from={from_ns - room}&to={from_ns + line.duration_ns + room}&{found}"
 
 
 def _known(time_ns: int | None) -> str:
