@@ -13,9 +13,12 @@ def end_name(host: str | None, address: str | None = None) -> str:
 
 
 def service_at(service: str | None, host: str | None) -> str:
-    """`swift-object on storage1`; without a host or a service, what is known of them."""
+    """`swift-object on storage1`; without a host or a service, what is known of them; `app1:8000`
+    says its host itself."""
     if not service:
         return end_name(host)
+    if host and service.startswith(f"{host}:"):  # named by its place, as nothing shows what it is
+        return service
     return f"{service} on {end_name(host)}"
 
 

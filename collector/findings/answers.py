@@ -270,7 +270,7 @@ def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
             + (": it has no room, or no disk there" if full else reasons.get(said, "")),
             remedy="make room, or mount the disk (df, dmesg)"
             if full
-            else "read that server's log for the transaction id of the span, and dmesg of that host",
+            else "read that server's log at that time (errors, tracebacks), and dmesg of that host",
             devices=frozenset(row["device"] or ()),
             quick=row["took"] is not None and row["took"] <= usual_ns.get(row["service"], 0),
             **{**evidence(row), "cost_ns": row["cost"] or 0, "from_trace_ns": row["begin"] or row["from_trace_ns"],

@@ -53,6 +53,9 @@ NEEDLESS_SHARE = 0.5
 left because of that answer."""
 WENT_WELL = 400
 """Statuses below are of answers that say no trouble (RFC 9110 §15)."""
+SILENT_REMEDY = (
+    "see whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or let the client wait longer"
+)
 GROUP = ("client_host", "server_host", "service")
 
 
@@ -266,10 +269,8 @@ def _given_up(rows: pl.DataFrame, requests: Requests) -> Iterator[Finding]:
         words = _given_up_words(mine, limit, at_once)
         silent_ns = 0 if at_once else _silent_ns(mine, requests)
         if silent_ns:
-            more = f", without a whole answer; it answered nothing in that time, {in_words(silent_ns)}"
-            words = replace(
-                words, remedy=f"see whether that process is stopped or hangs (ps -o stat,wchan); {words.remedy}"
-            )
+            more = f", without a whole answer; it answered nobody for {in_words(silent_ns)}"
+            words = replace(words, remedy=SILENT_REMEDY)
         else:
             more = ", without a whole answer"
         yield _finding(mine, worst, words, more, severity=_given_up_severity(mine, limit, at_once, requests))
@@ -308,7 +309,7 @@ def _given_up_words(rows: pl.DataFrame, limit: int, at_once: bool) -> _Words:
         text = f"left by their client, all at one moment, {after}"
         remedy = "see whether the client's process was stopped or ended itself then; the server may be well"
     elif limit:
-        text = f"given up by their client, each after about {in_words(limit)}: that is its limit"
+        text = f"given up by their client, each after about {in_words(limit)} (its limit)"
         text += fingerprint("answer", waits, rows["service"].unique().to_list())
         remedy = "see why the server needs so long; or let the client wait for longer"
     else:

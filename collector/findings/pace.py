@@ -126,8 +126,8 @@ def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) ->
         yield _finding(
             "slow_disk",
             each,
-            f"{each.service} on {host} is slow with what is on {each.device}: {_late_words(each)}; its other devices "
-            "are as quick as elsewhere",
+            f"{each.service} on {host} is slow with what is on {each.device}, and on its other devices is not: "
+            f"{_late_words(each)}",
             f"look at that disk (iostat -x, smartctl -a, dmesg of {host})",
         )
     for each in slow:
@@ -153,7 +153,7 @@ def _is_late(groups: pl.DataFrame) -> bool:
 def _late_words(slow: _Slow) -> str:
     return (
         f"{slow.late_count:,} of {times(slow.count, 'request')} took {in_words(slow.took_ns)} in the median, where "
-        f"nine of ten take less than {in_words(slow.usual_ns)} elsewhere (waits for other servers left out)"
+        f"nine of ten take less than {in_words(slow.usual_ns)} elsewhere"
     )
 
 

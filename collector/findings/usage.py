@@ -84,7 +84,8 @@ class Usage:
             yield _used_up(row, requests)
 
     def _clauses(self, finding: Finding) -> list[str]:
-        """What the finding's host used in its time, a clause for each metric; disks only if busy at all."""
+        """What the finding's host used in its time, a clause for each metric in which it differs from the
+        others; disks only if busy at all."""
         begin, end = finding.from_trace_ns, finding.to_trace_ns
         if begin is None or end is None:
             return []
@@ -95,8 +96,14 @@ class Usage:
             same = (pl.col("metric") == row["metric"]) & (pl.col("host") != finding.host)
             if row["metric"] != DISK or round(row["value"]):
                 others = means.filter(same)["value"].mean()
-                clauses.append(_told(row | {"own": row["value"], "others": others}))
+                if not isinstance(others, float) or _differ(row["value"], others):
+                    clauses.append(_told(row | {"own": row["value"], "others": others}))
         return clauses
+
+
+def _differ(own: float, others: float) -> bool:
+    """Whether one of them is at most half of the other: what is alike explains nothing."""
+    return min(own, others) <= OTHERS_SHARE * max(own, others)
 
 
 def _told(row: dict[str, Any]) -> str:

@@ -47,7 +47,7 @@ from collector.span_trees import Span
 from collector.spans import LEDGER_COLUMNS
 from collector.store import CounterInfo
 from collector.story import Story
-from collector.stream_summary import StreamLine, StreamSummary, group_words, streams_words
+from collector.stream_summary import StreamLine, StreamSummary, group_words
 from collector.timeline.columns import (
     KINDS,
     MISSING_NS,
@@ -143,7 +143,6 @@ __all__ = [
     "read_run",
     "run_overlaps",
     "slowest_operations",
-    "streams_words",
     "trouble_words",
     "uncovered",
     "with_uncertainty",

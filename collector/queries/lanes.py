@@ -29,6 +29,15 @@ def command_of(
     return Command(info.argv, lane, span[0] - start_ns, span[1] - start_ns, info.exit_status)
 
 
+CLOCK_WORDS = {
+    "hull": "aligned by the delays of its packets",
+    "inconsistent": "not aligned well: its packets contradict each other",
+    "raw": "as the host had it",
+    "none": "not aligned: no packets to compare it by",
+}
+"""What the table `clocks` calls a method, in words."""
+
+
 def lane_order(info: TraceInfo, busy: set[str], depth: dict[str, int]) -> list[str]:
     """Hosts from the client inwards: those that serve nothing, then by how deep in requests they serve, then those
     without a packet (`busy` have some)."""
@@ -56,7 +65,7 @@ def lanes_of(
 def _lane(host: str, info: HostInfo | None, clocks: list[dict[str, object]], services: tuple[str, ...]) -> Lane:
     first = clocks[0] if clocks else {}
     offset, uncertainty = first.get("offset_ns"), first.get("uncertainty_ns")
-    method = "reference clock" if first.get("reference") else str(first.get("method") or "not aligned")
+    method = "reference clock" if first.get("reference") else CLOCK_WORDS.get(str(first.get("method")), "not aligned")
     return Lane(
         host=host,
         addresses=info.addresses if info else (),

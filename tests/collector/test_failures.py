@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
+from collector.ends import service_at
 from collector.failures import attempts_of
 from collector.findings.causes import with_causes
 from collector.findings.finding import FAILURE_NS, Finding, as_table
@@ -107,3 +109,16 @@ def test_an_older_trace_has_no_counts_of_failures() -> None:
     place = table.schema.get_field_index("failed_count")
     none = table.set_column(place, "failed_count", pa.nulls(table.num_rows, pa.int64()))
     assert attempts_of(joined(link(exchanges_of("")), exchanges_of("")), none).count == 0
+
+
+@pytest.mark.parametrize(
+    ("service", "host", "said"),
+    [
+        ("app:8000", "app", "app:8000"),
+        ("nginx", "app", "nginx on app"),
+        ("app:8000", "app2", "app:8000 on app2"),
+        (None, "app", "app"),
+    ],
+)
+def test_a_service_that_is_named_by_its_host_names_it_once(service: str | None, host: str, said: str) -> None:
+    assert service_at(service, host) == said

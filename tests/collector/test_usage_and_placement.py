@@ -48,6 +48,12 @@ def test_what_a_slow_host_used_meanwhile_stands_beside_it() -> None:
     assert [finding.text for finding in Usage(None, table("clocks", [])).beside([slow()])] == ["slow"]
 
 
+def test_what_all_hosts_used_alike_is_not_said() -> None:
+    """It explains nothing, and made findings five lines long."""
+    values = {host: [float(one)] * 6 for host, one in zip(HOSTS, (42, 44, 46), strict=True)}
+    assert [finding.text for finding in usage(values).beside([slow()])] == ["slow"]
+
+
 @pytest.mark.parametrize(
     ("of_host", "count"),
     [([95] * 4, 4), ([95, 95, 10, 95, 95], 0), ([70] * 5, 0), ([10, 90, 91, 92, 10], 3)],

@@ -6,6 +6,7 @@ import pytest
 
 from collector.outcomes import OUTCOMES
 from collector.queries import Edge, Node, ServiceGraph, Span, TraceView
+from viewer.figures.frame import duration_axis
 from viewer.figures.latency import OUTCOME_STYLES
 from viewer.figures.ruler import ruler_figure
 from viewer.figures.service_graph import edge_words, graph_figure
@@ -137,3 +138,15 @@ def test_a_span_with_an_uncertain_parent_has_a_dashed_frame_and_says_so() -> Non
     told = [text for bars in figure.data for text in bars.hovertext if "parent uncertain" in text]
     assert told
     assert all("PUT /&lt;a&gt;" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("low_ns", "high_ns"), [(4_100_000, 6_900_000), (21_000_000, 29_000_000), (1, 3), (100, 10**9), (5_000, 5_000)]
+)
+def test_an_axis_of_durations_is_labelled_however_narrow_the_data_are(low_ns: int, high_ns: int) -> None:
+    """Requests of 4.1 to 6.9 ms stood at an axis without a label."""
+    axis = duration_axis(low_ns, high_ns, "duration")
+    inside = [tick for tick in axis["tickvals"] if low_ns <= tick <= high_ns]
+    assert len(inside) >= 2 or low_ns == high_ns
+    assert 1 <= len(axis["tickvals"]) <= 10
+    assert len(set(axis["ticktext"])) == len(axis["ticktext"])

@@ -59,6 +59,12 @@ def framed(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
     return figure.update_layout(**layout)
 
 
+TICKS = (((1, 3), 4.0), ((1, 2, 5), 2.0), (range(1, 10), 1.2), (range(10, 100, 2), 1.02), ((1, 3), 4.0))
+"""Where an axis of durations may have its labels, coarse ones first, and how far beyond the data; the last for data
+that is one point."""
+FEWEST_TICKS, MOST_TICKS = 2, 8
+
+
 def unit_of(span_ns: int) -> tuple[int, str]:
     """The unit in which an axis so long is labelled, and its name."""
     for unit_ns, unit in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")):
@@ -69,9 +75,8 @@ def unit_of(span_ns: int) -> tuple[int, str]:
 
 def duration_axis(low_ns: float, high_ns: float, title: str) -> dict[str, Any]:
     """A logarithmic axis in ns, labelled in the units that suit."""
-    ticks = [size * 10**power for power in range(13) for size in (1, 3)]
-    shown = [tick for tick in ticks if low_ns / 4 <= tick <= high_ns * 4]
-    if len(shown) > 8:
+    shown = _ticks(low_ns, high_ns)
+    if len(shown) > MOST_TICKS:
         shown = [tick for tick in shown if str(tick).startswith("1")]
     return {
         "type": "log",
@@ -79,6 +84,17 @@ def duration_axis(low_ns: float, high_ns: float, title: str) -> dict[str, Any]:
         "tickvals": shown,
         "ticktext": [duration(tick, 2) for tick in shown],
     }
+
+
+def _ticks(low_ns: float, high_ns: float) -> list[int]:
+    """At 1 and 3 of each power of ten; at less where the data are so narrow that fewer than two of these lie inside."""
+    ticks: list[int] = []
+    for sizes, room in TICKS:
+        every = [size * 10**power for power in range(13) for size in sizes]
+        ticks = [tick for tick in every if low_ns / room <= tick <= high_ns * room]
+        if sum(low_ns <= tick <= high_ns for tick in ticks) >= FEWEST_TICKS:
+            return ticks
+    return ticks or [round(low_ns)]
 
 
 def doubling_axis(values: Sequence[int], title: str) -> dict[str, Any]:

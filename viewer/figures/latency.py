@@ -11,6 +11,8 @@ from collector.queries import AtConcurrency, Durations, Flight, Scatter
 from viewer.figures.frame import BAD, SCALE, STYLES, doubling_axis, duration_axis, framed, style, unit_of
 from viewer.wording import OUTCOME_WORDS, duration
 
+FEW = 8
+"""Of so many requests or fewer each number has a label: there is no half of one."""
 OUTCOME_STYLES = (("ok", STYLES[0]), ("unknown", STYLES[5]), ("abandoned", STYLES[1]), ("failed", BAD))
 """Of dots; what is drawn last lies on top."""
 Link = Callable[[int, int], str]
@@ -77,7 +79,7 @@ def concurrency_figure(rows: Sequence[AtConcurrency]) -> go.Figure:
     return framed(
         figure,
         320,
-        xaxis=doubling_axis(at, "in flight when it began, from"),
+        xaxis=doubling_axis(at, "in flight when it began (or more)"),
         yaxis=duration_axis(max(1, min(values)), max(values), "duration"),
     )
 
@@ -114,7 +116,11 @@ def flight_figure(flight: Flight, link: Link) -> go.Figure:
         figure,
         280,
         xaxis={"title": {"text": f"time, {unit}", "standoff": 4}, "range": [0, flight.bin_ns * bins / unit_ns]},
-        yaxis={"title": {"text": "requests", "standoff": 4}, "rangemode": "tozero"},
+        yaxis={
+            "title": {"text": "requests", "standoff": 4},
+            "rangemode": "tozero",
+            "dtick": 1 if np.max(flight.most, initial=0) <= FEW else None,
+        },
     )
 
 

@@ -14,6 +14,8 @@ from viewer.pages.context import Given, short_names
 from viewer.pages.parts import Row, chart, choices, code, heading, nothing, table
 from viewer.wording import duration, plural
 
+PARTS = {"typical": "typical requests", "slow": "slow ones"}
+"""Of one trace, in a sentence."""
 INSIDE = "slow and typical ones of this trace"
 HEAD = ("stage", "difference", "± (95 %)", "p (corrected)", "more than noise")
 MOST_KINDS = 8
@@ -63,8 +65,10 @@ def _summary(significant: Sequence[StageDifference], first: str, second: str) ->
     if not significant:
         return html.P(f"Nothing differs between {first} and {second} by more than noise.", id="differs")
     largest = significant[0]
+    first, second = (PARTS.get(name, name) for name in (first, second))
     way = "longer" if largest.difference_ns > 0 else "shorter"
-    words = f"{largest.kind}: {largest.stage} takes {duration(abs(largest.difference_ns))} {way} in {second}"
+    by = duration(abs(largest.difference_ns))
+    words = f"{largest.kind}: {largest.stage} takes {by} {way} in {second} than in {first}"
     rest = f"; {plural(len(significant) - 1, 'other stage')} differ by more than noise" if len(significant) > 1 else ""
     return html.P(html.B(f"{words}{rest}."), id="differs")
 

@@ -12,7 +12,7 @@ from viewer.navigation import PREFIX
 from viewer.pages.address import Address, link, request_link
 from viewer.pages.classes import chosen_class, chosen_outcome, class_choices, outcome_choices
 from viewer.pages.context import Given
-from viewer.pages.parts import Row, chart, heading, nothing, table
+from viewer.pages.parts import Row, chart, heading, no_requests, nothing, table
 from viewer.wording import OUTCOME_WORDS, duration, exact_time
 
 REQUESTS = f"{PREFIX}requests"
@@ -34,8 +34,7 @@ def content(given: Given, address: Address) -> list[Component]:
     load = given.trace.load
     title = heading("Latency", "Click a dot, a cell or a bin to see the requests behind it.")
     if not given.trace.summary.roots_count:
-        hint = "Delays of packets are below; `tracer report` says why no request was recognised."
-        return [title, nothing("No requests were recognised in this trace", hint), _hops(load.hop_delays)]
+        return [title, no_requests(given.trace, "Delays of packets are below."), _hops(load.hop_delays)]
     class_name = chosen_class(given.trace, address)
     outcome = chosen_outcome(address)
     selection = RequestSelection(class_name=class_name, outcome=outcome)

@@ -14,7 +14,7 @@ from viewer.figures.overlay import Strand, overlay_figure
 from viewer.pages.address import Address, request_link
 from viewer.pages.classes import chosen_class, class_choices
 from viewer.pages.context import Given
-from viewer.pages.parts import chart, choices, heading, nothing, table
+from viewer.pages.parts import chart, choices, heading, no_requests, table
 from viewer.wording import duration, plural
 
 COLUMNS = {"whole": 480, "half": 240}
@@ -36,13 +36,12 @@ def content(given: Given, address: Address) -> list[Component]:
     trace = given.trace
     title = heading(
         "Overlay",
-        "Requests of one class, aligned where they began (or ended): strong is where the packets of all of them are, "
-        "faint what only a few do. The slowest are drawn on top; click one to open it.",
+        "Requests of one class, laid over each other where they began (or ended). The more of them have a packet at a "
+        "time, the stronger its colour. The slowest are drawn on top; click one to open it.",
     )
     class_name = chosen_class(trace, address)
     if not class_name:
-        hint = "An overlay needs requests; the timeline holds the packets all the same."
-        return [title, nothing("No requests were recognised in this trace", hint)]
+        return [title, no_requests(trace, "An overlay needs requests; the timeline holds the packets all the same.")]
     at_end, by_service = _aligned_at_end(address), _by_service(trace, address)
     span = address.one_of("span", SPANS)
     controls = [

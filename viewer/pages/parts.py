@@ -7,6 +7,9 @@ import plotly.graph_objects as go
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from collector.queries import TraceView
+from viewer.wording import plural
+
 Cell = str | Component
 Row = Sequence[Cell]
 
@@ -62,6 +65,16 @@ def choices(label: str, options: Iterable[tuple[str, str, bool]]) -> Component:
 def nothing(title: str, *next_steps: Cell) -> Component:
     """Instead of what is not there: what to do about it."""
     return html.Section([html.H2(title), *(html.P(step) for step in next_steps)], className="card nothing")
+
+
+def no_requests(trace: TraceView, what_then: str) -> Component:
+    """Where a page is about requests and the trace has none; of its streams, where they are."""
+    count = trace.streams.count
+    steps: list[Cell] = [what_then]
+    if count:
+        words = f"This trace has {plural(count, 'stream')}, which no figure of requests counts: "
+        steps.append(html.Span([words, dcc.Link("see Streams", href="/pages/streams"), "."]))
+    return nothing("No requests were recognised in this trace", *steps)
 
 
 def code(text: str) -> Component:

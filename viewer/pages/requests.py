@@ -10,7 +10,7 @@ from collector.queries import ORDERS, RequestRow, RequestSelection
 from viewer.pages.address import Address, request_link
 from viewer.pages.classes import chosen_class, chosen_outcome, class_choices, outcome_choices
 from viewer.pages.context import Given
-from viewer.pages.parts import Row, choices, heading, nothing, table
+from viewer.pages.parts import Row, choices, heading, no_requests, nothing, table
 from viewer.wording import bytes_in_words, duration, exact_time, plural, status_words
 
 PAGE_ROWS = 100
@@ -23,8 +23,7 @@ def content(given: Given, address: Address) -> list[Component]:
     trace = given.trace
     title = heading("Requests", "Click one to see its packets and where its time went.")
     if not trace.summary.roots_count:
-        hint = "The timeline holds their packets all the same; `tracer report` says why none was recognised."
-        return [title, nothing("No requests were recognised in this trace", hint)]
+        return [title, no_requests(trace, "The timeline holds all packets all the same.")]
     class_name = chosen_class(trace, address, usual="")
     selection = selection_of(address, class_name)
     order = address.one_of("order", ORDERS)

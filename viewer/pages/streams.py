@@ -5,11 +5,11 @@ from urllib.parse import quote
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from collector.queries import StreamLine, StreamSummary, group_words, streams_words
+from collector.queries import StreamLine, StreamSummary, group_words
 from viewer.pages.address import Address
 from viewer.pages.context import Given
 from viewer.pages.parts import Row, heading, nothing, table
-from viewer.wording import bytes_in_words, duration, exact_time
+from viewer.wording import bytes_in_words, duration, exact_time, plural
 
 KINDS_HEAD = ("stream", "messages", "delay")
 HEAD = (
@@ -31,7 +31,7 @@ def content(given: Given, address: Address) -> list[Component]:
     kinds = table(KINDS_HEAD, [group_words(group) for group in streams.groups])
     return [
         title,
-        html.P(streams_words(streams)),
+        html.P(f"{plural(streams.count, 'stream')} with {plural(streams.messages_count, 'message')}."),
         html.Section([html.H2("By service"), kinds], className="card", id="stream-kinds"),
         html.Section([html.H2(_listed(streams)), _lines(given, streams)], className="card", id="streams"),
     ]
