@@ -73,7 +73,7 @@ PLANS = {
     "reorder": Plan("{host}", _SWAPS, _kinds("reordering")),
     "bandwidth": Plan("{host}", ("--rate 2mbit", "--rate 10mbit"), _kinds("narrow_link")),
     "refuse": Plan("{host}/object", ("",), _kinds("connection_refused")),
-    "backlog": Plan("{any}", ("--backlog 0",), _kinds("listen_queue_full")),
+    "backlog": Plan("{any}", ("--backlog 0",), _kinds("listen_queue_full listen_drops")),
     "cpu": Plan("{host}", ("--share 2%", "--share 5%"), _kinds("host_starved")),
     "clock": Plan("{host}", _CLOCKS, _kinds("clock_offset"), before=True),
     "slow-disk": Plan("{host}/{device}", ("", "--latency 100ms"), _kinds("slow_disk")),

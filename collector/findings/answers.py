@@ -131,7 +131,7 @@ def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> It
             connection_id=row["connection_id"],
             span_id=row["exchange_id"],
             from_trace_ns=row["since"],
-            to_trace_ns=row["until"],
+            to_trace_ns=_silent_until(requests, row),
             count=row["waiting"],
             cost_ns=sum(waits),
             text=f"{service_at(row['service'], row['server_host'])} answered nothing for {in_words(row['stall'])}, "
@@ -139,6 +139,18 @@ def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> It
             f"{in_words(max(waits, default=row['stall']))}" + fingerprint("answer", waits, [row["service"]]),
             remedy="see whether that process is stopped, hangs or swaps (ps -o stat,wchan; py-spy dump, gdb)",
         )
+
+
+def _silent_until(requests: pl.DataFrame, row: dict[str, int]) -> int:
+    """When the last request ended that got no answer since a silence began, before anything was answered again."""
+    there = requests.filter(
+        (pl.col("server_host") == row["server_host"])
+        & (pl.col("service") == row["service"])
+        & (pl.col("until") > row["since"])
+    )
+    answered = there.filter(pl.col("answered") > row["since"])["answered"].to_list()
+    silent = there.filter(pl.col("answered").is_null())["until"].to_list()
+    return max([row["until"], *(until for until in silent if until <= min(answered, default=until))])
 
 
 def _slow_at_other_times(requests: pl.DataFrame, row: dict[str, int]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from collector.findings.finding import Finding
+from collector.findings.finding import LOSS_LEAST, Finding
 
 SLACK_NS = 1_000_000_000
 """What a trouble brings about may show so long after its end: retries and timeouts."""
@@ -48,6 +48,7 @@ BRINGS: Mapping[str, frozenset[str]] = {
     "host_starved": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _FAILED | _LISTEN | _HELD,
     "slow_disk": _BROKEN | _SLOW | _SILENT | _FAILED | _LISTEN | _HELD,
     "listen_queue_full": _BROKEN | _UNCONNECTED | _SLOW | _LISTEN,
+    "listen_drops": _BROKEN | _UNCONNECTED | _SLOW,
     "zero_window": _BROKEN | _SLOW | frozenset({"small_window"}),
     "port_exhaustion": _FAILED | _SLOW | frozenset({"port_reuse"}),
     "port_reuse": _FAILED | _SLOW,
@@ -143,6 +144,9 @@ def _may_explain(cause: Finding, finding: Finding) -> bool:
         return cause.host != finding.host
     if cause.kind == "client_gave_up" and finding.kind in _UNANSWERED:
         return finding.unanswered and (finding.host, finding.service) == (cause.host, cause.service)
+    if cause.kind == "listen_drops":
+        least = (finding.count + 1) // 2 if finding.kind in _UNCONNECTED else LOSS_LEAST
+        return cause.count >= least
     return True
 
 

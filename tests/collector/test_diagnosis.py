@@ -289,6 +289,21 @@ def test_a_server_that_is_stopped() -> None:
     assert named(findings) == ["server_silent storage2"]
 
 
+def test_what_is_asked_of_a_server_that_stays_silent_has_no_finding_of_its_own() -> None:
+    """The longest wait ended when its client left; the server answered nobody until the end."""
+    text = "".join(
+        f"proxy > storage1/swift-object {at} {at} {at + 2000} {at + 2010}\n" for at in range(0, 100_000, 10_000)
+    )
+    for asked_s, left_s in ((0.2, 10.2), (0.3, 10.3), (0.4, 10.4)):
+        asked, left = round(asked_s * 1e6), round(left_s * 1e6)
+        text += f"proxy > storage1/swift-object {asked} {asked} - - up={left} outcome=abandoned\n"
+    for asked_s in (19, 19.5, 21):
+        asked = round(asked_s * 1e6)
+        text += f"storage2 > storage1/swift-object {asked} {asked} - - up=23000000 outcome=abandoned\n"
+    (silent,) = [row for row in of_requests(text) if row["kind"] == "server_silent"]
+    assert (silent["to_trace_ns"] - silent["from_trace_ns"]) / 1e9 > 20
+
+
 def test_a_silence_begins_after_the_last_answer_whatever_was_given_up_since() -> None:
     text = "".join(
         f"proxy > storage1/swift-object {at} {at} {at + 2000} {at + 2010}\n" for at in range(0, 100_000, 10_000)

@@ -111,6 +111,21 @@ def test_an_older_trace_has_no_counts_of_failures() -> None:
     assert attempts_of(joined(link(exchanges_of("")), exchanges_of("")), none).count == 0
 
 
+UNTAKEN = Finding("warning", "connection_unanswered", "", "", host="web", count=40)
+DROPPED = Finding("warning", "listen_drops", "", "", host="web", count=40)
+
+
+@pytest.mark.parametrize(
+    ("dropped", "expected"),
+    [(40, ["listen_drops", ""]), (20, ["listen_drops", ""]), (19, ["connection_unanswered", "listen_drops"])],
+)
+def test_what_the_kernel_counts_as_turned_away_explains_who_got_no_answer(dropped: int, expected: list[str]) -> None:
+    """A queue that is full all the time looks like a firewall in the packets; the host counts it."""
+    both = with_causes([UNTAKEN, replace(DROPPED, count=dropped)], {})
+    urgent = [finding.kind for finding in both if finding.urgent]
+    assert urgent == [kind for kind in expected if kind]
+
+
 @pytest.mark.parametrize(
     ("service", "host", "said"),
     [
