@@ -28,6 +28,16 @@ CACHED_PACKETS = 32_768
 
 
 @dataclass(frozen=True, slots=True)
+class Drops:
+    """Packets that a capture lost at an interface between two of its statistics; 0 where it says that it lost none."""
+
+    from_ns: int | None
+    """The statistics before, or the beginning that the first ones state."""
+    to_ns: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
     """One interface of a capture, as the file describes it."""
 
@@ -51,6 +61,8 @@ class Interface:
     """Empty if not told."""
     speed_bps: int
     """0 if not told."""
+    drops: tuple[Drops, ...] = ()
+    """When the capture lost how many packets, by its own statistics with a time; ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +253,12 @@ class CaptureReader:
         return self._open().absurd_frames()
 
     @property
+    def damaged_frames(self) -> NDArray[np.uint32]:
+        """Frames so far (ascending) whose TCP checksums were wrong when they were received: an agent looks at whole
+        packets, and keeps their heads."""
+        return self._open().damaged_frames()
+
+    @property
     def counters(self) -> list[Counter]:
         """What happened to the input so far; only what happened at all."""
         return [
@@ -264,6 +282,7 @@ def _described(
     dropped_count: int | None,
     description: str,
     speed_bps: int,
+    drops: Sequence[tuple[int | None, int, int]],
 ) -> Interface:
     return Interface(
         index,
@@ -276,6 +295,7 @@ def _described(
         dropped_count,
         plain(description),
         speed_bps,
+        tuple(Drops(*each) for each in drops),
     )
 
 

@@ -200,6 +200,28 @@ def test_statistics_of_sections_add_up_unless_they_count_from_the_same_start(wri
     assert [(i.received_count, i.dropped_count) for i in reader.interfaces] == [expected]
 
 
+def test_statistics_say_between_which_times_packets_were_dropped(write):
+    def told(at: int, lost: int, start: int = BASE_NS) -> bytes:
+        times = [(code, struct.pack("<II", ns >> 32, ns & 0xFFFFFFFF)) for code, ns in ((2, start), (3, BASE_NS + at))]
+        return files.statistics(0, [*times, (5, struct.pack("<Q", lost))])
+
+    described = files.section() + files.interface()
+    parts = [described, told(10, 0), told(20, 0), told(30, 4), told(50, 9)]
+    another = [described, told(70, 2, BASE_NS + 60)]
+    _, _, reader = read(write(b"".join((*parts, *another))))
+    (interface,) = reader.interfaces
+    spans = [(drops.from_ns - BASE_NS, drops.to_ns - BASE_NS, drops.count) for drops in interface.drops]
+    assert spans == [(0, 20, 0), (20, 30, 4), (30, 50, 5), (50, 70, 2)]
+    assert interface.dropped_count == 11
+
+
+def test_packets_that_an_agent_marked_as_damaged_are_known_by_their_frames(write):
+    mark, other = b"twintap.tcp_checksum=wrong", b"twintap.tcp_checksum=right"
+    packets = [files.enhanced(BASE_NS, PACKET, pairs=pairs) for pairs in ([(1, mark)], [], [(1, other)], [(1, mark)])]
+    _, _, reader = read(write(b"".join((files.section(), files.interface(), *packets))))
+    assert reader.damaged_frames.tolist() == [1, 4]
+
+
 def test_names_of_both_families_once_each(write):
     six = socket.inet_pton(socket.AF_INET6, "fd00::1")
     block = files.names([(socket.inet_aton("10.0.0.1"), ["a", "b"]), (six, ["c"]), (six, ["c"])])

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::poll::{PollFd, PollFlags, poll};
 
+use crate::checksum;
 use crate::error::CaptureError;
 use crate::exclusion;
 use crate::filter::{Instruction, Programs};
@@ -445,6 +446,10 @@ impl Run {
                 direction,
                 frame,
                 original_len,
+                is_damaged: !loopback
+                    && direction == Direction::Receive
+                    && packet.is_unchecked
+                    && checksum::is_wrong(link_type, frame),
             };
             self.writer.write(&record, &kept, now)?;
             written_count += 1;
@@ -538,6 +543,7 @@ mod tests {
             original_len: 1500,
             vlan,
             packet_type: libc::PACKET_HOST,
+            is_unchecked: false,
         }
     }
 

@@ -30,13 +30,17 @@ const DESTINATION_OPTIONS: u8 = 60;
 
 /// Finds the TCP payload in the captured bytes of a frame.
 pub fn locate(link_type: LinkType, frame: &[u8]) -> Layout {
-    let ip_start = match link_type {
-        LinkType::Ethernet => ethernet_header_len(frame),
-        LinkType::RawIp => Some(0),
-    };
-    ip_start
+    ip_start(link_type, frame)
         .and_then(|start| locate_ip(frame, start))
         .unwrap_or(Layout::NotTcp)
+}
+
+/// Where the IP header of a frame begins; `None` if it has none.
+pub fn ip_start(link_type: LinkType, frame: &[u8]) -> Option<usize> {
+    match link_type {
+        LinkType::Ethernet => ethernet_header_len(frame),
+        LinkType::RawIp => Some(0),
+    }
 }
 
 /// Length of the Ethernet header with its VLAN tags; `None` if no IP follows.

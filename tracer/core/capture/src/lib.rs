@@ -10,6 +10,7 @@
 //! privileges.
 #![deny(unsafe_code)]
 
+pub mod checksum;
 pub mod clock_error;
 pub mod error;
 pub mod exclusion;

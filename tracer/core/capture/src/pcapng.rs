@@ -16,6 +16,9 @@ const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
 const SECTION_LENGTH_UNKNOWN: u64 = u64::MAX;
 const RESOLUTION_NANOSECONDS: u8 = 9;
 
+/// What the reader looks for (`twintap_wire::pcapng::DAMAGED_COMMENT`); pcapng has no flag for it.
+const DAMAGED_COMMENT: &[u8] = b"twintap.tcp_checksum=wrong";
+
 const OPT_END: u16 = 0;
 const OPT_COMMENT: u16 = 1;
 const SHB_OS: u16 = 3;
@@ -123,7 +126,7 @@ pub fn interface_description(out: &mut Vec<u8>, interface: &Interface) {
     });
 }
 
-/// Appends an Enhanced Packet Block and returns where in `out` its packet bytes are, so that they can be redacted in place.
+/// Appends an Enhanced Packet Block, with a comment if its TCP checksum was wrong, and returns where in `out` its packet bytes are, so that they can be redacted in place.
 pub fn enhanced_packet(
     out: &mut Vec<u8>,
     interface_index: u32,
@@ -131,9 +134,15 @@ pub fn enhanced_packet(
     direction: Direction,
     captured: &[u8],
     original_len: u32,
+    is_damaged: bool,
 ) -> std::ops::Range<usize> {
     let padded_len = captured.len().next_multiple_of(4);
-    let total_len = (PACKET_OVERHEAD_BYTES + padded_len) as u32;
+    let comment_len = if is_damaged {
+        4 + DAMAGED_COMMENT.len().next_multiple_of(4)
+    } else {
+        0
+    };
+    let total_len = (PACKET_OVERHEAD_BYTES + padded_len + comment_len) as u32;
     out.reserve(total_len as usize);
     for field in [
         ENHANCED_PACKET,
@@ -152,6 +161,9 @@ pub fn enhanced_packet(
     put16(out, EPB_FLAGS);
     put16(out, 4);
     put32(out, direction as u32);
+    if is_damaged {
+        option(out, OPT_COMMENT, DAMAGED_COMMENT);
+    }
     put32(out, u32::from(OPT_END));
     put32(out, total_len);
     start..start + captured.len()

@@ -60,6 +60,8 @@ pub struct RingPacket<'block> {
     pub vlan: Option<VlanTag>,
     /// PACKET_HOST, PACKET_OUTGOING … (packet(7)).
     pub packet_type: u8,
+    /// It has its checksum, and nobody has looked whether that is right.
+    pub is_unchecked: bool,
 }
 
 /// The ring of one interface.
@@ -205,6 +207,7 @@ fn packet_at(header: &[u8]) -> RingPacket<'_> {
             tci: native_u32(header, field::VLAN_TCI) as u16,
         }),
         packet_type: header[field::PACKET_TYPE],
+        is_unchecked: status & (libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID) == 0,
     }
 }
 

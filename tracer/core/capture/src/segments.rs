@@ -78,6 +78,8 @@ pub struct PacketRecord<'a> {
     pub direction: Direction,
     pub frame: &'a [u8],
     pub original_len: u32,
+    /// Its TCP checksum is wrong.
+    pub is_damaged: bool,
 }
 
 /// Files on a disk; replaced in tests by one that fills up.
@@ -273,6 +275,7 @@ impl Segment {
             packet.direction,
             &packet.frame[..kept.captured_len],
             packet.original_len,
+            packet.is_damaged,
         );
         kept.redact(&self.secrets, &mut self.buffer[captured]);
         self.written_counts[packet.interface_index as usize] += 1;

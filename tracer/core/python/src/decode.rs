@@ -38,7 +38,20 @@ fn decode_counters() -> Vec<(&'static str, &'static str, &'static str)> {
 }
 
 /// (name, link type, tick ns, snaplen, packets, received or None, dropped or None, description, speed) of an interface.
-type InterfaceFields = (String, u16, u64, u32, u64, Option<u64>, Option<u64>, String, u64);
+type InterfaceFields = (
+    String,
+    u16,
+    u64,
+    u32,
+    u64,
+    Option<u64>,
+    Option<u64>,
+    String,
+    u64,
+    Vec<DropFields>,
+);
+/// (from, to, packets) that a capture lost between two statistics.
+type DropFields = (Option<i64>, i64, u64);
 /// (name, severity, count, remedy) of a counter.
 type CounterFields = (&'static str, &'static str, u64, &'static str);
 
@@ -172,6 +185,11 @@ impl CaptureFile {
                 interface.statistics.dropped_count,
                 interface.description.clone(),
                 interface.speed_bps,
+                interface
+                    .drops
+                    .iter()
+                    .map(|drops| (drops.from_ns, drops.to_ns, drops.count))
+                    .collect(),
             )
         };
         locked.interfaces().iter().map(fields).collect()
@@ -231,6 +249,11 @@ impl CaptureFile {
     /// Frames so far whose stamps were not believed.
     fn absurd_frames<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
         PyArray1::from_slice(py, self.locked().absurd_frames())
+    }
+
+    /// Frames so far whose TCP checksums were wrong when they were received, as their capture says.
+    fn damaged_frames<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
+        PyArray1::from_slice(py, self.locked().damaged_frames())
     }
 
     /// Fields of every counter that is not 0.

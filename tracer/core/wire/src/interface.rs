@@ -3,6 +3,9 @@
 use crate::link::LinkType;
 use crate::time::Resolution;
 
+/// Most stretches between statistics that are kept of an interface.
+const DROPS_LIMIT: usize = 65_536;
+
 /// One interface, as the file describes it. The index in [`crate::reader::Reader::interfaces`] is the events' `interface`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -19,6 +22,17 @@ pub struct Interface {
     /// Packets in this file.
     pub packets_count: u64,
     pub statistics: Statistics,
+    /// What each of its Interface Statistics Blocks adds, in file order.
+    pub drops: Vec<Drops>,
+}
+
+/// Packets that the capture lost at an interface between two of its statistics; 0 where it says that it lost none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drops {
+    /// The statistics before, or the beginning that the first ones state.
+    pub from_ns: Option<i64>,
+    pub to_ns: i64,
+    pub count: u64,
 }
 
 /// What the Interface Statistics Blocks say, over all sections.
@@ -42,6 +56,7 @@ impl Interface {
             speed_bps: 0,
             packets_count: 0,
             statistics: Statistics::default(),
+            drops: Vec::new(),
         }
     }
 
@@ -50,7 +65,25 @@ impl Interface {
         Self {
             packets_count: 0,
             statistics: Statistics::default(),
+            drops: Vec::new(),
             ..self.clone()
+        }
+    }
+
+    /// Notes what statistics add. Stretches without a loss that follow each other are one, and so are all past the limit.
+    pub(crate) fn note_drops(&mut self, start_ns: Option<i64>, to_ns: i64, count: u64) {
+        let from_ns = self.drops.last().map_or(start_ns, |last| Some(last.to_ns));
+        let is_full = self.drops.len() >= DROPS_LIMIT;
+        match self.drops.last_mut() {
+            Some(last) if is_full || (last.count == 0 && count == 0) => {
+                last.to_ns = last.to_ns.max(to_ns);
+                last.count = last.count.saturating_add(count);
+            }
+            _ => self.drops.push(Drops {
+                from_ns: from_ns.map(|from| from.min(to_ns)),
+                to_ns,
+                count,
+            }),
         }
     }
 }

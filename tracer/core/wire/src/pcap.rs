@@ -103,6 +103,7 @@ impl Pcap {
             original_len,
             captured_len: captured_len as usize,
             tail_len: 0,
+            is_damaged: false,
         })
     }
 }

@@ -46,6 +46,7 @@ pub mod option {
     pub const EPB_FLAGS: u16 = 2;
     pub const EPB_DROPCOUNT: u16 = 4;
     pub const ISB_STARTTIME: u16 = 2;
+    pub const ISB_ENDTIME: u16 = 3;
     pub const ISB_IFRECV: u16 = 4;
     pub const ISB_IFDROP: u16 = 5;
     pub const ISB_OSDROP: u16 = 7;
@@ -53,8 +54,12 @@ pub mod option {
 
 /// Value of the byte-order magic, read in the section's order.
 pub const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+/// Comment of a packet whose TCP checksum our agent found wrong when it was received; its payload may not be kept.
+pub const DAMAGED_COMMENT: &[u8] = b"twintap.tcp_checksum=wrong";
 /// Of a section with our agent's captures: the host's name follows (`shb` comment).
 pub const HOST_COMMENT_PREFIX: &str = "twintap.host=";
+
+const DAMAGED_LEN: usize = DAMAGED_COMMENT.len();
 
 const VERSION_MAJOR: u16 = 1;
 const BLOCK_HEADER_LEN: usize = 8;
@@ -64,6 +69,7 @@ const SECTION_FIXED_LEN: usize = 24;
 const PACKET_FIXED_LEN: usize = 28;
 const INTERFACE_FIXED_LEN: usize = 16;
 const STATISTICS_FIXED_LEN: usize = 20;
+const STATISTICS_TIME_AT: usize = 12;
 /// Record types of a Name Resolution Block.
 const NAME_IPV4: u16 = 1;
 const NAME_IPV6: u16 = 2;
@@ -242,11 +248,13 @@ impl Pcapng {
         let link_type = local.link_type;
         let options_start = PACKET_FIXED_LEN + captured_len.next_multiple_of(4);
         let mut direction = Direction::Unknown;
+        let mut is_damaged = false;
         let mut between = drops;
         for (code, value) in Options::of(order, body, options_start) {
             match (code, value.len()) {
                 (option::EPB_FLAGS, 4) => direction = by_flags(order.u32(value, 0)),
                 (option::EPB_DROPCOUNT, 8) => between = order.u64(value, 0),
+                (option::COMMENT, DAMAGED_LEN) => is_damaged |= value == DAMAGED_COMMENT,
                 _ => {}
             }
         }
@@ -260,6 +268,7 @@ impl Pcapng {
             original_len,
             captured_len,
             tail_len,
+            is_damaged,
         })
     }
 
@@ -401,20 +410,18 @@ impl Pcapng {
         if body.len() < STATISTICS_FIXED_LEN + BLOCK_TRAILER_LEN {
             return counters.bump(CounterKind::BlocksMalformed);
         }
-        let Some(index) = self
-            .locals
-            .get(self.order.u32(body, 8) as usize)
-            .and_then(|local| local.index)
-        else {
+        let local = self.locals.get(self.order.u32(body, 8) as usize);
+        let Some((index, resolution)) = local.and_then(|local| Some((local.index?, local.resolution))) else {
             return counters.bump(CounterKind::InterfaceUnknown);
         };
         let (mut start_ticks, mut lost, mut lost_by_system) = (None, None, None);
+        let mut end_ticks = self.ticks(body, STATISTICS_TIME_AT);
         let mut current = Statistics::default();
         for (code, value) in Options::of(self.order, body, STATISTICS_FIXED_LEN) {
             let number = (value.len() == 8).then(|| self.order.u64(value, 0));
             match code {
-                // The two halves stand high first, whatever the byte order.
-                option::ISB_STARTTIME => start_ticks = number,
+                option::ISB_STARTTIME if number.is_some() => start_ticks = Some(self.ticks(value, 0)),
+                option::ISB_ENDTIME if number.is_some() => end_ticks = self.ticks(value, 0),
                 option::ISB_IFRECV => current.received_count = number,
                 option::ISB_IFDROP => lost = number,
                 option::ISB_OSDROP => lost_by_system = number,
@@ -423,8 +430,21 @@ impl Pcapng {
         }
         current.dropped_count = sum(lost, lost_by_system);
         let tally = &mut self.tallies[usize::from(index)];
+        let before = tally.sum().dropped_count.unwrap_or(0);
         tally.take(self.section, start_ticks, current);
-        interfaces[usize::from(index)].statistics = tally.sum();
+        let interface = &mut interfaces[usize::from(index)];
+        interface.statistics = tally.sum();
+        let end = resolution.time(end_ticks).filter(|_| end_ticks > 0);
+        if let (Some(dropped_count), Some(end)) = (interface.statistics.dropped_count, end) {
+            let start = start_ticks.and_then(|ticks| resolution.time(ticks));
+            let start_ns = start.map(|start| start.0);
+            interface.note_drops(start_ns, end.0, dropped_count.saturating_sub(before));
+        }
+    }
+
+    /// A stamp: its high half stands first, whatever the byte order.
+    fn ticks(&self, bytes: &[u8], at: usize) -> u64 {
+        u64::from(self.order.u32(bytes, at)) << 32 | u64::from(self.order.u32(bytes, at + 4))
     }
 
     fn name_resolution(&self, body: &[u8], section: &mut Section, counters: &mut Counters) {

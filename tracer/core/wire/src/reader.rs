@@ -22,6 +22,9 @@ use crate::pcap::Pcap;
 use crate::pcapng::{Pcapng, Section};
 use crate::stamps::Believed;
 
+/// Most damaged packets of a file that are kept.
+const DAMAGED_LIMIT: usize = 1 << 20;
+
 /// What a file format gives for its next packet. The packet's bytes are the input's last consumed ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
@@ -33,6 +36,8 @@ pub struct Record {
     pub captured_len: usize,
     /// Bytes consumed behind the packet's.
     pub tail_len: usize,
+    /// Its capture says that its TCP checksum was wrong when it was received.
+    pub is_damaged: bool,
 }
 
 /// What comes next in a file.
@@ -92,6 +97,7 @@ pub struct Reader<R> {
     counters: Counters,
     section: Section,
     believed: Believed,
+    damaged_frames: Vec<u32>,
     frame: u32,
     is_done: bool,
 }
@@ -173,6 +179,7 @@ impl<R: Read> Reader<R> {
             counters: Counters::default(),
             section: Section::default(),
             believed: Believed::default(),
+            damaged_frames: Vec::new(),
             frame: 0,
             is_done: false,
         })
@@ -191,6 +198,11 @@ impl<R: Read> Reader<R> {
     /// Believe stamps in these ranges only (inclusive, ns); without any, all that pcap can hold.
     pub fn set_believed_stamps(&mut self, ranges: Vec<(i64, i64)>) {
         self.believed = Believed::new(ranges);
+    }
+
+    /// Frames so far whose TCP checksums were wrong when they were received, by the word of their capture (ascending).
+    pub fn damaged_frames(&self) -> &[u32] {
+        &self.damaged_frames
     }
 
     /// Frames whose stamps were not believed so far.
@@ -301,6 +313,9 @@ impl<R: Read> Reader<R> {
     #[inline(always)]
     fn take_packet(&mut self, record: &Record) {
         self.frame += 1;
+        if record.is_damaged {
+            self.note_damaged();
+        }
         let data = self.input.consumed(record.captured_len, record.tail_len);
         let mut interface = record.interface;
         if record.link_type == LinkType::LINUX_SLL2 {
@@ -323,6 +338,13 @@ impl<R: Read> Reader<R> {
             data,
         };
         self.decoder.push(&packet, &mut self.counters);
+    }
+
+    #[cold]
+    fn note_damaged(&mut self) {
+        if self.damaged_frames.len() < DAMAGED_LIMIT {
+            self.damaged_frames.push(self.frame);
+        }
     }
 
     #[cold]

@@ -88,6 +88,7 @@ fn write(writer: &mut SegmentWriter, after_ms: u64) -> Result<(), CaptureError> 
         direction: Direction::Send,
         frame: &frame,
         original_len: 41,
+        is_damaged: false,
     };
     writer.write(&record, &kept, now(after_ms))
 }
