@@ -26,7 +26,7 @@ import scipy
 from numpy.typing import NDArray
 
 from collector import store, story
-from collector.stages import stages_of
+from collector.stages import alike, stages_of
 from collector.store import TraceInfo
 
 Doubles = NDArray[np.float64]
@@ -145,6 +145,7 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
     Arguments: their stages, as `collector.stages.request_stages` gives them, and what to call them.
     Cost: sorts of the requests; the tests are of at most `MOST_BLOCKS` values each.
     """
+    first, second = alike((first, second))
     counts = [dict(_per_request(group).group_by("kind").len().iter_rows()) for group in (first, second)]
     kinds = sorted({*counts[0], *counts[1]})
     enough = [kind for kind in kinds if min(count.get(kind, 0) for count in counts) >= FEWEST_REQUESTS]

@@ -3,8 +3,12 @@
 import polars as pl
 import pytest
 
+from collector.comparison import compare
 from collector.report import _clock_words
+from collector.spans import link
+from collector.stages import request_stages
 from collector.story import _both_ways
+from tests.helpers.exchange_lines import exchanges_of
 
 MS, SECOND = 1_000_000, 1_000_000_000
 
@@ -40,3 +44,33 @@ def test_no_drift_is_claimed_inside_its_error_bar(skew: int, expected: str) -> N
         **{"from_host_ns": 0, "to_host_ns": 10 * SECOND},
     }
     assert _clock_words([row], on_path=False) == expected
+
+
+def stages(uncertainty_ns: int, first_id: int = 0) -> pl.DataFrame:
+    """Of some requests with 25 ms there and 26 ms back."""
+    lines = [
+        f"client > web/web {at} {at + 25_000} {at + 30_000} {at + 56_000} uncertainty={uncertainty_ns}"
+        for at in range(first_id, first_id + 1_000_000, 100_000)
+    ]
+    exchanges = exchanges_of("\n".join(lines))
+    return request_stages(link(exchanges), exchanges)
+
+
+def test_the_stage_table_has_a_round_trip_as_one_row_where_its_split_is_open() -> None:
+    found = stages(25 * MS).group_by("stage").agg(pl.col("duration_ns").mean())
+    assert dict(found.iter_rows()) == {
+        "to web and back (both ways; which way is not known)": 51 * MS,
+        "work in web": 5 * MS,
+    }
+
+
+def test_the_stage_table_has_each_way_where_the_clocks_tell() -> None:
+    assert set(stages(MS)["stage"]) == {"uplink to web", "downlink from web", "work in web"}
+
+
+def test_two_traces_are_compared_by_what_both_know() -> None:
+    (kind,) = compare(stages(25 * MS), stages(MS), "before", "after").kinds
+    assert {stage.stage: stage.difference_ns for stage in kind.stages} == {
+        "to web and back (both ways; which way is not known)": 0,
+        "work in web": 0,
+    }
