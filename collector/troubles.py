@@ -204,12 +204,13 @@ def _at() -> pl.Expr:
 def _ended(exchanges: pl.DataFrame) -> pl.DataFrame:
     """Requests that somebody ended before they were wholly answered (`collector.endings`), one row each:
     `span_id, connection_id, client_host, server_host, service, protocol, ending, outcome, response_bytes,
-    response_due_bytes`; when its first and its last byte left (`begun_ns, asked_ns`), those of its answer arrived
-    (`first_ns, last_ns`), when it ended (`closed_ns`)."""
+    response_due_bytes`, its server as `host:port` (`place`); when its first and its last byte left (`begun_ns,
+    asked_ns`), those of its answer arrived (`first_ns, last_ns`), when it ended (`closed_ns`)."""
     return exchanges.filter(pl.col("ending").is_not_null()).select(
         *("connection_id", "client_host", "server_host", "service", "protocol", "ending", "outcome"),
         *("response_bytes", "response_due_bytes"),
         span_id="exchange_id",
+        place="service",
         begun_ns=pl.coalesce("request_first_sent_trace_ns", _asked()),
         asked_ns=_asked(),
         first_ns=pl.coalesce("response_first_received_trace_ns", "response_first_sent_trace_ns"),

@@ -3,7 +3,8 @@
 - `server_died`: the server's side ended several connections at one moment, each with FIN or RST in place of an answer.
   A process that ends does that: its kernel closes all its connections within a moment, whenever each was asked. What
   ends each request by itself (a limit of the server, a `return 444`) does it so long after each was asked, and the
-  server answers others in between: that is no death.
+  server answers others in between: that is no death. One connection that ended so is enough where the server's port
+  refused a connection soon after, and nothing was answered in between: nobody listens there any more.
 - `truncated_response`: the server closed before the length that it had promised.
 - `connection_reset`, `unanswered_request`: the server's side broke a connection off, or closed it, and no others then.
 - `client_gave_up`: the client left first. Where several left after the same wait, at different moments, that is its
@@ -12,8 +13,9 @@
   went well, needed no answer. Where a request waited for the call in vain, that is what it cost, even if a second try
   went well.
 
-Limits: one connection that a dying process ended is not told from one that it chose to end. In a protocol without
-visible heads a server's FIN may be its answer to a goodbye: it counts only where several died together.
+Limits: one connection that a dying process ended is not told from one that it chose to end where nobody tries to
+connect soon after, or a supervisor has started it again by then. In a protocol without visible heads a server's FIN may
+be its answer to a goodbye: it counts only where several died together, or its port refused afterwards.
 """
 
 from collections.abc import Iterator
@@ -40,6 +42,8 @@ MOMENT_NS, MOMENT_GAP_NS = 1_000_000_000, 250_000_000
 a supervisor that ends several workers one by one takes longer."""
 FEWEST_AT_ONCE = 2
 """Connections ended at one moment; one may be ended for a reason of its own."""
+REFUSED_SOON_NS = 10_000_000_000
+"""A port that refuses within this time after a connection was ended lost its process then, rather than later."""
 OWED_NS = 5_000_000
 """Without visible heads a request that waited so long wanted an answer rather than that its connection be closed."""
 ALIKE_SHARE, ALIKE_NS, FEWEST_ALIKE = 0.05, 20_000_000, 2
@@ -57,6 +61,7 @@ SILENT_REMEDY = (
     "see whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or let the client wait longer"
 )
 GROUP = ("client_host", "server_host", "service")
+Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,8 @@ def ending_findings(troubles: Troubles, requests: Requests) -> list[Finding]:
     if ended.is_empty():
         return []
     by_server = ended.filter(~pl.col("ending").is_in(BY_CLIENT))
-    deaths = list(_deaths(by_server, requests))
-    of_deaths = [span for death in deaths for span in death["span_id"].to_list()]
+    deaths = list(_deaths(by_server, requests, troubles.in_vain))
+    of_deaths = [span for death in deaths for span in death.rows["span_id"].to_list()]
     alone = by_server.filter(pl.col("readable") | (pl.col("ending") == Ending.SERVER_RESET))
     alone = alone.filter(~pl.col("span_id").is_in(of_deaths))
     return [
@@ -166,17 +171,48 @@ def _answered_groups(requests: Requests) -> NDArray[np.bool_]:
     return np.bincount(requests.group[requests.answered != UNSEEN], minlength=len(requests.groups)) > 0
 
 
-def _deaths(by_server: pl.DataFrame, requests: Requests) -> Iterator[pl.DataFrame]:
-    """Requests that a server's end took with it: those without any answer, and those that it was answering then."""
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """Requests that a server's end took with it, and how many connections its port refused soon after."""
+
+    rows: pl.DataFrame
+    refused_count: int
+
+
+def _deaths(by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame) -> Iterator[_Death]:
+    """Requests that a server's end took with it: those without any answer, and those that it was answering then.
+
+    Arguments: `in_vain`, as `collector.connecting.in_vain`.
+    """
     owed = pl.col("readable") | (pl.col("waited_ns") >= OWED_NS)
     fresh = by_server.filter((pl.col("ending") != Ending.STALE) & owed).sort("closed_ns", "span_id")
     for (host, service), mine in fresh.group_by("server_host", "service", maintain_order=True):
         silent = mine.filter(pl.col("silent"))
+        at_server = _at_server(requests, host, service)
         for moment in _moments(silent):
-            if not _is_death(moment, requests, host, service):
+            gone = _gone(moment, requests.answered[at_server], in_vain)
+            if gone is None and not _is_death(moment, requests, at_server):
                 continue
-            first, last = moment["closed_ns"].min(), moment["closed_ns"].max()
-            yield mine.filter(pl.col("closed_ns").is_between(first, last))
+            taken, refused = gone or (moment, 0)
+            first, last = taken["closed_ns"].min(), taken["closed_ns"].max()
+            yield _Death(mine.filter(pl.col("closed_ns").is_between(first, last)), refused)
+
+
+def _gone(moment: pl.DataFrame, answered: Longs, in_vain: pl.DataFrame) -> tuple[pl.DataFrame, int] | None:
+    """Those that a server ended whose port refused connections soon after, and how many; None if there are none.
+
+    Arguments: `answered`, when the server answered which request, `UNSEEN` of others: those that it ended before it
+    answered another are not among them.
+    """
+    last = int(moment["closed_ns"].to_numpy().max())
+    place = pl.format("{}:{}", "server", "server_port")
+    soon = pl.col("began_ns").is_between(last, last + REFUSED_SOON_NS) & pl.col("refused_ns").is_not_null()
+    refused = in_vain.filter(place.is_in(moment["place"].unique().to_list()) & soon)
+    if refused.is_empty():
+        return None
+    before = answered[(answered != UNSEEN) & (answered < int(refused["began_ns"].to_numpy().min()))]
+    taken = moment.filter(pl.col("closed_ns") >= int(before.max(initial=0)))
+    return None if taken.is_empty() else (taken, len(refused))
 
 
 def _moments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -187,7 +223,15 @@ def _moments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         yield moment.drop("moment")
 
 
-def _is_death(moment: pl.DataFrame, requests: Requests, host: object, service: object) -> bool:
+def _at_server(requests: Requests, host: object, service: object) -> NDArray[np.bool_]:
+    """Of which requests a service of a host was asked."""
+    return requests.where(
+        pl.col("server_host").cast(pl.String).eq_missing(pl.lit(host, pl.String))
+        & pl.col("service").cast(pl.String).eq_missing(pl.lit(service, pl.String))
+    )
+
+
+def _is_death(moment: pl.DataFrame, requests: Requests, at_server: NDArray[np.bool_]) -> bool:
     """Whether these ended together because their server did: not each so long after it was asked, and nothing that came
     after the first of them was answered before the last."""
     closed, waited = moment["closed_ns"].to_numpy(), moment["waited_ns"].to_numpy()
@@ -195,20 +239,21 @@ def _is_death(moment: pl.DataFrame, requests: Requests, host: object, service: o
         return False
     if np.ptp(closed) >= np.ptp(waited):
         return False
-    at_server = requests.where(
-        pl.col("server_host").cast(pl.String).eq_missing(pl.lit(host, pl.String))
-        & pl.col("service").cast(pl.String).eq_missing(pl.lit(service, pl.String))
-    )
     answered = at_server & (requests.answered != UNSEEN) & (requests.answered < closed.max())
     return not bool((answered & (requests.asked > closed.min())).any())
 
 
-def _death_finding(death: pl.DataFrame) -> Finding:
+def _death_finding(found: _Death) -> Finding:
+    death = found.rows
     worst = death.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
     waits = death["waited_ns"].to_list()
     first, last = death["closed_ns"].to_list()[0], death["closed_ns"].to_list()[-1]
     how = "RST" if (death["ending"] == Ending.SERVER_RESET).all() else "FIN"
     how = "FIN or RST" if death["ending"].n_unique() > 1 else how
+    connections = death["connection_id"].n_unique()
+    within = f" within {in_words(max(1, last - first))}, each" if connections > 1 else ""
+    after = f", and refused {times(found.refused_count, 'connection')} after that" if found.refused_count else ""
+    longest = f"{', the longest' * (len(death) > 1)} after {in_words(max(waits))}"
     return Finding(
         severity="warning",
         kind="server_died",
@@ -221,9 +266,8 @@ def _death_finding(death: pl.DataFrame) -> Finding:
         count=len(death),
         cost_ns=sum(waits),
         failed_count=int(death["own"].sum()),
-        text=f"{service_at(worst['service'], worst['server_host'])} ended "
-        f"{death['connection_id'].n_unique():,} connections within {in_words(max(1, last - first))}, each with {how} "
-        f"in place of an answer: {times(len(death), 'request')} failed, the longest after {in_words(max(waits))}",
+        text=f"{service_at(worst['service'], worst['server_host'])} ended {times(connections, 'connection')}{within} "
+        f"with {how} in place of an answer{after}: {times(len(death), 'request')} failed{longest}",
         remedy="find why that process ended then (journalctl, dmesg for the OOM killer, core files); if it was stopped "
         "on purpose, let it finish its requests first",
     )
@@ -256,7 +300,11 @@ def _wait_words(worst: dict[str, int]) -> str:
 
 
 def _short_words(rows: pl.DataFrame) -> str:
-    """`; at worst 1,200 of 50,000 bytes came`."""
+    """`; at worst 1,200 of 50,000 bytes came`; of chunked answers only, how much did."""
+    if rows["response_due_bytes"].null_count() == len(rows):
+        fewest = int(rows["response_bytes"].to_numpy().min())
+        return f"; the last chunk never came, {'at worst ' * (len(rows) > 1)}after {fewest:,} bytes"
+    rows = rows.drop_nulls("response_due_bytes")
     worst = rows.sort(pl.col("response_bytes") / pl.col("response_due_bytes"), "span_id").row(0, named=True)
     return f"; at worst {worst['response_bytes']:,} of {worst['response_due_bytes']:,} bytes came"
 
