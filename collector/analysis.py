@@ -13,7 +13,7 @@ that is little, hops that are put off.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -25,6 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import (
+    chunked,
     clock_evidence,
     clocks,
     coverage,
@@ -42,7 +43,7 @@ from collector import (
 from collector.capture_sets import not_overlapping
 from collector.choices import Choices, Watched, sampled_share
 from collector.clock_steps import refined
-from collector.coverage import HostCoverage, Span, union
+from collector.coverage import DropSpan, HostCoverage, Span, union
 from collector.decoding import HostSource, Scan, scan
 from collector.endings import closing_data, with_endings
 from collector.exchanges import Built, build_exchanges
@@ -56,7 +57,7 @@ from collector.progress import SILENT, Counted, Progress, Stage
 from collector.put_off import PutOff
 from collector.quality import quality_of
 from collector.rings import Places, Ring
-from collector.schema import ID_STRIDE, TABLES, conform
+from collector.schema import ID_STRIDE, TABLES, HopState, conform
 from collector.servers import Servers
 from collector.service_names import ServiceNames, renamed
 from collector.sorted_runs import SortedRuns
@@ -123,7 +124,9 @@ class _Part:
     held: tuple[pa.Table, ...]
     ways: clock_evidence.Ways
     missing: pl.DataFrame  # as `coverage.missing_packets`
+    lost: pl.DataFrame  # likewise, where captures dropped packets
     suspects: pl.DataFrame  # as `damaged.suspects`
+    last: pl.DataFrame  # as `chunked.last_packets`
     events_count: int
 
 
@@ -226,7 +229,9 @@ def run_stages(
     servers = Servers(captures.clues)
     workers = 1 if captures.largest > LARGE_PARTITION else options.workers or os.cpu_count() or 1
     missing: list[pl.DataFrame] = []
+    lost: list[pl.DataFrame] = []
     suspected: list[pl.DataFrame] = []
+    last: list[pl.DataFrame] = []
     progress.begin(Stage.PAIR)
     done, events_counts = Counted(progress, len(captures)), dict[int, int]()
     with ThreadPoolExecutor(workers) as pool:
@@ -240,7 +245,9 @@ def run_stages(
                 held.put(number, *part.held)
                 evidence.add(part.ways)
                 missing.append(part.missing)
+                lost.append(part.lost)
                 suspected.append(part.suspects)
+                last.append(part.last)
                 servers.add(part.held[CONNECTIONS])
 
         in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
@@ -255,7 +262,9 @@ def run_stages(
             alignment = clocks.solve(refined(evidence, lambda: _ways_again(held, clock_of, captures.absurd)), windows)
         alignment = shared(alignment, clock_of, [host.host for host in info.hosts])
         writer.write_table("clocks", alignment.clocks)
-        covered = coverage.coverages(captures.activities, coverage.added(missing), alignment.clocks)
+        covered = coverage.coverages(
+            captures.activities, coverage.added(missing), alignment.clocks, coverage.added(lost)
+        )
         info = _with_coverage(info, captures, covered)
         info = replace(
             info,
@@ -271,7 +280,7 @@ def run_stages(
         progressed = Counted(progress, len(events_counts))
         rebuilt = _rebuild(
             pool, workers, info, alignment, windows_at, writer, hops, held, by_time,
-            damaged.damaged(suspected, captures.look), watched,
+            damaged.damaged(suspected, captures.look), _cut_short(last, captures, options), watched,
             lambda number: progressed.done(events_counts[number], 1),
         )  # fmt: skip
         choices = Choices(watched, rebuilt.calls)
@@ -289,14 +298,32 @@ def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCo
     """`info` with when each host and each of its points captured."""
 
     def described(host: HostInfo) -> HostInfo:
-        spans = covered[host.host].points
+        of_host = covered[host.host]
         by_name: dict[str, list[Span]] = {}
-        for name, of_point in zip(captures.interfaces[host.host], spans, strict=True):
+        dropped: dict[str, tuple[DropSpan, ...]] = {}
+        for name, of_point, drops in zip(captures.interfaces[host.host], of_host.points, of_host.drops, strict=True):
             by_name.setdefault(name, []).extend(of_point)
-        points = [replace(point, coverage=union(by_name.get(point.interface, ()))) for point in host.points]
-        return replace(host, points=tuple(points), coverage=covered[host.host].whole)
+            dropped[name] = dropped.get(name, ()) + drops
+        points = [
+            replace(
+                point,
+                coverage=union(by_name.get(point.interface, ())),
+                dropped=_numbers(dropped.get(point.interface, ())),
+            )
+            for point in host.points
+        ]
+        return replace(host, points=tuple(points), coverage=of_host.whole, dropped=_numbers(of_host.in_part))
 
     return replace(info, hosts=tuple(described(host) for host in info.hosts))
+
+
+def _cut_short(last: Sequence[pl.DataFrame], captures: Scan, options: AnalysisOptions) -> pl.Series:
+    """Connections whose last answer was cut short; not asked of a live window, whose files are read twice a second."""
+    return chunked.cut_short([] if options.edge_ns else last, captures.payloads)
+
+
+def _numbers(drops: Iterable[DropSpan]) -> tuple[tuple[int, int, int], ...]:
+    return tuple((drop.from_ns, drop.to_ns, drop.count) for drop in drops)
 
 
 def _put_together(
@@ -397,11 +424,15 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
     written = {name: ready(name, table) for name, table in tables.items()}
     missing = coverage.missing_packets(matched.hops, matched.connections)
+    lost = coverage.NOTHING_MISSING
+    if captures.has_drops:
+        lost = coverage.missing_packets(matched.hops, matched.connections, (HopState.LOST,))
     drops = host_drops(matched.events, matched.hops, decoded.events["sack_hash"])
     fins = closing_data(matched.events)
     held = (matched.hops, matched.messages, matched.connections, matched.pauses, drops, fins)
-    suspects = damaged.suspects(matched.events, matched.hops)
-    return _Part(written, held, ways, missing, suspects, matched.events.num_rows)
+    suspects = damaged.suspects(matched.events, matched.hops, captures.marking)
+    last = chunked.last_packets(matched.events, matched.hops, matched.messages)
+    return _Part(written, held, ways, missing, lost, suspects, last, matched.events.num_rows)
 
 
 def _rebuild(
@@ -415,13 +446,14 @@ def _rebuild(
     held: Held,
     by_time: SortedRuns,
     wrong: pl.DataFrame,
+    cut_short: pl.Series,
     watched: Watched,
     done: Callable[[int], None],
 ) -> _Rebuilt:
     """Align and rebuild each partition, and write or keep what it gives; `done` is called with each one's number.
 
     Services are called `host:port` yet: which of them are replicas shows when all exchanges are there.
-    Arguments: `wrong`, as `damaged.damaged`; `watched`, what shows it.
+    Arguments: `wrong`, as `damaged.damaged`; `cut_short`, as `chunked.cut_short`; `watched`, what shows it.
     """
     end_ns, exchanges_count, rebuilt = _end_ns(info, alignment), 0, _Rebuilt()
     names = ServiceNames(())
@@ -438,7 +470,7 @@ def _rebuild(
         first_id = number * ID_STRIDE + 1
         holed = gaps.Pieces(gaps.find_gaps(hops, rows, messages)) if len(rows := gaps.gapped_flows(hops)) else None
         built = _exchanges(hops, messages, connections, names, first_id, paused, holed)
-        ended = with_endings(built.exchanges, built.hops, fins)
+        ended = with_endings(built.exchanges, built.hops, fins, cut_short)
         ended = ended if holed is None else holed.without_endings(ended)
         built = built._replace(exchanges=outcomes.with_outcomes(ended))
         paused = pauses.aligned(paused, alignment.clocks)

@@ -31,11 +31,7 @@ def tcp_checksum(link_type: int, data: bytes) -> Checksum:
 
     Arguments: `link_type` as registered. Cost: ~15 µs. Tunnels, fragments and IPv6's further headers are `UNKNOWN`.
     """
-    start = _network_offset(link_type, data)
-    if start is None:
-        return Checksum.UNKNOWN
-    version = data[start] >> 4 if len(data) > start else 0
-    ends = _ipv4(data, start) if version == 4 else _ipv6(data, start) if version == 6 else None
+    ends = _whole_segment(link_type, data)
     if ends is None:
         return Checksum.UNKNOWN
     addresses, segment = ends
@@ -46,6 +42,21 @@ def tcp_checksum(link_type: int, data: bytes) -> Checksum:
         return Checksum.UNFILLED
     right = _folded(pseudo.to_bytes(2, "big") + segment) == 0xFFFF
     return Checksum.GOOD if right else Checksum.BAD
+
+
+def tcp_payload(link_type: int, data: bytes) -> bytes:
+    """What a captured frame's TCP segment carries; nothing where `tcp_checksum` would be `UNKNOWN`."""
+    ends = _whole_segment(link_type, data)
+    return b"" if ends is None else ends[1][(ends[1][12] >> 4) * 4 :]
+
+
+def _whole_segment(link_type: int, data: bytes) -> tuple[bytes, bytes] | None:
+    """Both addresses, and the whole segment."""
+    start = _network_offset(link_type, data)
+    if start is None:
+        return None
+    version = data[start] >> 4 if len(data) > start else 0
+    return _ipv4(data, start) if version == 4 else _ipv6(data, start) if version == 6 else None
 
 
 def _network_offset(link_type: int, data: bytes) -> int | None:

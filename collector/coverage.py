@@ -12,11 +12,18 @@ but for holes:
 Between two files a few such packets are enough; within one a capture seldom stops, so there many must be missing, both
 ways, for a while.
 
-Limits: a hole in which no other captured host exchanged anything with this one is not seen, and does no harm. Packets
-that a capture dropped between others that it kept are no hole; they stay `capture_dropped`.
+A capture that cannot keep up drops packets between others that it keeps: that is no hole, but the time is *covered in
+part*. Its statistics say how many it dropped since the ones before (pcapng's Interface Statistics Blocks: an agent
+writes them with each segment, `dumpcap` at the end). Where they are as many as the packets that seem lost there, what
+was not seen there proves nothing: nothing is lost, and no silence is inferred (`collector.findings.captures`).
+
+Limits: a hole in which no other captured host exchanged anything with this one is not seen, and does no harm. What
+`tcpdump` drops is only on its standard error; acknowledgements show most of it (`capture_dropped`, `collector.gaps`).
+Drops of a capture on `any` are those of all its interfaces.
+Source: draft-ietf-opsawg-pcapng §4.6.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,16 +59,26 @@ class FileSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class DropSpan:
+    """A time between two statistics of a capture in which it dropped packets: stamps of its host, ns."""
+
+    from_ns: int
+    to_ns: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class PointActivity:
     """What one point's capture shows of when it captured; all times are stamps of its host, in ns.
 
     `files` that describe it, in their order; `silences`, longer times without a packet between two of its packets;
-    `span`, its first and last packet, None if it saw none.
+    `span`, its first and last packet, None if it saw none; `drops`, by its own statistics, ascending.
     """
 
     files: tuple[FileSpan, ...]
     silences: tuple[Span, ...] = ()
     span: Span | None = None
+    drops: tuple[DropSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +96,25 @@ class HostActivity:
 
 @dataclass(frozen=True, slots=True)
 class HostCoverage:
-    """When a host's points captured, as stamps of its host (ns): for each point ascending, disjoint spans."""
+    """When a host's points captured, as stamps of its host (ns): for each point ascending, disjoint spans.
+
+    `drops`: for each point the times that it covers in part; `doubtful`: those of them in which what it did not see
+    proves nothing.
+    """
 
     points: tuple[tuple[Span, ...], ...]
+    drops: tuple[tuple[DropSpan, ...], ...] = ()
+    doubtful: tuple[tuple[Span, ...], ...] = ()
 
     @property
     def whole(self) -> tuple[Span, ...]:
         """When any of them did."""
         return union(span for spans in self.points for span in spans)
+
+    @property
+    def in_part(self) -> tuple[DropSpan, ...]:
+        """What any of them covers in part; each once (a capture on `any` has the same for all its interfaces)."""
+        return tuple(sorted({drop for of_point in self.drops for drop in of_point}, key=lambda drop: drop.from_ns))
 
 
 def union(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -146,16 +174,22 @@ MISSING_SCHEMA = pl.Schema(
 )
 
 
-def missing_packets(hops: pa.Table, connections: pa.Table) -> pl.DataFrame:
+NOTHING_MISSING = pl.DataFrame(schema=MISSING_SCHEMA)
+MISSING = (HopState.CAPTURE_DROPPED, HopState.OUTSIDE_WINDOW)
+"""States of packets that went by unseen."""
+
+
+def missing_packets(hops: pa.Table, connections: pa.Table, states: Sequence[HopState] = MISSING) -> pl.DataFrame:
     """Packets that a captured host sent or received by the word of others, and that its capture lacks, by slice.
 
-    Arguments: `hops` of whole connections, not aligned yet, and these. Returns a row for each `host` that lacks them,
-    `peer` that saw them, pair of addresses, way (`sent`: by the host) and slice (`host_ns`, the peer's own stamp).
+    Arguments: `hops` of whole connections, not aligned yet, and these; `states` of packets that count.
+    Returns a row for each `host` that lacks them, `peer` that saw them, pair of addresses, way (`sent`: by the host)
+    and slice (`host_ns`, the peer's own stamp).
     Cost: next to nothing where no packet is missing.
     """
     state = hops["state"].combine_chunks()
     texts = state.dictionary.to_pylist()
-    lacking = [texts.index(each) for each in (HopState.CAPTURE_DROPPED, HopState.OUTSIDE_WINDOW)]
+    lacking = [texts.index(each) for each in states]
     rows = np.flatnonzero(np.isin(state.indices.to_numpy(), lacking))
     if not len(rows):
         return pl.DataFrame(schema=MISSING_SCHEMA)
@@ -182,22 +216,49 @@ def added(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def coverages(
-    activities: Mapping[str, HostActivity], missing: pl.DataFrame, clocks: pa.Table
+    activities: Mapping[str, HostActivity],
+    missing: pl.DataFrame,
+    clocks: pa.Table,
+    lost: pl.DataFrame = NOTHING_MISSING,
 ) -> dict[str, HostCoverage]:
     """When each host's points captured.
 
-    Arguments: `activities` by host; `missing` as `missing_packets`, of all connections; `clocks` as in the trace.
+    Arguments: `activities` by host; `missing` as `missing_packets`, of all connections; `clocks` as in the trace;
+    `lost`, as `missing`, packets that seem lost on the way to the host.
     """
     found = {}
     for host, activity in activities.items():
-        own = missing.filter(pl.col("host") == host)
-        stamps = _stamps_at(host, own, clocks)
-        points = [
-            _point_coverage(point, *_at_point(number, activity, own, stamps))
-            for number, point in enumerate(activity.points)
-        ]
-        found[host] = HostCoverage(tuple(points))
+        at_points = list(_at_points(host, activity, missing, clocks))
+        points = [_point_coverage(point, *at_point) for point, at_point in zip(activity.points, at_points, strict=True)]
+        drops = tuple(point.drops for point in activity.points)
+        doubtful: list[tuple[Span, ...]] = [()] * len(points)
+        if any(drops):
+            lost_at = _at_points(host, activity, lost, clocks)
+            doubtful = [
+                _doubtful(point.drops, *at_point) for point, at_point in zip(activity.points, lost_at, strict=True)
+            ]
+        found[host] = HostCoverage(tuple(points), drops, tuple(doubtful))
     return found
+
+
+def _doubtful(drops: Sequence[DropSpan], stamps: Ints, _: NDArray[np.bool_], count: Ints) -> tuple[Span, ...]:
+    """The times in which a capture dropped as many packets as seem lost there, or more."""
+    sums = np.concatenate([[0], np.cumsum(count)])
+
+    def lost(drop: DropSpan) -> int:
+        first, last = np.searchsorted(stamps, drop.from_ns), np.searchsorted(stamps, drop.to_ns, side="right")
+        return int(sums[last] - sums[first])
+
+    return union((drop.from_ns, drop.to_ns) for drop in drops if drop.count >= lost(drop))
+
+
+def _at_points(
+    host: str, activity: HostActivity, missing: pl.DataFrame, clocks: pa.Table
+) -> Iterator[tuple[Ints, NDArray[np.bool_], Ints]]:
+    """`_at_point` of each point."""
+    own = missing.filter(pl.col("host") == host)
+    stamps = _stamps_at(host, own, clocks)
+    return (_at_point(number, activity, own, stamps) for number in range(len(activity.points)))
 
 
 def _stamps_at(host: str, missing: pl.DataFrame, clocks: pa.Table) -> Ints:

@@ -1,25 +1,27 @@
 """Packets that arrived damaged: in the receiver's capture with a wrong TCP checksum, so that its TCP had them never.
 
 Only packets whose bytes came again are looked at: a damaged one always is sent again, and few others are. Their bytes
-are read from the captures a second time, which costs nothing where no packet of those came whole. A checksum is judged
-where most others that the same host received are right: not where nobody fills them in (veth, `lo`), or where they are
-known to be cut. What is damaged is no delivery: its hop is lost, and the wait is that for the copy.
+are read from the captures a second time, which costs nothing where no packet of those came whole. An agent keeps heads
+only, so it looks at each packet that it receives, and marks those that are wrong (core `capture`, `checksum.rs`).
+A checksum is judged where most others that the same host received are right: not where nobody fills them in (veth,
+`lo`), or where they are known to be cut. What is damaged is no delivery: its hop is lost, and the wait is that for the
+copy.
 
 Limits: a packet whose damage lies in its addresses, ports or numbers is another one's or nobody's, so it is merely
-lost; an agent's captures keep no whole packets, and overwrite credentials, so their checksums say nothing.
+lost; an agent with `--payload none` sees no whole packets.
 
 Source: RFC 9293 §3.1; `collector.checksums`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.checksums import Checksum, tcp_checksum
+from collector.checksums import Checksum
 from collector.host_drops import GROUPS, added, copies_of, sequence_offsets, twice_received
 from collector.matching import STATES
 from collector.schema import HopState
@@ -45,18 +47,21 @@ TRANSFER = ["connection_id", "from_client", "stream_start", "attempt"]
 PACKETS = [*TRANSFER, *PAIR, "receive_trace_ns", "waited_ns"]
 """Of a damaged packet: its hop, when it arrived, and how long it was until its copy did."""
 ARRIVAL = ["connection_id", "host", "frame", "host_ns", "seq", "payload_len"]
-Look = Callable[[str, Sequence[int]], Iterable[tuple[int, int, bytes]]]
-"""Host and frames (ascending) to each one's frame, link type and bytes; without those that cannot be judged."""
+Look = Callable[[str, Sequence[int]], Iterable[tuple[int, Checksum]]]
+"""Host and frames (ascending) to each one's frame and what its checksum is; without those that cannot be judged."""
 
 
-def suspects(events: pa.Table, hops: pa.Table) -> pl.DataFrame:
+def suspects(events: pa.Table, hops: pa.Table, marking: Collection[str] = ()) -> pl.DataFrame:
     """Arrivals of payload that were captured whole and whose bytes came again, and some others (`SUSPECTS`).
 
-    Arguments: as `host_drops.host_drops`. Cost: next to nothing where no bytes came again.
+    Arguments: as `host_drops.host_drops`; `marking`, hosts whose agents marked damaged packets, which need not be
+    there whole. Cost: next to nothing where no bytes came again.
     """
     twice = twice_received(hops)
     found: list[tuple[int, str, int, int | None]] = []
-    for (connection, host), rows in _arrivals(events, twice).group_by("connection_id", "host", maintain_order=True):
+    for (connection, host), rows in _arrivals(events, twice, marking).group_by(
+        "connection_id", "host", maintain_order=True
+    ):
         columns = {name: rows[name].to_numpy().astype(np.int64) for name in ("host_ns", "seq", "payload_len")}
         start = sequence_offsets(columns["seq"], int(columns["seq"][0]))
         again = dict(copies_of(start, start + columns["payload_len"]))
@@ -69,11 +74,12 @@ def suspects(events: pa.Table, hops: pa.Table) -> pl.DataFrame:
     return pl.DataFrame(found, SUSPECTS, orient="row")
 
 
-def _arrivals(events: pa.Table, connections: pa.Array) -> pl.DataFrame:
-    """What hosts received of these connections, whole and of one packet's length, by connection, host and time."""
+def _arrivals(events: pa.Table, connections: pa.Array, marking: Collection[str]) -> pl.DataFrame:
+    """What hosts received of these connections, judgeable and of one packet's length, by connection, host and time."""
     if not len(connections):
         return pl.DataFrame(events.select(ARRIVAL).slice(0, 0))
-    whole = pc.greater_equal(events["captured_len"], events["original_len"])
+    marked = pc.is_in(events["host"].cast(pa.string()), pa.array(sorted(marking), pa.string()))
+    whole = pc.or_(pc.greater_equal(events["captured_len"], events["original_len"]), marked)
     usual = pc.and_(pc.greater(events["payload_len"], 0), pc.less_equal(events["payload_len"], LONGEST_PAYLOAD))
     mine = pc.and_(pc.is_in(events["connection_id"], connections), pc.and_(whole, usual))
     rows = pl.DataFrame(events.select([*ARRIVAL, "direction", "duplicate"]).filter(mine))
@@ -85,7 +91,7 @@ def _arrivals(events: pa.Table, connections: pa.Array) -> pl.DataFrame:
 def damaged(suspected: Sequence[pl.DataFrame], look: Look) -> pl.DataFrame:
     """Those of the suspects that were damaged (`SUSPECTS`).
 
-    Arguments: all partitions' `suspects`; `look`, which reads packets of the captures again.
+    Arguments: all partitions' `suspects`; `look`, which judges packets of the captures.
     """
     every = pl.concat([pl.DataFrame(schema=SUSPECTS), *(part for part in suspected if len(part))])
     found = [every.clear()]
@@ -95,7 +101,7 @@ def damaged(suspected: Sequence[pl.DataFrame], look: Look) -> pl.DataFrame:
 
 
 def _damaged_at(host: str, rows: pl.DataFrame, look: Look) -> pl.DataFrame:
-    looked_at = {frame: tcp_checksum(link, data) for frame, link, data in look(host, rows["receive_frame"].to_list())}
+    looked_at = dict(look(host, rows["receive_frame"].to_list()))
     checksum = rows["receive_frame"].replace_strict(looked_at, default=Checksum.UNKNOWN, return_dtype=pl.String)
     rows = rows.with_columns(checksum=checksum)
     others = Counter(rows.filter(pl.col("waited_ns").is_null())["checksum"].to_list())

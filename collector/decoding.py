@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from collector import capture_sets, copies, merged_captures
 from collector.absurd_stamps import FAR_NS, STAMPS_ABSURD, Absurd, Believed, believed_stamps
+from collector.checksums import COOKED_2, Checksum, tcp_checksum, tcp_payload
 from collector.containers import containers
-from collector.coverage import FileSpan, HostActivity, PointActivity, Span
+from collector.coverage import DropSpan, FileSpan, HostActivity, PointActivity, Span
 from collector.forwarders import forwarded_pairs, forwarded_rows, without_forwarded
 from collector.hosts import Traffic, is_loopback, own_addresses
 from collector.input_limits import LIMITED, InputLimits, PartitionFull, cut_counter
@@ -35,7 +36,7 @@ from collector.wire_text import head_batch
 from tracer import secret_rules
 from tracer.errors import InputError
 from tracer.plain_text import plain
-from tracer.readers import CaptureReader, EndpointClues, Interface, open_capture
+from tracer.readers import CaptureReader, Drops, EndpointClues, Interface, open_capture
 from tracer.records import Columns, Severity
 
 BYTES_PER_PACKET = 90
@@ -55,6 +56,8 @@ LOOKED_AT_ONCE = 1_024
 NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
 NO_ACTIVITY = Activity({}, (), (), (), ())
+CAPTURE_DROPPED = "capture_dropped"
+"""The counter of packets that a capture says it dropped (`tracer/core/wire/src/counters.rs`)."""
 SINCE_PREFIX = "twintap.since="
 """Of the comment in which an agent's sections say when their capture began."""
 LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
@@ -107,6 +110,8 @@ class _Capture:
     chosen: frozenset[int] | None = None
     """As `HostSource.interfaces`."""
     absurd: Absurd = field(default_factory=Absurd)
+    damaged: list[int] = field(default_factory=list)
+    """Frames that an agent marked: their checksums were wrong when they were received."""
     elsewhere_count: int = 0
     """Packets of other hosts' interfaces."""
     is_twice: bool = False
@@ -118,6 +123,10 @@ class _Capture:
     _series: int = 0
     file_spans: list[list[FileSpan]] = field(default_factory=list)
     """Of each of `interfaces`."""
+    drops: dict[int, list[DropSpan]] = field(default_factory=dict)
+    """Of those that dropped packets."""
+    _statistics_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The last ones' time of each interface and agent's capture."""
     activity: Activity = NO_ACTIVITY
 
     def note_file(self, reader: CaptureReader, span: Span | None) -> None:
@@ -132,15 +141,46 @@ class _Capture:
             return
         if since is not None and not 0 <= span[0] - since <= LONGEST_CAPTURE_NS:
             since = None
+        for number, drops in self._drops(reader, span, since):
+            self.drops.setdefault(number, []).append(drops)
         for number in numbers:
             self.file_spans[number].append(FileSpan(*span, since))
+
+    def _drops(self, reader: CaptureReader, span: Span, since: int | None) -> Iterator[tuple[int, DropSpan]]:
+        """When the file's capture dropped packets by its own statistics, for each place in `interfaces`.
+
+        An agent's statistics are of what happened since those of its segment before, if that is of the same capture.
+        Packets that blocks between them say were dropped (`epb_dropcount`) may be from anywhere in the file.
+        """
+        places = self.places(reader)
+        everywhere = sorted(set(places.tolist()) - {ELSEWHERE})
+        for interface, place in zip(reader.interfaces, places.tolist(), strict=True):
+            if place == ELSEWHERE:
+                continue
+            of = everywhere if interface.link_type == COOKED_2 else [place]
+            for drops in interface.drops:
+                begin, end = _statistics_span(drops, span)
+                if since is not None:
+                    begin = min(begin, self._statistics_ns.get((place, since), since))
+                    self._statistics_ns[place, since] = end
+                if drops.count:
+                    yield from ((number, DropSpan(begin, max(begin, end), drops.count)) for number in of)
+        told = sum(interface.dropped_count or 0 for interface in reader.interfaces)
+        more = next((each.count for each in reader.counters if each.name == CAPTURE_DROPPED), 0) - told
+        if more > 0:
+            yield from ((number, DropSpan(*span, more)) for number in everywhere)
 
     def host_activity(self, texts: Sequence[str]) -> HostActivity:
         """When its points captured, as far as files and packets show; addresses by `texts`."""
         seen = {number: span for number, span, _ in self.activity.interfaces}
         silent = self.activity.silences
         points = [
-            PointActivity(tuple(files), tuple(span for number, span in silent if number == place), seen.get(place))
+            PointActivity(
+                tuple(files),
+                tuple(span for number, span in silent if number == place),
+                seen.get(place),
+                tuple(sorted(self.drops.get(place, ()), key=lambda drops: drops.from_ns)),
+            )
             for place, files in enumerate(self.file_spans)
         ]
         passed: dict[tuple[str, str], set[int]] = {}
@@ -238,6 +278,7 @@ class Scan:
             for lane in lanes
             if captures[lane.capture].host in self.absurd
         }
+        self._marked = {capture.host: frozenset(capture.damaged) for capture in captures if capture.damaged}
         self.frames = {capture.host: capture.packets_count for capture in captures}
         self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
         self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
@@ -269,11 +310,28 @@ class Scan:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def look(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, int, bytes]]:
-        """Packets of a host's captures, read again: frame, link type and bytes as on the wire, only to be summed.
+    def look(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, Checksum]]:
+        """Of packets of a host's captures, read again, frame and what the TCP checksum is.
 
-        Arguments: `frames` ascending. What an agent wrote is left out: it has overwritten secrets.
+        Arguments: `frames` ascending. What an agent wrote is judged by its marks, where there are any: it keeps no
+        whole packets, and has overwritten secrets.
         """
+        marked = self._marked.get(self.clock_of.get(host, host), frozenset())
+        for frame, link_type, data in self._again(host, frames):
+            if data is not None:
+                yield frame, tcp_checksum(link_type, data)
+            elif marked:
+                yield frame, Checksum.BAD if frame in marked else Checksum.GOOD
+
+    def payloads(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """As `look`, frame and TCP payload as on the wire, only to be looked at; without those that an agent wrote."""
+        for frame, link_type, data in self._again(host, frames):
+            if data is not None:
+                yield frame, tcp_payload(link_type, data)
+
+    def _again(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, int, bytes | None]]:
+        """Packets of a host's captures, read again: frame, link type, bytes as on the wire (None if an agent wrote
+        them)."""
         as_they_are = secret_rules.rules(secret_rules.SecretChoice(are_kept=True))
         name = self.clock_of.get(host, host)
         files = next(capture.files for capture in self._captures if capture.host == name)
@@ -283,12 +341,23 @@ class Scan:
                 while part := [frame - before for frame in waiting[:LOOKED_AT_ONCE]]:
                     found = reader.copy_packets(part)
                     links = [interface.link_type for interface in reader.interfaces]
-                    if reader.host is None:
-                        yield from ((copy.frame + before, links[copy.interface], copy.data) for copy in found)
+                    is_agents = reader.host is not None
+                    for copy in found:
+                        yield copy.frame + before, links[copy.interface], None if is_agents else copy.data
                     waiting = waiting[len(found) :]
                     if len(found) < len(part):
                         break
                 before += reader.packets_count
+
+    @property
+    def has_drops(self) -> bool:
+        """Whether any capture says when it dropped packets."""
+        return any(point.drops for activity in self.activities.values() for point in activity.points)
+
+    @property
+    def marking(self) -> frozenset[str]:
+        """Hosts whose agents marked packets that arrived damaged."""
+        return frozenset(host for host in self.activities if self.clock_of.get(host, host) in self._marked)
 
     @property
     def largest(self) -> int:
@@ -685,12 +754,31 @@ def _note_file(number: int, capture: _Capture, reader: CaptureReader, partitions
     capture.activity = partitions.activity(number)
     capture.note_file(reader, capture.activity.files.get(capture.packets_count))
     capture.absurd.note(reader.path, reader, capture.packets_count)
+    capture.damaged += (reader.damaged_frames.astype(np.int64) + capture.packets_count).tolist()
     capture.packets_count += reader.packets_count
     _note_origin(capture, reader, partitions)
     of_interfaces = zip(reader.interfaces, capture.places(reader), strict=True)
     capture.elsewhere_count += sum(each.packets_count for each, place in of_interfaces if place == ELSEWHERE)
     for seen in reader.clues:
         capture.clues.setdefault((seen.address, seen.port), []).append(seen)
+
+
+def _statistics_span(drops: Drops, span: Span) -> Span:
+    """When a capture dropped packets; all of its file (`span`) where its statistics do not say it.
+
+    dumpcap writes the times of statistics in µs even where those of its packets are in ns (4.0).
+    """
+    end = _near(drops.to_ns, span)
+    begin = None if drops.from_ns is None else _near(drops.from_ns, span)
+    if end is None:
+        return span
+    return span[0] if begin is None else min(begin, end), end
+
+
+def _near(at_ns: int, span: Span) -> int | None:
+    """`at_ns`, or what it is if it is in µs, if that is of the time of a capture; else None."""
+    begin, end = span[0] - LONGEST_CAPTURE_NS, span[1] + LONGEST_CAPTURE_NS
+    return next((at for at in (at_ns, at_ns * 1_000) if begin <= at <= end), None)
 
 
 def _since(comment: str) -> str:

@@ -7,8 +7,9 @@ A FIN or RST has a sender, a time and a place in its sender's stream, so packets
                                   length it had promised
     stale                         the server had closed a kept connection before the request reached it
 
-An answer is whole if it has the length that its head promises (`response_due_bytes`); one that promises none ends
-wherever its server ends it. A whole answer has an ending only if its client had left before it came.
+An answer is whole if it has the length that its head promises (`response_due_bytes`), or the last of its chunks
+(`collector.chunked`); one that promises neither ends wherever its server ends it. A whole answer has an ending only if
+its client had left before it came.
 
 1. Take the first FIN and the first RST of either side of each connection, with the stamps of both ends. A FIN may ride
    on the last data of its side (`closing_data`).
@@ -21,8 +22,8 @@ wherever its server ends it. A whole answer has an ending only if its client had
    them, and whether there was an answer cannot be decided: no ending.
 
 Invariants: `closed_trace_ns` is null exactly where `ending` is; `stale` and `server_*` never have a whole answer.
-Limits: a chunked answer that is broken off looks whole (docs/architecture.md). A middlebox that ends a connection in
-both directions looks like the end that it speaks for.
+Limits: a chunked answer of which no capture holds the last packet whole looks whole. A middlebox that ends a
+connection in both directions looks like the end that it speaks for.
 Source: RFC 9293 §3.6, §3.10.7; RFC 9112 §6.3, §9.6 (message length, closing).
 """
 
@@ -73,21 +74,28 @@ def closing_data(events: pa.Table) -> pa.Table:
     return events.select(["connection_id", "host", "frame"]).take(pa.array(np.flatnonzero(both)))
 
 
-def with_endings(exchanges: pa.Table, hops: pa.Table, fins: pa.Table | None = None) -> pa.Table:
+NO_CONNECTIONS = pl.Series([], dtype=pl.Int64)
+
+
+def with_endings(
+    exchanges: pa.Table, hops: pa.Table, fins: pa.Table | None = None, cut_short: pl.Series = NO_CONNECTIONS
+) -> pa.Table:
     """Exchanges of some connections with `ending` and `closed_trace_ns`.
 
-    Arguments: all hops of these connections, with trace times and `exchange_id`; `fins`, their `closing_data`.
+    Arguments: all hops of these connections, with trace times and `exchange_id`; `fins`, their `closing_data`;
+    `cut_short`, connections whose last answer lacks its end (`collector.chunked`).
     Cost: a pass over the kinds of hops; connections that ended by a reset or with something owed are looked at as rows.
     """
     of = numbers(exchanges["connection_id"])
     ended, reset = _ended_connections(hops)
     if fins is not None:
         ended = np.concatenate([ended, numbers(fins["connection_id"])])
-    rows = np.flatnonzero((np.isin(of, ended) & ~_is_whole(exchanges)) | np.isin(of, reset))
+    is_cut = _is_cut(exchanges, cut_short)
+    rows = np.flatnonzero((np.isin(of, ended) & (is_cut | ~_is_whole(exchanges))) | np.isin(of, reset))
     codes, closed = np.full(len(of), -1, np.int32), np.zeros(len(of), np.int64)
     if len(rows):
         asked = _frame(exchanges.select(_ASKED).take(pa.array(rows))).with_columns(
-            earlier=_with_earlier(exchanges, rows)
+            earlier=_with_earlier(exchanges, rows), is_cut=pl.Series(is_cut[rows])
         )
         found = _endings(asked, hops, fins)
         codes[rows], closed[rows] = found["ending"].to_numpy(), found["closed_ns"].to_numpy()
@@ -131,6 +139,18 @@ def _is_whole(exchanges: pa.Table) -> NDArray[np.bool_]:
     answered = exchanges["response_bytes"].is_valid().to_numpy()
     due = numbers(exchanges["response_due_bytes"], np.iinfo(np.int64).min)
     return answered & (numbers(exchanges["response_bytes"]) >= due)
+
+
+def _is_cut(exchanges: pa.Table, cut_short: pl.Series) -> NDArray[np.bool_]:
+    """Which are the last of these connections, and answered."""
+    found = np.zeros(exchanges.num_rows, dtype=np.bool_)
+    of = numbers(exchanges["connection_id"])
+    rows = np.flatnonzero(np.isin(of, cut_short.to_numpy()))
+    ids = numbers(exchanges["exchange_id"])[rows]
+    for connection in np.unique(of[rows]):
+        mine = rows[of[rows] == connection]
+        found[mine[np.argmax(ids[of[rows] == connection])]] = True
+    return found & exchanges["response_bytes"].is_valid().to_numpy()
 
 
 def _with_earlier(exchanges: pa.Table, rows: NDArray[np.int64]) -> pl.Series:
@@ -211,9 +231,8 @@ def _closings(packets: pl.DataFrame) -> pl.DataFrame:
 
 def _decided(rows: pl.DataFrame) -> pl.DataFrame:
     """Steps 2 to 5 of the header, over rows with the closings of both sides."""
-    whole = pl.col("response_bytes").is_not_null() & (
-        pl.col("response_bytes") >= pl.col("response_due_bytes").fill_null(0)
-    )
+    enough = pl.col("response_bytes") >= pl.col("response_due_bytes").fill_null(0)
+    whole = pl.col("response_bytes").is_not_null() & enough & ~pl.col("is_cut")
     rows = rows.with_columns(
         client_fin=pl.coalesce("client_fin_sent", "client_fin_received"),
         client_rst=pl.coalesce("client_rst_sent", "client_rst_received"),

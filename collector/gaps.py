@@ -282,21 +282,22 @@ def doubt_losses(hops: pa.Table) -> pa.Table:
     if dropped < 0 or lost < 0 or not (states == dropped).any() or not (states == lost).any():
         return hops
     rows = np.flatnonzero((states == dropped) | (states == lost))
-    some = pl.DataFrame(
-        hops.select(["connection_id", "receive_host", "stream_start", "stream_end"]).take(pa.array(rows))
-    )
-    way = ["connection_id", "receive_host"]
+    names = ["connection_id", "send_host", "receive_host", "receive_trace_ns", "stream_start", "stream_end"]
+    some = pl.DataFrame(hops.select(names).take(pa.array(rows)))
+    lacking = pl.when(pl.col("receive_trace_ns").is_null()).then("receive_host").otherwise("send_host")
+    way = ["connection_id", "lacking"]
     judged = some.with_columns(
+        lacking=lacking.cast(pl.String),
         row=pl.Series(rows),
         is_lost=pl.Series(states[rows] == lost),
         empty=pl.col("stream_start") == pl.col("stream_end"),
     ).with_columns(missed=(~pl.col("is_lost")).sum().over(way), lost=pl.col("is_lost").sum().over(way))
     doubted = judged.filter(pl.col("is_lost") & pl.col("empty") & (pl.col("missed") > pl.col("lost")))["row"].to_numpy()
-    names = pa.array([str(state) for state in HopState])
-    places = np.array([names.index(name).as_py() for name in known] or [0], dtype=np.int32)[states]
-    places[doubted] = names.index(str(HopState.UNMATCHED)).as_py()
+    every = pa.array([str(state) for state in HopState])
+    places = np.array([every.index(name).as_py() for name in known] or [0], dtype=np.int32)[states]
+    places[doubted] = every.index(str(HopState.UNMATCHED)).as_py()
     index = hops.schema.get_field_index("state")
-    return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(places), names))
+    return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(places), every))
 
 
 def _null_where(table: pa.Table, name: str, rows: NDArray[np.bool_]) -> pa.Table:

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector import quality, store
+from collector.capture_drops import CaptureDrops, capture_drops
 from collector.durations import with_uncertainty
 from collector.quality import ConnectionQuality, Counts, HostPair
 
@@ -86,6 +87,7 @@ class Pairing:
     worst_connections: tuple[ConnectionQuality, ...]  # of these, worst first
     clock_steps: tuple[ClockStep, ...]
     translations: tuple[Translation, ...]  # most used first
+    capture_drops: tuple[CaptureDrops, ...] = ()  # what captures say that they dropped, and when
 
     @property
     def words(self) -> str:
@@ -96,8 +98,9 @@ class Pairing:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The clock steps and the translations, a line for each."""
-        return (*(step.words for step in self.clock_steps), *(each.words for each in self.translations))
+        """What captures dropped, the clock steps and the translations, a line for each."""
+        drops, steps = (each.words for each in self.capture_drops), (each.words for each in self.clock_steps)
+        return (*drops, *steps, *(each.words for each in self.translations))
 
     @property
     def hops_words(self) -> str:
@@ -112,15 +115,16 @@ def read_pairing(url: str, most_connections: int = WORST) -> Pairing:
 
     Raises: `InputError` if it is no trace.
     """
-    counts = store.read_table(url, "quality")
+    counts, clocks = store.read_table(url, "quality"), store.read_table(url, "clocks")
     connections = store.read_table(url, "connections")
     return Pairing(
         total=quality.total_of(counts),
         host_pairs=quality.by_host_pair(counts),
         imperfect_connections_count=quality.imperfect_count(counts),
         worst_connections=quality.worst_connections(counts, connections, most_connections),
-        clock_steps=clock_steps(store.read_table(url, "clocks")),
+        clock_steps=clock_steps(clocks),
         translations=translations(connections),
+        capture_drops=capture_drops(store.read_info(url), clocks),
     )
 
 

@@ -240,7 +240,8 @@ def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
         return
     _heading(console, "Pairing", f"{pairing.words}; {pairing.hops_words}")
     room -= 2
-    notes = _notes([step.words for step in pairing.clock_steps], "steps")
+    notes = _notes([drops.words for drops in pairing.capture_drops], "captures")
+    notes += _notes([step.words for step in pairing.clock_steps], "steps")
     notes += _notes([translation.words for translation in pairing.translations], "translations")
     for note in notes[: max(0, room)]:
         _paragraph(console, note, "", 2)

@@ -55,20 +55,22 @@ class PointInfo:
     """An observation point: one interface of a host.
 
     `coverage`: when it captured, as ascending disjoint spans of its host's stamps in ns (`collector.coverage`).
+    `dropped`: what of that it covers in part: from, to, and how many packets it says it dropped between.
     """
 
     point: str
     interface: str
     link_type: str
     coverage: tuple[tuple[int, int], ...] = ()
+    dropped: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HostInfo:
     """A captured host and what its capture holds; both times are null where it holds no packet.
 
-    `coverage`: when any of its points captured, as theirs. `on_path`: it forwards packets of others, as a router does
-    (`collector.forwarders`).
+    `coverage`: when any of its points captured, as theirs; `dropped`: what they cover in part, likewise. `on_path`: it
+    forwards packets of others, as a router does (`collector.forwarders`).
     """
 
     host: str
@@ -81,6 +83,7 @@ class HostInfo:
     last_host_ns: int | None
     coverage: tuple[tuple[int, int], ...] = ()
     on_path: bool = False
+    dropped: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +200,9 @@ def write_trace(url: str) -> Iterator[TraceWriter]:
         _refuse_to_overwrite(fs, root, url)
         if not local and fs.exists(root):
             fs.rm(root, recursive=True)
+        fs.makedirs(staging, exist_ok=True)
         if local:
-            scratch.make(Path(staging))
-        else:
-            fs.makedirs(staging, exist_ok=True)
+            scratch.hold(Path(staging))
     writer = TraceWriter(staging if local else url)
     try:
         yield writer
@@ -511,13 +513,15 @@ def _parse_services(document: Any) -> Iterator[ServiceInfo]:
 
 
 def _parse_host(document: dict[str, Any]) -> HostInfo:
-    points = tuple(PointInfo(**point | {"coverage": _parse_spans(point)}) for point in document["points"])
+    points = tuple(PointInfo(**point | _parse_spans(point)) for point in document["points"])
     named = {name: tuple(document[name]) for name in ("addresses", "files")}
-    return HostInfo(**document | named | {"points": points, "coverage": _parse_spans(document)})
+    return HostInfo(**document | named | {"points": points} | _parse_spans(document))
 
 
-def _parse_spans(document: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    return tuple((begin, end) for begin, end in document["coverage"])
+def _parse_spans(document: dict[str, Any]) -> dict[str, Any]:
+    coverage = tuple((begin, end) for begin, end in document["coverage"])
+    dropped = tuple((begin, end, count) for begin, end, count in document.get("dropped", ()))
+    return {"coverage": coverage, "dropped": dropped}
 
 
 @contextmanager

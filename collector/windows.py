@@ -1,7 +1,8 @@
 """Capture windows: a lone packet whose other end was not capturing at that time is `outside_window`, not lost.
 
 Captures of several hosts start and stop 10-250 ms apart, and some have holes (`collector.coverage`), so this needs
-aligned clocks and comes after them.
+aligned clocks and comes after them. Where the other end's capture dropped packets itself at that time, as many as seem
+lost, one that seems lost is `unmatched`: it may have arrived.
 """
 
 from collections.abc import Mapping
@@ -11,11 +12,12 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.coverage import HostActivity, HostCoverage, Span, covers, union
+from collector.coverage import EDGE_NS, HostActivity, HostCoverage, Span, covers, union
 from collector.matching import STATES
 from collector.schema import HopState
 from collector.timescale import to_trace_ns
 
+NO_ROWS = np.empty(0, dtype=np.int64)
 UNSEEN = [HopState.LOST, HopState.CAPTURE_DROPPED, HopState.UNMATCHED]
 
 
@@ -38,6 +40,11 @@ class Windows:
             host: [trace_spans(host, spans, clocks) for spans in coverage.points]
             for host, coverage in coverages.items()
         }
+        self._doubtful = {
+            host: [trace_spans(host, spans, clocks) for spans in coverage.doubtful]
+            for host, coverage in coverages.items()
+            if any(coverage.doubtful)
+        }
 
     def is_capturing(
         self, host: str, at_ns: NDArray[np.int64], pair: tuple[str, str] | None = None
@@ -51,6 +58,15 @@ class Windows:
             return np.zeros(len(at_ns), dtype=np.bool_)
         places = range(len(spans)) if pair is None else activity.points_of(pair)
         return covers(union(span for place in places for span in spans[place]), at_ns, self._edge_ns)
+
+    def is_doubtful(self, host: str, at_ns: NDArray[np.int64], pair: tuple[str, str]) -> NDArray[np.bool_]:
+        """Whether a host's capture dropped packets itself at times of the trace (shape (n,)), where packets between two
+        addresses pass, so that one that it lacks may have been there."""
+        spans = self._doubtful.get(host)
+        if not spans:
+            return np.zeros(len(at_ns), dtype=np.bool_)
+        here = union(span for place in self._activities[host].points_of(pair) for span in spans[place])
+        return covers(here, at_ns, -EDGE_NS, -EDGE_NS)
 
 
 def trace_spans(host: str, spans: tuple[Span, ...], clocks: pa.Table) -> tuple[Span, ...]:
@@ -72,16 +88,20 @@ def settle_windows(hops: pa.Table, connections: pa.Table, windows: Windows) -> p
         return hops
     names = ["connection_id", "send_host", "receive_host", "send_trace_ns", "receive_trace_ns", "state"]
     frame = pl.DataFrame(hops.select(names)).with_columns(pl.col("send_host", "receive_host", "state").cast(pl.String))
-    outside = _outside(frame, connections, windows)
+    outside, doubtful = _beyond(frame, connections, windows)
     states = hops["state"].combine_chunks()
     codes = states.indices.to_numpy().astype(np.int32)
-    codes[outside] = STATES.index(HopState.OUTSIDE_WINDOW).as_py()
+    lost, unmatched, beyond = (
+        STATES.index(state).as_py() for state in (HopState.LOST, HopState.UNMATCHED, HopState.OUTSIDE_WINDOW)
+    )
+    codes[doubtful[codes[doubtful] == lost]] = unmatched
+    codes[outside] = beyond
     index = hops.schema.get_field_index("state")
     return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(codes), STATES))
 
 
-def _outside(hops: pl.DataFrame, connections: pa.Table, windows: Windows) -> NDArray[np.int64]:
-    """Rows of lone packets at whose time their other host was not capturing."""
+def _beyond(hops: pl.DataFrame, connections: pa.Table, windows: Windows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of lone packets at whose time their other host was not capturing, and those when it captured in part."""
     delay = (pl.col("receive_trace_ns") - pl.col("send_trace_ns")).median().over("send_host", "receive_host")
     lone_send, lone_receive = pl.col("receive_trace_ns").is_null(), pl.col("send_trace_ns").is_null()
     typical = delay.fill_null(0).cast(pl.Int64)
@@ -98,10 +118,12 @@ def _outside(hops: pl.DataFrame, connections: pa.Table, windows: Windows) -> NDA
     missing = missing.join(
         ends.with_columns(pl.col("client_addr", "server_addr").cast(pl.String)), on="connection_id", how="left"
     )
-    found = []
+    found, doubtful = [NO_ROWS], [NO_ROWS]
     for (host, *pair), rows in missing.group_by("host", "client_addr", "server_addr"):
         at = rows["at"].fill_null(0).to_numpy()
         client, server = (str(address) for address in pair)
         beyond = ~windows.is_capturing(str(host), at, (client, server)) | rows["at"].is_null().to_numpy()
-        found.append(rows["row"].to_numpy()[beyond].astype(np.int64))
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        number = rows["row"].to_numpy().astype(np.int64)
+        found.append(number[beyond])
+        doubtful.append(number[windows.is_doubtful(str(host), at, (client, server))])
+    return np.concatenate(found), np.concatenate(doubtful)

@@ -2,7 +2,8 @@
 
 Silence is only proof where somebody listened. A packet that a capture dropped looks like one that was lost, an answer
 that it dropped like none, a gap in it like a sender that stood still. So what is told by packets that were not seen is
-no more than a notice if the captures there missed as many packets as it counts cases.
+no more than a notice if the captures there missed as many packets as it counts cases: of those that a capture counted
+itself, only those of that time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,8 +12,10 @@ from itertools import groupby
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from collector.absurd_stamps import STAMPS_ABSURD
+from collector.capture_drops import CaptureDrops, capture_drops
 from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listed, times
 from collector.merged_captures import MERGED
 from collector.store import TraceInfo
@@ -62,11 +65,12 @@ class Holes:
 @dataclass(frozen=True, slots=True)
 class Missed:
     """Packets that a host's capture missed: `count` by its own word, or by the acknowledgements of others; a packet at
-    least for each hole."""
+    least for each hole. `told`: when, if its own word says so of all of them."""
 
     count: int
     captured_count: int
     holes: "Holes | None" = None
+    told: CaptureDrops | None = None
 
     @property
     def only_holes(self) -> bool:
@@ -78,14 +82,21 @@ class Missed:
         """By what it is said together with other hosts'."""
         return self.holes if self.only_holes else None
 
+    def near(self, finding: Finding) -> int:
+        """How many may be of the time of a finding."""
+        if self.told is None:
+            return self.count
+        return self.told.within(finding.from_trace_ns, finding.to_trace_ns)
+
     @property
     def much(self) -> bool:
         """More than a view of this host bears."""
         return self.count >= LOSS_LEAST and self.count >= LOSS_SHARE * (self.count + self.captured_count)
 
 
-def missed_by_host(troubles: Troubles, info: TraceInfo) -> dict[str, Missed]:
+def missed_by_host(troubles: Troubles, info: TraceInfo, clocks: pa.Table) -> dict[str, Missed]:
     """What each host's capture missed; hosts that missed nothing are left out."""
+    told = {drops.host: drops for drops in capture_drops(info, clocks)}
     captured = {host.host: host.packets_count for host in info.hosts}
     dropped = {row["host"]: row["count"] for row in troubles.missed.iter_rows(named=True)}
     for host in captured:
@@ -94,7 +105,15 @@ def missed_by_host(troubles: Troubles, info: TraceInfo) -> dict[str, Missed]:
     holes = _holes(troubles, list(captured))
     for host, hole in holes.items():
         dropped[host] = max(dropped.get(host, 0), hole.gaps)
-    return {host: Missed(count, captured.get(host, 0), holes.get(host)) for host, count in dropped.items() if count}
+    return {
+        host: Missed(count, captured.get(host, 0), holes.get(host), _told(told.get(host), count))
+        for host, count in dropped.items()
+        if count
+    }
+
+
+def _told(drops: CaptureDrops | None, count: int) -> CaptureDrops | None:
+    return drops if drops is not None and drops.count >= count else None
 
 
 def _holes(troubles: Troubles, hosts: list[str]) -> dict[str, Holes]:
@@ -131,10 +150,18 @@ def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> F
         at_ns = gap.holes.at_ns
         row = row or {"connection_id": gap.holes.worst, "from_trace_ns": at_ns, "to_trace_ns": at_ns}
     elif gap.count > row.get("count", 0):
+        when = "" if gap.told is None else f", {gap.told.when}"
         text = (
-            f"{where} dropped {gap.count:,} of {times(gap.count + gap.captured_count, 'packet')}: "
-            "what was lost on the way or left unanswered cannot be told from what it missed"
+            f"{where} dropped {gap.count:,} of {times(gap.count + gap.captured_count, 'packet')}{when}: "
+            "what was lost on the way or left unanswered there cannot be told from what it missed"
         )
+        if gap.told is not None:
+            stretches = gap.told.stretches
+            row = {
+                "connection_id": row.get("connection_id"),
+                "from_trace_ns": stretches[0].from_ns,
+                "to_trace_ns": max(each.to_ns for each in stretches),
+            }
     else:
         text = (
             f"{where} missed {times(gap.count, 'packet')} that did go by (they were acknowledged); "
@@ -185,8 +212,9 @@ def with_doubts(found: Iterable[Finding], missed: Mapping[str, Missed], info: Tr
 
 
 def _doubted(finding: Finding, missed: Mapping[str, Missed]) -> Finding:
-    hosts = sorted((host for host in finding.hosts if host in missed), key=lambda host: -missed[host].count)
-    dropped = sum(missed[host].count for host in hosts)
+    near = {host: missed[host].near(finding) for host in finding.hosts if host in missed}
+    hosts = sorted((host for host in near if near[host]), key=lambda host: -near[host])
+    dropped = sum(near[host] for host in hosts)
     if not hosts or finding.count > dropped:
         return finding
     return replace(

@@ -65,7 +65,7 @@ def told(
     `end_trace_ns`, when the last capture ended; `rings`, what ring files say of the store's devices.
     """
     requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)
-    missed = missed_by_host(troubles, info)
+    missed = missed_by_host(troubles, info, clocks)
     families: list[Callable[[], Iterable[Finding]]] = [
         lambda: Links(troubles, requests).findings(),
         lambda: stall_findings(troubles, requests.total_ns),

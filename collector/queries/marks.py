@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from collector import store
+from collector.capture_drops import capture_drops
+from collector.coverage import DropSpan
 from collector.queries.bench_runs import LoadStage, stages_of
 from collector.queries.trace_view import TraceView
 from collector.timeline.columns import NO_LANE
@@ -28,7 +30,7 @@ MOST_FINDINGS = 500
 class Mark:
     """Something that lasted from `from_ns` to `to_ns`, on a lane or, with `NO_LANE`, on no host in particular."""
 
-    kind: str  # a finding's severity, "fault", "load" or "uncovered"
+    kind: str  # a finding's severity, "fault", "load", "uncovered" or "in part"
     lane: int
     from_ns: int
     to_ns: int
@@ -56,7 +58,8 @@ def faults(trace: TraceView) -> tuple[Mark, ...]:
 
 
 def uncovered(trace: TraceView) -> tuple[Mark, ...]:
-    """Where hosts were not capturing: before and after their captures, and in holes of them; in order of time."""
+    """Where hosts were not capturing: before and after their captures, and in holes of them; and where they captured in
+    part, for their captures dropped packets (kind "in part"); in order of time."""
     clocks, found = store.read_table(trace.url, "clocks"), []
     hosts = {host.host: host for host in trace.info.hosts}
     for number, lane in enumerate(trace.lanes):
@@ -74,7 +77,18 @@ def uncovered(trace: TraceView) -> tuple[Mark, ...]:
             for begin, end in between
             if begin < end
         ]
+    numbers = {lane.host: number for number, lane in enumerate(trace.lanes)}
+    found += [
+        Mark("in part", numbers[drops.host], each.from_ns - trace.start_ns, each.to_ns - trace.start_ns, _in_part(each))
+        for drops in capture_drops(trace.info, clocks)
+        if drops.host in numbers
+        for each in drops.stretches
+    ]
     return tuple(sorted(found, key=lambda mark: mark.from_ns))
+
+
+def _in_part(stretch: DropSpan) -> str:
+    return f"captured in part: the capture itself dropped {stretch.count:,} packet{'s' * (stretch.count != 1)} here"
 
 
 def load_steps(trace: TraceView, runs: Iterable[Path]) -> tuple[Mark, ...]:

@@ -218,7 +218,8 @@ def _made(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> TraceIndex 
     try:
         if folder.name == INDEX_FOLDER and not os.access(folder.parent, os.W_OK):
             return None
-        scratch.make(staging)
+        staging.mkdir(parents=True)
+        scratch.hold(staging)
     except OSError:
         return None
     try:

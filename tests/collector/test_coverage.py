@@ -4,6 +4,7 @@ The traffic is a keep-alive connection on which a client asks every 20 ms and is
 every 100 ms; each packet is seen at both hosts. Captures are then made of what each host saw, without what it missed.
 """
 
+import struct
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from scapy.packet import Raw
 
 from collector import store
 from collector.analysis import HostSource, analyse
+from collector.capture_drops import CaptureDrops
 from collector.coverage import (
     MISSING_SCHEMA,
+    DropSpan,
     FileSpan,
     HostActivity,
     HostCoverage,
@@ -30,6 +33,10 @@ from collector.coverage import (
     union,
     without,
 )
+from collector.findings.captures import Missed, with_doubts
+from collector.findings.finding import Finding
+from collector.pairing import read_pairing
+from collector.queries import open_trace, uncovered
 from collector.schema import CLOCKS
 from tests.helpers import capture_files as files
 from tests.helpers.live_hosts import or_skip, pair
@@ -292,3 +299,114 @@ def test_an_agent_restarted_under_traffic(tmp_path: Path) -> None:
 
 def coverage_hosts(info: store.TraceInfo, host: str) -> tuple[tuple[int, int], ...]:
     return next(each.coverage for each in info.hosts if each.host == host)
+
+
+PART_NS = (3 * SECOND, 6 * SECOND)
+LONE_ACK_LEN = len(packet(True, "A", 0, 0))
+
+
+def is_every_other_lone_ack(data: bytes) -> bool:
+    """A packet of the client's long connection without data, such as nothing acknowledges."""
+    port, seq = struct.unpack_from("!HxxI", data, 34)
+    return port == 40_000 and len(data) == LONE_ACK_LEN and seq // 100 % 2 == 0
+
+
+def in_part(folder: Path, counts: list[tuple[int, int]], microseconds: bool = False) -> Path:
+    """What b captured but for the lone ACKs between 3 and 6 s that it dropped, and statistics at some times (ns since
+    the start), each with how many were dropped until then."""
+    sent = traffic(10 * SECOND)
+    kept = [
+        one
+        for one in seen_at(False, sent)
+        if not (PART_NS[0] <= one[0] - BASE_NS < PART_NS[1] and is_every_other_lone_ack(one[1]))
+    ]
+    unit = 1_000 if microseconds else 1
+
+    def told(at: int, count: int) -> bytes:
+        begun, now = (stamp(ns // unit) for ns in (BASE_NS, BASE_NS + at))
+        return files.statistics(0, [(2, begun), (3, now), (5, struct.pack("<Q", count))])
+
+    blocks = [files.section(), files.interface(pairs=((2, b"eth0"), (9, b"\x09")))]
+    for begin, (at, count) in zip([0, *(at for at, _ in counts)], counts, strict=False):
+        blocks += [files.enhanced(*one) for one in kept if begin <= one[0] - BASE_NS < at]
+        blocks.append(told(at, count))
+    path = folder / "b.pcapng"
+    path.write_bytes(b"".join(blocks))
+    return path
+
+
+def stamp(ns: int) -> bytes:
+    return struct.pack("<II", ns >> 32, ns & 0xFFFFFFFF)
+
+
+def dropped_s(info: store.TraceInfo) -> list[tuple[float, float, int]]:
+    (host,) = (each for each in info.hosts if each.host == "b")
+    assert [point.dropped for point in host.points] == [host.dropped]
+    return [(round((a - BASE_NS) / SECOND, 1), round((b - BASE_NS) / SECOND, 1), n) for a, b, n in host.dropped]
+
+
+@pytest.mark.parametrize("microseconds", [False, True], ids=["as in the draft", "µs as dumpcap"])
+@pytest.mark.parametrize(
+    ("counts", "dropped"),
+    [
+        ([(3 * SECOND, 0), (6 * SECOND, 75), (11 * SECOND, 75)], [(3.0, 6.0, 75)]),
+        ([(11 * SECOND, 75)], [(0.0, 11.0, 75)]),
+    ],
+    ids=["between two statistics", "over the whole section"],
+)
+def test_nothing_is_lost_while_a_capture_drops_as_many_itself(
+    tmp_path: Path, counts: list[tuple[int, int]], dropped: list[tuple[float, float, int]], microseconds: bool
+) -> None:
+    client = written(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
+    info, states, kinds = replayed(tmp_path, [client], [in_part(tmp_path, counts, microseconds)])
+    assert states.keys() == {"matched", "unmatched"}
+    assert states["unmatched"] == 75
+    assert dropped_s(info) == dropped
+    assert coverage_s(info)[0][1] == 10.0
+    assert "capture_drop" in kinds and not kinds & {"packet_loss", "link_down", "server_silent"}
+
+
+@pytest.mark.parametrize(
+    ("counts", "unmatched"),
+    [([(3 * SECOND, 75), (11 * SECOND, 75)], 0), ([(3 * SECOND, 0), (6 * SECOND, 74), (11 * SECOND, 74)], 0), ([], 0)],
+    ids=["it dropped at another time", "it dropped fewer", "it says nothing"],
+)
+def test_what_a_capture_did_not_drop_is_lost_as_ever(
+    tmp_path: Path, counts: list[tuple[int, int]], unmatched: int
+) -> None:
+    client = written(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
+    server = in_part(tmp_path, counts or [(11 * SECOND, 0)])
+    _, states, _ = replayed(tmp_path, [client], [server])
+    assert (states["lost"], states.get("unmatched", 0)) == (75, unmatched)
+
+
+def test_the_timeline_and_the_report_say_when_a_capture_dropped_packets(tmp_path: Path) -> None:
+    client = written(tmp_path, "a.pcap", seen_at(True, traffic(10 * SECOND)))
+    counts = [(3 * SECOND, 0), (6 * SECOND, 75), (11 * SECOND, 75)]
+    replayed(tmp_path, [client], [in_part(tmp_path, counts)])
+    url = str(tmp_path / "trace")
+    said = "the capture on b dropped 75 of "
+    assert [
+        note for note in read_pairing(url).notes if note.startswith(said) and "between +3.000 s and +6.000 s" in note
+    ]
+    texts = [row for row in store.read_table(url, "findings").to_pylist() if row["kind"] == "capture_drop"]
+    assert [row["text"].startswith(said) for row in texts] == [True]
+    assert round((texts[0]["to_trace_ns"] - texts[0]["from_trace_ns"]) / SECOND, 1) == 3.0
+    marks = [mark for mark in uncovered(open_trace(url)) if mark.kind == "in part"]
+    assert [(round(mark.from_ns / SECOND), round(mark.to_ns / SECOND), mark.text) for mark in marks] == [
+        (3, 6, "captured in part: the capture itself dropped 75 packets here")
+    ]
+
+
+def test_what_lies_beside_a_time_of_drops_is_not_doubted() -> None:
+    told = CaptureDrops("b", (DropSpan(10, 20, 5), DropSpan(30, 40, 7)), 0, 100)
+    cases = {(0, 9): 0, (0, 10): 5, (20, 30): 12, (21, 29): 0, (50, None): 0, (None, None): 12}
+    assert {span: told.within(*span) for span in cases} == cases
+    missed = Missed(12, 100, None, told)
+    (beside, within) = (
+        Finding("warning", "server_silent", "b was silent", "", host="b", from_trace_ns=at, to_trace_ns=at + 2, count=1)
+        for at in (22, 12)
+    )
+    found = with_doubts([beside, within], {"b": missed}, store.TraceInfo(0, "", (), ()))
+    assert [each.severity for each in found] == ["warning", "notice"]
+    assert found[0] == beside and "missed 5 packets" in found[1].text

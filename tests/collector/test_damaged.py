@@ -7,6 +7,7 @@ import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.packet import Raw
 
+from collector.checksums import Checksum, tcp_checksum
 from collector.damaged import SUSPECTS, damaged
 
 RAW = 101
@@ -22,9 +23,9 @@ BAD = GOOD[:-1] + b"y"
 def test_a_checksum_is_judged_where_most_others_are_right(others: list[bytes], found: list[int]) -> None:
     packets = {4: GOOD, 5: BAD, **{10 + number: data for number, data in enumerate(others)}}
 
-    def look(host: str, frames: Sequence[int]) -> Iterable[tuple[int, int, bytes]]:
+    def look(host: str, frames: Sequence[int]) -> Iterable[tuple[int, Checksum]]:
         assert host == "b"
-        return [(frame, RAW, packets[frame]) for frame in frames]
+        return [(frame, tcp_checksum(RAW, packets[frame])) for frame in frames]
 
     rows = [(1, "b", frame, 9 if frame in (4, 5) else None) for frame in packets]
     wrong = damaged([pl.DataFrame(rows, SUSPECTS, orient="row")], look)

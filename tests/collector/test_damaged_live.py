@@ -3,8 +3,9 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from collector.analysis import analyse
 from collector.sources import host_sources
 from collector.store import read_table
 from tests.collector.test_host_drops_live import CLIENT, SERVER, rule
-from tests.helpers.live_hosts import Host, Pair, far_pair, or_skip, wait_for
+from tests.helpers.live_hosts import Host, Pair, far_pair, or_skip, pair, wait_for
+from tracer.readers import open_capture
 
 FLIPPED = "flip=0.03:500:2000"
 
@@ -41,10 +43,21 @@ def tcpdumps(folder: Path, *hosts: Host, snaplen: str = "0") -> Iterator[None]:
         yield
 
 
+@contextmanager
+def agents(folder: Path, *hosts: Host) -> Iterator[None]:
+    """Agents at these hosts, which keep message heads only."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(host.capture(folder)) for host in hosts]
+        yield
+        for agent in running:
+            agent.stop()
+
+
 def found(folder: Path, *names: str) -> tuple[dict[str, dict], set[int]]:
-    """Findings by kind, those of `b` if both have one; and the frames of a's data that was lost."""
+    """Findings by kind, those of `b` if both have one; and the frames of a's data that was lost. Arguments: names of
+    tcpdump's captures; none for the agents'."""
     url = str(folder / "trace")
-    analyse(host_sources([f"{name}={folder / name}.pcap" for name in names]), url)
+    analyse(host_sources([f"{name}={folder / name}.pcap" for name in names] or [str(folder)]), url)
     rows = read_table(url, "findings").to_pylist()
     findings = {row["kind"]: row for row in sorted(rows, key=lambda row: row["host"] == "b")}
     hops = read_table(url, "hops").to_pylist()
@@ -53,13 +66,16 @@ def found(folder: Path, *names: str) -> tuple[dict[str, dict], set[int]]:
     }
 
 
-def carried(hosts: Pair, folder: Path, checksums: bool = True, snaplen: str = "0") -> int:
+Captures = Callable[..., AbstractContextManager[None]]
+
+
+def carried(hosts: Pair, folder: Path, checksums: bool = True, captures: Captures = tcpdumps) -> int:
     """Uploads from `a` to `b`; how many packets b's TCP dropped for their checksums."""
     for host in (hosts.a, hosts.b) if checksums else ():
         host.run("ethtool", "-K", host.interface, "tx", "off")
     with (
         hosts.b.running(sys.executable, "-c", SERVER, hosts.b.address, ready="ready"),
-        tcpdumps(folder, hosts.a, hosts.b, snaplen=snaplen),
+        captures(folder, hosts.a, hosts.b),
     ):
         hosts.a.run(sys.executable, "-c", CLIENT, hosts.b.address)
     counted = hosts.b.run("nstat", "-az", "TcpInCsumErrors").stdout
@@ -72,9 +88,10 @@ def hosts() -> Iterator[Pair]:
         yield both
 
 
-def test_damaged_packets_are_no_deliveries_and_are_named(hosts: Pair, tmp_path: Path) -> None:
-    dropped = carried(hosts, tmp_path)
-    findings, lost = found(tmp_path, "a", "b")
+@pytest.mark.parametrize("captures", [tcpdumps, agents])
+def test_damaged_packets_are_no_deliveries_and_are_named(hosts: Pair, tmp_path: Path, captures: Captures) -> None:
+    dropped = carried(hosts, tmp_path, captures=captures)
+    findings, lost = found(tmp_path, *(("a", "b") if captures is tcpdumps else ()))
     finding = findings["damaged_packets"]
     assert dropped > 5
     assert finding["count"] == len(lost) == dropped
@@ -92,17 +109,28 @@ def test_the_receiver_alone_shows_them(hosts: Pair, tmp_path: Path) -> None:
 
 
 def test_packets_cut_by_the_capture_are_not_judged(hosts: Pair, tmp_path: Path) -> None:
-    assert carried(hosts, tmp_path, snaplen="128") > 5
+    assert carried(hosts, tmp_path, captures=partial(tcpdumps, snaplen="128")) > 5
     assert "damaged_packets" not in found(tmp_path, "a", "b")[0]
 
 
+@pytest.mark.parametrize("captures", [tcpdumps, agents])
 @pytest.mark.parametrize("checksums", [True, False], ids=["checksums filled in", "left to the card"])
-def test_lost_packets_are_not_damaged(tmp_path: Path, checksums: bool) -> None:
+def test_lost_packets_are_not_damaged(tmp_path: Path, checksums: bool, captures: Captures) -> None:
     with or_skip(), far_pair(0.5, ("lose=0.03:500:2000",)) as hosts:
-        assert carried(hosts, tmp_path, checksums) == 0
-    findings, _ = found(tmp_path, "a", "b")
+        assert carried(hosts, tmp_path, checksums, captures) == 0
+    findings, _ = found(tmp_path, *(("a", "b") if captures is tcpdumps else ()))
     assert "damaged_packets" not in findings
     assert "packet_loss" in findings
+
+
+def test_an_agent_where_nobody_fills_checksums_in_marks_nothing(tmp_path: Path) -> None:
+    with or_skip(), pair() as hosts:
+        assert carried(hosts, tmp_path, checksums=False, captures=agents) == 0
+    assert not found(tmp_path)[0].keys() & {"damaged_packets"}
+    for path in tmp_path.glob("*.pcapng"):
+        with open_capture(path) as reader:
+            frames = [count for rows in reader.batches() for count in rows.events["frame"].tolist()]
+            assert frames and not len(reader.damaged_frames)
 
 
 @pytest.mark.parametrize("checksums", [True, False], ids=["checksums filled in", "left to the card"])

@@ -1,5 +1,5 @@
 // What else happened: on the rows, findings of the report as diamonds with their length, injected faults as bands, and
-// hatched where a host was not capturing; under them the steps of the load.
+// hatched where a host was not capturing, dotted where it captured in part; under them the steps of the load.
 "use strict";
 window.twintap = window.twintap || {};
 
@@ -33,14 +33,16 @@ window.twintap = window.twintap || {};
     context.restore();
   };
 
-  // Behind everything: where a host was not capturing its row is hatched.
+  const IN_PART = "in part", DOT_PX = 5;
+
+  // Behind everything: where a host was not capturing its row is hatched, where it captured in part it is dotted.
   T.drawUncovered = function (context, view) {
     const shown = inSight(view, T.meta.uncovered || []);
     if (!shown.length) return;
     context.save();
     context.strokeStyle = T.palette.faint;
     context.lineWidth = 1;
-    for (const { row, left, right } of shown) {
+    for (const { mark, row, left, right } of shown) {
       const [top, bottom] = band(view, row), from = Math.max(0, left), to = Math.min(view.width, right);
       context.save();
       context.beginPath();
@@ -49,18 +51,31 @@ window.twintap = window.twintap || {};
       context.globalAlpha = 0.09;
       context.fillStyle = T.palette.faint;
       context.fillRect(from, top, to - from, bottom - top);
-      context.globalAlpha = 0.4;
+      context.globalAlpha = mark.kind === IN_PART ? 0.7 : 0.4;
       context.beginPath();
-      const height = bottom - top, shift = ((from - left) % HATCH_PX) + height;
-      for (let x = from - shift; x < to; x += HATCH_PX) {
-        context.moveTo(x, bottom);
-        context.lineTo(x + height, top);
-      }
+      (mark.kind === IN_PART ? dots : hatch)(context, { left, from, to, top, bottom });
       context.stroke();
       context.restore();
     }
     context.restore();
   };
+
+  function hatch(context, { left, from, to, top, bottom }) {
+    const height = bottom - top, shift = ((from - left) % HATCH_PX) + height;
+    for (let x = from - shift; x < to; x += HATCH_PX) {
+      context.moveTo(x, bottom);
+      context.lineTo(x + height, top);
+    }
+  }
+
+  function dots(context, { left, from, to, top, bottom }) {
+    const shift = (from - left) % (2 * DOT_PX);
+    context.setLineDash([1, 2 * DOT_PX - 1]);
+    for (let y = top + DOT_PX / 2; y < bottom; y += DOT_PX) {
+      context.moveTo(from - shift, y);
+      context.lineTo(to, y);
+    }
+  }
 
   // Near its row; elsewhere what passes over the hatch is said.
   T.uncoveredAt = function (view, x, y) {
@@ -70,7 +85,10 @@ window.twintap = window.twintap || {};
     );
     if (!found) return null;
     const { text: title, from, to } = found.mark;
-    return { title, lines: [`from ${T.exactTime(from)}, for ${T.duration(to - from)}`, "packets of others are seen at one end here; none is lost"] };
+    const meaning = found.mark.kind === IN_PART
+      ? "what is not seen here may have been there all the same"
+      : "packets of others are seen at one end here; none is lost";
+    return { title, lines: [`from ${T.exactTime(from)}, for ${T.duration(to - from)}`, meaning] };
   };
 
   function text(context, view, words, left, right, y) {

@@ -1,7 +1,6 @@
 """A cable that damages one packet in 12 of those that bring answers, and its twin, which loses as many."""
 
 from benchmarks.real_systems import logs
-from benchmarks.real_systems.capturing import TCPDUMP
 from benchmarks.real_systems.judge import Verdict, within
 from benchmarks.real_systems.lab import Lab
 from benchmarks.real_systems.said import Said
@@ -11,7 +10,6 @@ from benchmarks.real_systems.truth import Fault, Truth
 
 class _BadCable(Scenario):
     hosts = addresses(client="10.68.0.10", web="10.68.0.20")
-    by = (TCPDUMP,)
     needs = (("ethtool", "ethtool"), ("nstat", "iproute2"))
     what: str
     """As `benchmarks.real_systems.bad_cable` has it."""

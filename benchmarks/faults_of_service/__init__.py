@@ -1,1 +1,0 @@
-"""The parts of `python -m benchmarks.faults_of_service`."""
