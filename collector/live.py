@@ -25,7 +25,6 @@ session's first such round, its tenth, its hundredth and so on; the status count
 """
 
 import contextlib
-import shutil
 import threading
 import time
 from collections import OrderedDict
@@ -45,6 +44,7 @@ from collector.schema import HopState
 from collector.store import CounterInfo, TraceInfo
 from tracer.errors import TracerError
 from tracer.records import Severity
+from tracer.scratch import remove_leftovers
 
 INTERVAL_NS = 500_000_000
 """From the start of a session's round to the start of its next."""
@@ -348,10 +348,9 @@ def choose(segments: Iterable[_Segment], most_bytes: int) -> list[_Segment]:
     return [segment for run in by_host.values() for segment in reversed(run)]
 
 
-def clean(data: Path) -> None:
-    """Remove what a killed collector left of rounds."""
-    for path in (data / "sessions").glob(f"*/.{ingest.LIVE_FOLDER}.*.partial"):
-        shutil.rmtree(path)
+def clean(data: Path) -> list[str]:
+    """Remove what a killed collector left of rounds; a line for the operator on each."""
+    return remove_leftovers(*(path for path in (data / "sessions").glob("*") if path.is_dir()))
 
 
 def _analyse_window(

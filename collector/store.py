@@ -200,9 +200,10 @@ def write_trace(url: str) -> Iterator[TraceWriter]:
         _refuse_to_overwrite(fs, root, url)
         if not local and fs.exists(root):
             fs.rm(root, recursive=True)
-        fs.makedirs(staging, exist_ok=True)
         if local:
-            scratch.hold(Path(staging))
+            scratch.make(Path(staging))
+        else:
+            fs.makedirs(staging, exist_ok=True)
     writer = TraceWriter(staging if local else url)
     try:
         yield writer

@@ -13,8 +13,15 @@ CORE = ROOT / "tracer" / "core"
 MAY_IMPORT = {
     "tracer": (),
     "collector": ("tracer",),
-    "viewer": ("collector.queries", "tracer.errors", "tracer.scratch", "tracer.secret_rules", "tracer.tokens"),
-    "storage_cluster": ("tracer.errors",),
+    "viewer": (
+        "collector.queries",
+        "tracer.errors",
+        "tracer.interrupts",
+        "tracer.scratch",
+        "tracer.secret_rules",
+        "tracer.tokens",
+    ),
+    "storage_cluster": ("tracer.errors", "tracer.scratch", "tracer.tokens"),
 }
 """Package to what else of ours it may import (a name allows what is below it too)."""
 

@@ -1,10 +1,14 @@
-"""Ctrl-C, SIGTERM and SIGKILL at stages of `replay`, `view` and `collect`: nothing is left, or the next run says so."""
+"""Ctrl-C, SIGTERM and SIGKILL at stages of `replay`, `view`, `collect` and `bench`: nothing is left, or the next run
+says so; of a load, what was done until then is told.
+"""
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +28,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_works() -> Iterator[None]:
+    """A shell starts what runs in its background with Ctrl-C ignored, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def start(*argv: str) -> subprocess.Popen[str]:
@@ -86,10 +98,10 @@ def test_what_a_killed_replay_left_the_next_one_removes_and_says(place: Path) ->
 def test_what_others_are_at_work_in_stays(tmp_path: Path) -> None:
     busy, idle = tmp_path / ".trace.01234567.partial", tmp_path / ".trace.89abcdef.partial"
     mine, link = tmp_path / "traces.partial", tmp_path / ".trace.0a0a0a0a.partial"
-    for folder in (busy, idle, mine):
+    for folder in (idle, mine):
         folder.mkdir()
     link.symlink_to(mine)
-    code = f"import sys; from pathlib import Path; from tracer import scratch; scratch.hold(Path({str(busy)!r})); "
+    code = f"import sys; from pathlib import Path; from tracer import scratch; scratch.make(Path({str(busy)!r})); "
     holder = subprocess.Popen(
         [sys.executable, "-c", code + "print('held', flush=True); sys.stdin.read()"],
         stdin=subprocess.PIPE,
@@ -104,6 +116,39 @@ def test_what_others_are_at_work_in_stays(tmp_path: Path) -> None:
     assert scratch.remove_leftovers(tmp_path) == [f"removed {busy}, left by a run that was killed"]
     assert mine.is_dir()
     assert link.is_symlink()
+
+
+@pytest.mark.parametrize("between", ["mkdir and open", "open and flock"])
+def test_a_folder_that_others_remove_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: str
+) -> None:
+    """What another process that looks for leftovers does at the worst moment."""
+    look = "import sys; from pathlib import Path; from tracer import scratch; "
+    look += "print(scratch.remove_leftovers(Path(sys.argv[1])))"
+
+    def leftovers() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", look, str(tmp_path)], check=True, capture_output=True, text=True
+        ).stdout
+
+    module, name = (os, "open") if between == "mkdir and open" else (fcntl, "flock")
+    call = getattr(module, name)
+    removed: list[str] = []
+
+    def late(*given: object) -> object:
+        if not removed:
+            removed.append("")
+            removed.append(leftovers())
+        return call(*given)
+
+    folder = tmp_path / ".trace.01234567.partial"
+    monkeypatch.setattr(module, name, late)
+    scratch.make(folder)
+    monkeypatch.undo()
+    assert "01234567.partial, left by a run that was killed" in removed[1]
+    assert folder.is_dir()
+    assert (leftovers(), folder.is_dir()) == ("[]\n", True), "it is held"
+    scratch.release(folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -144,3 +189,86 @@ def test_a_collector_that_is_ended_leaves_nothing_but_its_data(place: Path, numb
     assert left(place) == []
     assert bool(list((place / "state").rglob("*.token"))) is (number == signal.SIGKILL)
     assert list((place / "data").rglob("*.incoming")) == []
+
+
+WORKLOAD = """
+name = "long"
+[[stage]]
+name = "fill"
+[[stage.work]]
+workers = 2
+total_ops = 20
+operations = [{ kind = "write", containers = "c(1)", objects = "s(1,20)", sizes = "c(9)B" }]
+[[stage]]
+name = "main"
+[[stage.work]]
+workers = 4
+runtime_s = 300
+operations = [{ kind = "write", containers = "c(1)", objects = "s(1,100)", sizes = "c(9)B" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """The auth URL of a store that answers at once."""
+    argv = [sys.executable, "-m", "benchmarks.instant_server", "0"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=CAPTURES.parents[1])
+    assert process.stdout is not None
+    yield f"http://127.0.0.1:{process.stdout.readline().strip()}/auth/v1.0"
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("stage", ["begin", "rows"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_of_a_load_that_is_ended_is_told_what_was_done(
+    place: Path, store: str, stage: str, number: signal.Signals
+) -> None:
+    file, run = place / "tmp" / "w.toml", place / "run"
+    file.write_text(WORKLOAD)
+    process = start("bench", "run", str(file), "--auth", store, "-o", str(run))
+    rows = run / "requests.csv.zst"
+    stages = {"begin": run.exists, "rows": lambda: rows.exists() and rows.stat().st_size > 1000}
+    assert seen_within(stages[stage], process)
+    process.send_signal(number)
+    told, said = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in told + said
+    assert left(place) == ["run", "tmp/w.toml"]
+    assert run.stat().st_mode & 0o777 == 0o700
+    files = sorted(path.name for path in run.iterdir())
+    assert {path.stat().st_mode & 0o777 for path in run.iterdir()} <= {0o600}
+    if stage == "rows":
+        assert [name for name in files if name.startswith(".")] == []
+        again = start("bench", "report", str(run))
+        report, wrong = again.communicate(timeout=PATIENCE_S)
+        state = "running" if number == signal.SIGKILL else "cancelled"
+        assert report.startswith(f"long: {state}"), report + wrong
+
+
+def test_what_a_killed_load_left_the_next_one_removes_and_says(place: Path, store: str) -> None:
+    put = ("bench", "run", "put", "--auth", store, "--count")
+    process = start(*put, "10000000")
+    assert seen_within(lambda: any((place / "tmp").glob("*/run/run.json")), process)
+    process.kill()
+    process.communicate()
+    (scratch_folder,) = left(place)
+    again = start(*put, "1")
+    _, said = again.communicate(timeout=PATIENCE_S)
+    assert f"tracer: removed {place / scratch_folder}, left by a run that was killed\n" in said
+    assert left(place) == []
+
+
+@pytest.mark.parametrize("service", ["driver", "controller"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_driver_and_a_controller_that_are_ended_leave_nothing(
+    place: Path, service: str, number: signal.Signals
+) -> None:
+    more = ("--driver", "127.0.0.1:1") if service == "controller" else ()
+    process = start("bench", service, "--listen", "127.0.0.1:0", "--data", str(place / "data"), *more)
+    assert process.stdout is not None
+    assert "http://127.0.0.1:" in process.stdout.readline()
+    process.send_signal(number)
+    told, said = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in told + said
+    assert left(place) == []
+    assert not (place / "data").exists() or list((place / "data").iterdir()) == []

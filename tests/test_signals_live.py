@@ -18,6 +18,14 @@ pytestmark = pytest.mark.live
 TRACER = (sys.executable, "-P", "-m", "tracer")
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c_works() -> Iterator[None]:
+    """A shell starts what runs in its background with Ctrl-C ignored, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def processes_of(words: str) -> list[int]:
     """Processes whose command line or environment names this."""
     found = []

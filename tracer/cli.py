@@ -31,8 +31,8 @@ SUMMARIES = {
 }
 """Shown by `tracer --help`, which imports no command."""
 
-PRIVATE = frozenset({"capture", "record", "replay", "collect", "view"})
-"""Commands that keep packets: what they write only its owner may read."""
+PRIVATE = frozenset({"capture", "record", "replay", "collect", "view", "bench"})
+"""Commands that keep packets, or what was asked of a store: what they write only its owner may read."""
 
 EXTRAS = {"collector": "collector", "viewer": "viewer", "storage_cluster": "cluster"}
 """Package to the extra that installs what it needs."""

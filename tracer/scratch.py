@@ -1,7 +1,8 @@
 """Folders that a process works in until it is done: gone with it, or, if it was killed, with the next one.
 
 Each is locked (flock) by its process for as long as that lives, whatever kills it. So a folder with a name of ours that
-nobody holds was left behind, and may go; one that somebody holds is at work, in whatever container.
+nobody holds was left behind, and may go; one that somebody holds is at work, in whatever container. Between making a
+folder and locking it another process may take it for a leftover: then it is made again.
 """
 
 import fcntl
@@ -26,8 +27,7 @@ class Scratch:
     """A folder of this process, as `tempfile.TemporaryDirectory` has it."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        self.name = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-        hold(Path(self.name))
+        self.name = str(make_temporary(PREFIX, parent))
 
     def cleanup(self) -> None:
         """Remove it."""
@@ -35,12 +35,53 @@ class Scratch:
         release(Path(self.name))
 
 
-def hold(folder: Path) -> None:
-    """Show others that this folder is in use, until `release` or this process's end."""
+def make_temporary(prefix: str, parent: Path | None = None) -> Path:
+    """Make a folder with a random name and hold it, until `release`. Raises: OSError."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        if _hold_new(folder):
+            return folder
+
+
+def make(folder: Path) -> None:
+    """Make this folder, and those above it, and hold it, until `release`. Raises: OSError, also if it is there."""
+    while True:
+        folder.mkdir(parents=True)
+        if _hold_new(folder):
+            return
+
+
+def _hold_new(folder: Path) -> bool:
+    """Hold a folder that was made a moment ago; False if another process took it for a leftover and removed it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # waits for who is about to remove it
+    except OSError:  # a file system without locks: nobody removes what cannot be locked
+        os.close(handle)
+        return True
+    if not _is_at(handle, folder):
+        os.close(handle)
+        return False
+    _held[folder.absolute()] = handle
+    return True
+
+
+def _is_at(handle: int, folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _hold_leftover(folder: Path) -> None:
+    """Hold a folder if nobody else does. Raises: OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # a file system without locks: nobody removes what cannot be locked
+    except OSError:
         os.close(handle)
         return
     _held[folder.absolute()] = handle
@@ -72,7 +113,7 @@ def _removed(folder: Path) -> str:
     try:
         if folder.stat().st_uid != os.getuid():
             return ""
-        hold(folder)
+        _hold_leftover(folder)
     except OSError:
         return ""
     if folder.absolute() not in _held:

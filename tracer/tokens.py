@@ -28,9 +28,9 @@ _ARG_START = 48 - 1
 """Field of /proc/PID/stat, see proc_pid_stat(5)."""
 
 
-def token_options(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add `--token` and `--token-file`; the command takes both, and gives them to `read_token`."""
-    plain = click.option("--token", metavar="SECRET|-", help=f"{purpose} `-` asks for it. [default: ${VARIABLE}]")
+def token_options(purpose: str, variable: str = VARIABLE) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--token` and `--token-file`; the command takes both, and gives them to `read_token`, as `variable`."""
+    plain = click.option("--token", metavar="SECRET|-", help=f"{purpose} `-` asks for it. [default: ${variable}]")
     file = click.option(
         "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Read it from the first line of FILE."
     )

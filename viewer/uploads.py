@@ -22,7 +22,7 @@ from typing import IO
 
 from collector.queries import TraceView, describe_capture, open_trace
 from tracer.errors import InputError, TracerError
-from tracer.scratch import UPLOADS_PREFIX, hold, release
+from tracer.scratch import UPLOADS_PREFIX, make_temporary, release
 
 PIECE_BYTES = 4 << 20
 """Of a file, sent at once."""
@@ -76,8 +76,7 @@ class Uploads:
     ) -> None:
         self._done, self._most_bytes = done, most_bytes
         self._most_memory_bytes, self._most_seconds = most_memory_bytes, most_seconds
-        self._folder = Path(tempfile.mkdtemp(prefix=UPLOADS_PREFIX))
-        hold(self._folder)
+        self._folder = make_temporary(UPLOADS_PREFIX)
         self._files: dict[int, _Incoming] = {}
         self._numbers, self._traces = itertools.count(1), itertools.count(1)
         self._lock = threading.Lock()

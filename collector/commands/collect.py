@@ -1,13 +1,13 @@
 """`tracer collect`: run the collector service that agents send to."""
 
 import contextlib
+import fcntl
 import ipaddress
 import os
 import resource
-import signal
 import socket
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import click
 import uvicorn
@@ -19,6 +19,7 @@ from collector.door import Door, guarded_by
 from collector.settings import CollectorSettings
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, PrivilegeError, ResourceError
+from tracer.interrupts import answered_by
 from tracer.secret_rules import without_secrets
 from tracer.tokens import leave_token, left_token, make_up_token, read_token, take_back, token_options
 
@@ -76,10 +77,11 @@ def command(
     called = operators_names(own_services, names)
     with ingest.disk_errors(data):
         data.mkdir(parents=True, exist_ok=True)
+        _hold(data)
         ingest.clean(data)
-        live.clean(data)
+        for line in live.clean(data):
+            _say(line)
     _raise_descriptor_limit()
-    signal.signal(signal.SIGTERM, _end)  # uvicorn shuts down in order and passes the signal on to this
     with open_listener(address, port) as listener, contextlib.ExitStack() as left, _quiet_interrupt():
         said = [f"collecting at http://{_shown(listener)} into {data}"]
         if not secret and not no_token:
@@ -90,18 +92,28 @@ def command(
             data, secret, live_window, live_mib << 20, local_only=is_loopback(address), names=called
         )
         config = uvicorn.Config(create_app(settings), http=guarded_by(Door()), log_level="warning", access_log=False)
-        for line in said:
-            _say(line)
-        uvicorn.Server(config).run(sockets=[listener])
+        server = uvicorn.Server(config)
+        with answered_by(partial(setattr, server, "should_exit", True)):  # also before uvicorn listens to signals
+            for line in said:
+                _say(line)
+            server.run(sockets=[listener])
+
+
+def _hold(data: Path) -> None:
+    """Keep other collectors out of the folder while this process lives. Raises: ResourceError if one is there."""
+    handle = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ResourceError(f"another collector uses {data}", "give another --data, or end that one") from None
+    except OSError:  # a file system without locks
+        os.close(handle)
 
 
 def _quiet_interrupt() -> contextlib.suppress:
     """Ctrl-C is how it is ended."""
     return contextlib.suppress(KeyboardInterrupt)
-
-
-def _end(_number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(0)
 
 
 def _own_token(port: int, data: Path) -> tuple[str, Path]:

@@ -95,8 +95,7 @@ def _record_to(
     with ExitStack() as stack:
         stack.callback(scratch.release, staging)
         stack.callback(shutil.rmtree, staging, ignore_errors=True)  # before it is there: a signal comes at any time
-        staging.mkdir(parents=True)
-        scratch.hold(staging)
+        scratch.make(staging)
         recording = record(cluster, hosts, argv, staging)
         shutil.rmtree(captures, ignore_errors=True)
         staging.rename(captures)

@@ -218,8 +218,7 @@ def _made(folder: Path, mark: str, fill: Callable[[Shelf], None]) -> TraceIndex 
     try:
         if folder.name == INDEX_FOLDER and not os.access(folder.parent, os.W_OK):
             return None
-        staging.mkdir(parents=True)
-        scratch.hold(staging)
+        scratch.make(staging)
     except OSError:
         return None
     try:

@@ -1,5 +1,6 @@
 """`tracer bench`: put load on an object store and measure it."""
 
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -34,6 +35,7 @@ from storage_cluster.hosts import cluster
 from storage_cluster.hosts.cluster import ClusterStatus
 from storage_cluster.hosts.state import default_state_dir
 from storage_cluster.operator import operator_errors
+from tracer.scratch import Scratch, remove_leftovers
 
 RUNS = Path("runs")
 """Where runs go that are not told a place."""
@@ -125,8 +127,10 @@ def run(
         login = Login(_credentials(running)) if running else given
         _check_writable(json_file, rows_file)
         plan = _Plan(made, sweep, login, seed, Timeouts(connect_s, read_s), running)
-        with tempfile.TemporaryDirectory(prefix="twintap-bench-") as scratch:
-            kept = folder or (Path(scratch) / "run" if workload in SIMPLE else folders.make_unused(RUNS))
+        for line in remove_leftovers(Path(tempfile.gettempdir())):
+            click.echo(f"tracer: {line}", err=True)
+        with contextlib.ExitStack() as left:
+            kept = folder or (_folder_for_now(left) if workload in SIMPLE else folders.make_unused(RUNS))
             done = _run(plan, kept)
             if rows_file:
                 export.write_csv(done, rows_file)
@@ -260,6 +264,13 @@ def _of_drivers(workload: Workload) -> Iterator[str]:
     """Works that a file gives to one driver of several."""
     for work in (work for stage in workload.stages for work in stage.works if work.driver):
         yield f"work {work.name} is for driver {work.driver}; without a controller it is done here"
+
+
+def _folder_for_now(stack: contextlib.ExitStack) -> Path:
+    """Where a run goes that nobody keeps; it goes with the stack, or, after a SIGKILL, with the next run."""
+    scratch = Scratch()
+    stack.callback(scratch.cleanup)
+    return Path(scratch.name) / "run"
 
 
 def _on_client_host() -> ClusterStatus:

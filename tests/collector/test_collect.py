@@ -110,6 +110,25 @@ def test_it_answers_and_stops_in_order(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.incoming"))
 
 
+def test_a_second_collector_keeps_out_of_a_folder_until_the_first_is_gone(tmp_path: Path) -> None:
+    half = tmp_path / "data" / "sessions" / "s" / ".live.0123abcd.partial"
+    with collector(tmp_path / "data", "--no-token") as (_, first):
+        half.mkdir(parents=True)
+        argv = [*COLLECT, "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--no-token"]
+        second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert (second.returncode, second.stderr.count("\n")) == (2, 1)
+        assert f"another collector uses {tmp_path / 'data'}" in second.stderr
+        assert half.exists(), "it may be the first one's"
+        first.kill()
+        first.wait()
+        third = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+        assert third.stderr is not None
+        assert third.stderr.readline() == f"tracer: removed {half}, left by a run that was killed\n"
+        third.terminate()
+        third.communicate(timeout=60)
+    assert not half.exists()
+
+
 def test_without_a_token_it_makes_one_up_that_agents_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("TWINTAP_TOKEN", raising=False)

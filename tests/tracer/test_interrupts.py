@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tracer.interrupts import put_off
+from tracer.interrupts import answered_by, put_off
 
 
 def test_what_comes_within_has_its_effect_behind() -> None:
@@ -23,3 +23,16 @@ def test_without_a_signal_nothing_changes() -> None:
     with put_off():
         assert signal.getsignal(signal.SIGTERM) != before[1]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_a_signal_is_answered_and_raises_nothing_but_an_ignored_one_is_not() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    asked = []
+    try:
+        with answered_by(lambda: asked.append("asked")):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                os.kill(os.getpid(), number)
+        assert asked == ["asked"] * 2
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from storage_cluster.bench.distributed.token import token_option
 from storage_cluster.bench.errors import RunError, WorkloadError
 from storage_cluster.errors import NotRunningError
 from storage_cluster.operator import operator_errors
@@ -20,7 +21,7 @@ ANSWER_TIMEOUT_S = 30.0
 _WAITING = ("queued", "running")
 _url = click.argument("url", metavar="URL")
 _run = click.argument("run", metavar="RUN")
-_token = click.option("--token", default="", envvar="TWINTAP_BENCH_TOKEN", help="The controller's.")
+_token = token_option("The controller's.")
 
 
 @click.command()

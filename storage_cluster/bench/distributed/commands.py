@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from storage_cluster.bench.distributed.token import token_option
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.operator import operator_errors
 
@@ -21,7 +22,7 @@ _NAME = re.compile(r"[\w.-]+")
     "--data", default=Path("driver"), show_default=True, type=click.Path(path_type=Path, file_okay=False),
     help="Where its own folders of runs go.",
 )  # fmt: skip
-@click.option("--token", default="", envvar="TWINTAP_BENCH_TOKEN", help="Who asks must give the same.")
+@token_option("Who asks must give the same.")
 def driver(listen: str, name: str, data: Path, token: str) -> None:
     """Put load on a store when a controller says so, until Ctrl-C."""
     from storage_cluster.bench.distributed import driver as drivers  # noqa: PLC0415  FastAPI is slow to import
@@ -48,9 +49,7 @@ def driver(listen: str, name: str, data: Path, token: str) -> None:
 @click.option(
     "--on-loss", type=click.Choice(["continue", "stop"]), default="continue", show_default=True, help="Of a driver."
 )
-@click.option(
-    "--token", default="", envvar="TWINTAP_BENCH_TOKEN", help="Who asks must give the same; drivers are told it."
-)
+@token_option("Who asks must give the same; drivers are told it.")
 def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, token: str) -> None:
     """Split workloads over drivers and merge what came of them; with a page. Until Ctrl-C."""
     from storage_cluster.bench.distributed import controller as controllers  # noqa: PLC0415  FastAPI is slow to import
@@ -61,6 +60,7 @@ def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, tok
         found = [Driver(url if "://" in url else f"http://{url}", token) for url in urls]
         listener = listening.bind(listen, token)
     host, port = listener.getsockname()[:2]
-    click.echo(f"controller: http://{host}:{port}/{'?token=' + token if token else ''}  (Ctrl-C ends)")
+    asks = "its page asks for the token; " if token else ""
+    click.echo(f"controller: http://{host}:{port}/  ({asks}Ctrl-C ends)")
     made = controllers.Controller(found, data, stop_on_loss=on_loss == "stop")
     service.serve(controllers.create_app(made, token), listener)

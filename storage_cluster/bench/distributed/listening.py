@@ -1,5 +1,8 @@
 """Where a service listens, and who may ask it: anybody on loopback, elsewhere only who knows the token.
 
+Programs show the token as `Authorization: Bearer`. A browser is asked for it once, by a form, and keeps it in a cookie:
+in a URL it would stay in histories and logs.
+
 A service without a token answers only under loopback's names, so that no web page elsewhere can talk to it through the
 operator's browser.
 """
@@ -8,12 +11,21 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from storage_cluster.errors import MissingResourceError
 
+COOKIE = "twintap_bench_token"
+ENTRANCE = "/token"
+MOST_FORM_BYTES = 4096
+FORM = """<!doctype html><html lang=en><meta charset=utf-8><title>Twintap bench</title>
+<style>body{font:16px sans-serif;margin:4em auto;max-width:30em;color-scheme:light dark}</style>
+<form method=post action=/token><label>The token that this service was given<br>
+<input type=password name=token autofocus autocomplete=off></label> <button>Open</button></form></html>
+"""
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -31,7 +43,7 @@ def bind(text: str, token: str) -> socket.socket:
     host, port = parse_listen(text)
     if not token and not is_loopback(host):
         raise MissingResourceError(
-            f"--listen {text} can be reached from other machines", "add --token, or listen on 127.0.0.1"
+            f"--listen {text} can be reached from other machines", "add --token-file, or listen on 127.0.0.1"
         )
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -51,21 +63,39 @@ def is_loopback(host: str) -> bool:
 
 
 def guard(app: FastAPI, token: str) -> None:
-    """Refuse who may not ask. The token is taken from `Authorization: Bearer`, or from a cookie that `?token=` sets."""
+    """Refuse who may not ask."""
 
     @app.middleware("http")
     async def check(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
         if not token:
             allowed = (request.url.hostname or "") in _LOOPBACK_NAMES
             return await proceed(request) if allowed else PlainTextResponse("not under this name", 403)
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        offered = request.query_params.get("token", "")
-        if any(
-            secrets.compare_digest(each.encode(), token.encode()) for each in (given, request.cookies.get("token", ""))
-        ):
+        shown = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if _same(shown, token) or _same(request.cookies.get(COOKIE, ""), token):
             return await proceed(request)
-        if offered and secrets.compare_digest(offered.encode(), token.encode()):
-            response = await proceed(request)
-            response.set_cookie("token", token, httponly=True, samesite="strict")
-            return response
-        return PlainTextResponse("the token is missing or wrong", 401)
+        if request.method != "POST" or request.url.path != ENTRANCE:
+            return _refused(request)
+        if not _same(await _token_in_form(request), token):
+            return HTMLResponse(FORM, 401)
+        response = RedirectResponse("/", 303)
+        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        return response
+
+
+def _refused(request: Request) -> Response:
+    if "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(FORM, 401)
+    return PlainTextResponse("the token is missing or wrong", 401)
+
+
+async def _token_in_form(request: Request) -> str:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_FORM_BYTES:
+            return ""
+    return parse_qs(body.decode("latin-1")).get("token", [""])[0].strip()
+
+
+def _same(given: str, token: str) -> bool:
+    return secrets.compare_digest(given.encode(), token.encode())

@@ -1,13 +1,18 @@
 """Running a driver's or a controller's service until it is ended."""
 
 import socket
+from functools import partial
 
 import uvicorn
 import uvloop
 from fastapi import FastAPI
 
+from tracer.interrupts import answered_by
+
 
 def serve(app: FastAPI, listener: socket.socket) -> None:
-    """Serve on that socket until SIGINT or SIGTERM."""
+    """Serve on that socket until SIGINT, SIGTERM or SIGHUP."""
     config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=2)
-    uvloop.run(uvicorn.Server(config).serve(sockets=[listener]))
+    server = uvicorn.Server(config)
+    with answered_by(partial(setattr, server, "should_exit", True)):  # also before uvicorn listens to signals
+        uvloop.run(server.serve(sockets=[listener]))

@@ -20,7 +20,7 @@ from storage_cluster.bench.storage.opening import Login, check
 Watch = Callable[[Stage, Recorder], None]
 """Told a few times per second how a stage goes."""
 WATCH_INTERVAL_S = 0.5
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def run(
@@ -75,18 +75,23 @@ async def _stages(
 
 
 def _on_interrupt(runner: Runner) -> Callable[[], bool]:
-    """Ctrl-C or SIGTERM ends the run in good order: what was done is told. A second one ends the process."""
+    """Ctrl-C, SIGTERM or SIGHUP ends the run in good order: what was done is told. A second one ends the process.
+
+    SIGHUP that is ignored, as nohup has it, stays so.
+    """
     loop = asyncio.get_running_loop()
     called: list[bool] = []
+    has_hangup = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    ending = [number for number in _ENDING if has_hangup or number != signal.SIGHUP]
 
     def stop() -> None:
         called.append(True)
-        for number in _ENDING:
+        for number in ending:
             loop.remove_signal_handler(number)
         runner.stop()
 
     if threading.current_thread() is threading.main_thread():
-        for number in _ENDING:
+        for number in ending:
             loop.add_signal_handler(number, stop)
     return lambda: bool(called)
 

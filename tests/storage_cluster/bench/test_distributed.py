@@ -3,7 +3,11 @@
 import asyncio
 import contextlib
 import dataclasses
+import re
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -337,23 +341,61 @@ def test_a_run_from_the_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "headers", "query", "status"),
+    ("token", "headers", "path", "status"),
     [
-        ("", {}, "", 200),
-        ("", {"Host": "evil.example"}, "", 403),
-        ("secret", {}, "", 401),
-        ("secret", {"Authorization": "Bearer secret"}, "", 200),
-        ("secret", {"Authorization": "Bearer wrong"}, "", 401),
-        ("secret", {"Host": "bench.example"}, "?token=secret", 200),
+        ("", {}, "/", 200),
+        ("", {"Host": "evil.example"}, "/", 403),
+        ("secret", {}, "/", 401),
+        ("secret", {"Authorization": "Bearer secret"}, "/", 200),
+        ("secret", {"Authorization": "Bearer wrong"}, "/", 401),
+        ("secret", {"Host": "bench.example", "Cookie": "twintap_bench_token=secret"}, "/", 200),
+        ("secret", {}, "/?token=secret", 401),
     ],
 )
-def test_who_may_ask(tmp_path: Path, token: str, headers: dict[str, str], query: str, status: int) -> None:
+def test_who_may_ask(tmp_path: Path, token: str, headers: dict[str, str], path: str, status: int) -> None:
     async def ask() -> int:
         transport = httpx.ASGITransport(driver.create_app("d", tmp_path, token))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return (await client.get(f"/{query}", headers=headers)).status_code
+            return (await client.get(path, headers=headers)).status_code
 
     assert asyncio.run(ask()) == status
+
+
+def test_a_browser_is_asked_for_the_token_once(tmp_path: Path) -> None:
+    async def ask() -> list[tuple[int, bool]]:
+        transport = httpx.ASGITransport(driver.create_app("d", tmp_path, "sec ret&"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://bench.example") as client:
+            asked = await client.get("/", headers={"Accept": "text/html"})
+            wrong = await client.post("/token", data={"token": "wrong"})
+            long = await client.post("/token", data={"token": "x" * 100_000})
+            right = await client.post("/token", data={"token": "sec ret&"})
+            shown = await client.get("/")
+            return [(each.status_code, "type=password" in each.text) for each in (asked, wrong, long, right, shown)]
+
+    assert asyncio.run(ask()) == [(401, True), (401, True), (401, True), (303, False), (200, False)]
+
+
+def test_a_token_is_taken_from_a_file_and_is_in_no_line_that_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("planted-secret\n")
+    options = ["--token-file", str(tmp_path / "token"), "--listen", "127.0.0.1:0", "--data", str(tmp_path / "runs")]
+    for argv in (["controller", "--driver", "127.0.0.1:1", *options], ["driver", *options]):
+        running = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tracer", "bench", *argv],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        assert running.stdout is not None
+        line = running.stdout.readline()
+        url = re.search(r"http://[^ /]+", line)
+        assert url is not None, line
+        answers = [
+            httpx.get(f"{url[0]}/", headers=headers, trust_env=False).status_code
+            for headers in ({}, {"Authorization": "Bearer planted-secret"})
+        ]
+        running.send_signal(signal.SIGTERM)
+        rest, _ = running.communicate(timeout=60)
+        assert answers == [401, 200]
+        assert "planted-secret" not in line + rest
+        assert "Traceback" not in rest
 
 
 @pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1:99999", "0.0.0.0:0", "192.0.2.1:0"])

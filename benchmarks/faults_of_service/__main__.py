@@ -1,0 +1,191 @@
+"""A service that everything is done to: nothing acknowledged is lost, nothing false is said.
+
+    python -m benchmarks.faults_of_service [--minutes 20] [--seed 1] [--rate 40] [--keep FOLDER]
+
+Agents on two hosts (network namespaces) send what numbered requests look like to a collector; a viewer shows its live
+trace. For so long, parts are killed, ended, stopped, their disks filled, their descriptors exhausted, agents' clocks
+stepped; a seed says what and when. Beside, connections to the collector are cut, before and after a segment was
+acknowledged (`witness`), and the status of session, live trace and page is compared with what is there (`watch`). Then
+all agents end, the session is analysed, and it is judged (`judge`):
+
+- every segment that was acknowledged is in the collector's folder, bit by bit; its packets, counted without our
+  readers, are the trace's;
+- every request that was sent while an agent surely captured (it was not being started, killed or stopped, and had not
+  said that it does not) is in the trace of its host;
+- the trace calls no packet lost and no way longer than its error bar allows: nothing was lost and ways are short;
+- no statement of a status was wrong, no part failed that nothing was done to, none said anything but plain lines;
+- nothing is left behind.
+
+The exit status is 1 if any of this is not so. Needs root and network namespaces.
+"""
+
+import argparse
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.faults_of_service import judge, watch
+from benchmarks.faults_of_service.parts import Part
+from benchmarks.faults_of_service.service import ADDRESS, TOKEN, Service, faults, start
+from benchmarks.processes import ROOT
+from tests.helpers.live_hosts import NoNamespacesError, pair
+
+DATA_DISK, SPOOL_DISK = "size=512m", "size=8m"
+INSIDE = "--inside"
+SETTLE_S = 180.0
+SHOWN = 12
+"""Faults of one kind that are listed."""
+
+
+def main() -> int:
+    """Run, judge, print; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=40, help="requests a second")
+    parser.add_argument("--keep", type=Path, help="copy what the collector took in there")
+    parser.add_argument(INSIDE, nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    return _inside(options) if options.inside else _outside()
+
+
+def _outside() -> int:
+    """Make the hosts, and run this program on one of them, in a mount namespace of its own."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="twintap-faults-") as folder, pair() as hosts:
+            enter = ("unshare", "--mount", "--propagation", "private", *hosts.b.enter)
+            again = (sys.executable, "-m", "benchmarks.faults_of_service", *sys.argv[1:])
+            inside = (INSIDE, folder, " ".join(hosts.a.enter), " ".join(hosts.b.enter))
+            return subprocess.run([*enter, *again, *inside], check=False, cwd=ROOT).returncode
+    except NoNamespacesError as error:
+        raise SystemExit(f"faults_of_service: no network namespaces here: {error}") from None
+
+
+def _inside(options: argparse.Namespace) -> int:
+    folder, enter_a, enter_b = options.inside
+    enter = {"a": tuple(enter_a.split()), "b": tuple(enter_b.split())}
+    service = Service(Path(folder), enter, {"a": "va", "b": "vb"}, options.seed)
+    (service.folder / "token").write_text(TOKEN + "\n")
+    for name, disk in service.disks.items():
+        disk.place.mkdir()
+        size = DATA_DISK if name == "data" else SPOOL_DISK
+        subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(disk.place)], check=True)
+    log = service.folder / "requests"
+    with ExitStack() as stack:
+        _background(stack, service.witness)
+        _background(stack, _traffic("serve", (), ADDRESS))
+        for name in ("collector", "agent a", "agent b"):
+            stack.callback(_kill, service.parts[name])
+            start(service, name)
+        _background(stack, _traffic("ask", enter["a"], ADDRESS, str(options.rate), str(log)))
+        stack.callback(_kill, service.viewer)
+        time.sleep(3)
+        start(service, "viewer")
+        watched = watch.Watch(service)
+        watching = threading.Thread(target=watched.run)
+        watching.start()
+        try:
+            _hurt(service, options)
+        finally:
+            watched.end()
+            watching.join()
+        return _judged(service, watched, log, options)
+
+
+def _hurt(service: Service, options: argparse.Namespace) -> None:
+    begin = time.time()
+    for done in faults(service, random.Random(options.seed), begin + options.minutes * 60):
+        print(f"{done.begin - begin:7.1f} s  {done.target} {done.kind} for {done.end - done.begin:.1f} s", flush=True)
+    time.sleep(5)
+
+
+def _traffic(what: str, enter: Sequence[str], *told: str) -> Part:
+    argv = (*enter, sys.executable, "-m", "benchmarks.faults_of_service.traffic", what, *told)
+    return Part(f"traffic {what}", lambda: argv, "ready")
+
+
+def _background(stack: ExitStack, part: Part) -> None:
+    stack.callback(_kill, part)
+    if not part.start():
+        raise SystemExit(f"{part.name} does not start: {[line.text for line in part.lines]}")
+
+
+def _kill(part: Part) -> None:
+    if part.is_up:
+        part.end(signal.SIGKILL)
+
+
+def _judged(service: Service, watched: watch.Watch, log: Path, options: argparse.Namespace) -> int:
+    """End the agents, analyse, judge, print."""
+    faults_found: dict[str, list[str]] = {"a status was wrong": watched.wrong}
+    ended = [f"{name}: exit status {status}" for name, status in _agents_ended(service).items() if status]
+    faults_found["an agent did not deliver everything"] = ended
+    faults_found["acknowledged and lost"] = list(judge.segment_faults(service))
+    status, answer = watch.post("/analyse")
+    faults_found["the analysis failed"] = [] if status == 200 else [f"{status}: {answer}"]
+    sent, must, missing = 0, dict[str, int](), list[str]()
+    if status == 200:
+        faults_found["said wrongly"] = list(judge.trace_faults(service, answer["trace"]))
+        sent, must, missing = judge.missing_requests(service, answer["trace"], log)
+    faults_found["captured and not in the trace"] = missing
+    for name in ("collector", "viewer"):
+        service.parts[name].end(signal.SIGTERM)
+    faults_found["no plain line"] = list(judge.said_faults(service))
+    faults_found["left behind"] = list(judge.leftovers(service))
+    if options.keep:
+        shutil.copytree(service.folder, options.keep, dirs_exist_ok=True)
+    _print(service, watched, faults_found, sent, must)
+    return int(any(faults_found.values()))
+
+
+def _agents_ended(service: Service) -> dict[str, int]:
+    """End each agent until it has delivered all; its last exit status."""
+    statuses = {}
+    for name in ("agent a", "agent b"):
+        deadline = time.monotonic() + SETTLE_S
+        while (status := service.parts[name].end(signal.SIGTERM)) and time.monotonic() < deadline:
+            start(service, name)
+        statuses[name] = status
+    return statuses
+
+
+def _print(
+    service: Service, watched: watch.Watch, found: dict[str, list[str]], sent: int, must: dict[str, int]
+) -> None:
+    kinds = Counter((done.kind, done.target) for done in service.done)
+    print("\n| done | to | times |\n|---|---|--:|")
+    for (kind, target), count in sorted(kinds.items()):
+        print(f"| {kind} | {target} | {count} |")
+    acknowledged = watch.acknowledged(service)
+    segments = {(each["host"], each["number"]) for each in acknowledged}
+    print(f"\nacknowledgements {len(acknowledged):,} of {len(segments):,} segments; requests sent {sent:,}, of which ")
+    print(", ".join(f"{count:,} surely captured on {host}" for host, count in must.items()))
+    print(", ".join(f"{name} {count:,}" for name, count in sorted(watched.counts.items())))
+    for part in service.parts.values():
+        said = Counter(_without_numbers(line.text) for line in part.lines)
+        print(f"\n{part.name}, {len(part.lives)} lives, said:")
+        for text, count in said.most_common(SHOWN):
+            print(f"  {count:4} {text[:200]}")
+    print("\n| judged | faults |\n|---|--:|")
+    for what, those in found.items():
+        print(f"| {what} | {len(those)} |")
+    for what, those in found.items():
+        for line in those[:SHOWN]:
+            print(f"{what}: {line}")
+
+
+def _without_numbers(text: str) -> str:
+    return "".join("N" if letter.isdigit() else letter for letter in text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""After the run: whether what was acknowledged is in the trace, and whether the trace says anything that is not so."""
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from benchmarks.faults_of_service import traffic
+from benchmarks.faults_of_service.service import SESSION, Service
+from benchmarks.faults_of_service.watch import acknowledged
+from collector import store
+from collector.schema import HopState
+
+MARGIN_S = 3.0
+"""Before an agent is killed, and around a change of its disk: what its capture may lack."""
+LONGEST_WAY_S = 0.25
+"""A packet takes microseconds here, more where a processor is missing; no more than this beyond its error bar."""
+ENHANCED_PACKET_BLOCK = 6
+NOT_CAPTURED = re.compile(r"nothing is captured|going on in memory|has room again|oldest segments are lost")
+TROUBLE = re.compile(r"Traceback|panicked|Exception|Errno")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A request, by the log of its client: when it was sent and answered (s)."""
+
+    number: int
+    sent: float
+    answered: float
+
+
+def segment_faults(service: Service) -> Iterator[str]:
+    """Acknowledged segments that the collector does not have, or not as they were."""
+    for each in acknowledged(service):
+        host, number = each["host"], each["number"]
+        file = service.data / "sessions" / SESSION / host / f"{host}-{number:06d}.pcapng"
+        if not file.is_file():
+            yield f"segment {number} of {host} was acknowledged and is not there"
+        elif hashlib.sha256(file.read_bytes()).hexdigest() != each["sha256"]:
+            yield f"segment {number} of {host} is not what was acknowledged"
+
+
+def packets_in(files: Iterator[Path]) -> int:
+    """Enhanced packet blocks, counted without our readers."""
+    count = 0
+    for file in files:
+        content, at = file.read_bytes(), 0
+        while at < len(content):
+            kind, length = struct.unpack_from("<II", content, at)
+            count += kind == ENHANCED_PACKET_BLOCK
+            at += length
+    return count
+
+
+def trace_faults(service: Service, trace: str) -> Iterator[str]:
+    """What the trace of all lacks or says wrongly."""
+    info = store.read_info(trace)
+    for host in info.hosts:
+        files = (service.data / "sessions" / SESSION / host.host).glob("*.pcapng")
+        if (count := packets_in(files)) != host.packets_count:
+            yield f"{host.host}'s segments hold {count:,} packets, the trace {host.packets_count:,}"
+    hops = pl.DataFrame(store.read_table(trace, "hops", ["state", "one_way_delay_ns", "uncertainty_ns"]))
+    for state, count in hops.group_by(pl.col("state").cast(pl.String)).len().iter_rows():
+        if state == HopState.LOST:
+            yield f"{count} packets are said to be lost, and none was"
+    far = hops.filter((pl.col("one_way_delay_ns").abs() - pl.col("uncertainty_ns")) > LONGEST_WAY_S * 1e9)
+    if len(far):
+        most = far["one_way_delay_ns"].abs().max()
+        yield f"{len(far)} of {len(hops)} hops are said to take up to {most / 1e9:.3f} s, by more than their error bars"
+
+
+def missing_requests(service: Service, trace: str, log: Path) -> tuple[int, dict[str, int], list[str]]:
+    """How many requests were sent; of each host how many it must have captured; and those that are not in the trace."""
+    truths = list(_truths(log))
+    messages = pl.DataFrame(store.read_table(trace, "messages", ["host", "transaction_id"]))
+    seen = {
+        (str(host), str(said))
+        for host, said in messages.with_columns(pl.col("host").cast(pl.String)).unique().iter_rows()
+    }
+    must, missing = dict[str, int](), list[str]()
+    for host in service.agents:
+        spans = list(captured_spans(service, host))
+        inside = [each for each in truths if any(begin < each.sent and each.answered < end for begin, end in spans)]
+        must[host] = len(inside)
+        gone = [each for each in inside if (host, traffic.transaction_id(each.number)) not in seen]
+        missing += [f"{host} has no request {each.number} of {each.sent:.1f}" for each in gone]
+    return len(truths), must, missing
+
+
+def captured_spans(service: Service, host: str) -> Iterator[tuple[float, float]]:
+    """When an agent of this host was surely capturing, by the machine's clock."""
+    agent = service.agents[host]
+    stopped = [done for done in service.done if (done.kind, done.target) == ("stopped", agent.name)]
+    notices = [line.at for line in agent.lines if NOT_CAPTURED.search(line.text)]
+    notices += [at for done in stopped for at in (done.begin, done.end)]  # its ring may be full by then
+    for life in agent.lives:
+        assert life.ended is not None, "the run is over"
+        begin, end = life.ready + MARGIN_S, life.ended - MARGIN_S
+        edges = sorted(at for at in notices if begin - MARGIN_S < at < end + MARGIN_S)
+        for at in edges:
+            if not any(done.begin < (begin + at) / 2 < done.end for done in stopped):
+                yield begin, at - MARGIN_S
+            begin = at + MARGIN_S
+        yield begin, end
+
+
+def said_faults(service: Service) -> Iterator[str]:
+    """Lines that no operator should read, and parts that ended by themselves."""
+    for part in service.parts.values():
+        for line in part.lines:
+            if TROUBLE.search(line.text):
+                yield f"{part.name} said at {line.at:.1f}: {line.text[:300]}"
+            elif not line.text.isprintable():
+                yield f"{part.name} said at {line.at:.1f} what cannot be printed: {line.text[:100]!r}"
+
+
+def leftovers(service: Service) -> Iterator[str]:
+    """What lies about when all has ended."""
+    for place in (service.data, *(service.folder / f"spool-{host}" for host in service.agents)):
+        for path in sorted(place.rglob("*")):
+            if path.name.endswith((".incoming", ".partial")) or (path.suffix == ".pcapng" and place != service.data):
+                yield f"{path} is left"
+
+
+def _truths(log: Path) -> Iterator[Truth]:
+    for line in log.read_text().splitlines():
+        number, sent, answered = line.split()
+        yield Truth(int(number), float(sent), float(answered))

@@ -1,0 +1,26 @@
+"""The token of drivers and controllers, as all services of ours take theirs: by file, environment or prompt."""
+
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tracer.tokens import read_token, token_options
+
+VARIABLE = "TWINTAP_BENCH_TOKEN"
+
+
+def token_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--token` and `--token-file` to a command; it takes the token itself, "" if none was given."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_token(token: str | None, token_file: Path | None, **given: Any) -> Any:
+            say = partial(click.echo, err=True)
+            return command(token=read_token(token, token_file, lambda line: say(f"tracer: {line}"), VARIABLE), **given)
+
+        return token_options(purpose, VARIABLE)(with_token)
+
+    return decorated
