@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from collector.findings.finding import Finding, frame
+from collector.findings.finding import Finding, frame, times
 from collector.findings.requests import Requests
 from collector.timescale import to_trace_ns
 
@@ -122,6 +122,7 @@ def _used_up(row: dict[str, Any], requests: Requests) -> Finding:
     )
     worst = spent.sort("own_ns", nulls_last=False).tail(1).to_dicts() or [{}]
     seconds = (row["end"] - row["begin"]) / NS_PER_S
+    served = f"; {times(len(spent), 'request')} came to it meanwhile" if len(spent) else ""
     return Finding(
         severity="notice",
         kind=kind,
@@ -132,6 +133,6 @@ def _used_up(row: dict[str, Any], requests: Requests) -> Finding:
         to_trace_ns=row["end"],
         count=row["samples"],
         cost_ns=int(spent["spent"].sum() or 0),
-        text=f"{row['host']} had no more to give for {seconds:.0f} s: {_told(row)}; {len(spent):,} requests were there",
+        text=f"{row['host']} had no more to give for {seconds:.0f} s: {_told(row)}{served}",
         remedy=remedy,
     )

@@ -54,6 +54,16 @@ def test_what_all_hosts_used_alike_is_not_said() -> None:
     assert [finding.text for finding in usage(values).beside([slow()])] == ["slow"]
 
 
+def test_of_a_host_that_serves_nothing_no_count_of_requests_is_said() -> None:
+    """It was "0 requests were there"."""
+    values = {"storage1": [10] * 4, "storage2": [10] * 4, "storage3": [95] * 4}
+    (found,) = usage(values).findings(requests("proxy > storage1/app 0 10 90 100"))
+    assert found.text == (
+        "storage3 had no more to give for 4 s: a process there wanted a processor and had none for 95 % of the time "
+        "(elsewhere 10 %)"
+    )
+
+
 @pytest.mark.parametrize(
     ("of_host", "count"),
     [([95] * 4, 4), ([95, 95, 10, 95, 95], 0), ([70] * 5, 0), ([10, 90, 91, 92, 10], 3)],

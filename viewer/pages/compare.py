@@ -52,8 +52,8 @@ def _comparison(trace: TraceView, other: str | None) -> Comparison:
 
 def _told(found: Comparison, first: str, second: str) -> list[Component]:
     if not found.kinds:
-        few = f"Of these there are too few: {', '.join(found.left_out)}." if found.left_out else ""
-        return [nothing("No kind of request is there often enough to compare", few or "It takes five on both sides.")]
+        few = f"There are too few of: {', '.join(found.left_out)}. " if found.left_out else ""
+        return [nothing("No kind of request is there often enough to compare", f"{few}It takes five on both sides.")]
     told = [_summary(found.significant, first, second)]
     cards = [_kind(kind, first, second, at) for at, kind in enumerate(found.kinds[:MOST_KINDS])]
     if found.left_out:
