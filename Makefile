@@ -30,7 +30,7 @@ export HOME := $(CURDIR)/.build/home
 endif
 
 # What the installation is made from. A checkout that moved, or lost its built core, is set up again.
-SETUP_INPUTS := setup.cfg pyproject.toml constraints.txt scripts/setup \
+SETUP_INPUTS := setup.cfg pyproject.toml constraints.txt requirements.txt scripts/setup \
 	$(shell find $(CORE) -name target -prune -o \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 ifneq ($(shell sed -n 1p $(STAMP) 2>/dev/null),$(CURDIR))
 SETUP_INPUTS += again
@@ -90,7 +90,7 @@ captures: setup ## Make the bundled captures again from the bundled cluster, and
 	@$(VENV)/python captures/generate
 	@$(VENV)/python captures/verify
 
-constraints: ## Pin every version anew, to the newest that fit together
+constraints: ## Pin every version anew, to the newest that fit together, with the hashes of their files
 	@scripts/constraints
 
 clean: ## Remove what the targets above made, traces included

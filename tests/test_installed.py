@@ -178,7 +178,14 @@ def test_every_file_of_the_packages_is_in_the_wheel(built: dict[str, Path], name
 def test_the_sdist_holds_all_sources(built: dict[str, Path]) -> None:
     with tarfile.open(built["sdist"]) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = _tracked(*PACKAGES) | {"README.md", "LICENSE", "constraints.txt", "pyproject.toml", "setup.cfg"}
+    wanted = _tracked(*PACKAGES) | {
+        "README.md",
+        "LICENSE",
+        "constraints.txt",
+        "requirements.txt",
+        "pyproject.toml",
+        "setup.cfg",
+    }
     assert sorted(wanted - held) == []
 
 

@@ -1,7 +1,8 @@
 """The whole pipeline over captures in a folder, in a process of its own, and how it went.
 
 The process is forked from one that has imported everything and started no thread, so that a run costs no start. It is
-ended when it takes more memory, CPU time or time than any capture may need; peak memory is the kernel's count.
+ended when it takes more memory or CPU time than any capture may need, or waits for ever; peak memory is the kernel's
+count.
 """
 
 import contextlib
@@ -30,7 +31,8 @@ PRELOADED = (replay, report)
 """What the commands import is here before any process is forked."""
 MOST_MEMORY_BYTES = 2 << 30
 MOST_CPU_S = 60
-MOST_WALL_S = 300
+MOST_IDLE_S = 300
+"""Without any CPU time: such a run waits for ever. How long one takes in all depends on what else the machine does."""
 POLL_S = 0.05
 EXIT_OPERATOR = 2
 TRACE = "trace"
@@ -48,7 +50,6 @@ class Run:
     printed: str  # on standard output
     peak_bytes: int
     cpu_s: float
-    wall_s: float
     observed: dict[str, object] = field(default_factory=dict)
     """What the rules compare, of a run that made a trace: as `_observations`."""
 
@@ -72,27 +73,37 @@ def _may_be_a_file(host: str) -> bool:
 
 def run(arguments: Sequence[str], folder: Path, *, html: bool) -> Run:
     """`tracer replay ARGUMENTS` into the folder, then what reads the trace; with `html` the report as JSON and page."""
-    began_s = time.monotonic()
     child = os.fork()
     if not child:
         _child(arguments, folder, html=html)
-    status, used = _watched(child, began_s)
+    status, used = _watched(child)
     result = folder / RESULT
     observed = json.loads(result.read_text()) if result.exists() else {}
     said, printed = ((folder / name).read_bytes().decode("utf-8", "surrogateescape") for name in ("err", "out"))
     code = os.waitstatus_to_exitcode(status)
-    return Run(code, said, printed, used.ru_maxrss << 10, used.ru_utime + used.ru_stime,
-               time.monotonic() - began_s, observed)  # fmt: skip
+    return Run(code, said, printed, used.ru_maxrss << 10, used.ru_utime + used.ru_stime, observed)
 
 
-def _watched(child: int, began_s: float) -> tuple[int, resource.struct_rusage]:
+def _watched(child: int) -> tuple[int, resource.struct_rusage]:
+    used_s, used_at_s = 0.0, time.monotonic()
     while True:
         ended, status, used = os.wait4(child, os.WNOHANG)
         if ended:
             return status, used
-        if time.monotonic() - began_s > MOST_WALL_S or _resident(child) > MOST_MEMORY_BYTES:
+        now_s, cpu_s = time.monotonic(), _cpu_s(child)
+        if cpu_s > used_s:
+            used_s, used_at_s = cpu_s, now_s
+        if now_s - used_at_s > MOST_IDLE_S or _resident(child) > MOST_MEMORY_BYTES:
             os.kill(child, signal.SIGKILL)
         time.sleep(POLL_S)
+
+
+def _cpu_s(child: int) -> float:
+    """CPU time of all its threads so far."""
+    with contextlib.suppress(OSError, IndexError):
+        fields = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def _resident(child: int) -> int:

@@ -1,5 +1,7 @@
 """The pipeline's fuzzer: a short seeded run for real, and that its judge finds what is wrong."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,12 +9,12 @@ from random import Random
 
 import pytest
 
-from benchmarks.fuzz import mutations, rules, systems
+from benchmarks.fuzz import mutations, pipeline, rules, systems
 from benchmarks.fuzz.pipeline import Run
 from benchmarks.fuzz.records import join, packet_places, split
 
 ROOT = Path(__file__).resolve().parents[2]
-GOOD = Run(0, "", "all is well\n", 1 << 20, 1.0, 1.0)
+GOOD = Run(0, "", "all is well\n", 1 << 20, 1.0)
 
 
 def test_a_short_run_finds_nothing() -> None:
@@ -45,16 +47,34 @@ def test_a_mutation_changes_captures_and_is_its_seeds(mutation: mutations.Mutati
     ("run", "found"),
     [
         (GOOD, []),
-        (Run(2, "tracer: a.pcap is empty; capture again\n", "", 0, 0, 0), []),
-        (Run(2, "a.pcap is empty\n", "", 0, 0, 0), ["no plain sentence"]),
-        (Run(1, "", "", 0, 0, 0), ["exit status 1"]),
-        (Run(-9, "", "", 3 << 30, 0, 0), ["exit status -9", "3072 MiB"]),
-        (Run(0, "thread 'x' panicked at a.rs:1:2", "", 0, 61, 0), ["a traceback", "61 s of CPU time"]),
-        (Run(0, "", "a\x1b[31mb\n", 0, 0, 0), ["standard output holds 'a\\x1b[31mb'"]),
+        (Run(2, "tracer: a.pcap is empty; capture again\n", "", 0, 0), []),
+        (Run(2, "a.pcap is empty\n", "", 0, 0), ["no plain sentence"]),
+        (Run(1, "", "", 0, 0), ["exit status 1"]),
+        (Run(-9, "", "", 3 << 30, 0), ["exit status -9", "3072 MiB"]),
+        (Run(0, "thread 'x' panicked at a.rs:1:2", "", 0, 61), ["a traceback", "61 s of CPU time"]),
+        (Run(0, "", "a\x1b[31mb\n", 0, 0), ["standard output holds 'a\\x1b[31mb'"]),
     ],
 )
 def test_what_is_wrong_with_a_run(run: Run, found: list[str]) -> None:
     assert rules.failures(run) == found
+
+
+def _child(script: str) -> int:
+    return os.posix_spawn(sys.executable, [sys.executable, "-c", script], os.environ)
+
+
+def test_a_run_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "MOST_IDLE_S", 0.3)
+    status, _ = pipeline._watched(_child("import signal; signal.pause()"))
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+
+def test_a_run_that_is_only_slow_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "MOST_IDLE_S", 0.3)
+    used_s = iter(range(10_000))
+    monkeypatch.setattr(pipeline, "_cpu_s", lambda _child: next(used_s))
+    status, _ = pipeline._watched(_child("import time; time.sleep(1)"))
+    assert status == 0
 
 
 def pair(frame: int, state: str = "matched") -> list[object]:

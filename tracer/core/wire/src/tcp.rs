@@ -134,8 +134,8 @@ fn options(header: &[u8], header_len: usize, offset: usize) -> TcpOptions {
             at += 1;
             continue;
         }
-        // Where the length byte was not captured, 2 is the least it takes.
-        let len = header.get(at + 1).map_or(2, |&len| usize::from(len));
+        // Where the length byte was not captured, or would be the payload's, 2 is the least it takes.
+        let len = header[..captured_len].get(at + 1).map_or(2, |&len| usize::from(len));
         let room = header_len - at;
         if len < 2 || len > room {
             read.error = Some(DecodeError::malformed(
