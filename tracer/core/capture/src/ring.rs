@@ -218,3 +218,91 @@ fn native_u16(bytes: &[u8], at: usize) -> u16 {
 fn native_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use nix::poll::{PollFd, PollFlags, poll};
+
+    use super::*;
+    use crate::filter::Instruction;
+
+    const BLOCKS: usize = 2;
+    const PAYLOAD_LEN: usize = 1400;
+    /// Of a burst; five make more than the ring holds.
+    const PACKETS: usize = 200;
+    const HEADERS_LEN: usize = 14 + 20 + 8;
+
+    /// A ring on loopback that holds what is sent to a UDP port over IPv4; `None` without the right to capture.
+    fn ring(port: u16) -> Option<Ring> {
+        let socket = match PacketSocket::open("lo") {
+            Err(CaptureError::NotPermitted) => return None,
+            opened => opened.expect("lo exists"),
+        };
+        socket.leave_out_sent();
+        let step = |code, jt, jf, k| Instruction { code, jt, jf, k };
+        let (load_port, is_port) = (step(0x28, 0, 0, 36), step(0x15, 0, 1, u32::from(port)));
+        let program = [load_port, is_port, step(0x06, 0, 0, u32::MAX), step(0x06, 0, 0, 0)];
+        socket.attach_filter(&program).expect("a filter");
+        let ring = Ring::map(socket, BLOCKS * BLOCK_BYTES).expect("a small ring");
+        ring.socket.receive().expect("lo is up");
+        Some(ring)
+    }
+
+    /// How many packets the ring holds, up to `most`, each checked. Waits until nothing comes for a while.
+    fn drained(ring: &mut Ring, most: usize) -> usize {
+        let mut seen = 0;
+        while seen < most {
+            let Some(mut block) = ring.next_block() else {
+                let mut wanted = [PollFd::new(ring.socket.fd().as_fd(), PollFlags::POLLIN)];
+                match poll(&mut wanted, 1_000_u16).expect("no signal comes") {
+                    0 => break,
+                    _ => continue,
+                }
+            };
+            while let Some(packet) = block.next_packet() {
+                assert!(packet.host_ns > 0);
+                assert_eq!(packet.original_len as usize, HEADERS_LEN + PAYLOAD_LEN);
+                assert_eq!(packet.frame.len(), HEADERS_LEN + PAYLOAD_LEN);
+                let payload = &packet.frame[HEADERS_LEN..];
+                assert!(
+                    payload.iter().all(|&byte| byte == payload[0]),
+                    "bytes of another packet"
+                );
+                seen += 1;
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn blocks_go_round_and_an_overflowing_ring_holds_whole_packets() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let to = receiver.local_addr().expect("bound");
+        let Some(mut ring) = ring(to.port()) else {
+            return eprintln!("skipped: may not open a packet socket");
+        };
+        let burst = |count: usize| {
+            (0..count).for_each(|number| {
+                receiver
+                    .send_to(&[number as u8; PAYLOAD_LEN], to)
+                    .expect("loopback takes all");
+            });
+        };
+        for _ in 0..2 * BLOCKS + 1 {
+            burst(PACKETS);
+            assert_eq!(drained(&mut ring, PACKETS), PACKETS);
+        }
+        burst(5 * PACKETS);
+        let kept = drained(&mut ring, usize::MAX);
+        assert!(
+            (PACKETS..5 * PACKETS).contains(&kept),
+            "{kept} packets of an overflowing ring"
+        );
+        assert!(ring.socket.statistics().1 > 0);
+        burst(PACKETS);
+        assert_eq!(drained(&mut ring, PACKETS), PACKETS, "it goes on after it was full");
+    }
+}
