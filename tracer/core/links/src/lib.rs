@@ -50,6 +50,7 @@ mod problem;
 mod rates;
 mod shares;
 mod sides;
+mod sizes;
 mod unordered;
 mod words;
 
