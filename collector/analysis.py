@@ -76,6 +76,7 @@ from collector.stream_evidence import StreamEvidence
 from collector.streams import StreamJudge, requests_of, with_streams
 from collector.timescale import Alignment, align, shared, to_trace_ns
 from collector.turns import in_turn
+from collector.unread_streams import unread_connections
 from collector.windows import Windows, settle_windows
 from tracer import secret_rules
 
@@ -288,10 +289,12 @@ def run_stages(
         progress.begin(Stage.LINK)
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
         places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
-        _put_together(pool, info, alignment, rebuilt, writer, _settled(by_time, info, rebuilt), samples, places)
+        unread = _put_together(
+            pool, info, alignment, rebuilt, writer, _settled(by_time, info, rebuilt), samples, places
+        )
         for job in written:
             job.result()
-    return info
+    return replace(info, counters=(*info.counters, *unread))
 
 
 def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCoverage]) -> TraceInfo:
@@ -335,8 +338,11 @@ def _put_together(
     by_time: Iterator[pa.Table],
     samples: pa.Table | None,
     places: Places,
-) -> None:
-    """Link the exchanges of all partitions and find what is wrong; write these tables."""
+) -> tuple[CounterInfo, ...]:
+    """Link the exchanges of all partitions and find what is wrong; write these tables.
+
+    Returns: counters of what they leave out.
+    """
     names = ServiceNames(info.services)
     wrong = pool.submit(lambda: troubles.with_services(troubles.together(rebuilt.parts), names))
     silences = rebuilt.all_silences()
@@ -364,6 +370,7 @@ def _put_together(
     writer.write_table("findings", told)
     for job in beside:
         job.result()
+    return unread_connections(streams)
 
 
 def _settled(by_time: SortedRuns, info: TraceInfo, rebuilt: _Rebuilt) -> Iterator[pa.Table]:

@@ -9,7 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -704,15 +704,22 @@ def _read_host(number: int, source: HostSource, partitions: Partitions, progress
     assert source.host is not None
     capture = _Capture(source.host, tuple(map(str, source.files)), chosen=source.interfaces)
     cut: CounterInfo | None = None
-    for path in source.files:
-        believed, expansion = how.believed.get(path, ()), how.limits.expansion
-        with open_capture(path, id_headers(), list(clues().values()), believed=believed, limit=expansion) as reader:
+    with ExitStack() as opened:
+        before: CaptureReader | None = None
+        for path in source.files:
+            believed, expansion = how.believed.get(path, ()), how.limits.expansion
+            reader = open_capture(path, id_headers(), list(clues().values()), believed=believed, limit=expansion)
+            opened.enter_context(reader)
+            if before is not None:
+                reader.go_on_from(before)
+                before.close()
             cut = _spread_file(number, capture, reader, partitions, progress, how.limits)
             how.limits.check_expansion(path, reader)
             _note_file(number, capture, reader, partitions)
-        if cut is not None:
-            capture.counters.append(cut)
-            break
+            before = reader
+            if cut is not None:
+                capture.counters.append(cut)
+                break
     sights = partitions.sights(number)
     capture.copied = copies.copied_packets(sights, capture.activity.passed)
     capture.is_twice = capture.copied is None and merged_captures.is_twice(sights)

@@ -46,9 +46,14 @@ class Ending(StrEnum):
     SERVER_CLOSED = "server_closed"
     SERVER_RESET = "server_reset"
     STALE = "stale"
+    CLIENT_RESET_STREAM = "client_reset_stream"
+    SERVER_RESET_STREAM = "server_reset_stream"
 
 
-BY_CLIENT = (Ending.CLIENT_CLOSED, Ending.CLIENT_RESET)
+STREAM_RESETS = [str(Ending.CLIENT_RESET_STREAM), str(Ending.SERVER_RESET_STREAM)]
+"""Of HTTP/2: the exchange alone was ended, by RST_STREAM, and its connection goes on (RFC 9113 §6.4). Found by the core
+(`tracer/core/exchanges/src/http2.rs`), in its order."""
+BY_CLIENT = (Ending.CLIENT_CLOSED, Ending.CLIENT_RESET, Ending.CLIENT_RESET_STREAM)
 ENDINGS = [str(each) for each in Ending]
 HALF_CLOSE_NS = 2_000_000
 """A client that ends its half of a connection because its request is whole does so at once; a busy host takes some."""
@@ -80,7 +85,8 @@ NO_CONNECTIONS = pl.Series([], dtype=pl.Int64)
 def with_endings(
     exchanges: pa.Table, hops: pa.Table, fins: pa.Table | None = None, cut_short: pl.Series = NO_CONNECTIONS
 ) -> pa.Table:
-    """Exchanges of some connections with `ending` and `closed_trace_ns`.
+    """Exchanges of some connections with `ending` and `closed_trace_ns`; what the exchange alone shows of them
+    (`STREAM_RESETS`) stays.
 
     Arguments: all hops of these connections, with trace times and `exchange_id`; `fins`, their `closing_data`;
     `cut_short`, connections whose last answer lacks its end (`collector.chunked`).
@@ -91,8 +97,10 @@ def with_endings(
     if fins is not None:
         ended = np.concatenate([ended, numbers(fins["connection_id"])])
     is_cut = _is_cut(exchanges, cut_short)
-    rows = np.flatnonzero((np.isin(of, ended) & (is_cut | ~_is_whole(exchanges))) | np.isin(of, reset))
-    codes, closed = np.full(len(of), -1, np.int32), np.zeros(len(of), np.int64)
+    codes, closed = _known(exchanges)
+    open_ = codes < 0
+    owed = np.isin(of, ended) & (is_cut | ~_is_whole(exchanges))
+    rows = np.flatnonzero(open_ & (owed | np.isin(of, reset)))
     if len(rows):
         asked = _frame(exchanges.select(_ASKED).take(pa.array(rows))).with_columns(
             earlier=_with_earlier(exchanges, rows), is_cut=pl.Series(is_cut[rows])
@@ -102,6 +110,13 @@ def with_endings(
     known = codes >= 0
     ending = pa.DictionaryArray.from_arrays(pa.array(codes, mask=~known), pa.array(ENDINGS))
     return _with_column(_with_column(exchanges, "ending", ending), "closed_trace_ns", pa.array(closed, mask=~known))
+
+
+def _known(exchanges: pa.Table) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Places of endings in `ENDINGS` that are known already, -1 for others; and when they were."""
+    place, names = indices(exchanges["ending"])
+    codes = np.array([*(ENDINGS.index(name) for name in names), -1], np.int32)[place]
+    return codes, numbers(exchanges["closed_trace_ns"]).copy()
 
 
 def until_ended(exchanges: pa.Table) -> pa.Table:

@@ -1,7 +1,8 @@
 """Requests and their responses, from hops: who asked whom, when each byte that matters left and arrived.
 
 The loop over hops and heads is the core's (`tracer._core.build_exchanges`, whose header explains the method): each
-connection is cut into exchanges, by its HTTP heads where it shows any, otherwise by turn-taking. Of a connection that
+connection is cut into exchanges, by its HTTP heads where it shows any, by its frames if it is HTTP/2 (a stream is an
+exchange, without method, target and status), otherwise by turn-taking. Of a connection that
 shows TLS records, only application records take turns; its handshake is part of opening the connection
 (`tls_start_trace_ns`, `tls_end_trace_ns`). Here its columns become tables.
 
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from collector.columns import (
@@ -29,6 +31,7 @@ from collector.columns import (
     one_chunk,
     texts,
 )
+from collector.endings import STREAM_RESETS
 from collector.exchange_stalls import with_stalls
 from collector.pauses import holds
 from collector.schema import EXCHANGES, HopKind, SilenceCause, conform
@@ -39,7 +42,7 @@ from collector.unknown_ends import with_one_place
 from tracer import _core
 from tracer.records import Columns, HeadFlag
 
-HTTP = "http/1.1"
+HTTP, HTTP2 = "http/1.1", "http/2"
 UNKNOWN = "unknown"
 UNSEEN = np.iinfo(np.int64).min
 """The core's mark of a value that is not known."""
@@ -180,11 +183,12 @@ def _exchange_table(
         "exchange_id": nullable(np.arange(first_id, first_id + count)),
         "connection_id": nullable(found["connection_id"]),
         "service": service,
-        "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP], pa.string())),
+        "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP, HTTP2], pa.string())),
         "status": nullable(found["status"], found["response_row_validity"]),
         "complete": pa.array(found["complete"]),
         "response_due_bytes": _due(found, messages, columns["method"]),
-        "ending": _texts_at(np.full(count, NO_ROW, dtype=np.int32), pa.array([], pa.string())),  # `collector.endings`
+        "ending": _texts_at(found["broken_by"] - 1, pa.array(STREAM_RESETS)),  # others: `collector.endings`
+        "closed_trace_ns": pc.if_else(pa.array(found["broken_by"] > 0), columns["given_up_trace_ns"], None),
         "is_stream": pa.array(found["is_stream"]),
         "outcome": coded(np.zeros(count, dtype=np.int32), pa.array([UNKNOWN])),  # until `collector.outcomes`
     }

@@ -2,6 +2,7 @@
 
 A server answers in the order of requests. One that was whole at the server while it still answered the one before could
 not be answered, however quick it is: from then until the last byte of that response left, both at the server's clock.
+Streams of HTTP/2 do not wait for each other, and of a protocol that is not read nothing is known.
 
 Limits: only what was sent early waits where packets see it; a client that holds a request back until its connection is
 free shows nothing.
@@ -14,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.columns import indices, numbers
-from collector.exchanges import UNKNOWN, UNSEEN
+from collector.exchanges import HTTP, UNSEEN
 from tracer import _core
 
 LEAST_NS = 1_000_000
@@ -41,8 +42,8 @@ def head_of_line(exchanges: pa.Table) -> pl.DataFrame:
     if not len(after):
         return _nothing()
     place, protocols = indices(exchanges["protocol"])
-    readable = np.array([name != UNKNOWN for name in protocols])[place[after]]
-    after, before = after[readable], before[readable]
+    in_order = np.array([name == HTTP for name in protocols])[place[after]]
+    after, before = after[in_order], before[in_order]
     names = ["exchange_id", "connection_id", *PLACE]
     rows = pl.DataFrame(exchanges.select(names).take(after)).with_columns(
         pl.col(PLACE).cast(pl.String),

@@ -2,8 +2,9 @@
 
 Where no head is visible, an exchange is a turn: what the client says until the server speaks, then what the server says
 until the client speaks (`tracer/core/exchanges/src/turns.rs`). Over a connection that carries messages of many requests
-in both directions (HTTP/2, a websocket between the nodes of a store, Ceph's messenger) a turn begins and ends wherever
-two messages happen to meet. It is nobody's request, so nobody made it, and nothing was made for it.
+in both directions (a websocket between the nodes of a store, Ceph's messenger) a turn begins and ends wherever
+two messages happen to meet. It is nobody's request, so nobody made it, and nothing was made for it. HTTP/2 is not among
+them: its streams are exchanges of their own (`tracer/core/exchanges/src/http2.rs`).
 
 Such connections show it in their silences. Who asks and then waits says what it has to say, and is answered. Where
 requests run beside each other, a client that is silent goes on though it heard nothing, since the next message is of
@@ -27,6 +28,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.exchanges import HTTP2
+
 LEAST_TURNS = 20
 """Turns between two hosts of which it is said whether they are requests: as many as links are learned from."""
 LEAST_TURNS_EACH = 4
@@ -34,7 +37,7 @@ LEAST_TURNS_EACH = 4
 LEAST_SHARE = 0.1
 """Share of requests, and of answers, that go on after a silence: 0.13 to 0.39 over MinIO's websockets with 8 requests
 at once, 0.54 to 0.74 between Ceph's servers, at most 0.06 and 0.09 between Ceph's gateway and servers with one."""
-COLUMNS = ["connection_id", "client_host", "server_host", "service", "method"]
+COLUMNS = ["connection_id", "client_host", "server_host", "service", "method", "protocol"]
 ENDS = ["client_host", "server_host", "service"]
 
 
@@ -48,7 +51,7 @@ def multiplexed_turns(exchanges: pa.Table) -> NDArray[np.bool_]:
         return none
     silences = ["request_silent_idle_ns", "response_silent_idle_ns"]
     turns = pl.DataFrame(exchanges.select([*COLUMNS, *silences])).with_row_index("row")
-    turns = turns.filter(pl.col("method").is_null())
+    turns = turns.filter(pl.col("method").is_null(), pl.col("protocol").cast(pl.String).ne_missing(HTTP2))
     paused = [(pl.col(name).fill_null(0) > 0).mean().alias(name) for name in silences]
     groups = turns.group_by(ENDS).agg(pl.len(), pl.col("connection_id").n_unique().alias("connections"), *paused)
     several = groups.filter(

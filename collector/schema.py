@@ -64,6 +64,9 @@ class StreamReason(StrEnum):
     WORD = "word"  # a word of another protocol (`tracer/core/wire/src/marks.rs`)
     UNASKED = "unasked"  # its shape: the server speaks again and again without being asked
     TRIGGERED = "triggered"  # the server speaks when another client of it has spoken
+    TWO_WAY = "two_way"  # HTTP/2: both sides go on at one time, or it was begun before the capture
+    UNREAD = "unread"  # HTTP/2, of which frames are missing: it may be many requests at once
+    HIDDEN = "hidden"  # HTTP/2 inside TLS: likewise
 
 
 def _text() -> pa.DataType:
@@ -263,7 +266,7 @@ STREAMS = _fields(
     client_host=_text(),
     server_host=_text(),
     service=_text(),
-    protocol=_text(),  # "http/1.1", "redis", "mqtt", "postgresql", "ssh", "unknown"
+    protocol=_text(),  # "http/1.1", "http/2", "redis", "mqtt", "postgresql", "ssh", "unknown"
     reason=_text(),  # StreamReason
     evidence=pa.string(),  # the same in words
     begin_trace_ns=pa.int64(),  # its first message left, or arrived, as far as was seen

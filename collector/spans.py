@@ -33,7 +33,7 @@ STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")
 
 COLUMNS = [
     *("exchange_id", "connection_id", "client_host", "server_host", "service"),
-    *("background", "method", "request_bytes", "response_bytes"),
+    *("background", "method", "protocol", "request_bytes", "response_bytes"),
     *("connect_start_trace_ns", "connected_trace_ns", "tls_start_trace_ns", "tls_end_trace_ns"),
     *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_first_received_trace_ns"),
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),

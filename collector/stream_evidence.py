@@ -14,7 +14,7 @@ from collector.schema import StreamReason
 from tracer.records import Columns
 
 UNSEEN = np.iinfo(np.int64).min
-HTTP, UNKNOWN = "http/1.1", "unknown"
+HTTP, HTTP2, UNKNOWN = "http/1.1", "http/2", "unknown"
 CANDIDATE = "candidate"
 """In place of a reason: its server spoke late, but what the connection shows alone makes it no stream."""
 REASONS = [CANDIDATE, *(str(reason) for reason in StreamReason if reason != StreamReason.TRIGGERED)]
@@ -23,6 +23,11 @@ WORDS = {
     StreamReason.UPGRADE: "101 Switching Protocols",
     StreamReason.TUNNEL: "CONNECT",
     StreamReason.EVENT_STREAM: "text/event-stream",
+}
+OF_HTTP2 = {
+    StreamReason.TWO_WAY: "streams of HTTP/2 on which both sides go on, or that were begun before the capture",
+    StreamReason.UNREAD: "HTTP/2, of which not all frames were captured: its requests are not counted",
+    StreamReason.HIDDEN: "HTTP/2 inside TLS: its requests are not counted",
 }
 MEASURES = (
     *("begin_trace_ns", "end_trace_ns", "to_client_count", "to_server_count", "to_client_bytes", "to_server_bytes"),
@@ -113,4 +118,6 @@ def _words(reason: str, method: str, target: str, pieces: int) -> tuple[str, str
         return target, f"{method} ({target})"
     if reason == StreamReason.UNASKED:
         return UNKNOWN, f"its server spoke {pieces:,} times without being asked, after pauses of 50 ms or more"
+    if reason in OF_HTTP2:
+        return HTTP2, OF_HTTP2[StreamReason(reason)]
     return (HTTP, WORDS[StreamReason(reason)]) if reason in WORDS else (UNKNOWN, "")

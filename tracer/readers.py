@@ -191,6 +191,11 @@ class CaptureReader:
         """
         return partitions.add(host, self._open(), rows, frames_before, interfaces)
 
+    def go_on_from(self, before: "CaptureReader") -> None:
+        """Take over what the file before of the same capture showed of connections that go on: where the next frame of
+        HTTP/2 begins. To be called before anything is read; `before` has been read to its end."""
+        self._open().go_on_from(before._open())
+
     @property
     def interfaces(self) -> tuple[Interface, ...]:
         """The interfaces described so far; place = index."""

@@ -61,6 +61,7 @@ SILENT_REMEDY = (
     "see whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or let the client wait longer"
 )
 GROUP = ("client_host", "server_host", "service")
+RESETS = (Ending.SERVER_RESET, Ending.SERVER_RESET_STREAM)
 Longs = NDArray[np.int64]
 
 
@@ -103,7 +104,7 @@ def ending_findings(troubles: Troubles, requests: Requests) -> list[Finding]:
     by_server = ended.filter(~pl.col("ending").is_in(BY_CLIENT))
     deaths = list(_deaths(by_server, requests, troubles.in_vain))
     of_deaths = [span for death in deaths for span in death.rows["span_id"].to_list()]
-    alone = by_server.filter(pl.col("readable") | (pl.col("ending") == Ending.SERVER_RESET))
+    alone = by_server.filter(pl.col("readable") | pl.col("ending").is_in(RESETS))
     alone = alone.filter(~pl.col("span_id").is_in(of_deaths))
     return [
         *(_death_finding(death) for death in deaths),
@@ -185,7 +186,8 @@ def _deaths(by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame) 
     Arguments: `in_vain`, as `collector.connecting.in_vain`.
     """
     owed = pl.col("readable") | (pl.col("waited_ns") >= OWED_NS)
-    fresh = by_server.filter((pl.col("ending") != Ending.STALE) & owed).sort("closed_ns", "span_id")
+    of_connections = ~pl.col("ending").is_in([Ending.STALE, Ending.SERVER_RESET_STREAM])
+    fresh = by_server.filter(of_connections & owed).sort("closed_ns", "span_id")
     for (host, service), mine in fresh.group_by("server_host", "service", maintain_order=True):
         silent = mine.filter(pl.col("silent"))
         at_server = _at_server(requests, host, service)
@@ -275,7 +277,7 @@ def _death_finding(found: _Death) -> Finding:
 
 def _ended_by_server(rows: pl.DataFrame) -> Iterator[Finding]:
     """What the server's side ended, and was no death."""
-    partial, reset = ~pl.col("silent"), pl.col("ending") == Ending.SERVER_RESET
+    partial, reset = ~pl.col("silent"), pl.col("ending").is_in(RESETS)
     each = (
         (_CLOSED, (pl.col("ending") == Ending.SERVER_CLOSED) & pl.col("silent")),
         (_STALE, pl.col("ending") == Ending.STALE),

@@ -16,6 +16,7 @@ pub mod error;
 pub mod exclusion;
 pub mod filter;
 pub mod finisher;
+pub mod http2;
 pub mod layout;
 pub mod pcapng;
 pub mod policy;

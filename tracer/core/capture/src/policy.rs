@@ -6,6 +6,7 @@ use std::str::FromStr;
 use twintap_secrets::SecretRules;
 
 use crate::error::CaptureError;
+use crate::http2;
 use crate::layout::{Layout, locate};
 use crate::pcapng::LinkType;
 use crate::preambles;
@@ -22,8 +23,8 @@ pub const HEADERS_LIMIT_BYTES: u32 = 256;
 pub enum PayloadPolicy {
     /// Headers only.
     None,
-    /// Headers, and the head of an HTTP message that begins the payload, the headers of TLS records, or the fixed first
-    /// bytes of another protocol.
+    /// Headers, and the head of an HTTP message that begins the payload, the headers of TLS records or of HTTP/2 frames, or
+    /// the fixed first bytes of another protocol.
     Http,
     /// Headers and the first bytes of the payload, whatever it is.
     Bytes(u32),
@@ -47,6 +48,8 @@ enum Content {
     Unframed,
     /// TLS records of which only the headers are kept.
     Records,
+    /// Likewise, HTTP/2 frames.
+    Frames,
 }
 
 impl PayloadPolicy {
@@ -77,15 +80,15 @@ impl PayloadPolicy {
             PayloadPolicy::None => 0,
             _ => twintap_secrets::head_len(payload),
         };
-        let records_len = match self {
-            PayloadPolicy::Http if head_len == 0 => tls::kept_len(payload, HEAD_LIMIT_BYTES),
-            _ => 0,
+        let (parts_len, content) = match self {
+            PayloadPolicy::Http if head_len == 0 => parts_of(payload),
+            _ => (0, Content::Unframed),
         };
-        if records_len > 0 {
+        if parts_len > 0 {
             return Kept {
-                captured_len: start + records_len,
-                payload: start..start + records_len,
-                content: Content::Records,
+                captured_len: start + parts_len,
+                payload: start..start + parts_len,
+                content,
             };
         }
         let preamble_len = match self {
@@ -110,6 +113,24 @@ impl PayloadPolicy {
     }
 }
 
+/// How many bytes hold what is kept of records or frames, and which it is.
+fn parts_of(payload: &[u8]) -> (usize, Content) {
+    match tls::kept_len(payload, HEAD_LIMIT_BYTES) {
+        0 => (http2::kept_len(payload, HEAD_LIMIT_BYTES), Content::Frames),
+        len => (len, Content::Records),
+    }
+}
+
+/// Overwrite with zeros what is not in `parts`, which ascend.
+pub fn blank_beside(captured: &mut [u8], parts: Vec<Range<usize>>) {
+    let mut from = 0;
+    for part in parts {
+        captured[from..part.start].fill(0);
+        from = part.end;
+    }
+    captured[from..].fill(0);
+}
+
 impl FromStr for PayloadPolicy {
     type Err = CaptureError;
 
@@ -132,6 +153,7 @@ impl Kept {
             Content::Framed => rules.redact(payload),
             Content::Unframed => rules.redact_unframed(payload),
             Content::Records => tls::blank(payload),
+            Content::Frames => http2::blank(payload),
         }
     }
 }
@@ -188,6 +210,16 @@ mod tests {
         assert_eq!(
             kept(PayloadPolicy::Http, &frame),
             b"\x17\x03\x03\0\x06\0\0\0\0\0\0\x17\x03\x03\0\x06"
+        );
+    }
+
+    #[test]
+    fn of_http2_the_headers_of_frames_are_kept() {
+        let frame = packet(b"\0\0\x06\x01\x04\0\0\0\x01secret\0\0\x06\0\x01\0\0\0\x01secret");
+        assert_eq!(kept(PayloadPolicy::None, &frame), b"");
+        assert_eq!(
+            kept(PayloadPolicy::Http, &frame),
+            b"\0\0\x06\x01\x04\0\0\0\x01\0\0\0\0\0\0\0\0\x06\0\x01\0\0\0\x01"
         );
     }
 

@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use crate::policy::blank_beside;
+
 const HEADER_LEN: usize = 5;
 const HANDSHAKE: u8 = 22;
 const SERVER_HELLO: u8 = 2;
@@ -42,13 +44,8 @@ pub fn kept_len(payload: &[u8], limit: usize) -> usize {
 
 /// Overwrite with zeros what is not kept.
 pub fn blank(captured: &mut [u8]) {
-    let parts: Vec<Range<usize>> = kept_parts(captured, captured.len()).collect();
-    let mut from = 0;
-    for part in parts {
-        captured[from..part.start].fill(0);
-        from = part.end;
-    }
-    captured[from..].fill(0);
+    let parts = kept_parts(captured, captured.len()).collect();
+    blank_beside(captured, parts);
 }
 
 /// See [`kept_parts`].

@@ -1,12 +1,15 @@
 //! From the parts of each connection to exchanges in order of time, and the exchange of every hop.
 
 use crate::heads::{Head, is_swapped, seen_heads, time_heads};
+use crate::http2::{self, By, State, Streams};
 use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
 use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
 use crate::secured::keep_application;
 use crate::silences::{Evidence, Finder, Held, LONG_NS, Pauses, Silence, Silent};
-use crate::streams::{Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, by_heads, is_quiet, marked, unasked};
+use crate::streams::{
+    FEWEST_PIECES, Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, by_heads, is_quiet, marked, unasked,
+};
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
 
@@ -39,6 +42,10 @@ pub struct Exchange {
     pub uncertainty_ns: i64,
     /// It has heads.
     pub readable: bool,
+    /// It is a stream of HTTP/2.
+    pub is_http2: bool,
+    /// Who broke that off, at `given_up_ns`.
+    pub broken_by: By,
     /// Rows of the heads that show most of request and response, and of that which shows the transaction id.
     pub request_row: i64,
     pub response_row: i64,
@@ -124,6 +131,9 @@ struct Own {
     ranges: Ways<Vec<Range>>,
     messages: Messages,
     turns: Turns,
+    /// Of HTTP/2, and whether it is.
+    streams: Streams,
+    state: State,
     parts: Ways<Vec<Part>>,
     /// Where the exchange of each ordinal stands among the connection's, or `NOWHERE`.
     place: Vec<u32>,
@@ -167,14 +177,17 @@ impl<'a> Builder<'a> {
     ) {
         let own = &mut self.own;
         seen_heads(self.heads, head_rows.clone(), &mut own.heads);
-        let swapped = is_swapped(&own.heads);
+        let swapped = is_swapped(&own.heads) || http2::is_swapped(self.heads, head_rows.clone());
         if swapped {
             own.heads
                 .iter_mut()
                 .for_each(|head| head.from_client = !head.from_client);
         }
         byte_ranges(self.hops, hop_rows.clone(), swapped, &mut own.ranges);
-        let secured = if own.heads.is_empty() && !swapped {
+        let seen = (handshake, swapped);
+        own.state = own.streams.read(self.heads, head_rows.clone(), seen, &mut own.ranges);
+        own.forget_heads_in_frames();
+        let secured = if own.heads.is_empty() && !swapped && own.state == State::Other {
             keep_application(self.heads, head_rows.clone(), &mut own.ranges)
         } else {
             None
@@ -189,6 +202,7 @@ impl<'a> Builder<'a> {
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
         settle(exchanges, &shakes);
+        own.settle_streams(exchanges);
         if let (Some(first), Some(shake)) = (exchanges.first_mut(), secured) {
             (first.tls_start_ns, first.tls_end_ns) = (shake.start_ns, shake.end_ns);
         }
@@ -213,6 +227,14 @@ impl<'a> Builder<'a> {
             self.built.silences.push(Silence { exchange, ..silence });
         });
         marked(self.heads, head_rows, swapped, &own.parts, &mut own.stretches);
+        if secured.is_some_and(|shake| shake.hides_http2) {
+            own.stretches.push(Stretch {
+                why: Why::Hidden,
+                row: NO_ROW,
+                first: 0,
+                last: usize::MAX,
+            });
+        }
         own.find_stretches(exchanges, self.heads, shakes.ended_ns);
         own.note_streams(connection, exchanges, &mut self.built.streams);
         own.note_talk(connection, &mut self.built);
@@ -247,6 +269,8 @@ impl Own {
             ranges,
             messages,
             turns,
+            streams,
+            state,
             parts,
             ..
         } = self;
@@ -254,7 +278,9 @@ impl Own {
         parts.client.clear();
         messages.number(heads, ranges);
         messages.mark_parts(heads, parts);
-        if messages.numbered.is_empty() {
+        if *state == State::Read {
+            streams.mark_parts(parts);
+        } else if messages.numbered.is_empty() {
             turns.mark_parts(ranges, parts);
         }
         for from_client in [false, true] {
@@ -266,6 +292,18 @@ impl Own {
         }
     }
 
+    /// Of HTTP/2, heads are those of what was said before it; others are of what frames hold.
+    fn forget_heads_in_frames(&mut self) {
+        let Self {
+            heads, streams, state, ..
+        } = self;
+        match state {
+            State::Other => {}
+            State::Read => heads.clear(),
+            State::Unread => heads.retain(|head| streams.is_before(head.from_client, head.offset)),
+        }
+    }
+
     /// Leave out what a client says and then closes the connection, sooner than it ever had an answer on it: it expects
     /// none (PostgreSQL's Terminate, MySQL's COM_QUIT). Where heads are visible they say what is a request.
     fn drop_goodbye(&mut self, closed_ns: i64) {
@@ -274,7 +312,11 @@ impl Own {
             return;
         };
         let is_open = last.ordinal > answered.ordinal && last.times.last_sent_ns != UNSEEN;
-        if !self.messages.numbered.is_empty() || !is_open || closed_ns < last.times.last_sent_ns {
+        if self.state == State::Read
+            || !self.messages.numbered.is_empty()
+            || !is_open
+            || closed_ns < last.times.last_sent_ns
+        {
             return;
         }
         let answer_of = |part: &Part| {
@@ -304,6 +346,22 @@ impl Own {
         }
         for part in every() {
             exchanges[first + self.place[part.ordinal] as usize].add(part);
+        }
+    }
+
+    /// What frames say of the end of each exchange.
+    fn settle_streams(&self, exchanges: &mut [Exchange]) {
+        if self.state != State::Read {
+            return;
+        }
+        for exchange in exchanges {
+            let stream = &self.streams.streams[exchange.ordinal - 1];
+            exchange.is_http2 = true;
+            exchange.complete &= stream.is_answered();
+            let (by, at_ns) = stream.broken();
+            if at_ns != UNSEEN {
+                (exchange.broken_by, exchange.given_up_ns) = (by, at_ns);
+            }
         }
     }
 
@@ -371,7 +429,12 @@ impl Own {
         mut give: impl FnMut(usize, u32),
     ) {
         let Self {
-            place, begun, parts, ..
+            place,
+            begun,
+            parts,
+            streams,
+            state,
+            ..
         } = self;
         for (number, exchange) in exchanges.iter().enumerate() {
             place[exchange.ordinal] = number as u32;
@@ -382,7 +445,10 @@ impl Own {
         for row in rows {
             let from_client = hops.from_client[row] != swapped;
             let (start, end) = (hops.stream_start[row], hops.stream_end[row]);
-            let found = if end > start {
+            let found = if end > start && *state == State::Read {
+                let ordinal = streams.ordinal_of(from_client, start, end);
+                ordinal.map(|ordinal| place[ordinal])
+            } else if end > start {
                 let parts = parts.of(from_client);
                 // What is ahead of the first part is a handshake of TLS, and belongs to the first exchange as well.
                 let ahead = || begun.first().map(|(_, place)| *place).filter(|_| is_secured);
@@ -451,7 +517,9 @@ impl Own {
             .iter()
             .filter_map(|one| by_heads(heads, one.ordinal, one.request_row, one.response_row));
         self.stretches.extend(of_heads);
-        if self.stretches.is_empty() && !exchanges.iter().any(|one| one.readable) {
+        if self.state != State::Other {
+            self.find_stretches_of_frames(exchanges);
+        } else if self.stretches.is_empty() && !exchanges.iter().any(|one| one.readable) {
             let shapes = exchanges.iter().map(|one| Shape {
                 ordinal: one.ordinal,
                 pieces: one.pieces,
@@ -461,6 +529,45 @@ impl Own {
             self.stretches.extend(unasked(shapes, ended_ns));
         }
         self.mark_exchanges(exchanges);
+    }
+
+    /// Likewise of HTTP/2, of which each stream is judged alone.
+    fn find_stretches_of_frames(&mut self, exchanges: &[Exchange]) {
+        let Self {
+            stretches,
+            streams,
+            state,
+            ..
+        } = self;
+        let row = NO_ROW;
+        if *state == State::Unread {
+            let first = stretches.iter().filter(|stretch| stretch.why == Why::Upgrade);
+            let first = first.map(|stretch| stretch.first).min().unwrap_or(0);
+            stretches.clear();
+            stretches.push(Stretch {
+                why: Why::Unread,
+                row,
+                first,
+                last: usize::MAX,
+            });
+            return;
+        }
+        for one in exchanges {
+            let (stream, ordinal) = (&streams.streams[one.ordinal - 1], one.ordinal);
+            let why = if stream.is_two_way() {
+                Why::TwoWay
+            } else if !stream.is_answered() && one.pieces >= FEWEST_PIECES {
+                Why::Unasked
+            } else {
+                continue;
+            };
+            stretches.push(Stretch {
+                why,
+                row,
+                first: ordinal,
+                last: ordinal,
+            });
+        }
     }
 
     /// Why each exchange is part of a stream. Of stretches to the end of the connection the first counts, so that however
@@ -491,7 +598,12 @@ impl Own {
         if self.stretches.is_empty() {
             return;
         }
-        for kind in [Why::Upgrade, Why::Tunnel, Why::EventStream, Why::Word, Why::Unasked] {
+        let (http, shown) = ([Why::Upgrade, Why::Tunnel, Why::EventStream], [Why::Word, Why::Unasked]);
+        for kind in http
+            .into_iter()
+            .chain(shown)
+            .chain([Why::TwoWay, Why::Unread, Why::Hidden])
+        {
             let own = exchanges.iter().filter(|one| one.why == kind);
             let first = self
                 .stretches
@@ -512,6 +624,9 @@ impl Own {
 
     /// When the connection's server spoke late, and its client spoke at all.
     fn note_talk(&mut self, connection: u32, built: &mut Built) {
+        if self.state != State::Other {
+            return; // what is said on it is of several at once
+        }
         self.talk.listen(&self.ranges);
         let came = self.talk.came.iter();
         built.said.extend(came.map(|&at_ns| Said { connection, at_ns }));
@@ -554,6 +669,8 @@ impl Exchange {
             round_trip_ns: UNSEEN,
             uncertainty_ns: UNSEEN,
             readable: false,
+            is_http2: false,
+            broken_by: By::Nobody,
             request_row: NO_ROW,
             response_row: NO_ROW,
             id_row: NO_ROW,

@@ -2,7 +2,7 @@
 //!
 //! # The idea
 //! Each connection is cut into exchanges by itself: by its HTTP heads where it shows any ([`heads`], [`numbering`]),
-//! otherwise by turn-taking ([`turns`]). Either gives *parts*: stretches of one direction that belong to one exchange.
+//! by its frames if it is HTTP/2 ([`http2`]), otherwise by turn-taking ([`turns`]). Each gives *parts*: stretches of one direction that belong to one exchange.
 //! The eight times of an exchange are those of the transfers that carry the first and the last byte of its request and
 //! of its response ([`parts`]). Then every hop is given to an exchange ([`assembly`]): payload by its place in the
 //! stream; a handshake to the first exchange; acknowledgements, FIN and RST to the last exchange whose request had
@@ -35,6 +35,7 @@ mod assembly;
 mod behind;
 mod grouped;
 mod heads;
+mod http2;
 mod numbering;
 mod parts;
 mod ranges;
@@ -45,6 +46,7 @@ mod turns;
 
 pub use assembly::{Built, Exchange, NOWHERE};
 pub use behind::{Answered, behind};
+pub use http2::By;
 pub use parts::PartTimes;
 pub use ranges::Ways;
 pub use silences::{Cause, Pauses, Silence, Silent};
@@ -89,7 +91,8 @@ pub struct Heads<'a> {
     pub connection_id: &'a [i64],
     pub from_client: &'a [bool],
     pub stream_offset: &'a [i64],
-    /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`, 4 = a stream's mark, whose reach is.
+    /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`, 4 = a stream's mark, whose reach is,
+    /// 5 = an HTTP/2 frame, whose type is.
     pub head_kind: &'a [u8],
     /// Of [`twintap_wire::http::flag`].
     pub flags: &'a [u8],

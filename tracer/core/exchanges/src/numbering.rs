@@ -5,7 +5,7 @@
 //! missing head cannot shift all that follow. A turn begins with a request that reached the server after the server had
 //! said something since the request before; a turn with bytes but no head from the server is answered by these bytes.
 //!
-//! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see [`crate::turns`].
+//! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see [`crate::http2`].
 
 use crate::UNSEEN;
 use crate::heads::Head;

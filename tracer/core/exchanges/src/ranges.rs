@@ -2,12 +2,13 @@
 
 use crate::{Hops, UNSEEN, earlier, first_seen, kind};
 
-/// Bytes `start..end` of one direction. `server_ns` is the server's stamp, or the client's where the server has none;
+/// Bytes `start..end` of one direction; `origin` is where the transfer that carries them begins. `server_ns` is the server's stamp, or the client's where the server has none;
 /// `new_ns` is `received_ns` if it brought a byte that had not arrived before, or `UNSEEN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub start: i64,
     pub end: i64,
+    pub origin: i64,
     pub sent_ns: i64,
     pub received_ns: i64,
     pub uncertainty_ns: i64,
@@ -66,6 +67,7 @@ pub fn byte_ranges(hops: &Hops, rows: impl Iterator<Item = usize>, swapped: bool
         found.of_mut(from_client).push(Range {
             start: hops.stream_start[row],
             end: hops.stream_end[row],
+            origin: hops.stream_start[row],
             sent_ns: hops.sent_ns[row],
             received_ns: hops.received_ns[row],
             uncertainty_ns: hops.uncertainty_ns[row],

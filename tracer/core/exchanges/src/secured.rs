@@ -12,6 +12,10 @@
 //!   records of one length ahead of its first answer, which is how OpenSSL sends them;
 //! - a record that holds two bytes is an alert (`close_notify`).
 //!
+//! Inside TLS, HTTP/2 cannot be read: many requests may be under way, so its turns are none (`Shake::hides_http2`). Which
+//! protocol was agreed on (ALPN) the server's hello says in TLS 1.2; in 1.3 it is encrypted, and inferred from the lengths of
+//! the first records: a preface with settings, settings, and a frame that holds nothing are as long as little else.
+//!
 //! Not certain: a single ticket that is sent after the first request had arrived looks like the beginning of its answer;
 //! early data (0-RTT) is taken for the handshake's. A connection whose records do not show (only headers of packets were
 //! captured) is not known to be TLS: its handshake is turns like any other.
@@ -29,6 +33,15 @@ pub const TLS_RECORD: u8 = 3;
 const FINISHED: [i64; 2] = [5 + 4 + 32 + 1 + 16, 5 + 4 + 48 + 1 + 16];
 /// Likewise of an alert.
 const ALERT: i64 = 5 + 2 + 1 + 16;
+/// Of a record of TLS 1.3 what is not its message: header, content type, tag.
+const HIDDEN_13: i64 = 5 + 1 + 16;
+/// Of HTTP/2: the client's preface, a frame that holds nothing, one that opens a window; settings that anybody begins with.
+const PREFACE: i64 = 24;
+const FRAME: i64 = 9;
+const WINDOW_FRAME: i64 = 9 + 4;
+const MOST_SETTINGS: i64 = 16;
+/// Records of either side by which HTTP/2 is known.
+const FIRST_RECORDS: usize = 6;
 /// How long a record with a ticket is, at least and at most.
 const TICKET: std::ops::Range<i64> = 100..2_000;
 
@@ -56,6 +69,8 @@ impl Record {
 pub struct Shake {
     pub start_ns: i64,
     pub end_ns: i64,
+    /// What is inside is HTTP/2.
+    pub hides_http2: bool,
 }
 
 /// Leave only an application's bytes in `ranges`, if records show that a connection speaks TLS from its first byte on;
@@ -77,6 +92,7 @@ pub fn keep_application(
         return None;
     }
     let is_13 = is_13(of(false));
+    let chose_http2 = of(false).any(|record| record.flags & flag::HTTP2 != 0);
     let (client_end, server_end, server_start) = if is_13 {
         bounds_of_13(&records, ranges)
     } else {
@@ -87,7 +103,10 @@ pub fn keep_application(
         };
         (start(true), start(false), start(false))
     };
-    let shake = shake(ranges, client_end, server_end);
+    let shake = Shake {
+        hides_http2: chose_http2 || (is_13 && begins_as_http2(&records, (client_end, server_end))),
+        ..shake(ranges, client_end, server_end)
+    };
     for (from_client, start) in [(true, client_end), (false, server_start)] {
         let kept = ranges.of_mut(from_client);
         kept.retain(|range| range.end > start);
@@ -164,6 +183,28 @@ fn bounds_of_13(records: &[Record], ranges: &Ways<Vec<Range>>) -> (i64, i64, i64
     (finished.end, server_end, start)
 }
 
+/// Whether records of TLS 1.3 are as long as what HTTP/2 begins with: of the client its preface and settings, of the server
+/// its settings, then the acknowledgement of the client's. Arguments: where the handshake of each ends.
+fn begins_as_http2(records: &[Record], (client_end, server_end): (i64, i64)) -> bool {
+    let lens = |from_client: bool, end: i64| {
+        let own = records
+            .iter()
+            .filter(move |one| one.from_client == from_client && one.is_application());
+        own.filter(move |one| one.offset >= end)
+            .map(|one| one.len() - HIDDEN_13)
+            .take(FIRST_RECORDS)
+    };
+    let first = lens(true, client_end).next().unwrap_or(0);
+    let mut said = lens(false, server_end);
+    is_settings(first - PREFACE) && said.any(|len| len > FRAME && is_settings(len)) && said.any(|len| len == FRAME)
+}
+
+/// Whether a message of so many bytes may be settings, or settings and a window (RFC 9113 §6.5, §6.9).
+fn is_settings(len: i64) -> bool {
+    let settings = |len: i64| len >= 0 && len % 6 == 0 && len <= MOST_SETTINGS * 6;
+    settings(len - FRAME) || settings(len - FRAME - WINDOW_FRAME)
+}
+
 /// From the client's first byte until it had sent and received all of the handshake.
 fn shake(ranges: &Ways<Vec<Range>>, client_end: i64, server_end: i64) -> Shake {
     let start_ns = ranges.client.first().map_or(UNSEEN, |range| range.sent_ns);
@@ -177,6 +218,7 @@ fn shake(ranges: &Ways<Vec<Range>>, client_end: i64, server_end: i64) -> Shake {
         } else {
             sent_ns.max(heard_ns)
         },
+        hides_http2: false,
     }
 }
 

@@ -161,7 +161,7 @@ impl Evidence<'_> {
     }
 }
 
-/// A silence before its cause is known: the bytes that ended it begin at `offset`; the last before it left at `sent_ns`.
+/// A silence before its cause is known: the transfer that ended it begins at `offset`; the last before it left at `sent_ns`.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     ordinal: usize,
@@ -250,7 +250,7 @@ impl Finder {
                     from_ns: reach,
                     to_ns: range.sent_ns,
                     sent_ns,
-                    offset: range.start,
+                    offset: range.origin,
                     bytes: range.end - range.start,
                 });
             }

@@ -11,6 +11,9 @@
 //! 3. A server that speaks when somebody else asks it: that takes all connections of a server, so here only the evidence is
 //!    gathered ([`Late`], [`Said`]); `collector.streams` judges it.
 //!
+//! Of HTTP/2 each stream is judged by itself, by what its frames say ([`Why::TwoWay`]) or, as in 2, by its shape if its server
+//! never ended it; where frames are missing, all of the connection is [`Why::Unread`] ([`crate::http2`]).
+//!
 //! All else stays a request: a slow answer, an answer in pieces that ends with its connection or is followed by the next
 //! request, a greeting.
 //!
@@ -61,6 +64,11 @@ pub enum Why {
     EventStream,
     Word,
     Unasked,
+    TwoWay,
+    /// It may be several requests and streams at once: frames of HTTP/2 that are not all known.
+    Unread,
+    /// The same of HTTP/2 inside TLS.
+    Hidden,
 }
 
 /// A stream, or with [`Why::Request`] what a connection would be as one. Times are trace times in ns, `UNSEEN` where unknown.

@@ -3,11 +3,14 @@
 //! Run by cargo-fuzz (`fuzz_targets/`) and, over the committed corpus and mutations of it, by `wire/tests/fuzz_bodies.rs`.
 
 use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
 
 use twintap_wire::counters::Counters;
 use twintap_wire::events::{Event, EventColumns};
 use twintap_wire::fragments::WINDOW_PACKETS;
+use twintap_wire::frames::{self, Frames};
 use twintap_wire::http;
+use twintap_wire::http2::PREFACE;
 use twintap_wire::link::LinkType;
 use twintap_wire::marks;
 use twintap_wire::packet::{Decoder, Direction, Packet, walk};
@@ -167,6 +170,47 @@ pub fn http_head(data: &[u8]) {
             "half a value"
         );
     }
+}
+
+/// Invariant: whatever bytes follow the preface, the frames found in them do not depend on how packets cut them, up to a
+/// header that may not be sent; and no header ends behind the packet that brings it. The first byte gives the cuts.
+pub fn http2_frames(data: &[u8]) {
+    let Some((&step, said)) = data.split_first() else {
+        return;
+    };
+    if said.windows(PREFACE.len()).any(|bytes| bytes == PREFACE) {
+        return; // another connection
+    }
+    let stream = [PREFACE, said].concat();
+    let whole = frames_of(&stream, stream.len());
+    let cut = frames_of(&stream, PREFACE.len() + usize::from(step));
+    assert!(cut.starts_with(&whole), "depends on how it is cut");
+}
+
+/// Where the headers of frames end in a stream that comes in packets of so many bytes.
+fn frames_of(stream: &[u8], packet_len: usize) -> Vec<usize> {
+    let (mut frames, mut counters, mut found) = (Frames::default(), Counters::default(), Vec::new());
+    let end = (IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
+    let direction = frames::Direction {
+        src: end,
+        dst: end,
+        interface: 0,
+    };
+    let mut at = 0;
+    for piece in stream.chunks(packet_len) {
+        let event = Event {
+            seq: (at as u32).wrapping_sub(99),
+            payload_len: piece.len() as u32,
+            ..Event::default()
+        };
+        let is_followed = frames.take(direction, &event, piece, &mut counters, |behind, _| {
+            found.push(at + behind as usize);
+        });
+        assert!(is_followed);
+        assert!(found.last().is_some_and(|&last| last <= at + piece.len()));
+        at += piece.len();
+    }
+    found
 }
 
 /// Whether `value`, a part of `data`, ends where its line does (spaces aside), or at the limit of what is kept.

@@ -126,6 +126,12 @@ impl CaptureFile {
         })
     }
 
+    /// Go on with connections of HTTP/2 as the file before of the same capture left them; it must not be read any more.
+    fn go_on_from(&self, before: PyRef<'_, Self>) {
+        let frames = before.locked().take_frames();
+        self.locked().set_frames(frames);
+    }
+
     /// How much of the file was read so far, compressed as it is; some of that may wait to be decoded.
     fn bytes_read(&self) -> u64 {
         (&self.position).stream_position().unwrap_or(0)

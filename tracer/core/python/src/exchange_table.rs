@@ -8,6 +8,9 @@ use twintap_exchanges::{
 };
 use twintap_partitions::columns::Validity;
 
+/// In the column `readable`; 0 is turns, 1 heads of HTTP/1.
+const HTTP2: i32 = 2;
+
 /// Of each connection, what its client and its server are: places of hosts (-1: not known); and the place of the service
 /// at its server's end.
 pub struct Ends<'a> {
@@ -162,6 +165,8 @@ pub struct Table {
     readable: Vec<i32>,
     complete: Vec<bool>,
     is_stream: Vec<bool>,
+    /// 1: its client broke it off, 2: its server did; 0 if nobody did.
+    broken_by: Vec<i32>,
 }
 
 impl Table {
@@ -174,6 +179,7 @@ impl Table {
         let (mut readable, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut service, mut is_stream) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut block: Vec<&Exchange> = Vec::with_capacity(BLOCK);
+        let mut broken_by = Vec::with_capacity(count);
         for places in built.by_time.chunks(BLOCK) {
             block.clear();
             block.extend(places.iter().map(|place| &built.exchanges[*place as usize]));
@@ -192,9 +198,14 @@ impl Table {
             connection_id.extend(block.iter().map(id));
             let of_response = |one: &&Exchange| usize::try_from(one.response_row).map_or(0, |row| heads.status[row]);
             status.extend(block.iter().map(of_response));
-            readable.extend(block.iter().map(|one| i32::from(one.readable)));
+            readable.extend(
+                block
+                    .iter()
+                    .map(|one| if one.is_http2 { HTTP2 } else { i32::from(one.readable) }),
+            );
             complete.extend(block.iter().map(|one| one.complete));
             is_stream.extend(block.iter().map(|one| one.why != Why::Request));
+            broken_by.extend(block.iter().map(|one| one.broken_by as i32));
         }
         let [request, _, id, other_id] = &rows;
         let texts = [(heads.target, request), (heads.id, id), (heads.id, other_id)];
@@ -210,6 +221,7 @@ impl Table {
             readable,
             complete,
             is_stream,
+            broken_by,
         }
     }
 
@@ -234,6 +246,7 @@ impl Table {
         columns.set_item("service", self.service.into_pyarray(py))?;
         columns.set_item("readable", self.readable.into_pyarray(py))?;
         columns.set_item("is_stream", self.is_stream.into_pyarray(py))?;
+        columns.set_item("broken_by", self.broken_by.into_pyarray(py))?;
         columns.set_item("complete", self.complete.into_pyarray(py))
     }
 }

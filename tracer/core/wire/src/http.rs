@@ -18,6 +18,8 @@ pub enum HeadKind {
     TlsRecord = 3,
     /// What shows that a connection carries no requests, likewise ([`crate::marks`]).
     StreamMark = 4,
+    /// No head either: an HTTP/2 frame's header ([`crate::http2`]), whose place is behind it.
+    Http2Frame = 5,
 }
 
 /// Bits of [`Head::flags`]; as `tracer.records.HeadFlag`.
@@ -218,7 +220,7 @@ pub fn end_of_message(head: &Head<'_>) -> Option<usize> {
     let has_no_body = match head.kind {
         HeadKind::Request => head.content_length < 0,
         HeadKind::Response => matches!(head.status, 100..=199 | 204 | 304),
-        HeadKind::TlsRecord | HeadKind::StreamMark => true,
+        HeadKind::TlsRecord | HeadKind::StreamMark | HeadKind::Http2Frame => true,
     };
     let body_len = if has_no_body {
         0

@@ -15,6 +15,7 @@ use crate::clues::{self, Clues, Ends};
 use crate::counters::{CounterKind, Counters};
 use crate::events::{Event, EventColumns, HeadColumns};
 use crate::fragments::{Datagram, Fragments, Moment, Row};
+use crate::frames::{self, Frames};
 use crate::http::{self, IdHeaders};
 use crate::ip::{self, Fragment, IpHeader, PROTOCOL_TCP};
 use crate::link::{self, ETHERTYPE_IPV4, LinkType, NetworkType};
@@ -136,6 +137,8 @@ pub struct Decoder {
     events: EventColumns,
     heads: HeadColumns,
     fragments: Fragments,
+    /// Of HTTP/2.
+    pub frames: Frames,
 }
 
 impl Default for Decoder {
@@ -151,6 +154,7 @@ impl Default for Decoder {
             events: EventColumns::default(),
             heads: HeadColumns::default(),
             fragments: Fragments::default(),
+            frames: Frames::default(),
         }
     }
 }
@@ -361,6 +365,9 @@ impl Decoder {
 
     #[inline(always)]
     fn push_heads(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) {
+        if self.frames.concerns(event, payload) && self.push_frames_slow(event, payload, counters) {
+            return;
+        }
         if marks::may_be_mark(payload) {
             self.push_marks_slow(event.frame, payload);
         }
@@ -374,6 +381,26 @@ impl Decoder {
         if self.clues.may_begin(payload) {
             self.clues.note_payload(payload, ends_of(event));
         }
+    }
+
+    /// Whether the packet is HTTP/2's, whose frames are noted.
+    #[inline(never)]
+    fn push_frames_slow(&mut self, event: &Event, payload: &[u8], counters: &mut Counters) -> bool {
+        let all = self.addresses.all();
+        let of = |number: u32, port: u16| (all[number as usize], port);
+        let direction = frames::Direction {
+            src: of(event.src_addr, event.src_port),
+            dst: of(event.dst_addr, event.dst_port),
+            interface: event.interface,
+        };
+        let heads = &mut self.heads;
+        let is_frames = self.frames.take(direction, event, payload, counters, |behind, frame| {
+            heads.push(event.frame, behind, &frame);
+        });
+        if is_frames && self.clues.may_begin(payload) {
+            self.clues.note_payload(payload, ends_of(event));
+        }
+        is_frames
     }
 
     #[inline(never)]

@@ -13,6 +13,7 @@ use crate::counters::{CounterKind, Counters};
 use crate::events::{EventColumns, HeadColumns};
 use crate::expansion::{BoundedGzip, Expansion};
 use crate::format::{DETECT_LEN, Format, NotACapture, detect};
+use crate::frames::Frames;
 use crate::http::IdHeaders;
 use crate::input::{End, Input};
 use crate::interface::Interface;
@@ -208,6 +209,16 @@ impl<R: Read> Reader<R> {
     /// Frames whose stamps were not believed so far.
     pub fn absurd_frames(&self) -> &[u32] {
         self.believed.frames()
+    }
+
+    /// Go on with HTTP/2 connections as the host's file before left them ([`Self::take_frames`]).
+    pub fn set_frames(&mut self, frames: Frames) {
+        self.decoder.frames = frames;
+    }
+
+    /// What is known of HTTP/2 connections that may go on in the host's next file.
+    pub fn take_frames(&mut self) -> Frames {
+        std::mem::take(&mut self.decoder.frames)
     }
 
     /// Look for these clues, from here on.

@@ -13,6 +13,8 @@ pub mod flag {
     pub const SERVER_HELLO: u8 = 0x02;
     /// Of a server's hello: it chose TLS 1.3 or later.
     pub const TLS_13: u8 = 0x04;
+    /// Likewise: it chose HTTP/2 (ALPN). Of TLS 1.3 that is encrypted.
+    pub const HTTP2: u8 = 0x08;
 }
 
 /// Content types (RFC 8446 §5.1).
@@ -27,6 +29,11 @@ const HEADER_LEN: usize = 5;
 /// 2^14 and what encryption may add (RFC 5246 §6.2.3).
 const LONGEST: usize = (1 << 14) + 2048;
 const SUPPORTED_VERSIONS: u16 = 43;
+/// Application-layer protocol negotiation: a list with the length of one name in it, and the name (RFC 7301 §3.1).
+const ALPN: u16 = 16;
+const ALPN_HTTP2: &[u8] = b"\0\x03\x02h2";
+/// Extensions of a hello that are looked at.
+const MOST_EXTENSIONS: usize = 64;
 const TLS_13: u16 = 0x0304;
 /// SHA-256 of "HelloRetryRequest", in place of a server's random number (RFC 8446 §4.1.3); its first bytes.
 const RETRY: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
@@ -72,24 +79,33 @@ fn hello(message: &[u8]) -> u8 {
     match message.first() {
         Some(1) => flag::CLIENT_HELLO,
         Some(2) if message.get(6..10) == Some(&RETRY) => 0,
-        Some(2) if chose_13(message).unwrap_or(false) => flag::SERVER_HELLO | flag::TLS_13,
-        Some(2) => flag::SERVER_HELLO,
+        Some(2) => flag::SERVER_HELLO | chosen(message),
         _ => 0,
     }
 }
 
-/// Whether a server's hello selects TLS 1.3; `None` where it was cut.
-fn chose_13(message: &[u8]) -> Option<bool> {
+/// What a server's hello chooses, as far as it was captured.
+fn chosen(message: &[u8]) -> u8 {
     // Type, length, version, random number; then the session's id, the cipher, the compression.
-    let session_len = usize::from(*message.get(38)?);
-    let mut at = 39 + session_len + 3 + 2;
-    loop {
-        let (kind, len) = (number(message, at)?, number(message, at + 2)?);
-        if kind == SUPPORTED_VERSIONS {
-            return Some(number(message, at + 4)? >= TLS_13);
+    let Some(&session_len) = message.get(38) else {
+        return 0;
+    };
+    let (mut at, mut flags) = (39 + usize::from(session_len) + 3 + 2, 0);
+    for _ in 0..MOST_EXTENSIONS {
+        let (Some(kind), Some(len)) = (number(message, at), number(message, at + 2)) else {
+            break;
+        };
+        let behind = at + 4 + usize::from(len);
+        match kind {
+            SUPPORTED_VERSIONS if number(message, at + 4).is_some_and(|version| version >= TLS_13) => {
+                flags |= flag::TLS_13;
+            }
+            ALPN if message.get(at + 4..behind) == Some(ALPN_HTTP2) => flags |= flag::HTTP2,
+            _ => {}
         }
-        at += 4 + usize::from(len);
+        at = behind;
     }
+    flags
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u16> {
@@ -143,6 +159,12 @@ mod tests {
         for len in HEADER_LEN..of_13.len() {
             assert!(parse(&of_13[..len]).is_some());
         }
+        let mut alpn = server_hello(None, 7);
+        alpn.extend([0, 16, 0, 5, 0, 3, 2, b'h', b'2']);
+        assert_eq!(flags(&alpn), Some(flag::SERVER_HELLO | flag::HTTP2));
+        assert_eq!(flags(&alpn[..alpn.len() - 1]), Some(flag::SERVER_HELLO));
+        *alpn.last_mut().expect("long") = b'3';
+        assert_eq!(flags(&alpn), Some(flag::SERVER_HELLO));
         let mut retry = server_hello(Some(TLS_13), 7);
         retry[11..15].copy_from_slice(&RETRY);
         assert_eq!(flags(&retry), Some(0));

@@ -40,6 +40,11 @@ fn tls_record() {
 }
 
 #[test]
+fn http2_frames() {
+    run("http2_frames", decoding::http2_frames);
+}
+
+#[test]
 fn the_corpus_holds_what_the_targets_are_to_see() {
     let rows: usize = corpus("capture_file")
         .iter()

@@ -1,0 +1,424 @@
+//! HTTP/2 connections: which bytes are which stream's, from the headers of frames alone (RFC 9113 §4.1).
+//!
+//! A stream is a request and its answer. It begins with the client's HEADERS, and each side ends what it says with the flag
+//! END_STREAM; what frames hold is not needed to know when. Names and statuses are compressed (HPACK) and not read.
+//!
+//! # The idea
+//! Frames of many streams stand among each other in one stream of bytes. The bytes are laid anew ([`Streams::lay`]): those
+//! of no stream (settings, windows, pings) first, then all of the first stream, all of the second … Then each stream is one
+//! stretch of either direction, and everything that is known of exchanges without frames holds for it.
+//! ```text
+//! as sent   [settings][1 HEADERS][3 HEADERS][1 DATA][ping][3 DATA]
+//! as laid   [settings][ping][1 HEADERS][1 DATA][3 HEADERS][3 DATA]
+//! ```
+//! Each frame says where the next one begins. Only where each begins at the end of the one before, from the connection's
+//! first byte (or from the first frame, if the capture began later) to the last that was seen, all are known. Otherwise
+//! nothing is said of the connection's streams ([`State::Unread`]): one that was not seen may have been any.
+//!
+//! # What is no request
+//! A stream on which the client goes on after the server has begun to send data, or on which both have spoken and neither
+//! has ended: gRPC's bidirectional calls, etcd's watches, WebSockets (RFC 8441). Likewise one whose beginning was not seen.
+//!
+//! # Limits
+//! Of a capture that begins within a connection, streams that were begun before are not measured. Answers to pushed
+//! requests (even streams) are bytes of no stream. Which end is the client is taken from the preface, or else as it is.
+//!
+//! Source: RFC 9113 §4.1, §5.1, §6.
+
+use std::collections::HashMap;
+
+use twintap_wire::http2::{HEADER_LEN, PREFACE, flag, kind};
+
+use crate::parts::{Part, Role};
+use crate::ranges::{Range, Ways, located};
+use crate::{Heads, UNSEEN, first_seen};
+
+/// As [`twintap_wire::http::HeadKind::Http2Frame`].
+const HTTP2_FRAME: u8 = 5;
+/// The ordinal of what belongs to no stream.
+const NO_STREAM: usize = 0;
+/// Ranges of bytes, cut where streams meet, for each range and each such place; more are of somebody who wants memory.
+const MOST_CUTS: usize = 16;
+
+/// What the frames of a connection say of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It shows none.
+    #[default]
+    Other,
+    /// All frames are known.
+    Read,
+    /// It is HTTP/2, but not all of its frames are known.
+    Unread,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    start: i64,
+    end: i64,
+    kind: u16,
+    flags: u8,
+    stream: i64,
+    server_ns: i64,
+    /// When its client sent it, or received it.
+    client_ns: i64,
+}
+
+impl Frame {
+    fn is(&self, kind: u8) -> bool {
+        self.kind == u16::from(kind)
+    }
+
+    /// Whether it belongs to a request of the client's, or its answer.
+    fn is_said(&self) -> bool {
+        let speaks = self.is(kind::DATA) || self.is(kind::HEADERS) || self.is(kind::CONTINUATION);
+        speaks && self.stream % 2 == 1
+    }
+
+    /// Whether it says something of one: it may also break it off.
+    fn is_of_request(&self) -> bool {
+        self.is_said() || (self.is(kind::RST_STREAM) && self.stream % 2 == 1)
+    }
+
+    fn ends_stream(&self) -> bool {
+        (self.is(kind::DATA) || self.is(kind::HEADERS)) && self.flags & flag::END_STREAM != 0
+    }
+
+    fn has_data(&self) -> bool {
+        self.is(kind::DATA) && self.end > self.start + HEADER_LEN as i64
+    }
+}
+
+/// Who broke a stream off, by RST_STREAM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    #[default]
+    Nobody,
+    Client,
+    Server,
+}
+
+/// A stream, from 1 in the order in which they begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stream {
+    /// Its beginning was seen.
+    is_begun: bool,
+    /// Each side has said all.
+    is_ended: Ways<bool>,
+    server_spoke: bool,
+    server_sent_data: bool,
+    /// The client sent data after the server had begun to.
+    goes_on: bool,
+    /// Who broke it off, and when, at its client.
+    broken: Option<(By, i64)>,
+}
+
+impl Stream {
+    /// Whether it is no request.
+    pub fn is_two_way(&self) -> bool {
+        let is_open = self.server_spoke && !self.is_ended.client && !self.is_ended.server;
+        !self.is_begun || self.goes_on || is_open
+    }
+
+    /// Whether its answer was seen to its end.
+    pub fn is_answered(&self) -> bool {
+        self.is_ended.server
+    }
+
+    /// Who broke it off before its answer was whole; and when its client did, or learned of it.
+    pub fn broken(&self) -> (By, i64) {
+        self.broken
+            .filter(|_| !self.is_ended.server)
+            .unwrap_or((By::Nobody, UNSEEN))
+    }
+
+    fn take(&mut self, frame: &Frame, from_client: bool) {
+        if frame.is(kind::RST_STREAM) {
+            let by = if from_client { By::Client } else { By::Server };
+            self.broken = self.broken.or(Some((by, frame.client_ns)));
+            return;
+        }
+        if from_client {
+            self.goes_on |= frame.has_data() && self.server_sent_data && !self.is_ended.server;
+        } else {
+            self.server_spoke = true;
+            self.server_sent_data |= frame.has_data();
+        }
+        *self.is_ended.of_mut(from_client) |= frame.ends_stream();
+    }
+}
+
+/// Bytes `start..end` of a direction belong to the stream `ordinal`, and are laid at `to`.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: i64,
+    end: i64,
+    ordinal: usize,
+    to: i64,
+}
+
+/// The frames and streams of one connection, in buffers that the next one uses again.
+#[derive(Default)]
+pub(crate) struct Streams {
+    frames: Ways<Vec<Frame>>,
+    /// Stream `ordinal` stands at `ordinal - 1`.
+    pub streams: Vec<Stream>,
+    /// Ordinals by the ids of streams.
+    ordinals: HashMap<i64, usize>,
+    pieces: Ways<Vec<Piece>>,
+    /// Where each stream of a direction is laid, in the order of ordinals.
+    starts: Ways<Vec<i64>>,
+    /// When, from the server, place.
+    order: Vec<(i64, bool, usize)>,
+    laid: Vec<Range>,
+}
+
+/// Whether the preface shows that the connection's client was taken for its server.
+pub(crate) fn is_swapped(heads: &Heads, mut rows: impl Iterator<Item = usize>) -> bool {
+    rows.any(|row| is_preface(heads, row) && !heads.from_client[row])
+}
+
+fn is_preface(heads: &Heads, row: usize) -> bool {
+    heads.head_kind[row] == HTTP2_FRAME && heads.status[row] == kind::PREFACE
+}
+
+impl Streams {
+    /// Read the frames of a connection, and lay `ranges` anew, each stream's bytes together, if all frames are known.
+    ///
+    /// Arguments: its heads' rows; `handshake`: it was seen from its first byte on; `swapped` as for the ranges, which are
+    /// ascending.
+    pub fn read(
+        &mut self,
+        heads: &Heads,
+        rows: impl Iterator<Item = usize>,
+        (handshake, swapped): (bool, bool),
+        ranges: &mut Ways<Vec<Range>>,
+    ) -> State {
+        self.frames.server.clear();
+        self.frames.client.clear();
+        let mut has_preface = false;
+        for row in rows.filter(|&row| heads.head_kind[row] == HTTP2_FRAME) {
+            has_preface |= is_preface(heads, row);
+            let from_client = heads.from_client[row] != swapped;
+            self.frames.of_mut(from_client).push(frame(heads, row));
+        }
+        let has_both = !self.frames.client.is_empty() && !self.frames.server.is_empty();
+        if !has_preface && !has_both {
+            return State::Other;
+        }
+        let is_whole = [false, true].map(|from_client| {
+            let frames = self.frames.of_mut(from_client);
+            frames.sort_unstable_by_key(|frame| (frame.start, frame.end));
+            keep_chain(frames, (handshake, from_client), ranges.of(from_client))
+        });
+        if is_whole != [true, true] {
+            return State::Unread;
+        }
+        self.follow();
+        if self.lay(ranges) { State::Read } else { State::Unread }
+    }
+
+    /// Find the streams, from the frames in the order in which the server's host saw them.
+    fn follow(&mut self) {
+        let Self {
+            frames,
+            streams,
+            ordinals,
+            order,
+            ..
+        } = self;
+        streams.clear();
+        ordinals.clear();
+        order.clear();
+        for from_client in [true, false] {
+            // A direction's frames are in the order of their bytes, whatever order they were seen in.
+            let mut latest = UNSEEN;
+            order.extend(frames.of(from_client).iter().enumerate().map(|(place, frame)| {
+                latest = latest.max(frame.server_ns);
+                (latest, !from_client, place)
+            }));
+        }
+        order.sort_unstable();
+        let mut newest = 0;
+        for &(_, from_server, place) in order.iter() {
+            let frame = frames.of(!from_server)[place];
+            if !frame.is_of_request() {
+                continue;
+            }
+            let ordinal = *ordinals.entry(frame.stream).or_insert_with(|| {
+                let is_begun = !from_server && frame.is(kind::HEADERS) && frame.stream > newest;
+                streams.push(Stream {
+                    is_begun,
+                    ..Stream::default()
+                });
+                streams.len()
+            });
+            newest = newest.max(frame.stream);
+            streams[ordinal - 1].take(&frame, !from_server);
+        }
+    }
+
+    /// Lay `ranges` anew; false if that takes too much room.
+    fn lay(&mut self, ranges: &mut Ways<Vec<Range>>) -> bool {
+        for from_client in [false, true] {
+            let pieces = self.pieces.of_mut(from_client);
+            cut(
+                self.frames.of(from_client),
+                &self.ordinals,
+                ranges.of(from_client),
+                pieces,
+            );
+            place(pieces, self.streams.len(), self.starts.of_mut(from_client));
+        }
+        let is_modest = |from_client| {
+            let (pieces, ranges) = (self.pieces.of(from_client), ranges.of(from_client));
+            let cuts = ranges
+                .iter()
+                .map(|range| pieces_of(pieces, range.start, range.end).len());
+            cuts.sum::<usize>() <= MOST_CUTS * (pieces.len() + ranges.len())
+        };
+        if !is_modest(false) || !is_modest(true) {
+            return false;
+        }
+        for from_client in [false, true] {
+            let (pieces, own) = (self.pieces.of(from_client), ranges.of_mut(from_client));
+            self.laid.clear();
+            for range in own.iter() {
+                let cut = |piece: &Piece| {
+                    let (start, end) = (range.start.max(piece.start), range.end.min(piece.end));
+                    let to = |at: i64| piece.to + (at - piece.start);
+                    Range {
+                        start: to(start),
+                        end: to(end),
+                        ..*range
+                    }
+                };
+                self.laid
+                    .extend(pieces_of(pieces, range.start, range.end).iter().map(cut));
+            }
+            self.laid.sort_unstable_by_key(|range| (range.start, range.end));
+            std::mem::swap(own, &mut self.laid);
+        }
+        true
+    }
+
+    /// Add a part for each stream and direction, as they were laid.
+    pub fn mark_parts(&self, parts: &mut Ways<Vec<Part>>) {
+        for from_client in [false, true] {
+            let role = if from_client { Role::Request } else { Role::Response };
+            let bounds = self.starts.of(from_client).windows(2).enumerate().skip(NO_STREAM + 1);
+            let own = bounds.filter(|(_, bounds)| bounds[0] < bounds[1]);
+            let part = |(ordinal, bounds): (usize, &[i64])| Part::new(bounds[0], ordinal, role);
+            parts.of_mut(from_client).extend(own.map(part));
+        }
+    }
+
+    /// The first stream that bytes of a direction belong to, as they were sent.
+    pub fn ordinal_of(&self, from_client: bool, start: i64, end: i64) -> Option<usize> {
+        let within = pieces_of(self.pieces.of(from_client), start, end).iter();
+        within.map(|piece| piece.ordinal).find(|ordinal| *ordinal != NO_STREAM)
+    }
+
+    /// Whether bytes come before all frames: what was said before a change of protocol.
+    pub fn is_before(&self, from_client: bool, at: i64) -> bool {
+        self.frames
+            .of(from_client)
+            .first()
+            .is_some_and(|frame| at < frame.start)
+    }
+}
+
+/// Keep the frames of which each begins where the one before ends, with their times. False if they do not reach from the
+/// first byte (without `handshake`, from the first of them) to the last of `ranges`. Frames are ascending.
+fn keep_chain(frames: &mut Vec<Frame>, (handshake, from_client): (bool, bool), ranges: &[Range]) -> bool {
+    let first = frames.first().map_or(0, |frame| frame.start);
+    let mut reach = if handshake { 0 } else { first };
+    frames.retain(|frame| {
+        let is_next = frame.start == reach;
+        reach = if is_next { frame.end } else { reach };
+        is_next
+    });
+    for frame in frames.iter_mut() {
+        if let Some(place) = located(ranges, frame.start, |range| range.start) {
+            let Range {
+                server_ns,
+                sent_ns,
+                received_ns,
+                ..
+            } = ranges[place];
+            frame.server_ns = server_ns;
+            frame.client_ns = if from_client {
+                first_seen(sent_ns, received_ns)
+            } else {
+                first_seen(received_ns, sent_ns)
+            };
+        }
+    }
+    let seen = ranges.iter().map(|range| range.end).max().unwrap_or(0);
+    if let Some(last) = frames.last_mut().filter(|last| last.end > seen) {
+        last.flags &= !flag::END_STREAM; // its end has not come
+    }
+    // The header that comes next may not have been captured whole.
+    seen.saturating_sub(reach) < HEADER_LEN as i64
+}
+
+/// Cut a direction where the frames of one stream end and others begin: `pieces` of all that `ranges` carry.
+fn cut(frames: &[Frame], ordinals: &HashMap<i64, usize>, ranges: &[Range], pieces: &mut Vec<Piece>) {
+    pieces.clear();
+    let mut add = |start: i64, end: i64, ordinal: usize| match pieces.last_mut() {
+        _ if start >= end => {}
+        Some(last) if last.ordinal == ordinal => last.end = end,
+        _ => pieces.push(Piece {
+            start,
+            end,
+            ordinal,
+            to: 0,
+        }),
+    };
+    let mut reach = ranges.first().map_or(0, |range| range.start);
+    for frame in frames {
+        add(reach, frame.start, NO_STREAM);
+        let ordinal = ordinals.get(&frame.stream).filter(|_| frame.is_said());
+        add(frame.start, frame.end, ordinal.copied().unwrap_or(NO_STREAM));
+        reach = frame.end;
+    }
+    let seen = ranges.iter().map(|range| range.end).max().unwrap_or(0);
+    add(reach, seen, NO_STREAM);
+}
+
+/// Say where each piece is laid: `starts` of each ordinal, and where the last one ends.
+fn place(pieces: &mut [Piece], streams_count: usize, starts: &mut Vec<i64>) {
+    starts.clear();
+    starts.resize(streams_count + 2, 0);
+    for piece in pieces.iter() {
+        starts[piece.ordinal + 1] += piece.end - piece.start;
+    }
+    (1..starts.len()).for_each(|ordinal| starts[ordinal] += starts[ordinal - 1]);
+    let mut next = starts.clone();
+    for piece in pieces.iter_mut() {
+        piece.to = next[piece.ordinal];
+        next[piece.ordinal] += piece.end - piece.start;
+    }
+}
+
+/// Those that bytes `start..end` lie in.
+fn pieces_of(pieces: &[Piece], start: i64, end: i64) -> &[Piece] {
+    let first = pieces.partition_point(|piece| piece.end <= start);
+    let behind = pieces.partition_point(|piece| piece.start < end);
+    &pieces[first..behind.max(first)]
+}
+
+fn frame(heads: &Heads, row: usize) -> Frame {
+    let is_preface = is_preface(heads, row);
+    let header_len = if is_preface { PREFACE.len() } else { HEADER_LEN };
+    let start = heads.stream_offset[row].saturating_sub(header_len as i64);
+    Frame {
+        start,
+        end: start.saturating_add(heads.head_len[row].into()),
+        kind: heads.status[row],
+        flags: heads.flags[row],
+        stream: heads.content_length[row],
+        server_ns: UNSEEN,
+        client_ns: UNSEEN,
+    }
+}

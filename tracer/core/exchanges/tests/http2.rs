@@ -1,0 +1,427 @@
+//! Streams of HTTP/2 as exchanges, from the headers of frames: how many, how long, and what is none.
+
+use twintap_exchanges::{Built, By, Connections, Exchange, Heads, Hops, Pauses, Texts, UNSEEN, Why, build, kind};
+use twintap_wire::http2::kind::{DATA, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE};
+
+const MS: i64 = 1_000_000;
+/// Every packet arrives so much later.
+const WAY: i64 = 10_000;
+const FRAME: u8 = 5;
+const TLS_RECORD: u8 = 3;
+const END: u8 = 1;
+const EMPTY: Texts = Texts {
+    offsets: &[],
+    bytes: &[],
+};
+
+/// Type, flags, stream, bytes behind the header.
+type Frame = (u8, u8, i64, i64);
+/// From the client, when it was sent in ms, its frames.
+type Packet<'a> = (bool, i64, &'a [Frame]);
+
+/// Hops and frames of one connection, as rows.
+#[derive(Clone, Default)]
+struct Rows {
+    from_client: Vec<bool>,
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+    sent: Vec<i64>,
+    /// From the client, place behind the header, type, flags, stream, length.
+    frames: Vec<(bool, i64, u16, u8, i64, u32)>,
+}
+
+/// What is said on a connection, begun with preface and settings where it is seen from its `beginning`.
+fn rows(beginning: bool, packets: &[Packet]) -> Rows {
+    let (mut found, mut reach) = (Rows::default(), [0, 0]);
+    let mut said: Vec<Packet> = packets.to_vec();
+    if beginning {
+        found.frames.push((true, 24, PREFACE, 0, 0, 24));
+        reach[1] = 24;
+        said.splice(
+            0..0,
+            [
+                (true, 0, &[(SETTINGS, 0, 0, 12)][..]),
+                (false, 0, &[(SETTINGS, 0, 0, 18)][..]),
+            ],
+        );
+    }
+    for (number, &(from_client, at_ms, frames)) in said.iter().enumerate() {
+        let place = &mut reach[usize::from(from_client)];
+        let start = if beginning && number == 0 { 0 } else { *place };
+        for &(kind, flags, stream, len) in frames {
+            let row = (from_client, *place + 9, kind.into(), flags, stream, 9 + len as u32);
+            found.frames.push(row);
+            *place += 9 + len;
+        }
+        found.from_client.push(from_client);
+        found.starts.push(start);
+        found.ends.push(*place);
+        found.sent.push(at_ms * MS);
+    }
+    found
+}
+
+fn built(rows: &Rows, handshake: bool) -> Built {
+    built_of(FRAME, rows, handshake)
+}
+
+fn built_of(head_kind: u8, rows: &Rows, handshake: bool) -> Built {
+    let count = rows.sent.len();
+    let hops = Hops {
+        connection_id: &vec![7; count],
+        kind: &vec![kind::DATA; count],
+        from_client: &rows.from_client,
+        stream_start: &rows.starts,
+        stream_end: &rows.ends,
+        sent_ns: &rows.sent,
+        received_ns: &rows.sent.iter().map(|at| at + WAY).collect::<Vec<i64>>(),
+        uncertainty_ns: &vec![1; count],
+    };
+    let frames_count = rows.frames.len();
+    let none = vec![0; frames_count + 1];
+    let empty = Texts {
+        offsets: &none,
+        ..EMPTY
+    };
+    let heads = Heads {
+        connection_id: &vec![7; frames_count],
+        from_client: &rows.frames.iter().map(|frame| frame.0).collect::<Vec<bool>>(),
+        stream_offset: &rows.frames.iter().map(|frame| frame.1).collect::<Vec<i64>>(),
+        head_kind: &vec![head_kind; frames_count],
+        flags: &rows.frames.iter().map(|frame| frame.3).collect::<Vec<u8>>(),
+        head_len: &rows.frames.iter().map(|frame| frame.5).collect::<Vec<u32>>(),
+        content_length: &rows.frames.iter().map(|frame| frame.4).collect::<Vec<i64>>(),
+        status: &rows.frames.iter().map(|frame| frame.2).collect::<Vec<u16>>(),
+        method: empty,
+        target: empty,
+        id: empty,
+    };
+    let nobody = Pauses {
+        connection_id: &[],
+        from_client: &[],
+        stream_offset: &[],
+        is_reader: &[],
+    };
+    let one = Connections {
+        connection_id: &[7],
+        handshake: &[handshake],
+    };
+    assert!(hops.is_consistent() && heads.is_consistent());
+    build(&hops, &heads, &one, &nobody)
+}
+
+/// When a request was first sent, when the last of its answer came, in ms; and whether all of it was seen.
+fn times(built: &Built) -> Vec<(i64, i64, bool)> {
+    let of = |one: &Exchange| {
+        let end = one.response.last_received_ns;
+        (
+            one.request.first_sent_ns / MS,
+            if end == UNSEEN { -1 } else { (end - WAY) / MS },
+            one.complete,
+        )
+    };
+    built.in_order().map(of).collect()
+}
+
+fn whys(built: &Built) -> Vec<Why> {
+    built.in_order().map(|one| one.why).collect()
+}
+
+/// Three calls at once: the second is answered first, the third streams its answer.
+const AT_ONCE: &[Packet] = &[
+    (true, 1, &[(HEADERS, 4, 1, 40), (DATA, END, 1, 7)]),
+    (false, 1, &[(SETTINGS, 1, 0, 0)]),
+    (
+        true,
+        2,
+        &[(WINDOW_UPDATE, 0, 0, 4), (HEADERS, 5, 3, 40), (HEADERS, 4, 5, 40)],
+    ),
+    (true, 3, &[(DATA, END, 5, 900)]),
+    (false, 9, &[(HEADERS, 4, 3, 20), (DATA, 0, 3, 400), (HEADERS, 5, 3, 9)]),
+    (false, 20, &[(HEADERS, 4, 5, 20), (DATA, 0, 5, 400)]),
+    (false, 25, &[(HEADERS, 4, 1, 20), (DATA, END, 1, 400)]),
+    (true, 26, &[(PING, 0, 0, 8)]),
+    (false, 26, &[(PING, 1, 0, 8)]),
+    (false, 40, &[(DATA, END, 5, 400)]),
+];
+
+#[test]
+fn each_stream_is_a_request_with_its_own_times() {
+    let found = built(&rows(true, AT_ONCE), true);
+    assert_eq!(times(&found), [(1, 25, true), (2, 9, true), (2, 40, true)]);
+    assert_eq!(whys(&found), [Why::Request; 3]);
+    assert!(found.in_order().all(|one| one.is_http2 && !one.readable));
+    let third = found.in_order().nth(2).expect("three");
+    assert_eq!(third.request.last_sent_ns, 3 * MS, "its body came later");
+    assert_eq!((third.request.bytes, third.response.bytes), (49 + 909, 29 + 409 + 409));
+    assert_eq!(
+        third.response_silent.source_ns,
+        20 * MS - WAY,
+        "its server had nothing to send, whatever others said"
+    );
+}
+
+#[test]
+fn it_is_the_same_wherever_packets_cut_the_bytes() {
+    let whole = rows(true, AT_ONCE);
+    let expected = times(&built(&whole, true));
+    for place in 0..whole.sent.len() {
+        for cut in whole.starts[place] + 1..whole.ends[place] {
+            let mut rows = whole.clone();
+            rows.from_client.insert(place + 1, rows.from_client[place]);
+            rows.sent.insert(place + 1, rows.sent[place]);
+            rows.starts.insert(place + 1, cut);
+            rows.ends.insert(place, cut);
+            assert_eq!(times(&built(&rows, true)), expected, "packet {place} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn every_packet_belongs_to_a_stream_that_it_carries() {
+    let found = built(&rows(true, AT_ONCE), true);
+    let ordinal = |place: &u32| found.exchanges[found.by_time[*place as usize] as usize].ordinal;
+    let given: Vec<usize> = found
+        .hop_exchange
+        .iter()
+        .map(|place| if *place == u32::MAX { 0 } else { ordinal(place) })
+        .collect();
+    assert_eq!(given, [0, 0, 1, 0, 2, 3, 2, 3, 1, 0, 0, 3]);
+}
+
+#[test]
+fn with_a_frame_missing_nothing_is_said_of_requests() {
+    let whole = rows(true, AT_ONCE);
+    for missing in 1..whole.frames.len() {
+        let mut rows = whole.clone();
+        let (_, _, _, _, _, len) = rows.frames.remove(missing);
+        let found = built(&rows, true);
+        assert!(len >= 9);
+        assert!(found.in_order().all(|one| one.why == Why::Unread), "frame {missing}");
+        assert_eq!(found.streams.len(), 1, "frame {missing}");
+        assert!(found.late.is_empty() && found.said.is_empty());
+    }
+}
+
+#[test]
+fn a_frame_that_is_none_does_not_matter() {
+    let mut rows = rows(true, AT_ONCE);
+    let expected = times(&built(&rows, true));
+    rows.frames.push((false, 330, DATA.into(), END, 1, 4_000_000));
+    rows.frames.push((true, 100, HEADERS.into(), 4, 9, 12));
+    assert_eq!(times(&built(&rows, true)), expected);
+}
+
+#[test]
+fn what_both_sides_go_on_with_is_no_request() {
+    let ask: Frame = (HEADERS, 4, 1, 40);
+    let one = (DATA, 0, 1, 30);
+    let cases: &[(&str, &[Packet], Why)] = &[
+        (
+            "a call",
+            &[
+                (true, 1, &[ask, (DATA, END, 1, 9)]),
+                (false, 2, &[ask, one, (HEADERS, 5, 1, 9)]),
+            ],
+            Why::Request,
+        ),
+        (
+            "an answer in two pieces",
+            &[
+                (true, 1, &[(HEADERS, 5, 1, 9)]),
+                (false, 2, &[ask, one]),
+                (false, 90, &[(DATA, END, 1, 9)]),
+            ],
+            Why::Request,
+        ),
+        (
+            "a slow upload",
+            &[
+                (true, 1, &[ask, one]),
+                (true, 90, &[(DATA, END, 1, 9)]),
+                (false, 91, &[(HEADERS, 5, 1, 9)]),
+            ],
+            Why::Request,
+        ),
+        (
+            "an upload that is refused",
+            &[
+                (true, 1, &[ask, one]),
+                (false, 2, &[ask, (DATA, END, 1, 9)]),
+                (true, 3, &[one]),
+            ],
+            Why::Request,
+        ),
+        (
+            "an upload after an interim answer",
+            &[
+                (true, 1, &[ask]),
+                (false, 2, &[ask]),
+                (true, 3, &[one, (DATA, END, 1, 0)]),
+                (false, 4, &[(HEADERS, 5, 1, 9)]),
+            ],
+            Why::Request,
+        ),
+        (
+            "both sides in turn",
+            &[
+                (true, 1, &[ask, one]),
+                (false, 2, &[ask, one]),
+                (true, 3, &[one, (DATA, END, 1, 0)]),
+                (false, 4, &[(HEADERS, 5, 1, 9)]),
+            ],
+            Why::TwoWay,
+        ),
+        (
+            "a watch",
+            &[(true, 1, &[ask, one]), (false, 2, &[ask, one]), (false, 300, &[one])],
+            Why::TwoWay,
+        ),
+        (
+            "a watch that is left",
+            &[
+                (true, 1, &[ask, one]),
+                (false, 2, &[ask, one]),
+                (true, 9, &[(RST_STREAM, 0, 1, 4)]),
+            ],
+            Why::TwoWay,
+        ),
+        ("no answer yet", &[(true, 1, &[ask, one])], Why::Request),
+    ];
+    for (name, packets, expected) in cases {
+        assert_eq!(whys(&built(&rows(true, packets), true)), [*expected], "{name}");
+    }
+    let ask = [(HEADERS, 5, 1, 40)];
+    let piece = [one];
+    let mut pieces: Vec<Packet> = vec![(true, 1, &ask)];
+    pieces.extend((1..=9).map(|number| (false, 100 * number, &piece[..])));
+    assert_eq!(
+        whys(&built(&rows(true, &pieces), true)),
+        [Why::Unasked],
+        "a server that goes on and on"
+    );
+    let last = [(DATA, END, 1, 0)];
+    pieces.push((false, 1_000, &last));
+    assert_eq!(
+        whys(&built(&rows(true, &pieces), true)),
+        [Why::Request],
+        "and ends its answer"
+    );
+}
+
+#[test]
+fn a_stream_that_is_broken_off_is_given_up_then() {
+    let asked: Packet = (true, 1, &[(HEADERS, 5, 1, 40)]);
+    let left: Packet = (true, 301, &[(RST_STREAM, 0, 1, 4)]);
+    let refused: Packet = (false, 7, &[(RST_STREAM, 0, 1, 4)]);
+    let answer: Packet = (false, 5, &[(HEADERS, 5, 1, 40)]);
+    let given_up = |packets: &[Packet]| {
+        let found = built(&rows(true, packets), true);
+        let one = found.in_order().next().copied().expect("one");
+        (one.given_up_ns, one.broken_by, one.complete)
+    };
+    assert_eq!(given_up(&[asked, left]), (301 * MS, By::Client, false));
+    assert_eq!(given_up(&[asked, refused]), (7 * MS + WAY, By::Server, false));
+    assert_eq!(given_up(&[asked, answer, left]), (UNSEEN, By::Nobody, true));
+}
+
+#[test]
+fn a_capture_that_begins_within_a_connection_shows_the_streams_that_begin_later() {
+    let packets: &[Packet] = &[
+        (false, 1, &[(DATA, 0, 9, 300)]),
+        (true, 2, &[(HEADERS, 5, 11, 40)]),
+        (true, 3, &[(DATA, 0, 7, 40), (HEADERS, END | 4, 7, 12)]),
+        (true, 3, &[(HEADERS, END | 4, 5, 12)]), // trailers, of which the server still waits to answer
+        (false, 4, &[(HEADERS, 4, 11, 20), (DATA, END, 11, 40)]),
+        (false, 5, &[(HEADERS, 5, 9, 20)]),
+    ];
+    let found = built(&rows(false, packets), false);
+    let requests = found.in_order().filter(|one| one.why == Why::Request);
+    assert_eq!(
+        requests.map(|one| one.request.first_sent_ns).collect::<Vec<i64>>(),
+        [2 * MS]
+    );
+    assert_eq!(found.in_order().filter(|one| one.why == Why::TwoWay).count(), 3);
+}
+
+#[test]
+fn an_answer_whose_end_was_not_captured_is_not_whole() {
+    let packets: &[Packet] = &[
+        (true, 1, &[(HEADERS, 5, 1, 40)]),
+        (false, 2, &[(HEADERS, 4, 1, 20), (DATA, END, 1, 900)]),
+    ];
+    let mut rows = rows(true, packets);
+    assert_eq!(times(&built(&rows, true)), [(1, 2, true)]);
+    *rows.ends.last_mut().expect("four packets") -= 300;
+    assert_eq!(times(&built(&rows, true)), [(1, 2, false)]);
+}
+
+#[test]
+fn frames_of_one_side_alone_may_be_anything() {
+    let packets: &[Packet] = &[(true, 1, &[(PING, 0, 0, 8)]), (true, 5, &[(PING, 0, 0, 8)])];
+    assert!(
+        built(&rows(false, packets), false)
+            .in_order()
+            .all(|one| !one.is_http2 && one.why == Why::Request)
+    );
+}
+
+/// A TLS record in each packet: from the client, content type, flags, length.
+fn records(said: &[(bool, u16, u8, u32)]) -> Built {
+    let (mut rows, mut reach) = (Rows::default(), [0, 0]);
+    for (number, &(from_client, content, flags, len)) in said.iter().enumerate() {
+        let place = &mut reach[usize::from(from_client)];
+        rows.frames.push((from_client, *place, content, flags, 0, len));
+        rows.from_client.push(from_client);
+        rows.starts.push(*place);
+        *place += i64::from(len);
+        rows.ends.push(*place);
+        rows.sent.push(number as i64 * MS);
+    }
+    built_of(TLS_RECORD, &rows, true)
+}
+
+#[test]
+fn inside_tls_nothing_is_said_of_requests() {
+    let of_12 = |chosen: u8| {
+        let shake = [
+            (true, 22, 1, 517),
+            (false, 22, 2 | chosen, 90),
+            (true, 22, 0, 40),
+            (false, 22, 0, 40),
+        ];
+        let said = [
+            (true, 23, 0, 111),
+            (false, 23, 0, 69),
+            (true, 23, 0, 90),
+            (false, 23, 0, 500),
+        ];
+        whys(&records(&[shake, said].concat()))
+    };
+    assert!(of_12(8).iter().all(|why| *why == Why::Hidden) && !of_12(8).is_empty());
+    assert_eq!(of_12(0), [Why::Request; 2]);
+    let of_13 = |first: u32, settings: u32, acknowledged: u32| {
+        let shake = [
+            (true, 22, 1, 517),
+            (false, 22, 2 | 4, 127),
+            (false, 23, 0, 1_200),
+            (true, 23, 0, 58),
+        ];
+        let said = [
+            (false, 23, 0, 255),
+            (true, 23, 0, first),
+            (false, 23, 0, settings),
+            (false, 23, 0, acknowledged),
+        ];
+        let more = [(true, 23, 0, 90), (false, 23, 0, 500)];
+        whys(&records(&[&shake[..], &said, &more].concat()))
+    };
+    assert!(of_13(86, 62, 31).iter().all(|why| *why == Why::Hidden) && !of_13(86, 62, 31).is_empty());
+    for (first, settings, acknowledged) in [(87, 62, 31), (86, 63, 31), (86, 62, 32), (107, 447, 447)] {
+        assert_eq!(
+            of_13(first, settings, acknowledged),
+            [Why::Request; 2],
+            "{first}, {settings}, {acknowledged}"
+        );
+    }
+}

@@ -1,0 +1,444 @@
+//! Where HTTP/2 frames begin in packets: each direction of a connection is followed from one frame header to the next.
+//!
+//! A frame header stands anywhere in a packet, and may be cut by two. The header before says where: so all that is kept of
+//! a direction is the sequence number of the next header's first byte, and as much of it as has come. Packets that bring
+//! nothing of a header cost a look-up. A direction is followed from where it is sure to be HTTP/2 ([`http2::begins`]): the
+//! preface, settings, or whole frames in a packet. What is not followed is looked at where [`http2::may_begin`] says so.
+//!
+//! A header is noted with the packet that brings its last byte, at the place *behind* it, which is never before that packet's
+//! first byte: so it may stand in a packet that came too early and was held back.
+//!
+//! # What ends following
+//! Bytes that are needed but were not captured (snaplen), a packet that did not come while [`HELD_PACKETS`] others did, a
+//! header that may not be sent. Then a packet that begins with frames is waited for. That frames are missing in between
+//! shows to who reads them: each says where the next one begins. So nothing wrong comes of what was found by mistake either.
+//!
+//! # Bounds
+//! [`MOST_FLOWS`] directions of about 80 bytes; [`HELD_BYTES`] of packets held back, of all of them.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use foldhash::fast::RandomState;
+
+use crate::counters::{CounterKind, Counters};
+use crate::events::Event;
+use crate::http::Head;
+use crate::http2::{self, FrameHeader, HEADER_LEN, PREFACE};
+use crate::seq::SeqNumber;
+
+const FIN: u16 = 0x01;
+const SYN: u16 = 0x02;
+const RST: u16 = 0x04;
+/// Directions that are followed at one time.
+const MOST_FLOWS: usize = 1 << 17;
+/// Packets of a direction that are held back for one that is missing.
+const HELD_PACKETS: usize = 64;
+/// What all packets held back may take.
+const HELD_BYTES: usize = 4 << 20;
+/// Most headers noted of one packet.
+const FRAME_LIMIT: usize = 4096;
+
+/// One direction of a connection, at one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Direction {
+    pub src: (IpAddr, u16),
+    pub dst: (IpAddr, u16),
+    pub interface: u16,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    /// Sequence number of the first byte that was followed.
+    begun: u32,
+    /// Sequence number of the next byte of a header.
+    wanted: u32,
+    header: [u8; HEADER_LEN],
+    /// Bytes of the header that have come.
+    header_len: u8,
+    is_lost: bool,
+    held: Vec<Held>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    seq: u32,
+    wire_len: u32,
+    bytes: Box<[u8]>,
+}
+
+/// A packet's payload, as much of it as was captured.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    seq: u32,
+    wire_len: u32,
+    bytes: &'a [u8],
+}
+
+/// What a packet was to a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All headers in it were read.
+    Read,
+    /// One before it is missing.
+    TooEarly,
+    /// What follows cannot be known.
+    Lost,
+}
+
+/// Follows the frames of all connections in a capture.
+#[derive(Debug, Default)]
+pub struct Frames {
+    flows: HashMap<Direction, Flow, RandomState>,
+    held_bytes: usize,
+}
+
+impl Frames {
+    /// Whether a packet may be of interest; for the hot path.
+    #[inline(always)]
+    pub fn concerns(&self, event: &Event, payload: &[u8]) -> bool {
+        if self.flows.is_empty() {
+            http2::may_begin(payload)
+        } else {
+            event.payload_len > 0 || event.flags & SYN != 0
+        }
+    }
+
+    /// Take in a packet; `note` is given each header that is complete with it, and the place behind it in the payload.
+    /// Returns whether the packet is of a direction that is followed, so no other protocol's.
+    pub fn take(
+        &mut self,
+        key: Direction,
+        event: &Event,
+        payload: &[u8],
+        counters: &mut Counters,
+        mut note: impl FnMut(u32, Head<'static>),
+    ) -> bool {
+        if event.flags & SYN != 0 {
+            self.forget(&key);
+            return false;
+        }
+        let piece = Piece {
+            seq: event.seq,
+            wire_len: event.payload_len,
+            bytes: payload,
+        };
+        let is_again = |flow: &Flow| flow.begun == event.seq;
+        if payload.starts_with(PREFACE) && !self.flows.get(&key).is_some_and(is_again) {
+            self.forget(&key);
+            note(PREFACE.len() as u32, http2::preface());
+        }
+        if !self.flows.contains_key(&key) && !self.begin(key, &piece, counters) {
+            return false;
+        }
+        let Some(flow) = self.flows.get_mut(&key) else {
+            return false;
+        };
+        let held_before = flow.held_len();
+        if !flow.take(&piece, HELD_BYTES.saturating_sub(self.held_bytes), &mut note) {
+            counters.bump(CounterKind::Http2FramesMissed);
+        }
+        self.held_bytes = (self.held_bytes + flow.held_len()).saturating_sub(held_before);
+        if event.flags & (FIN | RST) != 0 {
+            self.forget(&key);
+        }
+        true
+    }
+
+    /// Follow a direction from this packet on, if it is HTTP/2.
+    fn begin(&mut self, key: Direction, piece: &Piece<'_>, counters: &mut Counters) -> bool {
+        if !http2::may_begin(piece.bytes) || !http2::begins(piece.bytes, piece.wire_len as usize) {
+            return false;
+        }
+        if self.flows.len() >= MOST_FLOWS {
+            counters.bump(CounterKind::Http2FramesMissed);
+            return false;
+        }
+        let is_preface = piece.bytes.starts_with(PREFACE);
+        let ahead = if is_preface { PREFACE.len() as u32 } else { 0 };
+        let flow = Flow {
+            begun: piece.seq,
+            wanted: piece.seq.wrapping_add(ahead),
+            ..Flow::default()
+        };
+        self.flows.insert(key, flow);
+        true
+    }
+
+    fn forget(&mut self, key: &Direction) {
+        if let Some(flow) = self.flows.remove(key) {
+            self.held_bytes = self.held_bytes.saturating_sub(flow.held_len());
+        }
+    }
+}
+
+impl Flow {
+    fn held_len(&self) -> usize {
+        self.held.iter().map(|held| held.bytes.len()).sum()
+    }
+
+    /// Take in a packet, and those held back that go on from there; false if what follows cannot be known.
+    fn take(&mut self, piece: &Piece<'_>, room: usize, note: &mut impl FnMut(u32, Head<'static>)) -> bool {
+        if self.is_lost {
+            if http2::chain(piece.bytes, piece.wire_len as usize, FRAME_LIMIT).is_none() {
+                return true;
+            }
+            (self.is_lost, self.wanted, self.header_len) = (false, piece.seq, 0);
+        }
+        let mut outcome = self.read(piece, piece.seq, note);
+        if outcome == Outcome::TooEarly && self.held.len() < HELD_PACKETS && piece.bytes.len() <= room {
+            let (seq, wire_len) = (piece.seq, piece.wire_len);
+            let bytes = piece.bytes.into();
+            self.held.push(Held { seq, wire_len, bytes });
+            return true;
+        }
+        while outcome == Outcome::Read
+            && let Some(place) = self.held.iter().position(|held| !is_before(self.wanted, held.seq))
+        {
+            let held = self.held.swap_remove(place);
+            let next = Piece {
+                seq: held.seq,
+                wire_len: held.wire_len,
+                bytes: &held.bytes,
+            };
+            outcome = self.read(&next, piece.seq, note);
+        }
+        if outcome != Outcome::Read {
+            self.is_lost = true;
+            self.held.clear();
+        }
+        !self.is_lost
+    }
+
+    /// Read the headers in a packet. Places that are noted count from sequence number `first`.
+    fn read(&mut self, piece: &Piece<'_>, first: u32, note: &mut impl FnMut(u32, Head<'static>)) -> Outcome {
+        for _ in 0..FRAME_LIMIT {
+            if is_before(self.wanted, piece.seq) {
+                return Outcome::TooEarly;
+            }
+            let at = self.wanted.wrapping_sub(piece.seq);
+            if at >= piece.wire_len {
+                return Outcome::Read;
+            }
+            let Some(rest) = piece.bytes.get(at as usize..).filter(|rest| !rest.is_empty()) else {
+                return Outcome::Lost;
+            };
+            let begun = usize::from(self.header_len);
+            let more = rest.len().min(HEADER_LEN - begun);
+            self.header[begun..begun + more].copy_from_slice(&rest[..more]);
+            self.header_len += more as u8;
+            self.wanted = self.wanted.wrapping_add(more as u32);
+            if begun + more < HEADER_LEN {
+                continue;
+            }
+            let header = FrameHeader::parse(&self.header);
+            if !header.is_valid() {
+                return Outcome::Lost;
+            }
+            note(self.wanted.wrapping_sub(first), header.head());
+            self.header_len = 0;
+            self.wanted = self.wanted.wrapping_add(header.payload_len);
+        }
+        Outcome::Lost
+    }
+}
+
+fn is_before(one: u32, other: u32) -> bool {
+    SeqNumber(one).is_before(SeqNumber(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::kind;
+
+    const ENDS: Direction = Direction {
+        src: (IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 50_000),
+        dst: (IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 80),
+        interface: 0,
+    };
+
+    fn frame(kind: u8, flags: u8, stream: u32, len: usize) -> Vec<u8> {
+        let mut bytes = (len as u32).to_be_bytes()[1..].to_vec();
+        bytes.extend([kind, flags]);
+        bytes.extend(stream.to_be_bytes());
+        bytes.extend(vec![0x5a; len]);
+        bytes
+    }
+
+    /// A client's side of a connection, and where each header in it ends.
+    fn said() -> (Vec<u8>, Vec<i64>) {
+        let frames = [
+            frame(kind::SETTINGS, 0, 0, 18),
+            frame(kind::HEADERS, 4, 1, 40),
+            frame(kind::DATA, 0, 1, 300),
+            frame(kind::DATA, 1, 1, 0),
+            frame(0x0c, 0, 0, 3),
+            frame(kind::HEADERS, 5, 3, 25),
+        ];
+        let (mut bytes, mut places) = (PREFACE.to_vec(), vec![24]);
+        for frame in frames {
+            places.push(bytes.len() as i64 + 9);
+            bytes.extend(frame);
+        }
+        (bytes, places)
+    }
+
+    /// Packets as offset into the stream, captured bytes, bytes on the wire.
+    type Sent<'a> = (i64, &'a [u8], usize);
+
+    /// Where headers were found to end, and how often others were missed; the stream begins at sequence number `zero`.
+    fn found(zero: u32, packets: &[Sent<'_>]) -> (Vec<i64>, u64) {
+        let (mut frames, mut counters, mut places) = (Frames::default(), Counters::default(), Vec::new());
+        for &(at, bytes, wire_len) in packets {
+            let event = Event {
+                seq: zero.wrapping_add(at as u32),
+                payload_len: wire_len as u32,
+                ..Event::default()
+            };
+            if frames.concerns(&event, bytes) {
+                frames.take(ENDS, &event, bytes, &mut counters, |behind, _| {
+                    places.push(at + i64::from(behind))
+                });
+            }
+        }
+        (places, counters.get(CounterKind::Http2FramesMissed))
+    }
+
+    fn whole(at: usize, bytes: &[u8]) -> Sent<'_> {
+        (at as i64, bytes, bytes.len())
+    }
+
+    #[test]
+    fn headers_are_found_wherever_packets_cut_the_stream() {
+        let (bytes, expected) = said();
+        for first in 24..bytes.len() {
+            for second in first..bytes.len() {
+                let packets = [(0, first), (first, second), (second, bytes.len())];
+                let packets = packets.map(|(from, to)| whole(from, &bytes[from..to]));
+                for zero in [0, u32::MAX - 60] {
+                    assert_eq!(
+                        found(zero, &packets),
+                        (expected.clone(), 0),
+                        "cut at {first} and {second}"
+                    );
+                }
+            }
+        }
+        let drops: Vec<Sent<'_>> = (24..bytes.len()).map(|at| whole(at, &bytes[at..=at])).collect();
+        assert_eq!(
+            found(7, &[&[whole(0, &bytes[..24])][..], &drops].concat()),
+            (expected, 0),
+            "byte by byte"
+        );
+    }
+
+    #[test]
+    fn a_repeat_brings_nothing_and_a_packet_that_is_late_is_waited_for() {
+        let (bytes, expected) = said();
+        let [one, two, three, four] =
+            [(0, 60), (60, 100), (100, 420), (420, bytes.len())].map(|(from, to)| whole(from, &bytes[from..to]));
+        assert_eq!(
+            found(7, &[one, two, one, three, two, four, four]),
+            (expected.clone(), 0)
+        );
+        for late in [
+            [one, four, two, three],
+            [one, three, four, two],
+            [one, four, three, two],
+        ] {
+            let (mut places, missed) = found(7, &late);
+            places.sort_unstable();
+            assert_eq!((places, missed), (expected.clone(), 0));
+        }
+    }
+
+    #[test]
+    fn behind_what_is_missing_a_packet_that_begins_with_frames_goes_on() {
+        let (bytes, expected) = said();
+        let begin = [whole(0, &bytes[..60]), (60, &[][..], 60)]; // of the second packet nothing was captured
+        let body = whole(120, &bytes[120..409]);
+        let last = bytes.len() - 34;
+        let rest = [whole(409, &bytes[409..last]), whole(last, &bytes[last..])];
+        let (places, missed) = found(7, &[&begin[..], &[body], &rest].concat());
+        assert_eq!(
+            (places, missed),
+            ([&expected[..3], &expected[6..]].concat(), 1),
+            "an unusual frame is no beginning"
+        );
+    }
+
+    #[test]
+    fn of_what_is_held_back_there_is_an_end() {
+        let (bytes, _) = said();
+        let mut packets = vec![whole(0, &bytes[..60])];
+        packets.extend((0..1_000).map(|number| (1_000 + 10 * number, &bytes[30..40], 10)));
+        assert_eq!(found(7, &packets), (vec![24, 33, 60], 1));
+        let mut frames = Frames::default();
+        let large = vec![0x5a; 1 << 16];
+        for port in 0..1_000 {
+            let ends = Direction {
+                src: (ENDS.src.0, port),
+                ..ENDS
+            };
+            for (seq, payload) in [(0, PREFACE.as_slice()), (1_000, &large)] {
+                let event = Event {
+                    seq,
+                    payload_len: payload.len() as u32,
+                    ..Event::default()
+                };
+                frames.take(ends, &event, payload, &mut Counters::default(), |_, _| {});
+            }
+        }
+        assert!(frames.held_bytes <= HELD_BYTES && frames.held_bytes > HELD_BYTES / 2);
+        let held: usize = frames.flows.values().map(Flow::held_len).sum();
+        assert_eq!(held, frames.held_bytes);
+    }
+
+    #[test]
+    fn hostile_lengths_lead_nowhere() {
+        let longest = [&b"\xff\xff\xff\x00\x00\0\0\0\x01"[..], &[0; 20]].concat();
+        let cases: &[(&[u8], usize, u64)] = &[
+            (&longest, 1, 0),
+            (b"\0\0\x05\x06\0\0\0\0\0hello, no ping", 0, 1),
+            (b"\0\0\0\x01\x04\0\0\0\0", 0, 1),
+        ];
+        for &(said, more, missed) in cases {
+            let bytes = [PREFACE, said].concat();
+            let (places, counted) = found(u32::MAX - 3, &[whole(0, &bytes)]);
+            assert_eq!((places.len(), counted), (1 + more, missed), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn another_connection_of_the_same_ends_begins_anew() {
+        let (bytes, expected) = said();
+        let twice = [whole(0, &bytes[..200]), (900_000, &bytes[..], bytes.len())];
+        let again = expected.iter().map(|place| place + 900_000);
+        assert_eq!(
+            found(7, &twice).0,
+            expected[..4].iter().copied().chain(again).collect::<Vec<i64>>()
+        );
+    }
+
+    #[test]
+    fn what_is_no_http2_is_left_to_others() {
+        for payload in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            b"\x17\x03\x03\0\x06secret",
+            &[0; 100],
+            b"",
+        ] {
+            let event = Event {
+                payload_len: payload.len() as u32,
+                ..Event::default()
+            };
+            let mut frames = Frames::default();
+            assert!(
+                !frames.take(ENDS, &event, payload, &mut Counters::default(), |_, _| panic!(
+                    "a frame"
+                ))
+            );
+        }
+    }
+}
