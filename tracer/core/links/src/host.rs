@@ -13,7 +13,6 @@ use crate::lingers;
 use crate::pools::Pool;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
-use crate::sizes::{self, Sizes};
 use crate::unordered::{self, MOST_SURE, Parents, Unordered, slots_of, sure};
 use crate::words::{self, Usual};
 
@@ -89,8 +88,6 @@ struct Host<'a> {
     class: &'a [u16],
     kind: &'a [u16],
     usual: &'a Usual,
-    /// What byte counts mean before anything is linked, of the kind that is looked at.
-    sizes: Option<&'a Sizes>,
     /// How long requests go on after their answers, by which `calls` close later; 0 if they do not.
     linger_ns: i64,
     parents: &'a [u32],
@@ -124,7 +121,6 @@ pub fn link_pool(known: &Known, pool: &Pool) -> Vec<Found> {
         class: &pool.class,
         kind: &pool.kind,
         usual: known.usual,
-        sizes: None,
         linger_ns: 0,
         parents: &pool.parents,
     };
@@ -156,7 +152,6 @@ pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u3
         class: known.class,
         kind,
         usual: known.usual,
-        sizes: None,
         linger_ns: 0,
         parents,
     };
@@ -330,15 +325,6 @@ impl Host<'_> {
     }
 
     fn link_kind(&self, children: &[u32]) -> Vec<Found> {
-        let sizes = sizes::sizes(self.calls, self.class, self.parents, children);
-        let host = Host {
-            sizes: sizes.as_ref(),
-            ..*self
-        };
-        host.link_begun(children)
-    }
-
-    fn link_begun(&self, children: &[u32]) -> Vec<Found> {
         match lingers::linger_ns(self.calls, self.parents, children) {
             None => self.link_open(children),
             Some(linger_ns) => self.link_lingering(children, linger_ns),
@@ -491,7 +477,6 @@ impl Host<'_> {
         )
         .with_usual(
             self.usual.table(self.host, self.kind[children[0] as usize]).copied(),
-            self.sizes.cloned(),
             self.linger_ns,
         )
     }

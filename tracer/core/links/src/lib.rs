@@ -50,7 +50,6 @@ mod problem;
 mod rates;
 mod shares;
 mod sides;
-mod sizes;
 mod unordered;
 mod words;
 
