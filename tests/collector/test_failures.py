@@ -137,3 +137,10 @@ def test_what_the_kernel_counts_as_turned_away_explains_who_got_no_answer(droppe
 )
 def test_a_service_that_is_named_by_its_host_names_it_once(service: str | None, host: str, said: str) -> None:
     assert service_at(service, host) == said
+
+
+@pytest.mark.parametrize(("unanswered", "severity"), [(True, "notice"), (False, "warning")])
+def test_only_what_looks_slow_by_what_was_given_up_follows_from_giving_up(unanswered: bool, severity: str) -> None:
+    left = replace(SILENT, kind="client_gave_up")
+    slow = replace(SILENT, kind="slow_replica", unanswered=unanswered)
+    assert [finding.severity for finding in with_causes([left, slow], {})] == ["warning", severity]
