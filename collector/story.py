@@ -134,7 +134,7 @@ def act_first(findings: pa.Table, total_ns: int) -> str:
             count = (row["failed_count"] or 0) + (pc.sum(brought["failed_count"]).as_py() or 0)
             failed = f", {count:,} failed or given up" if count else ""
             cost = f", {in_words(row['cost_ns'])} of request time" if row["cost_ns"] else ""
-            little = not failed and not len(brought) and 0 < row["cost_ns"] < WORTH_ACTING * total_ns
+            little = not failed and not len(brought) and 0 < (row["cost_ns"] or 0) < WORTH_ACTING * total_ns
             lead = "Besides, at little cost" if little else "To act on first"
             return f" {lead}: {row['kind'].replace('_', ' ')}{where}{failed}{cost}."
     return ""

@@ -35,7 +35,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `-n`: live tests first, then what takes long."""
+    """With `-n`: live tests first, then what takes long; those with a browser last.
+
+    Playwright leaves an event loop running in its process, beside which no test can run another.
+    """
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _turn(item.nodeid))
 
@@ -54,7 +57,7 @@ def _turn(nodeid: str) -> int:
         return 0
     if module in LONG:
         return 1
-    return 2 if module.startswith("tests/viewer/") else 3
+    return 3 if _has_browser(module) else 2
 
 
 def _module(nodeid: str) -> str:
@@ -64,6 +67,11 @@ def _module(nodeid: str) -> str:
 @cache
 def _is_live(module: str) -> bool:
     return "pytest.mark.live" in (ROOT / module).read_text(encoding="utf-8")
+
+
+@cache
+def _has_browser(module: str) -> bool:
+    return module.startswith("tests/viewer/") or "playwright" in (ROOT / module).read_text(encoding="utf-8")
 
 
 @pytest.fixture
