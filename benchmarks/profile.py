@@ -135,7 +135,7 @@ def _instrument(profile: Profile) -> None:
 def measure(files: list[Path]) -> dict[str, float]:
     """CPU nanoseconds for each packet by stage, the rest, and the total."""
     from collector.analysis import AnalysisOptions, analyse
-    from collector.decoding import HostSource
+    from collector.host_capture import HostSource
 
     profile = Profile()
     _instrument(profile)

@@ -30,10 +30,10 @@ from benchmarks.processes import ROOT, run
 from collector import findings, spans, store, troubles
 from collector.analysis import analyse
 from collector.exchanges import build_exchanges
+from collector.model import TraceInfo
 from collector.schema import ID_STRIDE
 from collector.service_names import ServiceNames
 from collector.sources import host_sources
-from collector.store import TraceInfo
 from collector.turns import in_turn
 
 CAPTURE = ROOT / "captures" / "bench-2-puts"

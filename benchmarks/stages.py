@@ -47,8 +47,8 @@ def decode(files: list[Path]) -> Result:
 
 def match(files: list[Path]) -> Result:
     """Events to hops: connections, incarnations, byte ranges."""
-    from collector.decoding import HostSource
     from collector.decoding import decode as decode_sources
+    from collector.host_capture import HostSource
     from collector.matching import match as match_events
 
     decoded = decode_sources([HostSource(file.stem, (file,)) for file in files])
@@ -66,7 +66,7 @@ def end_to_end(files: list[Path]) -> Result:
 
     limit_threads()
     from collector.analysis import analyse
-    from collector.decoding import HostSource
+    from collector.host_capture import HostSource
 
     with tempfile.TemporaryDirectory(dir=files[0].parent) as folder:
         clock = Clock()

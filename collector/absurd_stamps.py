@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.store import CounterInfo
+from collector.model import CounterInfo
 from tracer.plain_text import plain
 from tracer.readers import CaptureReader, open_capture
 from tracer.records import Severity

@@ -40,17 +40,20 @@ from collector import (
     spans,
     troubles,
 )
+from collector.activity import DropSpan, Span
 from collector.capture_sets import not_overlapping
 from collector.choices import Choices, Watched, sampled_share
 from collector.clock_steps import refined
-from collector.coverage import DropSpan, HostCoverage, Span, union
-from collector.decoding import HostSource, Scan, scan
+from collector.coverage import HostCoverage, union
+from collector.decoding import Scan, scan
 from collector.endings import closing_data, with_endings
 from collector.exchanges import Built, build_exchanges
 from collector.held import Held
 from collector.hop_counts import hop_counts
+from collector.host_capture import HostSource
 from collector.host_drops import host_drops
 from collector.input_limits import LARGE_PARTITION, LIMITED, InputLimits
+from collector.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.naming import name_services, to_watch
 from collector.operators_names import names_of_nothing
 from collector.progress import SILENT, Counted, Progress, Stage
@@ -61,17 +64,7 @@ from collector.schema import ID_STRIDE, TABLES, HopState, conform
 from collector.servers import Servers
 from collector.service_names import ServiceNames, renamed
 from collector.sorted_runs import SortedRuns
-from collector.store import (
-    ROW_GROUP_ROWS,
-    CommandInfo,
-    CounterInfo,
-    HostInfo,
-    TraceInfo,
-    TraceWriter,
-    read_batches,
-    ready,
-    write_trace,
-)
+from collector.store import ROW_GROUP_ROWS, TraceWriter, read_batches, ready, write_trace
 from collector.stream_evidence import StreamEvidence
 from collector.streams import StreamJudge, requests_of, with_streams
 from collector.timescale import Alignment, align, shared, to_trace_ns

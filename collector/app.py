@@ -21,12 +21,13 @@ from collector import ingest
 from collector.analysis import AnalysisOptions, analyse
 from collector.boundary import AnalysisError, contained, log_failure
 from collector.browsers import BrowserGuard
-from collector.decoding import HostSource
+from collector.data_directory import session_folder, trace_folder
+from collector.host_capture import HostSource
 from collector.ingest import Closing, HostStatus, Outcome, SessionStatus
 from collector.live import LiveAnalysis, LiveStatus
+from collector.model import TraceInfo
 from collector.pairing import WORST, Pairing, read_pairing
 from collector.settings import CollectorSettings
-from collector.store import TraceInfo
 from tracer.errors import InputError, ResourceError, TracerError
 from tracer.segments import segments
 
@@ -177,12 +178,12 @@ def live_status(session: Session, request: Request) -> LiveStatus:
 @_guarded.post("/sessions/{session}/analyse")
 def analyse_session(session: Session, request: Request, settings: Settings) -> Analysed:
     """Make the session's trace of all segments that are here, in place of an earlier one. One at a time."""
-    folder = ingest.session_folder(settings.data, session)
+    folder = session_folder(settings.data, session)
     hosts = ingest.session_status(settings.data, session).hosts
     sources = [HostSource(h.host, tuple(path for _, path in segments(folder / h.host, h.host))) for h in hosts]
     if not any(source.files for source in sources):
         raise HTTPException(status.HTTP_404_NOT_FOUND, "nothing was received of this session")
-    trace = ingest.trace_folder(settings.data, session)
+    trace = trace_folder(settings.data, session)
     trace.parent.mkdir(parents=True, exist_ok=True)
     lock: threading.Lock = request.app.state.analysing
     if not lock.acquire(blocking=False):
@@ -207,7 +208,7 @@ def get_quality(session: Session, settings: Settings, connections: Connections =
     """Say how well the packets of an analysed session were paired, by pair of hosts and for the worst connections."""
     if not ingest.session_status(settings.data, session).analysed:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no trace of it; POST /api/sessions/{session}/analyse")
-    return read_pairing(str(ingest.trace_folder(settings.data, session)), connections)
+    return read_pairing(str(trace_folder(settings.data, session)), connections)
 
 
 @_guarded.get("/health")

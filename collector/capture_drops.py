@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from collector.coverage import DropSpan
+from collector.activity import DropSpan
 from collector.durations import in_words
-from collector.store import TraceInfo
+from collector.model import TraceInfo
 from collector.timescale import to_trace_ns
 from collector.windows import trace_spans
 

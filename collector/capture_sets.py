@@ -18,9 +18,9 @@ from collector.copies import COPIES
 from collector.durations import in_words
 from collector.hosts import Traffic, own_addresses
 from collector.merged_captures import SPLIT
+from collector.model import CounterInfo, HostInfo
 from collector.operators_names import NAME_OF_NOTHING
 from collector.partitions import Notes
-from collector.store import CounterInfo, HostInfo
 from tracer.records import Severity
 
 SAME_CAPTURE, SAME_NAME, NO_OVERLAP = "same_capture", "same_name", "no_overlap_in_time"

@@ -26,8 +26,8 @@ import scipy
 from numpy.typing import NDArray
 
 from collector import store, story
+from collector.model import TraceInfo
 from collector.stages import alike, stages_of
-from collector.store import TraceInfo
 
 Doubles = NDArray[np.float64]
 

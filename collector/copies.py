@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from collector.containers import Passed
 from collector.durations import in_words
 from collector.merged_captures import Sighted
-from collector.store import CounterInfo
+from collector.model import CounterInfo
 from tracer.records import Severity
 
 COPIES = "copied_packets"

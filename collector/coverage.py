@@ -24,20 +24,18 @@ Source: draft-ietf-opsawg-pcapng §4.6.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
 from collector.schema import HopState
 from collector.timescale import to_trace_ns
 
-Span = tuple[int, int]
-"""From and to, in ns, both within."""
 Ints = NDArray[np.int64]
-AddressPair = tuple[str, str]
 
 HOLE_LEAST_NS, HOLE_LEAST_SENT, HOLE_LEAST_RECEIVED = 200_000_000, 8, 2
 """A silence within one file is a hole from so long on, if so many packets from the host and to it are missing in it."""
@@ -47,51 +45,6 @@ EDGE_NS = 1_000_000
 """So near to a hole, delays that vary may put a packet on the other side of its edge."""
 SLICE_NS = 1_000_000
 """Of evidence: missing packets are counted by slices of time, so that memory does not grow with them."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileSpan:
-    """A capture file of one or more points: its first and last stamp, and when its agent says that it began."""
-
-    from_ns: int
-    to_ns: int
-    since_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DropSpan:
-    """A time between two statistics of a capture in which it dropped packets: stamps of its host, ns."""
-
-    from_ns: int
-    to_ns: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class PointActivity:
-    """What one point's capture shows of when it captured; all times are stamps of its host, in ns.
-
-    `files` that describe it, in their order; `silences`, longer times without a packet between two of its packets;
-    `span`, its first and last packet, None if it saw none; `drops`, by its own statistics, ascending.
-    """
-
-    files: tuple[FileSpan, ...]
-    silences: tuple[Span, ...] = ()
-    span: Span | None = None
-    drops: tuple[DropSpan, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class HostActivity:
-    """The activity of a host's points, and which of them (places in `points`) packets between two addresses passed."""
-
-    points: tuple[PointActivity, ...] = ()
-    passed: Mapping[AddressPair, frozenset[int]] = field(default_factory=dict)
-
-    def points_of(self, pair: AddressPair) -> frozenset[int]:
-        """The points where packets between two addresses are seen; all where none was seen."""
-        here = self.passed.get(pair) or self.passed.get(pair[::-1])
-        return here or frozenset(range(len(self.points)))
 
 
 @dataclass(frozen=True, slots=True)

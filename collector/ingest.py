@@ -26,17 +26,15 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from tracer.errors import InputError, ResourceError
-from tracer.segments import NAME_PATTERN, check_name, segment_name, segments
+from collector.data_directory import LIVE_FOLDER, host_folder, session_folder, trace_folder
+from tracer.errors import ResourceError
+from tracer.segments import NAME_PATTERN, segment_name, segments
 
 LAST_SEGMENT_NUMBER = 999_999_999
 SHOWN_MISSING_COUNT = 100
 PCAPNG_MAGIC = b"\n\r\r\n"
 
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
-LIVE_ERROR_FILE = ".live.error"
-LIVE_FOLDER = "live"
-"""Among a session's hosts, so no host can have this name."""
 
 _CLOSED_FILE = "closed.json"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -164,33 +162,6 @@ def disk_errors(folder: Path) -> Iterator[None]:
         if error.errno in _DISK_FULL:
             raise ResourceError(f"no space left on the disk of {folder}", "agents keep their segments") from None
         raise ResourceError(f"cannot write to {folder}: {error.strerror}", "agents keep their segments") from None
-
-
-def session_folder(data: Path, session: str) -> Path:
-    """Return where a session's segments are. Raises: InputError for what is no name."""
-    return data / "sessions" / check_name("session", session)
-
-
-def trace_folder(data: Path, session: str) -> Path:
-    """Return where a session's trace is. Raises: InputError for what is no name."""
-    return data / "traces" / check_name("session", session)
-
-
-def live_folder(data: Path, session: str) -> Path:
-    """Return where the trace of a session's newest seconds is. Raises: InputError for what is no name."""
-    return session_folder(data, session) / LIVE_FOLDER
-
-
-def live_error_file(data: Path, session: str) -> Path:
-    """Return the note of why the last live round made no trace. Raises: InputError for what is no name."""
-    return session_folder(data, session) / LIVE_ERROR_FILE
-
-
-def host_folder(data: Path, session: str, host: str) -> Path:
-    """Return where a host's segments are. Raises: InputError for what is no name."""
-    if host == LIVE_FOLDER:
-        raise InputError(f"no host can be called {host!r} here", "give the agent another name with --host")
-    return session_folder(data, session) / check_name("host", host)
 
 
 def begin_upload(data: Path, session: str, host: str, number: int, sha256: str, *, limit_bytes: int) -> Upload | None:

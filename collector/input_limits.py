@@ -19,7 +19,7 @@ bytes each while they are linked.
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.store import CounterInfo
+from collector.model import CounterInfo
 from tracer.errors import InputError
 from tracer.plain_text import plain
 from tracer.readers import CaptureReader

@@ -35,13 +35,14 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from collector import ingest, memory, store
+from collector import memory, store
 from collector.analysis import AnalysisOptions, analyse
 from collector.boundary import contained, log_failure
-from collector.decoding import HostSource
+from collector.data_directory import live_error_file, live_folder
 from collector.findings.captures import DROPS
+from collector.host_capture import HostSource
+from collector.model import CounterInfo, TraceInfo
 from collector.schema import HopState
-from collector.store import CounterInfo, TraceInfo
 from tracer.errors import TracerError
 from tracer.records import Severity
 from tracer.scratch import remove_leftovers
@@ -254,7 +255,7 @@ class LiveAnalysis:
         return bool(self._threads) and all(thread.is_alive() for thread in self._threads)
 
     def _unknown(self, session: str) -> LiveStatus:
-        trace = ingest.live_folder(self._data, session)
+        trace = live_folder(self._data, session)
         return LiveStatus(session, str(trace), self._window_seconds, self._running(), room_bytes=self._most_bytes)
 
     def _round(self, before: LiveStatus, newest: Sequence[_Segment], started_ns: int, first_ns: int) -> LiveStatus:
@@ -307,7 +308,7 @@ def _note_error(data: Path, status: LiveStatus) -> None:
 
     A disk that takes no more makes no difference to the round: the status and the log have the error as well.
     """
-    note = ingest.live_error_file(data, status.session)
+    note = live_error_file(data, status.session)
     with contextlib.suppress(OSError):
         if status.error:
             note.write_text(status.error + "\n")

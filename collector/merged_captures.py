@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 from collector.containers import Sight
-from collector.store import CounterInfo
+from collector.model import CounterInfo
 from tracer.records import Direction, Severity
 
 MERGED, SPLIT = "merged_captures", "interfaces_of_hosts"

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 
 from collector import services
 from collector.choices import Watched
+from collector.model import ServiceInfo
 from collector.servers import Server
 from collector.service_names import host_and_port, place_of
 from collector.services import Product
-from collector.store import ServiceInfo
 from tracer.readers import Clue
 
 ALIKE = 0.5

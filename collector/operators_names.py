@@ -6,9 +6,9 @@ one of the two.
 
 from collections.abc import Iterable, Sequence
 
+from collector.model import CounterInfo
 from collector.servers import Server
 from collector.service_names import host_and_port, place_of
-from collector.store import CounterInfo
 from tracer.records import Severity
 
 NAME_OF_NOTHING = "name_of_no_server"

@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from collector.model import CommandInfo
 from collector.sources import SAMPLES_FILE
-from collector.store import CommandInfo
 from tracer.agent import ClockError
 from tracer.errors import InputError, ServiceError
 from tracer.interrupts import put_off

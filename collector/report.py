@@ -14,10 +14,10 @@ from collector.comparison import Comparison, all_stages, compare, slow_against_t
 from collector.exchanges import UNKNOWN
 from collector.foreground import in_background, of_clients
 from collector.link_doubt import LinkSummary, link_summary
+from collector.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.one_ended import OneEnded, one_ended
 from collector.outcomes import Outcome
 from collector.pairing import Pairing, read_pairing, skew_doubt_ppb
-from collector.store import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.story import TOLD_WITH, Story
 from collector.stream_summary import StreamSummary, summarise_streams
 

@@ -8,10 +8,10 @@ from typing import Any
 from collector.comparison import Comparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
 from collector.link_doubt import links_words
+from collector.model import CounterInfo
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.report import FindingLine, Report, SpanBar, StageLine
 from collector.report_text import abandoned_words, outcome_words
-from collector.store import CounterInfo
 from collector.story import Part, Story
 from collector.stream_summary import StreamSummary, group_words, streams_words
 from tracer.errors import MissingDependencyError, ResourceError

@@ -16,11 +16,11 @@ from rich.text import Text
 from collector.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
 from collector.durations import in_words, share, with_uncertainty
 from collector.link_doubt import links_words
+from collector.model import CounterInfo
 from collector.outcomes import Outcome
 from collector.pairing import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.quality import HostPair
 from collector.report import FindingLine, HostLine, Report, RequestSummary
-from collector.store import CounterInfo
 from collector.story import Story
 from collector.stream_summary import StreamSummary, group_words, streams_words
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.columns import indices, numbers
-from collector.store import ServiceInfo
+from collector.model import ServiceInfo
 from tracer import _core
 
 OF_CONNECTIONS = ("server_host", "server_addr", "server_port", "translated_server_port")

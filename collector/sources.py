@@ -19,9 +19,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv
 
-from collector.decoding import HostSource
+from collector.host_capture import HostSource
+from collector.model import CommandInfo
 from collector.schema import TABLES
-from collector.store import INFO_FILE, CommandInfo
+from collector.store import INFO_FILE
 from tracer.errors import InputError
 from tracer.plain_text import plain
 from tracer.secret_rules import argv_without_secrets

@@ -32,6 +32,7 @@ from collector.failures import Attempts, attempts_of
 from collector.findings.finding import SEVERITIES, WORTH_ACTING
 from collector.foreground import of_clients
 from collector.link_doubt import inferred_ns
+from collector.model import CommandInfo, TraceInfo
 from collector.one_ended import one_ended
 from collector.openings import bounds_of
 from collector.outcomes import Outcome, is_abandoned
@@ -39,7 +40,6 @@ from collector.quorums import fan_out_waits, quorum_words
 from collector.service_names import ServiceNames
 from collector.silences import SUM_COLUMNS, no_silences, silences_by_row
 from collector.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places
-from collector.store import CommandInfo, TraceInfo
 from collector.timescale import to_trace_ns
 from tracer.records import Columns
 

@@ -8,8 +8,8 @@ shown (table `streams`, reason `unread`).
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector.model import CounterInfo
 from collector.schema import StreamReason
-from collector.store import CounterInfo
 from tracer.records import Severity
 
 UNREAD = "http2_unread"

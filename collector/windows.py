@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.coverage import EDGE_NS, HostActivity, HostCoverage, Span, covers, union
+from collector.activity import HostActivity, Span
+from collector.coverage import EDGE_NS, HostCoverage, covers, union
 from collector.matching import STATES
 from collector.schema import HopState
 from collector.timescale import to_trace_ns

@@ -18,7 +18,7 @@ from collector.absurd_stamps import STAMPS_ABSURD
 from collector.capture_drops import CaptureDrops, capture_drops
 from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listed, times
 from collector.merged_captures import MERGED
-from collector.store import TraceInfo
+from collector.model import TraceInfo
 from collector.troubles import Troubles
 
 DROPS = "capture_dropped"

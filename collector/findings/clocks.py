@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from collector.durations import in_words
 from collector.findings.finding import Finding, times
+from collector.model import TraceInfo
 from collector.pairing import ClockStep, clock_steps, skew_doubt_ppb
-from collector.store import TraceInfo
 
 OFFSET_NS = 10_000_000
 """NTP keeps hosts of a network within a few ms (RFC 5905 §4: "a few milliseconds" over LANs and well-kept WANs)."""

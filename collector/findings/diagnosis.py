@@ -26,9 +26,9 @@ from collector.findings.requests import Requests, requests_of
 from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
 from collector.findings.usage import Usage
+from collector.model import TraceInfo
 from collector.rings import NO_PLACES, Places
 from collector.service_names import ServiceNames
-from collector.store import TraceInfo
 from collector.troubles import Troubles, gather, together
 
 T = TypeVar("T")

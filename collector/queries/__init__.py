@@ -7,6 +7,7 @@ the tables lack, the answers lack.
 from collector.comparison import Comparison, Group, KindComparison, StageDifference
 from collector.durations import in_words, with_uncertainty
 from collector.ends import end_name
+from collector.model import CounterInfo
 from collector.packets import PacketFields
 from collector.pairing import NAMES as PAIRING_NAMES
 from collector.pairing import Pairing, connection_name, pair_name, trouble_words
@@ -45,7 +46,6 @@ from collector.queries.usage import Strip, Usage
 from collector.schema import HopKind, HopState
 from collector.span_trees import Span
 from collector.spans import LEDGER_COLUMNS
-from collector.store import CounterInfo
 from collector.story import Story
 from collector.stream_summary import StreamLine, StreamSummary, group_words
 from collector.timeline.columns import (

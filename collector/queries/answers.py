@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.model import CounterInfo
 from collector.packets import PacketFields
 from collector.schema import HopKind, HopState
-from collector.store import CounterInfo
 from collector.timeline.columns import ArrowClass
 
 

@@ -18,10 +18,10 @@ import polars as pl
 
 from collector import store
 from collector.input_limits import LIMITED
+from collector.model import HostInfo
 from collector.packets import PacketFields
 from collector.queries.selection import Selection, rows_of
 from collector.queries.trace_view import TraceView
-from collector.store import HostInfo
 from tracer import secret_rules
 from tracer.errors import InputError
 from tracer.readers import Interface, PacketCopy, open_capture

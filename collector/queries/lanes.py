@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from collector.model import CommandInfo, HostInfo, TraceInfo
 from collector.queries.answers import Command, Lane
-from collector.store import CommandInfo, HostInfo, TraceInfo
 from collector.timeline.columns import NO_LANE
 from collector.timescale import to_trace_ns
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path, PurePosixPath
 
-from collector.ingest import LIVE_ERROR_FILE, LIVE_FOLDER
+from collector.data_directory import LIVE_ERROR_FILE, LIVE_FOLDER
 from collector.store import read_info
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from collector import store
+from collector.activity import DropSpan
 from collector.capture_drops import capture_drops
-from collector.coverage import DropSpan
 from collector.queries.bench_runs import LoadStage, stages_of
 from collector.queries.trace_view import TraceView
 from collector.timeline.columns import NO_LANE

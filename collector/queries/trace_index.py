@@ -19,11 +19,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import store, story
+from collector.model import TraceInfo
 from collector.pairing import Pairing, read_pairing
 from collector.queries.lanes import command_span, lane_order
 from collector.service_names import ServiceNames
 from collector.span_trees import SpanTrees, build_trees
-from collector.store import INDEX_FOLDER, TraceInfo
+from collector.store import INDEX_FOLDER
 from collector.story import Story
 from collector.timeline.build import (
     Progress,

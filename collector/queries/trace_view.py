@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from collector import store
 from collector.comparison import Comparison, compare, slow_against_typical, stages_at
+from collector.model import TraceInfo
 from collector.packets import read_packet
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
 from collector.queries.bench_runs import recorded_with
@@ -25,7 +26,7 @@ from collector.queries.tables import Tables
 from collector.queries.trace_index import Facts, TraceIndex, open_index
 from collector.schema import HopState
 from collector.span_trees import Span, SpanTrees
-from collector.store import Read, TraceInfo
+from collector.store import Read
 from collector.stream_summary import StreamSummary, summarise_streams
 from collector.timeline.build import Progress, chunks
 from collector.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen

@@ -11,7 +11,7 @@ from collector import store
 from collector.absurd_stamps import FAR_NS, RUN_LEAST, _Stamps
 from collector.analysis import analyse
 from collector.clock_evidence import Way, without
-from collector.decoding import HostSource
+from collector.host_capture import HostSource
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "swift-upload-1B"
 YEAR_NS = 366 * 86_400 * 10**9

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from collector.analysis import analyse
-from collector.decoding import HostSource
+from collector.host_capture import HostSource
 from collector.store import read_table
 from tests.helpers.netsim import Clock, Network, Path_, Station, Transfer
 

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from collector import decoding, store
+from collector import host_capture, store
 from collector.analysis import AnalysisOptions, HostSource, analyse
 from collector.held import Held
 from collector.partitions import Partitions
@@ -112,7 +112,7 @@ def test_files_of_one_host_go_on_counting_frames(tmp_path: Path) -> None:
 
 def test_frames_that_cannot_be_counted_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (client, server) = captured(tmp_path)
-    monkeypatch.setattr(decoding, "LAST_FRAME", 100)
+    monkeypatch.setattr(host_capture, "LAST_FRAME", 100)
     twice = HostSource("client", (client.files[0], client.files[0]))
     with pytest.raises(InputError, match="host client hold more than 100 packets"):
         analyse([twice, server], str(tmp_path / "trace"))

@@ -14,7 +14,8 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from collector.decoding import HostSource, decode, scan
+from collector.decoding import decode, scan
+from collector.host_capture import HostSource
 from collector.matching import match
 from tests.helpers import capture_files as files
 

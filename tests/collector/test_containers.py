@@ -16,6 +16,7 @@ from scapy.packet import Packet, Raw
 from collector import store
 from collector.analysis import HostSource, analyse
 from collector.containers import Container, containers
+from collector.model import TraceInfo
 from tests.helpers import capture_files as files
 
 BASE_NS, STEP_NS, COPY_NS = 1_700_000_000_000_000_000, 100_000, 2_000
@@ -100,7 +101,7 @@ def one_each(folder: Path, seen: list[Seen], interfaces: list[int]) -> list[Path
     return paths
 
 
-def replayed(folder: Path, paths: list[Path]) -> tuple[store.TraceInfo, pl.DataFrame]:
+def replayed(folder: Path, paths: list[Path]) -> tuple[TraceInfo, pl.DataFrame]:
     info = analyse([HostSource("node", tuple(paths))], str(folder / "trace"))
     return info, pl.DataFrame(store.read_table(str(folder / "trace"), "hops")).with_columns(
         pl.col(pl.Categorical).cast(pl.String)

@@ -19,22 +19,13 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from collector import store
+from collector.activity import DropSpan, FileSpan, HostActivity, PointActivity
 from collector.analysis import HostSource, analyse
 from collector.capture_drops import CaptureDrops
-from collector.coverage import (
-    MISSING_SCHEMA,
-    DropSpan,
-    FileSpan,
-    HostActivity,
-    HostCoverage,
-    PointActivity,
-    coverages,
-    covers,
-    union,
-    without,
-)
+from collector.coverage import MISSING_SCHEMA, HostCoverage, coverages, covers, union, without
 from collector.findings.captures import Missed, with_doubts
 from collector.findings.finding import Finding
+from collector.model import TraceInfo
 from collector.pairing import read_pairing
 from collector.queries import open_trace, uncovered
 from collector.schema import CLOCKS
@@ -107,7 +98,7 @@ def written(folder: Path, name: str, packets: list[tuple[int, bytes]]) -> Path:
     return path
 
 
-def replayed(folder: Path, client: list[Path], server: list[Path]) -> tuple[store.TraceInfo, dict[str, int], set[str]]:
+def replayed(folder: Path, client: list[Path], server: list[Path]) -> tuple[TraceInfo, dict[str, int], set[str]]:
     """The trace's info, its hops by state, and the kinds of its findings."""
     info = analyse([HostSource("a", tuple(client)), HostSource("b", tuple(server))], str(folder / "trace"))
     states = pl.DataFrame(store.read_table(str(folder / "trace"), "hops", ["state"]))["state"].cast(pl.String)
@@ -115,7 +106,7 @@ def replayed(folder: Path, client: list[Path], server: list[Path]) -> tuple[stor
     return info, counts, set(store.read_table(str(folder / "trace"), "findings")["kind"].to_pylist())
 
 
-def coverage_s(info: store.TraceInfo, host: str = "b") -> list[tuple[float, float]]:
+def coverage_s(info: TraceInfo, host: str = "b") -> list[tuple[float, float]]:
     """A host's coverage in seconds since the beginning, rounded."""
     (found,) = (each for each in info.hosts if each.host == host)
     return [(round((begin - BASE_NS) / SECOND, 1), round((end - BASE_NS) / SECOND, 1)) for begin, end in found.coverage]
@@ -297,7 +288,7 @@ def test_an_agent_restarted_under_traffic(tmp_path: Path) -> None:
     assert not kinds & {"packet_loss", "link_down", "capture_drop"}
 
 
-def coverage_hosts(info: store.TraceInfo, host: str) -> tuple[tuple[int, int], ...]:
+def coverage_hosts(info: TraceInfo, host: str) -> tuple[tuple[int, int], ...]:
     return next(each.coverage for each in info.hosts if each.host == host)
 
 
@@ -339,7 +330,7 @@ def stamp(ns: int) -> bytes:
     return struct.pack("<II", ns >> 32, ns & 0xFFFFFFFF)
 
 
-def dropped_s(info: store.TraceInfo) -> list[tuple[float, float, int]]:
+def dropped_s(info: TraceInfo) -> list[tuple[float, float, int]]:
     (host,) = (each for each in info.hosts if each.host == "b")
     assert [point.dropped for point in host.points] == [host.dropped]
     return [(round((a - BASE_NS) / SECOND, 1), round((b - BASE_NS) / SECOND, 1), n) for a, b, n in host.dropped]
@@ -407,6 +398,6 @@ def test_what_lies_beside_a_time_of_drops_is_not_doubted() -> None:
         Finding("warning", "server_silent", "b was silent", "", host="b", from_trace_ns=at, to_trace_ns=at + 2, count=1)
         for at in (22, 12)
     )
-    found = with_doubts([beside, within], {"b": missed}, store.TraceInfo(0, "", (), ()))
+    found = with_doubts([beside, within], {"b": missed}, TraceInfo(0, "", (), ()))
     assert [each.severity for each in found] == ["warning", "notice"]
     assert found[0] == beside and "missed 5 packets" in found[1].text

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from collector.model import TraceInfo
 from collector.spans import link
 from collector.stages import stages_of
-from collector.store import TraceInfo
 from collector.story import Story, joined, outermost, tell, with_waits_in_vain
 from tests.collector.test_story import clocks
 from tests.helpers.exchange_lines import at_us, exchanges_of

@@ -11,11 +11,12 @@ from types import MappingProxyType
 import pytest
 
 from collector.analysis import analyse
-from collector.decoding import HostSource
 from collector.exchanges import build_exchanges
 from collector.findings import find
+from collector.host_capture import HostSource
+from collector.model import CounterInfo, HostInfo, TraceInfo
 from collector.spans import link
-from collector.store import CounterInfo, HostInfo, TraceInfo, read_table
+from collector.store import read_table
 from tests.helpers.exchange_lines import exchanges_of
 from tests.helpers.netsim import Network, Path_, Station
 from tests.helpers.scripts import play, table

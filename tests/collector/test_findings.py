@@ -10,10 +10,10 @@ from collector.exchanges import build_exchanges
 from collector.findings import find, told
 from collector.findings.clocks import clock_findings
 from collector.findings.network import _quantile
+from collector.model import HostInfo, TraceInfo
 from collector.outcomes import with_outcomes
 from collector.schema import FINDINGS
 from collector.spans import link
-from collector.store import HostInfo, TraceInfo
 from collector.troubles import gather, together
 from tests.helpers.exchange_lines import exchanges_of
 from tests.helpers.scripts import BASE_NS, play, table

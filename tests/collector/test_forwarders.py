@@ -10,8 +10,8 @@ from scapy.packet import Raw
 
 from collector import store
 from collector.analysis import AnalysisOptions, analyse
-from collector.decoding import HostSource
 from collector.forwarders import forwarded_pairs
+from collector.host_capture import HostSource
 from collector.hosts import Traffic
 from tests.helpers import capture_files as files
 

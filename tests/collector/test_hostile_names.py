@@ -16,9 +16,9 @@ from scapy.layers.inet import IP, TCP
 from collector import store
 from collector.commands.replay import command as replay
 from collector.commands.report import command as report
+from collector.model import CommandInfo
 from collector.schema import TABLES
 from collector.sources import write_command
-from collector.store import CommandInfo
 from tests.collector.test_wire_text import ETHERNET, request
 from tests.helpers.capture_files import enhanced, interface, names, section
 from tracer.errors import InputError

@@ -12,9 +12,9 @@ import pytest
 from collector import ingest
 from collector.analysis import analyse
 from collector.app import create_app
-from collector.decoding import HostSource
+from collector.host_capture import HostSource
+from collector.model import HostInfo, TraceInfo
 from collector.settings import CollectorSettings
-from collector.store import HostInfo, TraceInfo
 from tests.helpers.app_client import AppClient
 from tests.helpers.script_traces import write_script_trace
 from tracer.shipping import CollectorClient, Shipper

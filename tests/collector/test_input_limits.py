@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from collector import store
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.replay import command as replay
-from collector.decoding import HostSource, scan
+from collector.decoding import scan
+from collector.host_capture import HostSource
 from collector.input_limits import InputLimits
 from tests.helpers.capture_files import pcap
 from tracer.errors import InputError

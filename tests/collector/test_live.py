@@ -12,12 +12,12 @@ import pytest
 from collector import live, store
 from collector.analysis import AnalysisOptions, analyse
 from collector.app import create_app
-from collector.decoding import HostSource
+from collector.host_capture import HostSource
 from collector.ingest import session_status
 from collector.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, LiveAnalysis, choose
+from collector.model import TraceInfo
 from collector.queries import live_error
 from collector.settings import CollectorSettings
-from collector.store import TraceInfo
 from tests.helpers.app_client import AppClient
 from tests.helpers.live_segments import keep_only, write_segments
 from tests.helpers.netsim import Clock, Network, Path_, Station

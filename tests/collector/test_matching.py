@@ -6,7 +6,8 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from collector.decoding import HostSource, decode
+from collector.decoding import decode
+from collector.host_capture import HostSource
 from collector.matching import match
 from tests.helpers.netsim import Network, Path_, Station
 

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 
 from collector.choices import Watched
 from collector.commands import replay
+from collector.model import ServiceInfo
 from collector.naming import name_services, to_watch
 from collector.servers import OUTSIDE, Server
 from collector.service_names import ServiceNames
 from collector.services import clues
-from collector.store import ServiceInfo, read_info, read_table
+from collector.store import read_info, read_table
 from tests.helpers.capture_files import pcap
 from tracer.errors import InputError
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from collector import recording
 from collector.commands import record as record_command
+from collector.model import CommandInfo
 from collector.recording import (
     Cluster,
     ClusterHost,
@@ -26,7 +27,6 @@ from collector.recording import (
     run_command,
 )
 from collector.sources import samples_of
-from collector.store import CommandInfo
 from tracer.agent import ClockError
 from tracer.errors import InputError, ServiceError
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collector.decoding import HostSource, decode
+from collector.decoding import decode
+from collector.host_capture import HostSource
 from collector.matching import match
 
 VARIABLE = "TWINTAP_REFERENCE_CAPTURES"

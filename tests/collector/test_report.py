@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from collector.commands.report import command
+from collector.model import CommandInfo, CounterInfo
 from collector.report import gather
 from collector.report_html import make_html
 from collector.report_text import WIDTH, show
-from collector.store import CommandInfo, CounterInfo
 from tests.helpers.script_traces import write_script_trace
 from tests.helpers.scripts import BASE_NS
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from collector.decoding import HostSource
+from collector.host_capture import HostSource
+from collector.model import CommandInfo
 from collector.sources import command_of, host_sources, samples_of, write_command
-from collector.store import CommandInfo
 from tracer.errors import InputError
 
 

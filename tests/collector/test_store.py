@@ -12,21 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector import store
+from collector.model import CommandInfo, CounterInfo, HostInfo, PointInfo, ServiceInfo, TraceInfo
 from collector.schema import CLOCKS, FORMAT_VERSION, TABLES
 from tracer.errors import InputError, ResourceError
 
-INFO = store.TraceInfo(
+INFO = TraceInfo(
     created_ns=1_700_000_000_000_000_000,
     tool_version="0.1.0",
     hosts=(
-        store.HostInfo(
-            "client", ("10.77.0.10",), (store.PointInfo("client/eth0", "eth0", "ethernet"),), ("c.pcap",), 3, 2, 10, 20
-        ),
-        store.HostInfo("silent", (), (), (), 0, 0, None, None),
+        HostInfo("client", ("10.77.0.10",), (PointInfo("client/eth0", "eth0", "ethernet"),), ("c.pcap",), 3, 2, 10, 20),
+        HostInfo("silent", (), (), (), 0, 0, None, None),
     ),
-    counters=(store.CounterInfo("client", "capture_truncated", "data_loss", 1, "capture again"),),
-    command=store.CommandInfo(("swift", "upload"), "client", 5, 25, 0),
-    services=(store.ServiceInfo("proxy", 8080, "swift-proxy", "is asked for /v1"),),
+    counters=(CounterInfo("client", "capture_truncated", "data_loss", 1, "capture again"),),
+    command=CommandInfo(("swift", "upload"), "client", 5, 25, 0),
+    services=(ServiceInfo("proxy", 8080, "swift-proxy", "is asked for /v1"),),
 )
 CLOCK_ROW = {
     "host": "client",
@@ -42,7 +41,7 @@ CLOCK_ROW = {
 }
 
 
-def save(url: str, info: store.TraceInfo = INFO) -> None:
+def save(url: str, info: TraceInfo = INFO) -> None:
     with store.write_trace(url) as writer:
         writer.write_table("clocks", pa.Table.from_pylist([CLOCK_ROW]))
         writer.write_info(info)
@@ -255,7 +254,7 @@ def test_what_is_read_is_of_one_trace(tmp_path: Path, error: Exception) -> None:
     _write_of(place, 1)
     newer = iter((2, 3))
 
-    def read(info: store.TraceInfo) -> int:
+    def read(info: TraceInfo) -> int:
         for created_ns in islice(newer, 1):
             _write_of(place, created_ns)
             if created_ns == 3:

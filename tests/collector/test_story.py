@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector import durations
+from collector.model import CommandInfo, TraceInfo
 from collector.spans import link
-from collector.store import CommandInfo, TraceInfo
 from collector.story import Story, tell
 from tests.collector.test_spans import forests
 from tests.helpers.exchange_lines import at_us, exchanges_of

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from collector.model import TraceInfo
 from collector.queries.trace_index import TraceIndex, build
 from collector.schema import HopKind, HopState, conform
-from collector.store import TraceInfo, write_trace
+from collector.store import write_trace
 from collector.timeline import levels, windows
 from collector.timeline.build import Places
 from collector.timeline.columns import MISSING_NS, NO_LANE, NO_SERVICE, PROBLEM_CLASSES, ArrowClass, Seen

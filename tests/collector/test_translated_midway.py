@@ -12,7 +12,8 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from collector.decoding import HostSource, decode
+from collector.decoding import decode
+from collector.host_capture import HostSource
 from collector.matching import Matched, match
 from tests.helpers import capture_files as files
 

@@ -4,10 +4,11 @@ after matching."""
 from collector.endings import with_endings
 from collector.exchanges import build_exchanges
 from collector.findings import find
+from collector.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
 from collector.outcomes import answering, settled, with_outcomes
 from collector.quality import quality_of
 from collector.spans import link
-from collector.store import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo, write_trace
+from collector.store import write_trace
 from tests.helpers.flows import by_flow
 from tests.helpers.scripts import BASE_NS, play, table
 from tests.helpers.service_ports import named_ports, names_of_ports

@@ -16,16 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector import schema
+from collector.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
 from collector.quality import quality_of
-from collector.store import (
-    CommandInfo,
-    CounterInfo,
-    HostInfo,
-    PointInfo,
-    TraceInfo,
-    TraceWriter,
-    write_trace,
-)
+from collector.store import TraceWriter, write_trace
 from tests.helpers.flows import by_flow
 
 EPOCH_NS = 1_790_000_000_000_000_000
