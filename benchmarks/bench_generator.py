@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from collector import store
+from collector.trace import store
 from storage_cluster.bench.results import folder
 
 OBJECT_BYTES = 1000

@@ -12,9 +12,9 @@ import numpy as np
 import plotly.graph_objects as go
 from playwright.sync_api import sync_playwright
 
-from collector.clock_evidence import ways_of
-from collector.clocks import solve
-from collector.timescale import align
+from collector.clocks.alignment import align
+from collector.clocks.evidence import ways_of
+from collector.clocks.solve import solve
 from tests.helpers.clock_traffic import DAY_NS, SECOND_NS, Traffic, Wrong, traffic
 
 TRIALS = 300

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector import store
+from collector.trace import store
 from storage_cluster import ring as rings
 from storage_cluster.faults import control
 from storage_cluster.hosts import cluster

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks import traffic
 from benchmarks.processes import ROOT
-from collector import store
+from collector.trace import store
 from tracer.records import Severity
 
 MOST_BYTES = 2 << 30

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import polars as pl
 
-from collector import store
+from collector.trace import store
 
 TRACER = [sys.executable, "-P", "-m", "tracer"]
 UPLOADS = ["bench", "run", "put", "--count", "20", "--size", str(1 << 20), "--concurrency", "2"]

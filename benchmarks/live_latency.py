@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from collector import store
-from collector.schema import HopState
+from collector.trace import store
+from collector.trace.schema import HopState
 from tests.helpers.live_hosts import TRACER, Capturing, Host, NoNamespacesError, Pair, pair
 from tracer.errors import InputError
 

@@ -27,25 +27,25 @@ ONE_THREAD = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 STAGES: dict[str, tuple[str, ...]] = {
     "decode": ("tracer.readers:CaptureReader.rows",),
     "note hosts, spread over partitions": ("collector.analysis:scan",),
-    "events of a partition": ("collector.decoding:Scan.take",),
+    "events of a partition": ("collector.decode.captures:Scan.take",),
     "match: the core": ("tracer._core:match_events",),
-    "match: columns out": ("collector.matching:match",),
-    "clocks: evidence": ("collector.clock_evidence:ways_of", "collector.clock_evidence:Evidence.telling"),
-    "clocks: solve": ("collector.clocks:solve", "collector.analysis:refined"),
+    "match: columns out": ("collector.hops.matching:match",),
+    "clocks: evidence": ("collector.clocks.evidence:ways_of", "collector.clocks.evidence:Evidence.telling"),
+    "clocks: solve": ("collector.clocks.solve:solve", "collector.analysis:refined"),
     "align": ("collector.analysis:align", "collector.analysis:settle_windows"),
     "exchanges": ("collector.analysis:build_exchanges",),
     "quality and troubles": (
         "collector.analysis:hop_counts",
         "collector.analysis:quality_of",
-        "collector.troubles:gather",
+        "collector.findings.symptoms:gather",
     ),
-    "spans, findings": ("collector.spans:link", "collector.findings:told"),
-    "write events": ("collector.analysis:ready/events", "collector.store:TraceWriter.append/events"),
-    "write hops": ("collector.store:TraceWriter.append/hops",),
+    "spans, findings": ("collector.requests.spans:link", "collector.findings:told"),
+    "write events": ("collector.analysis:ready/events", "collector.trace.store:TraceWriter.append/events"),
+    "write hops": ("collector.trace.store:TraceWriter.append/hops",),
     "write the other tables": (
         "collector.analysis:ready",
-        "collector.store:TraceWriter.append",
-        "collector.store:TraceWriter.write_table",
+        "collector.trace.store:TraceWriter.append",
+        "collector.trace.store:TraceWriter.write_table",
     ),
 }
 """Title to `module:name`; after a `/`, only calls whose first argument is that."""
@@ -128,14 +128,14 @@ def places() -> Iterator[tuple[Any, str, dict[str, str]]]:
 def _instrument(profile: Profile) -> None:
     for owner, name, titles in places():
         setattr(owner, name, profile.timed(getattr(owner, name), titles))
-    for module in ("collector.analysis", "collector.decoding"):
+    for module in ("collector.analysis", "collector.decode.captures"):
         vars(importlib.import_module(module))["ThreadPoolExecutor"] = Inline
 
 
 def measure(files: list[Path]) -> dict[str, float]:
     """CPU nanoseconds for each packet by stage, the rest, and the total."""
     from collector.analysis import AnalysisOptions, analyse
-    from collector.host_capture import HostSource
+    from collector.decode.host_capture import HostSource
 
     profile = Profile()
     _instrument(profile)

@@ -27,20 +27,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.processes import ROOT, run
-from collector import findings, spans, store, troubles
+from collector import findings
 from collector.analysis import analyse
-from collector.exchanges import build_exchanges
-from collector.model import TraceInfo
-from collector.schema import ID_STRIDE
-from collector.service_names import ServiceNames
-from collector.sources import host_sources
-from collector.turns import in_turn
+from collector.decode.sources import host_sources
+from collector.execution.ordered_pool import in_turn
+from collector.findings import symptoms
+from collector.requests import spans
+from collector.requests.exchanges import build_exchanges
+from collector.services.service_names import ServiceNames
+from collector.trace import store
+from collector.trace.model import TraceInfo
+from collector.trace.schema import ID_STRIDE
 
 CAPTURE = ROOT / "captures" / "bench-2-puts"
 SIZES = (10_000, 100_000, 1_000_000)
 AT_ONCE = 8
 PART = 20_000
-"""Exchanges in a partition, about as `collector.partitions` makes them."""
+"""Exchanges in a partition, about as `collector.decode.partitions` makes them."""
 STRIDE = 1 << 20
 """Ids of connections of one copy begin so far after those of the copy before."""
 WORKERS = os.cpu_count() or 1
@@ -106,7 +109,7 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
 
         def link() -> None:
             """As `collector.analysis` does: what was counted of all partitions is added up meanwhile."""
-            wrong = pool.submit(troubles.together, counted)
+            wrong = pool.submit(symptoms.together, counted)
             linked.append((spans.link(exchanges), wrong.result()))
 
         took["spans_s"] += _timed(took, link)
@@ -119,7 +122,7 @@ class _Rebuilt(NamedTuple):
     """What a partition gives, and the time of its thread that each stage took."""
 
     exchanges: pa.Table
-    wrong: troubles.Troubles
+    wrong: symptoms.Troubles
     exchanges_s: float
     findings_s: float
 
@@ -130,7 +133,7 @@ def _rebuilt(names: ServiceNames, numbered: tuple[int, Part]) -> _Rebuilt:
     began_s = time.thread_time()
     built = build_exchanges(hops, messages, connections, names, number * ID_STRIDE + 1)
     built_s = time.thread_time()
-    wrong = troubles.gather(built.hops, connections, built.exchanges, 0)
+    wrong = symptoms.gather(built.hops, connections, built.exchanges, 0)
     return _Rebuilt(built.exchanges, wrong, built_s - began_s, time.thread_time() - built_s)
 
 

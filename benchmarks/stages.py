@@ -47,9 +47,9 @@ def decode(files: list[Path]) -> Result:
 
 def match(files: list[Path]) -> Result:
     """Events to hops: connections, incarnations, byte ranges."""
-    from collector.decoding import decode as decode_sources
-    from collector.host_capture import HostSource
-    from collector.matching import match as match_events
+    from collector.decode.captures import decode as decode_sources
+    from collector.decode.host_capture import HostSource
+    from collector.hops.matching import match as match_events
 
     decoded = decode_sources([HostSource(file.stem, (file,)) for file in files])
     clock = Clock()
@@ -66,7 +66,7 @@ def end_to_end(files: list[Path]) -> Result:
 
     limit_threads()
     from collector.analysis import analyse
-    from collector.host_capture import HostSource
+    from collector.decode.host_capture import HostSource
 
     with tempfile.TemporaryDirectory(dir=files[0].parent) as folder:
         clock = Clock()

@@ -23,7 +23,7 @@ from playwright.sync_api import CDPSession, Page
 from benchmarks.live_latency import CLIENT, PORT, SERVER, SESSION, TOKEN, shipping_agent
 from benchmarks.viewer import held, memory_mib
 from benchmarks.viewer_session import browser, server_of, wait_settled
-from collector import store
+from collector.trace import store
 from tests.helpers.live_hosts import TRACER, NoNamespacesError, Pair, pair
 from tracer.errors import InputError
 

@@ -5,9 +5,9 @@ Live capture and offline replay both end here. The trace is written as a whole o
 Connections are independent, so all but clocks and spans runs a partition at a time, on all cores: first every partition
 is matched, which tells the clocks; then hops are aligned and requests rebuilt. Tables are written as partitions are
 done, in their order, so a trace is the same in every run. Exchanges are merged by time on their way to disk, and linked
-meanwhile; findings are one thread's too, so hops wait to be written beside them (`put_off`).
+meanwhile; findings are one thread's too, so hops wait to be written beside them (`execution.deferred_writes`).
 
-Memory: a few partitions, what a clock's line needs (`clock_evidence`), and about 700 bytes for each exchange; while
+Memory: a few partitions, what a clock's line needs (`clocks.evidence`), and about 700 bytes for each exchange; while
 that is little, hops that are put off.
 """
 
@@ -24,53 +24,45 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import (
-    chunked,
-    clock_evidence,
-    clocks,
-    coverage,
-    damaged,
-    encoded,
-    findings,
-    gaps,
-    matching,
-    memory,
-    outcomes,
-    pauses,
-    spans,
-    troubles,
-)
-from collector.activity import DropSpan, Span
-from collector.capture_sets import not_overlapping
-from collector.choices import Choices, Watched, sampled_share
-from collector.clock_steps import refined
-from collector.coverage import HostCoverage, union
-from collector.decoding import Scan, scan
-from collector.endings import closing_data, with_endings
-from collector.exchanges import Built, build_exchanges
-from collector.held import Held
-from collector.hop_counts import hop_counts
-from collector.host_capture import HostSource
-from collector.host_drops import host_drops
-from collector.input_limits import LARGE_PARTITION, LIMITED, InputLimits
-from collector.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
-from collector.naming import name_services, to_watch
-from collector.operators_names import names_of_nothing
-from collector.progress import SILENT, Counted, Progress, Stage
-from collector.put_off import PutOff
-from collector.quality import quality_of
-from collector.rings import Places, Ring
-from collector.schema import ID_STRIDE, TABLES, HopState, conform
-from collector.servers import Servers
-from collector.service_names import ServiceNames, renamed
-from collector.sorted_runs import SortedRuns
-from collector.store import ROW_GROUP_ROWS, TraceWriter, read_batches, ready, write_trace
-from collector.stream_evidence import StreamEvidence
-from collector.streams import StreamJudge, requests_of, with_streams
-from collector.timescale import Alignment, align, shared, to_trace_ns
-from collector.turns import in_turn
-from collector.unread_streams import unread_connections
-from collector.windows import Windows, settle_windows
+from collector import findings
+from collector.clocks import evidence as clock_evidence
+from collector.clocks.alignment import Alignment, align, shared, to_trace_ns
+from collector.clocks.solve import solve, unaligned
+from collector.clocks.steps import refined
+from collector.decode.activity import DropSpan, Span
+from collector.decode.capture_sets import not_overlapping
+from collector.decode.captures import Scan, scan
+from collector.decode.host_capture import HostSource
+from collector.decode.input_limits import LARGE_PARTITION, LIMITED, InputLimits
+from collector.execution import memory
+from collector.execution.deferred_writes import PutOff
+from collector.execution.external_sort import SortedRuns
+from collector.execution.ordered_pool import in_turn
+from collector.execution.partition_cache import Held
+from collector.execution.progress import SILENT, Counted, Progress, Stage
+from collector.findings import symptoms
+from collector.hops import coverage, damaged, matching, sender_pauses
+from collector.hops.capture_windows import Windows, settle_windows
+from collector.hops.counts import hop_counts
+from collector.hops.coverage import HostCoverage, union
+from collector.hops.host_drops import host_drops
+from collector.hops.quality import quality_of
+from collector.requests import chunked, gaps, outcomes, spans
+from collector.requests.endings import closing_data, with_endings
+from collector.requests.exchanges import Built, build_exchanges
+from collector.requests.stream_evidence import StreamEvidence
+from collector.requests.streams import StreamJudge, requests_of, with_streams
+from collector.requests.unread_streams import unread_connections
+from collector.services.choices import Choices, Watched, sampled_share
+from collector.services.naming import name_services, to_watch
+from collector.services.operators_names import names_of_nothing
+from collector.services.rings import Places, Ring
+from collector.services.servers import Servers
+from collector.services.service_names import ServiceNames, renamed
+from collector.trace import parquet
+from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
+from collector.trace.schema import ID_STRIDE, TABLES, HopState, conform
+from collector.trace.store import ROW_GROUP_ROWS, TraceWriter, read_batches, ready, write_trace
 from tracer import secret_rules
 
 __all__ = ["AnalysisOptions", "HostSource", "analyse"]
@@ -114,7 +106,7 @@ class AnalysisOptions:
 class _Part:
     """One partition after matching: tables to write, tables to go on with, and what tells the clocks."""
 
-    ready: dict[str, encoded.Rows]
+    ready: dict[str, parquet.Rows]
     held: tuple[pa.Table, ...]
     ways: clock_evidence.Ways
     missing: pl.DataFrame  # as `coverage.missing_packets`
@@ -132,8 +124,8 @@ class _Requests:
     exchanges: pa.Table
     silences: pa.Table
     streams: StreamEvidence
-    quality: encoded.Rows
-    troubles: troubles.Troubles
+    quality: parquet.Rows
+    troubles: symptoms.Troubles
     calls: pl.DataFrame  # as `Watched.calls`
 
 
@@ -142,7 +134,7 @@ class _Rebuilt:
     """What all partitions gave: `parts` of their troubles, the silences of their messages, servers that answered, calls
     of servers that may be replicas."""
 
-    parts: list[troubles.Troubles] = field(default_factory=list)
+    parts: list[symptoms.Troubles] = field(default_factory=list)
     silences: list[pa.Table] = field(default_factory=list)
     streams: StreamJudge = field(default_factory=StreamJudge)
     answering: set[outcomes.Server] = field(default_factory=set)
@@ -156,7 +148,7 @@ class _Rebuilt:
         self.calls.append(requests.calls)
         self.parts.append(requests.troubles)
         if len(self.parts) == TROUBLES_AT_ONCE:
-            self.parts[:] = [troubles.together(self.parts)]
+            self.parts[:] = [symptoms.together(self.parts)]
 
     def all_silences(self) -> pa.Table:
         """The table `silences`, by exchange."""
@@ -251,9 +243,9 @@ def run_stages(
             info = replace(info, counters=(*info.counters, *names_of_nothing(options.names, every)))
         watched = replace(to_watch(every, dict(options.names)), share=sampled_share(sum(events_counts.values())))
         windows, clock_of = captures.clock_windows, captures.clock_of
-        alignment = clocks.unaligned(windows)
+        alignment = unaligned(windows)
         if options.align_clocks:
-            alignment = clocks.solve(refined(evidence, lambda: _ways_again(held, clock_of, captures.absurd)), windows)
+            alignment = solve(refined(evidence, lambda: _ways_again(held, clock_of, captures.absurd)), windows)
         alignment = shared(alignment, clock_of, [host.host for host in info.hosts])
         writer.write_table("clocks", alignment.clocks)
         covered = coverage.coverages(
@@ -337,7 +329,7 @@ def _put_together(
     Returns: counters of what they leave out.
     """
     names = ServiceNames(info.services)
-    wrong = pool.submit(lambda: troubles.with_services(troubles.together(rebuilt.parts), names))
+    wrong = pool.submit(lambda: symptoms.with_services(symptoms.together(rebuilt.parts), names))
     silences = rebuilt.all_silences()
     writer.write_table("silences", silences)
     linked = spans.link_all(map(requests_of, _written(pool, writer, by_time)), silences)
@@ -473,9 +465,9 @@ def _rebuild(
         ended = with_endings(built.exchanges, built.hops, fins, cut_short)
         ended = ended if holed is None else holed.without_endings(ended)
         built = built._replace(exchanges=outcomes.with_outcomes(ended))
-        paused = pauses.aligned(paused, alignment.clocks)
+        paused = sender_pauses.aligned(paused, alignment.clocks)
         counts = hop_counts(built.hops)
-        found = troubles.gather(built.hops, connections, built.exchanges, end_ns, paused, counts, drops, spoilt, holed)
+        found = symptoms.gather(built.hops, connections, built.exchanges, end_ns, paused, counts, drops, spoilt, holed)
         return _Requests(
             built.hops, built.exchanges, built.silences, built.streams,
             ready("quality", quality_of(built.hops, counts)), found, watched.calls(requests_of(built.exchanges)),

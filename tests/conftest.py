@@ -18,7 +18,12 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 ROOT = Path(__file__).parent.parent
-LONG = ("tests/test_installed.py", "tests/collector/test_live.py", "tests/test_cli_errors.py", "tests/test_captures.py")
+LONG = (
+    "tests/test_installed.py",
+    "tests/collector/service/test_live.py",
+    "tests/test_cli_errors.py",
+    "tests/test_captures.py",
+)
 """Modules that take long as a whole start early, so that none is left for the end."""
 
 

@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from collector import store
-from collector.schema import TABLES
+from collector.trace import store
+from collector.trace.schema import TABLES
 from tests.helpers.trace_summary import summarise
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from collector import store
 from collector.commands import export, replay, report
+from collector.decode.sources import COMMAND_FILE
 from collector.queries import captured, open_trace
 from collector.queries.selection import Selection, write_csv, write_parquet
-from collector.schema import TABLES
-from collector.sources import COMMAND_FILE
+from collector.trace import store
+from collector.trace.schema import TABLES
 from tests.helpers.live_hosts import Pair, or_skip, pair
 from tests.helpers.planted_secrets import Place, found_in, places, write_captures
 from tracer import secret_rules

@@ -2,7 +2,8 @@ r"""Texts of others that are safe to print: names in captures, names of files, w
 
 What a capture, a folder or a peer says may hold control characters that a terminal obeys, characters that reorder what
 is shown around them, or bytes that are no text. Each such character is written as an escape of its bytes, `\x1b`;
-everything else stays. Messages, whose ids must stay exact, have their own rule (`collector.wire_text`), made of this.
+everything else stays. Messages, whose ids must stay exact, have their own rule (`collector.trace.wire_text`), made of
+this.
 """
 
 import unicodedata

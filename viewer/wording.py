@@ -22,7 +22,7 @@ STATE_NAMES = {
     HopState.UNMATCHED: "seen at one end; no partner found",
 }
 OUTCOME_WORDS = {"ok": "ok", "failed": "failed", "abandoned": "given up by the client", "unknown": "unknown"}
-"""Of requests (`collector.outcomes`), as people read them."""
+"""Of requests (`collector.requests.outcomes`), as people read them."""
 Fact = tuple[str, str]
 """A label and its value."""
 

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from benchmarks.diagnosis.cases import CLEAN, PLANS
 from benchmarks.diagnosis.live import TRUTH_FILE
 from collector.analysis import analyse
-from collector.sources import command_of, host_sources, samples_of
-from collector.store import read_table
+from collector.decode.sources import command_of, host_sources, samples_of
+from collector.trace.store import read_table
 
 CLIENT = "client"
 LAST = ("request_first_sent_trace_ns", "response_last_received_trace_ns")

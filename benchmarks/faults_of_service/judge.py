@@ -12,8 +12,8 @@ import polars as pl
 from benchmarks.faults_of_service import traffic
 from benchmarks.faults_of_service.service import SESSION, Service
 from benchmarks.faults_of_service.watch import acknowledged
-from collector import store
-from collector.schema import HopState
+from collector.trace import store
+from collector.trace.schema import HopState
 
 MARGIN_S = 3.0
 """Before an agent is killed, and around a change of its disk: what its capture may lack."""

@@ -21,10 +21,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.fuzz.systems import Captures
-from collector import store
 from collector.commands import replay, report
 from collector.queries import open_trace
-from collector.schema import TABLES
+from collector.trace import store
+from collector.trace.schema import TABLES
 from tracer import cli
 
 PRELOADED = (replay, report)

@@ -1,7 +1,8 @@
 """Published ways to tell which request made which, without ids: what ours is held against.
 
-Both take the table `exchanges` and give `exchange_id, parent_id, confidence`, as `collector.spans` has them of ours.
-Of every exchange that a serving host made as a client they name a parent among the exchanges that this host served.
+Both take the table `exchanges` and give `exchange_id, parent_id, confidence`, as `collector.requests.spans` has them of
+ours. Of every exchange that a serving host made as a client they name a parent among the exchanges that this host
+served.
 
 FCFS: a server takes requests in the order they come, and sends for one before the next. The calls of a host to a
 service, in order of time, are dealt to the requests that it serves in order of arrival, each getting as many as the

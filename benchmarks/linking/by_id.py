@@ -17,7 +17,7 @@ from benchmarks.linking.measure import replayed
 from benchmarks.linking.payload import hide_ids, strip_folder
 from benchmarks.linking.scoring import score_links
 from benchmarks.linking.truth import ROOT, Truth, located
-from collector.schema import LinkReason
+from collector.trace.schema import LinkReason
 
 HEADS = ("captures", "hidden", "asked", "links", "given a parent", "right", "mean confidence", "ECE")
 

@@ -14,9 +14,9 @@ from benchmarks.linking.cases import Case, rows_of
 from benchmarks.linking.payload import strip_folder
 from benchmarks.linking.scoring import LedgerScore, LinkScore, WholeScore, score_ledgers, score_links, score_whole
 from benchmarks.linking.truth import find_truth, read_logs
-from collector import store
 from collector.analysis import analyse
-from collector.sources import host_sources
+from collector.decode.sources import host_sources
+from collector.trace import store
 
 METHODS: dict[str, Callable[[pa.Table], pl.DataFrame]] = {"FCFS": baselines.fcfs, "WAP5": baselines.wap5}
 OURS = "ours"

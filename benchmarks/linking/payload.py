@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from collector.services import id_headers
+from collector.services.services import id_headers
 
 ENHANCED_PACKET = 6
 ETHERNET_LEN, IPV6_LEN, TCP = 14, 40, 6

@@ -1,0 +1,1 @@
+"""The subcommands of `tracer` that this package has."""

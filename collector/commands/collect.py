@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 import uvicorn
 
-from collector import ingest, live
-from collector.app import create_app
 from collector.commands.naming_options import naming_options, operators_names
-from collector.door import Door, guarded_by
-from collector.settings import CollectorSettings
+from collector.service import ingest, live
+from collector.service.app import create_app
+from collector.service.door import Door, guarded_by
+from collector.service.settings import CollectorSettings
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, PrivilegeError, ResourceError
 from tracer.interrupts import answered_by

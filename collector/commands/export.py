@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from collector.export import csv, perfetto
-from collector.store import read_info
+from collector.trace.store import read_info
 from tracer.errors import InputError, ResourceError
 
 FORMATS = {"csv": (csv.write, "{}.csv"), "perfetto": (perfetto.write, "{}.perfetto.json")}

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from collector import services
+from collector.services import services
 from tracer.errors import InputError
 
 LAST_PORT = 65_535

@@ -12,13 +12,13 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
-from collector.progress_text import shown_progress
-from collector.recording import Cluster, Recording, find_cluster, record
-from collector.report import gather
-from collector.report_text import show
-from collector.rings import read_rings
-from collector.sources import COMMAND_FILE, SAMPLES_FILE, host_addresses, host_sources, samples_of, write_command
-from collector.trace_folders import TRACES, say_leftovers, trace_place
+from collector.commands.progress_text import shown_progress
+from collector.commands.trace_folders import TRACES, say_leftovers, trace_place
+from collector.decode.sources import COMMAND_FILE, SAMPLES_FILE, host_addresses, host_sources, samples_of, write_command
+from collector.reporting.report import gather
+from collector.reporting.text import show
+from collector.service.recording import Cluster, Recording, find_cluster, record
+from collector.services.rings import read_rings
 from tracer import scratch
 from tracer.commands.secret_options import secret_options
 from tracer.errors import InputError, TracerError

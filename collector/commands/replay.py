@@ -7,13 +7,13 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
-from collector.input_limits import LIMITED, UNLIMITED
-from collector.progress_text import shown_progress
-from collector.report import gather
-from collector.report_text import show
-from collector.rings import read_rings
-from collector.sources import command_of, host_addresses, host_sources, samples_of
-from collector.trace_folders import say_leftovers, trace_place
+from collector.commands.progress_text import shown_progress
+from collector.commands.trace_folders import say_leftovers, trace_place
+from collector.decode.input_limits import LIMITED, UNLIMITED
+from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
+from collector.reporting.report import gather
+from collector.reporting.text import show
+from collector.services.rings import read_rings
 from tracer.commands.secret_options import secret_options
 from tracer.secret_rules import without_secrets
 

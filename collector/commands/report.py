@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from collector.report import gather
-from collector.report_html import write_html
-from collector.report_text import show
+from collector.reporting.html import write_html
+from collector.reporting.report import gather
+from collector.reporting.text import show
 from tracer.plain_text import is_safe
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from collector.schema import TABLES
-from collector.store import read_table
+from collector.trace.schema import TABLES
+from collector.trace.store import read_table
 
 
 def write(url: str, place: Path) -> list[Path]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import polars as pl
 
-from collector import store, story
-from collector.schema import SPANS
+from collector.reporting import story
+from collector.trace import store
+from collector.trace.schema import SPANS
 
 LEDGER = [name for name in SPANS.names if name.endswith("_ns")]
 

@@ -2,8 +2,8 @@
 
 One finding for each kind and place, not one for each packet: it counts the cases and points at the worst one
 (connection, span, time). `cost_ns` is request time that somebody waited. Ordered by severity, then cost. What happened
-on connections was counted before, a partition at a time (`collector.troubles`); here it is judged and put into words,
-family by family, and `causes` tells which follow from which.
+on connections was counted before, a partition at a time (`collector.findings.symptoms`); here it is judged and put into
+words, family by family, and `causes` tells which follow from which.
 
 What is unusual is told by the trace itself: by other hosts, other links, other times of it. Fixed figures only keep
 what is too small to matter from being said. Limits: causes are named as far as packets show them (docs/diagnosis.md).

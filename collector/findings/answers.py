@@ -15,14 +15,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.durations import in_words
-from collector.ends import end_name, service_at
 from collector.findings.finding import Finding, evidence, times
 from collector.findings.missing import missing_replicas
 from collector.findings.requests import Requests
+from collector.findings.symptoms import Troubles
 from collector.findings.timeouts import fingerprint
-from collector.stamps import UNSEEN, Longs, text_codes
-from collector.troubles import Troubles
+from collector.services.ends import end_name, service_at
+from collector.trace.durations import in_words
+from collector.trace.time_columns import UNSEEN, Longs, text_codes
 from tracer import _core
 
 SILENT_NS, SILENT_RATIO = 1_000_000_000, 4

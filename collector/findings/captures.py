@@ -14,12 +14,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from collector.absurd_stamps import STAMPS_ABSURD
-from collector.capture_drops import CaptureDrops, capture_drops
+from collector.decode.absurd_stamps import STAMPS_ABSURD
+from collector.decode.merged_captures import MERGED
 from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listed, times
-from collector.merged_captures import MERGED
-from collector.model import TraceInfo
-from collector.troubles import Troubles
+from collector.findings.symptoms import Troubles
+from collector.hops.capture_drops import CaptureDrops, capture_drops
+from collector.trace.model import TraceInfo
 
 DROPS = "capture_dropped"
 """The counter of what a capture says that it dropped (`tracer/core/wire/src/counters.rs`)."""
@@ -184,7 +184,7 @@ def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> F
 
 
 def stamp_findings(info: TraceInfo) -> Iterable[Finding]:
-    """Packets whose stamps are years from all others of their host (`collector.absurd_stamps`)."""
+    """Packets whose stamps are years from all others of their host (`collector.decode.absurd_stamps`)."""
     for counter in info.counters:
         if counter.name == STAMPS_ABSURD:
             yield Finding(

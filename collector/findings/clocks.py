@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from collector.durations import in_words
 from collector.findings.finding import Finding, times
-from collector.model import TraceInfo
-from collector.pairing import ClockStep, clock_steps, skew_doubt_ppb
+from collector.hops.quality_summary import ClockStep, clock_steps, skew_doubt_ppb
+from collector.trace.durations import in_words
+from collector.trace.model import TraceInfo
 
 OFFSET_NS = 10_000_000
 """NTP keeps hosts of a network within a few ms (RFC 5905 §4: "a few milliseconds" over LANs and well-kept WANs)."""

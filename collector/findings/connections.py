@@ -6,13 +6,13 @@ from typing import Any
 
 import polars as pl
 
-from collector.durations import in_words
 from collector.findings.finding import LOSS_LEAST, Finding, evidence, listed, times, weight
 from collector.findings.requests import Requests
 from collector.findings.scans import without_scans
+from collector.findings.symptoms import Troubles
 from collector.findings.timeouts import fingerprint
-from collector.service_names import ServiceNames
-from collector.troubles import Troubles
+from collector.services.service_names import ServiceNames
+from collector.trace.durations import in_words
 
 WORDS = {
     "refused": ("connection_refused", "refused", "see that the server is running and listens on port {port}"),

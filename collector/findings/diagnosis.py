@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.critical_path import NONE
 from collector.findings.answers import answer_findings
 from collector.findings.captures import capture_findings, missed_by_host, stamp_findings, with_doubts
 from collector.findings.causes import Askers, Place, with_causes
@@ -25,11 +24,12 @@ from collector.findings.ports import Parts, port_findings
 from collector.findings.requests import Requests, requests_of
 from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
+from collector.findings.symptoms import Troubles, gather, together
 from collector.findings.usage import Usage
-from collector.model import TraceInfo
-from collector.rings import NO_PLACES, Places
-from collector.service_names import ServiceNames
-from collector.troubles import Troubles, gather, together
+from collector.requests.critical_path import NONE
+from collector.services.rings import NO_PLACES, Places
+from collector.services.service_names import ServiceNames
+from collector.trace.model import TraceInfo
 
 T = TypeVar("T")
 

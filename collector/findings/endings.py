@@ -1,4 +1,4 @@
-"""Requests that somebody ended before they were wholly answered, by who did and how (`collector.endings`).
+"""Requests that somebody ended before they were wholly answered, by who did and how (`collector.requests.endings`).
 
 - `server_died`: the server's side ended several connections at one moment, each with FIN or RST in place of an answer.
   A process that ends does that: its kernel closes all its connections within a moment, whenever each was asked. What
@@ -25,17 +25,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.columns import numbers
-from collector.critical_path import NONE
-from collector.durations import in_words
-from collector.endings import BY_CLIENT, Ending
-from collector.ends import end_name, service_at
-from collector.exchanges import UNKNOWN
 from collector.findings.finding import Finding, times, weight
 from collector.findings.requests import Requests
+from collector.findings.symptoms import Troubles
 from collector.findings.timeouts import fingerprint
-from collector.stamps import UNSEEN
-from collector.troubles import Troubles
+from collector.requests.critical_path import NONE
+from collector.requests.endings import BY_CLIENT, Ending
+from collector.requests.exchanges import UNKNOWN
+from collector.services.ends import end_name, service_at
+from collector.trace.arrow import numbers
+from collector.trace.durations import in_words
+from collector.trace.time_columns import UNSEEN
 
 MOMENT_NS, MOMENT_GAP_NS = 1_000_000_000, 250_000_000
 """What a process's end closes is closed within this time, and with no longer gap. A kernel takes microseconds for each;
@@ -183,7 +183,7 @@ class _Death:
 def _deaths(by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame) -> Iterator[_Death]:
     """Requests that a server's end took with it: those without any answer, and those that it was answering then.
 
-    Arguments: `in_vain`, as `collector.connecting.in_vain`.
+    Arguments: `in_vain`, as `collector.hops.failed_connections.in_vain`.
     """
     owed = pl.col("readable") | (pl.col("waited_ns") >= OWED_NS)
     of_connections = ~pl.col("ending").is_in([Ending.STALE, Ending.SERVER_RESET_STREAM])

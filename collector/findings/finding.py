@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from collector.schema import FINDINGS, conform
+from collector.trace.schema import FINDINGS, conform
 
 SEVERITIES = ("error", "warning", "notice", "info")
 """Most urgent first. From `warning` on somebody should act; a `notice` is worth knowing, or follows from another."""

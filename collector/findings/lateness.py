@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.findings.requests import Requests
-from collector.stamps import UNSEEN, Longs
+from collector.trace.time_columns import UNSEEN, Longs
 from tracer import _core
 from tracer.records import Columns
 

@@ -18,13 +18,13 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from collector.critical_path import NONE
-from collector.ends import service_at
 from collector.findings.finding import Finding, times
 from collector.findings.requests import Requests
-from collector.replicas import located
-from collector.services import PARTS, has_ring
-from collector.stamps import Longs
+from collector.requests.critical_path import NONE
+from collector.services.ends import service_at
+from collector.services.replicas import located
+from collector.services.services import PARTS, has_ring
+from collector.trace.time_columns import Longs
 from tracer import _core
 
 NOT_FOUND = 404

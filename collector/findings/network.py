@@ -17,13 +17,13 @@ from typing import Any
 
 import polars as pl
 
-from collector.durations import in_words
-from collector.ends import end_name
 from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
 from collector.findings.requests import Requests
-from collector.link_traffic import LATE_NS, SLICE_NS, bin_of_delay, delay_of_bin, rate_of_bin
-from collector.stamps import UNSEEN
-from collector.troubles import PAIR, Troubles
+from collector.findings.symptoms import PAIR, Troubles
+from collector.hops.path_traffic import LATE_NS, SLICE_NS, bin_of_delay, delay_of_bin, rate_of_bin
+from collector.services.ends import end_name
+from collector.trace.durations import in_words
+from collector.trace.time_columns import UNSEEN
 from tracer import _core
 
 DOWN_LOST, DOWN_SLICES = 3, 2

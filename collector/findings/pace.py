@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from collector.durations import in_words
 from collector.findings.finding import Finding, listed, times, weight
 from collector.findings.lateness import Timed, lateness
 from collector.findings.requests import Requests
-from collector.stamps import UNSEEN, Longs
+from collector.trace.durations import in_words
+from collector.trace.time_columns import UNSEEN, Longs
 
 LEAST = 5
 """Requests of a server, before it is judged."""

@@ -1,8 +1,8 @@
 """Where requests went: to servers that stood in for another, and to one server more than to its peers.
 
 Neither is wrong by itself, so both are notices: a handoff is what keeps a store writable, and popular objects are
-where they are. Which writes are handoffs' is inferred from the failures before them (`collector.replicas`), or known
-from ring files (`collector.rings`).
+where they are. Which writes are handoffs' is inferred from the failures before them (`collector.services.replicas`), or
+known from ring files (`collector.services.rings`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from collector.critical_path import NONE
-from collector.ends import service_at
 from collector.findings.finding import Finding, listed, times
 from collector.findings.ports import Parts
 from collector.findings.requests import Requests
-from collector.replicas import FAILED, located, stand_ins
-from collector.rings import NO_PLACES, Places
-from collector.services import PARTS, has_ring
-from collector.stamps import UNSEEN, Longs
+from collector.requests.critical_path import NONE
+from collector.services.ends import service_at
+from collector.services.replicas import FAILED, located, stand_ins
+from collector.services.rings import NO_PLACES, Places
+from collector.services.services import PARTS, has_ring
+from collector.trace.time_columns import UNSEEN, Longs
 
 UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
 """A server gets more than its share if it gets so many requests, and this many times what its peers get on average."""
@@ -34,8 +34,8 @@ def placement_findings(
 ) -> Iterator[Finding]:
     """Handoffs and uneven load.
 
-    Arguments: as `requests.requests_of`; connections in vain (`collector.connecting.in_vain`); of `connections`,
-    `CONNECTION_COLUMNS`; what ring files say, if there are any.
+    Arguments: as `requests.requests_of`; connections in vain (`collector.hops.failed_connections.in_vain`); of
+    `connections`, `CONNECTION_COLUMNS`; what ring files say, if there are any.
     """
     yield from _handoffs(requests, failed, connections, rings)
     yield from _uneven(requests)

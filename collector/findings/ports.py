@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable
 import polars as pl
 import pyarrow as pa
 
-from collector.durations import in_words
-from collector.ends import end_name
+from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import Finding, times
-from collector.stamps import stacked
-from collector.timescale import to_trace_ns
+from collector.services.ends import end_name
+from collector.trace.durations import in_words
+from collector.trace.time_columns import stacked
 
 CONNECTION_COLUMNS = [
     *("connection_id", "client_host", "server_host", "client_addr", "client_port", "server_addr", "server_port"),

@@ -16,14 +16,14 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.columns import first_known, indices, numbers, taken, texts
-from collector.critical_path import NONE, Longs
-from collector.exchanges import UNKNOWN
-from collector.foreground import of_clients
-from collector.schema import EXCHANGES, ID_STRIDE_BITS
-from collector.services import target_words
-from collector.spans import LEDGER_COLUMNS
-from collector.stamps import UNSEEN, seen
+from collector.requests.critical_path import NONE, Longs
+from collector.requests.exchanges import UNKNOWN
+from collector.requests.spans import LEDGER_COLUMNS
+from collector.services.client_requests import of_clients
+from collector.services.services import target_words
+from collector.trace.arrow import first_known, indices, numbers, taken, texts
+from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS
+from collector.trace.time_columns import UNSEEN, seen
 from tracer import _core
 
 EXCHANGE_COLUMNS = [
@@ -62,7 +62,7 @@ class Requests:
     partition: NDArray[np.int32]  # a number for it, -1 for none
     parent: Longs  # a row, or `NONE`
     readable: NDArray[np.bool_]  # its heads were
-    waited: NDArray[np.bool_]  # a client's, or done for one (`collector.foreground`)
+    waited: NDArray[np.bool_]  # a client's, or done for one (`collector.services.client_requests`)
     begin: Longs
     asked: Longs  # its first byte arrived, or its last
     arrived: Longs  # its last byte did
@@ -88,7 +88,8 @@ class Requests:
 
     @property
     def serving(self) -> frozenset[str]:
-        """Hosts that serve, unless every host does: what the others ask is their own (as `collector.foreground`)."""
+        """Hosts that serve, unless every host does: what the others ask is their own (as
+        `collector.services.client_requests`)."""
         hosts = self.groups.select(pl.col("client_host", "server_host").cast(pl.String))
         serving = frozenset(hosts["server_host"].drop_nulls())
         return frozenset() if frozenset(hosts["client_host"].drop_nulls()) <= serving else serving

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import polars as pl
 import pyarrow as pa
 
+from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import Finding, frame, times
-from collector.timescale import to_trace_ns
 
 NS_PER_S = 1e9
 

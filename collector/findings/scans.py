@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from collector.durations import in_words
 from collector.findings.finding import Finding, evidence, listed, times
+from collector.trace.durations import in_words
 
 LEAST_PORTS = 20
 """More ports than a host's services have that are down at one time."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from collector.durations import in_words
-from collector.ends import end_name, service_at
 from collector.findings.finding import Finding, evidence, times, weight
-from collector.troubles import Troubles
+from collector.findings.symptoms import Troubles
+from collector.services.ends import end_name, service_at
+from collector.trace.durations import in_words
 
 STUCK_NS = 500_000_000
 """A window closed for so long outlived the sender's first probe (after 200 ms at least: Linux, TCP_RTO_MIN), which ends

@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import Finding, frame, times
 from collector.findings.requests import Requests
-from collector.timescale import to_trace_ns
 
 TOLD_BESIDE = frozenset({"host_starved", "slow_replica", "slow_disk", "server_silent", "listen_queue_full"})
 """Kinds whose text shows what the host used meanwhile."""

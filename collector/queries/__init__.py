@@ -4,14 +4,9 @@
 the tables lack, the answers lack.
 """
 
-from collector.comparison import Comparison, Group, KindComparison, StageDifference
-from collector.durations import in_words, with_uncertainty
-from collector.ends import end_name
-from collector.model import CounterInfo
-from collector.packets import PacketFields
-from collector.pairing import NAMES as PAIRING_NAMES
-from collector.pairing import Pairing, connection_name, pair_name, trouble_words
-from collector.quality import ConnectionQuality, HostPair
+from collector.hops.quality import ConnectionQuality, HostPair
+from collector.hops.quality_summary import NAMES as PAIRING_NAMES
+from collector.hops.quality_summary import Pairing, connection_name, pair_name, trouble_words
 from collector.queries.answers import Arrows, Command, Hop, Lane, Problem, Request, Summary
 from collector.queries.bench_runs import PERCENTILES as RUN_PERCENTILES
 from collector.queries.bench_runs import (
@@ -41,14 +36,8 @@ from collector.queries.request_table import RequestClass
 from collector.queries.search import SearchHits, TraceSearch
 from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.queries.service_graph import Edge, Node, ServiceGraph
-from collector.queries.trace_view import TraceView, check_trace, open_trace
-from collector.queries.usage import Strip, Usage
-from collector.schema import HopKind, HopState
-from collector.span_trees import Span
-from collector.spans import LEDGER_COLUMNS
-from collector.story import Story
-from collector.stream_summary import StreamLine, StreamSummary, group_words
-from collector.timeline.columns import (
+from collector.queries.span_trees import Span
+from collector.queries.timeline.columns import (
     KINDS,
     MISSING_NS,
     NO_LANE,
@@ -58,7 +47,18 @@ from collector.timeline.columns import (
     ArrowClass,
     Pairs,
 )
-from collector.timeline.windows import DensityCounts, EndCounts
+from collector.queries.timeline.windows import DensityCounts, EndCounts
+from collector.queries.trace_view import TraceView, check_trace, open_trace
+from collector.queries.usage import Strip, Usage
+from collector.reporting.comparison import Comparison, Group, KindComparison, StageDifference
+from collector.reporting.story import Story
+from collector.reporting.stream_summary import StreamLine, StreamSummary, group_words
+from collector.requests.spans import LEDGER_COLUMNS
+from collector.services.ends import end_name
+from collector.trace.durations import in_words, with_uncertainty
+from collector.trace.model import CounterInfo
+from collector.trace.packets import PacketFields
+from collector.trace.schema import HopKind, HopState
 
 __all__ = [
     "KINDS",

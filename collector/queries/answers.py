@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.model import CounterInfo
-from collector.packets import PacketFields
-from collector.schema import HopKind, HopState
-from collector.timeline.columns import ArrowClass
+from collector.queries.timeline.columns import ArrowClass
+from collector.trace.model import CounterInfo
+from collector.trace.packets import PacketFields
+from collector.trace.schema import HopKind, HopState
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Summary:
     name: str
     packets_count: int  # at all capture points
     hops_count: int
-    requests_count: int  # that clients asked (`collector.foreground`)
+    requests_count: int  # that clients asked (`collector.services.client_requests`)
     roots_count: int  # those and what daemons asked by themselves; requests are numbered from 0 below this
     connections_count: int
     duration_ns: int
@@ -73,7 +73,7 @@ class Arrows:
     stream_start: NDArray[np.int64]  # bytes past the connection's beginning
     request: NDArray[np.int32]  # -1 if it belongs to none
     uncertainty_ns: NDArray[np.uint32]  # of the delay; UNCERTAINTY_UNKNOWN where there is none
-    uncertain: NDArray[np.uint8]  # 1 where the parent of its exchange is uncertain (`collector.link_doubt`)
+    uncertain: NDArray[np.uint8]  # 1 where the parent of its exchange is uncertain (`collector.requests.link_doubt`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ class Request:
     server_host: str | None
     status: int
     complete: bool
-    outcome: str  # as `collector.outcomes` has them
+    outcome: str  # as `collector.requests.outcomes` has them
     start_ns: int
     end_ns: int
-    duration_ns: int  # without its client's pause (`collector.openings`)
+    duration_ns: int  # without its client's pause (`collector.requests.openings`)
     spans_count: int
     hops_count: int
     problems_count: int

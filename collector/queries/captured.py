@@ -16,12 +16,12 @@ from pathlib import Path
 
 import polars as pl
 
-from collector import store
-from collector.input_limits import LIMITED
-from collector.model import HostInfo
-from collector.packets import PacketFields
+from collector.decode.input_limits import LIMITED
 from collector.queries.selection import Selection, rows_of
 from collector.queries.trace_view import TraceView
+from collector.trace import store
+from collector.trace.model import HostInfo
+from collector.trace.packets import PacketFields
 from tracer import secret_rules
 from tracer.errors import InputError
 from tracer.readers import Interface, PacketCopy, open_capture

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from collector.model import CommandInfo, HostInfo, TraceInfo
+from collector.clocks.alignment import to_trace_ns
 from collector.queries.answers import Command, Lane
-from collector.timeline.columns import NO_LANE
-from collector.timescale import to_trace_ns
+from collector.queries.timeline.columns import NO_LANE
+from collector.trace.model import CommandInfo, HostInfo, TraceInfo
 
 
 def command_span(command: CommandInfo | None, clocks: pa.Table) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.outcomes import Outcome, measured_ns
+from collector.requests.outcomes import Outcome, measured_ns
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 BINS_PER_DECADE = 10
@@ -49,7 +49,7 @@ class Scatter:
     numbers: Longs
     start_ns: Longs
     duration_ns: Longs
-    outcome: NDArray[np.object_]  # as `collector.outcomes` has them
+    outcome: NDArray[np.object_]  # as `collector.requests.outcomes` has them
     grid: NDArray[np.uint32] | None  # [row, column]
     time_edges_ns: NDArray[np.float64]
     duration_edges_ns: NDArray[np.float64]

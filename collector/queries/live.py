@@ -2,8 +2,8 @@
 
 from pathlib import Path, PurePosixPath
 
-from collector.data_directory import LIVE_ERROR_FILE, LIVE_FOLDER
-from collector.store import read_info
+from collector.trace.data_directory import LIVE_ERROR_FILE, LIVE_FOLDER
+from collector.trace.store import read_info
 
 
 def made_ns(url: str) -> int:

@@ -18,10 +18,10 @@ from collector.queries.latency import AtConcurrency, Durations, Flight, Scatter
 from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
 from collector.queries.request_table import RequestClass, request_classes, request_table
 from collector.queries.service_graph import ServiceGraph, call_ends, service_graph
-from collector.span_trees import SpanTrees
+from collector.queries.span_trees import SpanTrees
 
 SLOW_SHARE, TYPICAL = 0.95, (0.25, 0.75)
-"""As `collector.comparison` has them: slow requests are above this quantile, typical ones between those."""
+"""As `collector.reporting.comparison` has them: slow requests are above this quantile, typical ones between those."""
 FLIGHT_BINS = 600
 Order = Literal["slowest", "first", "largest", "most in flight"]
 _ORDERS: dict[Order, tuple[str, bool]] = {
@@ -39,7 +39,7 @@ class RequestSelection:
     """Some requests of a trace: those for which all that is given is true."""
 
     class_name: str = ""
-    outcome: str = ""  # as `collector.outcomes` has them; "" for any
+    outcome: str = ""  # as `collector.requests.outcomes` has them; "" for any
     from_ns: int | None = None  # of the beginning
     to_ns: int | None = None
     least_ns: int | None = None  # of the duration

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collector import store
-from collector.activity import DropSpan
-from collector.capture_drops import capture_drops
+from collector.decode.activity import DropSpan
+from collector.hops.capture_drops import capture_drops
+from collector.hops.capture_windows import trace_spans
 from collector.queries.bench_runs import LoadStage, stages_of
+from collector.queries.timeline.columns import NO_LANE
 from collector.queries.trace_view import TraceView
-from collector.timeline.columns import NO_LANE
-from collector.windows import trace_spans
+from collector.trace import store
 from tracer.errors import InputError
 
 FAULTS_FILE = "faults.jsonl"

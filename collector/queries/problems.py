@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.ends import UNCAPTURED
 from collector.queries.answers import Problem
 from collector.queries.tables import Tables
-from collector.schema import HopKind, HopState
-from collector.timeline.columns import KINDS, MISSING_NS, NO_LANE, STATES, ArrowClass, Seen
-from collector.timeline.windows import HopIndex
+from collector.queries.timeline.columns import KINDS, MISSING_NS, NO_LANE, STATES, ArrowClass, Seen
+from collector.queries.timeline.windows import HopIndex
+from collector.services.ends import UNCAPTURED
+from collector.trace.schema import HopKind, HopState
 
 WHAT = {
     ArrowClass.RETRANSMISSION: "sent again",

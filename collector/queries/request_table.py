@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.foreground import of_clients
-from collector.outcomes import Outcome, is_abandoned, measured_ns
+from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
+from collector.services.client_requests import of_clients
 
 SIZES = (
     (1 << 10, "under 1 KiB"),
@@ -35,7 +35,7 @@ class RequestClass:
 
     name: str  # unique within the trace
     requests_count: int
-    failed_count: int  # this and the next two by `collector.outcomes`
+    failed_count: int  # this and the next two by `collector.requests.outcomes`
     abandoned_count: int
     unknown_count: int
     p50_ns: int
@@ -49,8 +49,8 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
 
     Arguments: `spans`, as `SpanTrees.frame`.
     Returns: `number, start_ns, end_ns, duration_ns, class, method, target, service, status, outcome, failed,
-    client_host, server_host, bytes, transaction_id, outermost` (a client's own: `collector.foreground`), `in_flight`
-    (outermost requests in flight when it began, itself included).
+    client_host, server_host, bytes, transaction_id, outermost` (a client's own: `collector.services.client_requests`),
+    `in_flight` (outermost requests in flight when it began, itself included).
     """
     roots = spans.unique("request", keep="first", maintain_order=True)
     size = pl.max_horizontal(pl.col("request_bytes").fill_null(0), pl.col("response_bytes").fill_null(0))

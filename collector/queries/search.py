@@ -25,10 +25,10 @@ import polars as pl
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector import store
-from collector.ends import end_name, service_at
-from collector.outcomes import OUTCOMES, Outcome
 from collector.queries.trace_view import TraceView
+from collector.requests.outcomes import OUTCOMES, Outcome
+from collector.services.ends import end_name, service_at
+from collector.trace import store
 
 UNIT_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 DURATION = re.compile(r"([<>])(\d+(?:\.\d+)?)(ns|us|µs|ms|s)")

@@ -13,10 +13,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from collector import store
 from collector.export.csv import plain
 from collector.queries.trace_view import TraceView
-from collector.schema import HOPS
+from collector.trace import store
+from collector.trace.schema import HOPS
 from tracer.errors import InputError
 
 MOST_ROWS = 5_000_000

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.ends import UNCAPTURED
-from collector.outcomes import Outcome, is_abandoned, measured_ns
+from collector.requests.outcomes import Outcome, is_abandoned, measured_ns
+from collector.services.ends import UNCAPTURED
 
 ORDER_SWEEPS = 4
 
@@ -35,7 +35,7 @@ class Edge:
     caller: str
     callee: str
     exchanges_count: int
-    failed_count: int  # this and the next two by `collector.outcomes`
+    failed_count: int  # this and the next two by `collector.requests.outcomes`
     abandoned_count: int
     unknown_count: int
     bytes: int  # both directions, heads included

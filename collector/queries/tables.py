@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector import store
+from collector.trace import store
 
 TROUBLE = ("warning", "error")
 """Severities of findings that count as problems."""

@@ -18,15 +18,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import store, story
-from collector.model import TraceInfo
-from collector.pairing import Pairing, read_pairing
+from collector.hops.quality_summary import Pairing, read_pairing
 from collector.queries.lanes import command_span, lane_order
-from collector.service_names import ServiceNames
-from collector.span_trees import SpanTrees, build_trees
-from collector.store import INDEX_FOLDER
-from collector.story import Story
-from collector.timeline.build import (
+from collector.queries.span_trees import SpanTrees, build_trees
+from collector.queries.timeline.build import (
     Progress,
     Services,
     build_columns,
@@ -36,9 +31,15 @@ from collector.timeline.build import (
     read_hosts,
     read_times,
 )
-from collector.timeline.columns import COLUMNS, STATES, ArrowClass, HopColumns, Pairs, Seen
-from collector.timeline.shelf import Shelf
-from collector.timeline.windows import HopIndex, build_windows
+from collector.queries.timeline.columns import COLUMNS, STATES, ArrowClass, HopColumns, Pairs, Seen
+from collector.queries.timeline.shelf import Shelf
+from collector.queries.timeline.windows import HopIndex, build_windows
+from collector.reporting import story
+from collector.reporting.story import Story
+from collector.services.service_names import ServiceNames
+from collector.trace import store
+from collector.trace.model import TraceInfo
+from collector.trace.store import INDEX_FOLDER
 from tracer import scratch
 
 VERSION = 4

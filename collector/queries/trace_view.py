@@ -12,25 +12,25 @@ import polars as pl
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from collector import store
-from collector.comparison import Comparison, compare, slow_against_typical, stages_at
-from collector.model import TraceInfo
-from collector.packets import read_packet
 from collector.queries.answers import Arrows, Hop, Problem, Request, Summary
 from collector.queries.bench_runs import recorded_with
 from collector.queries.lanes import command_of, command_span, lanes_of
 from collector.queries.load import Load
 from collector.queries.overlay import WholeHops
 from collector.queries.problems import Problems, seen
+from collector.queries.span_trees import Span, SpanTrees
 from collector.queries.tables import Tables
+from collector.queries.timeline.build import Progress, chunks
+from collector.queries.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
+from collector.queries.timeline.windows import DensityCounts, EndCounts
 from collector.queries.trace_index import Facts, TraceIndex, open_index
-from collector.schema import HopState
-from collector.span_trees import Span, SpanTrees
-from collector.store import Read
-from collector.stream_summary import StreamSummary, summarise_streams
-from collector.timeline.build import Progress, chunks
-from collector.timeline.columns import KINDS, STATES, ArrowClass, Pairs, Seen
-from collector.timeline.windows import DensityCounts, EndCounts
+from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_at
+from collector.reporting.stream_summary import StreamSummary, summarise_streams
+from collector.trace import store
+from collector.trace.model import TraceInfo
+from collector.trace.packets import read_packet
+from collector.trace.schema import HopState
+from collector.trace.store import Read
 from tracer.errors import InputError
 
 DETAIL_COLUMNS = (

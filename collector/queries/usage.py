@@ -10,10 +10,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import store
+from collector.clocks.alignment import to_trace_ns
+from collector.queries.timeline.columns import Longs
 from collector.queries.trace_view import TraceView
-from collector.timeline.columns import Longs
-from collector.timescale import to_trace_ns
+from collector.trace import store
 
 STRIPS = {
     "CPU": ("cpu_percent",),

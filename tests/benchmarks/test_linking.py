@@ -12,10 +12,10 @@ from benchmarks.linking import baselines, by_id
 from benchmarks.linking.payload import header_len, hide_ids, strip_folder
 from benchmarks.linking.scoring import score_ledgers, score_links, score_whole
 from benchmarks.linking.truth import ROOT, Truth, find_truth, read_logs
-from collector import store
 from collector.analysis import analyse
-from collector.sources import host_sources
-from collector.spans import link
+from collector.decode.sources import host_sources
+from collector.requests.spans import link
+from collector.trace import store
 from tests.helpers.exchange_lines import at_us, exchanges_of
 from tests.helpers.scripts import table
 

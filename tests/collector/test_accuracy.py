@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from collector.analysis import analyse
-from collector.host_capture import HostSource
-from collector.store import read_table
+from collector.decode.host_capture import HostSource
+from collector.trace.store import read_table
 from tests.helpers.netsim import Clock, Network, Path_, Station, Transfer
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "accuracy.md"

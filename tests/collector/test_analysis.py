@@ -8,11 +8,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from collector import host_capture, store
 from collector.analysis import AnalysisOptions, HostSource, analyse
-from collector.held import Held
-from collector.partitions import Partitions
-from collector.schema import TABLES
+from collector.decode import host_capture
+from collector.decode.partitions import Partitions
+from collector.execution.partition_cache import Held
+from collector.trace import store
+from collector.trace.schema import TABLES
 from tests.helpers.live_segments import write_segments
 from tests.helpers.netsim import Clock, Network, Path_, Station
 from tracer.errors import InputError, ResourceError

@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 from scapy.layers.inet import IP, TCP
 
-from collector import store
 from collector.commands.replay import command as replay
 from collector.commands.report import command as report
-from collector.model import CommandInfo
-from collector.schema import TABLES
-from collector.sources import write_command
-from tests.collector.test_wire_text import ETHERNET, request
+from collector.decode.sources import write_command
+from collector.trace import store
+from collector.trace.model import CommandInfo
+from collector.trace.schema import TABLES
+from tests.collector.trace.test_wire_text import ETHERNET, request
 from tests.helpers.capture_files import enhanced, interface, names, section
 from tracer.errors import InputError
 from tracer.plain_text import plain

@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from collector import store
 from collector.analysis import HostSource, analyse
-from collector.schema import conform
-from collector.spans import link
+from collector.requests.spans import link
+from collector.trace import store
+from collector.trace.schema import conform
 
 VARIABLE = "TWINTAP_REFERENCE_CAPTURES"
 FOLDER = Path(os.environ.get(VARIABLE, ""))

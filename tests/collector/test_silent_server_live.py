@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from collector.analysis import analyse
-from collector.sources import host_sources
-from collector.store import read_table
+from collector.decode.sources import host_sources
+from collector.trace.store import read_table
 from tests.helpers.live_hosts import Pair
 
 pytestmark = pytest.mark.live

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from collector.schema import conform
+from collector.trace.schema import conform
 
 
 def by_flow(hops: pa.Table) -> pa.Table:

@@ -9,7 +9,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from scapy.utils import wrpcap
 
-from collector.host_capture import HostSource
+from collector.decode.host_capture import HostSource
 
 SCRIPT = '<script>window.hacked=1</script><img/src=x/onerror="window.hacked=1">'
 HOSTS = ('"><img src=x onerror="window.hacked=1">', "</title><svg onload=window.hacked=1>")

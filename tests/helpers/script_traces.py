@@ -1,14 +1,14 @@
 """A whole trace on disk from a script of transfers (`tests.helpers.scripts`), by the stages that a capture goes through
 after matching."""
 
-from collector.endings import with_endings
-from collector.exchanges import build_exchanges
 from collector.findings import find
-from collector.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
-from collector.outcomes import answering, settled, with_outcomes
-from collector.quality import quality_of
-from collector.spans import link
-from collector.store import write_trace
+from collector.hops.quality import quality_of
+from collector.requests.endings import with_endings
+from collector.requests.exchanges import build_exchanges
+from collector.requests.outcomes import answering, settled, with_outcomes
+from collector.requests.spans import link
+from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
+from collector.trace.store import write_trace
 from tests.helpers.flows import by_flow
 from tests.helpers.scripts import BASE_NS, play, table
 from tests.helpers.service_ports import named_ports, names_of_ports

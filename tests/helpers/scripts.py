@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from collector.schema import TABLES, conform
+from collector.trace.schema import TABLES, conform
 from tracer.records import HeadFlag, HeadKind
 
 DELAY_US = 20

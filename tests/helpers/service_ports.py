@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from collector.model import ServiceInfo
-from collector.service_names import ServiceNames
+from collector.services.service_names import ServiceNames
+from collector.trace.model import ServiceInfo
 
 
 def named_ports(ports: Mapping[int, str]) -> tuple[ServiceInfo, ...]:

@@ -3,8 +3,8 @@
 A trace holds uploads: the client asks the proxy, the proxy writes to three of the storage hosts, and answers. Every
 packet of an upload is a row of `TEMPLATE`; an upload is the template moved to its start, with delays drawn at random.
 Vectorised: 10 million hops take about a minute, most of it for the events. Lossy links and the states of lone hops are
-sprinkled over it. The tables keep the contracts of `collector.schema`: the ledger adds up to the root's duration, each
-seen end of a hop has its event, frames count up with time within a host.
+sprinkled over it. The tables keep the contracts of `collector.trace.schema`: the ledger adds up to the root's duration,
+each seen end of a hop has its event, frames count up with time within a host.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector import schema
-from collector.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
-from collector.quality import quality_of
-from collector.store import TraceWriter, write_trace
+from collector.hops.quality import quality_of
+from collector.trace import schema
+from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, TraceInfo
+from collector.trace.store import TraceWriter, write_trace
 from tests.helpers.flows import by_flow
 
 EPOCH_NS = 1_790_000_000_000_000_000

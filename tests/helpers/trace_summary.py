@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from collector import store
-from collector.story import tell
+from collector.reporting.story import tell
+from collector.trace import store
 
 EXCHANGE_COLUMNS = (
     "client_host",

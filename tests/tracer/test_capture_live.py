@@ -19,8 +19,8 @@ import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Dot1Q, Ether
 
-from collector.ingest import session_status
-from collector.recording import Cluster, ClusterHost, record
+from collector.service.ingest import session_status
+from collector.service.recording import Cluster, ClusterHost, record
 from tests.helpers.live_hosts import TRACER, Capturing, Host, Pair, or_skip, pair
 from tracer.readers import open_capture
 from tracer.records import Direction

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.ingest import session_status
+from collector.service.ingest import session_status
 from tests.helpers.live_hosts import Capturing, Pair, or_skip, pair
 from tests.helpers.polling import wait_for
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
-from collector.model import CounterInfo
 from collector.queries import TraceView, open_trace
+from collector.trace.model import CounterInfo
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import open_page
 from tests.helpers.viewer_server import CHROMIUM, FLAGS, serving

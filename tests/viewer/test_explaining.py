@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from collector.analysis import analyse
+from collector.decode.sources import host_sources
 from collector.queries import PacketFields, Selection, TraceView, open_trace, write_pcapng
-from collector.sources import host_sources
 from tests.helpers.viewer_page import open_page, settled
 from tests.helpers.viewer_server import serving
 from tracer.errors import InputError

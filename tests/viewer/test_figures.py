@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from collector.outcomes import OUTCOMES
 from collector.queries import Edge, Node, ServiceGraph, Span, TraceView
+from collector.requests.outcomes import OUTCOMES
 from viewer.figures.frame import duration_axis
 from viewer.figures.latency import OUTCOME_STYLES
 from viewer.figures.ruler import ruler_figure

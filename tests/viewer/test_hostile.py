@@ -27,7 +27,7 @@ def test_the_captures_hold_what_they_should(trace: TraceView) -> None:
     titles = {request.title for request in trace.requests(100)}
     assert trace.summary.requests_count == len(TARGETS)
     assert any(SCRIPT in title for title in titles)
-    assert any(r"\xe2\x80\xae" in title for title in titles)  # a direction mark, as an escape (collector.wire_text)
+    assert any(r"\xe2\x80\xae" in title for title in titles)  # a direction mark, as an escape (trace.wire_text)
     assert max(len(title) for title in titles) > 1_000
     assert TraceSearch(trace).hits("<script>").count == len(TARGETS)  # in their transaction ids
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 from werkzeug.test import Client
 
-from collector.model import CounterInfo
 from collector.queries import open_trace
+from collector.trace.model import CounterInfo
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import open_page, settled, view
 from tests.helpers.viewer_server import serving

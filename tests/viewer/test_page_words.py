@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from collector.model import HostInfo, TraceInfo
 from collector.queries.lanes import CLOCK_WORDS, lanes_of
+from collector.trace.model import HostInfo, TraceInfo
 from tests.helpers.scripts import table
 from viewer.pages.compare import _summary, _told
 from viewer.pages.parts import no_requests

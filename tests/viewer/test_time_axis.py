@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from collector.queries import TraceView, open_trace
-from collector.store import write_table
+from collector.trace.store import write_table
 from tests.helpers.bench_folders import STARTED_NS, write_run
 from tests.helpers.synthetic_trace import EPOCH_NS, Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import ink, open_page, settled, view

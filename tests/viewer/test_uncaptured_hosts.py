@@ -17,12 +17,12 @@ import pytest
 from rich.console import Console
 
 from collector.analysis import analyse
+from collector.decode.sources import command_of, host_sources
 from collector.queries import TraceView, open_trace
-from collector.report import gather
-from collector.report_html import make_html
-from collector.report_text import show
-from collector.sources import command_of, host_sources
-from tests.collector.test_findings import CASES
+from collector.reporting.html import make_html
+from collector.reporting.report import gather
+from collector.reporting.text import show
+from tests.collector.findings.test_findings import CASES
 from tests.helpers.script_traces import write_script_trace
 from viewer.details import request_details, waterfall
 from viewer.layout import page_meta

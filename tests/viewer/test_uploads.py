@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from werkzeug.test import Client
 
-from collector.input_limits import InputLimits
+from collector.decode.input_limits import InputLimits
 from collector.queries import TraceView
 from tests.helpers.capture_files import pcap
 from tests.helpers.viewer_server import serving

@@ -1,7 +1,8 @@
 //! The fixed first bytes of messages of common protocols: what shows which software answers, without anything a user sent.
 //!
 //! Only bytes that the protocol itself fixes, and lengths, counts, numbers and checksums between them, are ever kept; what a
-//! pattern does not cover stays off the disk. The collector knows software by them (`collector/services.toml`).
+//! pattern does not cover stays off the disk. The collector knows software by them
+//! (`collector/services/services.toml`).
 //!
 //! Sources: PostgreSQL's frontend/backend protocol 3 (message formats), MySQL's handshake v10, RESP, memcached's
 //! `protocol.txt`, AMQP 0-9-1 §2.2.4, RFC 4253 §4.2 (SSH), RFC 8446 §5.1 (TLS records), RFC 9113 §3.4, Ceph's msgr2.1,

@@ -9,7 +9,7 @@
 //!    [`FEWEST_PIECES`] times or more without being asked again, each time after [`QUIET_NS`] in which it had nothing to
 //!    send, no earlier turn is like that, and neither side ends the connection when the last piece has come.
 //! 3. A server that speaks when somebody else asks it: that takes all connections of a server, so here only the evidence is
-//!    gathered ([`Late`], [`Said`]); `collector.streams` judges it.
+//!    gathered ([`Late`], [`Said`]); `collector.requests.streams` judges it.
 //!
 //! Of HTTP/2 each stream is judged by itself, by what its frames say ([`Why::TwoWay`]) or, as in 2, by its shape if its server
 //! never ended it; where frames are missing, all of the connection is [`Why::Unread`] ([`crate::http2`]).
@@ -53,7 +53,7 @@ const PAUSE_NS: i64 = 1_000_000;
 /// Less is the end of what was written at once (RFC 9293 §3.7.1).
 const FULL_SEGMENT_BYTES: i64 = 1_200;
 
-/// Why an exchange is part of a stream; in the order of `collector.schema.StreamReason`.
+/// Why an exchange is part of a stream; in the order of `collector.trace.schema.StreamReason`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {
     /// It is none, or not by what its own connection shows.

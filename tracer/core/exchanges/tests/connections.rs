@@ -1,5 +1,5 @@
 //! Connections as scripts of transfers: what is asked and answered, and what holds whatever comes. The tables of cases
-//! are in `tests/collector/test_exchanges.py`, which come in through Python.
+//! are in `tests/collector/requests/test_exchanges.py`, which come in through Python.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Stamps of hosts to trace times, and each hop's delay with its uncertainty.
 //!
-//! A host's clock is a line from each step to the next (`collector.clocks`):
+//! A host's clock is a line from each step to the next (`collector.clocks.solve`):
 //! trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) / 1e9. A pair of hosts has a bound of its own,
 //! tighter than two error bars added up, given at knots and taken to be straight between them.
 

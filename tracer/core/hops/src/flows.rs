@@ -26,7 +26,7 @@ pub struct Hops<'a> {
     pub one_way_delay_ns: &'a [i64],
 }
 
-/// One row a flow; what each column counts is said in `collector.schema.QUALITY`.
+/// One row a flow; what each column counts is said in `collector.trace.schema.QUALITY`.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
     /// Row of the flow's first hop.

@@ -2,8 +2,8 @@
 //! links counted, and delays reduced to those that bound a clock.
 //!
 //! Every function takes columns and gives columns; nothing is kept between calls.
-//! What a row means, and what is done with it, is said in `collector.timescale`, `collector.quality`,
-//! `collector.link_traffic` and `collector.clock_bounds`.
+//! What a row means, and what is done with it, is said in `collector.clocks.alignment`, `collector.hops.quality`,
+//! `collector.hops.path_traffic` and `collector.clocks.bounds`.
 #![forbid(unsafe_code)]
 
 pub mod align;

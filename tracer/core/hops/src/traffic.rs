@@ -32,8 +32,8 @@ pub struct Apart<'a> {
     pub receivers_count: usize,
 }
 
-/// One row for each sender, receiver, slice and bin that occurs, in this order; `collector.link_traffic` says what each
-/// column is.
+/// One row for each sender, receiver, slice and bin that occurs, in this order; `collector.hops.path_traffic` says what
+/// each column is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub sender: Vec<i64>,

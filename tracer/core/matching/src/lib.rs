@@ -13,7 +13,7 @@
 //! 3. [`control`] pairs zero-length segments on their whole header (seq, ack, flags, window, timestamps, SACK).
 //! 4. [`pauses`] notes where a sender waited for an acknowledgement with more to send: only here are windows at hand.
 //!
-//! What a router or NAT saw that was captured as well is left out by the caller (`collector.forwarders`).
+//! What a router or NAT saw that was captured as well is left out by the caller (`collector.decode.forwarders`).
 //!
 //! Before all that, [`translation`] finds connections that a NAT or balancer rewrote on the way, and undoes it.
 //!

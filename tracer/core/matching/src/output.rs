@@ -8,7 +8,7 @@ use crate::packets::Packets;
 use crate::translation::{FourTuple, Translation};
 use crate::wanted::Wanted;
 
-/// What a transfer carried. The codes are the order of `collector.schema.HopKind`.
+/// What a transfer carried. The codes are the order of `collector.trace.schema.HopKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 /// What became of a transfer, as far as one connection's packets can tell. `outside_window` needs aligned clocks and is
-/// decided after them. The codes are the order of `collector.schema.HopState`.
+/// decided after them. The codes are the order of `collector.trace.schema.HopState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {

@@ -7,9 +7,10 @@
 //!                         └ an ACK without data: more was acknowledged, or the window moved
 //! ```
 //! Application that has nothing to send resumes at any time; only TCP resumes within microseconds of an ACK. What held it
-//! (window, congestion window, Nagle's rule) is told later, from the figures of each [`Pause`] (`collector.pauses`).
-//! A window that closed and was probed is a pause even if it never opened. A copy of what was sent (a tail loss probe)
-//! does not hide that new bytes had to wait: a pause is listed by how long these did, though it is measured from the copy.
+//! (window, congestion window, Nagle's rule) is told later, from the figures of each [`Pause`]
+//! (`collector.hops.sender_pauses`). A window that closed and was probed is a pause even if it never opened. A copy of
+//! what was sent (a tail loss probe) does not hide that new bytes had to wait: a pause is listed by how long these did,
+//! though it is measured from the copy.
 //!
 //! Limits: an application that happens to write in the [`SOON_NS`] behind an ACK looks the same; an ACK that comes with
 //! data is taken for the other side's turn.

@@ -1,5 +1,5 @@
 //! When each interface of a host captured, as far as its stamps show: the span of each file, and where an interface was
-//! silent. A silence is no hole of the capture by itself: `collector.coverage` decides with what other hosts saw.
+//! silent. A silence is no hole of the capture by itself: `collector.hops.coverage` decides with what other hosts saw.
 //!
 //! Cost: one comparison a packet. Memory is bounded: where silences are many, short ones are forgotten.
 

@@ -1,5 +1,5 @@
-//! Which 4-tuples may be one connection whose addresses were rewritten on the way: see `collector.handshakes`, which says
-//! what a fingerprint is and what the pairs are for.
+//! Which 4-tuples may be one connection whose addresses were rewritten on the way: see `collector.decode.handshakes`,
+//! which says what a fingerprint is and what the pairs are for.
 
 use std::collections::BTreeSet;
 

@@ -284,7 +284,8 @@ pub fn put_silences(built: &Built, first_id: i64, columns: &Bound<'_, PyDict>) -
     columns.set_item("silence_cause", cause.into_pyarray(py))
 }
 
-/// Streams: their connections' ids, and of each what `collector.streams` says of it; then what shows further ones.
+/// Streams: their connections' ids, and of each what `collector.requests.streams` says of it; then what shows further
+/// ones.
 pub fn put_streams(built: &Built, connections: &Connections, columns: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = columns.py();
     let id = |connection: u32| connections.connection_id[connection as usize];

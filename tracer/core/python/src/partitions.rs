@@ -41,7 +41,7 @@ fn handshake_pairs<'py>(
     Ok([first, second].map(|keys| keys.into_pyarray(py)))
 }
 
-/// Packets of all hosts by partition. `collector.partitions` is its public face.
+/// Packets of all hosts by partition. `collector.decode.partitions` is its public face.
 #[pyclass(frozen, name = "Partitions", module = "tracer._core")]
 struct PyPartitions {
     partitions: Partitions,

@@ -14,7 +14,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyRowGroup>()
 }
 
-/// A Parquet file in the making; the caller writes its bytes. `collector.encoded` is its public face.
+/// A Parquet file in the making; the caller writes its bytes. `collector.trace.parquet` is its public face.
 #[pyclass(frozen, name = "TableFile", module = "tracer._core")]
 struct PyTableFile {
     schema: Schema,

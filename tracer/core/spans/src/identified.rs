@@ -1,4 +1,5 @@
-//! Parents by a transaction id that both ends show; `collector/links.py` says which candidate is taken, and why.
+//! Parents by a transaction id that both ends show; `collector/requests/parents.py` says which candidate is taken, and
+//! why.
 //!
 //! Cost: a look-up in a table of ids for each exchange; then, on all cores, a search among those that show its id, and
 //! its candidates, no more than a given number.

@@ -1,8 +1,8 @@
 //! Where each root's time went: its critical path, walked backwards, and what of it each span holds.
 //!
-//! The method is explained in the header of `collector/critical_path.py`. A *visit* is a stretch of a span at its
-//! server; a *window* is the part of the root's time that a visit on the path has. Windows are taken one by one: each is
-//! shared out among the stretches of its span, and its critical children's visits get windows of their own.
+//! The method is explained in the header of `collector/requests/critical_path.py`. A *visit* is a stretch of a span at
+//! its server; a *window* is the part of the root's time that a visit on the path has. Windows are taken one by one:
+//! each is shared out among the stretches of its span, and its critical children's visits get windows of their own.
 //!
 //! # Invariant
 //! Stretches of a trace add up to its root's duration: what a child's window has is taken out of its parent's work.
@@ -21,7 +21,7 @@ use crate::silences::{HELD, IDLE, Silences};
 const ROWS_AT_ONCE: usize = 1 << 12;
 
 /// Spans as a forest; columns of one length, times in ns, `UNSEEN` where not seen. What each means:
-/// `collector.critical_path.Nodes`.
+/// `collector.requests.critical_path.Nodes`.
 #[derive(Clone, Copy, Debug)]
 pub struct Nodes<'a> {
     pub parent: &'a [i64],
@@ -65,8 +65,8 @@ const RESPONSE_IDLE: usize = 11;
 const SEND_HELD: usize = 12;
 const READER_WAIT: usize = 13;
 
-/// Stretches of each span on its root's path, in ns and in the order of `collector.critical_path.Ledger`, their sum, and
-/// its first and last time there; off the path all zero.
+/// Stretches of each span on its root's path, in ns and in the order of `collector.requests.critical_path.Ledger`,
+/// their sum, and its first and last time there; off the path all zero.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pub stretches: [Vec<i64>; STRETCHES],

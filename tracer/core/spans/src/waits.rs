@@ -1,5 +1,5 @@
 //! What a span waited for that no packet of its own says: its server's queue, and the others asked at once. How either
-//! is inferred is in `collector/waits.py`.
+//! is inferred is in `collector/requests/waits.py`.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;

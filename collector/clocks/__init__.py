@@ -1,0 +1,1 @@
+"""One timescale for all hosts, with an error bar."""

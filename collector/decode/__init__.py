@@ -1,0 +1,1 @@
+"""Capture files as packets by partition, with the hosts that they are of."""

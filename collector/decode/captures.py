@@ -1,0 +1,421 @@
+"""Captures of several hosts, decoded: packets by partition, hosts, counters.
+
+The first stage. The core decodes a batch at a time and spreads it over partitions (`collector.decode.partitions`); here
+is what must be known of whole captures: hosts, their interfaces and own addresses, which give a partition's packets
+their meaning when it is taken. Hosts are read side by side.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.decode import capture_sets, copies, merged_captures
+from collector.decode.absurd_stamps import FAR_NS, Believed, believed_stamps
+from collector.decode.activity import HostActivity
+from collector.decode.checksums import Checksum, tcp_checksum, tcp_payload
+from collector.decode.containers import containers
+from collector.decode.forwarders import forwarded_pairs, forwarded_rows, without_forwarded
+from collector.decode.host_addresses import is_loopback, own_addresses
+from collector.decode.host_capture import LAST_BITS, LAST_FRAME, MORE_BITS, HostCapture, HostSource, Reading, read_host
+from collector.decode.host_identity import sources_by_address, sources_by_host, sources_by_interface, sources_by_name
+from collector.decode.input_limits import LIMITED, InputLimits, PartitionFull
+from collector.decode.partitions import AddressOrder, HostView, Partitions
+from collector.execution.progress import SILENT, Counted, Progress, Stage
+from collector.trace.model import CounterInfo, HostInfo
+from collector.trace.wire_text import head_batch
+from tracer import secret_rules
+from tracer.errors import InputError
+from tracer.readers import open_capture
+from tracer.records import Columns, Severity
+
+BYTES_PER_PACKET = 90
+"""Of a capture file with headers and message heads; only to guess how many partitions are worth while."""
+GZIP_RATIO = 6
+EVENTS_PER_PARTITION = 500_000
+"""Bounds memory: about 400 bytes an event while a partition's stages run."""
+MOST_PARTITION_BITS = 10
+READERS = 2
+"""Hosts read side by side."""
+LOOKED_AT_ONCE = 1_024
+"""Packets that are read again together."""
+NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Packets of some connections, of all hosts, and the HTTP heads in them.
+
+    `events` by column, as the core's matching takes them (`EVENT_COLUMNS` and what `partitions.Taken` adds); their
+    `*_place` and address columns are places in `hosts`, `points` and `addresses`. `heads` as in `HEAD_COLUMNS` and
+    `HEAD_STRINGS`, with `event_row`, each one's row in `events`. `forwarded`: rows that a host on the path saw, which
+    are no end's (`collector.decode.forwarders`); None if there are none.
+    """
+
+    events: Columns
+    heads: pa.RecordBatch
+    hosts: pa.StringArray
+    points: pa.StringArray
+    addresses: pa.StringArray
+    forwarded: NDArray[np.bool_] | None = None
+
+
+class Scan:
+    """All captures, read once; a context manager, for what is on disk goes with it.
+
+    `hosts` (in their given order), `counters` and `clues` (by host, and by address and port of a server) are whole;
+    events come by partition.
+    `activities` says of each host when its interfaces captured, and `interfaces` which these are; `coverage.coverages`
+    makes intervals of it. `absurd` has of some hosts the frames whose stamps are not their own.
+
+    A node's containers are hosts too (`collector.decode.containers`): `clock_of` has whose clock each of them goes by,
+    and `clock_windows` and `frames` each clock's first and last stamp, and how many frames it stamped.
+    """
+
+    def __init__(
+        self,
+        captures: list[HostCapture],
+        partitions: Partitions,
+        counters: Sequence[CounterInfo],
+        ranks: Mapping[str, int],
+    ) -> None:
+        traffic = [capture.traffic() for capture in captures]
+        self._forwarded = forwarded_pairs(traffic)
+        named = [capture.named_addresses for capture in captures]
+        own = own_addresses(list(map(without_forwarded, traffic, self._forwarded, named)))
+        lanes = _lanes(captures, own, partitions.addresses())
+        own = [mine - {address for lane in lanes for address in lane.addresses} for mine in own]
+        self._partitions, texts = partitions, partitions.addresses()
+        order = np.argsort(texts)
+        self._number_of_rank = order
+        self._texts = pa.array(texts, pa.string()).take(pa.array(order))
+        loopback = np.array([is_loopback(text) for text in texts], dtype=np.bool_)
+        self._order = AddressOrder(np.argsort(order).astype(np.uint32), loopback[order])
+        self._names = pa.array([*(capture.host for capture in captures), *(lane.name for lane in lanes)], pa.string())
+        points = [f"{capture.host}/{name}" for capture in captures for name in capture.interfaces]
+        self._points = pa.array(points, pa.string())
+        self._views = list(_views(captures, own, loopback, lanes))
+        of_captures = zip(captures, own, self._forwarded, strict=True)
+        infos = [replace(_host_info(capture, mine, texts), on_path=bool(pairs)) for capture, mine, pairs in of_captures]
+        split = {lane.capture for lane in lanes}
+        kept = [info for number, info in enumerate(infos) if own[number] or number not in split]
+        found = (*kept, *(lane.info(captures[lane.capture], texts) for lane in lanes))
+        self.hosts = tuple(sorted(found, key=lambda info: ranks.get(info.host, len(ranks))))
+        self.clues = {capture.host: capture.clues for capture in captures}
+        self.clues |= {lane.name: captures[lane.capture].clues for lane in lanes}
+        self.clock_of = {lane.name: captures[lane.capture].host for lane in lanes}
+        self.clock_windows = [
+            (info.host, info.first_host_ns, info.last_host_ns)
+            for info in infos
+            if info.first_host_ns is not None and info.last_host_ns is not None
+        ]
+        self.absurd = {capture.host: capture.absurd.all_frames() for capture in captures if capture.absurd.count}
+        self.absurd |= {
+            lane.name: self.absurd[captures[lane.capture].host]
+            for lane in lanes
+            if captures[lane.capture].host in self.absurd
+        }
+        self._marked = {capture.host: frozenset(capture.damaged) for capture in captures if capture.damaged}
+        self.frames = {capture.host: capture.packets_count for capture in captures}
+        self.activities = {capture.host: capture.host_activity(texts) for capture in captures}
+        self.interfaces = {capture.host: tuple(capture.interfaces) for capture in captures}
+        for lane in lanes:
+            of_host = captures[lane.capture].host
+            self.activities[lane.name] = HostActivity((self.activities[of_host].points[lane.interface],))
+            self.interfaces[lane.name] = (self.interfaces[of_host][lane.interface],)
+        unsettled = [
+            number for number, mine in enumerate(own) if not (mine or number in split or self._forwarded[number])
+        ]
+        undirected = [_undirected(captures[number]) for number in unsettled]
+        of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
+        absurd = [capture.absurd.counter(capture.host) for capture in captures]
+        self.counters = (*counters, *of_files, *(counter for counter in (*absurd, *undirected) if counter is not None))
+        self._captures, self._copies, self._lock = captures, [0] * len(captures), Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what partitions hold, in memory and on disk; none can be taken any more."""
+        self._partitions.close()
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def look(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, Checksum]]:
+        """Of packets of a host's captures, read again, frame and what the TCP checksum is.
+
+        Arguments: `frames` ascending. What an agent wrote is judged by its marks, where there are any: it keeps no
+        whole packets, and has overwritten secrets.
+        """
+        marked = self._marked.get(self.clock_of.get(host, host), frozenset())
+        for frame, link_type, data in self._again(host, frames):
+            if data is not None:
+                yield frame, tcp_checksum(link_type, data)
+            elif marked:
+                yield frame, Checksum.BAD if frame in marked else Checksum.GOOD
+
+    def payloads(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """As `look`, frame and TCP payload as on the wire, only to be looked at; without those that an agent wrote."""
+        for frame, link_type, data in self._again(host, frames):
+            if data is not None:
+                yield frame, tcp_payload(link_type, data)
+
+    def _again(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, int, bytes | None]]:
+        """Packets of a host's captures, read again: frame, link type, bytes as on the wire (None if an agent wrote
+        them)."""
+        as_they_are = secret_rules.rules(secret_rules.SecretChoice(are_kept=True))
+        name = self.clock_of.get(host, host)
+        files = next(capture.files for capture in self._captures if capture.host == name)
+        waiting, before = list(frames), 0
+        for file in files if waiting else ():
+            with open_capture(file, secrets=as_they_are) as reader:
+                while part := [frame - before for frame in waiting[:LOOKED_AT_ONCE]]:
+                    found = reader.copy_packets(part)
+                    links = [interface.link_type for interface in reader.interfaces]
+                    is_agents = reader.host is not None
+                    for copy in found:
+                        yield copy.frame + before, links[copy.interface], None if is_agents else copy.data
+                    waiting = waiting[len(found) :]
+                    if len(found) < len(part):
+                        break
+                before += reader.packets_count
+
+    @property
+    def has_drops(self) -> bool:
+        """Whether any capture says when it dropped packets."""
+        return any(point.drops for activity in self.activities.values() for point in activity.points)
+
+    @property
+    def marking(self) -> frozenset[str]:
+        """Hosts whose agents marked packets that arrived damaged."""
+        return frozenset(host for host in self.activities if self.clock_of.get(host, host) in self._marked)
+
+    @property
+    def largest(self) -> int:
+        """No partition that is not taken yet holds more packets."""
+        return sum(self._partitions.largest(number) for number in range(len(self._captures)))
+
+    def copies(self) -> tuple[CounterInfo, ...]:
+        """Packets of each capture that were left out as copies, in the partitions that were taken so far."""
+        with self._lock:
+            found = zip(self._captures, self._copies, strict=True)
+            return tuple(
+                copies.left_out(capture.host, capture.files, capture.copied, count)
+                for capture, count in found
+                if capture.copied and count
+            )
+
+    def take(self, number: int) -> Decoded | None:
+        """The events and heads of one partition, host by host in the order of its frames; None if it is empty.
+
+        A partition can be taken once.
+        """
+        taken = self._partitions.take(number, self._views, self._order)
+        if taken is None:
+            return None
+        with self._lock:
+            self._copies = [known + count for known, count in zip(self._copies, taken.copies.tolist(), strict=True)]
+        addresses = self._texts.take(pa.array(taken.addresses))
+        forwarded = forwarded_rows(taken.events, self._forwarded, self._number_of_rank[taken.addresses])
+        return Decoded(taken.events, head_batch(taken.heads), self._names, self._points, addresses, forwarded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A container of a capture's host, as a host of its own; addresses and interface by number."""
+
+    name: str
+    host: int
+    capture: int
+    addresses: tuple[int, ...]
+    interface: int
+
+    def info(self, capture: HostCapture, texts: Sequence[str]) -> HostInfo:
+        """What its interface shows of it."""
+        name = capture.interfaces[self.interface]
+        points = tuple(point for point in capture.points if point.interface == name)
+        ((span, count),) = [(span, n) for number, span, n in capture.activity.interfaces if number == self.interface]
+        addresses = tuple(sorted(texts[address] for address in self.addresses))
+        return HostInfo(self.name, addresses, points, capture.files, count, count, *span)
+
+
+def _lanes(captures: Sequence[HostCapture], own: Sequence[frozenset[int]], texts: Sequence[str]) -> list[_Lane]:
+    """The containers of all captures."""
+    found: list[_Lane] = []
+    for number, capture in enumerate(captures):
+        owned = frozenset().union(*(mine for other, mine in enumerate(own) if other != number))
+        owned |= {address for lane in found for address in lane.addresses}
+        for each in containers(capture.activity.passages, capture.activity.passed, texts, owned):
+            name = texts[each.addresses[0]]
+            found.append(_Lane(name, len(captures) + len(found), number, each.addresses, each.interface))
+    return found
+
+
+def _views(
+    captures: Sequence[HostCapture],
+    own: Sequence[frozenset[int]],
+    loopback: NDArray[np.bool_],
+    lanes: Sequence[_Lane],
+) -> Iterator[HostView]:
+    first_point = 0
+    for number, (capture, mine) in enumerate(zip(captures, own, strict=True)):
+        is_own = loopback.copy()
+        is_own[list(mine)] = True
+        of_capture = [lane for lane in lanes if lane.capture == number]
+        behind = tuple((address, lane.host, lane.interface) for lane in of_capture for address in lane.addresses)
+        yield HostView(is_own, first_point, behind, capture.copied.ways if capture.copied else ())
+        first_point += len(capture.interfaces)
+
+
+def decode(sources: Sequence[HostSource]) -> Decoded:
+    """All events and heads of the captures of all hosts, in memory at once.
+
+    Raises: as `scan`.
+    """
+    with scan(sources, partition_bits=0) as captures:
+        decoded = captures.take(0)
+        assert decoded is not None, "scan refuses captures without a packet"
+        return decoded
+
+
+def scan(
+    sources: Sequence[HostSource],
+    spill: Path | None = None,
+    partition_bits: int | None = None,
+    progress: Progress = SILENT,
+    addresses: Mapping[str, frozenset[str]] = NO_ADDRESSES,
+    limits: InputLimits = LIMITED,
+) -> Scan:
+    """Read the captures of all hosts.
+
+    Arguments: `sources`, one for each host; `spill`, where intermediate data goes if it does not fit in memory; the
+    number of partitions is 2^`partition_bits`, by the files' sizes if it is not given; `progress` learns how far it is;
+    `addresses`, of some hosts what addresses they have, whatever their captures show; `limits`, how much is taken in.
+    Raises: `InputError` for a file that is no capture, addresses of a host that is not there, or if no host's capture
+    holds a TCP packet; `ResourceError` if intermediate data finds no room.
+    """
+    named, alike, ranks = sources_by_name(sources)
+    unknown = sorted(addresses.keys() - {source.host for source in named})
+    if unknown:
+        known = ", ".join(str(source.host) for source in named)
+        raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
+    how = Reading(spill, partition_bits, progress, addresses, limits)
+    captures, partitions = _read(named, how)
+    believed = _believed(named, captures)
+    if believed:
+        partitions.close()
+        how = replace(how, believed=believed)
+        captures, partitions = _read(named, how)
+    merged = [
+        place
+        for place, source in enumerate(named)
+        if len(source.files) == 1
+        and source.host not in addresses
+        and merged_captures.interfaces_are_hosts(partitions.sights(place))
+    ]
+    split: list[CounterInfo] = []
+    if merged:
+        partitions.close()
+        alike = {name: [place for place in places if place not in merged] for name, places in alike.items()}
+        apart = sources_by_interface(named, merged, captures)
+        captures, partitions = _read([source for source, _ in apart], how)
+        named, split = sources_by_address(named, apart, captures, partitions.addresses())
+        partitions.close()
+        captures, partitions = _read(named, how)
+    hosts, counters = sources_by_host(named, alike, captures)
+    if hosts != named:
+        partitions.close()
+        captures, partitions = _read(hosts, how)
+    return Scan(captures, partitions, [*split, *counters], ranks)
+
+
+def _believed(named: Sequence[HostSource], captures: Sequence[HostCapture]) -> Believed:
+    """Of the captures that last for years, which stamps are not damage."""
+    found: dict[Path, Sequence[tuple[int, int]]] = {}
+    for source, capture in zip(named, captures, strict=True):
+        first_ns, last_ns = capture.notes.first_ns, capture.notes.last_ns
+        if first_ns is not None and last_ns is not None and last_ns - first_ns >= FAR_NS:
+            found |= dict.fromkeys(source.files, believed_stamps(source.files))
+    return found
+
+
+def _read(named: Sequence[HostSource], how: Reading) -> tuple[list[HostCapture], Partitions]:
+    """The captures of the named hosts, and their packets, in as many partitions as they need. Raises: as `scan`."""
+    if how.partition_bits is not None:
+        return _read_into(how.partition_bits, named, replace(how, limits=replace(how.limits, in_partition=LAST_FRAME)))
+    for bits in range(_partition_bits(named), LAST_BITS, MORE_BITS):
+        with suppress(PartitionFull):
+            return _read_into(bits, named, how)
+    return _read_into(LAST_BITS, named, how)
+
+
+def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[list[HostCapture], Partitions]:
+    """As `_read`, in 2^`bits` partitions. Raises: `PartitionFull` if one holds too much and there may be more."""
+    partitions = Partitions(bits, len(named), how.spill)
+    how.progress.begin(Stage.READ)
+    done = Counted(how.progress, sum(_size(path) for source in named for path in source.files))
+    try:
+        with ThreadPoolExecutor(READERS) as pool:
+            jobs = [pool.submit(read_host, *job, partitions, done, how) for job in enumerate(named)]
+            captures = [job.result() for job in jobs]
+        if not any(capture.notes.events_count for capture in captures):
+            files = ", ".join(file for capture in captures for file in capture.files)
+            what = f"no TCP packet in {files or 'the given captures'}"
+            raise InputError(what, "capture with a filter that includes tcp")
+        for capture in captures:
+            if capture.host in how.addresses:
+                capture.named_addresses = frozenset(map(partitions.address_number, how.addresses[capture.host]))
+        partitions.finish()
+    except BaseException:
+        partitions.close()
+        raise
+    return captures, partitions
+
+
+def _partition_bits(sources: Iterable[HostSource]) -> int:
+    """Enough partitions that each holds about `EVENTS_PER_PARTITION`, judged by the files' sizes."""
+    sizes = [
+        path.stat().st_size * (GZIP_RATIO if path.suffix == ".gz" else 1)
+        for source in sources
+        for path in source.files
+        if path.is_file()
+    ]
+    wanted = sum(sizes) / BYTES_PER_PACKET / EVENTS_PER_PARTITION
+    return min(MOST_PARTITION_BITS, max(0, int(np.ceil(np.log2(max(wanted, 1))))))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _host_info(capture: HostCapture, own: frozenset[int], texts: Sequence[str]) -> HostInfo:
+    addresses = tuple(sorted(text for text in (texts[index] for index in own) if not is_loopback(text)))
+    notes = capture.notes
+    counts = (capture.packets_count - capture.elsewhere_count, notes.events_count)
+    return HostInfo(capture.host, addresses, capture.points, capture.files, *counts, notes.first_ns, notes.last_ns)
+
+
+def _undirected(capture: HostCapture) -> CounterInfo | None:
+    """For a host of whose packets nothing tells which way they went."""
+    if capture.is_twice:
+        return merged_captures.merged(capture.host, capture.packets_count - capture.elsewhere_count)
+    remedy = (
+        f"nothing shows which end is its own: say so with --address {capture.host}=IP; if several hosts' captures were "
+        "merged into it, give one file for each"
+    )
+    count = capture.notes.unknown_count
+    return CounterInfo(capture.host, "direction_unknown", Severity.DATA_LOSS, count, remedy) if count else None

@@ -1,0 +1,152 @@
+"""Which packets a capture holds more than once, and how: a mirror port that copies a packet where it enters the switch
+and where it leaves, two ports of a bridge in one file, a card and the bridge on top of it captured as one interface.
+
+A copy has the whole header of its packet, IP ID and timestamps included, at the same interface, and lies microseconds
+from it. A single such packet proves nothing (a system whose IP ID is 0 sends the same header again), but such a
+capture copies nearly all packets between two addresses, with payload or without, whereas only few are sent again, and
+those a round trip later. So addresses are judged by a sample of their packets (`tracer/core/partitions/src/sights.rs`);
+where too few are in it, all that the interface saw decides. The core leaves copies out as it gives a partition's
+packets (`tracer/core/partitions/src/copies.rs`), before anything else sees them.
+
+Captures of several hosts merged into one interface look alike, but there the copies of packets of one way and those of
+the other lie a whole round trip apart, taken together (`collector.decode.merged_captures`).
+
+Limits: what a bridge cuts or joins between its ports has another header; so it is no copy. Which of two sights stays
+is the file's order; the other one's stamp is that much later.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from collector.decode.containers import Passed
+from collector.decode.merged_captures import Sighted
+from collector.trace.durations import in_words
+from collector.trace.model import CounterInfo
+from tracer.records import Severity
+
+COPIES = "copied_packets"
+Way = tuple[int, int, int]
+"""Source, destination, interface."""
+Copying = tuple[int, int, int, int, int]
+"""Source, destination, interface, how often it shows a packet, and the most between two sights of it (ns)."""
+
+NEAR_NS = 5_000_000
+"""A switch copies a packet to its mirror port within that, however full this is."""
+LEAST_NEAR_NS, NEAR_RATIO = 100_000, 8
+"""Copies are looked for so far from their packet, or so many times as far as nine of ten are."""
+LEAST_SHARE, LEAST_PACKETS = 0.5, 8
+"""Of the packets between two addresses that are copied, and of how many in the sample, before they are judged alone.
+A full mirror port leaves copies out."""
+MOST_ROUND_NS = 50_000
+"""A switch's or a bridge's own time, there and back; captures of two hosts are further apart."""
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Packets of a sample: how many, how many of them are copied, and how."""
+
+    packets: int = 0
+    copied: int = 0
+    with_payload: int = 0
+    copied_with_payload: int = 0
+    gaps_ns: list[int] = field(default_factory=list)
+    times: Counter[int] = field(default_factory=Counter)
+
+    def add(self, stamps: Sequence[int], payload_len: int) -> None:
+        """Note one packet, by its sights in order of time."""
+        near = [at for at in stamps if at - stamps[0] <= NEAR_NS]
+        self.packets += 1
+        self.with_payload += payload_len > 0
+        if len(near) > 1:
+            self.copied += 1
+            self.copied_with_payload += payload_len > 0
+            self.gaps_ns.append(near[1] - near[0])
+            self.times[len(near)] += 1
+
+    def is_copied(self) -> bool:
+        """Whether most are, those with payload too: a receiver repeats ACKs, but not what it sends."""
+        most = self.copied > LEAST_SHARE * self.packets
+        return most and (not self.with_payload or self.copied_with_payload > LEAST_SHARE * self.with_payload)
+
+    def gap_ns(self, tenths: int) -> int:
+        """So many tenths of the copies are nearer to their packet."""
+        return sorted(self.gaps_ns)[len(self.gaps_ns) * tenths // 10]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a capture copies: by which ways, how often it shows a packet, and the usual time between two sights."""
+
+    ways: tuple[Copying, ...]
+    times: int
+    usual_ns: int
+
+
+def copied_packets(seen: Sequence[Sighted], passed: Iterable[Passed]) -> Copied | None:
+    """What a capture copies; None if it does not.
+
+    Arguments: `seen`, a sample of its packets; `passed`, what its interfaces saw. Cost: that of sorting the sample.
+    """
+    samples = _samples(seen)
+    ways: list[Copying] = []
+    kept = _Sample()
+    for interface in sorted({interface for _, _, interface in samples}):
+        of_interface = {way: sample for way, sample in samples.items() if way[2] == interface}
+        whole = _together(of_interface.values())
+        if not _is_near(of_interface):
+            continue
+        for src, dst, at, _ in passed:
+            sample = of_interface.get((src, dst, at))
+            if at != interface or src == dst:
+                continue
+            judged = sample if sample is not None and sample.packets >= LEAST_PACKETS else whole
+            if judged.is_copied():
+                times = judged.times.most_common(1)[0][0]
+                longest_ns = min(NEAR_NS, max(LEAST_NEAR_NS, NEAR_RATIO * judged.gap_ns(9)))
+                ways.append((src, dst, at, times, longest_ns))
+                kept = _together((kept, judged))
+    return Copied(tuple(ways), kept.times.most_common(1)[0][0], kept.gap_ns(5)) if ways else None
+
+
+def left_out(host: str, files: Sequence[str], copied: Copied, count: int) -> CounterInfo:
+    """So many packets of a capture were copies of others."""
+    often = "twice" if copied.times == 2 else f"{copied.times} times"
+    remedy = (
+        f"{', '.join(files[:2])}{' …' if len(files) > 2 else ''} holds nearly every packet {often}, "
+        f"{in_words(copied.usual_ns)} apart, as a mirror port of both ways or two ports of a bridge make it; each was "
+        "taken once"
+    )
+    return CounterInfo(host, COPIES, Severity.NOTICE, count, remedy)
+
+
+def _samples(seen: Sequence[Sighted]) -> Mapping[Way, _Sample]:
+    """Of each way its packets, apart by the direction that the capture gives them."""
+    samples: dict[Way, _Sample] = {}
+    for src, dst, payload_len, sights in seen:
+        stamps: dict[tuple[int, int], list[int]] = {}
+        for at, interface, direction in sights:
+            stamps.setdefault((interface, direction), []).append(at)
+        for (interface, _), of_packet in stamps.items():
+            if src != dst:
+                samples.setdefault((src, dst, interface), _Sample()).add(of_packet, payload_len)
+    return samples
+
+
+def _together(samples: Iterable[_Sample]) -> _Sample:
+    whole = _Sample()
+    for sample in samples:
+        whole.packets += sample.packets
+        whole.copied += sample.copied
+        whole.with_payload += sample.with_payload
+        whole.copied_with_payload += sample.copied_with_payload
+        whole.gaps_ns += sample.gaps_ns
+        whole.times += sample.times
+    return whole
+
+
+def _is_near(samples: Mapping[Way, _Sample]) -> bool:
+    """Whether copies lie no further apart than one device takes, both ways together."""
+    copied = {way: sample.gap_ns(1) for way, sample in samples.items() if sample.copied}
+    rounds = sorted(gap + copied.get((dst, src, at), 0) for (src, dst, at), gap in copied.items())
+    return bool(rounds) and rounds[len(rounds) // 2] < MOST_ROUND_NS

@@ -1,0 +1,125 @@
+"""Fingerprints of handshakes: which 4-tuples may be one connection whose addresses were rewritten on the way.
+
+A NAT or a balancer leaves the ISNs alone, or else the timestamps. So two 4-tuples may be one connection if their
+SYN-ACKs, each seen at one host only, share both ISNs or both timestamps; where the NAT was captured too, it may have
+seen each beside that host. Here that is only suspected, so that both come into one partition; the matcher decides.
+
+Memory: up to `MOST_IN_MEMORY` fingerprints; more wait in files by their hash, which are looked at one by one.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from collector.execution.spill import spilling
+from tracer import _core
+from tracer.records import Columns, TcpFlag, TcpOption
+from tracer.scratch import Scratch
+
+Keys = NDArray[np.uint64]
+
+MOST_IN_MEMORY = 1 << 20
+FILES_BITS = 6
+"""2^n files, by the first bits of a fingerprint."""
+ROW = np.dtype([("fingerprint", np.uint64), ("key", np.uint64), ("host", np.uint16)])
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio: multiplying by it spreads keys over the high bits (Knuth, TAOCP 3, §6.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Keys (ascending), and the key that stands for each instead, so that what may be one connection has one key."""
+
+    keys: Keys
+    to: Keys
+
+
+class Handshakes:
+    """Fingerprints of SYN-ACKs of all hosts."""
+
+    def __init__(self, spill: Path | None = None, most_in_memory: int = MOST_IN_MEMORY) -> None:
+        self._spill, self._most = spill, most_in_memory
+        self._rows: list[NDArray[np.void]] = []
+        self._count = 0
+        self._folder: Scratch | None = None
+
+    def add(self, host: int, events: Columns, keys: Keys) -> None:
+        """Note the SYN-ACKs of a batch of one host.
+
+        Raises: `ResourceError` if they fit neither in memory nor on disk.
+        """
+        both = TcpFlag.SYN | TcpFlag.ACK
+        answers = np.flatnonzero((events["flags"] & both) == both)
+        stamped = answers[(events["options"][answers] & TcpOption.TIMESTAMPS) != 0]
+        for rows, (first, second) in ((answers, ("seq", "ack")), (stamped, ("tsval", "tsecr"))):
+            noted = np.empty(len(rows), dtype=ROW)
+            noted["fingerprint"] = (events[first][rows].astype(np.uint64) << np.uint64(32)) | events[second][rows]
+            noted["key"], noted["host"] = keys[rows], host
+            self._rows.append(noted)
+            self._count += len(noted)
+        if self._count > self._most:
+            self._to_disk()
+
+    def joined(self) -> Moves:
+        """Which keys are to be replaced."""
+        held = np.concatenate([np.empty(0, dtype=ROW), *self._rows])
+        if self._folder is None:
+            return _moves(_pairs(held))
+        number = _file_number(held)
+        found = []
+        for place in range(1 << FILES_BITS):
+            path = self._path(place)
+            kept = np.fromfile(path, dtype=ROW) if path.exists() else held[:0]
+            found.append(_pairs(np.concatenate([kept, held[number == place]])))
+        return _moves(np.concatenate(found))
+
+    def close(self) -> None:
+        """Let go of everything, on disk too."""
+        self._rows.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _to_disk(self) -> None:
+        rows = np.concatenate(self._rows)
+        number = _file_number(rows)
+        with spilling(self._spill):
+            if self._folder is None:
+                self._folder = Scratch(self._spill)
+            for place in range(1 << FILES_BITS):
+                with self._path(place).open("ab") as file:
+                    rows[number == place].tofile(file)
+        self._rows.clear()
+        self._count = 0
+
+    def _path(self, place: int) -> Path:
+        assert self._folder is not None
+        return Path(self._folder.name) / f"{place:02}.handshakes"
+
+
+def _file_number(rows: NDArray[np.void]) -> Keys:
+    with np.errstate(over="ignore"):
+        return (rows["fingerprint"] * SPREAD) >> np.uint64(64 - FILES_BITS)
+
+
+def _pairs(rows: NDArray[np.void]) -> NDArray[np.uint64]:
+    """Pairs of keys that alone show a fingerprint, each at one host or over a host between; shape (n, 2)."""
+    columns = [np.ascontiguousarray(rows[name]) for name in ("fingerprint", "key", "host")]
+    return np.column_stack(_core.handshake_pairs(*columns))
+
+
+def _moves(pairs: NDArray[np.uint64]) -> Moves:
+    """Every key that hangs together with others goes to the least of them."""
+    if not len(pairs):
+        return Moves(np.empty(0, np.uint64), np.empty(0, np.uint64))
+    keys, number = np.unique(pairs, return_inverse=True)
+    ends = number.reshape(-1, 2).T
+    links = coo_array((np.ones(len(pairs), dtype=np.int8), (ends[0], ends[1])), shape=(len(keys), len(keys)))
+    _, group = connected_components(links, directed=False)
+    _, first = np.unique(group, return_index=True)
+    to = keys[first[group]]
+    moved = keys != to
+    return Moves(keys[moved], to[moved])

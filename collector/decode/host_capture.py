@@ -1,0 +1,308 @@
+"""The captures of one host while they are read: packets go to partitions, all else is noted of the host."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collector.decode import copies, merged_captures
+from collector.decode.absurd_stamps import STAMPS_ABSURD, Absurd, Believed
+from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
+from collector.decode.checksums import COOKED_2
+from collector.decode.host_addresses import Traffic
+from collector.decode.input_limits import InputLimits, PartitionFull, cut_counter
+from collector.decode.partitions import ELSEWHERE, Activity, Notes, Partitions
+from collector.execution.progress import Counted, Progress
+from collector.services.services import clues, id_headers
+from collector.trace.model import CounterInfo, PointInfo
+from tracer.errors import InputError
+from tracer.readers import CaptureReader, Drops, EndpointClues, Interface, open_capture
+
+LAST_BITS, MORE_BITS = 12, 4
+"""More partitions than the sizes of files ask for, and how many more at a time, while one holds too much of a host."""
+LAST_FRAME = (1 << 32) - 2
+"""Of one host; the next number says that there is none. Of a single file the reader leaves out what is beyond it."""
+NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
+NO_ACTIVITY = Activity({}, (), (), (), ())
+CAPTURE_DROPPED = "capture_dropped"
+"""The counter of packets that a capture says it dropped (`tracer/core/wire/src/counters.rs`)."""
+SINCE_PREFIX = "twintap.since="
+"""Of the comment in which an agent's sections say when their capture began."""
+LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
+"""A capture that says it began longer than that before its first packet, or after it, is not believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSource:
+    """The captures of one host, in order. `host` is None where it was not told: then the capture or its name tells."""
+
+    host: str | None
+    files: tuple[Path, ...]
+    folder: Path | None = None
+    """Where the folder is that gave the host its name; None if the name was given, or there is none."""
+    interfaces: frozenset[int] | None = None
+    """Of its single file those that are its own, in the order in which they occur; None if all are."""
+
+
+@dataclass(slots=True)
+class HostCapture:
+    """One host while its files are read."""
+
+    host: str
+    files: tuple[str, ...]
+    interfaces: list[str] = field(default_factory=list)
+    points: tuple[PointInfo, ...] = ()
+    packets_count: int = 0
+    notes: Notes = NOTHING
+    named_addresses: frozenset[int] = frozenset()
+    counters: list[CounterInfo] = field(default_factory=list)
+    clues: dict[tuple[str, int], list[EndpointClues]] = field(default_factory=dict)
+    chosen: frozenset[int] | None = None
+    """As `HostSource.interfaces`."""
+    absurd: Absurd = field(default_factory=Absurd)
+    damaged: list[int] = field(default_factory=list)
+    """Frames that an agent marked: their checksums were wrong when they were received."""
+    elsewhere_count: int = 0
+    """Packets of other hosts' interfaces."""
+    is_twice: bool = False
+    """Its packets are there twice, and nothing shows whose: it has no own end."""
+    copied: copies.Copied | None = None
+    """Its packets are there more than once, a moment apart: each is taken once."""
+    _places: dict[tuple[str | int, int], int] = field(default_factory=dict)
+
+    _series: int = 0
+    file_spans: list[list[FileSpan]] = field(default_factory=list)
+    """Of each of `interfaces`."""
+    drops: dict[int, list[DropSpan]] = field(default_factory=dict)
+    """Of those that dropped packets."""
+    _statistics_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The last ones' time of each interface and agent's capture."""
+    activity: Activity = NO_ACTIVITY
+
+    def note_file(self, reader: CaptureReader, span: Span | None) -> None:
+        """Note when a file that has been read captured: `span`, its first and last stamp, if it holds a packet.
+
+        What an agent's first section says of its capture's beginning holds for the file: each segment is one.
+        """
+        since = next((int(text) for text in map(_since, reader.comments) if text.isdecimal()), None)
+        numbers = sorted(set(self.places(reader).tolist()) - {ELSEWHERE})
+        self.file_spans += [[] for _ in range(len(self.interfaces) - len(self.file_spans))]
+        if span is None:
+            return
+        if since is not None and not 0 <= span[0] - since <= LONGEST_CAPTURE_NS:
+            since = None
+        for number, drops in self._drops(reader, span, since):
+            self.drops.setdefault(number, []).append(drops)
+        for number in numbers:
+            self.file_spans[number].append(FileSpan(*span, since))
+
+    def _drops(self, reader: CaptureReader, span: Span, since: int | None) -> Iterator[tuple[int, DropSpan]]:
+        """When the file's capture dropped packets by its own statistics, for each place in `interfaces`.
+
+        An agent's statistics are of what happened since those of its segment before, if that is of the same capture.
+        Packets that blocks between them say were dropped (`epb_dropcount`) may be from anywhere in the file.
+        """
+        places = self.places(reader)
+        everywhere = sorted(set(places.tolist()) - {ELSEWHERE})
+        for interface, place in zip(reader.interfaces, places.tolist(), strict=True):
+            if place == ELSEWHERE:
+                continue
+            of = everywhere if interface.link_type == COOKED_2 else [place]
+            for drops in interface.drops:
+                begin, end = _statistics_span(drops, span)
+                if since is not None:
+                    begin = min(begin, self._statistics_ns.get((place, since), since))
+                    self._statistics_ns[place, since] = end
+                if drops.count:
+                    yield from ((number, DropSpan(begin, max(begin, end), drops.count)) for number in of)
+        told = sum(interface.dropped_count or 0 for interface in reader.interfaces)
+        more = next((each.count for each in reader.counters if each.name == CAPTURE_DROPPED), 0) - told
+        if more > 0:
+            yield from ((number, DropSpan(*span, more)) for number in everywhere)
+
+    def host_activity(self, texts: Sequence[str]) -> HostActivity:
+        """When its points captured, as far as files and packets show; addresses by `texts`."""
+        seen = {number: span for number, span, _ in self.activity.interfaces}
+        silent = self.activity.silences
+        points = [
+            PointActivity(
+                tuple(files),
+                tuple(span for number, span in silent if number == place),
+                seen.get(place),
+                tuple(sorted(self.drops.get(place, ()), key=lambda drops: drops.from_ns)),
+            )
+            for place, files in enumerate(self.file_spans)
+        ]
+        passed: dict[tuple[str, str], set[int]] = {}
+        for src, dst, place, _ in self.activity.passed:
+            passed.setdefault((texts[src], texts[dst]), set()).add(place)
+        return HostActivity(tuple(points), {pair: frozenset(places) for pair, places in passed.items()})
+
+    def begin_file(self, first_ns: int) -> None:
+        """Note the first stamp of the next file: one that goes on where the last ended is of the same series."""
+        if self.notes.last_ns is not None and first_ns < self.notes.last_ns:
+            self._series += 1
+
+    def places(self, reader: CaptureReader) -> NDArray[np.uint16]:
+        """Of each interface of the file begun last, its place in `interfaces`, or ELSEWHERE.
+
+        A name is one interface in all files and sections: each of an agent's segments describes its interfaces again,
+        and a packet sent again in the next segment is no second sight of the first. Two of one name in a file that no
+        agent wrote are two. Interfaces without names are the same in files that follow each other in time
+        (`tcpdump -C`), and others in files of the same time.
+        """
+        found, times = [], Counter[str]()
+        for interface in reader.interfaces:
+            key = (interface.name, times[interface.name]) if interface.name else (self._series, interface.index)
+            times[interface.name] += not reader.host
+            if key not in self._places:
+                is_own = self.chosen is None or len(self._places) in self.chosen
+                self._places[key] = len(self.interfaces) if is_own else ELSEWHERE
+                if is_own:
+                    self.interfaces.append(
+                        _shown_name(interface) + (f"-{key[1] + 1}" if interface.name and key[1] else "")
+                    )
+            found.append(self._places[key])
+        return np.array(found, dtype=np.uint16)
+
+    def traffic(self) -> Traffic:
+        """What it shows of its host."""
+        if self.is_twice:
+            return Traffic({}, self.named_addresses)
+        told, others = self.notes.own, self.notes.others
+        return Traffic(self.notes.pairs, self.named_addresses or told - others, told & others, self.notes.gaps_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How captures are read: as the arguments of `scan`, and which of their stamps are believed."""
+
+    spill: Path | None
+    partition_bits: int | None
+    progress: Progress
+    addresses: Mapping[str, frozenset[str]]
+    limits: InputLimits
+    believed: Believed = field(default_factory=dict)
+
+
+def read_host(number: int, source: HostSource, partitions: Partitions, progress: Counted, how: Reading) -> HostCapture:
+    assert source.host is not None
+    capture = HostCapture(source.host, tuple(map(str, source.files)), chosen=source.interfaces)
+    cut: CounterInfo | None = None
+    with ExitStack() as opened:
+        before: CaptureReader | None = None
+        for path in source.files:
+            believed, expansion = how.believed.get(path, ()), how.limits.expansion
+            reader = open_capture(path, id_headers(), list(clues().values()), believed=believed, limit=expansion)
+            opened.enter_context(reader)
+            if before is not None:
+                reader.go_on_from(before)
+                before.close()
+            cut = _spread_file(number, capture, reader, partitions, progress, how.limits)
+            how.limits.check_expansion(path, reader)
+            _note_file(number, capture, reader, partitions)
+            before = reader
+            if cut is not None:
+                capture.counters.append(cut)
+                break
+    sights = partitions.sights(number)
+    capture.copied = copies.copied_packets(sights, capture.activity.passed)
+    capture.is_twice = capture.copied is None and merged_captures.is_twice(sights)
+    return capture
+
+
+def _spread_file(
+    number: int,
+    capture: HostCapture,
+    reader: CaptureReader,
+    partitions: Partitions,
+    progress: Counted,
+    limits: InputLimits,
+) -> CounterInfo | None:
+    """Put the packets of a file into partitions; what is to be said if it was not read to its end.
+
+    Raises: `PartitionFull`.
+    """
+    before = (0, 0)
+    for place, rows in enumerate(reader.rows()):
+        _check_frames(capture.host, capture.packets_count + reader.packets_count)
+        first_ns = rows.first_ns()
+        if place == 0 and first_ns is not None:
+            capture.begin_file(first_ns)
+        partitions.add(number, reader, rows, capture.packets_count, capture.places(reader))
+        read = (reader.packets_count, reader.bytes_read)
+        progress.done(read[0] - before[0], read[1] - before[1])
+        before = read
+        if partitions.largest(number) > limits.in_partition:
+            if partitions.bits < LAST_BITS:
+                raise PartitionFull
+            return cut_counter(capture.host, reader.path, read[0], limits.in_partition)
+    return None
+
+
+def _note_file(number: int, capture: HostCapture, reader: CaptureReader, partitions: Partitions) -> None:
+    """Note what a file that has been read tells of its host."""
+    capture.notes = partitions.notes(number)
+    capture.activity = partitions.activity(number)
+    capture.note_file(reader, capture.activity.files.get(capture.packets_count))
+    capture.absurd.note(reader.path, reader, capture.packets_count)
+    capture.damaged += (reader.damaged_frames.astype(np.int64) + capture.packets_count).tolist()
+    capture.packets_count += reader.packets_count
+    _note_origin(capture, reader, partitions)
+    of_interfaces = zip(reader.interfaces, capture.places(reader), strict=True)
+    capture.elsewhere_count += sum(each.packets_count for each, place in of_interfaces if place == ELSEWHERE)
+    for seen in reader.clues:
+        capture.clues.setdefault((seen.address, seen.port), []).append(seen)
+
+
+def _statistics_span(drops: Drops, span: Span) -> Span:
+    """When a capture dropped packets; all of its file (`span`) where its statistics do not say it.
+
+    dumpcap writes the times of statistics in µs even where those of its packets are in ns (4.0).
+    """
+    end = _near(drops.to_ns, span)
+    begin = None if drops.from_ns is None else _near(drops.from_ns, span)
+    if end is None:
+        return span
+    return span[0] if begin is None else min(begin, end), end
+
+
+def _near(at_ns: int, span: Span) -> int | None:
+    """`at_ns`, or what it is if it is in µs, if that is of the time of a capture; else None."""
+    begin, end = span[0] - LONGEST_CAPTURE_NS, span[1] + LONGEST_CAPTURE_NS
+    return next((at for at in (at_ns, at_ns * 1_000) if begin <= at <= end), None)
+
+
+def _since(comment: str) -> str:
+    return comment.removeprefix(SINCE_PREFIX) if comment.startswith(SINCE_PREFIX) else ""
+
+
+def _check_frames(host: str, count: int) -> None:
+    if count > LAST_FRAME:
+        what = f"the captures of host {host} hold more than {LAST_FRAME:,} packets, which is as far as frames count"
+        raise InputError(what, "make one trace of each stretch of time, from some of the files")
+
+
+def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partitions) -> None:
+    known = {point.interface for point in capture.points}
+    for interface, place in zip(reader.interfaces, capture.places(reader), strict=True):
+        name = capture.interfaces[place] if place != ELSEWHERE else ""
+        if name and name not in known:
+            known.add(name)
+            capture.points += (PointInfo(f"{capture.host}/{name}", name, str(interface.link_type)),)
+    named = {partitions.address_number(record.address) for record in reader.names if record.name == reader.host}
+    capture.named_addresses |= named
+    if capture.chosen and 0 not in capture.chosen:
+        return  # what is said of the file is said once
+    for counter in reader.counters:
+        if counter.count and counter.name != STAMPS_ABSURD:
+            info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)
+            capture.counters.append(info)
+
+
+def _shown_name(interface: Interface) -> str:
+    return interface.name or f"if{interface.index}"

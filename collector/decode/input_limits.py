@@ -1,0 +1,79 @@
+"""How much of a capture is taken in, so that no one file or connection takes all memory.
+
+Three limits, which `tracer replay --no-limits` lifts together:
+
+- A compressed file that expands to more than `EXPANDED_BYTES` and `RATIO` times its size is refused: captures of real
+  traffic compress to a tenth, zeros in full packets to a hundredth; the same packet again and again to a thousandth.
+- A compressed file that expands to more than `MOST_EXPANDED_BYTES` is refused.
+- A host's capture is read until one partition holds `MOST_IN_PARTITION` packets of it. Partitions are made smaller
+  first; what no number of partitions takes apart is one connection. Then the capture ends there, as if it had been
+  stopped: a counter says so, and by its coverage no packet of the other hosts is called lost for it.
+
+A partition's stages take 220 to 350 bytes a packet, of each host that saw it, on each core.
+
+Not limited: connections, which take about 900 bytes each where every one has another address (1.2 million answered SYNs
+of as many addresses: 1,340 MiB, three million: 2,939 MiB; `python -m benchmarks.floods`), and exchanges, which take 700
+bytes each while they are linked.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.trace.model import CounterInfo
+from tracer.errors import InputError
+from tracer.plain_text import plain
+from tracer.readers import CaptureReader
+from tracer.records import Severity
+
+RATIO = 200
+EXPANDED_BYTES = 1 << 30
+MOST_EXPANDED_BYTES = 1 << 37
+MOST_IN_PARTITION = 1_500_000
+LARGE_PARTITION = 1_000_000
+"""Packets of all hosts; where one has more, partitions are worked on one at a time."""
+EXPANSION_REFUSED = "expansion_refused"
+"""The counter of a file whose rest was not expanded (`tracer/core/wire/src/counters.rs`)."""
+PARTITION_CUT = "connection_cut"
+"""The counter of a capture that was not read to its end."""
+LIFT = "if that is what it is meant to be, lift the limits with --no-limits"
+
+
+class PartitionFull(Exception):
+    """A partition holds too much of a host, and there may be more partitions. Never leaves
+    `collector.decode.captures`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputLimits:
+    """What is taken in; as the module's header says."""
+
+    ratio: int = RATIO
+    expanded_bytes: int = EXPANDED_BYTES
+    most_expanded_bytes: int = MOST_EXPANDED_BYTES
+    in_partition: int = MOST_IN_PARTITION
+
+    @property
+    def expansion(self) -> tuple[int, int, int]:
+        """As `tracer.readers.open_capture` takes it."""
+        return self.expanded_bytes, self.ratio, self.most_expanded_bytes
+
+    def check_expansion(self, path: Path, reader: CaptureReader) -> None:
+        """A file has been read. Raises: `InputError` if it expands to more than it may."""
+        if any(counter.name == EXPANSION_REFUSED for counter in reader.counters):
+            times = reader.expanded_bytes // max(1, reader.bytes_read)
+            what = f"{path} expands to {times:,} times its size ({reader.expanded_bytes >> 20:,} MiB so far)"
+            raise InputError(what, f"captures of traffic do not; {LIFT}")
+
+
+LIMITED = InputLimits()
+UNLIMITED = InputLimits(*[1 << 62] * 4)
+
+
+def cut_counter(host: str, path: Path, frame: int, limit: int) -> CounterInfo:
+    """What is to be said of a host whose capture was read up to `frame` of the file, and not on."""
+    remedy = (
+        f"{plain(path.name)} was read up to frame {frame:,}: one connection has more than {limit:,} packets until "
+        "there. For the rest cut the captures by time (editcap -A TIME), or lift the limit with --no-limits: it takes "
+        "up to a kilobyte of memory a packet of that connection"
+    )
+    return CounterInfo(host, PARTITION_CUT, Severity.DATA_LOSS, 1, remedy)

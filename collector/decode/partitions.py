@@ -1,0 +1,170 @@
+"""Partitions: packets spread by connection, so that stages run on a part at a time, in memory or on disk.
+
+All packets of a 4-tuple, either way and of all hosts, are in one partition. So are 4-tuples that may be one connection
+through a NAT or balancer (`collector.decode.handshakes`). The loop over packets is the core's
+(`tracer/core/partitions/src/lib.rs`); they do not leave it before their partition is taken.
+
+Cost: ~80 ns a packet to spread; about 35 bytes of it in memory, or once to disk and back where they do not fit there.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collector.decode.containers import Passage
+from collector.decode.copies import Copying
+from collector.decode.handshakes import Handshakes
+from collector.decode.merged_captures import Sighted
+from collector.execution.spill import spilling
+from tracer import _core
+from tracer.readers import CaptureReader, Rows
+from tracer.records import Columns
+
+ELSEWHERE = 0xFFFF
+"""Number of an interface whose packets are left out."""
+MOST_IN_MEMORY_BYTES = 1 << 29
+"""Of packets, before they go to disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What the packets of a host tell of it; addresses are by number."""
+
+    events_count: int
+    unknown_count: int  # packets of which the capture does not tell the direction
+    first_ns: int | None
+    last_ns: int | None
+    pairs: dict[tuple[int, int], int]  # packets by source and destination, while there are few pairs
+    own: frozenset[int]  # addresses that the host sent from or received at
+    others: frozenset[int]  # at the other end of these; who is in both only passed through
+    gaps_ns: dict[tuple[int, int], tuple[int, int, int]]  # as `hosts.Traffic.gaps_ns`
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """When a host's interfaces captured, as far as stamps show (ns); interfaces and addresses are by number."""
+
+    files: dict[int, tuple[int, int]]  # first and last stamp of each file, by the packets of the files before it
+    interfaces: tuple[tuple[int, tuple[int, int], int], ...]  # each one's first and last stamp, and its packets
+    silences: tuple[tuple[int, tuple[int, int]], ...]  # longer times without a packet, and of which interface
+    passed: tuple[tuple[int, int, int, int], ...]  # source, destination, interface, packets
+    passages: tuple[Passage, ...]  # of a sample of packets that several interfaces saw
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """What gives a host's packets their meaning: its own addresses, loopback ones too, and its first point; of its
+    addresses that are lanes each one's number, host and interface; and what its capture copies."""
+
+    own: NDArray[np.bool_]  # by number
+    first_point: int
+    lanes: tuple[tuple[int, int, int], ...] = ()
+    copying: tuple[Copying, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AddressOrder:
+    """`rank` is an address's place among all texts, by number; `is_loopback` goes by rank."""
+
+    rank: NDArray[np.uint32]
+    is_loopback: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A partition's packets and heads by column, the ranks of the addresses that occur (ascending), and of each capture
+    how many packets were left out as copies."""
+
+    events: Columns
+    heads: Columns
+    addresses: NDArray[np.uint32]
+    copies: NDArray[np.uint32]
+
+
+class Partitions:
+    """Packets by partition; those that do not fit in memory are in a file without a name in `spill`."""
+
+    def __init__(
+        self, bits: int, hosts_count: int, spill: Path | None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES
+    ) -> None:
+        self.bits = bits
+        self._spill, self._lock, self._handshakes = spill, Lock(), Handshakes(spill)
+        self._core = _core.Partitions(bits, hosts_count, spill or tempfile.gettempdir(), most_in_memory_bytes)
+
+    def __len__(self) -> int:
+        return 1 << self.bits
+
+    def add(
+        self, host: int, reader: CaptureReader, rows: Rows, frames_before: int, interfaces: NDArray[np.uint16]
+    ) -> None:
+        """Take in the rows that `reader` gave last; a host's must come in order. Safe to call from several threads.
+
+        Arguments: `frames_before` of the host's earlier files; `interfaces`, of each of the file's its number for the
+        host, or `ELSEWHERE` if it is another host's.
+        Raises: `ResourceError` if they fit neither in memory nor on disk.
+        """
+        with spilling(self._spill):
+            syns = reader.spread(rows, self._core, host, frames_before, interfaces)
+        with self._lock:
+            if self.bits:
+                self._handshakes.add(host, syns, syns["key"])
+
+    def largest(self, host: int) -> int:
+        """Packets of a host in the partition that has most of them, so far."""
+        return self._core.largest(host)
+
+    def notes(self, host: int) -> Notes:
+        """What the packets of a host tell of it so far."""
+        events_count, unknown_count, first_ns, last_ns, pairs, own, others, answers = self._core.notes(host)
+        by_pair = {(src, dst): count for src, dst, count in pairs}
+        gaps_ns = {(ack, seq): (asker, answerer, ns) for ack, seq, asker, answerer, ns in answers}
+        ends = (frozenset(own), frozenset(others))
+        return Notes(events_count, unknown_count, first_ns, last_ns, by_pair, *ends, gaps_ns)
+
+    def activity(self, host: int) -> Activity:
+        """When the interfaces of a host captured, so far."""
+        files, interfaces, silences, passed, passages = self._core.activity(host)
+        spans = tuple((number, (first, last), count) for number, first, last, count in interfaces)
+        silent = tuple((number, (begin, end)) for number, begin, end in silences)
+        return Activity(
+            {before: (first, last) for before, first, last in files}, spans, silent, tuple(passed), tuple(passages)
+        )
+
+    def sights(self, host: int) -> Sequence[Sighted]:
+        """Where a sample of a host's packets were seen, so far."""
+        return self._core.sights(host)
+
+    def address_number(self, text: str) -> int:
+        """The number of an address, new or known."""
+        return self._core.address_number(text)
+
+    def addresses(self) -> list[str]:
+        """All addresses, by number."""
+        return self._core.addresses()
+
+    def finish(self) -> None:
+        """All is added: put 4-tuples that may be one connection into one partition.
+
+        Raises: `ResourceError` as `add`.
+        """
+        moves = self._handshakes.joined()
+        with spilling(self._spill):
+            self._core.finish(moves.keys, moves.to)
+
+    def take(self, number: int, views: Sequence[HostView], order: AddressOrder) -> Taken | None:
+        """The packets of a partition, host by host in the order of frames; None if it is empty. They are kept no
+        longer."""
+        hosts = [(view.own, view.first_point, list(view.lanes), list(view.copying)) for view in views]
+        with spilling(self._spill):
+            taken = self._core.take(number, hosts, order.rank, order.is_loopback)
+        return None if taken is None else Taken(*taken)
+
+    def close(self) -> None:
+        """Let go of everything, on disk too."""
+        self._handshakes.close()
+        self._core = _core.Partitions(0, 0, tempfile.gettempdir(), 0)

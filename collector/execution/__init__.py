@@ -1,0 +1,1 @@
+"""How work is spread over cores, memory and disk: it computes nothing of a trace."""

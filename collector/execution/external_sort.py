@@ -1,0 +1,97 @@
+"""Tables that are sorted each by itself, read as one sorted table, a slab at a time: an external merge.
+
+Partitions are done one after the other, but a table by time needs a little of each. So each partition's rows are kept
+as a run, in memory while there is room and else in a temporary file, and only their keys (8 bytes a row) stay.
+
+Cost: each row once to disk and back where there is no room; a sort of each slab. Memory: the keys, the room, one slab.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.execution.spill import spilling
+from tracer.scratch import Scratch
+
+Longs = NDArray[np.int64]
+
+MOST_IN_MEMORY_BYTES = 1 << 26
+BATCH_ROWS = 1 << 11
+"""Rows of a file that are read at once: a slab takes few rows of each run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    keys: Longs
+    kept: pa.Table | Path
+
+    def part(self, start: int, end: int) -> pa.Table:
+        """Rows `start..end`."""
+        if isinstance(self.kept, pa.Table):
+            return self.kept.slice(start, end - start)
+        first = start // BATCH_ROWS
+        with pa.OSFile(str(self.kept)) as file:
+            reader = pa.ipc.open_file(file)
+            batches = [reader.get_batch(place) for place in range(first, (end - 1) // BATCH_ROWS + 1)]
+        return pa.Table.from_batches(batches).slice(start - first * BATCH_ROWS, end - start)
+
+
+class SortedRuns:
+    """Runs put one by one, then read together. A context manager: what is on disk goes with it."""
+
+    def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
+        self._spill, self._room = spill, most_in_memory_bytes
+        self._runs: list[_Run] = []
+        self._folder: Scratch | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def put(self, table: pa.Table, keys: Longs) -> None:
+        """Keep a table, in the order of `keys`, one for each row.
+
+        Raises: `ResourceError` if it fits neither in memory nor on disk.
+        """
+        order = np.argsort(keys, kind="stable")
+        table, keys = table.take(pa.array(order)).combine_chunks(), keys[order]
+        if not table.num_rows:
+            return
+        if table.nbytes <= self._room:
+            self._room -= table.nbytes
+            self._runs.append(_Run(keys, table))
+            return
+        with spilling(self._spill):
+            if self._folder is None:
+                self._folder = Scratch(self._spill)
+            path = Path(self._folder.name) / f"{len(self._runs):05}.arrow"
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+                out.write_table(table, max_chunksize=BATCH_ROWS)
+        self._runs.append(_Run(keys, path))
+
+    def slabs(self, rows: int) -> Iterator[pa.Table]:
+        """All rows by key, about `rows` at a time; of equal keys, in the order they were put."""
+        if not self._runs:
+            return
+        every = np.sort(np.concatenate([run.keys for run in self._runs]))
+        edges = np.unique(every[::rows])
+        ends = [[*np.searchsorted(run.keys, edges[1:]).tolist(), len(run.keys)] for run in self._runs]
+        starts = [0] * len(self._runs)
+        for slab in range(len(edges)):
+            parts = [(run, start, end[slab]) for run, start, end in zip(self._runs, starts, ends, strict=True)]
+            starts = [end for _, _, end in parts]
+            taken = [(run, start, end) for run, start, end in parts if start < end]
+            keys = np.concatenate([run.keys[start:end] for run, start, end in taken])
+            table = pa.concat_tables([run.part(start, end) for run, start, end in taken])
+            yield table.take(pa.array(np.argsort(keys, kind="stable")))

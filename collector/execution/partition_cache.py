@@ -1,0 +1,78 @@
+"""Tables that wait between two passes over the partitions: in memory while they fit, else in a temporary folder."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from collector.execution.spill import spilling
+from tracer.scratch import Scratch
+
+MOST_IN_MEMORY_BYTES = 3 << 28
+
+
+class Held:
+    """Some tables for each partition, put once and taken once. A context manager: what is on disk goes with it."""
+
+    def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
+        self._spill, self._room = spill, most_in_memory_bytes
+        self._held: dict[int, tuple[pa.Table, ...] | int] = {}
+        self._folder: Scratch | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def put(self, number: int, *tables: pa.Table) -> None:
+        """Keep the tables of a partition.
+
+        Raises: `ResourceError` if they fit neither in memory nor on disk.
+        """
+        size = sum(table.nbytes for table in tables)
+        if size <= self._room:
+            self._room -= size
+            self._held[number] = tables
+            return
+        with spilling(self._spill):
+            for place, table in enumerate(tables):
+                with (
+                    pa.OSFile(str(self._path(number, place)), "wb") as file,
+                    pa.ipc.new_file(file, table.schema) as out,
+                ):
+                    out.write_table(table)
+        self._held[number] = len(tables)
+
+    def look(self, number: int) -> tuple[pa.Table, ...]:
+        """The tables of a partition, in the order they were put."""
+        kept = self._held[number]
+        if isinstance(kept, tuple):
+            return kept
+        return tuple(_read(self._path(number, place)) for place in range(kept))
+
+    def take(self, number: int) -> tuple[pa.Table, ...]:
+        """As `look`; they are kept no longer."""
+        tables, kept = self.look(number), self._held[number]
+        for place in range(kept if isinstance(kept, int) else 0):
+            self._path(number, place).unlink()
+        self._held[number] = ()
+        return tables
+
+    def numbers(self) -> list[int]:
+        """The partitions that have tables, ascending."""
+        return sorted(self._held)
+
+    def _path(self, number: int, place: int) -> Path:
+        if self._folder is None:
+            self._folder = Scratch(self._spill)
+        return Path(self._folder.name) / f"{number:05}-{place}.arrow"
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()

@@ -1,0 +1,314 @@
+"""What went wrong on connections, counted: what `collector.findings` tells, gathered a partition at a time.
+
+All hops and exchanges of a connection are in one partition, so losses, refusals and broken answers are counted there,
+and only groups of them are kept: so many cases, between these hosts, the worst of them here. Groups of several
+partitions add up. So neither hops nor exchanges wait for the end.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.hops import damaged, host_drops, recoveries, sender_pauses
+from collector.hops.counts import HopCounts, hop_counts
+from collector.hops.failed_connections import added, connecting, in_vain
+from collector.hops.path_traffic import RATE_KEYS, added_traffic
+from collector.hops.retransmission_stalls import PAIR, stalls
+from collector.requests import gaps, head_of_line
+from collector.requests.exchanges import UNKNOWN
+from collector.requests.streams import requests_of, stream_ids
+from collector.services.service_names import ServiceNames, place_of
+from collector.trace.arrow import numbers
+from collector.trace.schema import TABLES
+
+LATE_NS = 1_000_000_000
+"""A request that waited so long by the capture's end is unanswered, not cut off. As TCP's first timeout (RFC 6298)."""
+
+HOP_COLUMNS = (
+    *("connection_id", "kind", "from_client", "send_host", "receive_host", "state", "attempt", "exchange_id"),
+    *("stream_start", "stream_end", "send_trace_ns", "receive_trace_ns"),
+)
+CONNECTION_COLUMNS = (
+    *("connection_id", "client_host", "server_host", "client_addr", "client_port", "server_addr", "server_port"),
+    *("first_host_ns", "last_host_ns"),
+)
+EXCHANGE_COLUMNS = (
+    *("exchange_id", "connection_id", "client_host", "server_host", "service", "status", "protocol", "complete"),
+    *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_last_received_trace_ns"),
+    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "response_bytes", "given_up_trace_ns"),
+    *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
+    *("response_due_bytes", "ending", "closed_trace_ns", "outcome"),
+)
+
+
+NO_CONNECTIONS = pl.Series([], dtype=pl.Int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Troubles:
+    """One frame for each kind of trouble, one row for each group of cases; times are trace times in ns."""
+
+    sent: pl.DataFrame  # as `HopCounts`, and the next two
+    traffic: pl.DataFrame
+    rates: pl.DataFrame
+    lost: pl.DataFrame  # as `stalls`
+    recovered: pl.DataFrame  # as `recoveries`
+    paused: pl.DataFrame  # as `sender_pauses.told`
+    behind: pl.DataFrame  # as `head_of_line`
+    dropped: pl.DataFrame  # as `host_drops.located`
+    damaged: pl.DataFrame  # as `damaged.located`
+    unseen: pl.DataFrame  # as `gaps.missed_bytes`, each connection
+    connecting: pl.DataFrame  # as `connecting`
+    in_vain: pl.DataFrame  # as `in_vain`, each connection
+    ended: pl.DataFrame  # as `_ended`, each request that somebody ended before it was wholly answered
+    missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
+    cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
+    failed: pl.DataFrame  # server_host, service, status; count, and the first
+
+
+def gather(
+    hops: pa.Table,
+    connections: pa.Table,
+    exchanges: pa.Table,
+    end_trace_ns: int,
+    paused: pa.Table | None = None,
+    counts: HopCounts | None = None,
+    drops: pa.Table | None = None,
+    spoilt: pl.DataFrame | None = None,
+    holed: gaps.Pieces | None = None,
+) -> Troubles:
+    """What went wrong on some connections.
+
+    Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
+    `connections` and of `exchanges`, of which streams are no requests; `end_trace_ns`, when the last capture ended;
+    `paused`, their pauses as `sender_pauses.aligned`, where the packets themselves were looked at; `counts`, the hops'
+    `hop_counts`, if they are counted already; `drops`, as `host_drops.host_drops`, likewise; `spoilt`, as
+    `damaged.PACKETS`; `holed`, connections that the captures show with holes.
+    """
+    counts = hop_counts(hops, by_flow=False) if counts is None else counts
+    streams, exchanges = stream_ids(exchanges), requests_of(exchanges)
+    told, asked = _rows(hops, counts.telling), _rows(exchanges, _cut_or_failed(exchanges))
+    gapped = NO_CONNECTIONS if holed is None else holed.gaps["connection_id"].unique()
+    rare = (
+        _rare(told, connections, asked, end_trace_ns, spoilt, gapped) if told.num_rows or asked.num_rows else _nothing()
+    )
+    return Troubles(
+        **rare,
+        sent=counts.sent,
+        traffic=counts.traffic,
+        rates=counts.rates,
+        paused=sender_pauses.told(paused, hops, streams),
+        behind=head_of_line.head_of_line(exchanges),
+        dropped=host_drops.located(drops, _frame(told, [*HOP_COLUMNS, "receive_frame"])),
+        unseen=pl.DataFrame(schema=gaps.MISSED) if holed is None else gaps.missed_bytes(holed.gaps, hops),
+        damaged=damaged.located(spoilt, _frame(told, HOP_COLUMNS)),
+    )
+
+
+def _rare(
+    hops: pa.Table,
+    connections: pa.Table,
+    exchanges: pa.Table,
+    end_trace_ns: int,
+    spoilt: pl.DataFrame | None = None,
+    gapped: pl.Series = NO_CONNECTIONS,
+) -> dict[str, pl.DataFrame]:
+    """What hops and exchanges say that may tell of trouble."""
+    packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
+    ends = _frame(connections, CONNECTION_COLUMNS)
+    return {
+        "lost": stalls(damaged.without(packets, spoilt), "data"),
+        "recovered": recoveries.recoveries(packets),
+        "connecting": connecting(packets, ends, end_trace_ns),
+        "in_vain": in_vain(packets, ends),
+        "ended": _ended(asked),
+        "missed": _missed(packets),
+        "cut": _cut(asked, end_trace_ns, gapped),
+        "failed": _failed(asked),
+    }
+
+
+@cache
+def _nothing() -> dict[str, pl.DataFrame]:
+    """Of a part where all went well, as most do: thirty queries less."""
+    hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
+    return _rare(hops, connections, exchanges, end_trace_ns=0)
+
+
+def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    return table.take(rows) if len(rows) else table.slice(0, 0)
+
+
+def _cut_or_failed(exchanges: pa.Table) -> NDArray[np.int64]:
+    """Rows of exchanges without a whole answer, with one that came too late, or that says that the server failed."""
+    odd = ~numbers(exchanges["complete"]) | (numbers(exchanges["status"]) >= 500)
+    return np.flatnonzero(odd | exchanges["ending"].is_valid().to_numpy())
+
+
+def together(parts: Iterable[Troubles]) -> Troubles:
+    """The troubles of all parts, group by group; itself a part that others can be added to."""
+    every = list(parts)
+    of = {field.name: _stacked([getattr(part, field.name) for part in every]) for field in fields(Troubles)}
+    return Troubles(**{name: _sums(name, rows) if len(rows) else rows for name, rows in of.items()})
+
+
+def with_services(troubles: Troubles, names: ServiceNames) -> Troubles:
+    """`troubles` whose services are called `host:port`, by their names."""
+    found = {}
+    for each in fields(Troubles):
+        rows: pl.DataFrame = getattr(troubles, each.name)
+        if "service" in rows.columns and len(rows):
+            called = {place: names.of(*place_of(place)) for place in rows["service"].drop_nulls().unique()}
+            found[each.name] = _sums(each.name, rows.with_columns(pl.col("service").replace(called)))
+    return replace(troubles, **found)
+
+
+def _stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat([part for part in parts if len(part)] or parts[:1])
+
+
+def _sums(name: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of one field of `Troubles` as one for each group."""
+    found = ADDED[name](rows)
+    return found.select(rows.columns).cast(rows.schema)
+
+
+CUT = ("fate", "client_host", "server_host", "service")
+FAILED = ("server_host", "service", "status")
+EVIDENCE = ("connection_id", "span_id", "from_trace_ns", "to_trace_ns")
+
+
+def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
+    frame = pl.from_arrow(table.select(names))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _added(groups: pl.DataFrame, keys: Sequence[str], counts: Sequence[str], worst: str) -> pl.DataFrame:
+    """Groups of the same keys as one: counts and costs added up, the rest from the one with the worst case."""
+    return (
+        groups.sort(worst, descending=True, maintain_order=True)
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col(*counts, "cost_ns").sum(), pl.exclude(*keys, *counts, "cost_ns").first())
+    )
+
+
+def _at() -> pl.Expr:
+    return pl.coalesce("send_trace_ns", "receive_trace_ns")
+
+
+def _ended(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Requests that somebody ended before they were wholly answered (`collector.requests.endings`), one row each:
+    `span_id, connection_id, client_host, server_host, service, protocol, ending, outcome, response_bytes,
+    response_due_bytes`, its server as `host:port` (`place`); when its first and its last byte left (`begun_ns,
+    asked_ns`), those of its answer arrived (`first_ns, last_ns`), when it ended (`closed_ns`)."""
+    return exchanges.filter(pl.col("ending").is_not_null()).select(
+        *("connection_id", "client_host", "server_host", "service", "protocol", "ending", "outcome"),
+        *("response_bytes", "response_due_bytes"),
+        span_id="exchange_id",
+        place="service",
+        begun_ns=pl.coalesce("request_first_sent_trace_ns", _asked()),
+        asked_ns=_asked(),
+        first_ns=pl.coalesce("response_first_received_trace_ns", "response_first_sent_trace_ns"),
+        last_ns=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns"),
+        closed_ns="closed_trace_ns",
+    )
+
+
+def _asked() -> pl.Expr:
+    return pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
+
+
+def _missed(hops: pl.DataFrame) -> pl.DataFrame:
+    """Packets that a capture missed although they went by."""
+    unseen = pl.when(pl.col("receive_trace_ns").is_null()).then("receive_host").otherwise("send_host")
+    missed = hops.filter(pl.col("state") == "capture_dropped")
+    return missed.group_by(host=unseen, maintain_order=True).agg(
+        pl.len().alias("count"),
+        pl.col("connection_id").first(),
+        from_trace_ns=_at().min(),
+        to_trace_ns=_at().max(),
+    )
+
+
+def _cut(exchanges: pl.DataFrame, end_trace_ns: int, gapped: pl.Series) -> pl.DataFrame:
+    """Requests without a whole answer that nobody is seen to have ended: left waiting, or cut by the capture's edge, or
+    by a hole of it (`gapped` connections).
+
+    Only where heads tell: in an unknown protocol the last thing that a client says may want no answer.
+    """
+    cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN) & pl.col("ending").is_null())
+    answered = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns")
+    cut = cut.with_columns(spoke=pl.max_horizontal(_asked(), answered))
+    open_still = pl.col("response_bytes").is_null() & pl.col("given_up_trace_ns").is_null()
+    is_seen = ~pl.col("connection_id").is_in(gapped.implode())
+    late = open_still & is_seen & (end_trace_ns - pl.col("spoke") >= LATE_NS)
+    cut = cut.with_columns(
+        fate=pl.when(late).then(pl.lit("unanswered")).otherwise(pl.lit("cut")),
+        until=pl.lit(end_trace_ns, pl.Int64),
+    )
+    waited = pl.when(pl.col("fate") == "unanswered").then(pl.col("until") - pl.col("spoke")).fill_null(0)
+    ordered = cut.with_columns(worst_ns=waited).sort("worst_ns", descending=True, maintain_order=True)
+    return (
+        ordered.rename({"exchange_id": "span_id", "spoke": "from_trace_ns", "until": "to_trace_ns"})
+        .group_by(CUT, maintain_order=True)
+        .agg(pl.len().alias("count"), pl.col(EVIDENCE).first(), pl.col("worst_ns").first(), cost_ns=pl.sum("worst_ns"))
+    )
+
+
+def _failed(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Requests that a server failed to serve, by its own word; the worst is the first of them."""
+    failed = exchanges.filter(pl.col("status") >= 500).sort("exchange_id")
+    return failed.group_by(FAILED, maintain_order=True).agg(
+        pl.len().alias("count"),
+        pl.col("connection_id").first(),
+        span_id=pl.col("exchange_id").first(),
+        from_trace_ns=pl.col("request_first_sent_trace_ns").first(),
+        to_trace_ns=pl.col("response_last_received_trace_ns").first(),
+        worst_ns=-pl.col("exchange_id").first(),
+        cost_ns=pl.lit(0, pl.Int64),
+    )
+
+
+def _added_losses(rows: pl.DataFrame) -> pl.DataFrame:
+    first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
+    return (
+        _added(rows, PAIR, ("lost",), "worst_ns")
+        .drop("from_trace_ns", "to_trace_ns")
+        .join(rows.group_by(PAIR).agg(first, last), on=PAIR, nulls_equal=True)
+        .sort("cost_ns", descending=True, maintain_order=True)
+    )
+
+
+def _added_misses(rows: pl.DataFrame) -> pl.DataFrame:
+    first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
+    groups = rows.group_by("host", maintain_order=True)
+    return groups.agg(pl.col("count").sum(), pl.col("connection_id").first(), first, last).sort(
+        "count", descending=True, maintain_order=True
+    )
+
+
+ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "sent": lambda rows: rows.group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
+    "lost": _added_losses,
+    "traffic": added_traffic,
+    "rates": lambda rows: rows.group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
+    "recovered": recoveries.added,
+    "paused": sender_pauses.added,
+    "behind": head_of_line.added,
+    "dropped": host_drops.added,
+    "damaged": host_drops.added,
+    "unseen": lambda rows: rows,
+    "connecting": added,
+    "in_vain": lambda rows: rows,
+    "ended": lambda rows: rows,
+    "missed": _added_misses,
+    "cut": lambda rows: _added(rows, CUT, ("count",), "worst_ns"),
+    "failed": lambda rows: _added(rows, FAILED, ("count",), "worst_ns"),
+}
+"""How rows of several parts become one for each group, by the field of `Troubles`."""

@@ -1,0 +1,84 @@
+"""When captures dropped packets themselves, on the trace's timescale, as it is told: by findings, the report, the page.
+
+Source: `HostInfo.dropped`, what each capture says between two of its statistics (`collector.hops.coverage`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from collector.clocks.alignment import to_trace_ns
+from collector.decode.activity import DropSpan
+from collector.hops.capture_windows import trace_spans
+from collector.trace.durations import in_words
+from collector.trace.model import TraceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureDrops:
+    """Packets that a host's capture dropped by its own word; `stretches` in trace time, ascending, at least one."""
+
+    host: str
+    stretches: tuple[DropSpan, ...]
+    start_ns: int  # when the first of all captures began
+    captured_count: int
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return sum(stretch.count for stretch in self.stretches)
+
+    @property
+    def when(self) -> str:
+        """`between +1.200 s and +2.300 s`; of several stretches, also which lost most."""
+        first, last = self.stretches[0], max(self.stretches, key=lambda each: each.to_ns)
+        said = self._between(DropSpan(first.from_ns, last.to_ns, 0))
+        if len(self.stretches) == 1:
+            return said
+        worst = max(self.stretches, key=lambda each: each.count)
+        return f"in {len(self.stretches):,} stretches {said}, most ({worst.count:,}) {self._between(worst)}"
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        of = self.count + self.captured_count
+        return f"the capture on {self.host} dropped {self.count:,} of {of:,} packets itself, {self.when}"
+
+    def within(self, from_ns: int | None, to_ns: int | None) -> int:
+        """How many may be of a time (all of it, if no time is given)."""
+        begin, end = (from_ns, to_ns if to_ns is not None else from_ns)
+        if begin is None or end is None:
+            return self.count
+        return sum(each.count for each in self.stretches if each.from_ns <= end and begin <= each.to_ns)
+
+    def _between(self, stretch: DropSpan) -> str:
+        begin, end = (max(0, at - self.start_ns) for at in (stretch.from_ns, stretch.to_ns))
+        return f"between +{in_words(begin)} and +{in_words(end)}"
+
+
+def capture_drops(info: TraceInfo, clocks: pa.Table) -> tuple[CaptureDrops, ...]:
+    """Of each host whose capture says that it dropped packets and when. Arguments: the table `clocks` of the trace."""
+    dropping = [host for host in info.hosts if host.dropped]
+    if not dropping:
+        return ()
+    firsts = [(host.host, host.first_host_ns) for host in info.hosts if host.first_host_ns is not None]
+    names, stamps = (pa.array(column) for column in zip(*firsts, strict=True))
+    start_ns = int(to_trace_ns(names, stamps, clocks).min())
+    found = []
+    for host in dropping:
+        spans = trace_spans(host.host, tuple((begin, end) for begin, end, _ in host.dropped), clocks)
+        stretches = (DropSpan(*span, count) for span, (_, _, count) in zip(spans, host.dropped, strict=True))
+        found.append(CaptureDrops(host.host, _joined(stretches), start_ns, host.packets_count))
+    return tuple(found)
+
+
+def _joined(stretches: Iterable[DropSpan]) -> tuple[DropSpan, ...]:
+    """Those that touch as one."""
+    joined: list[DropSpan] = []
+    for each in sorted(stretches, key=lambda each: each.from_ns):
+        if joined and each.from_ns <= (last := joined[-1]).to_ns:
+            joined[-1] = DropSpan(last.from_ns, max(last.to_ns, each.to_ns), last.count + each.count)
+        else:
+            joined.append(each)
+    return tuple(joined)

@@ -1,0 +1,130 @@
+"""Capture windows: a lone packet whose other end was not capturing at that time is `outside_window`, not lost.
+
+Captures of several hosts start and stop 10-250 ms apart, and some have holes (`collector.hops.coverage`), so this needs
+aligned clocks and comes after them. Where the other end's capture dropped packets itself at that time, as many as seem
+lost, one that seems lost is `unmatched`: it may have arrived.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.clocks.alignment import to_trace_ns
+from collector.decode.activity import HostActivity, Span
+from collector.hops.coverage import EDGE_NS, HostCoverage, covers, union
+from collector.hops.matching import STATES
+from collector.trace.schema import HopState
+
+NO_ROWS = np.empty(0, dtype=np.int64)
+UNSEEN = [HopState.LOST, HopState.CAPTURE_DROPPED, HopState.UNMATCHED]
+
+
+class Windows:
+    """When captured hosts captured what, on the trace's timescale.
+
+    Arguments: by host, its `coverages` in stamps of its own, and `activities`, which say where packets between two
+    addresses pass; `clocks` as in the trace; `edge_ns`, what is taken off each window's edges.
+    """
+
+    def __init__(
+        self,
+        coverages: Mapping[str, HostCoverage],
+        activities: Mapping[str, HostActivity],
+        clocks: pa.Table,
+        edge_ns: int = 0,
+    ) -> None:
+        self._activities, self._edge_ns = activities, edge_ns
+        self._points = {
+            host: [trace_spans(host, spans, clocks) for spans in coverage.points]
+            for host, coverage in coverages.items()
+        }
+        self._doubtful = {
+            host: [trace_spans(host, spans, clocks) for spans in coverage.doubtful]
+            for host, coverage in coverages.items()
+            if any(coverage.doubtful)
+        }
+
+    def is_capturing(
+        self, host: str, at_ns: NDArray[np.int64], pair: tuple[str, str] | None = None
+    ) -> NDArray[np.bool_]:
+        """Whether a host was capturing at times of the trace (shape (n,)), where packets between two addresses pass.
+
+        A host without a capture never is. Without a `pair`: whether any of its points was.
+        """
+        activity, spans = self._activities.get(host), self._points.get(host)
+        if activity is None or not spans:
+            return np.zeros(len(at_ns), dtype=np.bool_)
+        places = range(len(spans)) if pair is None else activity.points_of(pair)
+        return covers(union(span for place in places for span in spans[place]), at_ns, self._edge_ns)
+
+    def is_doubtful(self, host: str, at_ns: NDArray[np.int64], pair: tuple[str, str]) -> NDArray[np.bool_]:
+        """Whether a host's capture dropped packets itself at times of the trace (shape (n,)), where packets between two
+        addresses pass, so that one that it lacks may have been there."""
+        spans = self._doubtful.get(host)
+        if not spans:
+            return np.zeros(len(at_ns), dtype=np.bool_)
+        here = union(span for place in self._activities[host].points_of(pair) for span in spans[place])
+        return covers(here, at_ns, -EDGE_NS, -EDGE_NS)
+
+
+def trace_spans(host: str, spans: tuple[Span, ...], clocks: pa.Table) -> tuple[Span, ...]:
+    """Spans of a host's stamps on the trace's timescale."""
+    edges = pa.array([edge for span in spans for edge in span], pa.int64())
+    at = to_trace_ns(pa.array([host] * len(edges), pa.string()), edges, clocks).tolist()
+    return tuple(zip(at[::2], at[1::2], strict=True))
+
+
+def settle_windows(hops: pa.Table, connections: pa.Table, windows: Windows) -> pa.Table:
+    """`hops` (aligned) with lone packets `outside_window` where the other host was not capturing when it came by.
+
+    The other end's time is taken to be the lone end's plus the median delay between the two hosts (less, for a packet
+    seen only at its receiver). Packets vary around it, so near a window's edge the other host counts as not capturing
+    (`Windows`).
+    Cost: next to nothing where no packet is alone.
+    """
+    if not hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count:
+        return hops
+    names = ["connection_id", "send_host", "receive_host", "send_trace_ns", "receive_trace_ns", "state"]
+    frame = pl.DataFrame(hops.select(names)).with_columns(pl.col("send_host", "receive_host", "state").cast(pl.String))
+    outside, doubtful = _beyond(frame, connections, windows)
+    states = hops["state"].combine_chunks()
+    codes = states.indices.to_numpy().astype(np.int32)
+    lost, unmatched, beyond = (
+        STATES.index(state).as_py() for state in (HopState.LOST, HopState.UNMATCHED, HopState.OUTSIDE_WINDOW)
+    )
+    codes[doubtful[codes[doubtful] == lost]] = unmatched
+    codes[outside] = beyond
+    index = hops.schema.get_field_index("state")
+    return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(codes), STATES))
+
+
+def _beyond(hops: pl.DataFrame, connections: pa.Table, windows: Windows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of lone packets at whose time their other host was not capturing, and those when it captured in part."""
+    delay = (pl.col("receive_trace_ns") - pl.col("send_trace_ns")).median().over("send_host", "receive_host")
+    lone_send, lone_receive = pl.col("receive_trace_ns").is_null(), pl.col("send_trace_ns").is_null()
+    typical = delay.fill_null(0).cast(pl.Int64)
+    missing = hops.with_row_index("row").select(
+        "row",
+        "connection_id",
+        "state",
+        host=pl.when(lone_send).then("receive_host").when(lone_receive).then("send_host"),
+        at=pl.when(lone_send).then(pl.col("send_trace_ns") + typical).otherwise(pl.col("receive_trace_ns") - typical),
+        alone=lone_send | lone_receive,
+    )
+    missing = missing.filter("alone", pl.col("state").is_in(UNSEEN))
+    ends = pl.DataFrame(connections.select(["connection_id", "client_addr", "server_addr"]))
+    missing = missing.join(
+        ends.with_columns(pl.col("client_addr", "server_addr").cast(pl.String)), on="connection_id", how="left"
+    )
+    found, doubtful = [NO_ROWS], [NO_ROWS]
+    for (host, *pair), rows in missing.group_by("host", "client_addr", "server_addr"):
+        at = rows["at"].fill_null(0).to_numpy()
+        client, server = (str(address) for address in pair)
+        beyond = ~windows.is_capturing(str(host), at, (client, server)) | rows["at"].is_null().to_numpy()
+        number = rows["row"].to_numpy().astype(np.int64)
+        found.append(number[beyond])
+        doubtful.append(number[windows.is_doubtful(str(host), at, (client, server))])
+    return np.concatenate(found), np.concatenate(doubtful)

@@ -1,0 +1,298 @@
+"""When each capture point captured, as intervals: outside them its host saw nothing, so nothing is lost there.
+
+A capture begins and ends, is restarted, or stalls for a while. What other hosts saw meanwhile has no other end, and is
+no loss. Each point's coverage begins as the spans of its files, from the beginning that an agent's sections state, else
+from the first packet, to the last packet of each file. Files that follow each other are one span (`tcpdump -C`, `-G`),
+but for holes:
+
+- an agent's capture that begins anew (`twintap.since`) did not capture between the two;
+- where a point is silent while other hosts received what it must have sent, and had acknowledged what they sent there,
+  it was not capturing. A link that is down looks different: nothing is received or acknowledged then.
+
+Between two files a few such packets are enough; within one a capture seldom stops, so there many must be missing, both
+ways, for a while.
+
+A capture that cannot keep up drops packets between others that it keeps: that is no hole, but the time is *covered in
+part*. Its statistics say how many it dropped since the ones before (pcapng's Interface Statistics Blocks: an agent
+writes them with each segment, `dumpcap` at the end). Where they are as many as the packets that seem lost there, what
+was not seen there proves nothing: nothing is lost, and no silence is inferred (`collector.findings.captures`).
+
+Limits: a hole in which no other captured host exchanged anything with this one is not seen, and does no harm. What
+`tcpdump` drops is only on its standard error; acknowledgements show most of it (`capture_dropped`,
+`collector.requests.gaps`). Drops of a capture on `any` are those of all its interfaces.
+Source: draft-ietf-opsawg-pcapng §4.6.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.clocks.alignment import to_trace_ns
+from collector.decode.activity import DropSpan, FileSpan, HostActivity, PointActivity, Span
+from collector.trace.schema import HopState
+
+Ints = NDArray[np.int64]
+
+HOLE_LEAST_NS, HOLE_LEAST_SENT, HOLE_LEAST_RECEIVED = 200_000_000, 8, 2
+"""A silence within one file is a hole from so long on, if so many packets from the host and to it are missing in it."""
+BETWEEN_LEAST_SENT, BETWEEN_LEAST = 1, 2
+"""Between two files: so many packets that the host sent, and so many of both ways."""
+EDGE_NS = 1_000_000
+"""So near to a hole, delays that vary may put a packet on the other side of its edge."""
+SLICE_NS = 1_000_000
+"""Of evidence: missing packets are counted by slices of time, so that memory does not grow with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCoverage:
+    """When a host's points captured, as stamps of its host (ns): for each point ascending, disjoint spans.
+
+    `drops`: for each point the times that it covers in part; `doubtful`: those of them in which what it did not see
+    proves nothing.
+    """
+
+    points: tuple[tuple[Span, ...], ...]
+    drops: tuple[tuple[DropSpan, ...], ...] = ()
+    doubtful: tuple[tuple[Span, ...], ...] = ()
+
+    @property
+    def whole(self) -> tuple[Span, ...]:
+        """When any of them did."""
+        return union(span for spans in self.points for span in spans)
+
+    @property
+    def in_part(self) -> tuple[DropSpan, ...]:
+        """What any of them covers in part; each once (a capture on `any` has the same for all its interfaces)."""
+        return tuple(sorted({drop for of_point in self.drops for drop in of_point}, key=lambda drop: drop.from_ns))
+
+
+def union(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The spans as ascending ones that do not touch."""
+    joined: list[Span] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((begin, end))
+    return tuple(joined)
+
+
+def without(spans: Sequence[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
+    """The spans but for the holes, whose own edges remain; nothing of what is no longer than an edge."""
+    left = list(spans)
+    for begin, end in holes:
+        kept = []
+        for first, last in left:
+            if begin >= last or end <= first:
+                kept.append((first, last))
+                continue
+            kept += [(first, begin)] if begin > first else []
+            kept += [(end, last)] if end < last else []
+        left = kept
+    return tuple(left)
+
+
+def covers(spans: Sequence[Span], at_ns: Ints, edge_ns: int = 0, hole_edge_ns: int = EDGE_NS) -> NDArray[np.bool_]:
+    """Whether each time is within a span.
+
+    Arguments: `spans` ascending and disjoint; `at_ns`, shape (n,), on the same clock; `edge_ns` is taken off the outer
+    edges and `hole_edge_ns` (or `edge_ns`, if that is more) off those of holes. Cost: a binary search for each.
+    """
+    if not spans:
+        return np.zeros(len(at_ns), dtype=np.bool_)
+    begin, end = (np.array(column, dtype=np.int64) for column in zip(*spans, strict=True))
+    inner = max(edge_ns, hole_edge_ns)
+    begin[0] += edge_ns
+    begin[1:] += inner
+    end[-1] -= edge_ns
+    end[:-1] -= inner
+    place = np.searchsorted(begin, at_ns, side="right") - 1
+    return (place >= 0) & (at_ns <= end[place])
+
+
+MISSING_SCHEMA = pl.Schema(
+    {
+        "host": pl.String,
+        "peer": pl.String,
+        "client_addr": pl.String,
+        "server_addr": pl.String,
+        "sent": pl.Boolean,
+        "host_ns": pl.Int64,
+        "count": pl.UInt32,
+    }
+)
+
+
+NOTHING_MISSING = pl.DataFrame(schema=MISSING_SCHEMA)
+MISSING = (HopState.CAPTURE_DROPPED, HopState.OUTSIDE_WINDOW)
+"""States of packets that went by unseen."""
+
+
+def missing_packets(hops: pa.Table, connections: pa.Table, states: Sequence[HopState] = MISSING) -> pl.DataFrame:
+    """Packets that a captured host sent or received by the word of others, and that its capture lacks, by slice.
+
+    Arguments: `hops` of whole connections, not aligned yet, and these; `states` of packets that count.
+    Returns a row for each `host` that lacks them, `peer` that saw them, pair of addresses, way (`sent`: by the host)
+    and slice (`host_ns`, the peer's own stamp).
+    Cost: next to nothing where no packet is missing.
+    """
+    state = hops["state"].combine_chunks()
+    texts = state.dictionary.to_pylist()
+    lacking = [texts.index(each) for each in states]
+    rows = np.flatnonzero(np.isin(state.indices.to_numpy(), lacking))
+    if not len(rows):
+        return pl.DataFrame(schema=MISSING_SCHEMA)
+    names = ["connection_id", "send_host", "receive_host", "send_host_ns", "receive_host_ns"]
+    lone = pl.DataFrame(hops.select(names).take(rows)).with_columns(pl.col("send_host", "receive_host").cast(pl.String))
+    sent = pl.col("send_host_ns").is_null()
+    stamp = pl.coalesce("send_host_ns", "receive_host_ns")
+    found = lone.select(
+        "connection_id",
+        host=pl.when(sent).then("send_host").otherwise("receive_host"),
+        peer=pl.when(sent).then("receive_host").otherwise("send_host"),
+        sent=sent,
+        host_ns=stamp - stamp % SLICE_NS + SLICE_NS // 2,
+    ).drop_nulls()
+    ends = pl.DataFrame(connections.select(["connection_id", "client_addr", "server_addr"]))
+    found = found.join(ends.with_columns(pl.col("client_addr", "server_addr").cast(pl.String)), on="connection_id")
+    keys = [name for name in MISSING_SCHEMA if name != "count"]
+    return found.group_by(keys).agg(pl.len().alias("count")).cast(MISSING_SCHEMA)
+
+
+def added(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The missing packets of all parts."""
+    return pl.concat([pl.DataFrame(schema=MISSING_SCHEMA), *(part for part in parts if len(part))])
+
+
+def coverages(
+    activities: Mapping[str, HostActivity],
+    missing: pl.DataFrame,
+    clocks: pa.Table,
+    lost: pl.DataFrame = NOTHING_MISSING,
+) -> dict[str, HostCoverage]:
+    """When each host's points captured.
+
+    Arguments: `activities` by host; `missing` as `missing_packets`, of all connections; `clocks` as in the trace;
+    `lost`, as `missing`, packets that seem lost on the way to the host.
+    """
+    found = {}
+    for host, activity in activities.items():
+        at_points = list(_at_points(host, activity, missing, clocks))
+        points = [_point_coverage(point, *at_point) for point, at_point in zip(activity.points, at_points, strict=True)]
+        drops = tuple(point.drops for point in activity.points)
+        doubtful: list[tuple[Span, ...]] = [()] * len(points)
+        if any(drops):
+            lost_at = _at_points(host, activity, lost, clocks)
+            doubtful = [
+                _doubtful(point.drops, *at_point) for point, at_point in zip(activity.points, lost_at, strict=True)
+            ]
+        found[host] = HostCoverage(tuple(points), drops, tuple(doubtful))
+    return found
+
+
+def _doubtful(drops: Sequence[DropSpan], stamps: Ints, _: NDArray[np.bool_], count: Ints) -> tuple[Span, ...]:
+    """The times in which a capture dropped as many packets as seem lost there, or more."""
+    sums = np.concatenate([[0], np.cumsum(count)])
+
+    def lost(drop: DropSpan) -> int:
+        first, last = np.searchsorted(stamps, drop.from_ns), np.searchsorted(stamps, drop.to_ns, side="right")
+        return int(sums[last] - sums[first])
+
+    return union((drop.from_ns, drop.to_ns) for drop in drops if drop.count >= lost(drop))
+
+
+def _at_points(
+    host: str, activity: HostActivity, missing: pl.DataFrame, clocks: pa.Table
+) -> Iterator[tuple[Ints, NDArray[np.bool_], Ints]]:
+    """`_at_point` of each point."""
+    own = missing.filter(pl.col("host") == host)
+    stamps = _stamps_at(host, own, clocks)
+    return (_at_point(number, activity, own, stamps) for number in range(len(activity.points)))
+
+
+def _stamps_at(host: str, missing: pl.DataFrame, clocks: pa.Table) -> Ints:
+    """When missing packets would have been stamped by the host: the peers' stamps on the trace's scale, and back."""
+    if missing.is_empty():
+        return np.empty(0, dtype=np.int64)
+    at = to_trace_ns(missing["peer"].to_arrow().cast(pa.string()), missing["host_ns"].to_arrow(), clocks)
+    return to_host_ns(host, at, clocks)
+
+
+def to_host_ns(host: str, trace_ns: Ints, clocks: pa.Table) -> Ints:
+    """Stamps of a host at times of the trace; shape as given. Within a step of its clock, by the line before it."""
+    rows = sorted((row for row in clocks.to_pylist() if row["host"] == host), key=lambda row: row["from_host_ns"])
+    stamps = trace_ns.copy()
+    for row in rows:
+        elapsed = trace_ns + row["offset_ns"] - row["from_host_ns"]
+        on_line = trace_ns + row["offset_ns"] + np.rint(row["skew_ppb"] * (elapsed / 1e9)).astype(np.int64)
+        of_row = (on_line >= row["from_host_ns"]) | (row is rows[0])
+        stamps = np.where(of_row, on_line, stamps)
+    return stamps
+
+
+def _at_point(
+    number: int, activity: HostActivity, missing: pl.DataFrame, stamps: Ints
+) -> tuple[Ints, NDArray[np.bool_], Ints]:
+    """Of the missing packets those that pass a point: stamps, whether the host sent them, and how many."""
+    pairs = missing.select("client_addr", "server_addr")
+    known = {pair: number in activity.points_of(pair) for pair in set(pairs.rows())}
+    here = np.array([known[pair] for pair in pairs.iter_rows()], dtype=np.bool_)
+    order = np.argsort(stamps[here], kind="stable")
+    sent, count = (missing[name].to_numpy()[here][order] for name in ("sent", "count"))
+    return stamps[here][order], sent, count.astype(np.int64)
+
+
+def _point_coverage(point: PointActivity, stamps: Ints, sent: NDArray[np.bool_], count: Ints) -> tuple[Span, ...]:
+    spans, between, restarts = _file_spans(point.files)
+    if not spans:
+        return ()
+    whole = (spans[0][0], spans[-1][1])
+    sums = [np.concatenate([[0], np.cumsum(np.where(way, count, 0))]) for way in (sent, ~sent)]
+
+    def lacks(silence: Span) -> tuple[int, int]:
+        first, last = np.searchsorted(stamps, silence[0]), np.searchsorted(stamps, silence[1], side="right")
+        return int(sums[0][last] - sums[0][first]), int(sums[1][last] - sums[1][first])
+
+    def is_hole(silence: Span) -> bool:
+        from_host, to_host = lacks(silence)
+        if any(silence[0] <= begin and end <= silence[1] for begin, end in between):
+            return from_host >= BETWEEN_LEAST_SENT and from_host + to_host >= BETWEEN_LEAST
+        long = silence[1] - silence[0] >= HOLE_LEAST_NS
+        return long and from_host >= HOLE_LEAST_SENT and to_host >= HOLE_LEAST_RECEIVED
+
+    holes = [silence for silence in _silences(point, whole, between) if is_hole(silence)]
+    return without(without(spans, holes), restarts)
+
+
+def _file_spans(files: Sequence[FileSpan]) -> tuple[tuple[Span, ...], list[Span], list[Span]]:
+    """The spans of files, joined where they follow each other; the times between them; those between two captures."""
+    ordered = sorted(files, key=lambda file: file.from_ns)
+    between: list[Span] = []
+    restarts: list[Span] = []
+    end_ns, since_ns, spans = None, None, []
+    for file in ordered:
+        begin = file.from_ns
+        if file.since_ns is not None and file.since_ns != since_ns:
+            begin = min(begin, file.since_ns)
+            if end_ns is not None and since_ns is not None and begin > end_ns:
+                restarts.append((end_ns, begin))
+        if end_ns is not None and begin > end_ns:
+            between.append((end_ns, begin))
+        spans.append((begin if end_ns is None else min(begin, max(end_ns, begin)), file.to_ns))
+        end_ns, since_ns = max(file.to_ns, end_ns or file.to_ns), file.since_ns
+    joined = union([*spans, *between])
+    return joined, between, restarts
+
+
+def _silences(point: PointActivity, whole: Span, between: Sequence[Span]) -> list[Span]:
+    """Times without a packet: between packets, between files, and before the first and after the last one."""
+    if point.span is None:
+        return [whole]
+    edges = [(whole[0], point.span[0]), (point.span[1], whole[1])]
+    own = [*point.silences, *(span for span in edges if span[0] < span[1])]
+    short = [span for span in between if not any(one[0] <= span[0] and span[1] <= one[1] for one in own)]
+    return [*own, *short]

@@ -1,0 +1,63 @@
+"""Columns of packets, as the core has them, as rows of the tables `events` and `messages`."""
+
+import numpy as np
+import pyarrow as pa
+
+from collector.decode.captures import Decoded
+from collector.trace.arrow import ALL_VALID, coded, nullable
+from collector.trace.schema import conform
+from tracer.records import Columns
+
+DIRECTION_NAMES = pa.array(["unknown", "receive", "send"])
+"""Dictionary of the column `direction`, in the order of `tracer.records.Direction`."""
+
+PLAIN = (
+    *("frame", "host_ns", "src_port", "dst_port", "seq", "ack", "flags", "payload_len", "window"),
+    *("captured_len", "original_len"),
+)
+"""Columns that go into `events` as they are."""
+OF_A_HEAD = (
+    *("head_kind", "head_flags", "method", "target", "status", "content_length", "head_len"),
+    *("transaction_id", "user_agent"),
+)
+"""Columns that go into `messages` as they are."""
+
+
+def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
+    """Rows of `events`, and `duplicate`: another point of its host speaks for the packet, so it is in no hop.
+
+    Arguments: `placed` is what matching tells of each packet: `connection_id`, and in `duplicate_bits` one for each.
+    """
+    events = decoded.events
+    columns = {name: nullable(events[name]) for name in PLAIN}
+    columns |= {
+        "host": coded(events["host_place"], decoded.hosts),
+        "point": coded(events["point_place"], decoded.points),
+        "direction": coded(events["direction_place"], DIRECTION_NAMES),
+        "ip_id": nullable(events["ip_id"], events["ip_id_validity"]),
+        "connection_id": nullable(placed["connection_id"], placed.get("connection_id_validity", ALL_VALID)),
+        "duplicate": pa.BooleanArray.from_buffers(
+            pa.bool_(), len(events["frame"]), [None, pa.py_buffer(placed["duplicate_bits"])]
+        ),
+    }
+    columns |= {f"{end}_addr": coded(events[f"{end}_addr"].view(np.int32), decoded.addresses) for end in ("src", "dst")}
+    columns |= {name: nullable(events[name], events["stamps_validity"]) for name in ("tsval", "tsecr")}
+    return conform("events", pa.table(columns))
+
+
+def message_table(decoded: Decoded, placed: Columns) -> pa.Table:
+    """Rows of `messages`: HTTP heads with their place in a connection's stream.
+
+    Arguments: `placed` is what matching tells of each head's packet: `connection_id`, `from_client`, `stream_offset`.
+    """
+    heads = decoded.heads
+    rows = heads["event_row"].to_numpy()
+    columns = {name: heads[name] for name in OF_A_HEAD}
+    columns |= {
+        "connection_id": nullable(placed["connection_id"]),
+        "host": coded(decoded.events["host_place"][rows], decoded.hosts),
+        "frame": nullable(decoded.events["frame"][rows]),
+        "from_client": pa.array(placed["from_client"]),
+        "stream_offset": nullable(placed["stream_offset"] + heads["payload_offset"].to_numpy().astype(np.int64)),
+    }
+    return conform("messages", pa.table(columns))

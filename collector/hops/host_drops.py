@@ -1,0 +1,206 @@
+"""Packets that reached a host's capture and never its TCP: dropped inside the host, by a firewall or a full buffer.
+
+A capture takes packets before the host's firewall and TCP do. So such a packet is in the capture, and so is the copy
+that the sender makes of it later. The receiver's own acknowledgements between the two arrivals show what its TCP had:
+
+- It acknowledged the range's end: TCP had it. The ACK was lost or late, and the copy was in vain.
+- It sent a packet, 0.3 ms after the first arrival or later, whose ACK ends within the range; or sooner, two with SACK
+  blocks: TCP did not have it, since every packet acknowledges all that TCP has.
+- It sent one such packet with SACK blocks at any time, and nothing further on had arrived before: what TCP has of later
+  bytes then arrived after these, and a connection's packets pass a host in their order. So TCP did not have them.
+- It sent nothing, for longer than an ACK may be delayed, and acknowledged the copy without a SACK block: TCP did not
+  have it. It would have acknowledged in time, and a copy of what it had would have brought a SACK block (DSACK).
+- Else it cannot be judged, and is not counted.
+
+What arrives late, behind a copy with a later timestamp, is no such thing: TCP itself discards it (RFC 7323 §5, PAWS).
+
+Limits: only where the receiver's host was captured, with directions. Behind a hole in the stream the first cause is
+counted, and others only once the ACKs have reached them, so counts are low rather than high.
+
+Source: RFC 9293 §3.10.7.4 (an ACK carries RCV.NXT), RFC 1122 §4.2.3.2 and RFC 5681 §4.2 (an ACK is delayed less than
+500 ms, and not behind a hole), RFC 2883 (DSACK); Linux, net/ipv4/tcp_input.c (tcp_data_queue), snmp_counter.rst.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from collector.hops.retransmission_stalls import PAIR
+from tracer.records import Columns
+
+SETTLED_NS = 300_000
+"""A packet is with TCP so long after the capture had it: a batch of the network card's passes the capture as a whole,
+then TCP. Or it waits for a process that holds the socket; then no ACK is sent either."""
+REPEATED, APART_NS = 2, 100_000
+"""So many ACKs behind a hole settle it sooner, if the copy is not of the same batch: what fills a hole is acknowledged
+at once."""
+DELAYED_NS = 210_000_000
+"""No Linux delays an ACK longer (TCP_DELACK_MAX, 200 ms); others may, but then a copy brings a DSACK."""
+ACK, SYN = 0x10, 0x02
+EVENT_COLUMNS = ["connection_id", "host", "frame", "host_ns", "direction", "seq", "ack", "flags", "window", "tsval"]
+FOUND = {
+    "connection_id": pl.Int64,
+    "receive_host": pl.String,
+    "receive_frame": pl.UInt32,  # of the packet that was dropped
+    "waited_ns": pl.Int64,  # until its copy arrived, or from the copy of an earlier one that this wait overlaps
+}
+KEYS = ["connection_id", "receive_host", "receive_frame"]
+SUMS = ("dropped", "cost_ns")
+
+
+def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32]) -> pa.Table:
+    """Arrivals of payload that the receiver's TCP never had (`FOUND`).
+
+    Arguments: `events` and `hops` of whole connections, as `collector.hops.matching` makes them; of each event a hash
+    of its SACK blocks, 0 without any. Cost: a pass over `hops`; more only for connections in which bytes arrived twice.
+    """
+    twice = twice_received(hops)
+    if not len(twice):
+        return pl.DataFrame(schema=FOUND).to_arrow()
+    mine = pc.is_in(events["connection_id"], twice)
+    rows = pl.DataFrame(events.select([*EVENT_COLUMNS, "payload_len", "duplicate"]).filter(mine)).with_columns(
+        pl.col(pl.Categorical).cast(pl.String), sack=pl.Series(sack_hash[mine.to_numpy(zero_copy_only=False)] != 0)
+    )
+    rows = rows.filter(~pl.col("duplicate")).sort("connection_id", "host", "host_ns", "frame")
+    found = [
+        (connection, host, frame, waited)
+        for (connection, host), of_host in rows.group_by("connection_id", "host", maintain_order=True)
+        for frame, waited in _at_host(of_host)
+    ]
+    return pl.DataFrame(found, FOUND, orient="row").to_arrow()
+
+
+def twice_received(hops: pa.Table) -> pa.Array:
+    """Connections in which bytes arrived that had been sent before."""
+    again = pc.and_(pc.greater(hops["attempt"], 1), pc.is_valid(hops["receive_frame"]))
+    return hops["connection_id"].filter(again).unique()
+
+
+def _at_host(rows: pl.DataFrame) -> Iterator[tuple[int, int]]:
+    """Of what one host saw of a connection, both ways: the frames that its TCP never had, and waits."""
+    came = rows.filter((pl.col("direction") == "receive") & (pl.col("payload_len") > 0))
+    went = rows.filter((pl.col("direction") == "send") & ((pl.col("flags") & ACK) > 0))
+    if came.is_empty() or went.is_empty():
+        return
+    columns = {name: came[name].to_numpy().astype(np.int64) for name in ("host_ns", "seq", "payload_len", "frame")}
+    base = int(columns["seq"][0])
+    start = sequence_offsets(columns["seq"], base)
+    acks = {
+        "at": went["host_ns"].to_numpy(),
+        "ack": sequence_offsets(went["ack"].to_numpy().astype(np.int64), base),
+        "sack": went["sack"].to_numpy(),
+        "closed": went["window"].to_numpy() == 0,
+    }
+    answers = went.filter((pl.col("flags") & SYN) > 0)["host_ns"].to_numpy()
+    answered_ns = answers.max(initial=np.iinfo(np.int64).min)
+    stamps = came["tsval"].fill_null(0).to_numpy().astype(np.int64)
+    newest = np.maximum.accumulate(sequence_offsets(stamps, int(stamps[0])))
+    reach = np.concatenate([[start[0]], np.maximum.accumulate(start + columns["payload_len"])[:-1]])
+    reached_ns = np.iinfo(np.int64).min
+    for first, copy in copies_of(start, start + columns["payload_len"]):
+        begin, end = start[first], start[first] + columns["payload_len"][first]
+        since, until = int(columns["host_ns"][first]), int(columns["host_ns"][copy])
+        # While a server still answers the SYN, it has no connection that could take data: a full listen queue.
+        old = sequence_offsets(stamps[first : first + 1], int(stamps[0]))[0] < newest[first]
+        in_order = reach[first] <= begin
+        if answered_ns < since and not old and _never_had(acks, begin, end, since, until, in_order):
+            yield int(columns["frame"][first]), max(until - max(since, reached_ns), 0)
+            reached_ns = max(reached_ns, until)
+
+
+def sequence_offsets(sequence: NDArray[np.int64], base: int) -> NDArray[np.int64]:
+    """Sequence numbers as signed distances from `base` (RFC 9293 §3.4)."""
+    return (sequence - base + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def copies_of(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Rows of arrivals, in order of time, whose bytes arrived again, each with the first that brought its beginning."""
+    reach = np.maximum.accumulate(end)
+    again = np.flatnonzero(start[1:] < reach[:-1]) + 1
+    by_start = np.argsort(start, kind="stable")
+    for copy in again.tolist():
+        near = by_start[np.searchsorted(start[by_start], start[copy] - MOST_BYTES) :]
+        near = near[: np.searchsorted(start[near], end[copy])]
+        before = near[(near < copy) & (end[near] > start[copy])]
+        # Of those not yet made good; a range that came three times is two packets and their copies.
+        if len(before) and start[copy] <= start[before.max()]:
+            yield int(before.max()), copy
+
+
+MOST_BYTES = 1 << 17
+"""No packet of a capture is longer."""
+
+
+def _never_had(acks: Columns, begin: int, end: int, since: int, until: int, in_order: bool) -> bool:
+    """Whether the bytes from `begin` to `end`, which arrived at `since` and again at `until`, had not come to TCP.
+
+    Arguments: `in_order`, whether nothing further on had arrived before them.
+    """
+    known, before, after = np.searchsorted(acks["at"], [since, since + SETTLED_NS, until], side="right")
+    had = acks["ack"][:after].max(initial=np.iinfo(np.int64).min)
+    if had >= end or acks["closed"][max(known - 1, 0) : known].any():  # a probe of a closed window is not for keeps
+        return False
+    at_once = slice(int(np.searchsorted(acks["at"], since, side="right")), int(after))
+    behind = (acks["ack"][at_once] >= begin) & (acks["ack"][at_once] < end) & acks["sack"][at_once]
+    if in_order and behind.any():
+        return True
+    lacking = (acks["ack"][known:after] >= begin) & (acks["ack"][known:after] < end)
+    repeated = until - since >= APART_NS and (lacking & acks["sack"][known:after]).sum() >= REPEATED
+    if repeated or lacking[before - known :].any():
+        return True
+    quiet = known == after
+    answer = slice(int(after), int(after) + 1)
+    made_good = (acks["ack"][answer] >= end) & ~acks["sack"][answer]
+    return bool(quiet and until - since >= DELAYED_NS and made_good.any())
+
+
+def located(drops: pa.Table | None, hops: pl.DataFrame) -> pl.DataFrame:
+    """Drops by pair of hosts, as `added` gives them.
+
+    Arguments: as `host_drops` gives them; the aligned hops of their connections.
+    """
+    if drops is None or not drops.num_rows:
+        return pl.DataFrame(schema=GROUPS)
+    came = hops.filter(pl.col("kind") == "data").unique([*KEYS], keep="first", maintain_order=True)
+    rows = pl.DataFrame(drops).join(came, on=KEYS)
+    each = rows.select(
+        *PAIR,
+        "connection_id",
+        span_id="exchange_id",
+        dropped=pl.lit(1, pl.Int64),
+        cost_ns="waited_ns",
+        worst_ns="waited_ns",
+        from_trace_ns="receive_trace_ns",
+        to_trace_ns=pl.col("receive_trace_ns") + pl.col("waited_ns"),
+        begin_ns="receive_trace_ns",
+        end_ns=pl.col("receive_trace_ns") + pl.col("waited_ns"),
+    )
+    return added(each).select(list(GROUPS))
+
+
+GROUPS = {
+    **dict.fromkeys(PAIR, pl.String),
+    **dict.fromkeys((*SUMS, "worst_ns", "begin_ns", "end_ns"), pl.Int64),
+    **dict.fromkeys(("connection_id", "span_id", "from_trace_ns", "to_trace_ns"), pl.Int64),
+}
+"""One row for each pair of hosts: packets dropped, what connections waited, first to last, and the longest wait."""
+
+
+def added(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several parts as one for each pair of hosts."""
+    return (
+        rows.sort("worst_ns", descending=True, maintain_order=True)
+        .group_by(PAIR, maintain_order=True)
+        .agg(
+            pl.col(SUMS).sum(),
+            pl.col("worst_ns").first(),
+            pl.col("begin_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("connection_id", "span_id", "from_trace_ns", "to_trace_ns").first(),
+        )
+        .sort("cost_ns", descending=True, maintain_order=True)
+    )

@@ -1,0 +1,193 @@
+"""How far a trace can be trusted, as it is told: pairing by hosts and by connection, clocks that were set, addresses
+that were rewritten on the way.
+
+The same for `tracer report`, the collector's API and the viewer. Every table it needs is small beside the hops.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from collector.hops import quality
+from collector.hops.capture_drops import CaptureDrops, capture_drops
+from collector.hops.quality import ConnectionQuality, Counts, HostPair
+from collector.trace import store
+from collector.trace.durations import with_uncertainty
+
+WORST = 20
+"""How many connections are named unless asked for more."""
+_HALVES = ("client_addr", "server_addr", "server_port")
+_TRANSLATED = tuple(f"translated_{name}" for name in _HALVES)
+NAMES = {
+    "split_count": "split",
+    "retransmitted_count": "sent again",
+    "lost_count": "lost",
+    "capture_dropped_count": "dropped",
+    "outside_window_count": "outside",
+    "ambiguous_count": "ambiguous",
+    "unmatched_count": "unmatched",
+    "early_count": "early",
+}
+"""The counts beside hops and matched ones, in the order in which they are told, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStep:
+    """A clock that was set, or changed its rate, while its host was captured."""
+
+    host: str
+    frame: int  # the first of the host that was stamped afterwards
+    at_trace_ns: int
+    step_ns: int  # forwards if positive
+    uncertainty_ns: int | None
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        size = with_uncertainty(self.step_ns, self.uncertainty_ns or 0)
+        return f"clock of {self.host} stepped by {'+' * (self.step_ns >= 0)}{size} before its frame {self.frame:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """Addresses as the client's host knows them, and as the server's host knows the same ends."""
+
+    client_addr: str
+    server_addr: str
+    server_port: int
+    translated_client_addr: str
+    translated_server_addr: str
+    translated_server_port: int
+    connections_count: int
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        server = f"{_end(self.server_addr, self.server_port)}"
+        inner = f"{_end(self.translated_server_addr, self.translated_server_port)}"
+        parts = [f"{server} is {inner} at the server"] if server != inner else [f"towards {server}"]
+        if self.client_addr != self.translated_client_addr:
+            parts.append(f"the client {self.client_addr} is {self.translated_client_addr} there")
+        elif server == inner:
+            parts.append(f"the ports of the client {self.client_addr} are others there")
+        plural = "s" * (self.connections_count != 1)
+        return f"translated: {', '.join(parts)} ({self.connections_count:,} connection{plural})"
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What a trace says of itself."""
+
+    total: Counts
+    host_pairs: tuple[HostPair, ...]  # worst first
+    imperfect_connections_count: int  # in which pairing failed or packets were lost
+    worst_connections: tuple[ConnectionQuality, ...]  # of these, worst first
+    clock_steps: tuple[ClockStep, ...]
+    translations: tuple[Translation, ...]  # most used first
+    capture_drops: tuple[CaptureDrops, ...] = ()  # what captures say that they dropped, and when
+
+    @property
+    def words(self) -> str:
+        """In a few words, with the exact count of bytes."""
+        if not self.total.bytes:
+            return "no bytes to pair"
+        return f"{self.total.bytes_share} of {self.total.bytes:,} bytes paired"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What captures dropped, the clock steps and the translations, a line for each."""
+        drops, steps = (each.words for each in self.capture_drops), (each.words for each in self.clock_steps)
+        return (*drops, *steps, *(each.words for each in self.translations))
+
+    @property
+    def hops_words(self) -> str:
+        """How many hops, and whether one is received before it was sent: so far, clocks are proven wrong."""
+        hops, early = self.total.hops_count, self.total.early_count
+        clocks = f"{early:,} of them received before sent" if early else "none received before it was sent"
+        return f"{hops:,} hop{'s' * (hops != 1)}, {clocks}"
+
+
+def read_pairing(url: str, most_connections: int = WORST) -> Pairing:
+    """The pairing of the trace at `url`, naming at most so many connections.
+
+    Raises: `InputError` if it is no trace.
+    """
+    counts, clocks = store.read_table(url, "quality"), store.read_table(url, "clocks")
+    connections = store.read_table(url, "connections")
+    return Pairing(
+        total=quality.total_of(counts),
+        host_pairs=quality.by_host_pair(counts),
+        imperfect_connections_count=quality.imperfect_count(counts),
+        worst_connections=quality.worst_connections(counts, connections, most_connections),
+        clock_steps=clock_steps(clocks),
+        translations=translations(connections),
+        capture_drops=capture_drops(store.read_info(url), clocks),
+    )
+
+
+def clock_steps(clocks: pa.Table) -> tuple[ClockStep, ...]:
+    """Where a host's clock goes from one line of the table `clocks` to the next, host by host in order of time."""
+    rows = clocks.to_pylist()
+    hosts = dict.fromkeys(row["host"] for row in rows)
+    return tuple(step for host in hosts for step in _steps([row for row in rows if row["host"] == host]))
+
+
+def translations(connections: pa.Table) -> tuple[Translation, ...]:
+    """The rewritten addresses of the table `connections`, most used first."""
+    frame = pl.DataFrame(connections.select([*_HALVES, *_TRANSLATED])).with_columns(
+        pl.col(pl.Categorical).cast(pl.String)
+    )
+    rows = frame.drop_nulls("translated_server_addr").group_by(*_HALVES, *_TRANSLATED).len("connections_count")
+    rows = rows.sort("connections_count", *_HALVES, *_TRANSLATED, descending=[True, *[False] * 6])
+    return tuple(Translation(**row) for row in rows.iter_rows(named=True))
+
+
+def connection_name(connection: ConnectionQuality) -> str:
+    """`client 10.0.0.1:40000 → proxy 10.0.0.2:8080`."""
+    client = _end(connection.client_addr, connection.client_port)
+    server = _end(connection.server_addr, connection.server_port)
+    return f"{connection.client_host or ''} {client} → {connection.server_host or ''} {server}".strip()
+
+
+def pair_name(pair: HostPair) -> str:
+    """`client → proxy`."""
+    return f"{pair.send_host or 'not captured'} → {pair.receive_host or 'not captured'}"
+
+
+def trouble_words(counts: Counts) -> str:
+    """What is not as it should be, of so many hops: `1 lost, 2 ambiguous of 40 hops`."""
+    words = [f"{count:,} {NAMES[name]}" for name in NAMES if name != "split_count" and (count := getattr(counts, name))]
+    return f"{', '.join(words)} of {counts.hops_count:,} hops"
+
+
+def _end(address: str | None, port: int | None) -> str:
+    shown = f"[{address}]" if ":" in (address or "") else address or "?"
+    return f"{shown}:{port}"
+
+
+def _steps(rows: list[dict[str, Any]]) -> Iterator[ClockStep]:
+    """Between the lines of one host."""
+    for before, after in pairwise(sorted(rows, key=lambda row: row["from_frame"] or 0)):
+        drift_ns = before["skew_ppb"] * (before["to_host_ns"] - before["from_host_ns"]) // 1_000_000_000
+        bars = (before["uncertainty_ns"], after["uncertainty_ns"])
+        yield ClockStep(
+            host=after["host"],
+            frame=after["from_frame"] or 0,
+            at_trace_ns=after["from_host_ns"] - after["offset_ns"],
+            step_ns=after["offset_ns"] - before["offset_ns"] - drift_ns,
+            uncertainty_ns=None if None in bars else sum(bars),
+        )
+
+
+def skew_doubt_ppb(row: Mapping[str, Any]) -> int:
+    """How far a clock's drift may be from what its line says.
+
+    The line may be too early at one end by all that its times are uncertain by, and too late at the other. Arguments: a
+    row of `clocks`.
+    """
+    lasted_ns = max(1, row["to_host_ns"] - row["from_host_ns"])
+    return int(2 * (row["uncertainty_ns"] or 0) * 1_000_000_000 // lasted_ns)

@@ -1,0 +1,180 @@
+"""Where senders stood still with more to send, and what held them.
+
+The core finds pauses while it matches (`tracer/core/matching/src/pauses.rs`): a sender that goes on in the same moment
+in which an acknowledgement comes had waited for it. What it had waited for is told by the figures of that moment:
+
+| why | the sender had |
+|---|---|
+| `zero_window` | a closed window, or less than a segment left of it, for more than two round trips: nobody reads |
+| `small_window` | the same, for about a round trip: more could have been on the way |
+| `delayed_ack` | room, and a small segment to send behind an unacknowledged one; the ACK came 30 to 510 ms late |
+| `slow_start` | been idle, and now fewer bytes on the way than before that; the ACK came after a round trip |
+
+A window that holds less than the way does is full once a round trip, and its last ACK often says 0: the bytes have
+arrived and are read the moment after. So only by its length does a closed window tell of a receiver that does not read.
+
+All else is how TCP works: a new connection's slow start, recovery from a loss.
+
+Source: RFC 9293 §3.8.6 (windows), RFC 1122 §4.2.3.2 (an ACK is delayed less than 0.5 s; Linux 40 ms, others 200 ms) and
+§4.2.3.4 (Nagle), RFC 5681 §4.1 (restart of idle connections).
+"""
+
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from collector.clocks.alignment import to_trace_ns
+from collector.trace.arrow import coded, nullable
+from tracer.records import Columns
+
+LEAST_DELAY_NS, MOST_DELAY_NS = 30_000_000, 510_000_000
+"""Of a delayed ACK beyond the round trip; Linux's least is 40 ms less a tick."""
+ROUND_TRIPS = 2
+"""An ACK that comes later than this was held by the receiver, not by the network."""
+USUAL_MSS_BYTES = 1448
+"""Where no handshake told."""
+FEWEST_SEGMENTS = 2
+"""In flight after an idle time: the least restart window (RFC 5681 §4.1)."""
+LEAST_PAUSE_NS = 1_000_000
+"""A shorter one, which only ended what a copy of sent bytes had interrupted, is not told (`pauses.rs`: `PAUSE_NS`)."""
+STAMPS = ("stopped", "released", "resumed")
+PLACE = ["why", "send_host", "receive_host"]
+TOLD = {
+    **dict.fromkeys(PLACE, pl.String),
+    **dict.fromkeys(("count", "connections", "cost_ns", "begin_ns", "end_ns", "worst_ns"), pl.Int64),
+    **dict.fromkeys(("connection_id", "span_id", "from_trace_ns", "to_trace_ns", "in_flight_bytes"), pl.Int64),
+}
+"""Columns of `told`."""
+HOLDS: dict[str, type[np.generic]] = {
+    "connection_id": np.int64,
+    "from_client": np.bool_,
+    "stream_offset": np.int64,
+    "is_reader": np.bool_,
+}
+"""Columns of `holds`."""
+
+
+def pause_table(found: Columns, hosts: pa.StringArray) -> pa.Table:
+    """Pauses as the core found them: `connection_id, from_client, host` (the sender), `*_ns` of its own clock, bytes.
+
+    Arguments: columns of the core, whose -1 is what is not known; the names of hosts.
+    """
+    columns = {name: nullable(values) for name, values in found.items() if values.dtype != bool}
+    columns |= {name: pa.array(values) for name, values in found.items() if values.dtype == bool}
+    return pa.table(columns | {"host": coded(found["host"].astype("i4"), hosts)})
+
+
+def aligned(pauses: pa.Table, clocks: pa.Table) -> pa.Table:
+    """`pauses` with `stopped_trace_ns, released_trace_ns, resumed_trace_ns`."""
+    for name in STAMPS if pauses.num_rows else ():
+        stamps = to_trace_ns(pauses["host"].combine_chunks(), pauses[f"{name}_ns"], clocks)
+        pauses = pauses.append_column(f"{name}_trace_ns", pa.array(stamps))
+    return pauses
+
+
+def holds(pauses: pa.Table | None) -> Columns:
+    """Pauses in which TCP held the sender, as the core takes them: `connection_id`, `from_client`, `stream_offset` of
+    the bytes that left then, and `is_reader`, whether the receiver's window was closed.
+
+    A pause that ends with less than a segment, and that nothing of TCP's explains, is the application's.
+    """
+    if pauses is None or not pauses.num_rows:
+        return {name: np.empty(0, kind) for name, kind in HOLDS.items()}
+    rows = pl.DataFrame(pauses).with_columns(why=_why())
+    rows = rows.filter(pl.col("why").is_not_null() | (pl.col("resumed_bytes") >= _segment_bytes()))
+    rows = rows.with_columns(is_reader=(pl.col("why") == "zero_window").fill_null(value=False))
+    return {name: np.ascontiguousarray(rows[name].to_numpy(), dtype=kind) for name, kind in HOLDS.items()}
+
+
+def told(pauses: pa.Table | None, hops: pa.Table, streams: pl.Series | None = None) -> pl.DataFrame:
+    """Pauses by what held the sender, one row for each `why, send_host, receive_host`.
+
+    Arguments: `pauses` as `aligned`; all hops of their connections, with exchanges; ids of the exchanges that are
+    streams, where only a reader that does not read counts, since nobody waits for a request there.
+    Returns: `TOLD`: `count` (pauses), `connections`, `cost_ns` (all), `begin_ns, end_ns` (first to last), and of the
+    longest `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
+    """
+    if pauses is None or not pauses.num_rows:
+        return _nothing()
+    stood = (pl.col("resumed_ns") - pl.col("stopped_ns") >= LEAST_PAUSE_NS) | (pl.col("resumed_bytes") == 0)
+    rows = pl.DataFrame(pauses).with_columns(why=_why()).filter(pl.col("why").is_not_null() & stood)
+    rows = _with_exchanges(rows, hops)
+    if streams is not None and len(streams):
+        of_stream = pl.col("exchange_id").is_in(streams.implode()).fill_null(value=False)
+        rows = rows.filter(~of_stream | (pl.col("why") == "zero_window"))
+    rows = rows.with_columns(
+        send_host=pl.col("host").cast(pl.String), cost_ns=pl.col("resumed_trace_ns") - pl.col("stopped_trace_ns")
+    )
+    found = (
+        rows.sort("cost_ns", descending=True, maintain_order=True)
+        .group_by(PLACE, maintain_order=True)
+        .agg(
+            pl.len().alias("count"),
+            pl.col("cost_ns").sum(),
+            connections=pl.col("connection_id").n_unique(),
+            begin_ns=pl.col("stopped_trace_ns").min(),
+            end_ns=pl.col("resumed_trace_ns").max(),
+            worst_ns=pl.col("cost_ns").first(),
+            connection_id=pl.col("connection_id").first(),
+            span_id=pl.col("exchange_id").first(),
+            from_trace_ns=pl.col("stopped_trace_ns").first(),
+            to_trace_ns=pl.col("resumed_trace_ns").first(),
+            in_flight_bytes=pl.col("in_flight_bytes").first(),
+        )
+    )
+    return found.select(pl.col(name).cast(kind) for name, kind in TOLD.items())
+
+
+@cache
+def _nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=TOLD)
+
+
+def added(groups: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several parts as one for each place and `why`."""
+    worst = [name for name in TOLD if name not in {*PLACE, "count", "connections", "cost_ns", "begin_ns", "end_ns"}]
+    return (
+        groups.sort("worst_ns", descending=True, maintain_order=True)
+        .group_by(PLACE, maintain_order=True)
+        .agg(
+            pl.col("count", "connections", "cost_ns").sum(),
+            pl.col("begin_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col(worst).first(),
+        )
+        .sort("cost_ns", descending=True, maintain_order=True)
+    )
+
+
+def _segment_bytes() -> pl.Expr:
+    return pl.when(pl.col("mss_bytes") > 0).then("mss_bytes").otherwise(USUAL_MSS_BYTES)
+
+
+def _why() -> pl.Expr:
+    paused = pl.col("resumed_ns") - pl.col("stopped_ns")
+    segment = _segment_bytes()
+    round_trip = pl.col("rtt_ns").clip(lower_bound=0)
+    full = pl.col("room_bytes").is_between(0, segment - 1)
+    late = paused > ROUND_TRIPS * round_trip
+    small = (pl.col("resumed_bytes") < segment) & pl.col("waiting_bytes").is_between(1, 2 * segment - 1)
+    delayed = (paused - round_trip).is_between(LEAST_DELAY_NS, MOST_DELAY_NS)
+    idle = (pl.col("idle_ns") > 0) & ~pl.col("resent")
+    fewer = pl.col("in_flight_bytes").is_between(FEWEST_SEGMENTS * segment, pl.col("in_flight_before_idle_bytes") - 1)
+    closed = pl.col("window_closed")
+    unread = (closed & late.fill_null(value=True)) | (full & late)
+    held = pl.when(unread).then(pl.lit("zero_window")).when(closed | full).then(pl.lit("small_window"))
+    held = held.when(small & delayed).then(pl.lit("delayed_ack"))
+    return held.when(idle & fewer & ~late).then(pl.lit("slow_start"))
+
+
+def _with_exchanges(rows: pl.DataFrame, hops: pa.Table) -> pl.DataFrame:
+    """`rows` with `receive_host` and `exchange_id` of the bytes that waited; of those before, if none came after."""
+    flow = ["connection_id", "from_client"]
+    frame = pl.DataFrame(hops.select([*flow, "kind", "stream_start", "receive_host", "exchange_id"]))
+    mine = frame.join(rows.select(flow).unique(), on=flow, how="semi").filter(pl.col("kind").cast(pl.String) == "data")
+    mine = mine.with_columns(pl.col("receive_host").cast(pl.String)).drop("kind").sort("stream_start")
+    return rows.sort("stream_offset").join_asof(
+        mine, left_on="stream_offset", right_on="stream_start", by=flow, check_sortedness=False
+    )

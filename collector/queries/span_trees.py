@@ -1,0 +1,287 @@
+"""Requests as trees of spans, ready to be listed and drawn: the tables `spans` and `exchanges` joined.
+
+A request is a root span with all that was done for it. Its number is its rank by start time within the trace: small,
+stable for a trace, and safe in a URL. Times are int64 ns relative to the trace's start.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.queries.timeline.shelf import Shelf
+from collector.requests.link_doubt import UNCERTAIN, doubt_words
+from collector.requests.outcomes import Outcome
+from collector.requests.spans import LEDGER_COLUMNS
+from collector.services.client_requests import of_clients
+from collector.services.ends import end_name
+
+TEXTS = ("service", "method", "target", "protocol", "transaction_id")
+AS_THEY_ARE = (
+    *("depth", "client_host", "server_host", "link_reason", "confidence"),
+    *("request_bytes", "response_bytes", "uncertainty_ns"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A stretch in which none of a message's bytes was on the way; `cause` as `collector.trace.schema.SilenceCause`."""
+
+    from_ns: int
+    to_ns: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One exchange as part of a request. Unknown times and texts are None."""
+
+    number: int  # position among all spans of the trace
+    depth: int
+    client_host: str | None
+    server_host: str | None
+    service: str
+    method: str
+    target: str
+    status: int
+    protocol: str
+    transaction_id: str
+    complete: bool
+    outcome: str  # as `collector.requests.outcomes` has them
+    link_reason: str | None
+    confidence: float | None
+    start_ns: int
+    end_ns: int
+    connected_ns: int | None  # when the handshake ended, if the connection was opened for this exchange
+    request_sent_ns: int | None
+    request_received_ns: int | None  # its last byte, at the server
+    response_sent_ns: int | None  # its first byte, at the server
+    request_bytes: int | None
+    response_bytes: int | None
+    uncertainty_ns: int | None
+    connect_ns: int  # this and those below: its part of the request's ledger
+    request_network_ns: int
+    work_ns: int
+    response_network_ns: int
+    client_ns: int = 0
+    queue_ns: int = 0
+    tls_ns: int = 0
+    fan_out_wait_ns: int = 0
+    server_or_network_ns: int = 0
+    stall_ns: int = 0
+    request_idle_ns: int = 0
+    response_idle_ns: int = 0
+    send_held_ns: int = 0
+    reader_wait_ns: int = 0
+    doubt: str = ""  # where its parent is uncertain: how sure it is, and the next candidate (`requests.link_doubt`)
+    pause_ns: int = 0  # between the handshake and the first byte: no part of its duration
+    silences: tuple[Silence, ...] = ()  # the long ones of its messages, by time
+
+    @property
+    def duration_ns(self) -> int:
+        """From its first packet to its last, without its client's pause (`collector.requests.openings`)."""
+        return self.end_ns - self.start_ns - self.pause_ns
+
+    @property
+    def title(self) -> str:
+        """What was asked, in a few words."""
+        if self.method or self.target:
+            return f"{self.method} {self.target}".strip()
+        return f"exchange with {self.service or end_name(self.server_host)}"
+
+
+def build_trees(shelf: Shelf, spans: pa.Table, exchanges: pa.Table, silences: pa.Table, start_ns: int) -> None:
+    """Put on the shelf what `SpanTrees` reads."""
+    frame = _with_silences(_joined(spans, exchanges, start_ns), silences, start_ns)
+    shelf.put_table("spans", frame)
+    request = frame["request"].to_numpy()
+    first = np.searchsorted(request, np.arange(int(request[-1]) + 2 if len(frame) else 1))
+    shelf.put("request-first-span", first.astype(np.int64))
+    names = ("root_start", "root_end", "root_pause")
+    begin, end, pause = (frame[name].to_numpy()[first[:-1]].astype(np.int64) for name in names)
+    took = end - begin - pause
+    for name, values in (("start", begin), ("end", end), ("duration", took)):
+        shelf.put(f"request-{name}-ns", values)
+    asked = of_clients(frame.filter(pl.col("parent_span_id").is_null()), frame)["request"].unique().sort().to_numpy()
+    slowest = np.argsort(-took[asked], kind="stable")
+    shelf.put("request-slowest", asked[slowest].astype(np.int32))
+
+
+class SpanTrees:
+    """All spans of a trace, grouped by request."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._frame = shelf.table("spans")
+        self.span_ids: NDArray[np.int64] = self._frame["span_id"].to_numpy()
+        self.request_of_span: NDArray[np.int32] = self._frame["request"].to_numpy()
+        self._first = shelf.array("request-first-span")
+        self.start_ns: NDArray[np.int64] = shelf.array("request-start-ns")
+        self.end_ns: NDArray[np.int64] = shelf.array("request-end-ns")
+        self.durations_ns: NDArray[np.int64] = shelf.array("request-duration-ns")
+        self.slowest: NDArray[np.int32] = shelf.array("request-slowest")  # the clients' own requests
+
+    def __len__(self) -> int:
+        return len(self._first) - 1
+
+    def request_of(self, transaction_id: str) -> int | None:
+        """The first request with that transaction id. Cost: a search over all spans."""
+        found = self._frame.lazy().filter(pl.col("transaction_id") == transaction_id).select("request").head(1)
+        numbers = found.collect()["request"].to_list()
+        return numbers[0] if numbers else None
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Every span with its exchange: the columns of both tables, `request`, `duration_ns`, and `start` and `end`
+        relative to the trace; sorted by request, root first."""
+        return self._frame
+
+    def spans(self, request: int) -> tuple[Span, ...]:
+        """The spans of a request, root first, each followed by its children in order of time."""
+        rows = self._frame.slice(int(self._first[request]), int(self._first[request + 1] - self._first[request]))
+        doubts = self._doubts(rows)
+        return tuple(
+            replace(_span(int(self._first[request]) + at, row), doubt=doubts.get(row["span_id"], ""))
+            for at, row in _depth_first(rows.to_dicts())
+        )
+
+    def doubt(self, number: int) -> str:
+        """Of one span by its position, what is uncertain of its parent; "" for nothing."""
+        return next(iter(self._doubts(self._frame.slice(number, 1)).values()), "")
+
+    @cached_property
+    def uncertain(self) -> NDArray[np.bool_]:
+        """Of each span, whether its parent is uncertain."""
+        found: NDArray[np.bool_] = self._frame.select(UNCERTAIN).to_series().to_numpy()
+        return found
+
+    def _doubts(self, rows: pl.DataFrame) -> dict[int, str]:
+        """Of spans with an uncertain parent, by their ids. Cost: a search over all spans, if there is one."""
+        uncertain = rows.filter(UNCERTAIN)
+        if not len(uncertain):
+            return {}
+        parents = ["parent_span_id", "alternative_parent_span_id"]
+        wanted = pl.concat([uncertain[name].drop_nulls() for name in parents]).unique()
+        known = self._frame.lazy().filter(pl.col("span_id").is_in(wanted.implode())).collect()
+        titles = {row["span_id"]: _span(0, row).title for row in known.to_dicts()}
+        return {
+            row["span_id"]: doubt_words(
+                titles.get(row["parent_span_id"], "a request"),
+                row["confidence"],
+                titles.get(row["alternative_parent_span_id"]),
+                row["alternative_confidence"],
+            )
+            for row in uncertain.to_dicts()
+        }
+
+    def root(self, request: int) -> Span:
+        """The span that holds all others of a request."""
+        first = int(self._first[request])
+        return _span(first, self._frame.row(first, named=True))
+
+    def spans_count(self, request: int) -> int:
+        """How many spans a request has."""
+        return int(self._first[request + 1] - self._first[request])
+
+    def serving_depth(self) -> dict[str, int]:
+        """The depth at which each host serves most: how far behind the client it stands."""
+        served = self._frame.filter(pl.col("server_host").is_not_null())
+        counts = served.group_by("server_host", "depth").len().sort("len", "depth", descending=[False, True])
+        return {str(host): int(depth) for host, depth, _ in counts.iter_rows()}  # the most frequent comes last
+
+    def services(self) -> dict[str, tuple[str, ...]]:
+        """Services that each host was seen to serve, by name."""
+        served = self._frame.filter(pl.col("server_host").is_not_null() & (pl.col("service") != ""))
+        found: dict[str, tuple[str, ...]] = {}
+        for host, service in served.select("server_host", "service").unique().sort("service").iter_rows():
+            found[str(host)] = (*found.get(str(host), ()), str(service))
+        return found
+
+    def texts(self) -> pl.DataFrame:
+        """What a search looks at: of each span its `request`, connection, texts, hosts and status; by request."""
+        return self._frame.select("request", "connection_id", "client_host", "server_host", "status", "outcome", *TEXTS)
+
+
+def _joined(spans: pa.Table, exchanges: pa.Table, start_ns: int) -> pl.DataFrame:
+    """Spans with their exchanges, times made relative, sorted by request, then root first, then start."""
+    frame = pl.DataFrame(spans).join(pl.DataFrame(exchanges), left_on="span_id", right_on="exchange_id", how="inner")
+    texts = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.String, pl.Enum)]
+    times = [name for name in frame.columns if name.endswith("_trace_ns")]
+    frame = frame.with_columns(pl.col(texts).cast(pl.String), pl.col(times) - start_ns).with_columns(
+        start=pl.coalesce("start_trace_ns", pl.min_horizontal(times)),
+        end=pl.coalesce("end_trace_ns", pl.max_horizontal(times)),
+        pause_ns=pl.col("pause_ns").fill_null(0),
+    )
+    is_root = pl.col("parent_span_id").is_null()
+    roots = (
+        frame.filter(is_root & pl.col("start").is_not_null())
+        .sort("start", "trace_id")
+        .unique("trace_id", keep="first", maintain_order=True)
+        .select("trace_id", root_start="start", root_end="end", root_pause="pause_ns")
+        .with_row_index("request")
+    )
+    return (
+        frame.join(roots, on="trace_id", how="inner")
+        .with_columns(pl.col("request").cast(pl.Int32), pl.col("start").fill_null(pl.col("root_start")))
+        .with_columns(pl.col("end").fill_null(pl.col("start")))
+        .with_columns(duration_ns=pl.col("end") - pl.col("start") - pl.col("pause_ns"))
+        .sort("request", ~is_root, "start", "span_id")
+    )
+
+
+def _with_silences(frame: pl.DataFrame, silences: pa.Table, start_ns: int) -> pl.DataFrame:
+    """`frame` with the long silences of each span: lists `silent_from`, `silent_to`, `silent_cause`; null for none."""
+    rows = pl.DataFrame(silences).select(
+        span_id="exchange_id",
+        silent_from=pl.col("from_trace_ns") - start_ns,
+        silent_to=pl.col("to_trace_ns") - start_ns,
+        silent_cause=pl.col("cause").cast(pl.String),
+    )
+    lists = rows.sort("span_id", "silent_from").group_by("span_id", maintain_order=True).agg(pl.all())
+    return frame.join(lists, on="span_id", how="left", maintain_order="left")
+
+
+def _silences(row: dict[str, Any]) -> tuple[Silence, ...]:
+    columns = [row[f"silent_{name}"] or () for name in ("from", "to", "cause")]
+    return tuple(map(Silence, *columns))
+
+
+def _depth_first(rows: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    children: dict[int | None, list[int]] = {}
+    known = {row["span_id"] for row in rows}
+    for at, row in enumerate(rows):
+        parent = row["parent_span_id"]
+        children.setdefault(parent if parent in known or at == 0 else rows[0]["span_id"], []).append(at)
+    ordered: list[tuple[int, dict[str, Any]]] = []
+    waiting = [0] if rows else []
+    while waiting:
+        at = waiting.pop()
+        ordered.append((at, rows[at]))
+        waiting.extend(reversed([child for child in children.get(rows[at]["span_id"], []) if child != 0]))
+    return ordered
+
+
+def _span(number: int, row: dict[str, Any]) -> Span:
+    texts: dict[str, Any] = {name: row[name] or "" for name in TEXTS}
+    ledger: dict[str, Any] = {name: int(row[name] or 0) for name in LEDGER_COLUMNS}
+    same: dict[str, Any] = {name: row[name] for name in AS_THEY_ARE}
+    return Span(
+        number=number,
+        status=int(row["status"] or 0),
+        complete=bool(row["complete"]),
+        outcome=row["outcome"] or str(Outcome.UNKNOWN),
+        start_ns=row["start"],
+        end_ns=row["end"],
+        pause_ns=row["pause_ns"],
+        connected_ns=row["connected_trace_ns"] if row["start_trace_ns"] == row["connect_start_trace_ns"] else None,
+        request_sent_ns=row["request_first_sent_trace_ns"],
+        request_received_ns=row["request_last_received_trace_ns"],
+        response_sent_ns=row["response_first_sent_trace_ns"],
+        silences=_silences(row),
+        **texts,
+        **ledger,
+        **same,
+    )

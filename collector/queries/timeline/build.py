@@ -1,0 +1,307 @@
+"""From the tables of a trace to its index, a row group at a time.
+
+Hops lie in the table by connection; the index needs them by time. So their times are read first and sorted, which
+tells each its place, and then all columns are read and put there. Memory: 30 bytes for each hop while sorting, and what
+polars needs to join the spans; all else is files.
+
+Cost: about 1 s of CPU time for each million hops.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from collector.queries.timeline.columns import (
+    COLUMNS,
+    KINDS,
+    MISSING_NS,
+    MOST_UNCERTAIN_NS,
+    NO_LANE,
+    PROBLEM_CLASSES,
+    RAW_COLUMNS,
+    STATES,
+    UNCERTAINTY_UNKNOWN,
+    ArrowClass,
+    Longs,
+    Pairs,
+    Seen,
+)
+from collector.queries.timeline.shelf import Shelf
+from collector.services.service_names import OF_CONNECTIONS, ServiceNames
+from collector.trace import store
+from collector.trace.arrow import indices, numbers
+from collector.trace.schema import HopKind, HopState
+
+TIMES = ("send_trace_ns", "receive_trace_ns")
+RAW_TIMES = ("send_host_ns", "receive_host_ns")
+READ = (
+    *("connection_id", "kind", "from_client", "send_host", "receive_host", *TIMES),
+    *("stream_start", "stream_end", "attempt", "state", "uncertainty_ns", "exchange_id"),
+)
+MOST_SERVICES = 48
+"""Told apart; hops of the rarer ones are under `OTHER_SERVICE`."""
+OTHER_SERVICE = "other"
+LARGEST_ATTEMPT = 255
+CHUNK_ROWS = 1 << 20
+Progress = Callable[[float], None]
+"""Is told which share is done, 0 to 1."""
+
+
+class Places:
+    """Positions of ids in a list of them, looked up many at a time. Ids count up from a few far-apart numbers."""
+
+    def __init__(self, ids: Longs) -> None:
+        """Arguments: `ids`, each ≥ 0 and there once."""
+        high, low = ids >> 32, ids & 0xFFFF_FFFF
+        self._high, place = np.unique(high, return_inverse=True)
+        sizes = np.zeros(len(self._high), np.int64)
+        np.maximum.at(sizes, place, low + 1)
+        self._end = np.cumsum(sizes)
+        self._first = self._end - sizes
+        self._dense = int(sizes.sum()) <= 8 * len(ids) + CHUNK_ROWS
+        if self._dense:
+            self._lookup = np.full(int(sizes.sum()), -1, np.int32)
+            self._lookup[self._first[place] + low] = np.arange(len(ids), dtype=np.int32)
+        else:
+            self._order = np.argsort(ids)
+            self._sorted = ids[self._order]
+
+    def of(self, ids: Longs) -> NDArray[np.int32]:
+        """The position of each, -1 where it is not in the list."""
+        if not len(self._high):
+            return np.full(len(ids), -1, np.int32)
+        if not self._dense:
+            at = np.minimum(np.searchsorted(self._sorted, ids), len(self._sorted) - 1)
+            return np.where(self._sorted[at] == ids, self._order[at], -1).astype(np.int32)
+        high = np.minimum(np.searchsorted(self._high, ids >> 32), len(self._high) - 1)
+        place = self._first[high] + (ids & 0xFFFF_FFFF)
+        known = (self._high[high] == ids >> 32) & (place < self._end[high])
+        return np.where(known, self._lookup[np.where(known, place, 0)], -1).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When each hop was, in the order of the table, and where it goes."""
+
+    start_ns: int
+    end_ns: int
+    rank: NDArray[np.uint32]
+    anchor_ns: Longs  # sorted, relative to start_ns
+    apart_ns: int  # how far at most a host's stamp is from its trace time
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services of a trace and the connections that lead to each."""
+
+    names: tuple[str, ...]
+    connections: Places
+    of_connection: NDArray[np.uint8]
+
+    @classmethod
+    def read(cls, url: str, known: ServiceNames) -> "Services":
+        """From the table `connections`."""
+        table = store.read_table(url, "connections", ["connection_id", *OF_CONNECTIONS])
+        place, names = known.of_connections(table)
+        unique, of_name = np.unique(np.array(names or [""], dtype=str), return_inverse=True)
+        count = np.bincount(of_name[place] if len(place) else [], minlength=len(unique))
+        kept = np.sort(np.argsort(-count, kind="stable")[:MOST_SERVICES])
+        code = np.full(len(unique), len(kept), np.uint8)
+        code[kept] = np.arange(len(kept))
+        told = (*(str(name) for name in unique[kept]), OTHER_SERVICE)
+        ids = numbers(table["connection_id"])
+        return cls(told, Places(ids), np.append(code[of_name[place]] if len(place) else [], len(kept)).astype(np.uint8))
+
+    def of(self, connection_ids: Longs) -> NDArray[np.uint8]:
+        """The service of each hop's connection."""
+        return np.asarray(self.of_connection[self.connections.of(connection_ids)])
+
+
+def read_times(url: str, command_span: tuple[int, int] | None, progress: Progress) -> Times:
+    """The times of all hops, sorted. A trace begins with its first packet or, if earlier, its command."""
+    anchors: list[Longs] = []
+    bounds: list[int] = [*(command_span or ())]
+    apart_ns = 0
+    for share, batch in store.read_batches(url, "hops", (*TIMES, *RAW_TIMES)):
+        sent, received = (numbers(batch[name], MISSING_NS) for name in TIMES)
+        anchors.append(np.where(sent == MISSING_NS, received, sent))
+        for trace, raw in zip(TIMES, RAW_TIMES, strict=True):
+            ends = pc.min_max(batch[trace]).as_py()
+            bounds += [each for each in ends.values() if each is not None]
+            apart_ns = max(apart_ns, pc.max(pc.abs(pc.subtract(batch[raw], batch[trace]))).as_py() or 0)
+        bounds = [min(bounds), max(bounds)] if bounds else []
+        progress(0.2 * share)
+    anchor = np.concatenate(anchors) if anchors else np.zeros(0, np.int64)
+    start_ns, end_ns = (min(bounds), max(bounds)) if bounds else (0, 0)
+    assert not (anchor == MISSING_NS).any(), "a hop was seen at one end at least"
+    anchor -= start_ns
+    order = np.argsort(anchor, kind="stable")
+    rank = np.empty(len(anchor), np.uint32)
+    rank[order] = np.arange(len(anchor), dtype=np.uint32)
+    return Times(start_ns, end_ns, rank, anchor[order], apart_ns)
+
+
+def read_hosts(url: str) -> set[str]:
+    """The hosts that sent or received."""
+    found: set[str] = set()
+    for _, batch in store.read_batches(url, "hops", ("send_host", "receive_host")):
+        for name in ("send_host", "receive_host"):
+            found.update(host for host in pc.unique(batch[name]).to_pylist() if host is not None)
+    return found
+
+
+def build_columns(
+    shelf: Shelf,
+    url: str,
+    times: Times,
+    hosts: Sequence[str],
+    services: Services,
+    span_ids: Longs,
+    progress: Progress,
+) -> Pairs:
+    """Put the columns of all hops on the shelf, by time; returns the pairs of ends in use."""
+    count = len(times.rank)
+    out = {name: shelf.make(name, kind, count) for name, kind in COLUMNS.items()}
+    if times.apart_ns:
+        out |= {name: shelf.make(name, kind, count) for name, kind in RAW_COLUMNS.items()}
+    out["anchor_ns"][:] = times.anchor_ns
+    spans, read, first = Places(span_ids), (*READ, *(RAW_TIMES if times.apart_ns else ())), 0
+    for share, batch in store.read_batches(url, "hops", read):
+        place = times.rank[first : first + batch.num_rows]
+        made = _of_batch(batch, times, hosts, services, spans)
+        made["row"] = np.arange(first, first + batch.num_rows, dtype=np.uint32)
+        for name, values in made.items():
+            out[name][place] = values
+        first += batch.num_rows
+        progress(share)
+    return _pairs(shelf, out["pair"], len(hosts), len(services.names))
+
+
+def chunks(count: int) -> Iterator[slice]:
+    """Slices that cover so many rows."""
+    for first in range(0, count, CHUNK_ROWS):
+        yield slice(first, min(first + CHUNK_ROWS, count))
+
+
+def build_groups(shelf: Shelf, name: str, group: Callable[[slice], NDArray[np.int32]], rows: int, groups: int) -> None:
+    """An index from groups to their rows: `<name>-rows`, group after group, and `<name>-first`, where each begins.
+
+    Arguments: `group`, the group of each row of a slice, or -1.
+    """
+    counts = np.zeros(groups, np.int64)
+    for part in chunks(rows):
+        own = group(part)
+        counts += np.bincount(own[own >= 0], minlength=groups)
+    first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    shelf.put(f"{name}-first", first)
+    out, fill = shelf.make(f"{name}-rows", np.uint32, int(first[-1])), first[:-1].copy()
+    for part in chunks(rows):
+        own = group(part)
+        order = np.argsort(own, kind="stable")
+        order = order[np.searchsorted(own[order], 0) :]
+        own = own[order]
+        begins = np.flatnonzero(np.diff(own, prepend=-1))
+        sizes = np.diff(np.append(begins, len(own)))
+        within = np.arange(len(own)) - np.repeat(begins, sizes)
+        out[fill[own] + within] = (order + part.start).astype(np.uint32)
+        fill[own[begins]] += sizes
+
+
+def _of_batch(
+    batch: pa.Table, times: Times, hosts: Sequence[str], services: Services, spans: Places
+) -> dict[str, NDArray[Any]]:
+    sent, received = (_times(batch[name], times.start_ns) for name in TIMES)
+    kind, state = (_codes(batch[name], names).astype(np.uint8) for name, names in (("kind", KINDS), ("state", STATES)))
+    attempt = np.minimum(numbers(batch["attempt"], 1), LARGEST_ATTEMPT).astype(np.uint8)
+    source, target = (_codes(batch[name], hosts, NO_LANE) for name in ("send_host", "receive_host"))
+    both = (sent != MISSING_NS) & (received != MISSING_NS)
+    start = numbers(batch["stream_start"])
+    uncertainty = numbers(batch["uncertainty_ns"], -1)
+    made = {
+        "received_ns": received,
+        "seen": np.where(both, Seen.BOTH, np.where(sent == MISSING_NS, Seen.RECEIVED, Seen.SENT)),
+        "pair": _pair_keys(batch, source, target, len(hosts), services),
+        "kind": kind,
+        "state": state,
+        "attempt": attempt,
+        "arrow_class": _classes(kind, state, attempt, both & (received < sent)),
+        "size_bytes": np.maximum(numbers(batch["stream_end"]) - start, 0),
+        "stream_start": start,
+        "span": spans.of(numbers(batch["exchange_id"], -1)),
+        "uncertainty_ns": np.where(uncertainty < 0, UNCERTAINTY_UNKNOWN, np.minimum(uncertainty, MOST_UNCERTAIN_NS)),
+    }
+    if times.apart_ns:
+        raw = (_times(batch[name], times.start_ns) for name in RAW_TIMES)
+        made |= dict(zip(RAW_COLUMNS, raw, strict=True))
+    return made
+
+
+def _pair_keys(
+    batch: pa.Table, source: NDArray[np.uint16], target: NDArray[np.uint16], hosts: int, services: Services
+) -> NDArray[np.uint32]:
+    """Each hop's pair as a number in a dense array of all that there could be."""
+    lanes = [np.minimum(lane, hosts).astype(np.uint32) for lane in (source, target)]
+    key = (lanes[0] * np.uint32(hosts + 1) + lanes[1]) * np.uint32(len(services.names))
+    key += services.of(numbers(batch["connection_id"]))
+    return np.asarray(2 * key + numbers(batch["from_client"]))
+
+
+def _pairs(shelf: Shelf, keys: NDArray[np.uint32], hosts: int, services: int) -> Pairs:
+    """The pairs in use; their keys are replaced by their numbers."""
+    most = 2 * (hosts + 1) ** 2 * services
+    seen = np.zeros(most, bool)
+    for part in chunks(len(keys)):
+        seen[keys[part]] = True
+    used = np.flatnonzero(seen)
+    compact = np.zeros(most, np.uint32)
+    compact[used] = np.arange(len(used), dtype=np.uint32)
+    for part in chunks(len(keys)):
+        keys[part] = compact[keys[part]]
+    ends = divmod(used // 2 // services, hosts + 1)
+    source, target = (np.where(end == hosts, NO_LANE, end).astype(np.uint16) for end in ends)
+    pairs = Pairs(source, target, (used // 2 % services).astype(np.uint8), used % 2 == 1)
+    for name in ("source", "target", "service", "to_server"):
+        shelf.put(f"pairs-{name}", getattr(pairs, name))
+    return pairs
+
+
+def _times(column: pa.ChunkedArray, start_ns: int) -> Longs:
+    times = numbers(column, MISSING_NS)
+    return np.where(times == MISSING_NS, MISSING_NS, times - np.int64(start_ns))
+
+
+def _codes(column: pa.ChunkedArray, names: Sequence[str], missing: int = 0) -> NDArray[np.uint16]:
+    """Position of each text in `names`; `missing` for nulls and other values."""
+    place, texts = indices(column)
+    position = {name: index for index, name in enumerate(names)}
+    lookup = np.array([*(position.get(text, missing) for text in texts), missing], np.uint16)
+    return np.asarray(lookup[place])
+
+
+def _classes(
+    kind: NDArray[np.uint8], state: NDArray[np.uint8], attempt: NDArray[np.uint8], early: NDArray[np.bool_]
+) -> NDArray[np.uint8]:
+    by_kind = {HopKind.DATA: ArrowClass.DATA, HopKind.RST: ArrowClass.LOST}
+    handshake = {HopKind.SYN, HopKind.SYN_ACK, HopKind.FIN}
+    plain = [by_kind.get(each, ArrowClass.HANDSHAKE if each in handshake else ArrowClass.ACK) for each in KINDS]
+    classes = np.array(plain, dtype=np.uint8)[kind]
+    again = (attempt > 1) & (classes != ArrowClass.LOST) & (classes != ArrowClass.ACK)
+    lost, matched = STATES.index(HopState.LOST), STATES.index(HopState.MATCHED)
+    classes[early & (classes != ArrowClass.LOST)] = ArrowClass.EARLY
+    classes[again] = ArrowClass.RETRANSMISSION
+    classes[(state != matched) & (state != lost)] = ArrowClass.ONE_SIDED
+    classes[state == lost] = ArrowClass.LOST
+    return classes
+
+
+def problem_rows(arrow_class: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """The rows whose class is a problem, in order."""
+    bad = np.zeros(256, bool)
+    bad[list(PROBLEM_CLASSES)] = True
+    found = [np.flatnonzero(bad[arrow_class[part]]) + part.start for part in chunks(len(arrow_class))]
+    return np.concatenate(found).astype(np.uint32) if found else np.zeros(0, np.uint32)

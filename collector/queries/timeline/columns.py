@@ -1,0 +1,125 @@
+"""What the index keeps of each hop, and of which pairs of ends there are."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collector.queries.timeline.shelf import ask_ahead
+from collector.trace.schema import HopKind, HopState
+
+MISSING_NS = np.iinfo(np.int64).min
+"""Instead of a time that was not seen."""
+NO_LANE = 0xFFFF
+"""Instead of a lane that is not known: the other end was not captured."""
+NO_SERVICE = 0xFF
+"""Instead of a service: the end is the connection's client."""
+KINDS = tuple(HopKind)
+STATES = tuple(HopState)
+MOST_UNCERTAIN_NS = 0xFFFF_FFFE
+"""Uncertainties are kept up to this."""
+UNCERTAINTY_UNKNOWN = 0xFFFF_FFFF
+
+Rows = NDArray[np.intp] | slice
+Longs = NDArray[np.int64]
+
+
+class ArrowClass(IntEnum):
+    """What an arrow is first of all, by what a reader looks for: trouble before kind."""
+
+    DATA = 0
+    HANDSHAKE = 1  # SYN, SYN-ACK, FIN
+    ACK = 2  # also keepalives and window probes
+    RETRANSMISSION = 3
+    LOST = 4  # lost on the network, or a reset
+    ONE_SIDED = 5  # no partner: dropped by the capture, outside its window, ambiguous or unmatched
+    EARLY = 6  # received before it was sent: so far, clocks are proven wrong
+
+
+PROBLEM_CLASSES = (ArrowClass.RETRANSMISSION, ArrowClass.LOST, ArrowClass.EARLY)
+
+
+class Seen(IntEnum):
+    """Which ends of a hop were seen."""
+
+    BOTH = 0
+    SENT = 1
+    RECEIVED = 2
+
+
+COLUMNS: dict[str, type[np.generic]] = {
+    "anchor_ns": np.int64,
+    "received_ns": np.int64,  # MISSING_NS if not seen
+    "seen": np.uint8,  # Seen
+    "pair": np.uint32,  # row of `Pairs`
+    "kind": np.uint8,  # place in KINDS
+    "state": np.uint8,  # place in STATES
+    "attempt": np.uint8,  # 255: that many or more
+    "arrow_class": np.uint8,  # ArrowClass
+    "size_bytes": np.uint32,
+    "stream_start": np.int64,
+    "span": np.int32,  # place among the trace's spans, or -1
+    "uncertainty_ns": np.uint32,  # UNCERTAINTY_UNKNOWN where there is none
+    "row": np.uint32,  # in the table `hops`
+}
+"""Kept of each hop, sorted by anchor."""
+RAW_COLUMNS: dict[str, type[np.generic]] = {"sent_raw_ns": np.int64, "received_raw_ns": np.int64}
+"""Kept as well where a host's clock was corrected: its own stamps, relative to the trace's start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Directed pairs of ends in use, one element for each. An end is a host's lane and, at a connection's server, the
+    service that was asked for."""
+
+    source: NDArray[np.uint16]  # lane, or NO_LANE
+    target: NDArray[np.uint16]
+    service: NDArray[np.uint8]  # place among the trace's services
+    to_server: NDArray[np.bool_]  # the target is the connection's server; else the source is
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def source_service(self) -> NDArray[np.uint8]:
+        """The service at the source, NO_SERVICE where it is the client."""
+        return np.where(self.to_server, NO_SERVICE, self.service).astype(np.uint8)
+
+    @property
+    def target_service(self) -> NDArray[np.uint8]:
+        """The service at the target, NO_SERVICE where it is the client."""
+        return np.where(self.to_server, self.service, NO_SERVICE).astype(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class HopColumns:
+    """The hops of a trace; see `COLUMNS`. The arrays may be files, so take few rows of them at a time."""
+
+    anchor_ns: Longs
+    received_ns: Longs
+    seen: NDArray[np.uint8]
+    pair: NDArray[np.uint32]
+    kind: NDArray[np.uint8]
+    state: NDArray[np.uint8]
+    attempt: NDArray[np.uint8]
+    arrow_class: NDArray[np.uint8]
+    size_bytes: NDArray[np.uint32]
+    stream_start: Longs
+    span: NDArray[np.int32]
+    uncertainty_ns: NDArray[np.uint32]
+    row: NDArray[np.uint32]
+    sent_raw_ns: Longs | None = None
+    received_raw_ns: Longs | None = None
+
+    def __len__(self) -> int:
+        return len(self.anchor_ns)
+
+    def ask_ahead(self, first: int, last: int) -> None:
+        """Have these rows read from disk, if they lie there: all columns at once."""
+        columns = (getattr(self, name) for name in (*COLUMNS, *RAW_COLUMNS))
+        ask_ahead((column for column in columns if column is not None), first, last)
+
+    def sent_ns(self, rows: Rows) -> Longs:
+        """When these hops were sent, MISSING_NS where that was not seen."""
+        return np.where(self.seen[rows] == Seen.RECEIVED, MISSING_NS, self.anchor_ns[rows])

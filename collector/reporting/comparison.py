@@ -1,0 +1,238 @@
+"""What differs between two groups of requests, by stage, and whether that is more than noise.
+
+The groups are two traces, or the slow and the typical requests of one. Requests of one kind (`PUT at swift-proxy`)
+are compared with their like, so another mix of reads and writes is no difference. Of each stage the means are
+compared: they add up, over the stages, to the difference of the whole.
+
+Requests that run at the same time are slow together, so they are no independent observations, and a test that takes
+them for such finds a difference between any two runs. Each group is therefore cut, in order of time, into at most
+`MOST_BLOCKS` stretches of equally many requests; the means of these are compared. Test: Mann and Whitney's, two-sided.
+The p-values of all kinds and stages together are corrected for their number by Benjamini and Yekutieli's procedure,
+which holds for tests that depend on each other, as parts of one sum do. The interval of a difference is Welch's, 95 %,
+of the same means.
+
+Sources: Mann and Whitney 1947; Benjamini and Yekutieli 2001; Welch 1947; batch means: Law and Kelton, ch. 9.
+Limits: a disturbance longer than a stretch (a minute of another's backup during one of two short runs) is told from
+noise only by running again. Slow and typical are chosen by their durations, so some stage always differs between these:
+the test says which do.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import scipy
+from numpy.typing import NDArray
+
+from collector.reporting import story
+from collector.reporting.stage_times import alike, stages_of
+from collector.trace import store
+from collector.trace.model import TraceInfo
+
+Doubles = NDArray[np.float64]
+
+MOST_BLOCKS = 20
+FEWEST_REQUESTS = 5
+"""Of a kind in either group; with fewer, no test could tell (the least p-value of 4 against 4 is 0.03)."""
+SIGNIFICANT = 0.01
+"""A corrected p-value below this is no noise."""
+SLOW_SHARE, TYPICAL_FROM, TYPICAL_TO = 0.95, 0.25, 0.75
+"""Slow requests are above the first of these quantiles of their kind, typical ones between the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One side of a comparison."""
+
+    name: str
+    requests_count: int
+    mean_ns: int
+    median_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageDifference:
+    """One stage of one kind of request; means are over all requests of that kind in the group."""
+
+    kind: str
+    stage: str
+    first_ns: int
+    second_ns: int
+    uncertainty_ns: int  # of the difference, 95 %
+    p_value: float  # corrected for the number of tests
+
+    @property
+    def difference_ns(self) -> int:
+        """How much longer it takes in the second group."""
+        return self.second_ns - self.first_ns
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether it is more than noise."""
+        return self.p_value < SIGNIFICANT
+
+
+@dataclass(frozen=True, slots=True)
+class KindComparison:
+    """Requests of one kind in both groups; the differences of `stages` add up to that of the means (rounded)."""
+
+    kind: str
+    first: Group
+    second: Group
+    stages: tuple[StageDifference, ...]  # largest difference first
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two groups of requests, kind by kind, the kind that has the largest difference in all first."""
+
+    first: str
+    second: str
+    kinds: tuple[KindComparison, ...]
+    left_out: tuple[str, ...]  # kinds with too few requests in either group
+    untested: tuple[KindComparison, ...] = ()  # of these, those in both: nothing says whether they differ by noise
+
+    @property
+    def significant(self) -> tuple[StageDifference, ...]:
+        """The differences that are more than noise, largest first."""
+        found = [stage for kind in self.kinds for stage in kind.stages if stage.is_significant]
+        return tuple(sorted(found, key=lambda stage: -abs(stage.difference_ns)))
+
+
+def compare_traces(first_url: str, second_url: str) -> Comparison:
+    """The requests of two traces.
+
+    Raises: `InputError` if either is no trace.
+    """
+    return compare(stages_at(first_url), stages_at(second_url), first_url, second_url)
+
+
+def stages_at(url: str) -> pl.DataFrame:
+    """The stages of the requests of a trace, as `collector.reporting.stage_times.request_stages` gives them.
+
+    Raises: `InputError` if it is no trace.
+    """
+    return store.read_unchanged(url, lambda info: all_stages(url, info))
+
+
+def all_stages(url: str, info: TraceInfo) -> pl.DataFrame:
+    """As `stages_at`, where `info` is already read; waits for connections that never came are stages of their own."""
+    names = ("spans", "exchanges", "connections", "clocks", "silences")
+    spans, exchanges, connections, clocks, silences = (store.read_table(url, name) for name in names)
+    rows = story.joined(spans, exchanges)
+    return stages_of(story.with_waits_in_vain(rows, info, connections, clocks, silences), story.outermost(rows))
+
+
+def slow_against_typical(stages: pl.DataFrame) -> Comparison:
+    """The slowest 5 % of the requests of each kind against the middle half of it.
+
+    Arguments: `stages`, as `collector.reporting.stage_times.request_stages` gives them.
+    """
+    took = stages.group_by("trace_id", "kind").agg(took=pl.col("duration_ns").sum())
+
+    def limit(share: float) -> pl.Expr:
+        return pl.col("took").quantile(share, "linear").over("kind")
+
+    slow = took.filter(pl.col("took") > limit(SLOW_SHARE))
+    typical = took.filter(pl.col("took").is_between(limit(TYPICAL_FROM), limit(TYPICAL_TO)))
+    ours, theirs = (stages.join(some, on="trace_id", how="semi") for some in (typical, slow))
+    return compare(ours, theirs, "typical", "slow")
+
+
+def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_name: str) -> Comparison:
+    """What differs between two groups of requests.
+
+    Arguments: their stages, as `collector.reporting.stage_times.request_stages` gives them, and what to call them.
+    Cost: sorts of the requests; the tests are of at most `MOST_BLOCKS` values each.
+    """
+    first, second = alike((first, second))
+    counts = [dict(_per_request(group).group_by("kind").len().iter_rows()) for group in (first, second)]
+    kinds = sorted({*counts[0], *counts[1]})
+    enough = [kind for kind in kinds if min(count.get(kind, 0) for count in counts) >= FEWEST_REQUESTS]
+    tested = [_Tested.of(kind, *(group.filter(pl.col("kind") == kind) for group in (first, second))) for kind in enough]
+    p_values = np.concatenate([each.p_values for each in tested]) if tested else np.zeros(0)
+    corrected = scipy.stats.false_discovery_control(p_values, method="by") if len(p_values) else p_values
+    pieces = np.split(corrected, np.cumsum([len(each.stages) for each in tested])[:-1]) if tested else []
+    compared = [each.told(piece, first_name, second_name) for each, piece in zip(tested, pieces, strict=True)]
+    compared.sort(key=lambda kind: -abs(kind.second.mean_ns - kind.first.mean_ns) * kind.second.requests_count)
+    few = [kind for kind in kinds if kind not in enough]
+    in_both = [kind for kind in few if all(kind in count for count in counts)]
+    untested = []
+    for kind in in_both:
+        ours, theirs = (group.filter(pl.col("kind") == kind) for group in (first, second))
+        untested.append(_untested(kind, ours, theirs, first_name, second_name))
+    return Comparison(first_name, second_name, tuple(compared), tuple(few), tuple(untested))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    """A kind of request: for each stage its means and the test; `totals` are the durations of the requests."""
+
+    kind: str
+    stages: tuple[str, ...]
+    means: tuple[Doubles, Doubles]
+    half_widths: Doubles
+    p_values: Doubles
+    totals: tuple[Doubles, Doubles]
+
+    @classmethod
+    def of(cls, kind: str, first: pl.DataFrame, second: pl.DataFrame) -> "_Tested":
+        stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
+        tables = [_table(group, stages) for group in (first, second)]
+        blocks = [_block_means(table) for table in tables]
+        tested = scipy.stats.mannwhitneyu(*blocks, axis=0)
+        with warnings.catch_warnings():  # of a stage that always takes the same: its interval is 0 then
+            warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
+            interval = scipy.stats.ttest_ind(*blocks, axis=0, equal_var=False).confidence_interval(0.95)
+        half_widths = np.nan_to_num((interval.high - interval.low) / 2)
+        means = (tables[0].mean(axis=0), tables[1].mean(axis=0))
+        return cls(kind, stages, means, half_widths, tested.pvalue, (tables[0].sum(axis=1), tables[1].sum(axis=1)))
+
+    def told(self, corrected: Doubles, first_name: str, second_name: str) -> KindComparison:
+        columns = (*self.means, self.half_widths)
+        rows = []
+        for at, stage in enumerate(self.stages):
+            first, second, half_width = (round(float(column[at])) for column in columns)
+            rows.append(StageDifference(self.kind, stage, first, second, half_width, float(corrected[at])))
+        rows.sort(key=lambda row: (-abs(row.difference_ns), row.stage))
+        before, after = _group(first_name, self.totals[0]), _group(second_name, self.totals[1])
+        return KindComparison(self.kind, before, after, tuple(rows))
+
+
+def _untested(
+    kind: str, first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_name: str
+) -> KindComparison:
+    """A kind of which there are too few for any test: its means, and p-values of 1."""
+    stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
+    tables = [_table(group, stages) for group in (first, second)]
+    means = [table.mean(axis=0) for table in tables]
+    rows = [
+        StageDifference(kind, stage, round(float(ours)), round(float(theirs)), 0, 1.0)
+        for stage, ours, theirs in zip(stages, *means, strict=True)
+    ]
+    rows.sort(key=lambda row: (-abs(row.difference_ns), row.stage))
+    before, after = _group(first_name, tables[0].sum(axis=1)), _group(second_name, tables[1].sum(axis=1))
+    return KindComparison(kind, before, after, tuple(rows))
+
+
+def _per_request(stages: pl.DataFrame) -> pl.DataFrame:
+    return stages.unique("trace_id", keep="any").select("trace_id", "kind")
+
+
+def _table(stages: pl.DataFrame, columns: tuple[str, ...]) -> Doubles:
+    """Requests in order of time × stages, ns."""
+    wide = stages.pivot("stage", index=["began_trace_ns", "trace_id"], values="duration_ns").sort(
+        "began_trace_ns", "trace_id"
+    )
+    missing = [pl.lit(0).alias(name) for name in columns if name not in wide.columns]
+    return wide.with_columns(missing).select(columns).fill_null(0).to_numpy().astype(np.float64)
+
+
+def _block_means(table: Doubles) -> Doubles:
+    """Means of stretches of equally many requests."""
+    return np.array([block.mean(axis=0) for block in np.array_split(table, min(MOST_BLOCKS, len(table)))])
+
+
+def _group(name: str, totals: Doubles) -> Group:
+    return Group(name, len(totals), round(float(totals.mean())), round(float(np.median(totals))))

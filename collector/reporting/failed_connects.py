@@ -1,0 +1,108 @@
+"""Connections that were asked for and never came about, as what a request waited for.
+
+A SYN that nobody answers leaves no exchange, so the time until its client gave up and turned elsewhere would seem to be
+the client's own work: "in swift-proxy" for half a second in which the proxy waited for storage2. Here such a connection
+becomes a child of the request that it was for: it lasts from the SYN until that request turned to another server of the
+same service, or, where none of that service was asked, to another server's same port (a server that nothing was ever
+heard of may have another name than its replicas).
+
+Whose it was is told by time: of the host's open requests, the one to which something happened last before the SYN (it
+arrived, another server was asked or had answered).
+
+Limits: with many requests at once on a host the last to which something happened may be another. One that turned
+nowhere else has no known end, and is left out.
+"""
+
+import polars as pl
+import pyarrow as pa
+
+from collector.clocks.alignment import to_trace_ns
+from collector.services.service_names import OF_CONNECTIONS, ServiceNames
+
+SOON_NS = 50_000_000
+"""A request goes on within this time; a busy host takes some."""
+AT_ONCE_NS = 10_000_000
+"""Servers asked within this time are asked together; one asked later is another try."""
+
+
+def with_dead_ends(rows: pl.DataFrame, connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
+    """`rows` and those for connections that never came about, as children: `exchange_id` is less than 0.
+
+    Arguments: exchanges and spans joined; the tables `connections` and `clocks`; names of servers.
+    """
+    dead = _dead(connections, clocks, services)
+    if dead.is_empty() or rows.is_empty():
+        return rows
+    owned = _owned(dead, _with_ports(rows, connections))
+    made = owned.select(
+        exchange_id=-pl.col("connection_id"),
+        connection_id="connection_id",
+        client_host="client_host",
+        server_host="server_host",
+        service="service",
+        trace_id="trace_id",
+        parent_span_id="parent",
+        depth=(pl.col("depth") + 1).cast(rows.schema["depth"]),
+        connect_start_trace_ns="at",
+        connected_trace_ns="until",
+        start_trace_ns="at",
+        end_trace_ns="until",
+        pause_ns=pl.lit(0, pl.Int64),
+        request_first_sent_trace_ns="until",
+        given_up_trace_ns="until",
+        complete=pl.lit(value=False),
+    )
+    return pl.concat([rows, made], how="diagonal_relaxed")
+
+
+def _dead(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
+    """SYNs of captured clients that no server answered: `connection_id, client_host, server_host, service, at`."""
+    names = ["connection_id", "client_host", *OF_CONNECTIONS, "client_isn", "server_isn", "first_host_ns"]
+    frame = pl.DataFrame(connections.select(names)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    lone = frame.filter(pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null())
+    lone = lone.filter(pl.col("client_host").is_not_null())
+    at = to_trace_ns(lone["client_host"].to_arrow().cast(pa.string()), lone["first_host_ns"].to_arrow(), clocks)
+    server = pl.coalesce("server_host", "server_addr")  # of what nothing was heard, only its address may be known
+    return lone.select("connection_id", "client_host", "server_port", server_host=server).with_columns(
+        service=services.of_rows(lone), at=pl.Series(at, dtype=pl.Int64)
+    )
+
+
+def _with_ports(rows: pl.DataFrame, connections: pa.Table) -> pl.DataFrame:
+    """`rows` with `server_port`, as their clients know it."""
+    ports = pl.DataFrame(connections.select(["connection_id", "server_port"]))
+    return rows.join(ports, on="connection_id", how="left")
+
+
+def _owned(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Those with a request that they were for (`parent, trace_id, depth`), and their end (`until`)."""
+    spans = rows.select(
+        "exchange_id", "trace_id", "depth", "server_host", "service", "server_port", "parent_span_id",
+        begin="start_trace_ns", end="end_trace_ns", arrived="request_first_received_trace_ns",
+        answered="response_first_sent_trace_ns",
+    )  # fmt: skip
+    served = spans.select(
+        "trace_id", "depth", "answered", parent="exchange_id", client_host="server_host", arrived="arrived"
+    )
+    moves = spans.drop_nulls("parent_span_id").select("begin", "end", parent="parent_span_id")
+    marks = pl.concat(
+        [
+            served.select("parent", mark="arrived"),
+            moves.select("parent", mark="begin"),
+            moves.select("parent", mark="end"),
+        ]
+    ).drop_nulls()
+    marks = marks.join(served, on="parent").drop_nulls("client_host").sort("mark")
+    near = dead.sort("at").join_asof(
+        marks, left_on="at", right_on="mark", by="client_host", tolerance=SOON_NS, check_sortedness=False
+    )
+    near = near.drop_nulls("parent").filter((pl.col("answered") > pl.col("at")).fill_null(value=True))
+    tries = spans.drop_nulls("parent_span_id").select("service", "server_port", parent="parent_span_id", until="begin")
+    tries = tries.drop_nulls("until").sort("until")
+    later = near.with_columns(after=pl.col("at") + AT_ONCE_NS).sort("after")
+    for of in ("service", "server_port"):
+        later = later.join_asof(
+            tries.select("parent", of, "until").drop_nulls(), left_on="after", right_on="until", by=["parent", of],
+            strategy="forward", check_sortedness=False,
+        ).rename({"until": f"until_{of}"})  # fmt: skip
+    return later.with_columns(until=pl.coalesce("until_service", "until_server_port")).drop_nulls("until")

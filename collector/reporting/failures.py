@@ -1,0 +1,127 @@
+"""What became of the clients' attempts, for the headline: how many failed, and how; how many their clients gave up.
+
+An attempt is a request of a client, or a connection of a client that never came up, so that nothing could be asked on
+it. What a server asks on behalf of a request is no attempt of its own: it counts where the client's request failed.
+
+Limits: a client that asks anew after a failure makes two attempts, of which one failed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collector.requests.outcomes import Outcome, is_abandoned
+from collector.services.client_requests import of_clients
+from collector.trace.durations import in_words
+
+UNCONNECTED: Mapping[str, str] = MappingProxyType(
+    {
+        "connection_refused": "refused",
+        "connection_unanswered": "not answered",
+        "listen_queue_full": "not answered",
+        "syn_retry": "not answered",
+        "port_reuse": "not answered",
+    }
+)
+"""Kinds of findings that count connections that never came up, and what became of these."""
+MOST_STATUSES = 2
+"""So many statuses are named, those with most requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """What became of all that clients attempted."""
+
+    count: int
+    requests_count: int  # of these; the rest are connections
+    failed_count: int
+    failed_words: str  # `20 connections were refused, 4 requests got no answer`
+    abandoned_count: int
+    abandoned_median_ns: int | None  # how long their clients had waited
+
+    @property
+    def lead(self) -> str:
+        """`24 of 40 attempts failed: …`, `20 of 120 requests were given up by their clients …`; "" if neither."""
+        if not self.failed_count:
+            return f"{_of(self.abandoned_count, self)} {self._given_up}" if self.abandoned_count else ""
+        more = f"; {self.abandoned_count:,} more {self._given_up}" if self.abandoned_count else ""
+        return f"{_of(self.failed_count, self)} failed: {self.failed_words}{more}"
+
+    @property
+    def _given_up(self) -> str:
+        one = self.abandoned_count == 1
+        waited = "" if self.abandoned_median_ns is None else f" after {in_words(self.abandoned_median_ns)}"
+        waited += "" if one or not waited else " at the median"
+        return f"{'was given up by its client' if one else 'were given up by their clients'}{waited}"
+
+
+def attempts_of(rows: pl.DataFrame, findings: pa.Table | None) -> Attempts:
+    """All attempts of a trace.
+
+    Arguments: `exchanges` and `spans` joined, as columns of both, with `duration_ns`; the table `findings`, which
+    counts the connections that never came up.
+    """
+    asked = of_clients(rows.filter(pl.col("depth") == 0), rows)
+    failed, left = asked.filter(pl.col("outcome") == Outcome.FAILED), asked.filter(is_abandoned())
+    vain = _unconnected(findings)
+    words = [_plural(count, "connection", f"{what}") for what, count in vain.items()]
+    median = left["duration_ns"].quantile(0.5, "linear")
+    return Attempts(
+        count=len(asked) + sum(vain.values()),
+        requests_count=len(asked),
+        failed_count=len(failed) + sum(vain.values()),
+        failed_words=", ".join([*words, *_requests_words(failed)]),
+        abandoned_count=len(left),
+        abandoned_median_ns=None if median is None else round(median),
+    )
+
+
+def _unconnected(findings: pa.Table | None) -> dict[str, int]:
+    """How many connections of clients never came up, by what became of them."""
+    found: dict[str, int] = {}
+    if findings is None:
+        return found
+    rows = findings.select(["kind", "failed_count"]).filter(pc.is_in(findings["kind"].cast(pa.string()), _KINDS))
+    for row in rows.to_pylist():
+        what = UNCONNECTED[row["kind"]]
+        found[what] = found.get(what, 0) + (row["failed_count"] or 0)
+    return {what: count for what, count in found.items() if count}
+
+
+_KINDS = pa.array([*UNCONNECTED])
+
+
+def _requests_words(failed: pl.DataFrame) -> Iterator[str]:
+    """How requests failed, by what their clients saw."""
+    silent, status = pl.col("response_bytes").is_null(), pl.col("status").fill_null(0)
+    ended = pl.col("ending").is_not_null()
+    answered = failed.filter(~silent & ~ended)
+    by_status = answered.group_by(status=status).len().sort("len", "status", descending=[True, False])
+    for code, count in by_status.head(MOST_STATUSES).rows():
+        yield _plural(count, "request", f"answered {code}" if code else "broken off")
+    rest = int(by_status["len"].slice(MOST_STATUSES).sum())
+    if rest:
+        yield _plural(rest, "request", "answered with other statuses")
+    lost = len(failed.filter(silent))
+    if lost:
+        yield f"{lost:,} request{'s' * (lost > 1)} got no answer"
+    short = len(failed.filter(~silent & ended))
+    if short:
+        yield f"{short:,} got less than the whole answer"
+
+
+def _plural(count: int, noun: str, what: str) -> str:
+    """`1 connection was refused`, `20 connections were refused`."""
+    return f"{count:,} {noun} was {what}" if count == 1 else f"{count:,} {noun}s were {what}"
+
+
+def _of(count: int, attempts: Attempts) -> str:
+    """`24 of 40 attempts`, `the only request`, `all 4 requests`."""
+    noun = "request" if attempts.requests_count == attempts.count else "attempt"
+    if count == attempts.count:
+        return f"The only {noun}" if count == 1 else f"All {count:,} {noun}s"
+    return f"{count:,} of {attempts.count:,} {noun}s"

@@ -1,0 +1,336 @@
+"""What happened in a trace, on one screen: where the time went, hosts and their clocks, how well packets were paired,
+requests, findings.
+
+Here the facts are gathered; `collector.reporting.text` and `collector.reporting.html` show them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from collector.decode import capture_sets
+from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
+from collector.reporting import story
+from collector.reporting.comparison import Comparison, all_stages, compare, slow_against_typical, stages_at
+from collector.reporting.one_ended import OneEnded, one_ended
+from collector.reporting.story import TOLD_WITH, Story
+from collector.reporting.stream_summary import StreamSummary, summarise_streams
+from collector.requests.exchanges import UNKNOWN
+from collector.requests.link_doubt import LinkSummary, link_summary
+from collector.requests.outcomes import Outcome
+from collector.services.client_requests import in_background, of_clients
+from collector.trace import durations, store
+from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
+
+SLOWEST = 5
+"""How many requests are named."""
+FEWEST_FOR_P99 = 50
+"""With fewer requests there is nothing like a 99th percentile."""
+AROUND_P99 = 0.98
+"""Requests above this quantile of their durations: the 99th percentile is in their middle."""
+MOST_BARS = 60
+"""How many spans of the slowest request are drawn."""
+TROUBLE = ("data_loss", "error")
+"""Severities of counters that show on every view."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostLine:
+    """A host: its capture and its clock against the reference."""
+
+    host: str
+    packets_count: int
+    events_count: int
+    started_after_ns: int | None  # after the first host's first packet, by the hosts' own stamps put on one timescale
+    captured_ns: int | None
+    clock: str  # in words
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLine:
+    """A root request."""
+
+    name: str
+    service: str
+    client_host: str | None
+    status: int | None
+    outcome: str
+    transaction_id: str | None
+    duration_ns: int
+    spans_count: int
+    span_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """All root requests of a trace; figures are null where there is none of known length that its client waited for."""
+
+    count: int  # this and the next four also of those whose length is not known, as where the server reset at once
+    failed_count: int  # this, the next and `unknown_count` by `collector.requests.outcomes`
+    abandoned_count: int  # their clients left before they were answered: they are in no figure below
+    abandoned_median_ns: int | None  # how long these waited
+    unknown_count: int
+    exchanges_count: int
+    incomplete_count: int
+    unread_count: int  # requests of protocols that are not read: what is sent before the answer counts as one
+    background_count: int  # exchanges that daemons asked, and what was done for them (`services.client_requests`)
+    unlinked_count: int  # exchanges of which it is likely that a request made them, but not known which; all below them
+    background_programs: tuple[tuple[str, int], ...]  # of these, how many for which daemon, most first; known ones only
+    handoffs_count: int  # writes to a server that stood in for another, as the findings say
+    mean_ns: int | None
+    median_ns: int | None
+    p99_ns: int | None
+    one_ended: OneEnded  # what their spans show from one end only
+    slowest: tuple[RequestLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageLine:
+    """Where the clients' requests spent their time: of one stage, the mean over all, and over the slowest 2 %."""
+
+    stage: str
+    mean_ns: int
+    p99_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindingLine:
+    """A finding; see `collector.findings`."""
+
+    severity: str
+    kind: str
+    host: str | None
+    cost_ns: int
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpanBar:
+    """A span of the slowest request: `bounds_ns`, from the request's start, part its five stretches.
+
+    These are connect, its client's pause, request network, work, response network; a stamp not seen makes its stretch
+    empty.
+    A request that was given up without an answer is worked on until then.
+    """
+
+    label: str
+    depth: int
+    bounds_ns: tuple[int, int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that a report says."""
+
+    url: str
+    info: TraceInfo
+    story: Story
+    hosts: tuple[HostLine, ...]
+    hop_states: dict[str, int]
+    connections_count: int
+    pairing: Pairing
+    requests: RequestSummary
+    streams: StreamSummary
+    links: LinkSummary
+    stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_P99` requests
+    slow: Comparison  # typical against slow requests
+    against: Comparison | None  # another trace against this one
+    slowest_spans: tuple[SpanBar, ...]
+    findings: tuple[FindingLine, ...]
+    troubles: tuple[CounterInfo, ...]
+
+    @property
+    def command(self) -> CommandInfo | None:
+        """What was recorded, if anything was."""
+        return self.info.command
+
+
+def gather(url: str, other_url: str | None = None) -> Report:
+    """The report of the trace at `url`, compared with that at `other_url` if one is given.
+
+    Raises: `InputError` if either is no trace.
+    """
+    others = None if other_url is None else stages_at(other_url)
+    return store.read_unchanged(url, lambda info: _gathered(url, info, other_url, others))
+
+
+def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
+    spans, exchanges, clocks = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
+    states = _frame(url, "hops", ["state"])
+    rows = story.joined(spans, exchanges)
+    requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
+    stages = all_stages(url, info)
+    told = story.tell(info, spans, exchanges, clocks, *(store.read_table(url, name) for name in TOLD_WITH))
+    return Report(
+        url=url,
+        info=info,
+        story=told,
+        links=link_summary(rows, told.inferred_ns, told.duration_ns),
+        hosts=_hosts(info.hosts, clocks.to_pylist()),
+        hop_states=dict(states.group_by("state").len().sort("len", "state", descending=[True, False]).iter_rows()),
+        connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,
+        pairing=read_pairing(url),
+        requests=requests,
+        streams=summarise_streams(store.read_table(url, "streams")),
+        stages=_stages(stages) if requests.count >= FEWEST_FOR_P99 else (),
+        slow=slow_against_typical(stages),
+        against=None if others is None else compare(others, stages, other_url or "", url),
+        slowest_spans=_span_bars(rows, requests.slowest[0].span_id) if requests.slowest else (),
+        findings=_findings(url),
+        troubles=tuple(
+            counter
+            for counter in info.counters
+            if counter.count and (counter.severity in TROUBLE or counter.name in capture_sets.NAMES)
+        ),
+    )
+
+
+def _frame(url: str, table: str, columns: list[str]) -> pl.DataFrame:
+    frame = pl.from_arrow(store.read_table(url, table, columns))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _hosts(hosts: tuple[HostInfo, ...], clocks: list[dict[str, Any]]) -> tuple[HostLine, ...]:
+    """Lines in the order of the trace; a host without packets has no window."""
+    offsets = {row["host"]: row["offset_ns"] for row in reversed(clocks)}
+    starts = {
+        host.host: host.first_host_ns - (offsets.get(host.host) or 0)
+        for host in hosts
+        if host.first_host_ns is not None
+    }
+    first = min(starts.values(), default=0)
+    return tuple(
+        HostLine(
+            host=host.host,
+            packets_count=host.packets_count,
+            events_count=host.events_count,
+            started_after_ns=starts[host.host] - first if host.host in starts else None,
+            captured_ns=None
+            if host.first_host_ns is None or host.last_host_ns is None
+            else host.last_host_ns - host.first_host_ns,
+            clock=_clock_words([row for row in clocks if row["host"] == host.host], on_path=host.on_path),
+        )
+        for host in hosts
+    )
+
+
+def _clock_words(rows: list[dict[str, Any]], *, on_path: bool) -> str:
+    if not rows:
+        return "none"
+    row = rows[0]
+    if row["reference"]:
+        return "reference"
+    if row["uncertainty_ns"] is None:
+        alone = "on the path" if on_path else "not aligned"
+        return alone if row["method"] == "none" else f"as it is ({row['method']})"
+    offset = durations.with_uncertainty(row["offset_ns"], row["uncertainty_ns"])
+    steps = f", {len(rows)} intervals" if len(rows) > 1 else ""
+    return f"{offset}{_drift_words(int(row['skew_ppb']), skew_doubt_ppb(row))}{steps}"
+
+
+def _drift_words(skew_ppb: int, doubt_ppb: int) -> str:
+    """How fast a clock runs; what is within its error bar is no drift."""
+    return f", drift {skew_ppb:+,} ± {doubt_ppb:,} ppb" if abs(skew_ppb) > doubt_ppb else ""
+
+
+def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
+    asked = of_clients(rows.filter(pl.col("depth") == 0), rows)
+    roots_of_daemons = in_background(rows.filter(pl.col("depth") == 0), rows)
+    background = rows.filter(pl.col("trace_id").is_in(roots_of_daemons["trace_id"].implode()))
+    of_clients_count = int(rows["trace_id"].is_in(asked["trace_id"].implode()).sum())
+    roots, left = story.outermost(rows), story.abandoned(rows)
+    took, outcomes = roots["duration_ns"], asked["outcome"].fill_null(str(Outcome.UNKNOWN))
+    handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
+    sizes = rows.group_by("trace_id").agg(spans=pl.len())
+    slowest = (roots if len(roots) else left).sort("duration_ns", "exchange_id", descending=[True, False]).head(SLOWEST)
+    slowest = slowest.join(sizes, on="trace_id", how="left", maintain_order="left")
+
+    def figure(value: float | None) -> int | None:
+        return None if value is None else round(value)
+
+    return RequestSummary(
+        count=len(asked),
+        failed_count=int((outcomes == Outcome.FAILED).sum()),
+        abandoned_count=int((outcomes == Outcome.ABANDONED).sum()),
+        abandoned_median_ns=figure(left["duration_ns"].quantile(0.5, "linear")),
+        unknown_count=int((outcomes == Outcome.UNKNOWN).sum()),
+        exchanges_count=len(rows),
+        incomplete_count=int((~rows["complete"]).sum()),
+        unread_count=int((roots["protocol"] == UNKNOWN).sum()),
+        background_count=len(background),
+        background_programs=_programs(background),
+        unlinked_count=len(rows) - of_clients_count - len(background),
+        handoffs_count=int(handoffs["count"].sum()),
+        mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
+        median_ns=figure(took.quantile(0.5, "linear")),
+        p99_ns=figure(took.quantile(0.99)),
+        one_ended=one_ended(rows.join(roots.select("trace_id"), on="trace_id", how="semi")),
+        slowest=tuple(
+            RequestLine(
+                name=story.request_name(row["method"], row["target"], row["service"]),
+                service=row["service"],
+                client_host=row["client_host"],
+                status=row["status"],
+                outcome=row["outcome"] or str(Outcome.UNKNOWN),
+                transaction_id=row["transaction_id"],
+                duration_ns=row["duration_ns"],
+                spans_count=row["spans"],
+                span_id=row["exchange_id"],
+            )
+            for row in slowest.iter_rows(named=True)
+        ),
+    )
+
+
+def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
+    """Which daemon's each trace is, by its root."""
+    asked = background.filter(pl.col("depth") == 0).select("trace_id", "client_service").drop_nulls()
+    counts = background.select("trace_id").join(asked, on="trace_id").group_by("client_service").len()
+    return tuple(counts.sort("len", "client_service", descending=[True, False]).iter_rows())
+
+
+def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
+    """Means of the stages over all requests, and over those around the 99th percentile."""
+    took = stages.group_by("trace_id").agg(took=pl.col("duration_ns").sum())
+    slow = took.filter(pl.col("took") >= pl.col("took").quantile(AROUND_P99, "linear"))
+    of_slow = stages.join(slow, on="trace_id", how="semi").group_by("stage").agg(p99=pl.col("duration_ns").sum())
+    means = (
+        stages.group_by("stage")
+        .agg(mean=pl.col("duration_ns").sum() / len(took))
+        .join(of_slow, on="stage", how="left")
+        .with_columns(p99=pl.col("p99").fill_null(0) / len(slow))
+        .sort("mean", "stage", descending=[True, False])
+    )
+    return tuple(StageLine(stage, round(mean), round(p99)) for stage, mean, p99 in means.iter_rows())
+
+
+def _span_bars(rows: pl.DataFrame, root: int) -> tuple[SpanBar, ...]:
+    """The spans of a request in order of time."""
+    mine = rows.filter(pl.col("trace_id") == root)
+    stamps = mine.select(
+        "depth",
+        label=pl.format("{} {} @ {}", pl.col("method").fill_null(""), "service", pl.col("server_host").fill_null("?")),
+        start="start_trace_ns",
+        connected=pl.when(pl.col("start_trace_ns") == pl.col("connect_start_trace_ns")).then("connected_trace_ns"),
+        sent="request_first_sent_trace_ns",
+        arrived=pl.coalesce("request_last_received_trace_ns", "request_first_received_trace_ns"),
+        answered=pl.coalesce("response_first_sent_trace_ns", "given_up_trace_ns"),
+        ended="end_trace_ns",
+    ).sort("start")
+    first = stamps["start"].min()
+    bars = []
+    for row in stamps.drop_nulls("start").head(MOST_BARS).iter_rows(named=True):
+        bounds = [row["start"]]
+        for name in ("connected", "sent", "arrived", "answered", "ended"):
+            bounds.append(bounds[-1] if row[name] is None else max(bounds[-1], row[name]))
+        start, connected, sent, arrived, answered, ended = (at - first for at in bounds)
+        bars.append(SpanBar(row["label"].strip(), row["depth"], (start, connected, sent, arrived, answered, ended)))
+    return tuple(bars)
+
+
+def _findings(url: str) -> tuple[FindingLine, ...]:
+    rows = _frame(url, "findings", ["severity", "kind", "host", "cost_ns", "text", "remedy"])
+    return tuple(FindingLine(**row) for row in rows.iter_rows(named=True))

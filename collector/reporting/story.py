@@ -1,0 +1,444 @@
+"""Where did the time go? One sentence, and the parts behind it, which add up exactly; then what to act on first.
+
+With a command (`tracer record`) the story is the command's: from its start to its end by its own host's clock. The
+command is treated as a span above its root requests, so requests that overlap are counted once, by the same walk as
+inside a request (`collector.requests.critical_path`). What is left is the client's own: before its first packet,
+between requests, after the last. Without a command the story is that of the only root request, or of the slowest.
+
+Uplink and downlink (from the first byte sent to the last received) are each a difference of two hosts' stamps, so they
+carry the uncertainty of the clocks. Both directions of one span together are its round trip less the server's time, in
+which clock offsets cancel; so transfers between servers are given as one part, uncertain only where one of its
+directions is off the path.
+
+Limits: a request that was neither answered nor given up has no length; its wait shows as time between requests.
+"""
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from collector.clocks.alignment import to_trace_ns
+from collector.findings.finding import SEVERITIES, WORTH_ACTING
+from collector.reporting.failed_connects import with_dead_ends
+from collector.reporting.failures import Attempts, attempts_of
+from collector.reporting.fan_out import fan_out_waits, quorum_words
+from collector.reporting.one_ended import one_ended
+from collector.requests.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
+from collector.requests.endings import until_ended
+from collector.requests.link_doubt import inferred_ns
+from collector.requests.openings import bounds_of
+from collector.requests.outcomes import Outcome, is_abandoned
+from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
+from collector.requests.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places
+from collector.services.client_requests import of_clients
+from collector.services.ends import end_name, service_name
+from collector.services.service_names import ServiceNames
+from collector.trace.durations import in_words, share, with_uncertainty
+from collector.trace.model import CommandInfo, TraceInfo
+from tracer.records import Columns
+
+TOLD_WITH = ("connections", "findings", "silences", "streams")
+"""Tables that a whole trace's story is also told from, in this order."""
+SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
+"""The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
+IN_VAIN = pl.col("exchange_id") < 0
+"""Connections that never came about (`collector.reporting.failed_connects`)."""
+COMMAND_CHARACTERS = 60
+"""How much of a command line or a request's path the sentence shows."""
+
+
+OPEN_SHARE, OPEN_LEAST_NS = 0.25, 1_000_000
+"""A way there and back of so long is said as a whole where each half of it is uncertain by this share of it or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A share of the time: `label` says whose."""
+
+    label: str
+    duration_ns: int
+    uncertainty_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The answer to "where did the time go?". The parts are in order of time and add up to `duration_ns`."""
+
+    sentence: str
+    subject: str
+    duration_ns: int
+    parts: tuple[Part, ...]
+    inferred_ns: int = 0  # of it, what is on calls linked by inference (`collector.requests.link_doubt`)
+
+
+def tell(
+    info: TraceInfo,
+    spans: pa.Table,
+    exchanges: pa.Table,
+    clocks: pa.Table,
+    connections: pa.Table | None = None,
+    findings: pa.Table | None = None,
+    silences: pa.Table | None = None,
+    streams: pa.Table | None = None,
+) -> Story:
+    """The story of a trace: of its command, of its only root request, or of the slowest.
+
+    Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`;
+    without `connections`, what was waited for those that never came about is told as their client's own work.
+    """
+    rows = joined(spans, exchanges)
+    story = _of_requests(info, rows, clocks, connections, silences, attempts_of(rows, findings), streams)
+    if info.command is not None and streams is not None:
+        story = replace(story, sentence=story.sentence + _beside(streams, info.command.host))
+    if findings is None:
+        return story
+    return replace(story, sentence=story.sentence + act_first(findings, int(rows["critical_ns"].sum() or 0)))
+
+
+def _without_requests(info: TraceInfo, streams: pa.Table | None) -> str:
+    """What there is in place of requests."""
+    if streams is None or not len(streams):
+        return f"No whole request was seen in {sum(host.packets_count for host in info.hosts)} packets"
+    return f"No whole request was seen, but {_counted(streams)}"
+
+
+def _beside(streams: pa.Table, host: str) -> str:
+    """What a command's host had open beside its requests; "" if nothing."""
+    own = streams.filter(pc.equal(streams["client_host"], host).fill_null(False))
+    return f" It had {_counted(own)} open; waiting on them is the client's own time." if len(own) else ""
+
+
+def _counted(streams: pa.Table) -> str:
+    """`2 streams with 40 messages`."""
+    messages = sum(pc.sum(streams[name]).as_py() or 0 for name in ("to_client_count", "to_server_count"))
+    return f"{len(streams):,} {'streams' if len(streams) > 1 else 'stream'} with {messages:,} messages"
+
+
+def act_first(findings: pa.Table, total_ns: int) -> str:
+    """` To act on first: …`, of the table `findings`; "" if nobody need act.
+
+    Arguments: `total_ns`, all request time of the trace. What failed nothing and cost little of that is said to.
+    """
+    for row in findings.slice(0, 1).to_pylist():
+        if row["severity"] in SEVERITIES[:2]:
+            of = [row["peer_host"], row["host"]]
+            where = f" between {of[0]} and {of[1]}" if all(of) else f" on {of[1]}" if of[1] else ""
+            name = f"{row['kind']} on {row['host']}"
+            brought = findings.filter(pc.equal(findings["cause"], name).fill_null(False))
+            count = (row["failed_count"] or 0) + (pc.sum(brought["failed_count"]).as_py() or 0)
+            failed = f", {count:,} failed or given up" if count else ""
+            cost = f", {in_words(row['cost_ns'])} of request time" if row["cost_ns"] else ""
+            little = not failed and not len(brought) and 0 < (row["cost_ns"] or 0) < WORTH_ACTING * total_ns
+            lead = "Besides, at little cost" if little else "To act on first"
+            return f" {lead}: {row['kind'].replace('_', ' ')}{where}{failed}{cost}."
+    return ""
+
+
+def _of_requests(
+    info: TraceInfo,
+    rows: pl.DataFrame,
+    clocks: pa.Table,
+    connections: pa.Table | None,
+    silences: pa.Table | None,
+    attempts: Attempts,
+    streams: pa.Table | None,
+) -> Story:
+    if connections is not None:
+        rows = with_dead_ends(rows, connections, clocks, ServiceNames(info.services))
+    silent = _silences_of(rows, silences)
+    if info.command is not None:
+        story = _of_command(info.command, rows, clocks, silent)
+        return replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
+    roots = outermost(rows)
+    if not len(roots):
+        roots = abandoned(rows)
+    if not len(roots):
+        return Story(f"{attempts.lead or _without_requests(info, streams)}.", "no request", 0, ())
+    return _of_slowest(roots, rows, silent, attempts)
+
+
+def outermost(rows: pl.DataFrame) -> pl.DataFrame:
+    """Root spans of known length that clients asked (`collector.services.client_requests`) and waited for
+    (`collector.requests.outcomes`).
+
+    Arguments: `exchanges` and `spans` joined, as columns of both.
+    """
+    return _asked(rows).filter(~is_abandoned())
+
+
+def abandoned(rows: pl.DataFrame) -> pl.DataFrame:
+    """As `outermost`, those that clients did not wait for."""
+    return _asked(rows).filter(is_abandoned())
+
+
+def _asked(rows: pl.DataFrame) -> pl.DataFrame:
+    return of_clients(rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0)), rows)
+
+
+def joined(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
+    """Exchanges with their spans' columns, and of each root its `duration_ns`: the sum of its trace's ledger."""
+    left, right = pl.from_arrow(exchanges), pl.from_arrow(spans)
+    assert isinstance(left, pl.DataFrame)
+    assert isinstance(right, pl.DataFrame)
+    rows = left.with_columns(pl.col(pl.Categorical).cast(pl.String)).join(
+        right.with_columns(pl.col(pl.Categorical).cast(pl.String)), left_on="exchange_id", right_on="span_id"
+    )
+    whole = pl.when(pl.col("depth") == 0).then(pl.col("critical_ns").sum().over("trace_id"))
+    return rows.with_columns(duration_ns=whole)
+
+
+def request_name(method: str | None, target: str | None, service: str | None) -> str:
+    """What a request is called: `PUT /v1/…`, or the service it went to."""
+    return _short(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
+
+
+def with_waits_in_vain(
+    rows: pl.DataFrame,
+    info: TraceInfo,
+    connections: pa.Table,
+    clocks: pa.Table,
+    silences: pa.Table | None = None,
+) -> pl.DataFrame:
+    """`rows` as `joined`, with those for connections that never came about (`IN_VAIN`), and ledgers that hold them."""
+    more = with_dead_ends(rows, connections, clocks, ServiceNames(info.services))
+    return more if len(more) == len(rows) else _shared_out(more, _silences_of(more, silences))
+
+
+def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame, silent: Columns, attempts: Attempts) -> Story:
+    slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).row(0, named=True)
+    of_slowest = pl.col("trace_id") == slowest["exchange_id"]
+    mine = rows.filter(of_slowest)
+    if len(mine.filter(IN_VAIN)):
+        mine = _shared_out(rows, silent).filter(of_slowest)
+    parts = _server_parts(mine)
+    name = f"{request_name(slowest['method'], slowest['target'], slowest['service'])}"
+    if slowest["transaction_id"]:
+        name += f" ({slowest['transaction_id']})"
+    duration = slowest["duration_ns"]
+    left = slowest["outcome"] == Outcome.ABANDONED
+    took = f"{'was given up by its client after' if left else 'took'} {in_words(duration)}"
+    spent = f"{took}: {_spent(parts, duration)}." + _quorum(mine) + one_ended(mine).words
+    return Story(_lead(roots, slowest, name, attempts) + spent, name, duration, parts, inferred_ns(mine))
+
+
+def _lead(roots: pl.DataFrame, slowest: dict[str, Any], name: str, attempts: Attempts) -> str:
+    """What stands before "took 2.0 s: …" of the slowest request: first failures, then the others' mean."""
+    failed = slowest["outcome"] == Outcome.FAILED
+    others = roots.filter(
+        ~pl.col("outcome").is_in([str(Outcome.FAILED), str(Outcome.ABANDONED)]).fill_null(value=False)
+    )
+    count, mean = len(others), others["duration_ns"].mean()
+    if not attempts.lead or (attempts.count == 1 and not failed):
+        many = f"{count:,} requests took {_mean(mean)} on average; the slowest, " if count > 1 else ""
+        return f"{many}{name}{', ' if many else ' '}"
+    if not count:
+        longest = "The one that took longest, " if len(roots) > 1 else ""
+        return f"{attempts.lead}. {longest}{name}{', ' if longest else ' '}"
+    whole = attempts.failed_count + attempts.abandoned_count + count == attempts.count
+    the = f"{'the ' if whole else ''}"
+    if count == 1 and not failed:
+        return f"{attempts.lead}; {the or 'an'}other one, {name}, "
+    what = f"{the}{count:,} others took {_mean(mean)} on average" if count > 1 else f"{the}other one took {_mean(mean)}"
+    return f"{attempts.lead}; {what}; the slowest{' of all' if failed else ''}, {name}{' (failed)' if failed else ''}, "
+
+
+def _mean(mean: Any) -> str:
+    return in_words(round(float(mean)))
+
+
+def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table, silent: Columns) -> Story:
+    """The command as a span above the root requests of its host."""
+    stamps = pa.array([command.started_host_ns, command.ended_host_ns])
+    begin, end = (int(at) for at in to_trace_ns(pa.array([command.host] * 2), stamps, clocks))
+    mine = (pl.col("depth") == 0) & (pl.col("client_host") == command.host)
+    top = rows.select(mine.fill_null(value=False)).to_series().to_numpy()
+    ledger = make_ledger(_under_command(rows, top, begin, end), silent, with_windows=True)
+    named = rows.with_columns(**{name: series.head(len(rows)) for name, series in ledger_series(ledger).items()})
+    before, between, after = _client_parts(ledger, top, begin, end, _first_packet(rows, top, begin))
+    parts = _nonzero((before, *_server_parts(named), between, after))
+    name, duration = f"`{_short(shlex.join(command.argv))}`", end - begin
+    sentence = f"{name} took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(named)
+    sentence += one_ended(named).words
+    return Story(sentence, name, duration, parts, inferred_ns(named))
+
+
+def _quorum(rows: pl.DataFrame) -> str:
+    """What is to be said of the quorum of the only request that asked several servers at once; "" of many such."""
+    asking = rows.filter(pl.col("depth") == 1).group_by("trace_id").len().filter(pl.col("len") > 1)
+    if len(asking) != 1:
+        return ""
+    words = quorum_words(rows.filter(pl.col("trace_id") == asking["trace_id"][0]))
+    return f" Quorum: {words}." if words else ""
+
+
+def _silences_of(rows: pl.DataFrame, silences: pa.Table | None) -> Columns:
+    if silences is None:
+        return no_silences()
+    return silences_by_row(silences, rows.select("exchange_id", *SUM_COLUMNS).to_arrow())
+
+
+def _shared_out(rows: pl.DataFrame, silent: Columns) -> pl.DataFrame:
+    """`rows` with their ledgers made anew, now that some were added."""
+    parent = places(rows["exchange_id"], rows["parent_span_id"])
+    ledger = make_ledger(_nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy()), silent)
+    return rows.with_columns(**ledger_series(ledger))
+
+
+def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: int) -> Nodes:
+    """The forest with the command as the root of the `top` spans; other roots take no part."""
+    parent = np.where(top, len(rows), places(rows["exchange_id"], rows["parent_span_id"]))
+    nodes = _nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
+
+    def add(times: Longs, last: int) -> Longs:
+        return np.append(times, last)
+
+    return Nodes(
+        parent=add(nodes.parent, NONE),
+        depth=add(nodes.depth, 0),
+        start=add(nodes.start, begin),
+        connected=add(nodes.connected, UNSEEN),
+        tls_start=add(nodes.tls_start, UNSEEN),
+        tls_end=add(nodes.tls_end, UNSEEN),
+        sent=add(nodes.sent, begin),
+        last_sent=add(nodes.last_sent, begin),
+        head_arrived=add(nodes.head_arrived, begin),
+        continued=add(nodes.continued, UNSEEN),
+        asked_for=add(nodes.asked_for, UNSEEN),
+        body_sent=add(nodes.body_sent, UNSEEN),
+        arrived=add(nodes.arrived, begin),
+        answered=add(nodes.answered, end),
+        first_received=add(nodes.first_received, UNSEEN),
+        first_returned=add(nodes.first_returned, UNSEEN),
+        ended=add(nodes.ended, end),
+        taken_up=add(nodes.taken_up, UNSEEN),
+        first_answered=add(nodes.first_answered, UNSEEN),
+        connect_stall=add(nodes.connect_stall, 0),
+        request_stall=add(nodes.request_stall, 0),
+        response_stall=add(nodes.response_stall, 0),
+    )
+
+
+def _nodes(rows: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
+    names = pl.col("service", "ending").cast(pl.Categorical)
+    times = until_ended(rows.select(names, pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
+    opened = rows.select(pl.col("start_trace_ns").eq(pl.col("connect_start_trace_ns")).fill_null(value=False))
+    return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()))
+
+
+def _first_packet(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int) -> int:
+    """When the first of the `top` requests began, but not before `begin`; `begin` if there is none."""
+    first = rows.filter(pl.Series(top)).select(pl.col("start_trace_ns").min()).item()
+    return begin if first is None else max(begin, first)
+
+
+def _client_parts(ledger: Ledger, top: NDArray[np.bool_], begin: int, end: int, first: int) -> tuple[Part, Part, Part]:
+    """The command's own time: before its first packet, between requests, after the last answer."""
+    on_path = np.flatnonzero(top & (ledger.window_end[:-1] > ledger.window_start[:-1]))
+    own = int(ledger.work_ns[-1])
+    if not on_path.size:
+        return Part("in the client (no request of it was seen)", own, 0), Part("", 0, 0), Part("", 0, 0)
+    before = min(first, int(ledger.window_start[on_path].min())) - begin
+    after = end - int(ledger.window_end[on_path].max())
+    return (
+        Part("before its first packet (client start-up)", before, 0),
+        Part("in the client between requests", own - before - after, 0),
+        Part("in the client after the last answer", after, 0),
+    )
+
+
+def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
+    """Parts of the spans on the path: connecting, uplink, work by service, the network behind, downlink."""
+    every = rows.filter(pl.sum_horizontal(LEDGER_COLUMNS) > 0)
+    path, vain = every.filter(~IN_VAIN), every.filter(IN_VAIN).group_by("server_host", maintain_order=True)
+    dead = [
+        Part(f"waiting for connections to {end_name(host)} that never came", spent, 0)
+        for host, spent in vain.agg(pl.sum_horizontal(LEDGER_COLUMNS).sum()).rows()
+    ]
+    roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
+    front = " and ".join(roots["service"].unique(maintain_order=True).to_list())
+    work = path.group_by("service", maintain_order=True).agg(pl.col("work_ns").sum(), pl.col("depth").min())
+    services = [Part(f"in {name}", spent, 0) for name, spent, _ in work.sort("depth", maintain_order=True).rows()]
+    by_service = path.group_by("service", maintain_order=True)
+    either = by_service.agg(pl.col("queue_ns", "server_or_network_ns").sum())
+    waits = [Part(f"in the queue of {name}", spent, 0) for name, spent, _ in either.rows()]
+    unseparated = [Part(f"in {name} or the network to it", spent, 0) for name, _, spent in either.rows()]
+    fan_outs = [Part(label, spent, 0) for label, spent in fan_out_waits(rows).rows()]
+    both = pl.col("request_network_ns") + pl.col("response_network_ns")
+    one_way = (pl.col("request_network_ns") > 0) != (pl.col("response_network_ns") > 0)
+    there, back = _both_ways(front, roots)
+    return _nonzero(
+        (
+            Part("in the client before sending the body", int(path["client_ns"].sum()), 0),
+            Part("opening connections", int(path["connect_ns"].sum()), 0),
+            Part("opening connections (TLS handshake)", int(path["tls_ns"].sum()), 0),
+            *dead,
+            there,
+            *waits,
+            *services,
+            *unseparated,
+            *fan_outs,
+            *_silent_parts(path),
+            Part("until lost packets were sent again", int(path["stall_ns"].sum()), 0),
+            _network("in transfers between servers", behind, both, one_way),
+            back,
+        )
+    )
+
+
+def _both_ways(front: str, roots: pl.DataFrame) -> tuple[Part, Part]:
+    """The ways of requests and of their answers; together where only their sum is known, which no clock blurs."""
+    there = _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns"))
+    back = _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns"))
+    whole = there.duration_ns + back.duration_ns
+    is_round = ((roots["request_network_ns"] > 0) == (roots["response_network_ns"] > 0)).all()
+    is_open = max(there.uncertainty_ns, back.uncertainty_ns) >= OPEN_SHARE * whole
+    if not (is_round and is_open and whole >= OPEN_LEAST_NS):
+        return there, back
+    return Part(f"to {front} and back (both ways; which way is not known)", whole, 0), Part("", 0, 0)
+
+
+def _silent_parts(path: pl.DataFrame) -> tuple[Part, ...]:
+    """When none of a message's bytes was on the way, by who was waited for."""
+    of_service = path.group_by("service", maintain_order=True).agg(pl.col("response_idle_ns").sum()).rows()
+    roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
+    return (
+        Part("in the client, between pieces of its request", int(roots["request_idle_ns"].sum()), 0),
+        *(Part(f"in {name}, between pieces of its answer", spent, 0) for name, spent in of_service),
+        Part("in servers, between pieces of their requests", int(behind["request_idle_ns"].sum()), 0),
+        Part("until TCP let the sender go on (window, delayed ACK)", int(path["send_held_ns"].sum()), 0),
+        Part("until the receiver read (its window was closed)", int(path["reader_wait_ns"].sum()), 0),
+    )
+
+
+def _network(label: str, rows: pl.DataFrame, spent: pl.Expr, uncertain: pl.Expr | None = None) -> Part:
+    of = spent > 0 if uncertain is None else uncertain
+    total, doubt = rows.select(spent.sum(), pl.when(of).then("uncertainty_ns").sum().alias("doubt")).row(0)
+    return Part(label, int(total), int(doubt))
+
+
+def _nonzero(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    return tuple(part for part in parts if part.duration_ns)
+
+
+def _spent(parts: tuple[Part, ...], duration_ns: int) -> str:
+    """`301.2 ms (73 %) client start-up, 61.0 ms …, and 3.0 ms elsewhere`, largest first."""
+    largest = sorted(parts, key=lambda part: -part.duration_ns)
+    covered = np.cumsum([part.duration_ns for part in largest])
+    enough = int(np.searchsorted(covered, SENTENCE_SHARE * duration_ns)) + 1
+    named = largest[: min(enough, SENTENCE_PARTS)]
+    words = [f"{with_uncertainty(part.duration_ns, part.uncertainty_ns)} {part.label}" for part in named]
+    if words:
+        head = with_uncertainty(named[0].duration_ns, named[0].uncertainty_ns)
+        words[0] = f"{head} ({share(named[0].duration_ns, duration_ns)}) {named[0].label}"
+    rest = duration_ns - sum(part.duration_ns for part in named)
+    return ", ".join([*words, f"and {in_words(rest)} elsewhere"] if rest else words)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= COMMAND_CHARACTERS else text[: COMMAND_CHARACTERS - 1] + "…"

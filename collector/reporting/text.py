@@ -1,0 +1,367 @@
+"""A report as text: at most 50 lines on a screen of 100 columns, with colour on a terminal and plain into a pipe.
+
+Sentences wrap to the terminal's width; only names in tables are cut, never a remedy.
+"""
+
+import re
+import textwrap
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from collector.hops.quality import HostPair
+from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
+from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
+from collector.reporting.report import FindingLine, HostLine, Report, RequestSummary
+from collector.reporting.story import Story
+from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
+from collector.requests.link_doubt import links_words
+from collector.requests.outcomes import Outcome
+from collector.trace.durations import in_words, share, with_uncertainty
+from collector.trace.model import CounterInfo
+
+WIDTH = 100
+"""Of what is no terminal."""
+LINES = 50
+MOST_PARTS, FEWEST_PARTS, MOST_STAGES, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 5, 7, 3, 3, 3
+PAIRING_FRAME, STAGES_FRAME = 3, 5
+"""Lines of these sections besides what they list."""
+MOST_DIFFERENCES = 3
+"""Of a comparison, how many stages of each kind of request."""
+"""Of each, how many lines; what is left is counted. Hosts take what the rest leaves of the screen."""
+HOSTS_FRAME = 4
+"""Lines of the section of hosts besides the hosts."""
+MOST_NOTES, MOST_WORST, MOST_PAIRS = 2, 3, 5
+"""Of pairing, how many lines of each kind: of clock steps and of translations, of connections, of pairs of hosts."""
+PAIRS_FRAME = 2
+"""Lines of the table of pairs besides the pairs."""
+MOST_STREAMS = 4
+"""Kinds of streams that are named."""
+MOST_PROGRAMS = 3
+"""Of the daemons, how many are named."""
+BAR_CELLS = 10
+MOST_NAME_CELLS = 36
+ERROR_STATUS = 400
+"""HTTP statuses from here on say that something was not so (RFC 9110 §15.5), and are shown."""
+_UNITS = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s)\b|%)|(?<=±) | (?=±)")
+"""Spaces at which a line may not break."""
+COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Print the report. Arguments: `console`, where to; standard output if not given."""
+    console = console or Console(highlight=False)
+    console.width = console.width if console.is_terminal else WIDTH
+    with console.capture() as above:
+        _paragraph(console, report.story.sentence, "bold")
+        _show_troubles(console, report.troubles)
+        _show_parts(console, report.story, FEWEST_PARTS if report.stages else MOST_PARTS)
+    with console.capture() as below:
+        _show_findings(console, report.findings)
+    with console.capture() as requests:
+        _show_requests(console, report.requests, links_words(report.links))
+    with console.capture() as streams:
+        _show_streams(console, report.streams)
+    free = LINES - sum(text.get().count("\n") for text in (above, requests, streams, below))
+    with console.capture() as stages:
+        worst = MOST_WORST + 1 if report.pairing.worst_connections else 0
+        _show_stages(console, report, free - HOSTS_FRAME - FEWEST_HOSTS - PAIRING_FRAME - worst - STAGES_FRAME)
+    free -= stages.get().count("\n")
+    with console.capture() as pairing:
+        _show_pairing(console, report.pairing, free - HOSTS_FRAME - FEWEST_HOSTS)
+    free -= pairing.get().count("\n")
+    with console.capture() as hosts:
+        _show_hosts(console, report, max(FEWEST_HOSTS, free - HOSTS_FRAME))
+    for text in (above, hosts, pairing, requests, streams, stages, below):
+        console.file.write(text.get())
+    if report.against is not None:
+        show_comparison(console, report.against)
+
+
+def show_comparison(console: Console, found: Comparison) -> None:
+    """What differs between two groups of requests, kind by kind: what is more than noise; the rest is."""
+    _heading(console, "Compared", f"{found.first} → {found.second}")
+    if not found.kinds and not found.untested:
+        console.print("  no kind of request is in both")
+    for kind in found.untested:
+        _paragraph(console, _compared_means(kind), "bold", 2)
+        for stage in kind.stages[:MOST_DIFFERENCES]:
+            _paragraph(console, untested_words(stage), "", 4)
+        few = f"too few to say whether that is more than noise: {FEWEST_REQUESTS} of each are needed"
+        _paragraph(console, few, "dim", 4)
+    for kind in found.kinds:
+        _paragraph(console, _compared_means(kind), "bold", 2)
+        differ = [stage for stage in kind.stages if stage.is_significant][:MOST_DIFFERENCES]
+        for stage in differ:
+            _paragraph(console, difference_words(stage), "", 4)
+        if not differ:
+            _paragraph(console, "no stage differs by more than noise", "dim", 4)
+
+
+def _compared_means(kind: KindComparison) -> str:
+    """`PUT at swift-proxy: 20 → 21 requests, mean 3.0 ms → 12.1 ms`."""
+    ours, theirs = kind.first, kind.second
+    counts = f"{ours.requests_count:,} → {theirs.requests_count:,} requests"
+    return f"{kind.kind}: {counts}, mean {in_words(ours.mean_ns)} → {in_words(theirs.mean_ns)}"
+
+
+def untested_words(stage: StageDifference) -> str:
+    """`work in swift-object: 3.0 ms → 12.1 ms (+9.1 ms)`."""
+    sign = "+" if stage.difference_ns >= 0 else "−"
+    change = f"{sign}{in_words(abs(stage.difference_ns))}"
+    return f"{stage.stage}: {in_words(stage.first_ns)} → {in_words(stage.second_ns)} ({change})"
+
+
+def difference_words(stage: StageDifference) -> str:
+    """`work in swift-object: 3.0 ms → 12.1 ms (+9.1 ms ± 1.2 ms, p < 0.001)`."""
+    sign = "+" if stage.difference_ns > 0 else "−"
+    change = with_uncertainty(abs(stage.difference_ns), stage.uncertainty_ns)
+    chance = "p < 0.001" if stage.p_value < 0.001 else f"p = {stage.p_value:.3f}"
+    return f"{stage.stage}: {in_words(stage.first_ns)} → {in_words(stage.second_ns)} ({sign}{change}, {chance})"
+
+
+def _show_stages(console: Console, report: Report, room: int) -> None:
+    """Where requests spend their time, on average and at p99, and what makes slow ones slow; `room` for so many."""
+    if not report.stages or room < 1:
+        return
+    mean_ns, p99_ns = (sum(getattr(line, name) for line in report.stages) for name in ("mean_ns", "p99_ns"))
+    _heading(console, "Where requests spend their time")
+    grid = _grid("<", ">", ">", ">", ">")
+    grid.add_row(*(Text(word, "dim") for word in ("", "on average", "", "at p99", "")))
+    for line in report.stages[: min(room, MOST_STAGES)]:
+        shares = share(line.mean_ns, mean_ns), share(line.p99_ns, p99_ns)
+        grid.add_row(line.stage, in_words(line.mean_ns), shares[0], in_words(line.p99_ns), shares[1])
+    _print(console, grid)
+    slow = [stage for stage in report.slow.significant if stage.difference_ns > 0]
+    if slow:
+        _paragraph(console, f"slow {slow[0].kind}, typical → slowest 5 %: {difference_words(slow[0])}", "", 2)
+
+
+def _show_troubles(console: Console, troubles: Sequence[CounterInfo]) -> None:
+    for counter in troubles[:MOST_TROUBLES]:
+        _paragraph(console, _trouble(counter), COLOURS[counter.severity])
+    _more(console, len(troubles), MOST_TROUBLES, " such counts")
+
+
+def _trouble(counter: CounterInfo) -> str:
+    where = f"{counter.host}: " if counter.host else ""
+    return f"! {where}{counter.name.replace('_', ' ')}: {counter.count:,}; {counter.remedy}"
+
+
+def _paragraph(console: Console, words: str, style: str = "", indent: int = 0) -> None:
+    """Wrapped at words; a number keeps its unit."""
+    for line in textwrap.wrap(_UNITS.sub("\u00a0", words), console.width - indent):
+        console.print(Text(" " * indent + line.replace("\u00a0", " "), style), overflow="ellipsis", no_wrap=True)
+
+
+def _heading(console: Console, words: str, rest: str = "") -> None:
+    console.print()
+    console.print(Text.assemble((words, "bold"), f"  {rest}" if rest else ""))
+
+
+def _more(console: Console, count: int, shown: int, what: str = "") -> None:
+    if count > shown:
+        console.print(Text(f"  … and {count - shown:,} more{what}", "dim"))
+
+
+def _room(count: int, most: int) -> int:
+    """How many of `count` lines are shown: a last one takes the place of the line that would count it."""
+    return count if count == most + 1 else most
+
+
+def _grid(*columns: str) -> Table:
+    """A table without lines; a column named with `>` is set to the right."""
+    grid = Table.grid(padding=(0, 2))
+    for column in columns:
+        grid.add_column(justify="right" if column == ">" else "left", overflow="ellipsis", no_wrap=True)
+    return grid
+
+
+def _print(console: Console, grid: Table, names: int | None = None) -> None:
+    """Indented. Column `names` gets the room that the others leave, so that names are cut and figures are not."""
+    if names is not None:
+        others = [column for place, column in enumerate(grid.columns) if place != names]
+        taken = sum(2 + max(cell_len(str(cell)) for cell in column.cells) for column in others)
+        grid.columns[names].max_width = max(1, console.width - 2 - taken)
+    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+
+
+def _show_parts(console: Console, story: Story, most: int) -> None:
+    if not story.parts:
+        return
+    _heading(console, "Where the time went", f"{in_words(story.duration_ns)} in all")
+    grid, most = _grid("<", ">", ">", "<"), _room(len(story.parts), most)
+    largest = max(part.duration_ns for part in story.parts)
+    largest_parts = sorted(story.parts, key=lambda part: -part.duration_ns)[:most]
+    rows = [
+        (part, with_uncertainty(part.duration_ns, part.uncertainty_ns), share(part.duration_ns, story.duration_ns))
+        for part in story.parts
+        if part in largest_parts
+    ]
+    columns = ([part.label for part, _, _ in rows], [took for _, took, _ in rows], [of_all for _, _, of_all in rows])
+    taken = sum(2 + max(map(cell_len, cells)) for cells in columns)
+    cells = max(1, min(BAR_CELLS, console.width - 2 - taken))  # rather a shorter bar than one cut off
+    for part, took, of_all in rows:
+        grid.add_row(part.label, took, of_all, "█" * round(cells * part.duration_ns / largest) or "▏")
+    _print(console, grid)
+    _more(console, len(story.parts), most)
+
+
+def _show_hosts(console: Console, report: Report, most: int) -> None:
+    _heading(console, "Hosts", _hops_words(report))
+    grid = _grid("<", ">", "<", "<")
+    grid.add_row(*(Text(word, "dim") for word in ("", "packets", "captured", "clock against the reference")))
+    most = _room(len(report.hosts), most)
+    for line in report.hosts[:most]:
+        grid.add_row(line.host, f"{line.packets_count:,}", _window(line), line.clock)
+    _print(console, grid, names=0)
+    _more(console, len(report.hosts), most)
+
+
+def _window(line: HostLine) -> str:
+    if line.captured_ns is None or line.started_after_ns is None:
+        return "nothing"
+    return f"{in_words(line.captured_ns)}, from +{in_words(line.started_after_ns)}"
+
+
+def _hops_words(report: Report) -> str:
+    total = sum(report.hop_states.values())
+    states = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in report.hop_states.items())
+    return f"{total:,} hops on {report.connections_count:,} connections ({states})" if total else "no hops"
+
+
+def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
+    """Its heading, then in `room` lines: what to know first, the worst connections, the pairs of hosts."""
+    if not pairing.total.hops_count:
+        return
+    _heading(console, "Pairing", f"{pairing.words}; {pairing.hops_words}")
+    room -= 2
+    notes = _notes([drops.words for drops in pairing.capture_drops], "captures")
+    notes += _notes([step.words for step in pairing.clock_steps], "steps")
+    notes += _notes([translation.words for translation in pairing.translations], "translations")
+    for note in notes[: max(0, room)]:
+        _paragraph(console, note, "", 2)
+    room -= len(notes)
+    worst = pairing.worst_connections[: max(0, min(MOST_WORST, room - 1))]
+    if worst:
+        grid = _grid("<", "<")
+        for each in worst:
+            grid.add_row(trouble_words(each.counts), connection_name(each))
+        _print(console, grid, names=1)
+        _more(console, pairing.imperfect_connections_count, len(worst), ", none worse")
+        room -= len(worst) + (pairing.imperfect_connections_count > len(worst))
+    pairs = pairing.host_pairs[: max(0, min(MOST_PAIRS, room - PAIRS_FRAME))]
+    if pairs:
+        _print(console, _pairs_grid(pairs), names=0)
+        _more(console, len(pairing.host_pairs), len(pairs), ", none worse")
+
+
+def _notes(words: Sequence[str], what: str) -> list[str]:
+    """The first few; the last of them counts the rest."""
+    shown = list(words[:MOST_NOTES])
+    if len(words) > MOST_NOTES:
+        shown[-1] += f", and {len(words) - MOST_NOTES:,} more {what}"
+    return shown
+
+
+def _pairs_grid(pairs: Sequence[HostPair]) -> Table:
+    """The pairs of hosts; a kind of trouble that none of them has is left out."""
+    columns = [name for name in NAMES if any(getattr(pair.counts, name) for pair in pairs)]
+    grid = _grid("<", ">", ">", *(">" for _ in columns))
+    rows = [["", "hops", "matched", *(NAMES[name] for name in columns)]]
+    for pair in pairs:
+        figures = (f"{count:,}" if (count := getattr(pair.counts, name)) else "" for name in columns)
+        rows.append([pair_name(pair), f"{pair.counts.hops_count:,}", pair.counts.matched_share, *figures])
+    for number, row in enumerate(rows):
+        grid.add_row(*(Text(word, "dim" if number == 0 else "") for word in row))
+    return grid
+
+
+def _show_requests(console: Console, requests: RequestSummary, links: str) -> None:
+    if not requests.count:
+        return
+    figures = f"{requests.count:,}"
+    if requests.count > 1 and requests.mean_ns is not None:
+        assert requests.median_ns is not None
+        assert requests.p99_ns is not None
+        figures += f": mean {in_words(requests.mean_ns)}, median {in_words(requests.median_ns)}"
+        figures += f", p99 {in_words(requests.p99_ns)}"
+    figures += outcome_words(requests)
+    _heading(console, "Requests", figures)
+    if requests.abandoned_count:
+        _paragraph(console, abandoned_words(requests), "", 2)
+    _paragraph(console, _exchanges_words(requests), "dim", 2)
+    _paragraph(console, links, "dim", 2)
+    grid = _grid(">", "<", ">", "<")
+    # So that no other column is cut: a transaction id is there to be copied.
+    grid.columns[1].max_width = MOST_NAME_CELLS
+    for line in requests.slowest:
+        spans = f"{line.spans_count:,} span{'s' * (line.spans_count != 1)}"
+        status = f"{line.status}, " if line.status is not None and line.status >= ERROR_STATUS else ""
+        status = "given up, " if line.outcome == Outcome.ABANDONED else status
+        status = "no whole answer, " if line.status is None and line.outcome == Outcome.FAILED else status
+        grid.add_row(in_words(line.duration_ns), line.name, status + spans, line.transaction_id or "")
+    _print(console, grid)
+    _more(console, requests.count, len(requests.slowest), ", all faster")
+
+
+def _show_streams(console: Console, streams: StreamSummary) -> None:
+    if not streams.count:
+        return
+    _heading(console, "Streams", streams_words(streams))
+    most = _room(len(streams.groups), MOST_STREAMS)
+    for group in streams.groups[:most]:
+        name, much, quick = group_words(group)
+        _paragraph(console, f"{name}: {much}{'; ' * bool(quick)}{quick}", "", 2)
+    _more(console, len(streams.groups), most)
+
+
+def outcome_words(requests: RequestSummary) -> str:
+    """`; 3 failed, 2 given up by clients, 12 of unknown outcome`; "" where all are seen to have gone well."""
+    counts = (
+        (requests.failed_count, "failed"),
+        (requests.abandoned_count, "given up by clients"),
+        (requests.unknown_count, "of unknown outcome"),
+    )
+    words = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    return f"; {words}" if words else ""
+
+
+def abandoned_words(requests: RequestSummary) -> str:
+    """`20 were given up by their clients, after 300.2 ms in the middle; they are in no mean, median or percentile`."""
+    count = requests.abandoned_count
+    was = "was given up by its client" if count == 1 else "were given up by their clients"
+    after = "" if requests.abandoned_median_ns is None else f", after {in_words(requests.abandoned_median_ns)}"
+    after += " at the median" if after and count > 1 else ""
+    return f"{count:,} {was}{after}; no mean, median or percentile has {'it' if count == 1 else 'them'}"
+
+
+def _exchanges_words(requests: RequestSummary) -> str:
+    """`in 14,022 exchanges: 600 incomplete; 1,530 background (object-replicator 900, …); 3 writes to handoffs`."""
+    programs = [f"{name} {count:,}" for name, count in requests.background_programs[:MOST_PROGRAMS]]
+    programs += ["…"] if len(requests.background_programs) > MOST_PROGRAMS else []
+    counts = (
+        (requests.incomplete_count, "incomplete"),
+        (requests.background_count, f"background ({', '.join(programs)})" if programs else "background"),
+        (requests.unlinked_count, "whose request is not known"),
+        (requests.unread_count, "of protocols that are not read, where what is sent before an answer counts as one"),
+        (requests.handoffs_count, "writes to handoffs" if requests.handoffs_count > 1 else "write to a handoff"),
+    )
+    told = "; ".join(f"{count:,} {what}" for count, what in counts if count)
+    return f"in {requests.exchanges_count:,} exchanges{': ' * bool(told)}{told}"
+
+
+def _show_findings(console: Console, findings: Sequence[FindingLine]) -> None:
+    if not findings:
+        _heading(console, "Findings", "none")
+        return
+    _heading(console, "Findings")
+    for finding in findings[:MOST_FINDINGS]:
+        cost = f", {in_words(finding.cost_ns)}" if finding.cost_ns else ""
+        _paragraph(console, f"{finding.severity}{cost}: {finding.text}", COLOURS[finding.severity], 2)
+        _paragraph(console, f"→ {finding.remedy}", "dim", 4)
+    _more(console, len(findings), MOST_FINDINGS, " (--json shows all)")

@@ -1,0 +1,269 @@
+"""Requests and their responses, from hops: who asked whom, when each byte that matters left and arrived.
+
+The loop over hops and heads is the core's (`tracer._core.build_exchanges`, whose header explains the method): each
+connection is cut into exchanges, by its HTTP heads where it shows any, by its frames if it is HTTP/2 (a stream is an
+exchange, without method, target and status), otherwise by turn-taking. Of a connection that
+shows TLS records, only application records take turns; its handshake is part of opening the connection
+(`tls_start_trace_ns`, `tls_end_trace_ns`). Here its columns become tables.
+
+`complete` is false where there is evidence that the exchange was cut: its first or last bytes were seen at neither
+end, there is no response, or fewer bytes went by than a head declares.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from collector.hops.sender_pauses import holds
+from collector.requests.endings import STREAM_RESETS
+from collector.requests.stalls import with_stalls
+from collector.requests.stream_evidence import StreamEvidence, stream_evidence
+from collector.requests.unknown_ends import with_one_place
+from collector.services.service_names import ServiceNames
+from collector.services.services import client_service, is_background
+from collector.trace.arrow import (
+    bits,
+    coded,
+    codes,
+    indices,
+    laid,
+    nothing,
+    nullable,
+    nullable_where,
+    numbers,
+    one_chunk,
+    texts,
+)
+from collector.trace.schema import EXCHANGES, HopKind, SilenceCause, conform
+from tracer import _core
+from tracer.records import Columns, HeadFlag
+
+HTTP, HTTP2 = "http/1.1", "http/2"
+UNKNOWN = "unknown"
+UNSEEN = np.iinfo(np.int64).min
+"""The core's mark of a value that is not known."""
+NO_ROW = -1
+BODILESS = (204, 304)
+"""Statuses of answers without a body, whatever length they declare (RFC 9110 §6.4.1)."""
+KINDS = [str(kind) for kind in HopKind]
+"""In the order of the core's codes."""
+FOUND_LATER = ("connect_stall_ns", "request_stall_ns", "response_stall_ns", "closed_trace_ns", "response_due_bytes")
+MEASURES = [
+    column.name for column in EXCHANGES if column.name.endswith(("_ns", "_bytes")) and column.name not in FOUND_LATER
+]
+"""Columns that the core gives as they are."""
+
+
+CAUSES = pa.array([str(cause) for cause in SilenceCause])
+"""Dictionary of `silences.cause`, in the order of the core's codes."""
+
+
+class Built(NamedTuple):
+    """Exchanges, the hops with `exchange_id` filled in, the long silences of messages (table `silences`), and what
+    shows which of it are streams (`collector.requests.streams`)."""
+
+    exchanges: pa.Table
+    hops: pa.Table
+    silences: pa.Table
+    streams: StreamEvidence
+
+
+def build_exchanges(
+    hops: pa.Table,
+    messages: pa.Table,
+    connections: pa.Table,
+    services: ServiceNames,
+    first_id: int = 1,
+    pauses: pa.Table | None = None,
+) -> Built:
+    """Cut every connection into exchanges.
+
+    Arguments: tables of `collector.trace.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); names of
+    servers. `first_id` numbers the exchanges from there, so that partitions can be built alone; `pauses`, where senders
+    stood still (`collector.hops.sender_pauses.pause_table`).
+    Returns: the table `exchanges`, numbered in order of time, and `hops` in its own row order with
+    `exchange_id`.
+    """
+    hosts = _hosts(connections)
+    ends = _connection_columns(connections, hosts)
+    ends["service"], names = services.of_connections(connections)
+    found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, holds(pauses), first_id)
+    place = hops.schema.get_field_index("exchange_id")
+    named = hops.set_column(place, "exchange_id", _known(found, "hop_exchange", hops.num_rows))
+    service = _services(found["service"], names, connections, services)
+    exchanges = with_stalls(_exchange_table(found, messages, hosts.names, service, first_id), named)
+    evidence = stream_evidence(found, exchanges, messages, connections)
+    return Built(with_one_place(exchanges), named, _silence_table(found), evidence)
+
+
+def _silence_table(found: Columns) -> pa.Table:
+    columns = {
+        "exchange_id": nullable(found["silence_exchange"]),
+        "in_response": pa.array(found["silence_in_response"]),
+        "from_trace_ns": nullable(found["silence_from_ns"]),
+        "to_trace_ns": nullable(found["silence_to_ns"]),
+        "cause": coded(found["silence_cause"], CAUSES),
+    }
+    return conform("silences", pa.table(columns))
+
+
+class _Hosts(NamedTuple):
+    """The ends of connections, as places in one list of names, -1 where not known."""
+
+    client: NDArray[np.int32]
+    server: NDArray[np.int32]
+    names: list[str]
+
+
+def _hosts(connections: pa.Table) -> _Hosts:
+    (client, clients), (server, servers) = (indices(connections[f"{end}_host"]) for end in ("client", "server"))
+    names = list(dict.fromkeys([*clients, *servers]))
+    if servers != names[: len(servers)]:
+        server = np.array([*map(names.index, servers), NO_ROW], dtype=np.int32)[server]
+    return _Hosts(client, server, names)
+
+
+def _hop_columns(hops: pa.Table) -> Columns:
+    columns = {name: numbers(hops[name]) for name in ("connection_id", "from_client", "stream_start", "stream_end")}
+    times = {"sent_ns": "send_trace_ns", "received_ns": "receive_trace_ns", "uncertainty_ns": "uncertainty_ns"}
+    columns |= {name: numbers(hops[column], UNSEEN) for name, column in times.items()}
+    return columns | {"kind": codes(hops["kind"], KINDS)}
+
+
+def _head_columns(messages: pa.Table) -> Columns:
+    plain = ("connection_id", "from_client", "stream_offset", "head_kind", "head_flags", "status")
+    columns = {name: numbers(messages[name]) for name in (*plain, "head_len", "content_length")}
+    for prefix, name in (("method", "method"), ("target", "target"), ("id", "transaction_id")):
+        columns |= {f"{prefix}_{part}": values for part, values in texts(messages[name]).items()}
+    return columns
+
+
+def _connection_columns(connections: pa.Table, hosts: _Hosts) -> Columns:
+    handshake = numbers(connections["client_isn"].is_valid())
+    ends = {"handshake": handshake, "client_host": hosts.client, "server_host": hosts.server}
+    return {"connection_id": numbers(connections["connection_id"])} | ends
+
+
+def _services(
+    places: NDArray[np.int32], names: list[str], connections: pa.Table, services: ServiceNames
+) -> pa.DictionaryArray:
+    """The service of each exchange.
+
+    Arguments: `places` in `names`; less than -1, it is -2 less the row of its connection, whose client was asked.
+    """
+    turned = np.flatnonzero(places < NO_ROW)
+    if len(turned):
+        places, names = places.copy(), list(names)
+        rows, which = np.unique(-2 - places[turned], return_inverse=True)
+        asked = connections.select(["client_host", "client_addr", "client_port"]).take(pa.array(rows))
+        asked = asked.rename_columns(["server_host", "server_addr", "server_port"])
+        missing = nothing(len(rows), pa.uint16())
+        of_rows, more = services.of_connections(asked.append_column("translated_server_port", missing))
+        places[turned] = (of_rows + len(names))[which]
+        names += more
+    distinct = list(dict.fromkeys(names))
+    number = {name: place for place, name in enumerate(distinct)}
+    same = np.array([number[name] for name in names], dtype=np.int32)
+    return coded(same[places] if len(names) else places, pa.array(distinct, pa.string()))
+
+
+def _exchange_table(
+    found: Columns, messages: pa.Table, hosts: Sequence[str], service: pa.DictionaryArray, first_id: int
+) -> pa.Table:
+    count = len(found["connection_id"])
+    names = pa.array(hosts, pa.string())
+    columns = {name: _known(found, name, count) for name in MEASURES}
+    columns |= {name: _texts_at(found[name], names) for name in ("client_host", "server_host")}
+    columns |= _said(found, messages)
+    columns |= {
+        "exchange_id": nullable(np.arange(first_id, first_id + count)),
+        "connection_id": nullable(found["connection_id"]),
+        "service": service,
+        "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP, HTTP2], pa.string())),
+        "status": nullable(found["status"], found["response_row_validity"]),
+        "complete": pa.array(found["complete"]),
+        "response_due_bytes": _due(found, messages, columns["method"]),
+        "ending": _texts_at(found["broken_by"] - 1, pa.array(STREAM_RESETS)),  # others: `collector.requests.endings`
+        "closed_trace_ns": pc.if_else(pa.array(found["broken_by"] > 0), columns["given_up_trace_ns"], None),
+        "is_stream": pa.array(found["is_stream"]),
+        "outcome": coded(np.zeros(count, dtype=np.int32), pa.array([UNKNOWN])),  # until `collector.requests.outcomes`
+    }
+    absent = {column.name: nothing(count, column.type) for column in EXCHANGES if column.name not in columns}
+    return pa.Table.from_pydict(columns | absent, schema=EXCHANGES)
+
+
+def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.Array:
+    """How long each response is to be, head and body, by its head; null where that promises no length.
+
+    Source: RFC 9112 §6.3.
+    """
+    count, rows = len(found["connection_id"]), found["response_row"]
+    if rows is None:
+        return nothing(count, pa.int64())
+    at = np.maximum(rows, 0)
+    head, body, flags, status = (
+        numbers(messages[name])[at] if messages.num_rows else np.zeros(count, np.int64)
+        for name in ("head_len", "content_length", "head_flags", "status")
+    )
+    place, methods = indices(method)
+    asks_head = place == (methods.index("HEAD") if "HEAD" in methods else len(methods))
+    empty = asks_head | np.isin(status, BODILESS)
+    known = (rows != NO_ROW) & (head > 0) & ((body >= 0) | empty) & (flags & HeadFlag.CHUNKED == 0)
+    due = head.astype(np.int64) + np.where(empty, 0, np.maximum(body, 0))
+    return nullable_where(np.where(known, due, 0), ~known)
+
+
+def _known(found: Columns, name: str, count: int) -> pa.Array:
+    """So many numbers; the core gives none of them where all are null."""
+    values = found[name]
+    return nothing(count, pa.int64()) if values is None else nullable(values, found[f"{name}_validity"])
+
+
+def _said(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
+    """What the heads of exchanges say in words."""
+    rows = {"target": "request_row", "transaction_id": "id_row", "response_transaction_id": "other_id_row"}
+    said = {name: _text(found, name, row) for name, row in rows.items()}
+    method, methods = _distinct(found, messages["method"])
+    agent, agents = _distinct(found, messages["user_agent"])
+    return said | {"method": _texts_at(method, methods)} | _askers(agent, agents.to_pylist())
+
+
+def _text(found: Columns, name: str, rows: str) -> pa.Array:
+    """What some heads say, null where there is none."""
+    count, offsets = len(found["connection_id"]), found[f"{name}_offsets"]
+    if offsets is None:
+        return nothing(count, pa.string())
+    return laid(offsets, found[f"{name}_bytes"], found[f"{rows}_validity"])
+
+
+def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32], pa.StringArray]:
+    """What the heads of requests say, as places in a list of it; `NO_ROW` where there is no head."""
+    if found["request_row"] is None:
+        return np.full(len(found["connection_id"]), NO_ROW, dtype=np.int32), pa.array([], pa.string())
+    places, first = _core.distinct_texts(texts(column), found["request_row"])
+    return places, one_chunk(column).take(nullable(first)).cast(pa.string())
+
+
+def _texts_at(places: NDArray[np.int32], names: pa.StringArray) -> pa.DictionaryArray:
+    """Texts by their places in `names`; `NO_ROW` is null, which has place 0."""
+    return coded(np.maximum(places, 0), names, bits(places != NO_ROW))
+
+
+def _askers(agent: NDArray[np.int32], agents: Sequence[str]) -> dict[str, pa.Array]:
+    """`background` and `client_service`: who asked, by the request's User-Agent.
+
+    Arguments: of each exchange its place in `agents`, or `NO_ROW`, which is the last of what is looked up here.
+    """
+    daemon = np.array([*(bool(name) and is_background(name) for name in agents), False])
+    unknown = np.array([*(not name for name in agents), True])
+    asker = [client_service(name) if name else None for name in agents]
+    names = [name for name in dict.fromkeys(asker) if name is not None]
+    place = np.array([*(NO_ROW if name is None else names.index(name) for name in asker), NO_ROW], dtype=np.int32)
+    return {
+        "background": pa.array(daemon[agent], mask=unknown[agent]),
+        "client_service": _texts_at(place[agent], pa.array(names, pa.string())),
+    }

@@ -1,0 +1,311 @@
+"""Bytes that no capture has although their stream goes on behind them: holes of the captures.
+
+TCP delivers a stream without holes. So where a later byte of a direction was captured (or any packet whose number lies
+further on), and bytes before it are in no capture of either end, these went by unseen, whoever was silent or lost
+nothing meanwhile. A capture that could not keep up misses some packets at random; one that was stopped misses a time.
+
+What is said around a hole is not what happened: an answer in it looks like none, and the next one like the answer to an
+earlier request. So a connection is cut at its holes into *pieces*, each read as if the capture began and ended there,
+and the exchanges on both sides of a hole have no known answer.
+
+1. `gapped_flows` compares, for each direction of a connection, how far it goes with how many of its bytes were seen.
+2. `find_gaps` lists the holes of those that lack some, with the time of the packet that shows each.
+3. `Pieces` gives the piece of each hop and head, and takes the exchanges of pieces for those of their connections.
+
+Invariants: a connection without a hole is one piece and stays as it is. Limits: what is missing at the end of a stream
+shows only if its sender says something later; data that was truly lost and given up looks the same.
+
+Source: RFC 9293 §3.4.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from collector.requests.exchanges import Built
+from collector.requests.stream_evidence import StreamEvidence
+from collector.trace.arrow import codes, indices, numbers
+from collector.trace.schema import EXCHANGES, HopKind, HopState
+from tracer.records import HeadKind
+
+Longs = NDArray[np.int64]
+
+KINDS = [str(kind) for kind in HopKind]
+PLACED = frozenset({HopKind.DATA, HopKind.ACK, HopKind.FIN})
+"""Kinds whose place in the stream is what its sender has reached; that of others may be before it, or anywhere."""
+LEAST_BYTES = 2
+"""A FIN takes a number without a byte (RFC 9293 §3.4), and what follows it stands one further."""
+PIECE = 1 << 62
+"""Pieces behind the first have numbers from here on; no connection's is so high."""
+FLOW = ["connection_id", "from_client"]
+GAPS = {
+    "connection_id": pl.Int64,
+    "from_client": pl.Boolean,
+    "start": pl.Int64,  # of the missing bytes in their stream
+    "end": pl.Int64,
+    "at_ns": pl.Int64,  # trace time of the first packet behind them, at the server where it was seen there
+}
+MISSED = {"host": pl.String, "connection_id": pl.Int64, "gaps": pl.Int64, "bytes": pl.Int64, "at_ns": pl.Int64}
+ANSWER = [name for name in EXCHANGES.names if name.startswith("response_") and name != "response_due_bytes"]
+"""Columns of which nothing is known where a hole may hold the answer."""
+
+
+def gapped_flows(hops: pa.Table) -> Longs:
+    """Rows of all flows that lack bytes. Cost: a few passes over columns, ~10 ns a hop."""
+    if not hops.num_rows:
+        return np.empty(0, dtype=np.int64)
+    connection, from_client = numbers(hops["connection_id"]), numbers(hops["from_client"])
+    start, end, kind = numbers(hops["stream_start"]), numbers(hops["stream_end"]), codes(hops["kind"], KINDS)
+    begins = np.concatenate([[True], (connection[1:] != connection[:-1]) | (from_client[1:] != from_client[:-1])])
+    first = np.flatnonzero(begins)
+    placed = np.isin(kind, [KINDS.index(name) for name in PLACED])
+    low = np.minimum.reduceat(np.where(placed & (end > start), start, np.iinfo(np.int64).max), first)
+    high = np.maximum.reduceat(np.where(placed, end, np.iinfo(np.int64).min), first)
+    once = placed & (numbers(hops["attempt"]) == 1)
+    seen = np.add.reduceat(np.where(once, end - start, 0), first)
+    lacking = (low < high) & (high - low.clip(max=0) >= seen + LEAST_BYTES)
+    return np.flatnonzero(np.repeat(lacking, np.diff([*first, len(connection)])))
+
+
+def find_gaps(hops: pa.Table, rows: Longs, messages: pa.Table) -> pl.DataFrame:
+    """The holes of flows (`GAPS`), by connection and time.
+
+    Arguments: aligned `hops`, `rows` as `gapped_flows`; `messages`, whose heads show where requests begin.
+    """
+    names = [*FLOW, "kind", "stream_start", "stream_end", "send_trace_ns", "receive_trace_ns"]
+    mine = pl.DataFrame(hops.select(names).take(pa.array(rows))).with_columns(pl.col("kind").cast(pl.String))
+    at = pl.when("from_client").then(pl.coalesce("receive_trace_ns", "send_trace_ns"))
+    mine = mine.filter(pl.col("kind").is_in([str(kind) for kind in PLACED])).with_columns(
+        at_ns=at.otherwise(pl.coalesce("send_trace_ns", "receive_trace_ns"))
+    )
+    reach = pl.col("stream_end").cum_max().shift().over(FLOW)
+    ordered = mine.sort(*FLOW, "stream_start", "stream_end").with_columns(reach=reach.fill_null(0))
+    lacking = pl.col("stream_start") - pl.col("reach") >= LEAST_BYTES
+    found = ordered.filter(lacking).select(*FLOW, start="reach", end="stream_start", at_ns="at_ns")
+    return _from_requests(found.drop_nulls("at_ns"), hops, messages).sort("connection_id", "at_ns")
+
+
+def _from_requests(found: pl.DataFrame, hops: pa.Table, messages: pa.Table) -> pl.DataFrame:
+    """Holes of answers, from the last request on that came before what is behind them, if that is its answer: nothing
+    was answered since, and no request behind it is missing."""
+    names = [*FLOW, "stream_start", "stream_end", "send_trace_ns", "receive_trace_ns"]
+    rows = np.flatnonzero(np.isin(numbers(hops["connection_id"]), found["connection_id"].unique().to_numpy()))
+    data = pl.DataFrame(hops.select(names).take(pa.array(rows))).filter(pl.col("stream_end") > pl.col("stream_start"))
+    spoken = data.filter(~pl.col("from_client")).select(
+        "connection_id", spoke_ns=pl.coalesce("send_trace_ns", "receive_trace_ns")
+    )
+    known = _with_latest(found, "at_ns", _requests(found, data, messages), "asked_ns")
+    known = known.with_columns(earlier_ns=pl.col("at_ns") - 1)
+    known = _with_latest(known, "earlier_ns", spoken.drop_nulls().sort("spoke_ns"), "spoke_ns")
+    answers_it = ~pl.col("from_client") & pl.col("last") & (pl.col("asked_ns") > pl.col("spoke_ns").fill_null(0))
+    return known.with_columns(at_ns=pl.when(answers_it).then("asked_ns").otherwise("at_ns")).select(list(GAPS))
+
+
+def _with_latest(rows: pl.DataFrame, at: str, events: pl.DataFrame, event_at: str) -> pl.DataFrame:
+    """Rows with the last event of their connection until then."""
+    return rows.sort(at).join_asof(
+        events, left_on=at, right_on=event_at, by="connection_id", strategy="backward", check_sortedness=False
+    )
+
+
+def _requests(found: pl.DataFrame, data: pl.DataFrame, messages: pa.Table) -> pl.DataFrame:
+    """`connection_id, asked_ns` of requests with a head, by time, and whether no other may be missing right behind."""
+    heads = pl.DataFrame(messages.select([*FLOW, "stream_offset", "head_kind"])).filter(
+        pl.col("from_client") & (pl.col("head_kind") == HeadKind.REQUEST)
+    )
+    began = data.join(heads.unique(), left_on=[*FLOW, "stream_start"], right_on=[*FLOW, "stream_offset"])
+    began = began.select(
+        "connection_id", "stream_start", asked_ns=pl.coalesce("receive_trace_ns", "send_trace_ns")
+    ).drop_nulls()
+    began = began.sort("connection_id", "stream_start").with_columns(
+        next_start=pl.col("stream_start").shift(-1).over("connection_id")
+    )
+    missing = found.filter("from_client").select("connection_id", hole="start").sort("hole")
+    began = began.sort("stream_start").join_asof(
+        missing, left_on="stream_start", right_on="hole", by="connection_id", strategy="forward",
+        check_sortedness=False,
+    )  # fmt: skip
+    behind = pl.col("hole").is_null() | (pl.col("next_start") <= pl.col("hole")).fill_null(value=False)
+    return began.select("connection_id", "asked_ns", last=behind).sort("asked_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Connections cut at their holes: `gaps` as `GAPS`, and `number`, of each piece but the first of a connection."""
+
+    gaps: pl.DataFrame
+
+    def hops(self, hops: pa.Table) -> pa.Table:
+        """`hops`, those behind a hole of the piece that begins there."""
+        server = pl.when("from_client").then(pl.coalesce("receive_trace_ns", "send_trace_ns"))
+        other = pl.coalesce("send_trace_ns", "receive_trace_ns")
+        rows = pl.DataFrame(hops.select([*FLOW, "send_trace_ns", "receive_trace_ns"]))
+        return _with_ids(hops, self._piece(rows.select("connection_id", at_ns=server.otherwise(other))))
+
+    def heads(self, messages: pa.Table, hops: pa.Table) -> pa.Table:
+        """`messages`, each of the piece that the bytes there are of. Arguments: as `hops` was given."""
+        mine = numbers(hops["connection_id"]) if hops.num_rows else np.empty(0, np.int64)
+        rows = np.flatnonzero(np.isin(mine, self.gaps["connection_id"].to_numpy()))
+        some = pl.DataFrame(hops.select([*FLOW, "stream_start", "stream_end"]).take(pa.array(rows)))
+        pieces = numbers(self.hops(hops)["connection_id"])[rows]
+        places = some.with_columns(piece=pl.Series(pieces)).filter(pl.col("stream_end") > pl.col("stream_start"))
+        heads = pl.DataFrame(messages.select([*FLOW, "stream_offset"])).with_row_index("row")
+        found = heads.sort("stream_offset").join_asof(
+            places.sort("stream_start"), left_on="stream_offset", right_on="stream_start", by=FLOW,
+            check_sortedness=False,
+        )  # fmt: skip
+        ids = found.sort("row").select(pl.coalesce("piece", "connection_id")).to_series()
+        return _with_ids(messages, ids.to_numpy())
+
+    def connections(self, connections: pa.Table) -> pa.Table:
+        """`connections` and the pieces behind holes, of which the capture has no handshake."""
+        of, ids = self._ids()
+        known = numbers(connections["connection_id"])
+        order = np.argsort(known)
+        rows = order[np.searchsorted(known[order], of)]
+        more = connections.take(pa.array(rows))
+        for name in ("client_isn", "server_isn"):
+            at = more.schema.get_field_index(name)
+            more = more.set_column(at, name, pa.nulls(len(rows), more.schema.field(name).type))
+        return pa.concat_tables([connections, _with_ids(more, ids).cast(connections.schema)])
+
+    def restored(self, built: Built, hops: pa.Table) -> Built:
+        """What was built of pieces as that of their connections. Arguments: `hops` as they were.
+
+        Exchanges that lie at a hole have no known answer.
+        """
+        exchanges, pieces = built.exchanges, numbers(built.exchanges["connection_id"])
+        at_hole = self._at_hole(built.exchanges)
+        for name in (*ANSWER, "status", "given_up_trace_ns"):
+            exchanges = _null_where(exchanges, name, at_hole)
+        index = exchanges.schema.get_field_index("complete")
+        exchanges = exchanges.set_column(index, "complete", pa.array(numbers(exchanges["complete"]) & ~at_hole))
+        exchanges = _with_ids(exchanges, self._whole(pieces))
+        index = built.hops.schema.get_field_index("connection_id")
+        whole_hops = built.hops.set_column(index, "connection_id", hops["connection_id"])
+        streams, late, said = (self._of_whole(rows) for rows in built.streams)
+        streams = streams.unique("connection_id", keep="first", maintain_order=True)
+        return built._replace(exchanges=exchanges, hops=whole_hops, streams=StreamEvidence(streams, late, said))
+
+    def without_endings(self, exchanges: pa.Table) -> pa.Table:
+        """Exchanges of which nothing says who ended them where a hole may hold the answer."""
+        holed = np.isin(numbers(exchanges["connection_id"]), self.gaps["connection_id"].to_numpy())
+        unknown = holed & exchanges["response_bytes"].is_null().to_numpy()
+        for name in ("ending", "closed_trace_ns", "given_up_trace_ns"):
+            exchanges = _null_where(exchanges, name, unknown)
+        return exchanges
+
+    def _ids(self) -> tuple[Longs, Longs]:
+        """Of each hole its connection, and the number of the piece behind it."""
+        return self.gaps["connection_id"].to_numpy(), np.arange(len(self.gaps), dtype=np.int64) + PIECE
+
+    def _of_whole(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with the connection of each piece."""
+        return rows.with_columns(connection_id=pl.Series(self._whole(rows["connection_id"].to_numpy()), dtype=pl.Int64))
+
+    def _whole(self, ids: Longs) -> Longs:
+        """The connection of each piece."""
+        of, _ = self._ids()
+        return np.where(ids < PIECE, ids, of[np.maximum(ids - PIECE, 0).clip(max=max(len(of) - 1, 0))])
+
+    def _piece(self, rows: pl.DataFrame) -> Longs:
+        """The piece that each time of a connection falls into (`connection_id`, `at_ns`)."""
+        _, ids = self._ids()
+        cuts = self.gaps.select("connection_id", "at_ns", piece=pl.Series(ids)).sort("at_ns", "piece")
+        found = rows.with_row_index("row").sort("at_ns").join_asof(
+            cuts, on="at_ns", by="connection_id", check_sortedness=False
+        )  # fmt: skip
+        return found.sort("row").select(pl.coalesce("piece", "connection_id")).to_series().to_numpy()
+
+    def _at_hole(self, exchanges: pa.Table) -> NDArray[np.bool_]:
+        """Whether each is the last before a hole, if not a whole answer, or the first behind one without both heads."""
+        piece = numbers(exchanges["connection_id"])
+        whole = self._whole(piece)
+        count = len(piece)
+        rows = pl.DataFrame({"piece": piece, "whole": whole, "row": np.arange(count)}).with_columns(
+            readable=pl.Series((exchanges["method"].is_valid().to_numpy()) & exchanges["status"].is_valid().to_numpy()),
+            whole_answer=pl.Series(_is_whole(exchanges)),
+        )
+        last_piece = self.gaps.select("connection_id", piece=pl.Series(self._ids()[1])).group_by("connection_id").max()
+        ends = rows.group_by("piece").agg(pl.col("row", "whole_answer").last(), pl.col("whole").first())
+        ends = ends.join(last_piece, left_on="whole", right_on="connection_id", suffix="_last")
+        cut = (pl.col("piece") != pl.col("piece_last")) & ~pl.col("whole_answer")
+        before = ends.filter(cut)["row"].to_numpy()
+        behind = rows.filter(pl.col("piece") >= PIECE).group_by("piece").agg(
+            pl.col("row").min(), pl.col("readable").first()
+        )  # fmt: skip
+        found = np.zeros(count, dtype=np.bool_)
+        found[before] = True
+        found[behind.filter(~pl.col("readable"))["row"].to_numpy()] = True
+        return found
+
+
+def _is_whole(exchanges: pa.Table) -> NDArray[np.bool_]:
+    """Whether an answer has the length that its head promises."""
+    due, have = exchanges["response_due_bytes"], exchanges["response_bytes"]
+    return pc.fill_null(pc.greater_equal(have, due), False).to_numpy()
+
+
+def missed_bytes(gaps: pl.DataFrame, hops: pa.Table) -> pl.DataFrame:
+    """What the captures of each host lack by the connections' holes (`MISSED`).
+
+    Arguments: `hops` of the connections; a host captures one of which it has a packet. `host` is null where nothing
+    shows which end its capture is of.
+    """
+    mine = np.isin(numbers(hops["connection_id"]), gaps["connection_id"].to_numpy())
+    names = ["connection_id", "send_host", "send_frame", "receive_host", "receive_frame"]
+    rows = pl.DataFrame(hops.select(names).take(pa.array(np.flatnonzero(mine))))
+    ends = [
+        rows.filter(pl.col(f"{end}_frame").is_not_null()).select(
+            "connection_id", host=pl.col(f"{end}_host").cast(pl.String)
+        )
+        for end in ("send", "receive")
+    ]
+    of = gaps.group_by("connection_id", maintain_order=True).agg(
+        gaps=pl.len(), bytes=(pl.col("end") - pl.col("start")).sum(), at_ns=pl.col("at_ns").min()
+    )
+    seen = pl.concat(ends).unique()
+    named = pl.col("host").is_not_null() | pl.col("host").is_null().all().over("connection_id")
+    found = seen.filter(named).join(of, on="connection_id")
+    return found.select(list(MISSED)).cast(pl.Schema(MISSED)).sort("host", "connection_id")
+
+
+def doubt_losses(hops: pa.Table) -> pa.Table:
+    """`hops` with lone ACKs, FINs and the like `unmatched` instead of lost where the capture at the other end missed
+    more of that connection: nothing acknowledges them, so nothing shows that they did not arrive."""
+    states, known = indices(hops["state"])
+    dropped, lost = (known.index(name) if name in known else -1 for name in (HopState.CAPTURE_DROPPED, HopState.LOST))
+    if dropped < 0 or lost < 0 or not (states == dropped).any() or not (states == lost).any():
+        return hops
+    rows = np.flatnonzero((states == dropped) | (states == lost))
+    names = ["connection_id", "send_host", "receive_host", "receive_trace_ns", "stream_start", "stream_end"]
+    some = pl.DataFrame(hops.select(names).take(pa.array(rows)))
+    lacking = pl.when(pl.col("receive_trace_ns").is_null()).then("receive_host").otherwise("send_host")
+    way = ["connection_id", "lacking"]
+    judged = some.with_columns(
+        lacking=lacking.cast(pl.String),
+        row=pl.Series(rows),
+        is_lost=pl.Series(states[rows] == lost),
+        empty=pl.col("stream_start") == pl.col("stream_end"),
+    ).with_columns(missed=(~pl.col("is_lost")).sum().over(way), lost=pl.col("is_lost").sum().over(way))
+    doubted = judged.filter(pl.col("is_lost") & pl.col("empty") & (pl.col("missed") > pl.col("lost")))["row"].to_numpy()
+    every = pa.array([str(state) for state in HopState])
+    places = np.array([every.index(name).as_py() for name in known] or [0], dtype=np.int32)[states]
+    places[doubted] = every.index(str(HopState.UNMATCHED)).as_py()
+    index = hops.schema.get_field_index("state")
+    return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(places), every))
+
+
+def _null_where(table: pa.Table, name: str, rows: NDArray[np.bool_]) -> pa.Table:
+    field = table.schema.field(name)
+    missing = None if field.nullable else 0
+    column = pc.if_else(pa.array(~rows), table[name], pa.scalar(missing, field.type))
+    return table.set_column(table.schema.get_field_index(name), field, column)
+
+
+def _with_ids(table: pa.Table, ids: Longs) -> pa.Table:
+    return table.set_column(table.schema.get_field_index("connection_id"), "connection_id", pa.array(ids, pa.int64()))

@@ -1,0 +1,54 @@
+"""Parents of exchanges that show no transaction id, from what the trace itself teaches about its services.
+
+The loops are the core's (`tracer._core.link_exchanges`, whose header explains the method; docs/linking.md). Only kinds
+of exchanges that are common enough to learn from are judged; the rest is `collector.requests.parents`' to decide.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from collector.trace.time_columns import Longs, stamps
+from tracer import _core
+
+NO_HOST = -1
+TIMES = (
+    *("connect_start", "request_first_sent", "request_first_received", "response_first_sent"),
+    *("response_first_received", "response_last_sent", "response_last_received", "given_up"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """What was judged of each exchange, in their order."""
+
+    parent: Longs  # its place among them; negative where there is held to be none
+    confidence: NDArray[np.float64]
+    alternative: Longs  # the place of the next likeliest parent; negative where there is none
+    alternative_confidence: NDArray[np.float64]
+    judged: NDArray[np.bool_]
+
+
+def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_], words: NDArray[np.uint32]) -> Inferred:
+    """The parents of those exchanges that are `asked` about; the others are linked otherwise, but may be parents.
+
+    Arguments: columns of `collector.trace.schema.EXCHANGES`, hosts, services and methods as enums; of each of them
+    `asked`, and the words of its target, as `tracer._core.linking_words` gives them.
+    """
+    codes = exchanges.with_columns(client_host=pl.when(pl.Series(asked)).then("client_host")).select(
+        pl.col("client_host", "server_host", "service", "method").to_physical().cast(pl.Int64).fill_null(NO_HOST),
+        pl.col("connection_id"),
+        pl.col("request_bytes", "response_bytes").fill_null(0),
+    )
+    columns = {name: np.ascontiguousarray(codes[name].to_numpy()) for name in codes.columns}
+    columns["words"] = np.ascontiguousarray(words)
+    found = _core.link_exchanges(columns | {f"{name}_ns": stamps(exchanges, name) for name in TIMES})
+    return Inferred(
+        found["parent"],
+        found["confidence"],
+        found["alternative"],
+        found["alternative_confidence"],
+        found["judged"],
+    )

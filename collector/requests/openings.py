@@ -1,0 +1,120 @@
+"""When each span begins and ends, and which connections were opened for the request that came first on them.
+
+A request lasts from its first byte sent until the last byte of its answer arrived. Where its connection was opened for
+it, the handshake belongs to it too, from the first SYN until the client acknowledged the server's. What lies between
+the two is the client's pause, and no part of the request:
+
+    SYN ─ handshake ─ ACK ┄┄ pause ┄┄ first byte ─ request, work, response ─ last byte
+    start                                                                    end          duration = end − start − pause
+
+A connection that sets up TLS has a second handshake, with the client's pause before and behind it; the first byte is
+then that of the first application record.
+
+The first request of a connection is not always what it was opened for: pools and browsers open some in advance. Two
+things show that:
+
+- a request of a server on behalf of another (a child): the SYN was sent before that other request had arrived. Both
+  stamps are of one host;
+- any other: the connection lay idle for `IDLE_NS`, and meanwhile the same client asked the same server something else.
+
+Such a handshake held nothing up, so it is no part of any request.
+
+Limits: a client that opens one connection, waits, and then asks is held to have opened it for that request. Where the
+handshake's end was not seen, a request begins at its first byte.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.trace.arrow import indices
+from collector.trace.time_columns import UNSEEN, Longs, seen
+
+IDLE_NS = 100_000_000
+"""A client uses a connection that it opened for a request within this time, or has nothing else to ask there."""
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """When spans begin and end; arrays of one length, trace times in ns, `UNSEEN` where not known."""
+
+    start: Longs
+    connected: Longs  # when the handshake that belongs to the span had ended; UNSEEN where none does
+    tls_start: Longs  # the handshake of TLS, likewise
+    tls_end: Longs
+    sent: Longs  # its first byte
+    end: Longs
+
+    @property
+    def pause(self) -> Longs:
+        """For how long the client had a connection that it had opened for the span, and asked nothing, ns; else 0."""
+        opened, secured = self.connected != UNSEEN, self.tls_start != UNSEEN
+        until = np.where(self.end == UNSEEN, self.sent, np.minimum(self.sent, self.end))
+
+        def before(at: Longs, known: NDArray[np.bool_]) -> Longs:
+            return np.where(known, np.minimum(at, until), until)
+
+        tls = before(self.tls_end, secured) - before(self.tls_start, secured)
+        return np.where(opened, until - before(self.connected, opened) - tls, 0)
+
+
+def find_bounds(exchanges: pa.Table, parent: Longs) -> Bounds:
+    """When the spans of `exchanges` begin and end.
+
+    Arguments: the table `exchanges`; of each its parent's row, `NONE` for a root. Cost: passes over the rows, and a
+    sort if any connection lay idle for long.
+    """
+    begun, up, sent = (seen(exchanges, name) for name in ("connect_start", "connected", "request_first_sent"))
+    opened = (begun != UNSEEN) & (up >= begun) & (sent >= up)
+    if opened.any():
+        opened &= ~_before_their_parent(exchanges, parent, begun)
+        opened &= ~_idle_beside_others(exchanges, parent, opened, up, sent)
+    return bounds_of(exchanges, opened)
+
+
+def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
+    """As `find_bounds`, where it is known which connections were opened for their first request."""
+    first_byte = seen(exchanges, "request_first_sent", "request_first_received")
+    connected, tls_start, tls_end = (seen(exchanges, name) for name in ("connected", "tls_start", "tls_end"))
+    in_order = (tls_start >= connected) & (tls_end >= tls_start) & (seen(exchanges, "request_first_sent") >= tls_end)
+    secured = opened & (tls_start != UNSEEN) & in_order
+    return Bounds(
+        start=np.where(opened, seen(exchanges, "connect_start"), first_byte),
+        connected=np.where(opened, connected, UNSEEN),
+        tls_start=np.where(secured, tls_start, UNSEEN),
+        tls_end=np.where(secured, tls_end, UNSEEN),
+        sent=seen(exchanges, "request_first_sent"),
+        end=seen(exchanges, "response_last_received", "response_last_sent", "given_up"),
+    )
+
+
+def _before_their_parent(exchanges: pa.Table, parent: Longs, begun: Longs) -> NDArray[np.bool_]:
+    """Whether each SYN was sent before the request had arrived on whose behalf its connection was used."""
+    arrived = seen(exchanges, "request_first_received")[parent]
+    return (parent != NONE) & (arrived != UNSEEN) & (begun < arrived)
+
+
+def _idle_beside_others(
+    exchanges: pa.Table, parent: Longs, opened: NDArray[np.bool_], up: Longs, sent: Longs
+) -> NDArray[np.bool_]:
+    """Whether each root's connection lay idle for long while its client asked the same server something else."""
+    idle = np.zeros(len(opened), np.bool_)
+    rows = np.flatnonzero(opened & (parent == NONE))
+    rows = rows[sent[rows] - up[rows] >= IDLE_NS]
+    if not rows.size:
+        return idle
+    pair = np.zeros(len(opened), np.int64)
+    for name in ("client_host", "server_host", "service"):
+        codes, texts = indices(exchanges[name])
+        pair = pair * (len(texts) + 1) + codes + 1
+    order = np.lexsort((sent, pair))
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    for row in rows.tolist():
+        before = order[places[row] - 1]
+        # What was sent last before it, of the same client to the same server.
+        idle[row] = places[row] > 0 and pair[before] == pair[row] and sent[before] > up[row]
+    return idle

@@ -1,0 +1,176 @@
+"""What became of requests, as far as packets show it: `ok`, `failed`, `abandoned` or `unknown`, the column
+`exchanges.outcome`.
+
+Failed is what is seen to have failed:
+
+- A status from 500 on, and 408, 429 and 499: the server says that it did not serve the request (RFC 9110 §15.6),
+  refused it for its time or number (RFC 9110 §15.5.9, RFC 6585 §4), or that its client had left (nginx, MinIO). Any
+  other 4xx is an answer: the server did its part, and clients ask so on purpose (Swift's HEAD before a PUT gets 404, a
+  first request without credentials 401, a conditional one 412). OpenTelemetry's HTTP conventions judge servers by the
+  same line.
+- No answer, or less of it than its head promised, since the server's side ended the connection
+  (`collector.requests.endings`). In a protocol without visible heads nobody knows when an answer is whole, and a
+  goodbye is answered by closing: there only a reset counts, of a request that has no byte of an answer.
+
+Abandoned is what its client left before the answer was whole: it gave up, was stopped, or needed the answer no more.
+Whether the server would have answered is not known, so how long it took says nothing of the server. Without visible
+heads the last thing that a client says may want no answer (PostgreSQL's Terminate, a log line). There the client
+must have waited for one: `LATE_NS`, or `PATIENCE` times as long as the slowest answer that it had on that connection
+and at least `LONG_NS`, or `NO_GOODBYE_NS` if an answer came after it had left; of a server that answers others in that
+trace.
+
+Ok is a whole answer with a status. All else is unknown: an answer in a protocol without visible status, what was cut
+off by the beginning or the end of a capture, and what still waited then, however long.
+"""
+
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.requests.endings import BY_CLIENT, Ending
+from collector.requests.exchanges import UNKNOWN
+from collector.trace.arrow import coded, indices, numbers
+
+SERVER_ERROR = 500
+"""Statuses from here on are failures of the service (RFC 9110 §15.6)."""
+REFUSED = (408, 429, 499)
+"""Request Timeout, Too Many Requests, Client Closed Request: nothing is wrong with the request itself."""
+LATE_NS = 1_000_000_000
+"""A client that waits so long wants an answer. As TCP's first timeout (RFC 6298)."""
+LONG_NS, PATIENCE = 100_000_000, 10
+"""So does one that waits so long, and so many times as long as for its slowest answer on that connection. What a
+program says before it leaves, it says within milliseconds of leaving, even on a busy host."""
+
+
+class Outcome(StrEnum):
+    """What became of a request."""
+
+    OK = "ok"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+    UNKNOWN = "unknown"
+
+
+OUTCOMES = [str(each) for each in Outcome]
+WAITED = len(OUTCOMES)
+"""While a partition is looked at: left after a wait, in a protocol in which some messages want no answer."""
+Server = tuple[str | None, str | None]
+"""Host and service."""
+
+_ASKED = (
+    *("connection_id", "protocol", "response_bytes", "ending", "closed_trace_ns"),
+    *("request_last_sent_trace_ns", "request_last_received_trace_ns"),
+)
+_ANSWERED = (
+    *("connection_id", "request_last_sent_trace_ns", "response_first_received_trace_ns"),
+    *("request_last_received_trace_ns", "response_first_sent_trace_ns"),
+)
+
+
+NO_GOODBYE_NS = 10_000_000
+"""Nor does it wait so long to leave; if then an answer comes after it left, it had asked something."""
+
+
+def is_abandoned() -> pl.Expr:
+    """Of which requests nobody waited for the answer; never null."""
+    return pl.col("outcome").eq_missing(pl.lit(str(Outcome.ABANDONED)))
+
+
+def measured_ns() -> pl.Expr:
+    """Of a group of requests (`outcome`, `duration_ns`), the durations that say how long their server takes: all but
+    those of abandoned ones; where there are no others, these."""
+    return pl.col("duration_ns").filter(~is_abandoned() | is_abandoned().all())
+
+
+def is_failure(status: NDArray[np.uint16]) -> NDArray[np.bool_]:
+    """Which statuses say that the server did not do its part; 0 is none."""
+    return (status >= SERVER_ERROR) | np.isin(status, REFUSED)
+
+
+def with_outcomes(exchanges: pa.Table) -> pa.Table:
+    """Exchanges of some connections, with their endings (`collector.requests.endings`), with `outcome`, not yet settled
+    (`settled`).
+
+    Cost: two passes over the exchanges; those that somebody ended are looked at as rows.
+    """
+    status, complete = numbers(exchanges["status"]), numbers(exchanges["complete"])
+    codes = np.full(len(status), OUTCOMES.index(Outcome.UNKNOWN), dtype=np.int32)
+    codes[complete & (status > 0)] = OUTCOMES.index(Outcome.OK)
+    ended = np.flatnonzero(exchanges["ending"].is_valid().to_numpy())
+    if len(ended):
+        codes[ended] = _of_ended(exchanges, ended)
+    codes[is_failure(status)] = OUTCOMES.index(Outcome.FAILED)
+    return _with_column(exchanges, coded(codes, pa.array([*OUTCOMES, "waited"])))
+
+
+def answering(exchanges: pa.Table) -> frozenset[Server]:
+    """Servers that answered anything in a protocol without visible heads."""
+    protocol, protocols = indices(exchanges["protocol"])
+    if UNKNOWN not in protocols:
+        return frozenset()
+    answered = (protocol == protocols.index(UNKNOWN)) & exchanges["response_bytes"].is_valid().to_numpy()
+    host, hosts = indices(exchanges["server_host"])
+    service, services = indices(exchanges["service"])
+    pairs = np.unique(np.stack((host[answered], service[answered])), axis=1)
+    every: list[list[str | None]] = [[*hosts, None], [*services, None]]  # -1 is the last
+    return frozenset((every[0][at], every[1][of]) for at, of in pairs.T.tolist())
+
+
+def settled(exchanges: pa.Table, servers: frozenset[Server]) -> pa.Table:
+    """`exchanges` of `with_outcomes` with their outcomes, now that all `servers` that answered are known."""
+    codes, names = indices(exchanges["outcome"])
+    place = np.array([OUTCOMES.index(name) if name in OUTCOMES else WAITED for name in names] or [0], dtype=np.int32)
+    codes = place[codes]
+    waited = np.flatnonzero(codes == WAITED)
+    if len(waited):
+        rows = exchanges.select(["server_host", "service"]).take(pa.array(waited)).to_pylist()
+        answers = [(row["server_host"], row["service"]) in servers for row in rows]
+        codes[waited] = np.where(answers, OUTCOMES.index(Outcome.ABANDONED), OUTCOMES.index(Outcome.UNKNOWN))
+    return _with_column(exchanges, coded(codes, pa.array(OUTCOMES)))
+
+
+def _of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Outcomes of those exchanges that somebody ended, given by their rows."""
+    rows = _frame(exchanges.select(_ASKED).take(pa.array(ended)))
+    rows = rows.join(_slowest(exchanges, rows["connection_id"]), on="connection_id", how="left", maintain_order="left")
+    left, visible = pl.col("ending").is_in(BY_CLIENT), pl.col("protocol") != UNKNOWN
+    silent = pl.col("response_bytes").is_null()
+    waited_ns = pl.col("closed_trace_ns") - pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
+    patient = (waited_ns >= LONG_NS) & (waited_ns >= PATIENCE * pl.col("slowest_ns"))
+    answered_later = ~silent & (waited_ns >= NO_GOODBYE_NS)  # an ending besides: the client had left before it came
+    waited = (waited_ns >= LATE_NS) | patient.fill_null(value=False) | answered_later
+    failed = visible | (silent & (pl.col("ending") == Ending.SERVER_RESET))
+    codes = (
+        pl.when(left & visible)
+        .then(OUTCOMES.index(Outcome.ABANDONED))
+        .when(~left & failed)
+        .then(OUTCOMES.index(Outcome.FAILED))
+        .when(left & waited.fill_null(value=False))
+        .then(WAITED)
+        .otherwise(OUTCOMES.index(Outcome.UNKNOWN))
+    )
+    found: NDArray[np.int32] = rows.select(codes.cast(pl.Int32).alias("outcome"))["outcome"].to_numpy()
+    return found
+
+
+def _slowest(exchanges: pa.Table, wanted: pl.Series) -> pl.DataFrame:
+    """`connection_id, slowest_ns`: of these connections the longest wait for an answer that came."""
+    mine = np.isin(numbers(exchanges["connection_id"]), wanted.unique().to_numpy())
+    rows = _frame(exchanges.select(_ANSWERED).take(pa.array(np.flatnonzero(mine))))
+    at_client = pl.col("response_first_received_trace_ns") - pl.col("request_last_sent_trace_ns")
+    at_server = pl.col("response_first_sent_trace_ns") - pl.col("request_last_received_trace_ns")
+    took = pl.coalesce(at_client, at_server)
+    return rows.group_by("connection_id").agg(slowest_ns=took.max())
+
+
+def _with_column(exchanges: pa.Table, outcome: pa.DictionaryArray) -> pa.Table:
+    return exchanges.set_column(exchanges.schema.get_field_index("outcome"), "outcome", outcome)
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))

@@ -1,0 +1,352 @@
+"""Which exchange made which: parent and child, with the reason and how sure that is.
+
+Turns of connections that carry several requests at once take no part (`collector.requests.multiplexed`): nobody made
+them.
+
+A child exchange was made by the host that is its client, while that host, as a server, was busy with the parent. So
+the candidates for a child's parent are the exchanges whose server is the child's client and whose request had begun to
+arrive there when the child's first byte left: two stamps of one host, which no clock error can swap.
+
+1. `transaction_id`: candidates that show the child's transaction id. One: certain. Several (auth, proxy and storage
+   servers share hosts, and servers call each other): of those still open at the child's start, the ones of the
+   service that calls the child's service elsewhere in this trace without doubt; of these the innermost, the one that
+   began last. Work put off until after the answer belongs to a candidate that was already closed, unless that was a
+   request of the host to itself: then a daemon of that host made both, one after the other.
+2. `timing`: for children without a visible id, what the trace teaches about its services
+   (`collector.requests.inferred_parents`). A service that is mostly told ids (a storage server) is told them by whoever
+   asks it for somebody, so who asks it without one, in a head that was seen, was not asked with one. What others (a
+   cache) are asked may be for any request. Kinds of exchanges too rare to learn from get, of the candidates open at
+   their start, without those whose id is known to lead elsewhere, again those of a service that calls theirs without
+   doubt, and the innermost.
+
+Confidence is one divided by how many candidates were equally possible. For rare kinds by `timing` it is also multiplied
+by the share of like exchanges (same client host, same service) that had a candidate at all: a daemon's own requests run
+whether or not a parent is open.
+
+Cost: a pass of the core over those that show an id (`tracer/core/spans/src/identified.rs`), its loop for those without
+one (`tracer/core/links`), and a sorted search for each child that neither links.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.requests.critical_path import NONE
+from collector.requests.inferred_parents import Inferred, infer_links
+from collector.requests.like_servers import learned_together
+from collector.requests.multiplexed import multiplexed_turns
+from collector.trace.arrow import first_known, in_one_list, numbers
+from collector.trace.time_columns import UNSEEN, Longs, seen
+from tracer import _core
+
+MOST_WITH_ONE_ID = 256
+"""Requests at one host that may share a transaction id (retries, segments of one upload) and still be told apart by it.
+Above that it is a constant, not an id, and pairing each with each would cost the square."""
+FOREVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The parent of each exchange, in their order."""
+
+    parent: Longs  # its row; NONE for a root
+    by_id: NDArray[np.bool_]  # linked by transaction id; else by timing
+    confidence: NDArray[np.float64]
+    alternative: Longs  # of a link by timing the row of the next likeliest parent; NONE where there is none
+    alternative_confidence: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Of each exchange, when it was a child's and a parent's; `UNSEEN` where not known. Hosts and services: -1."""
+
+    exchange_id: Longs
+    client: NDArray[np.int32]
+    server: NDArray[np.int32]
+    service: NDArray[np.int32]
+    asked: Longs  # its first byte left, or arrived, if that is all that was seen
+    opened: Longs  # its first byte arrived, or left
+    closed: Longs
+
+    def possible(self, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+        """Whether each parent's request was there before its child's left; and began before, so that no cycle forms."""
+        in_time = self.opened[parents] <= self.asked[children]
+        return in_time & self.began_before(children, parents)
+
+    def began_before(self, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+        """Whether each parent began before its child; of those at the same time, the one with the lower id."""
+        child, parent = self.asked[children], self.asked[parents]
+        lower = self.exchange_id[parents] < self.exchange_id[children]
+        return (parent < child) | ((parent == child) & lower)
+
+
+def find_links(exchanges: pa.Table, shown_id: NDArray[np.uint64], words: NDArray[np.uint32]) -> Links:
+    """The parent of each exchange that has one.
+
+    Arguments: `exchanges`, columns of `collector.trace.schema.EXCHANGES`; their transaction ids as 64-bit hashes, 0 for
+    none; and the words of their targets, as `tracer._core.linking_words` gives them.
+    Returns: a forest, since a parent begins before its child.
+    """
+    apart = multiplexed_turns(exchanges)
+    exchanges = learned_together(exchanges)
+    times, names = _times(exchanges, apart)
+    found = _core.link_by_id(
+        {
+            "exchange_id": times.exchange_id,
+            "shown_id": shown_id,
+            "client_host": times.client,
+            "server_host": times.server,
+            "service": times.service,
+            "asked_ns": times.asked,
+            "opened_ns": times.opened,
+            "closed_ns": times.closed,
+        },
+        MOST_WITH_ONE_ID,
+    )
+    parent, shows_id = found["parent"], found["shows_id"]
+    links = Links(
+        parent,
+        parent != NONE,
+        found["confidence"],
+        alternative=np.full(len(parent), NONE),
+        alternative_confidence=np.zeros(len(parent)),
+    )
+    rest = np.flatnonzero(~links.by_id & _may_have_parents(times))
+    if len(rest):
+        is_told = _is_told(times, shows_id, exchanges["method"].is_valid().to_numpy())
+        if not shows_id[rest].all():
+            rest = _infer(_Visible(_as_enums(exchanges, names, apart), words), times, shows_id, is_told, rest, links)
+        if len(rest):
+            _link_by_timing(times, shows_id, is_told, rest, links)
+    return links
+
+
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    """What `infer_links` looks at, of each exchange."""
+
+    exchanges: pl.DataFrame
+    words: NDArray[np.uint32]
+
+    def infer(self, among: Longs, asked: NDArray[np.bool_]) -> Inferred:
+        """`infer_links` of some of them."""
+        is_all = len(among) == len(self.exchanges)
+        return infer_links(
+            *((self.exchanges, asked, self.words) if is_all else (self.exchanges[among], asked, self.words[among]))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What codes stand for, in order."""
+
+    hosts: list[str]
+    services: list[str]
+    methods: list[str]
+
+
+def _times(exchanges: pa.Table, apart: NDArray[np.bool_]) -> tuple[_Times, _Names]:
+    """Of turns that are no requests (`apart`) nobody is client or server."""
+    (client, server), hosts = in_one_list(exchanges["client_host"], exchanges["server_host"])
+    (service,), services = in_one_list(exchanges["service"])
+    client[numbers(exchanges["background"], missing=False)] = NONE  # of what daemons ask no client is looked for
+    client[apart], server[apart] = NONE, NONE
+    times = _Times(
+        exchange_id=first_known(exchanges, ["exchange_id"], NONE),
+        client=client,
+        server=server,
+        service=service,
+        asked=seen(exchanges, "request_first_sent", "request_first_received"),
+        opened=seen(exchanges, "request_first_received", "request_first_sent"),
+        closed=first_known(
+            exchanges,
+            ["response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"],
+            FOREVER,
+        ),
+    )
+    _, methods = in_one_list(exchanges["method"])
+    return times, _Names(hosts, services, methods)
+
+
+def _as_enums(exchanges: pa.Table, names: _Names, apart: NDArray[np.bool_]) -> pl.DataFrame:
+    """The exchanges as `infer_links` takes them."""
+    hosts = pl.col("client_host", "server_host").cast(pl.Enum(names.hosts))
+    enums = {"service": names.services, "method": names.methods}
+    frame = pl.DataFrame(exchanges).with_columns(
+        hosts, *(pl.col(name).cast(pl.Enum(texts)) for name, texts in enums.items())
+    )
+    request = ~pl.Series(apart)
+    return frame.with_columns(
+        client_host=pl.when(request & ~pl.col("background").fill_null(value=False)).then("client_host"),
+        server_host=pl.when(request).then("server_host"),
+    )
+
+
+def _may_have_parents(times: _Times) -> NDArray[np.bool_]:
+    """Exchanges whose client serves others."""
+    serves = np.zeros(int(max(times.client.max(initial=0), times.server.max(initial=0))) + 2, dtype=np.bool_)
+    serves[times.server[times.opened != UNSEEN]] = True
+    serves[-1] = False  # of hosts that are not known
+    return serves[times.client] & (times.asked != UNSEEN)
+
+
+def _is_told(times: _Times, shows_id: NDArray[np.bool_], is_read: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether an exchange asks a service that is told ids, here or mostly, and would show its own.
+
+    Arguments: `is_read`, whether the head of its request was seen, of each; one that was not shows nothing.
+    """
+    service = times.service.astype(np.int64) - NONE  # services that are not known are the first
+    services = int(service.max(initial=0)) + 1
+    shown, read = (np.bincount(service[which], minlength=services) for which in (shows_id, is_read))
+    told = 2 * shown > read
+    told[0] = False
+    return (told[service] & is_read) | shows_id
+
+
+def _infer(
+    visible: _Visible,
+    times: _Times,
+    shows_id: NDArray[np.bool_],
+    is_told: NDArray[np.bool_],
+    rest: Longs,
+    links: Links,
+) -> Longs:
+    """Fill in what `infer_links` says of those of `rest` that show no id; returns those that it does not judge."""
+    silent = rest[~shows_id[rest]]
+    told, untold = silent[is_told[silent]], silent[~is_told[silent]]
+    done = np.zeros(len(visible.words), dtype=np.bool_)
+    for children, may_be in ((told, ~shows_id), (untold, np.ones_like(shows_id))):
+        if len(children):  # who asks a service that is told ids hands on that of the request it serves, if it shows one
+            _infer_among(visible, times, may_be, children, links, done)
+    return rest[~done[rest]]
+
+
+def _infer_among(
+    visible: _Visible,
+    times: _Times,
+    may_be: NDArray[np.bool_],
+    children: Longs,
+    links: Links,
+    done: NDArray[np.bool_],
+) -> None:
+    """Fill in the links of `children` to those that `may_be` parents. Calls like theirs take part, since requests that
+    made these did not make them; their links are left as they are."""
+    kind = (times.client.astype(np.int64) << 32) + times.service
+    asks = may_be & np.isin(kind, np.unique(kind[children]))
+    among = np.flatnonzero(asks | (may_be & np.isin(times.server, np.unique(times.client[children]))))
+    found = visible.infer(among, asks[among])
+    judged = found.judged & np.isin(among, children)
+    chosen = np.where(judged, found.parent, NONE)
+    linked = chosen != NONE
+    parents = among[chosen]
+    fits = _is_seen_before(times, among, parents)
+    done[among] |= judged & (~linked | fits)
+    fitting = judged & linked & fits
+    links.parent[among[fitting]] = parents[fitting]
+    links.confidence[among[fitting]] = found.confidence[fitting]
+    others = among[found.alternative]
+    next_fits = fitting & (found.alternative >= 0) & _is_seen_before(times, among, others)
+    links.alternative[among[next_fits]] = others[next_fits]
+    links.alternative_confidence[among[next_fits]] = found.alternative_confidence[next_fits]
+
+
+def _is_seen_before(times: _Times, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+    known = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN)
+    return known & times.began_before(children, parents)
+
+
+def _link_by_timing(
+    times: _Times,
+    shows_id: NDArray[np.bool_],
+    is_told: NDArray[np.bool_],
+    rest: Longs,
+    links: Links,
+) -> None:
+    """Fill in links of exchanges that nothing else links: to the innermost candidate open on their host."""
+    chosen, other = np.full(len(rest), NONE), np.full(len(rest), NONE)
+    candidates = np.zeros(len(rest), dtype=np.int64)
+    host, service = times.client[rest].astype(np.int64), times.service[rest].astype(np.int64)
+    serving = np.flatnonzero((times.server >= 0) & (times.opened != UNSEEN))
+    serving = serving[np.lexsort((times.exchange_id[serving], times.opened[serving]))]
+    for group in _groups(host, is_told[rest]):
+        chosen[group], other[group], candidates[group] = _innermost(
+            times, rest[group], _open_to(times, shows_id, is_told, serving, rest[group[0]])
+        )
+    single = (candidates == 1) & (chosen != NONE)
+    calls = {*zip(times.service[chosen[single]].tolist(), service[single].tolist(), strict=True)}
+    several = np.flatnonzero(candidates > 1)
+    for among in _groups(host[several], is_told[rest[several]], service[several]):
+        group = several[among]
+        callers = [caller for caller, called in calls if called == service[group[0]] and min(caller, called) >= 0]
+        parents = _open_to(times, shows_id, is_told, serving, rest[group[0]])
+        parents = parents[np.isin(times.service[parents], callers)]
+        place, after, count = _innermost(times, rest[group], parents)
+        found = place != NONE
+        chosen[group[found]], other[group[found]], candidates[group[found]] = place[found], after[found], count[found]
+    share = np.empty(len(rest))
+    for group in _groups(host, service):
+        share[group] = (chosen[group] != NONE).mean()
+    linked = np.flatnonzero(chosen != NONE)
+    linked = linked[times.possible(rest[linked], chosen[linked])]
+    links.parent[rest[linked]] = chosen[linked]
+    # there are no candidates of a parent that ends before it begins
+    links.confidence[rest[linked]] = share[linked] / np.maximum(candidates[linked], 1)
+    linked = linked[(other[linked] != NONE) & times.possible(rest[linked], other[linked])]
+    links.alternative[rest[linked]] = other[linked]
+    links.alternative_confidence[rest[linked]] = links.confidence[rest[linked]]
+
+
+def _groups(*keys: NDArray[np.generic]) -> list[Longs]:
+    """The places of equal keys, for each that occurs."""
+    order = np.lexsort(keys)
+    new = np.zeros(len(order), dtype=np.bool_)
+    for key in keys:
+        new |= np.diff(key[order].astype(np.int64), prepend=-2) != 0
+    return np.split(order, np.flatnonzero(new)[1:]) if len(order) else []
+
+
+def _open_to(
+    times: _Times, shows_id: NDArray[np.bool_], is_told: NDArray[np.bool_], serving: Longs, child: int
+) -> Longs:
+    """Of `serving`, those at the host of a child and of others like it, without those whose id would have been told."""
+    here = serving[times.server[serving] == times.client[child]]
+    return here[~shows_id[here]] if is_told[child] else here
+
+
+def _innermost(times: _Times, children: Longs, parents: Longs) -> tuple[Longs, Longs, Longs]:
+    """For each child of one host the parent that began last of those open at its start, the one before that, and how
+    many were open.
+
+    Arguments: rows; `parents` of that host, in the order in which they were opened.
+    """
+    if not len(parents):
+        none = np.full(len(children), NONE)
+        return none, none, np.zeros(len(children), dtype=np.int64)
+    at, close = times.asked[children], times.closed[parents]
+    begun = np.searchsorted(times.opened[parents], at, side="left")
+    candidates = begun - np.searchsorted(np.sort(close), at, side="left")
+    place = last_at_least(close, begun, at)
+    after = last_at_least(close, np.maximum(place, 0), at)
+    return np.where(place >= 0, parents[place], NONE), np.where(after >= 0, parents[after], NONE), candidates
+
+
+def last_at_least(values: Longs, before: Longs, least: Longs) -> Longs:
+    """For each query, the last place below `before` whose value is at least `least`; -1 where there is none.
+
+    Cost: O((n + queries) log n), by the largest value of each run of 2^k places.
+    """
+    largest = [values]
+    while (half := 1 << (len(largest) - 1)) * 2 <= len(values):
+        runs = largest[-1]
+        largest.append(np.maximum(runs[half:], runs[:-half]))
+    place = before.astype(np.int64)
+    for power in range(len(largest) - 1, -1, -1):
+        size, runs = 1 << power, largest[power]
+        fits = place >= size
+        skip = fits.copy()
+        skip[fits] = runs[place[fits] - size] < least[fits]
+        place = place - skip * size
+    return place - 1

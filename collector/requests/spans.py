@@ -1,0 +1,175 @@
+"""Exchanges as spans of traces: each root request, everything done for it, and where its time went.
+
+Parents come from `collector.requests.parents`, the ledger from `collector.requests.critical_path`. A trace is a root
+and all below it; `trace_id` is the root's `exchange_id`. Work put off until after the answer stays in the trace, with
+an empty ledger.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.requests.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
+from collector.requests.endings import until_ended
+from collector.requests.openings import Bounds, find_bounds
+from collector.requests.parents import find_links
+from collector.requests.silences import SUM_COLUMNS, silences_by_row
+from collector.requests.waits import waits
+from collector.trace.arrow import coded, first_known, indices, nullable, nullable_where, texts
+from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
+from collector.trace.time_columns import UNSEEN, seen
+from tracer import _core
+
+LEDGER_COLUMNS = (
+    *("client_ns", "connect_ns", "tls_ns", "request_network_ns", "queue_ns", "work_ns", "fan_out_wait_ns"),
+    *("server_or_network_ns", "response_network_ns", "stall_ns", "request_idle_ns", "response_idle_ns"),
+    *("send_held_ns", "reader_wait_ns"),
+)
+"""The stretches of a span, in order of time; stalls may be in any part of the network's."""
+
+STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")
+
+COLUMNS = [
+    *("exchange_id", "connection_id", "client_host", "server_host", "service"),
+    *("background", "method", "protocol", "request_bytes", "response_bytes"),
+    *("connect_start_trace_ns", "connected_trace_ns", "tls_start_trace_ns", "tls_end_trace_ns"),
+    *("request_first_sent_trace_ns", "request_last_sent_trace_ns", "request_first_received_trace_ns"),
+    *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
+    *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
+    *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS, *SUM_COLUMNS),
+    *("ending", "closed_trace_ns"),
+]
+"""Of the table `exchanges`, what is needed here beside `target`, `transaction_id` and `response_transaction_id`."""
+NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
+NO_TARGETS = pa.array([], pa.string())
+REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
+
+
+def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
+    """The table `spans` of a table `exchanges` (at least `COLUMNS`, targets and transaction ids), in its row order.
+
+    Arguments: `silences`, the table of their messages' silences; without it they count as network.
+    """
+    return link_all([exchanges], SILENCES.empty_table() if silences is None else silences)
+
+
+def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
+    """As `link`, of a table `exchanges` that comes in parts. Memory: about 430 bytes for each exchange, no texts."""
+    rows, shown_id, words = _in_numbers(exchanges)
+    ids = first_known(rows, ["exchange_id"], NONE)
+    links = find_links(rows, shown_id, words)
+    del shown_id, words
+    parent = links.parent
+    forest = _core.trace_forest(parent)
+    rows = until_ended(rows)
+    bounds = find_bounds(rows, parent)
+    nodes = make_nodes(rows, parent, forest["depth"], bounds)
+    ledger = make_ledger(nodes, silences_by_row(silences, rows))
+    del rows
+    is_root = parent == NONE
+    reason = np.where(links.by_id, 0, 1).astype(np.int32)
+    spans = {
+        "trace_id": nullable(ids[forest["root"]]),
+        "span_id": nullable(ids),
+        "parent_span_id": nullable_where(ids[parent], is_root),
+        "link_reason": coded(reason, REASONS, np.packbits(~is_root, bitorder="little")),
+        "confidence": nullable_where(links.confidence, is_root),
+        "alternative_parent_span_id": nullable_where(ids[links.alternative], links.alternative == NONE),
+        "alternative_confidence": nullable_where(links.alternative_confidence, links.alternative == NONE),
+        "depth": nullable(forest["depth"].astype(np.uint16)),
+        "start_trace_ns": nullable_where(bounds.start, bounds.start == UNSEEN),
+        "end_trace_ns": nullable_where(bounds.end, bounds.end == UNSEEN),
+        "pause_ns": nullable(bounds.pause),
+        "critical_ns": nullable(ledger.critical_ns),
+    }
+    spans |= {name: nullable(getattr(ledger, name)) for name in LEDGER_COLUMNS}
+    return conform("spans", pa.table(spans))
+
+
+def _in_numbers(parts: Iterable[pa.Table]) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32]]:
+    """`COLUMNS` of all parts without transaction ids, in place of which each has a 64-bit hash: one in 10^7 traces errs
+    by that. No id is 0. And the words of targets, hashed to 32 bits."""
+    tables, asked, answered = [EXCHANGES.empty_table().select(COLUMNS)], [NO_IDS], [NO_IDS]
+    words = [_core.linking_words(texts(NO_TARGETS))]
+    for part in parts:
+        tables.append(part.select(COLUMNS))
+        words.append(_core.linking_words(texts(part["target"])))
+        asked.append(_hashes(part["transaction_id"]))
+        answered.append(_hashes(part["response_transaction_id"]))
+    shown = _shown(np.concatenate(asked), np.concatenate(answered))
+    return pa.concat_tables(tables), shown, np.concatenate(words)
+
+
+def _hashes(ids: pa.ChunkedArray) -> NDArray[np.uint64]:
+    if ids.null_count == len(ids):
+        return np.zeros(len(ids), np.uint64)
+    found = _core.text_numbers(texts(ids))
+    if ids.null_count:
+        found[ids.is_null().to_numpy()] = 0
+    return found
+
+
+def _shown(asked: NDArray[np.uint64], answered: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The transaction id of each exchange: its request's, or its response's where others show that one.
+
+    A client's own id (`X-Request-Id`) may end at the first server, which names another in its answer and in its calls.
+    """
+    if not answered.any():
+        return asked
+    goes_on = (answered != 0) & np.isin(answered, asked)
+    return np.where(goes_on, answered, asked)
+
+
+def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
+    """The ledger's stretches by column name."""
+    return {name: pl.Series(getattr(ledger, name)) for name in LEDGER_COLUMNS}
+
+
+def places(ids: pl.Series, wanted: pl.Series) -> Longs:
+    """The row of each wanted id; NONE where it is null, or none of the ids."""
+    return _core.places(ids.to_numpy(), [wanted.fill_null(NONE).to_numpy()], ID_STRIDE_BITS)[0]
+
+
+def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs, bounds: Bounds) -> Nodes:
+    """The stamps of `exchanges` that bound their stretches, and what they waited for. Arguments:
+    `collector.requests.waits`.
+
+    A client that was not captured leaves the server's stamps: such a root begins when its request arrived and ends
+    when its response had left. A request that was never answered lasts until its client gave it up.
+    """
+    connect_stall, request_stall, response_stall = (first_known(exchanges, [name], 0) for name in STALLS)
+    head_arrived, continued = seen(exchanges, "request_first_received"), seen(exchanges, "continue_sent")
+    found = waits(
+        parent,
+        indices(exchanges["service"])[0],
+        began=bounds.start,
+        ended=seen(exchanges, "response_last_received", "response_last_sent"),
+        invited=continued,
+        arrived=head_arrived,
+    )
+    return Nodes(
+        parent=parent,
+        depth=depth,
+        start=bounds.start,
+        connected=bounds.connected,
+        tls_start=bounds.tls_start,
+        tls_end=bounds.tls_end,
+        sent=bounds.sent,
+        last_sent=seen(exchanges, "request_last_sent"),
+        head_arrived=head_arrived,
+        continued=continued,
+        asked_for=seen(exchanges, "continue_received"),
+        body_sent=seen(exchanges, "body_sent"),
+        arrived=seen(exchanges, "request_last_received", "request_first_received"),
+        answered=seen(exchanges, "response_first_sent"),
+        first_received=seen(exchanges, "response_first_received"),
+        first_returned=seen(exchanges, "response_first_received", "response_first_sent", "given_up"),
+        ended=bounds.end,
+        connect_stall=connect_stall,
+        request_stall=request_stall,
+        response_stall=response_stall,
+        **found,
+    )

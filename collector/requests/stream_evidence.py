@@ -1,0 +1,124 @@
+"""What a partition's connections show of streams: those that messages or their shape show, and what shows others.
+
+The core decides by what a connection shows alone (`tracer/core/exchanges/src/streams.rs`); here its columns become
+frames. `collector.requests.streams` makes the table `streams` of them, and judges what takes all connections of a
+server.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from collector.trace.schema import StreamReason
+from tracer.records import Columns
+
+UNSEEN = np.iinfo(np.int64).min
+HTTP, HTTP2, UNKNOWN = "http/1.1", "http/2", "unknown"
+CANDIDATE = "candidate"
+"""In place of a reason: its server spoke late, but what the connection shows alone makes it no stream."""
+REASONS = [CANDIDATE, *(str(reason) for reason in StreamReason if reason != StreamReason.TRIGGERED)]
+"""In the order of the core's codes."""
+WORDS = {
+    StreamReason.UPGRADE: "101 Switching Protocols",
+    StreamReason.TUNNEL: "CONNECT",
+    StreamReason.EVENT_STREAM: "text/event-stream",
+}
+OF_HTTP2 = {
+    StreamReason.TWO_WAY: "streams of HTTP/2 on which both sides go on, or that were begun before the capture",
+    StreamReason.UNREAD: "HTTP/2, of which not all frames were captured: its requests are not counted",
+    StreamReason.HIDDEN: "HTTP/2 inside TLS: its requests are not counted",
+}
+MEASURES = (
+    *("begin_trace_ns", "end_trace_ns", "to_client_count", "to_server_count", "to_client_bytes", "to_server_bytes"),
+    *("delay_median_ns", "delay_p99_ns", "uncertainty_ns", "longest_idle_ns"),
+)
+"""Columns of the table `streams` that the core gives as they are."""
+
+
+class StreamEvidence(NamedTuple):
+    """Of some connections, as frames.
+
+    `streams`: the columns of the table `streams` (`reason` may be `CANDIDATE`), `server` (a hash of address and port)
+    and `turns`. `late`: when servers of candidates spoke late (`connection_id, at_ns`; `asked`: if the client had
+    spoken last). `said`: when clients' messages arrived (`server, connection_id, at_ns`).
+    """
+
+    streams: pl.DataFrame
+    late: pl.DataFrame
+    said: pl.DataFrame
+
+
+def stream_evidence(found: Columns, exchanges: pa.Table, messages: pa.Table, connections: pa.Table) -> StreamEvidence:
+    """The evidence of a partition.
+
+    Arguments: `found`, columns of the core's `build_exchanges`, and the tables that it went by.
+    """
+    servers = _servers(connections)
+    late = {"connection_id": found["late_connection_id"], "at_ns": found["late_ns"], "asked": found["late_asked"] != 0}
+    said = {"at_ns": found["said_ns"]}
+    row = found["said_connection"]
+    said_frame = pl.DataFrame(said).with_columns(servers["connection_id"].gather(row), servers["server"].gather(row))
+    return StreamEvidence(_streams(found, exchanges, messages, servers), pl.DataFrame(late), said_frame)
+
+
+def _servers(connections: pa.Table) -> pl.DataFrame:
+    """`connection_id, server`: a hash of its server's address and port, as its own host knows them."""
+    rows = pl.DataFrame(connections.select(["connection_id", *_OF_SERVER])).with_columns(
+        pl.col(pl.Categorical).cast(pl.String)
+    )
+    address = pl.coalesce("translated_server_addr", "server_addr")
+    port = pl.coalesce("translated_server_port", "server_port")
+    return rows.select("connection_id", server=pl.format("{} {}", address, port).hash())
+
+
+_OF_SERVER = ("server_addr", "server_port", "translated_server_addr", "translated_server_port")
+
+
+def _streams(found: Columns, exchanges: pa.Table, messages: pa.Table, servers: pl.DataFrame) -> pl.DataFrame:
+    columns = {name: found[f"stream_{name}"] for name in ("connection_id", "turns", "pieces", "why", "row", *MEASURES)}
+    rows = pl.DataFrame(columns)
+    if not len(rows):
+        return rows.with_columns(
+            pl.lit(None, pl.UInt64).alias("server"),
+            *(pl.lit(None, pl.String).alias(name) for name in (*_ENDS, "protocol", "reason", "evidence")),
+        )
+    ends = pl.DataFrame(exchanges.select(["connection_id", *_ENDS])).with_columns(
+        pl.col(pl.Categorical).cast(pl.String)
+    )
+    wanted = ends.filter(pl.col("connection_id").is_in(rows["connection_id"].implode()))
+    rows = rows.join(
+        wanted.unique("connection_id", keep="first"), on="connection_id", how="left", maintain_order="left"
+    )
+    rows = rows.join(servers, on="connection_id", how="left", maintain_order="left")
+    said = pl.DataFrame(messages.select(["method", "target"])).with_columns(pl.all().cast(pl.String))
+    place = rows["row"].to_list()
+    texts = (
+        said[[max(0, at) for at in place]]
+        if len(said)
+        else pl.DataFrame({"method": [""] * len(rows), "target": [""] * len(rows)})
+    )
+    reasons = [REASONS[code] for code in rows["why"]]
+    pieces = rows["pieces"].to_list()
+    words = [_words(*each) for each in zip(reasons, texts["method"], texts["target"], pieces, strict=True)]
+    return rows.with_columns(
+        pl.col(MEASURES).replace(UNSEEN, None),
+        reason=pl.Series(reasons),
+        protocol=pl.Series([protocol for protocol, _ in words]),
+        evidence=pl.Series([evidence for _, evidence in words]),
+    )
+
+
+_ENDS = ("client_host", "server_host", "service")
+
+
+def _words(reason: str, method: str, target: str, pieces: int) -> tuple[str, str]:
+    """The protocol of a stream, and what shows it. Arguments: `method, target`: of the mark's row."""
+    if reason == StreamReason.WORD:
+        return target, f"{method} ({target})"
+    if reason == StreamReason.UNASKED:
+        return UNKNOWN, f"its server spoke {pieces:,} times without being asked, after pauses of 50 ms or more"
+    if reason in OF_HTTP2:
+        return HTTP2, OF_HTTP2[StreamReason(reason)]
+    return (HTTP, WORDS[StreamReason(reason)]) if reason in WORDS else (UNKNOWN, "")

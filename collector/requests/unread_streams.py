@@ -1,0 +1,26 @@
+"""Connections of which it is not said what was asked on them, as a counter of the trace.
+
+They are HTTP/2, but not all headers of their frames are known (`tracer/core/exchanges/src/http2.rs`): several requests
+may have been under way at any time, so none is counted and none has a duration. Their packets, messages and bytes are
+shown (table `streams`, reason `unread`).
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collector.trace.model import CounterInfo
+from collector.trace.schema import StreamReason
+from tracer.records import Severity
+
+UNREAD = "http2_unread"
+REMEDY = (
+    "requests on these connections are not counted: frames of HTTP/2 begin in bytes that were not captured; capture "
+    "whole packets (`tracer capture --payload 65535`, `tcpdump -s 0`), without drops"
+)
+
+
+def unread_connections(streams: pa.Table) -> tuple[CounterInfo, ...]:
+    """One counter of the connections, if there are any. Arguments: the table `streams`."""
+    is_unread = pc.equal(streams["reason"].cast(pa.string()), str(StreamReason.UNREAD))
+    count = pc.count_distinct(streams["connection_id"].filter(is_unread)).as_py()
+    return (CounterInfo(None, UNREAD, Severity.NOTICE, count, REMEDY),) if count else ()

@@ -1,0 +1,252 @@
+"""The collector's HTTP service: routes only. What they do is in `collector.service.ingest` and `collector.analysis`.
+
+`/docs` lists the routes from the OpenAPI document without any script or host of others, so that it works offline.
+"""
+
+import hmac
+import html
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response, status
+from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect
+
+from collector.analysis import AnalysisOptions, analyse
+from collector.decode.host_capture import HostSource
+from collector.hops.quality_summary import WORST, Pairing, read_pairing
+from collector.service import ingest
+from collector.service.boundary import AnalysisError, contained, log_failure
+from collector.service.browsers import BrowserGuard
+from collector.service.ingest import Closing, HostStatus, Outcome, SessionStatus
+from collector.service.live import LiveAnalysis, LiveStatus
+from collector.service.settings import CollectorSettings
+from collector.trace.data_directory import session_folder, trace_folder
+from collector.trace.model import TraceInfo
+from tracer.errors import InputError, ResourceError, TracerError
+from tracer.segments import segments
+
+Analyse = Callable[[Sequence[HostSource], str], TraceInfo]
+
+_STATUS = {
+    Outcome.STORED: status.HTTP_201_CREATED,
+    Outcome.KNOWN: status.HTTP_200_OK,
+    Outcome.CONFLICT: status.HTTP_409_CONFLICT,
+    Outcome.DAMAGED: status.HTTP_422_UNPROCESSABLE_CONTENT,
+    Outcome.TOO_LARGE: status.HTTP_413_CONTENT_TOO_LARGE,
+    Outcome.NO_CAPTURE: status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
+}
+
+Session = Annotated[str, Path(description="Name of a capture that goes over several hosts")]
+Host = Annotated[str, Path(description="Name of a captured host")]
+Connections = Annotated[int, Query(ge=0, le=1_000, description="How many of the worst connections are named")]
+
+
+class Received(BaseModel):
+    """What became of a segment; it may be deleted at the agent if `acknowledged`."""
+
+    outcome: Outcome
+    acknowledged: bool
+
+
+class ClosingMessage(BaseModel):
+    """An agent has ended: the number of its last segment, and how many it had to throw away."""
+
+    last_number: int = Field(ge=0, le=ingest.LAST_SEGMENT_NUMBER)
+    lost_count: int = Field(default=0, ge=0)
+
+
+class Analysed(BaseModel):
+    """Where a session's trace is, and what it holds."""
+
+    trace: str
+    hosts: list[str]
+    events_count: int
+
+
+class Health(BaseModel):
+    """The service answers."""
+
+    status: str
+
+
+def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> FastAPI:
+    """Return the service for one data directory."""
+    live = LiveAnalysis(settings.data, settings.live_window_seconds, settings.live_limit_bytes, names=settings.names)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        live.start()
+        yield
+        await to_thread.run_sync(live.stop)
+
+    app = FastAPI(
+        title="Twintap collector", docs_url=None, redoc_url=None, openapi_url="/openapi.json", lifespan=lifespan
+    )
+    app.state.live = live
+    app.state.settings = settings
+    app.state.analysis = analysis or partial(analyse, options=AnalysisOptions(names=settings.names))
+    app.state.analysing = threading.Lock()
+    app.include_router(_open)
+    app.include_router(_guarded)
+    app.add_exception_handler(TracerError, _one_line)
+    app.add_middleware(BrowserGuard, local_only=settings.local_only)
+    return app
+
+
+def _settings(request: Request) -> CollectorSettings:
+    settings: CollectorSettings = request.app.state.settings
+    return settings
+
+
+Settings = Annotated[CollectorSettings, Depends(_settings)]
+
+
+def _check_token(settings: Settings, authorization: Annotated[str, Header()] = "") -> None:
+    if not hmac.compare_digest(authorization.encode(), f"Bearer {settings.token}".encode()) and settings.token:
+        raise HTTPException(
+            status.HTTP_401_UNAUTHORIZED, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"}
+        )
+
+
+_open = APIRouter()
+_guarded = APIRouter(prefix="/api", dependencies=[Depends(_check_token)])
+
+
+@_guarded.put("/sessions/{session}/hosts/{host}/segments/{number}")
+async def put_segment(
+    *,
+    session: Session,
+    host: Host,
+    number: int,
+    request: Request,
+    response: Response,
+    settings: Settings,
+    x_content_sha256: Annotated[str, Header(description="SHA-256 of the body, in lower-case hex")],
+) -> Received:
+    """Store one segment (the body, pcapng) durably. Sending it again is harmless."""
+    upload = ingest.begin_upload(
+        settings.data, session, host, number, x_content_sha256, limit_bytes=settings.segment_limit_bytes
+    )
+    if upload is None:
+        raise HTTPException(status.HTTP_400_BAD_REQUEST, "the number or the hash cannot be one")
+    with upload:
+        try:
+            async for chunk in request.stream():
+                if not upload.write(chunk):
+                    break
+        except ClientDisconnect:
+            raise HTTPException(status.HTTP_400_BAD_REQUEST, "the sender went away") from None
+        outcome = await to_thread.run_sync(upload.finish)
+    if outcome is Outcome.STORED:
+        live: LiveAnalysis = request.app.state.live
+        live.arrived(session, host, number, upload.place)
+    response.status_code = _STATUS[outcome]
+    return Received(outcome=outcome, acknowledged=outcome.acknowledged)
+
+
+@_guarded.post("/sessions/{session}/hosts/{host}/close")
+def close_host(session: Session, host: Host, message: ClosingMessage, settings: Settings) -> HostStatus:
+    """Note that a host's agent has ended."""
+    return ingest.close_host(settings.data, session, host, Closing(message.last_number, message.lost_count))
+
+
+@_guarded.get("/sessions")
+def list_sessions(settings: Settings) -> list[SessionStatus]:
+    """List all sessions."""
+    return ingest.sessions(settings.data)
+
+
+@_guarded.get("/sessions/{session}")
+def get_session(session: Session, settings: Settings) -> SessionStatus:
+    """Say what is here of one session; no hosts if it is unknown."""
+    return ingest.session_status(settings.data, session)
+
+
+@_guarded.get("/sessions/{session}/live")
+def live_status(session: Session, request: Request) -> LiveStatus:
+    """Say how live analysis of a session stands: its trace of the newest seconds, and how far that is behind."""
+    live: LiveAnalysis = request.app.state.live
+    return live.status(session)
+
+
+@_guarded.post("/sessions/{session}/analyse")
+def analyse_session(session: Session, request: Request, settings: Settings) -> Analysed:
+    """Make the session's trace of all segments that are here, in place of an earlier one. One at a time."""
+    folder = session_folder(settings.data, session)
+    hosts = ingest.session_status(settings.data, session).hosts
+    sources = [HostSource(h.host, tuple(path for _, path in segments(folder / h.host, h.host))) for h in hosts]
+    if not any(source.files for source in sources):
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "nothing was received of this session")
+    trace = trace_folder(settings.data, session)
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    lock: threading.Lock = request.app.state.analysing
+    if not lock.acquire(blocking=False):
+        raise HTTPException(status.HTTP_409_CONFLICT, "an analysis is running; try again when it is done")
+    try:
+        analysis: Analyse = request.app.state.analysis
+        info = contained(session, lambda: analysis([source for source in sources if source.files], str(trace)))
+    except AnalysisError as error:
+        log_failure(error)
+        raise
+    finally:
+        lock.release()
+    return Analysed(
+        trace=str(trace),
+        hosts=[host.host for host in info.hosts],
+        events_count=sum(host.events_count for host in info.hosts),
+    )
+
+
+@_guarded.get("/sessions/{session}/quality")
+def get_quality(session: Session, settings: Settings, connections: Connections = WORST) -> Pairing:
+    """Say how well the packets of an analysed session were paired, by pair of hosts and for the worst connections."""
+    if not ingest.session_status(settings.data, session).analysed:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no trace of it; POST /api/sessions/{session}/analyse")
+    return read_pairing(str(trace_folder(settings.data, session)), connections)
+
+
+@_guarded.get("/health")
+def health() -> Health:
+    """Say that the service answers and that the token is right."""
+    return Health(status="ok")
+
+
+@_open.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+def docs(request: Request) -> str:
+    """List the routes."""
+    return _documentation(request.app.openapi())
+
+
+def _one_line(_request: Request, error: Exception) -> JSONResponse:
+    """An operator's error as JSON: a full disk is 507, what cannot be used 400."""
+    assert isinstance(error, TracerError)
+    code = status.HTTP_500_INTERNAL_SERVER_ERROR
+    if isinstance(error, ResourceError):
+        code = status.HTTP_507_INSUFFICIENT_STORAGE
+    elif isinstance(error, InputError):
+        code = status.HTTP_400_BAD_REQUEST
+    return JSONResponse({"detail": str(error)}, code)
+
+
+def _documentation(openapi: dict[str, Any]) -> str:
+    rows = [
+        f"<tr><td><b>{method.upper()}</b></td><td><code>{html.escape(path)}</code></td>"
+        f"<td>{html.escape(operation.get('description', ''))}</td></tr>"
+        for path, methods in openapi["paths"].items()
+        for method, operation in methods.items()
+    ]
+    title = html.escape(openapi["info"]["title"])
+    style = (
+        "body{font:16px sans-serif;margin:2em;color-scheme:light dark}td{padding:.3em 1em .3em 0;vertical-align:top}"
+    )
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{style}</style>"
+        f"<h1>{title}</h1><p>Full description: <a href=/openapi.json>openapi.json</a></p>"
+        f"<table>{''.join(rows)}</table></html>"
+    )

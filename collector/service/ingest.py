@@ -1,0 +1,282 @@
+"""Taking in segments: each durable before it is acknowledged, each once, whatever agents and disk do.
+
+    DATA/sessions/<session>/<host>/<host>-000001.pcapng     as the agent wrote it
+    DATA/sessions/<session>/<host>/closed.json              how many there are, once the agent has ended
+    DATA/sessions/<session>/live/                           the trace of its newest seconds (`collector.service.live`)
+    DATA/traces/<session>/                                  the trace
+
+A segment is written under a temporary name, synced, and renamed; then the directory is synced. So what has its name is
+whole and stays, and an acknowledgement means just that. A segment sent again (the acknowledgement was lost) is known by
+its hash and acknowledged again. Names are checked against `tracer.segments.NAME_PATTERN`, which holds no separator:
+nothing that comes from the network leads out of DATA.
+"""
+
+import errno
+import hashlib
+import hmac
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from collector.trace.data_directory import LIVE_FOLDER, host_folder, session_folder, trace_folder
+from tracer.errors import ResourceError
+from tracer.segments import NAME_PATTERN, segment_name, segments
+
+LAST_SEGMENT_NUMBER = 999_999_999
+SHOWN_MISSING_COUNT = 100
+PCAPNG_MAGIC = b"\n\r\r\n"
+
+_SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
+
+_CLOSED_FILE = "closed.json"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Outcome(StrEnum):
+    """What became of a segment that was sent."""
+
+    STORED = "stored"  # durable now
+    KNOWN = "known"  # was durable already
+    CONFLICT = "conflict"  # another segment has this number
+    DAMAGED = "damaged"  # its hash is not what the agent said
+    TOO_LARGE = "too_large"
+    NO_CAPTURE = "no_capture"  # it does not begin as pcapng does
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the agent may delete it."""
+        return self in (Outcome.STORED, Outcome.KNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus:
+    """What a session holds of one host."""
+
+    host: str
+    segments_count: int
+    bytes_count: int
+    last_number: int  # 0 = none yet
+    missing_count: int  # numbers below the last (or announced) one that never came
+    missing: tuple[int, ...]  # the first hundred of them
+    closed: bool  # the agent has ended, and all that it announced is here
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatus:
+    """What a collector holds of one session."""
+
+    session: str
+    hosts: tuple[HostStatus, ...]
+    analysed: bool  # there is a trace of it
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What an agent says when it ends."""
+
+    last_number: int
+    lost_count: int = 0  # segments it had to throw away, because its spool was full
+
+
+class Upload:
+    """One segment on its way in. Use as a context manager: what is not finished leaves nothing behind."""
+
+    def __init__(self, folder: Path, host: str, number: int, sha256: str, limit_bytes: int) -> None:
+        self._place = folder / segment_name(host, number)
+        self._temporary = folder / f".{self._place.name}.{uuid.uuid4().hex[:8]}.incoming"
+        self._expected = sha256
+        self._limit_bytes = limit_bytes
+        self._hash = hashlib.sha256()
+        self._len = 0
+        self._begin = b""
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> "Upload":
+        with disk_errors(self._place.parent):
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._temporary.open("xb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            _close_quietly(self._file)
+        self._temporary.unlink(missing_ok=True)
+
+    def write(self, chunk: bytes) -> bool:
+        """Take the next bytes; False if the segment is too large, and the rest need not come."""
+        assert self._file is not None
+        self._len += len(chunk)
+        if self._len > self._limit_bytes:
+            return False
+        self._hash.update(chunk)
+        if len(self._begin) < len(PCAPNG_MAGIC):
+            self._begin += chunk[: len(PCAPNG_MAGIC)]
+        with disk_errors(self._place.parent):
+            self._file.write(chunk)
+        return True
+
+    def finish(self) -> Outcome:
+        """Judge what came, and make it durable if it is good."""
+        if self._len > self._limit_bytes:
+            return Outcome.TOO_LARGE
+        if not hmac.compare_digest(self._hash.hexdigest(), self._expected):
+            return Outcome.DAMAGED
+        if not self._begin.startswith(PCAPNG_MAGIC):
+            return Outcome.NO_CAPTURE
+        if self._place.exists():
+            return Outcome.KNOWN if _sha256(self._place) == self._expected else Outcome.CONFLICT
+        return self._store()
+
+    @property
+    def place(self) -> Path:
+        """Where the segment is once it is stored."""
+        return self._place
+
+    def _store(self) -> Outcome:
+        assert self._file is not None
+        with disk_errors(self._place.parent):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            try:
+                os.link(self._temporary, self._place)  # unlike a rename, it never replaces one that came meanwhile
+            except FileExistsError:
+                return Outcome.KNOWN if _sha256(self._place) == self._expected else Outcome.CONFLICT
+            sync_directories(self._place.parent, up=3)
+        return Outcome.STORED
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Within it a disk that refuses is a ResourceError, in one line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _DISK_FULL:
+            raise ResourceError(f"no space left on the disk of {folder}", "agents keep their segments") from None
+        raise ResourceError(f"cannot write to {folder}: {error.strerror}", "agents keep their segments") from None
+
+
+def begin_upload(data: Path, session: str, host: str, number: int, sha256: str, *, limit_bytes: int) -> Upload | None:
+    """Return an upload for one segment; `None` if the number or the hash cannot be one.
+
+    Raises: InputError for a session or host that is no name.
+    """
+    folder = host_folder(data, session, host)
+    if not 1 <= number <= LAST_SEGMENT_NUMBER or not _SHA256_PATTERN.fullmatch(sha256):
+        return None
+    return Upload(folder, host, number, sha256, limit_bytes)
+
+
+def close_host(data: Path, session: str, host: str, closing: Closing) -> HostStatus:
+    """Note durably that an agent has ended and how far it counted; what is here of its host.
+
+    Raises: InputError for what is no name; ResourceError if the disk is full.
+    """
+    folder = host_folder(data, session, host)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_durably(folder / _CLOSED_FILE, json.dumps(asdict(closing)).encode())
+    return host_status(folder)
+
+
+def sessions(data: Path) -> list[SessionStatus]:
+    """Return all sessions, by name."""
+    root = data / "sessions"
+    return [session_status(data, path.name) for path in sorted(root.iterdir())] if root.is_dir() else []
+
+
+def session_status(data: Path, session: str) -> SessionStatus:
+    """Return what is here of a session: no hosts if it is unknown. Raises: InputError for what is no name."""
+    folder = session_folder(data, session)
+    hosts = sorted(path for path in folder.iterdir() if _is_host(path)) if folder.is_dir() else []
+    analysed = (trace_folder(data, session) / "trace.json").is_file()
+    return SessionStatus(session, tuple(host_status(path) for path in hosts), analysed)
+
+
+def host_status(folder: Path) -> HostStatus:
+    """Return what is in a host's folder, whose name is the host's."""
+    found = segments(folder, folder.name)
+    numbers = {number for number, _ in found}
+    last_number = max(numbers, default=0)
+    closing = _closing(folder)
+    announced = max(last_number, closing.last_number if closing else 0)
+    missing_count = announced - len(numbers)
+    return HostStatus(
+        host=folder.name,
+        segments_count=len(found),
+        bytes_count=sum(path.stat().st_size for _, path in found),
+        last_number=last_number,
+        missing_count=missing_count,
+        missing=tuple(islice(_gaps(sorted(numbers), announced), SHOWN_MISSING_COUNT)),
+        closed=closing is not None and closing.last_number >= last_number and missing_count <= closing.lost_count,
+    )
+
+
+def clean(data: Path) -> None:
+    """Remove what a killed collector left half received."""
+    for path in (data / "sessions").glob("*/*/.*.incoming"):
+        path.unlink()
+
+
+def _is_host(path: Path) -> bool:
+    """Whether it is a host's folder, not the live trace or one that is being written."""
+    return path.is_dir() and path.name != LIVE_FOLDER and NAME_PATTERN.fullmatch(path.name) is not None
+
+
+def sync_directories(folder: Path, *, up: int) -> None:
+    """Make the entries of a directory durable, and those of the directories above it that may be new."""
+    for directory in [folder, *folder.parents][: up + 1]:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _gaps(numbers: list[int], last: int) -> Iterator[int]:
+    """The numbers from 1 to `last` that are not in `numbers` (ascending)."""
+    expected = 1
+    for number in [*numbers, last + 1]:
+        yield from range(expected, number)
+        expected = number + 1
+
+
+def _closing(folder: Path) -> Closing | None:
+    try:
+        return Closing(**json.loads((folder / _CLOSED_FILE).read_bytes()))
+    except FileNotFoundError:
+        return None
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.incoming")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directories(path.parent, up=3)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _close_quietly(file: BinaryIO) -> None:
+    try:
+        file.close()
+    except OSError as error:  # closing writes what is buffered; the file is thrown away
+        if error.errno not in _DISK_FULL:
+            raise

@@ -1,0 +1,389 @@
+"""Live analysis: while segments of a session arrive, a trace of its newest seconds, made anew about once a second.
+
+A round takes the segments that the window holds, runs all stages over them, and puts the trace in place of the one
+before. What arrives during a round waits for the next one, which takes all of it: work never piles up, rounds only
+become rarer, and the status says how far behind they are.
+
+Two threads run rounds, of one session each; the longest due comes first. One of them leaves out sessions whose last
+round was slow (longer than `GOAL_NS`), so that a slow session delays other slow ones, and a quick one by at most the
+round in which it became slow.
+
+The window ends with the newest segment that arrived and is measured by arrival, on the collector's own clock, so that
+hosts may be any time apart. Of each host it holds one unbroken run of segments: after a missing number it begins anew,
+for a hole would look like loss. Where it would hold more bytes than allowed, it becomes shorter, and so where a round
+takes longer than `GOAL_NS`: to be late is worse than to reach less far back. The status and the trace's counter
+`live_window_cut` say so.
+
+What the bound costs: a connection that began before the window has no handshake in it, and a send whose first attempt
+lies before it is a first attempt. Segments of two hosts never end at the same packet; a lone packet within `EDGE_NS` of
+an edge of the other host's window is `outside_window`, and a real loss is called so only when it is that old. That
+holds while delays are within `EDGE_NS` of their median.
+
+A round that raises, whatever it is, is that session's error (`collector.service.boundary`): it stands in the status and
+on the viewer's page, the trace before it stays, and the next round, and every other session, goes on. The log has a
+line of a session's first such round, its tenth, its hundredth and so on; the status counts them.
+"""
+
+import contextlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from collector.analysis import AnalysisOptions, analyse
+from collector.decode.host_capture import HostSource
+from collector.execution import memory
+from collector.findings.captures import DROPS
+from collector.service.boundary import contained, log_failure
+from collector.trace import store
+from collector.trace.data_directory import live_error_file, live_folder
+from collector.trace.model import CounterInfo, TraceInfo
+from collector.trace.schema import HopState
+from tracer.errors import TracerError
+from tracer.records import Severity
+from tracer.scratch import remove_leftovers
+
+INTERVAL_NS = 500_000_000
+"""From the start of a session's round to the start of its next."""
+EDGE_NS = 200_000_000
+MOST_SESSIONS = 100
+"""Sessions remembered; of more, those that were quiet the longest are forgotten."""
+GOAL_NS = 600_000_000
+"""How long a round should take at most. A packet waits for its segment to end (half a second), for the round that runs
+and for its own: so it is seen within two seconds."""
+LEAST_NS = 2_000_000_000
+"""Of the newest segments, what a round takes however slow it is."""
+THREADS = 2
+"""That run rounds; the last of them only those of quick sessions."""
+GROWTH = 1.25
+"""By which a window that was cut may grow from one round to the next."""
+
+Analyse = Callable[[Sequence[HostSource], str, int], TraceInfo]
+"""Takes sources, where the trace goes, and how many segments the window had no room for."""
+Clock = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStatus:
+    """Of one session's live trace; times in ns, counts of hops and connections are those in the window."""
+
+    session: str
+    trace: str
+    window_seconds: float  # as it was asked for; 0 = live analysis is off
+    running: bool  # its threads are there
+    rounds_count: int = 0
+    failed_rounds_count: int = 0  # rounds that made no trace
+    slow_rounds_count: int = 0  # rounds that took longer than their interval
+    last_round_ns: int = 0  # how long it took
+    lag_ns: int | None = None  # newest packet's stamp to the round's end: as right as that host's clock
+    arrival_lag_ns: int = 0  # first segment that the round was for, from its arrival to the round's end
+    behind_seconds: float = 0.0  # since the arrival of the oldest segment that no round has taken; 0 = none waits
+    waiting_count: int = 0  # segments that no round has taken
+    segments_count: int = 0  # in the window
+    bytes_count: int = 0
+    room_bytes: int = 0  # what the next round may read, so that it is neither too large nor too slow
+    cut_count: int = 0  # segments younger than the window that it had no room for, or that lie before a missing one
+    covered_ns: int = 0  # from the first to the last packet of the window, of the host that has most
+    packets_count: int = 0
+    connections_count: int = 0
+    begun_before_count: int = 0  # connections without a handshake in the window
+    hop_counts: dict[str, int] = field(default_factory=dict)  # by state
+    dropped_count: int = 0  # packets that the captures lost, in the window
+    error: str = ""  # why the last round made no trace
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    host: str
+    number: int
+    path: Path
+    size_bytes: int
+    arrived_ns: int
+
+
+@dataclass(slots=True)
+class _Session:
+    status: LiveStatus
+    segments: list[_Segment] = field(default_factory=list)
+    waiting_count: int = 0
+    waiting_since_ns: int = 0  # arrival of the first of them
+    next_round_ns: int = 0
+    in_round: bool = False
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether its last round was no longer than it should be."""
+        return self.status.last_round_ns <= GOAL_NS
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What a round that begins was given."""
+
+    session: _Session
+    segments: Sequence[_Segment]
+    started_ns: int
+    first_ns: int  # arrival of the first segment that it is for
+
+
+class LiveAnalysis:
+    """The live traces of a collector. `arrived` and `status` may be called from any thread and wait for no round."""
+
+    def __init__(
+        self,
+        data: Path,
+        window_seconds: float,
+        most_bytes: int,
+        *,
+        names: tuple[tuple[str, str], ...] = (),
+        analysis: Analyse | None = None,
+        clock: Clock = time.monotonic_ns,
+        wall_clock: Clock = time.time_ns,
+    ) -> None:
+        self._data, self._window_seconds, self._most_bytes = data, window_seconds, most_bytes
+        self._analysis, self._clock, self._wall_clock = analysis or partial(_analyse_window, names), clock, wall_clock
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to work, unless the window is 0."""
+        for number in range(THREADS if self._window_seconds else 0):
+            only_quick = number == THREADS - 1
+            thread = threading.Thread(target=self._run, args=(only_quick,), name=f"live-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """End after the rounds that run."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def arrived(self, session: str, host: str, number: int, path: Path) -> None:
+        """Note a segment that is durable now."""
+        if not self._window_seconds:
+            return
+        segment = _Segment(host, number, path, path.stat().st_size, self._clock())
+        with self._changed:
+            known = self._sessions.setdefault(session, _Session(self._unknown(session)))
+            self._sessions.move_to_end(session)
+            while len(self._sessions) > MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+            oldest_ns = segment.arrived_ns - int(self._window_seconds * 1e9)
+            known.segments = [one for one in known.segments if one.arrived_ns >= oldest_ns]
+            known.segments.append(segment)
+            known.waiting_since_ns = known.waiting_since_ns if known.waiting_count else segment.arrived_ns
+            known.waiting_count += 1
+            self._changed.notify_all()
+
+    def status(self, session: str) -> LiveStatus:
+        """How live analysis of a session stands. Raises: InputError for what is no name."""
+        with self._changed:
+            known = self._sessions.get(session)
+            if known is None:
+                return self._unknown(session)
+            behind_ns = self._clock() - known.waiting_since_ns if known.waiting_count else 0
+            return replace(
+                known.status,
+                running=self._running(),
+                waiting_count=known.waiting_count,
+                behind_seconds=behind_ns / 1e9,
+            )
+
+    def step(self, *, only_quick: bool = False) -> int | None:
+        """Run the round that is due, if one is; ns until the next may be due, None if nothing waits.
+
+        Arguments: `only_quick`: of no session whose last round was slow.
+        """
+        with self._changed:
+            due_in_ns = self._due_in_ns(only_quick)
+            if due_in_ns is None or due_in_ns > 0:
+                return due_in_ns
+            begun = self._begin(only_quick)
+        self._finish(begun)
+        return 0
+
+    def _run(self, only_quick: bool) -> None:
+        while True:
+            with self._changed:
+                while not self._stopped and (due_in_ns := self._due_in_ns(only_quick)) != 0:
+                    self._changed.wait(None if due_in_ns is None else due_in_ns / 1e9)
+                if self._stopped:
+                    return
+                begun = self._begin(only_quick)
+            self._finish(begun)
+
+    def _next(self, only_quick: bool) -> _Session | None:
+        """The session that is due, or will be first."""
+        waiting = [
+            session
+            for session in self._sessions.values()
+            if session.waiting_count and not session.in_round and (session.is_quick or not only_quick)
+        ]
+        return min(waiting, key=lambda session: session.next_round_ns, default=None)
+
+    def _due_in_ns(self, only_quick: bool) -> int | None:
+        """Until the next round may begin; None if nothing waits for one."""
+        session = self._next(only_quick)
+        return None if session is None else max(0, session.next_round_ns - self._clock())
+
+    def _begin(self, only_quick: bool) -> _Round:
+        """Take the session that is due for a round, and what waits for it."""
+        session, now_ns = self._next(only_quick), self._clock()
+        assert session is not None, "one is due"
+        begun = _Round(session, list(session.segments), now_ns, session.waiting_since_ns)
+        session.waiting_count, session.in_round = 0, True
+        session.next_round_ns = now_ns + INTERVAL_NS
+        return begun
+
+    def _finish(self, begun: _Round) -> None:
+        """Run a round and note what it made."""
+        status = self._round(begun.session.status, begun.segments, begun.started_ns, begun.first_ns)
+        with self._changed:
+            begun.session.status, begun.session.in_round = status, False
+            self._changed.notify_all()
+
+    def _running(self) -> bool:
+        return bool(self._threads) and all(thread.is_alive() for thread in self._threads)
+
+    def _unknown(self, session: str) -> LiveStatus:
+        trace = live_folder(self._data, session)
+        return LiveStatus(session, str(trace), self._window_seconds, self._running(), room_bytes=self._most_bytes)
+
+    def _round(self, before: LiveStatus, newest: Sequence[_Segment], started_ns: int, first_ns: int) -> LiveStatus:
+        """One round, and what it says of itself."""
+        room_bytes = min(self._most_bytes, max(before.room_bytes, _least_bytes(newest)))
+        chosen = choose(newest, room_bytes)
+        sources = [
+            HostSource(host, tuple(one.path for one in chosen if one.host == host))
+            for host in sorted({one.host for one in chosen})
+        ]
+        status = replace(
+            before,
+            rounds_count=before.rounds_count + 1,
+            segments_count=len(chosen),
+            bytes_count=sum(one.size_bytes for one in chosen),
+            cut_count=len(newest) - len(chosen),
+            error="",
+        )
+        try:
+            status = contained(before.session, lambda: self._analysed(sources, status))
+        except TracerError as error:
+            failed_count = before.failed_rounds_count + 1
+            status = replace(status, error=str(error), failed_rounds_count=failed_count)
+            if is_power_of_ten(failed_count):
+                log_failure(error, failed_count)
+        _note_error(self._data, status)
+        ended_ns = self._clock()
+        took_ns = ended_ns - started_ns
+        slow = took_ns > INTERVAL_NS
+        return replace(
+            status,
+            last_round_ns=took_ns,
+            slow_rounds_count=before.slow_rounds_count + slow,
+            room_bytes=min(self._most_bytes, _next_room(room_bytes, status.bytes_count, took_ns)),
+            arrival_lag_ns=ended_ns - first_ns,
+        )
+
+    def _analysed(self, sources: Sequence[HostSource], status: LiveStatus) -> LiveStatus:
+        """Make the trace of a round; what it holds."""
+        return _described(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
+
+
+def is_power_of_ten(count: int) -> bool:
+    """Whether a count is 1, 10, 100 and so on."""
+    return str(count).rstrip("0") == "1"
+
+
+def _note_error(data: Path, status: LiveStatus) -> None:
+    """Put why the last round made no trace where the viewer's page finds it; nothing is there after one that did.
+
+    A disk that takes no more makes no difference to the round: the status and the log have the error as well.
+    """
+    note = live_error_file(data, status.session)
+    with contextlib.suppress(OSError):
+        if status.error:
+            note.write_text(status.error + "\n")
+        else:
+            note.unlink(missing_ok=True)
+
+
+def _least_bytes(segments: Sequence[_Segment]) -> int:
+    """What a round takes however slow it is."""
+    newest_ns = max(one.arrived_ns for one in segments)
+    return sum(one.size_bytes for one in segments if one.arrived_ns > newest_ns - LEAST_NS)
+
+
+def _next_room(room_bytes: int, taken_bytes: int, took_ns: int) -> int:
+    """How much the next round may read, judged by this one: as much as takes `GOAL_NS`, and little more than this."""
+    if took_ns > GOAL_NS:
+        return taken_bytes * GOAL_NS // took_ns
+    return int(room_bytes * min(GROWTH, GOAL_NS / max(took_ns, 1)))
+
+
+def choose(segments: Iterable[_Segment], most_bytes: int) -> list[_Segment]:
+    """The segments of a round, by host and number: the newest that have room, of each host one unbroken run.
+
+    The newest one is always among them. All hosts go back to about the same time.
+    """
+    taken: list[_Segment] = []
+    room = most_bytes
+    for segment in sorted(segments, key=lambda one: one.arrived_ns, reverse=True):
+        room -= segment.size_bytes
+        if room < 0 and taken:
+            break
+        taken.append(segment)
+    by_host: dict[str, list[_Segment]] = {}
+    for segment in sorted(taken, key=lambda one: (one.host, -one.number)):
+        run = by_host.setdefault(segment.host, [])
+        if not run or run[-1].number == segment.number + 1:
+            run.append(segment)
+    return [segment for run in by_host.values() for segment in reversed(run)]
+
+
+def clean(data: Path) -> list[str]:
+    """Remove what a killed collector left of rounds; a line for the operator on each."""
+    return remove_leftovers(*(path for path in (data / "sessions").glob("*") if path.is_dir()))
+
+
+def _analyse_window(
+    names: tuple[tuple[str, str], ...], sources: Sequence[HostSource], trace: str, cut_count: int
+) -> TraceInfo:
+    """All stages on one core, so that the others are left to ingest; `names` as in `AnalysisOptions`."""
+    remedy = "older packets are in the session's own trace; for more of them here: --live-mib, or a faster machine"
+    cut = CounterInfo(None, "live_window_cut", Severity.DATA_LOSS, cut_count, remedy)
+    options = AnalysisOptions(workers=1, edge_ns=EDGE_NS, counters=(cut,) if cut_count else (), names=names)
+    try:
+        return analyse(sources, trace, options=options)
+    finally:
+        memory.give_back()  # rounds for hours would otherwise fragment it, glibc's heap most
+
+
+def _described(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
+    """What a round's trace holds. It is not replaced meanwhile: a session has one round at a time."""
+    quality = store.read_table(status.trace, "quality", [f"{state}_count" for state in HopState])
+    connections = store.read_table(status.trace, "connections", ["client_isn"])
+    stamps = [
+        (host.first_host_ns, host.last_host_ns)
+        for host in info.hosts
+        if host.first_host_ns is not None and host.last_host_ns is not None
+    ]
+    return replace(
+        status,
+        lag_ns=now_ns - max(last for _, last in stamps),
+        covered_ns=max(last - first for first, last in stamps),
+        packets_count=sum(host.packets_count for host in info.hosts),
+        connections_count=connections.num_rows,
+        begun_before_count=connections["client_isn"].null_count,
+        hop_counts={str(state): pc.sum(quality[f"{state}_count"]).as_py() or 0 for state in HopState},
+        dropped_count=sum(counter.count for counter in info.counters if counter.name == DROPS),
+    )

@@ -1,0 +1,337 @@
+"""What each server of a trace is called: evidence first, never a port number.
+
+1. What the operator calls it.
+2. The software that its messages show (`services.toml`: clues and products). A relay passes on what it is asked and
+   answered, so what it shares with the server that it alone asks for the same targets is not evidence of its own.
+3. `host:port`.
+
+Servers are one service if their software is of the kind that is (a store's nodes; those that have neither a caller in
+common nor ask each other are several stores), or if they are shown to be replicas: same port, same software as far as
+that is known, mostly the same hosts ask them, for the same kinds of targets as far as these can be seen, and what these
+hosts ask goes now to one, now to another (`collector.services.choices`). Several such servers of no known software are
+`port N`. Of software that makes several services each is called by its server, too: `redis cache:6379`.
+
+Kinds of targets are compared word by word, as far as words repeat: where most of them differ they are data, and the
+words before them were the kind. Targets that any server may be asked for (`/`, `/healthz`) do not count.
+
+Cost: a few µs a server, and a comparison with each group of its port.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from collector.services import services
+from collector.services.choices import Watched
+from collector.services.servers import Server
+from collector.services.service_names import host_and_port, place_of
+from collector.services.services import Product
+from collector.trace.model import ServiceInfo
+from tracer.readers import Clue
+
+ALIKE = 0.5
+"""Share of callers, and of requests by kind, that replicas have in common."""
+MOST_ASKED_BY = 0.5
+"""Share of a server's connections that its relay makes."""
+MOST_GROUPS = 64
+"""Groups of one port that a server is compared with."""
+MOST_WORDS = 4
+"""Of a target, that are compared."""
+NAMED = "named by the operator"
+Shown = Callable[[str, str], bool]
+
+
+@dataclass(slots=True)
+class _Known:
+    """A server, and the software that it may be, the most special first, with the clues that show it."""
+
+    server: Server
+    products: list[tuple[Product, tuple[str, ...]]] = field(default_factory=list)
+    protocols: list[str] = field(default_factory=list)
+
+    @property
+    def product(self) -> Product | None:
+        return self.products[0][0] if self.products else None
+
+
+def name_services(
+    servers: Sequence[Server], by_operator: Mapping[str, str], are_replicas: Shown
+) -> tuple[ServiceInfo, ...]:
+    """Names of `servers` of which anything is known; the others are `host:port`.
+
+    Arguments: `by_operator`, names by `HOST:PORT`, beside those of the operator's file; `are_replicas`, whether two
+    servers (`host:port`) are shown to be (`Choices.are_replicas`).
+    """
+    own = _by_operator(by_operator)
+    known = _all_known(servers, own)
+    return (*own, *_named(_groups(known, are_replicas), {each.name for each in own}))
+
+
+def to_watch(servers: Sequence[Server], by_operator: Mapping[str, str]) -> Watched:
+    """What `collector.services.choices` looks at to say which of `servers` are replicas: those that share port and
+    callers."""
+    at_port = defaultdict[tuple[int, str], list[Server]](list)
+    for each in _all_known(servers, _by_operator(by_operator)):
+        if not (each.product and each.product.one):
+            at_port[each.server.port, each.product.name if each.product else ""].append(each.server)
+    wanted: list[Server] = []
+    for group in at_port.values():
+        callers = Counter(caller for each in group for caller in each.callers)
+        several = {caller for caller, count in callers.items() if count > 1}
+        asked = [each for each in group if several & each.callers.keys()]
+        wanted += sorted(asked, key=lambda each: -each.callers.total())[:MOST_GROUPS]
+    hosts = {caller for each in wanted for caller in each.callers if caller}
+    return Watched(frozenset(host_and_port(*each.key) for each in wanted), frozenset(hosts))
+
+
+def _by_operator(named: Mapping[str, str]) -> list[ServiceInfo]:
+    asked_for = dict(services.names_by_operator()) | dict(named)
+    own = [ServiceInfo(*place_of(place), name, NAMED) for place, name in asked_for.items()]
+    return own + [ServiceInfo("", port, name, NAMED) for port, name in services.ports_by_operator().items()]
+
+
+def _all_known(servers: Sequence[Server], own: Sequence[ServiceInfo]) -> list[_Known]:
+    """Servers that the operator does not name."""
+    named = {(each.host, each.port) for each in own}
+    known = [_known(each) for each in servers if each.key not in named and ("", each.port) not in named]
+    _drop_neighbours(known)
+    _drop_relayed(known)
+    _join_their_port(known)
+    return known
+
+
+def _known(server: Server) -> _Known:
+    known = _Known(server)
+    clues = services.clues()
+    place = {name: number for number, name in enumerate(clues)}
+    is_http = server.requests_count + server.answers_count > 0
+    for product in services.products():
+        for seen in product.seen:
+            shares = [_share(server, clues[name], server.counts[place[name]], is_http) for name in seen]
+            if all(shares) and max(shares) >= product.least:
+                if product.protocol:
+                    known.protocols.append(product.name)
+                else:
+                    known.products.append((product, seen))
+                break
+    return known
+
+
+def _share(server: Server, clue: Clue, count: int, is_http: bool) -> float:
+    """Of the messages that could show the clue; what is no message of HTTP counts where HTTP was not seen."""
+    if clue.begins:
+        return 0.0 if is_http else float(count > 0)
+    return count / max(server.requests_count if clue.from_client else server.answers_count, 1)
+
+
+def _drop_neighbours(known: Sequence[_Known]) -> None:
+    """Leave out software that must be beside other software, where that is not on its host.
+
+    What a server is first of all counts as there once nothing, or something that is there, must be beside it.
+    """
+    settled: set[tuple[str, int]] = set()
+    while True:
+        there = [each for each in known if _is_there(each, settled)]
+        present = {(each.server.host, each.product.name) for each in there if each.product}
+        open_ = [each for each in known if each.product and not _is_there(each, settled)]
+        found = {
+            each.server.key for each in open_ if each.product and (each.server.host, each.product.beside) in present
+        }
+        settled |= found
+        if found:
+            continue
+        if not open_:
+            break
+        for each in open_:
+            del each.products[0]
+    for each in known:
+        rest = [one for one in each.products[1:] if not one[0].beside or (each.server.host, one[0].beside) in present]
+        each.products = each.products[:1] + rest
+
+
+def _is_there(each: _Known, settled: Collection[tuple[str, int]]) -> bool:
+    """Whether a server is what it is first of all taken for."""
+    return each.product is not None and (not each.product.beside or each.server.key in settled)
+
+
+def _drop_relayed(known: Sequence[_Known]) -> None:
+    """Leave out what a relay only passes on.
+
+    A server is a relay of another if its host makes most of the other's connections, the other's host does not ask it,
+    and both are asked for the same. The nodes of a store ask each other, too: of such software, only a server at
+    another port that alone asks, for targets that are seen, is a relay.
+    """
+    asked_by = defaultdict[str, list[_Known]](list)
+    for each in known:
+        total = sum(each.server.callers.values())
+        for caller, count in each.server.callers.items():
+            if count >= MOST_ASKED_BY * total:
+                asked_by[caller].append(each)
+    kept = []
+    for each in known:
+        behind = [
+            other
+            for other in asked_by.get(each.server.host, [])
+            if other is not each and other.server.host not in each.server.callers and _relays(each.server, other.server)
+        ]
+        theirs = {
+            product.name
+            for other in behind
+            for product, _ in other.products
+            if not product.one or _alone_asks(each.server, other.server)
+        }
+        kept.append([one for one in each.products if one[0].name not in theirs])
+    for each, products in zip(known, kept, strict=True):
+        each.products = products
+
+
+def _join_their_port(known: Sequence[_Known]) -> None:
+    """Give a server that was hardly asked the software of all others at its port, if it shows a part of what shows it.
+
+    Only of software whose servers are one service: a store's nodes listen at one port, and a cut head shows little.
+    """
+    place = {name: number for number, name in enumerate(services.clues())}
+    at_port = defaultdict[int, list[_Known]](list)
+    for each in known:
+        at_port[each.server.port].append(each)
+    for group in at_port.values():
+        names = {each.product.name for each in group if each.product}
+        if len(names) != 1 or all(each.product for each in group):
+            continue
+        usual = [product for product in services.products() if product.one and product.name in names]
+        for each in (each for each in group if not each.product):
+            seen: list[tuple[Product, tuple[str, ...]]]
+            seen = [(product, (clue,)) for product in usual for of in product.seen for clue in of]
+            each.products = [one for one in seen if each.server.counts[place[one[1][0]]]][:1]
+
+
+def _alone_asks(front: Server, behind: Server) -> bool:
+    others = [caller for caller in behind.callers if caller != front.host]
+    return front.port != behind.port and bool(front.sample) and not others
+
+
+def _relays(front: Server, behind: Server) -> bool:
+    """Whether both are asked for the same, or that cannot be seen."""
+    if not front.sample or not behind.sample:
+        return not front.sample and not behind.sample
+    return bool(set(front.sample) & set(behind.sample)) or _kinds_alike(front.sample, behind.sample)
+
+
+def _named(groups: Sequence[Sequence[_Known]], taken: Iterable[str]) -> list[ServiceInfo]:
+    of_product = Counter(each[0].product.name for each in groups if each[0].product)
+    of_port = Counter(each[0].server.port for each in groups if not each[0].product and len(each) > 1)
+    found = []
+    for group in groups:
+        product, (first, *others) = group[0].product, sorted(each.server.key for each in group)
+        place = host_and_port(*first) + (f"+{len(others)}" if others else "")
+        name = place
+        if product:
+            name = product.name if of_product[product.name] == 1 else f"{product.name} {place}"
+        elif others and of_port[first[1]] == 1:
+            name = f"port {first[1]}"
+        if name in taken:  # the operator calls something else so
+            name = f"{name} {place}" if name != place else f"server {place}"
+        for each in group:
+            words = _evidence(each, group)
+            if name != host_and_port(*each.server.key) or words:
+                found.append(ServiceInfo(*each.server.key, name, words))
+    return found
+
+
+def _groups(known: Sequence[_Known], are_replicas: Shown) -> list[list[_Known]]:
+    """Servers by service."""
+    whole = defaultdict[str, list[_Known]](list)
+    by_port = defaultdict[tuple[int, str], list[list[_Known]]](list)
+    for each in known:
+        product = each.product
+        if product and product.one:
+            whole[product.name].append(each)
+            continue
+        of_port = by_port[each.server.port, product.name if product else ""]
+        mine = next(
+            (
+                group
+                for group in of_port[:MOST_GROUPS]
+                if all(_may_be_replicas(one.server, each.server) for one in group)
+                and any(are_replicas(host_and_port(*one.server.key), host_and_port(*each.server.key)) for one in group)
+            ),
+            None,
+        )
+        if mine is None:
+            of_port.append([each])
+        else:
+            mine.append(each)
+    asking = defaultdict[str, set[str]](set)
+    for each in (each for nodes in whole.values() for each in nodes):
+        asking[each.server.host].update(each.server.callers)
+    stores = [store for nodes in whole.values() for store in _stores(nodes, asking)]
+    return [*stores, *(group for of_port in by_port.values() for group in of_port)]
+
+
+def _stores(nodes: Sequence[_Known], asking: Mapping[str, Iterable[str]]) -> list[list[_Known]]:
+    """Nodes of one software by store: hosts of one have a caller in common, or ask each other.
+
+    Arguments: `asking`, who asks any such software on each host: of Swift's servers some are hardly asked.
+    """
+    stores: list[tuple[set[str], list[_Known]]] = []
+    for node in nodes:
+        around = {node.server.host, *asking[node.server.host]}
+        joined = [store for store in stores if store[0] & around]
+        stores = [store for store in stores if not store[0] & around]
+        mine = [node for _, members in joined for node in members]
+        stores.append((around.union(*(hosts for hosts, _ in joined)), [*mine, node]))
+    return [members for _, members in stores]
+
+
+def _may_be_replicas(one: Server, other: Server) -> bool:
+    """Whether the same hosts ask both, for the same kinds of targets as far as these can be seen."""
+    if one.host == other.host:
+        return False
+    callers = [{caller for caller in each.callers if caller not in (one.host, other.host)} for each in (one, other)]
+    if len(callers[0] & callers[1]) < ALIKE * len(callers[0] | callers[1]):
+        return False
+    return not (one.sample or other.sample) or _kinds_alike(one.sample, other.sample)
+
+
+def _kinds_alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two samples of requests are of the same kinds; not where they show none."""
+    common = services.common_targets()
+    both = [[_words(text) for text in sample if text.partition(" ")[2] not in common] for sample in (one, other)]
+    if not all(both):
+        return False
+    for length in range(1, MOST_WORDS + 1):
+        counts = [Counter(words[:length] for words in each) for each in both]
+        kinds = counts[0].keys() | counts[1].keys()
+        if len(kinds) > (len(both[0]) + len(both[1])) / 2:  # they do not repeat: data
+            return length > 1 or len(counts[0].keys() & counts[1].keys()) >= ALIKE * len(kinds)
+        together = sum(min(counts[0][kind] / len(both[0]), counts[1][kind] / len(both[1])) for kind in kinds)
+        if together < ALIKE:
+            return False
+    return True
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.partition(" ")[2].strip("/").split("/")[:MOST_WORDS])
+
+
+def _evidence(each: _Known, group: Sequence[_Known]) -> str:
+    """What shows the name, in words."""
+    said = []
+    if each.products:
+        said.append(" and ".join(_words_of(services.clues()[name]) for name in each.products[0][1]))
+    elif len(group) > 1:
+        said.append(f"{len(group)} hosts do the same: requests go now to one, now to another, whatever they are for")
+    elif not each.protocols and (usual := services.usual_service(each.server.port)):
+        said.append(f"no message shows which software it is; port {each.server.port} is usually {usual}")
+    said += [f"speaks {protocol}" for protocol in each.protocols]
+    return "; ".join(said)
+
+
+def _words_of(clue: Clue) -> str:
+    if clue.begins:
+        return "sends its protocol's first bytes" if not clue.from_client else "is sent its protocol's first bytes"
+    said = [f"is asked for {clue.targets[0]}"] if clue.targets else []
+    if clue.header:
+        name, value = clue.header
+        said.append(f"{'is sent' if clue.from_client else 'answers with'} {name}: {value}…")
+    return " with ".join(said[:1]) + (f", {said[1]}" if said[1:] else "") or f"is sent {', '.join(clue.methods)}"

@@ -1,0 +1,33 @@
+"""Names that an operator gave to servers that no capture shows: said, since nothing else shows the slip.
+
+A server is a host (as the trace calls it, else its address) and a port. What was meant is likely a server that shares
+one of the two.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from collector.services.servers import Server
+from collector.services.service_names import host_and_port, place_of
+from collector.trace.model import CounterInfo
+from tracer.records import Severity
+
+NAME_OF_NOTHING = "name_of_no_server"
+MOST_SHOWN = 4
+"""Servers that may have been meant."""
+
+
+def names_of_nothing(names: Iterable[tuple[str, str]], servers: Sequence[Server]) -> list[CounterInfo]:
+    """A notice for each of `names` (`HOST:PORT` and name) that names none of `servers`."""
+    known = {each.key for each in servers}
+    found = []
+    for place, name in names:
+        host, port = place_of(place)
+        if (host, port) in known:
+            continue
+        near = [each for each in servers if each.host == host or each.port == port]
+        shown = ", ".join(host_and_port(*each.key) for each in near[:MOST_SHOWN])
+        more = f" and {len(near) - MOST_SHOWN} more" if len(near) > MOST_SHOWN else ""
+        remedy = f"--name {place}={name} names no server of this trace"
+        remedy += f"; there are {shown}{more}" if near else ": none has that host or port"
+        found.append(CounterInfo(None, NAME_OF_NOTHING, Severity.NOTICE, 1, remedy))
+    return found

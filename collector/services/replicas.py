@@ -1,0 +1,331 @@
+"""Which writes went to a handoff: a server that stood in for one that the data belongs to (a primary).
+
+A store that keeps several copies writes to all primaries of a partition at once, and asks another server only after one
+of these refused, did not answer, or failed (Swift: `proxy-server` iterates over the ring's primaries, then its
+handoffs). So a write is a handoff's if it began *after* another of the same parent, for the same thing, had failed: a
+connection refused or never answered, an error, an answer that never came. Each failure brings about one substitute,
+the last to begin. What a device is seen to be for a place (a partition of a container) holds for other requests, too:
+a proxy that has met errors leaves a server out without asking it again. Where a client's writes went to the same
+servers each time, whatever the place, before any failed (as many servers as copies), it left one out of whatever it
+writes later without it, while nothing else it asks of it succeeds.
+
+    SYN to storage1, storage2, storage3 ─ RST of storage3 ─ SYN to storage4: storage4 stands in for storage3
+
+With ring files (`collector.services.rings`) nothing is inferred: they say which devices are primaries.
+
+Limits: a server that was left out all through the capture, and never asked in vain, cannot be noticed without ring
+files. Where many requests run at once, a refused connection is given to the request that went on soonest after it.
+
+Source: Swift 2.30, swift/proxy/controllers/base.py (`make_requests`, `NodeIter`), obj.py (`_connect_put_node`).
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from collector.services.services import PARTS, target_patterns
+
+WRITES = ("PUT", "POST", "DELETE")
+BURST_NS = 50_000_000
+"""Servers that one request asks together are asked within this time of each other, a substitute within it of the
+failure."""
+SHORTEST_TIMEOUT_NS = 2 * BURST_NS
+"""Nobody gives up a connection sooner (Swift's `conn_timeout` is 0.5 s)."""
+PLACES_LEAST = 5
+"""Places that a client wrote to before any failure, to know which servers it always writes to."""
+LONGEST_CHAIN = 6
+"""Of substitutes that fail, too."""
+Server = tuple[str, int]
+"""Its host, or its address if that was not captured; its port."""
+Device = tuple[Server, str]
+"""A server and the name of one of its devices."""
+
+ATTEMPTS = {
+    **dict.fromkeys(("exchange_id", "parent_span_id"), pl.Int64),
+    **dict.fromkeys(("client_host", "service", "method", "server", "device", "place", "thing"), pl.String),
+    "server_port": pl.UInt16,
+    **dict.fromkeys(("asked_ns", "begin_ns", "failed_ns"), pl.Int64),
+}
+"""Columns of requests for devices. `server`: its host, or address; `place`: what has primaries of its own; `thing`:
+what is written, whatever the device; `asked_ns`: the parent's request was there; `failed_ns`: null if it did not."""
+FAILED = {
+    **dict.fromkeys(("client_host", "server"), pl.String),
+    "server_port": pl.UInt16,
+    **dict.fromkeys(("began_ns", "refused_ns"), pl.Int64),
+}
+"""Columns of connections that never came up; `refused_ns` is null for those without any answer."""
+STAND_INS = {"exchange_id": pl.Int64, "meant_for": pl.String}
+
+
+def located(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """`exchange_id` and the parts of its target (`PARTS`, null where it has none); services of known targets only."""
+    found = [pl.DataFrame(schema={"exchange_id": pl.Int64} | dict.fromkeys(PARTS, pl.String))]
+    service = exchanges["service"].cast(pl.String)
+    for name, pattern in target_patterns().items():
+        mine = exchanges.filter(service == name).select("exchange_id", "target")
+        groups = mine["target"].str.extract_groups(pattern).struct
+        parts = {part: groups.field(part) for part in PARTS if f"<{part}>" in pattern}
+        found.append(mine.select("exchange_id", **parts))
+    return pl.concat(found, how="diagonal")
+
+
+def stand_ins(attempts: pl.DataFrame, failed: pl.DataFrame) -> pl.DataFrame:
+    """Writes to handoffs, and the server that each was meant for (`STAND_INS`).
+
+    Arguments: all requests for devices (`ATTEMPTS`), connections in vain (`FAILED`).
+    Cost: a sort of the attempts; for each failed connection those that began around it are looked at.
+    """
+    groups = _groups(attempts)
+    first_failure: dict[str, int] = {}
+    failures = [(group.client, one.begin_ns) for group in groups for one in group.failures]
+    for client, at in [*failures, *failed.select("client_host", "began_ns").drop_nulls().rows()]:
+        first_failure[client] = min(first_failure.get(client, at), at)
+    _give_failures(groups, failed)
+    known = _known_primaries(groups, first_failure)
+    found = dict(pair for group in groups for pair in _substitutes(group, known.get(group.where, frozenset())))
+    found |= dict(_left_out(groups, known, found))
+    found |= dict(_never_without(groups, first_failure, found))
+    return pl.DataFrame(list(found.items()), STAND_INS, orient="row")
+
+
+@dataclass(slots=True)
+class _Attempt:
+    exchange_id: int | None  # None where not even a connection came up
+    server: Server
+    device: str
+    begin_ns: int
+    failed_ns: int | None
+
+
+@dataclass(slots=True)
+class _Group:
+    """What one parent asked of devices for one thing, in order of time."""
+
+    client: str
+    service: str
+    place: str
+    writes: bool
+    asked_ns: int
+    attempts: list[_Attempt] = field(default_factory=list)
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """What has primaries of its own."""
+        return self.service, self.place
+
+    @property
+    def failures(self) -> list[_Attempt]:
+        """Attempts in vain that another one followed."""
+        last_ns = self.attempts[-1].begin_ns
+        return [one for one in self.attempts if one.failed_ns is not None and one.failed_ns <= last_ns]
+
+    @property
+    def devices(self) -> frozenset[Device]:
+        """Those that took part."""
+        return frozenset((one.server, one.device) for one in self.attempts if one.failed_ns is None)
+
+    @property
+    def servers(self) -> frozenset[Server]:
+        """Those that took part."""
+        return frozenset(one.server for one in self.attempts if one.failed_ns is None)
+
+    def asks(self, server: Server) -> bool:
+        """Whether that server took part."""
+        return any(one.server == server and one.failed_ns is None for one in self.attempts)
+
+    def may_take(self, began_ns: int, over_ns: int, server: Server) -> bool:
+        """Whether a connection in vain may have been this group's: some attempt after it has no other reason."""
+        later = sum(one.begin_ns >= over_ns for one in self.attempts)
+        explained = sum((one.failed_ns or 0) >= over_ns for one in self.failures)
+        beside = len(self.attempts) > 1 or not self.writes  # an object server's report to its one container server
+        return self.asked_ns <= began_ns and later > explained and beside and not self.asks(server)
+
+
+def _groups(attempts: pl.DataFrame) -> list[_Group]:
+    found: dict[tuple[int, str, str, str], _Group] = {}
+    for row in attempts.sort("begin_ns", "exchange_id").iter_rows(named=True):
+        key = (row["parent_span_id"], row["service"], row["method"], row["thing"])
+        if key not in found:
+            writes = row["method"] in WRITES
+            found[key] = _Group(row["client_host"], row["service"], row["place"], writes, row["asked_ns"])
+        server = (row["server"], row["server_port"] or 0)
+        found[key].attempts.append(
+            _Attempt(row["exchange_id"], server, row["device"], row["begin_ns"], row["failed_ns"])
+        )
+    return list(found.values())
+
+
+def _give_failures(groups: list[_Group], failed: pl.DataFrame) -> None:
+    """Give each connection in vain to the group of that client that was asking others nearest to it.
+
+    One each at first, then what is left: a second server in vain, or a substitute in vain.
+    """
+    left = dict(enumerate(failed.drop_nulls(["client_host", "server"]).rows(named=True)))
+    services: dict[int, set[str]] = defaultdict(set)
+    for group in groups:
+        for one in group.attempts:
+            services[one.server[1]].add(group.service)
+    for _ in range(LONGEST_CHAIN):
+        moments = _moments(groups)
+        pairs = []
+        for number, row in left.items():
+            for service in services[row["server_port"]]:
+                near = _near(moments.get((row["client_host"], service), []), row)
+                pairs += [(distance, number, place) for distance, place in near]
+        given: set[int] = set()
+        for _, number, place in sorted(pairs):
+            if number in left and place not in given and _take(groups[place], left[number]):
+                del left[number]
+                given.add(place)
+        if not given:
+            return
+
+
+def _take(group: _Group, row: Mapping[str, Any]) -> bool:
+    """Make a connection in vain an attempt of a group, if it may be; whether it may."""
+    began, server = row["began_ns"], (row["server"], row["server_port"])
+    over_ns = _over_ns(row)
+    if not group.may_take(began, over_ns, server):
+        return False
+    insort(group.attempts, _Attempt(None, server, "", began, over_ns), key=lambda one: one.begin_ns)
+    return True
+
+
+def _over_ns(row: Mapping[str, Any]) -> int:
+    """When a connection in vain was given up, at the earliest."""
+    return int(row["began_ns"] + SHORTEST_TIMEOUT_NS if row["refused_ns"] is None else row["refused_ns"])
+
+
+def _moments(groups: Sequence[_Group]) -> Mapping[tuple[str, str], list[tuple[int, int]]]:
+    """When each client asked anything of a service, or may have asked on, and for which group, by time."""
+    found: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for place, group in enumerate(groups):
+        times = {one.begin_ns for one in group.attempts} | {one.failed_ns for one in group.failures if one.failed_ns}
+        found[group.client, group.service] += [(at, place) for at in times]
+    for moments in found.values():
+        moments.sort()
+    return found
+
+
+def _near(moments: Sequence[tuple[int, int]], row: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """Groups that asked something around the beginning of a connection in vain: how far from it, and their place."""
+    began = row["began_ns"]
+    for number in range(bisect_left(moments, (began - BURST_NS, 0)), len(moments)):
+        at, place = moments[number]
+        if at > began + BURST_NS:
+            return
+        yield abs(at - began), place
+
+
+Known = Mapping[tuple[str, str], frozenset[Device]]
+"""Primaries of a service's place."""
+
+
+def _known_primaries(groups: Iterable[_Group], first_failure: Mapping[str, int]) -> Known:
+    """Devices that were written to together before the client had met any failure."""
+    known: dict[tuple[str, str], frozenset[Device]] = {}
+    for group in groups:
+        early = group.attempts[-1].begin_ns < first_failure.get(group.client, 0)
+        if group.writes and early and len(group.devices) > len(known.get(group.where, ())):
+            known[group.where] = group.devices
+    return known
+
+
+def _substitutes(group: _Group, primaries: frozenset[Device]) -> Iterator[tuple[int, str]]:
+    """Of a group that met failures the attempts that stood in: as many as failed, the last to begin."""
+    count = len(group.failures)
+    if not group.writes or not count:
+        return
+    first, late = group.attempts[:-count], group.attempts[-count:]
+    missed = [one.server[0] for one in first if one.failed_ns is not None]
+    # What begins in the same breath as those that were asked together is one of them: the failure was another's.
+    together_ns = first[-1].begin_ns - first[0].begin_ns if first else 0
+    apart_ns = first[-1].begin_ns + together_ns if first else 0
+    took = [
+        one
+        for one in late
+        if one.failed_ns is None and (one.server, one.device) not in primaries and one.begin_ns >= apart_ns
+    ]
+    for one, meant_for in zip(took, missed, strict=False):
+        if one.exchange_id is not None:
+            yield one.exchange_id, meant_for
+
+
+def _left_out(groups: list[_Group], known: Known, found: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+    """Writes of groups that met no failure, to servers that are seen to stand in for another at that place."""
+    stood_in = {
+        (group.where, one.server, one.device): found[one.exchange_id]
+        for group in groups
+        for one in group.attempts
+        if one.exchange_id is not None and one.exchange_id in found
+    }
+    for group in groups:
+        if not group.writes or group.failures or len(group.attempts) < 2:
+            continue
+        devices, primaries = group.devices, known.get(group.where, frozenset())
+        missing = sorted(name for (name, _), _ in primaries - devices) if len(primaries) == len(devices) else []
+        for one in group.attempts:
+            meant_for = stood_in.get((group.where, one.server, one.device))
+            if meant_for is None and (one.server, one.device) not in primaries and missing:
+                meant_for = missing.pop(0)
+            if one.exchange_id is not None and meant_for is not None:
+                yield one.exchange_id, meant_for
+
+
+def _never_without(
+    groups: Sequence[_Group], first_failure: Mapping[str, int], found: Mapping[int, str]
+) -> Iterator[tuple[int, str]]:
+    """Writes without a server that every write of that client had taken before one failed: another device stood in, the
+    last to begin of those whose server has two."""
+    by_client = defaultdict[tuple[str, str], list[_Group]](list)
+    for group in groups:
+        if group.writes and len(group.attempts) > 1:
+            by_client[group.client, group.service].append(group)
+    for (client, _), mine in by_client.items():
+        usual = _always_taken(mine, first_failure.get(client, 0))
+        history = {server: _History.of(server, mine) for server in usual}
+        for group in mine:
+            took = [one for one in group.attempts if one.failed_ns is None]
+            at_ns = group.attempts[0].begin_ns
+            missing = [server for server in usual - group.servers if history[server].is_away(at_ns)]
+            if len(missing) != 1 or group.failures or len(took) != len(usual) or not group.servers < usual:
+                continue
+            servers = [one.server for one in took]
+            late = next((one.exchange_id for one in reversed(took) if servers.count(one.server) > 1), None)
+            if late is not None and not {one.exchange_id for one in took} & found.keys():
+                yield late, missing[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """When a server failed, and when it took part; both ascending."""
+
+    failed_ns: Sequence[int]
+    took_ns: Sequence[int]
+
+    @classmethod
+    def of(cls, server: Server, groups: Iterable[_Group]) -> "_History":
+        mine = [one for group in groups for one in group.attempts if one.server == server]
+        failed = sorted(one.failed_ns for one in mine if one.failed_ns is not None)
+        return cls(failed, sorted(one.begin_ns for one in mine if one.failed_ns is None))
+
+    def is_away(self, at_ns: int) -> bool:
+        """Whether it failed before, and took part in nothing since."""
+        place = bisect_right(self.failed_ns, at_ns)
+        if not place:
+            return False
+        return bisect_right(self.took_ns, at_ns) == bisect_right(self.took_ns, self.failed_ns[place - 1])
+
+
+def _always_taken(groups: Sequence[_Group], before_ns: int) -> frozenset[Server]:
+    """The servers of all writes before a time, if these were the same each time at several places; else none."""
+    early = [group for group in groups if group.attempts[-1].begin_ns < before_ns]
+    taken = {group.servers for group in early}
+    if len(taken) != 1 or len({group.place for group in early}) < PLACES_LEAST:
+        return frozenset()
+    (servers,) = taken
+    return servers if all(len(group.attempts) == len(servers) for group in early) else frozenset()

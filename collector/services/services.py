@@ -1,0 +1,254 @@
+"""What is known of services, kept as data in `services.toml`: what in its messages shows which software a server is,
+who asks by User-Agent, programs that work in the background, headers that hold a transaction id, and what the parts of
+a target are called.
+
+The operator's own file, `--services FILE` or what `TWINTAP_SERVICES` names, adds to what is shipped: of a table its
+entries go before the others and replace those of the same key, of a list they go before the others.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tracer.errors import InputError
+from tracer.readers import Clue
+
+VARIABLE = "TWINTAP_SERVICES"
+"""The environment variable that names a file of the operator's own."""
+MOST_OF_A_KIND = 64
+"""Headers, and runs of bytes, that the core looks for at once."""
+PARTS = ("device", "partition", "account", "container", "object")
+"""What a target may tell."""
+LEAST_SHARE = 0.05
+"""Of a server's requests or answers that must have a clue, unless the product says otherwise: a scanner asks every
+server for what a few have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Software that a server may be, and what shows that it is."""
+
+    name: str
+    seen: tuple[tuple[str, ...], ...]  # sets of clues, of which one must have been seen whole
+    least: float  # share of the server's messages that one clue of the set must have
+    one: bool  # all servers of it are one service
+    protocol: bool  # said beside a name, never a name
+    beside: str | None  # a product that must be seen on the same host
+
+
+def id_headers() -> tuple[str, ...]:
+    """Names of HTTP headers that hold a transaction id, the most telling first."""
+    return tuple(_document()["ids"]["headers"])
+
+
+def is_background(user_agent: str) -> bool:
+    """Whether a program of this User-Agent asks for nobody: a replicator, an auditor."""
+    return _daemon(user_agent, _own_path()) is not None
+
+
+def client_service(user_agent: str) -> str | None:
+    """The service or the daemon that asks with this User-Agent; None where that is not known."""
+    return _asker(user_agent, _own_path())
+
+
+@lru_cache(maxsize=1 << 10)
+def _asker(user_agent: str, own: str) -> str | None:
+    callers = _merged(own)["callers"]
+    name = next((name for name in callers if _begins(user_agent, name)), None)
+    return _daemon(user_agent, own) if name is None else callers[name]
+
+
+@lru_cache(maxsize=1 << 10)
+def _daemon(user_agent: str, own: str) -> str | None:
+    return next((name for name in _merged(own)["background"]["user_agents"] if _begins(user_agent, name)), None)
+
+
+def _begins(user_agent: str, name: str) -> bool:
+    return user_agent.startswith(name) and user_agent[len(name) : len(name) + 1] in ("", " ", "/")
+
+
+def target_patterns() -> Mapping[str, str]:
+    """For each service whose targets are known, a regular expression with the groups of `PARTS` that they have."""
+    return {service: _pattern(shape) for service, shape in _document()["targets"].items()}
+
+
+def has_ring(service: str) -> bool:
+    """Whether a ring says where that service's data belongs: its targets name a device and a partition."""
+    shape = _document()["targets"].get(service, "")
+    return "{device}" in shape and "{partition}" in shape
+
+
+def clues() -> Mapping[str, Clue]:
+    """What messages may show, by name."""
+    return _clues(_own_path())
+
+
+def products() -> tuple[Product, ...]:
+    """Software that can be known, the most special first."""
+    return _products(_own_path())
+
+
+def names_by_operator() -> Mapping[str, str]:
+    """What the operator's file calls servers, by `HOST:PORT`."""
+    return dict(_document()["names"])
+
+
+def ports_by_operator() -> Mapping[int, str]:
+    """What the operator's file calls whatever listens at a port."""
+    return {int(port): name for port, name in _document()["ports"].items()}
+
+
+def usual_service(port: int) -> str | None:
+    """What usually listens at a port: a hint."""
+    found: dict[str, str] = _document()["usual"]
+    return found.get(str(port))
+
+
+def common_targets() -> frozenset[str]:
+    """Targets that any server may be asked for."""
+    return frozenset(_document()["common"]["targets"])
+
+
+def _document() -> dict[str, Any]:
+    return _merged(_own_path())
+
+
+def _own_path() -> str:
+    return os.environ.get(VARIABLE, "")
+
+
+def target_words(part: str) -> Mapping[str, tuple[str, int]]:
+    """For each service whose targets name one of `PARTS`: what these begin with, and which word after that it is."""
+    found = {}
+    for service, shape in _document()["targets"].items():
+        before, _, named = shape.partition("{")
+        words = ("{" + named).split("/")
+        if "{" + part + "}" in words:
+            found[service] = before, words.index("{" + part + "}")
+    return found
+
+
+@cache
+def _merged(own: str) -> dict[str, Any]:
+    document = tomllib.loads(files("collector.services").joinpath("services.toml").read_text(encoding="utf-8"))
+    for name, table in (_own(Path(own)) if own else {}).items():
+        if name not in document or not isinstance(table, dict):
+            raise InputError(f"{own} has {name} = …", f"its tables may be {', '.join(f'[{one}]' for one in document)}")
+        document[name] = _joined(document[name], table, own)
+    _check(document, own)
+    return document
+
+
+def _own(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        remedy = f"mend it, or leave out --services and {VARIABLE}"
+        raise InputError(f"{path} cannot be read: {error}", remedy) from None
+
+
+def _joined(shipped: dict[str, Any], own: dict[str, Any], path: str) -> dict[str, Any]:
+    joined = own | {key: value for key, value in shipped.items() if key not in own}
+    for key in (key for key in own if isinstance(shipped.get(key), list)):
+        if not isinstance(own[key], list):
+            raise InputError(f"in {path}, {key} is no list", f'write {key} = ["…"]')
+        joined[key] = [*own[key], *shipped[key]]
+    return joined
+
+
+def _check(document: dict[str, Any], own: str) -> None:
+    """What code relies on."""
+    texts = [*document["ids"]["headers"], *document["background"]["user_agents"], *document["common"]["targets"]]
+    texts += [text for name in ("names", "ports", "usual", "callers", "targets") for text in document[name].values()]
+    wrong = [port for name in ("ports", "usual") for port in document[name] if not port.isdecimal()]
+    wrong += [name for name in document["names"] if not name.rpartition(":")[2].isdecimal()]
+    wrong += [repr(text) for text in texts if not isinstance(text, str)]
+    if wrong:
+        raise InputError(
+            f"{own} has {wrong[0]}", "ports are numbers, servers HOST:PORT, and what they are called are texts"
+        )
+
+
+@cache
+def _clues(own: str) -> Mapping[str, Clue]:
+    found = {name: _clue(name, fields, own) for name, fields in _merged(own)["clues"].items()}
+    headers = {clue.header for clue in found.values() if clue.header}
+    runs = [run for clue in found.values() for run in clue.begins]
+    for what, count in (("headers", len(headers)), ("runs of bytes", len(runs))):
+        if count > MOST_OF_A_KIND:
+            raise InputError(f"with {own}, clues look for {count} {what}", f"look for at most {MOST_OF_A_KIND}")
+    return found
+
+
+def _clue(name: str, fields: Any, own: str) -> Clue:
+    """A clue of a document.
+
+    Raises: `InputError` naming what is wrong in it.
+    """
+    help_ = 'write such as: thing = { from = "server", header = "server: Thing" }'
+    if not isinstance(fields, dict) or fields.get("from") not in ("client", "server"):
+        raise InputError(f"{own}: clue {name} does not say who sends it", help_)
+    lists = {key: fields.get(key, []) for key in ("methods", "targets", "begins", "bytes")}
+    header = fields.get("header", "")
+    strange = fields.keys() - lists.keys() - {"from", "header"}
+    is_text = isinstance(header, str) and all(
+        isinstance(each, list) and all(isinstance(text, str) and text for text in each) for each in lists.values()
+    )
+    begins = [*map(_text_bytes, lists["begins"]), *map(_hex_bytes, lists["bytes"])] if is_text else []
+    whole = bool(begins) or bool(header) or bool(lists["targets"]) or bool(lists["methods"])
+    if strange or not is_text or not whole or None in begins or (header and ":" not in header):
+        raise InputError(f"{own}: clue {name} cannot be understood", help_)
+    key, _, value = header.partition(":")
+    return Clue(
+        from_client=fields["from"] == "client",
+        methods=tuple(lists["methods"]),
+        targets=tuple(lists["targets"]),
+        header=(key.strip(), value.strip()) if header else None,
+        begins=tuple(run for run in begins if run),
+    )
+
+
+def _text_bytes(text: str) -> tuple[int, ...] | None:
+    return tuple(text.encode("latin-1", "replace")) or None
+
+
+def _hex_bytes(text: str) -> tuple[int, ...] | None:
+    """`16 03 ??`; None if it is not such, or leaves all open."""
+    words = text.split()
+    if not all(re.fullmatch(r"[0-9a-fA-F]{2}|[?]{2}", word) for word in words) or set(words) <= {"??"}:
+        return None
+    return tuple(-1 if word == "??" else int(word, 16) for word in words)
+
+
+@cache
+def _products(own: str) -> tuple[Product, ...]:
+    known = _clues(own)
+    found = []
+    for name, fields in _merged(own)["products"].items():
+        seen = fields.get("seen") if isinstance(fields, dict) else None
+        is_sets = isinstance(seen, list) and bool(seen) and all(isinstance(each, list) and each for each in seen)
+        missing = [str(clue) for each in seen for clue in each if clue not in known] if is_sets and seen else []
+        least = fields.get("least", LEAST_SHARE) if is_sets else 0
+        if not is_sets or missing or not isinstance(least, int | float):
+            what = f"names the clue {missing[0]}, which is none" if missing else "cannot be understood"
+            raise InputError(f"{own}: product {name} {what}", 'write such as: thing = { seen = [["a-clue"]] }')
+        flags = {key: bool(fields.get(key, False)) for key in ("one", "protocol")}
+        sets = tuple(tuple(each) for each in seen or ())
+        found.append(Product(str(fields.get("name", name)), sets, float(least), beside=fields.get("beside"), **flags))
+    return tuple(found)
+
+
+def _pattern(shape: str) -> str:
+    """`/v1/{account}/{object}`: later parts may be missing, the last takes the rest, a query is none of it."""
+    *words, last = shape.strip("/").split("/")
+    pattern = f"(?:/(?P<{last[1:-1]}>[^?]+))?"
+    for word in reversed(words):
+        part = f"(?P<{word[1:-1]}>[^/?]+)" if word.startswith("{") else re.escape(word)
+        pattern = f"(?:/{part}{pattern})?" if word.startswith("{") else f"/{part}{pattern}"
+    return f"^{pattern}/?(?:[?].*)?$"

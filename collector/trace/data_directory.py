@@ -1,0 +1,44 @@
+"""Where a collector keeps what in its data directory.
+
+    DATA/sessions/<session>/<host>/     segments as they came (`collector.service.ingest`)
+    DATA/sessions/<session>/live/       the trace of the newest seconds (`collector.service.live`)
+    DATA/traces/<session>/              the trace
+
+Names are checked (`tracer.segments`), so that none leads out of it.
+"""
+
+from pathlib import Path
+
+from tracer.errors import InputError
+from tracer.segments import check_name
+
+LIVE_ERROR_FILE = ".live.error"
+LIVE_FOLDER = "live"
+"""Among a session's hosts, so no host can have this name."""
+
+
+def session_folder(data: Path, session: str) -> Path:
+    """Return where a session's segments are. Raises: InputError for what is no name."""
+    return data / "sessions" / check_name("session", session)
+
+
+def trace_folder(data: Path, session: str) -> Path:
+    """Return where a session's trace is. Raises: InputError for what is no name."""
+    return data / "traces" / check_name("session", session)
+
+
+def live_folder(data: Path, session: str) -> Path:
+    """Return where the trace of a session's newest seconds is. Raises: InputError for what is no name."""
+    return session_folder(data, session) / LIVE_FOLDER
+
+
+def live_error_file(data: Path, session: str) -> Path:
+    """Return the note of why the last live round made no trace. Raises: InputError for what is no name."""
+    return session_folder(data, session) / LIVE_ERROR_FILE
+
+
+def host_folder(data: Path, session: str, host: str) -> Path:
+    """Return where a host's segments are. Raises: InputError for what is no name."""
+    if host == LIVE_FOLDER:
+        raise InputError(f"no host can be called {host!r} here", "give the agent another name with --host")
+    return session_folder(data, session) / check_name("host", host)

@@ -1,0 +1,121 @@
+"""What `trace.json` says of a trace: its hosts, counters, command and the names of its services."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from collector.trace.schema import FORMAT_VERSION
+from tracer.secret_rules import SecretChoice
+
+
+@dataclass(frozen=True, slots=True)
+class PointInfo:
+    """An observation point: one interface of a host.
+
+    `coverage`: when it captured, as ascending disjoint spans of its host's stamps in ns (`collector.hops.coverage`).
+    `dropped`: what of that it covers in part: from, to, and how many packets it says it dropped between.
+    """
+
+    point: str
+    interface: str
+    link_type: str
+    coverage: tuple[tuple[int, int], ...] = ()
+    dropped: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostInfo:
+    """A captured host and what its capture holds; both times are null where it holds no packet.
+
+    `coverage`: when any of its points captured, as theirs; `dropped`: what they cover in part, likewise. `on_path`: it
+    forwards packets of others, as a router does (`collector.decode.forwarders`).
+    """
+
+    host: str
+    addresses: tuple[str, ...]
+    points: tuple[PointInfo, ...]
+    files: tuple[str, ...]
+    packets_count: int
+    events_count: int
+    first_host_ns: int | None
+    last_host_ns: int | None
+    coverage: tuple[tuple[int, int], ...] = ()
+    on_path: bool = False
+    dropped: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CounterInfo:
+    """A named count of something that happened to the input; `host` is null where it concerns the whole trace."""
+
+    host: str | None
+    name: str
+    severity: str
+    count: int
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandInfo:
+    """The command that ran while the hosts were captured; times are stamps of `host`, right around its process."""
+
+    argv: tuple[str, ...]
+    host: str
+    started_host_ns: int
+    ended_host_ns: int
+    exit_status: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceInfo:
+    """What a server is called (`collector.services.naming`)."""
+
+    host: str  # as captured, else its address; "" for whatever listens at the port
+    port: int
+    name: str
+    evidence: str = ""  # what shows it, in words
+
+
+@dataclass(frozen=True, slots=True)
+class TraceInfo:
+    """What `trace.json` holds."""
+
+    created_ns: int
+    tool_version: str
+    hosts: tuple[HostInfo, ...]
+    counters: tuple[CounterInfo, ...] = ()
+    command: CommandInfo | None = None
+    services: tuple[ServiceInfo, ...] = ()  # servers that are not here are called HOST:PORT
+    secrets: SecretChoice = field(default_factory=SecretChoice)  # by which its packets and texts were overwritten
+    format_version: int = FORMAT_VERSION
+
+
+def parse_info(document: dict[str, Any]) -> TraceInfo:
+    command = document["command"]
+    return TraceInfo(
+        created_ns=document["created_ns"],
+        tool_version=document["tool_version"],
+        hosts=tuple(_parse_host(host) for host in document["hosts"]),
+        counters=tuple(CounterInfo(**counter) for counter in document["counters"]),
+        command=CommandInfo(**command | {"argv": tuple(command["argv"])}) if command else None,
+        services=tuple(_parse_services(document["services"])),
+        secrets=SecretChoice(**document.get("secrets", {})),
+    )
+
+
+def _parse_services(document: Any) -> Iterator[ServiceInfo]:
+    if isinstance(document, dict):  # of a trace made while ports were names
+        return (ServiceInfo("", int(port), name) for port, name in document.items())
+    return (ServiceInfo(**service) for service in document)
+
+
+def _parse_host(document: dict[str, Any]) -> HostInfo:
+    points = tuple(PointInfo(**point | _parse_spans(point)) for point in document["points"])
+    named = {name: tuple(document[name]) for name in ("addresses", "files")}
+    return HostInfo(**document | named | {"points": points} | _parse_spans(document))
+
+
+def _parse_spans(document: dict[str, Any]) -> dict[str, Any]:
+    coverage = tuple((begin, end) for begin, end in document["coverage"])
+    dropped = tuple((begin, end, count) for begin, end, count in document.get("dropped", ()))
+    return {"coverage": coverage, "dropped": dropped}

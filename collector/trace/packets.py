@@ -1,0 +1,48 @@
+"""One packet at one capture point, read from the table `events` when somebody asks for it."""
+
+from dataclasses import dataclass
+
+from collector.trace import store
+from tracer.records import TcpFlag
+
+COLUMNS = (
+    *("host", "point", "frame", "host_ns", "src_addr", "src_port", "dst_addr", "dst_port", "seq", "ack", "flags"),
+    *("payload_len", "window", "ip_id", "tsval", "tsecr", "captured_len", "original_len"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PacketFields:
+    """A packet's fields as its host saw it; None where the packet has none."""
+
+    host: str
+    point: str
+    frame: int
+    host_ns: int
+    src_addr: str
+    src_port: int
+    dst_addr: str
+    dst_port: int
+    seq: int
+    ack: int
+    flags: int
+    payload_len: int
+    window: int
+    ip_id: int | None
+    tsval: int | None
+    tsecr: int | None
+    captured_len: int
+    original_len: int
+
+    @property
+    def flag_names(self) -> str:
+        """As in tcpdump's long form: `SYN ACK`."""
+        return " ".join(flag.name or "" for flag in TcpFlag if self.flags & flag) or "none"
+
+
+def read_packet(url: str, host: str | None, frame: int | None) -> PacketFields | None:
+    """The packet of a frame of a host, or None if there is none. Cost: one row group of `events`."""
+    if host is None or frame is None:
+        return None
+    rows = store.read_matching(url, "events", COLUMNS, {"host": host, "frame": frame}).to_pylist()
+    return PacketFields(**rows[0]) if rows else None

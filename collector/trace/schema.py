@@ -1,0 +1,382 @@
+"""The tables of a trace: names, column types and units. Other tools read them, so a change here is one of contract.
+
+Times are int64 ns. `host_ns` is a host's own stamp since the epoch; `trace_ns` is on the trace's one timescale, the
+reference host's. Source: docs/architecture.md, which says what each table is for.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import pyarrow as pa
+
+FORMAT_VERSION = 3
+"""Of the trace directory; written to `trace.json`. 2: `spans.quorum_ns` of format 1 is `fan_out_wait_ns`.
+3: `exchanges` says who ended what was not answered (`ending`, outcome `abandoned`); what is no request (`is_stream`)
+has no row in `spans`, but is part of a row of `streams`."""
+
+
+class HopKind(StrEnum):
+    """What a transfer carried."""
+
+    SYN = "syn"
+    SYN_ACK = "syn_ack"
+    DATA = "data"
+    ACK = "ack"
+    FIN = "fin"
+    RST = "rst"
+    KEEPALIVE = "keepalive"
+    WINDOW_PROBE = "window_probe"
+
+
+class HopState(StrEnum):
+    """What became of a transfer."""
+
+    MATCHED = "matched"  # seen at both ends
+    LOST = "lost"  # sent, never arrived, never acknowledged (by this attempt)
+    CAPTURE_DROPPED = "capture_dropped"  # acknowledged, so it arrived, but the capture missed it
+    OUTSIDE_WINDOW = "outside_window"  # the other host was not capturing at that time, or is not captured at all
+    AMBIGUOUS = "ambiguous"  # more than one possible partner, and nothing tells them apart
+    UNMATCHED = "unmatched"  # none of the above
+
+
+class LinkReason(StrEnum):
+    """Why an exchange is held to be a child of another."""
+
+    TRANSACTION_ID = "transaction_id"
+    CONNECTION = "connection"
+    TIMING = "timing"
+
+
+class SilenceCause(StrEnum):
+    """Why none of a message's bytes was on the way."""
+
+    IDLE = "idle"  # its sender had nothing to send
+    HELD = "held"  # TCP held it: congestion window, a small window, a delayed acknowledgement
+    UNREAD = "unread"  # the receiver's window was closed: its application did not read
+
+
+class StreamReason(StrEnum):
+    """What shows that a connection, or a part of it, carries no requests (`collector.requests.streams`)."""
+
+    UPGRADE = "upgrade"  # HTTP: 101 Switching Protocols
+    TUNNEL = "tunnel"  # HTTP: CONNECT was accepted
+    EVENT_STREAM = "event_stream"  # HTTP: the answer is of type text/event-stream
+    WORD = "word"  # a word of another protocol (`tracer/core/wire/src/marks.rs`)
+    UNASKED = "unasked"  # its shape: the server speaks again and again without being asked
+    TRIGGERED = "triggered"  # the server speaks when another client of it has spoken
+    TWO_WAY = "two_way"  # HTTP/2: both sides go on at one time, or it was begun before the capture
+    UNREAD = "unread"  # HTTP/2, of which frames are missing: it may be many requests at once
+    HIDDEN = "hidden"  # HTTP/2 inside TLS: likewise
+
+
+def _text() -> pa.DataType:
+    return pa.dictionary(pa.int32(), pa.string())
+
+
+def _fields(may_be_null: Sequence[str] | None = None, **types: pa.DataType) -> pa.Schema:
+    """A schema; columns that are never null cost less to write and to read, so the large tables say which are."""
+    return pa.schema([pa.field(name, kind, may_be_null is None or name in may_be_null) for name, kind in types.items()])
+
+
+EVENTS = _fields(
+    may_be_null=("ip_id", "tsval", "tsecr", "connection_id"),
+    host=_text(),
+    point=_text(),  # "host/interface"
+    frame=pa.uint32(),  # from 1 within the host's capture, as in Wireshark; several files of a host go on counting
+    host_ns=pa.int64(),
+    direction=_text(),  # "send" | "receive"
+    connection_id=pa.int64(),  # null where the host only forwarded the packet
+    src_addr=_text(),
+    src_port=pa.uint16(),
+    dst_addr=_text(),
+    dst_port=pa.uint16(),
+    seq=pa.uint32(),
+    ack=pa.uint32(),
+    flags=pa.uint16(),
+    payload_len=pa.uint32(),
+    window=pa.uint16(),
+    ip_id=pa.int32(),  # null where there is none
+    tsval=pa.uint32(),  # null without the timestamps option
+    tsecr=pa.uint32(),
+    captured_len=pa.uint32(),
+    original_len=pa.uint32(),
+)
+"""One row for each TCP packet at one capture point."""
+
+CONNECTIONS = _fields(
+    connection_id=pa.int64(),
+    client_host=_text(),  # null if not captured
+    server_host=_text(),
+    client_addr=_text(),  # the end that sent the SYN; without a SYN, the end with the higher port
+    client_port=pa.uint16(),
+    server_addr=_text(),
+    server_port=pa.uint16(),
+    client_isn=pa.uint32(),  # null if the handshake was not captured
+    server_isn=pa.uint32(),
+    first_host_ns=pa.int64(),
+    last_host_ns=pa.int64(),
+    events_count=pa.uint32(),
+    # Where a NAT or a balancer rewrote it on the way: how the server's host knows its two ends; else null.
+    translated_client_addr=_text(),
+    translated_client_port=pa.uint16(),
+    translated_server_addr=_text(),
+    translated_server_port=pa.uint16(),
+)
+"""One row for each connection incarnation (4-tuple and both ISNs)."""
+
+_OF_AN_END = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns", "trace_ns")]
+HOPS = _fields(
+    may_be_null=(*_OF_AN_END, "one_way_delay_ns", "uncertainty_ns", "exchange_id"),
+    connection_id=pa.int64(),
+    kind=_text(),  # HopKind
+    from_client=pa.bool_(),  # sent by the connection's client
+    send_host=_text(),
+    send_frame=pa.uint32(),
+    send_host_ns=pa.int64(),
+    send_trace_ns=pa.int64(),
+    receive_host=_text(),
+    receive_frame=pa.uint32(),
+    receive_host_ns=pa.int64(),
+    receive_trace_ns=pa.int64(),
+    stream_start=pa.int64(),  # bytes past ISN+1 (past the first byte seen, without SYN); zero length: start = end
+    stream_end=pa.int64(),
+    attempt=pa.uint16(),  # 1 = first transmission
+    state=_text(),  # HopState
+    one_way_delay_ns=pa.int64(),
+    uncertainty_ns=pa.int64(),
+    exchange_id=pa.int64(),  # null if it belongs to none
+)
+"""One row for each transfer of bytes (or of a zero-length segment) from a send event to a receive event. A lone event
+has nulls on its missing side and a state that says why; the missing side's host is given where it is known."""
+
+QUALITY = _fields(
+    may_be_null=("send_host", "receive_host"),
+    connection_id=pa.int64(),
+    send_host=_text(),
+    receive_host=_text(),
+    **{f"{state}_count": pa.int64() for state in HopState},  # hops in each state
+    split_count=pa.int64(),  # matched data hops that share their send or their receive with another
+    retransmitted_count=pa.int64(),  # hops of a second or later attempt
+    early_count=pa.int64(),  # received before they were sent, on the trace's timescale
+    bytes=pa.int64(),  # sent and not lost, while both hosts were capturing
+    matched_bytes=pa.int64(),
+)
+"""How well one direction of one connection was paired: one row for each."""
+
+CLOCKS = _fields(
+    host=_text(),
+    from_host_ns=pa.int64(),
+    to_host_ns=pa.int64(),
+    from_frame=pa.uint32(),  # a stepped clock's stamps may repeat, so the interval is also told in frames of the host
+    to_frame=pa.uint32(),
+    offset_ns=pa.int64(),  # host clock - reference, at from_host_ns
+    skew_ppb=pa.int64(),
+    uncertainty_ns=pa.int64(),
+    reference=pa.bool_(),
+    method=pa.string(),
+)
+"""One row for each host and validity interval.
+
+trace_ns = host_ns - offset_ns - skew_ppb * (host_ns - from_host_ns) / 1e9."""
+
+MESSAGES = _fields(
+    connection_id=pa.int64(),
+    from_client=pa.bool_(),
+    host=_text(),  # where it was seen
+    frame=pa.uint32(),
+    stream_offset=pa.int64(),  # of the head's first byte, on the same scale as hops.stream_start
+    head_kind=pa.uint8(),  # tracer.records.HeadKind
+    head_flags=pa.uint8(),  # tracer.records.HeadFlag
+    method=pa.string(),
+    target=pa.string(),
+    status=pa.uint16(),  # 0 for a request
+    content_length=pa.int64(),  # -1 if not given
+    head_len=pa.uint32(),
+    transaction_id=pa.string(),  # "" if none
+    user_agent=pa.string(),
+)
+"""One row for each HTTP head seen at a capture point (so usually two for each message: at sender and receiver), and for
+each TLS record: of that, `status` is the content type and `head_len` its whole length."""
+
+EXCHANGES = _fields(
+    exchange_id=pa.int64(),
+    connection_id=pa.int64(),
+    client_host=_text(),
+    server_host=_text(),
+    service=_text(),
+    request_first_sent_trace_ns=pa.int64(),
+    request_first_received_trace_ns=pa.int64(),
+    request_last_sent_trace_ns=pa.int64(),
+    request_last_received_trace_ns=pa.int64(),
+    response_first_sent_trace_ns=pa.int64(),
+    response_first_received_trace_ns=pa.int64(),
+    response_last_sent_trace_ns=pa.int64(),
+    response_last_received_trace_ns=pa.int64(),
+    request_head_received_trace_ns=pa.int64(),  # when the last byte of an HTTP head arrived; the body comes after it
+    response_head_received_trace_ns=pa.int64(),
+    connect_start_trace_ns=pa.int64(),  # client's first SYN, for the first exchange of a connection; else null
+    connected_trace_ns=pa.int64(),  # when the client acknowledged the SYN-ACK (or else had it), likewise
+    tls_start_trace_ns=pa.int64(),  # the client's first byte of TLS's handshake, for the first exchange behind it
+    tls_end_trace_ns=pa.int64(),  # when the client had the last of it, or sent the last of it
+    continue_sent_trace_ns=pa.int64(),  # when the server asked for the body (HTTP 100); null if it did not
+    continue_received_trace_ns=pa.int64(),
+    body_sent_trace_ns=pa.int64(),  # when the client first sent something after that
+    connect_stall_ns=pa.int64(),  # how long it waited for a lost SYN or its answer to be sent again; null for never
+    request_stall_ns=pa.int64(),  # and for lost bytes of the request, of the response
+    response_stall_ns=pa.int64(),
+    request_silent_idle_ns=pa.int64(),  # how long none of the request was on the way, by `SilenceCause`; null for never
+    request_silent_held_ns=pa.int64(),
+    request_silent_unread_ns=pa.int64(),
+    response_silent_idle_ns=pa.int64(),
+    response_silent_held_ns=pa.int64(),
+    response_silent_unread_ns=pa.int64(),
+    given_up_trace_ns=pa.int64(),  # when the client closed the connection on a request without any answer; else null
+    round_trip_ns=pa.int64(),  # fastest on its connection that the client saw; null where the server's end was seen
+    uncertainty_ns=pa.int64(),
+    request_bytes=pa.int64(),
+    response_bytes=pa.int64(),
+    response_due_bytes=pa.int64(),  # as long as its head says it is, head included; null where it says no length
+    protocol=_text(),  # "http/1.1", "unknown"
+    method=_text(),
+    target=pa.string(),
+    status=pa.uint16(),
+    transaction_id=pa.string(),
+    response_transaction_id=pa.string(),  # where the response shows another than the request; else null
+    client_service=_text(),  # which service or daemon asked, as its User-Agent says (services.toml); null if unknown
+    background=pa.bool_(),  # asked by a daemon, as its User-Agent says (services.toml); null where none was seen
+    complete=pa.bool_(),
+    ending=_text(),  # who ended it before it was wholly answered (collector.requests.endings); null where nobody did
+    closed_trace_ns=pa.int64(),  # when that was, by the clock of who did; null likewise
+    outcome=_text(),  # "ok" | "failed" | "abandoned" | "unknown" (collector.requests.outcomes)
+    is_stream=pa.bool_(),  # no request, but part of a stream (requests.streams): in no mean, percentile or span
+)
+"""One row for each request and its final response on a connection, whatever the protocol. Unknown times are null."""
+
+SILENCES = _fields(
+    exchange_id=pa.int64(),
+    in_response=pa.bool_(),  # else in the request
+    from_trace_ns=pa.int64(),  # when the bytes before had all arrived
+    to_trace_ns=pa.int64(),  # when the next left
+    cause=_text(),  # SilenceCause
+)
+"""One row for each stretch of a message, of a millisecond or more, in which none of its bytes was on the way."""
+
+STREAMS = _fields(
+    connection_id=pa.int64(),
+    client_host=_text(),
+    server_host=_text(),
+    service=_text(),
+    protocol=_text(),  # "http/1.1", "http/2", "redis", "mqtt", "postgresql", "ssh", "unknown"
+    reason=_text(),  # StreamReason
+    evidence=pa.string(),  # the same in words
+    begin_trace_ns=pa.int64(),  # its first message left, or arrived, as far as was seen
+    end_trace_ns=pa.int64(),  # its last one arrived, or left
+    to_client_count=pa.int64(),  # messages: what one side sends at once; several in one segment count as one
+    to_server_count=pa.int64(),
+    to_client_bytes=pa.int64(),
+    to_server_bytes=pa.int64(),
+    delay_median_ns=pa.int64(),  # of all messages seen at both ends, first byte sent to last byte received; else null
+    delay_p99_ns=pa.int64(),
+    uncertainty_ns=pa.int64(),  # of these two
+    longest_idle_ns=pa.int64(),  # between two messages
+)
+"""One row for each stream: a stretch of a connection, or all of it, on which nobody waits for an answer."""
+
+SPANS = _fields(
+    trace_id=pa.int64(),  # exchange_id of the root
+    span_id=pa.int64(),  # = exchange_id
+    parent_span_id=pa.int64(),  # null for a root
+    link_reason=_text(),  # null for a root
+    confidence=pa.float64(),
+    alternative_parent_span_id=pa.int64(),  # of an inferred link the next likeliest parent; null where there is none
+    alternative_confidence=pa.float64(),  # how likely that one is
+    depth=pa.uint16(),
+    start_trace_ns=pa.int64(),  # SYN, if the connection was opened for it (requests.openings), else its first byte
+    end_trace_ns=pa.int64(),  # last byte of its answer, or when it was given up; null if neither was seen
+    pause_ns=pa.int64(),  # between handshake and first byte: no part of its duration, which is end - start - pause
+    critical_ns=pa.int64(),  # of the root's duration, how much this span's own columns below hold; their sum
+    client_ns=pa.int64(),  # a root's client had been asked for the body (HTTP 100), but sent none yet
+    connect_ns=pa.int64(),  # from the first SYN until the client acknowledged the server's
+    tls_ns=pa.int64(),  # the handshake of TLS
+    request_network_ns=pa.int64(),
+    queue_ns=pa.int64(),  # until the server took it up, as far as that can be told (collector.requests.waits)
+    work_ns=pa.int64(),  # the server's own time, outside any child on the critical path
+    fan_out_wait_ns=pa.int64(),  # of several servers asked at once, beyond the first one's answer
+    server_or_network_ns=pa.int64(),  # the server's work and the ways there and back, of which one end shows the sum
+    response_network_ns=pa.int64(),
+    stall_ns=pa.int64(),  # until what was lost had been sent again
+    request_idle_ns=pa.int64(),  # none of the request was on the way: its sender had nothing to send
+    response_idle_ns=pa.int64(),  # none of the response was: the server had nothing to send
+    send_held_ns=pa.int64(),  # none of either was: TCP held the sender (congestion or small window, delayed ACK)
+    reader_wait_ns=pa.int64(),  # none of either was: the receiver's window was closed, its application did not read
+)
+"""One row for each exchange that is no stream, as part of one root request. Over the spans of a trace_id the ledger
+columns (`*_ns` after `critical_ns`) add up exactly to the root's duration."""
+
+FINDINGS = _fields(
+    severity=_text(),  # "info" | "notice" | "warning" | "error"
+    kind=_text(),
+    host=_text(),
+    peer_host=_text(),  # the other end, where a link between two hosts is meant
+    service=_text(),  # where one is meant
+    connection_id=pa.int64(),  # this and the four below: the worst case
+    span_id=pa.int64(),
+    from_trace_ns=pa.int64(),
+    to_trace_ns=pa.int64(),
+    count=pa.int64(),  # of packets, connections or requests, as the text says
+    cost_ns=pa.int64(),  # request time that was waited
+    failed_count=pa.int64(),  # of what is counted, clients' own attempts that failed or were given up
+    cause=pa.string(),  # "KIND on HOST" of the finding that this one follows from; null for one that stands for itself
+    text=pa.string(),
+    remedy=pa.string(),
+)
+"""One row for each thing that is wrong or remarkable."""
+
+SAMPLES = _fields(host=_text(), host_ns=pa.int64(), metric=_text(), value=pa.float64())
+"""What a host used in the interval that ends at its own stamp `host_ns` and began at the metric's sample before.
+Metrics of the bundled cluster, `.NAME` where a host may have several:
+    cpu_percent (100 is one core), cpu_wait_percent (some process had no processor), disk_busy_percent.DEVICE,
+    disk_read_bytes_per_s.DEVICE, disk_written_bytes_per_s.DEVICE, read_bytes_per_s, written_bytes_per_s,
+    received_bytes_per_s.INTERFACE, sent_bytes_per_s.INTERFACE,
+    listen_overflows_per_s, listen_drops_per_s, syn_retransmits_per_s, retransmits_per_s, resets_sent_per_s."""
+
+ID_STRIDE_BITS = 32
+ID_STRIDE = 1 << ID_STRIDE_BITS
+"""Ids of connections and exchanges of a partition begin so far after those of the one before."""
+
+TABLES: dict[str, pa.Schema] = {
+    "events": EVENTS,
+    "connections": CONNECTIONS,
+    "hops": HOPS,
+    "quality": QUALITY,
+    "clocks": CLOCKS,
+    "messages": MESSAGES,
+    "exchanges": EXCHANGES,
+    "silences": SILENCES,
+    "streams": STREAMS,
+    "spans": SPANS,
+    "findings": FINDINGS,
+    "samples": SAMPLES,
+}
+"""Table name (file `<name>.parquet` in the trace directory) to its schema."""
+
+
+def conform(name: str, table: pa.Table) -> pa.Table:
+    """`table` with the columns and types of the schema `name`, null where it has none; columns beyond it go last."""
+    columns = {column.name: _column(table, column) for column in TABLES[name]}
+    extra = {column: table.column(column) for column in table.column_names if column not in columns}
+    return pa.table(columns | extra)
+
+
+def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
+    if column.name not in table.column_names:
+        return pa.chunked_array([pa.nulls(table.num_rows, column.type)])
+    return _cast(table.column(column.name), column.type)
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(kind):
+        return column.cast(kind.value_type).dictionary_encode().cast(kind)
+    return column.cast(kind)

@@ -1,0 +1,39 @@
+"""Times of exchanges as the core takes them: int64 ns without nulls."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.trace.arrow import first_known
+
+Longs = NDArray[np.int64]
+
+UNSEEN = np.iinfo(np.int64).min
+"""A time that was not seen."""
+
+
+def stamps(exchanges: pl.DataFrame, *names: str) -> Longs:
+    """The first of the columns `NAME_trace_ns` that is not null; `UNSEEN` where all are. Not copied if none is null."""
+    seen = exchanges.select(pl.coalesce(*(f"{name}_trace_ns" for name in names)).cast(pl.Int64).fill_null(UNSEEN))
+    return np.ascontiguousarray(seen.to_series().to_numpy())
+
+
+def seen(exchanges: pa.Table, *names: str) -> Longs:
+    """As `stamps`, of a table in any number of chunks: a pass of the core, on all cores."""
+    return first_known(exchanges, [f"{name}_trace_ns" for name in names], UNSEEN)
+
+
+def stacked(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Rows of all parts, each column in one piece. Memory: the rows, and a column more."""
+    frame = pl.concat(parts, rechunk=False)
+    for place, name in enumerate(frame.columns):
+        frame.replace_column(place, frame[name].rechunk())
+    return frame
+
+
+def text_codes(texts: pl.Series) -> NDArray[np.int32]:
+    """Categories as numbers, -1 where null."""
+    return texts.to_physical().cast(pl.Int32).fill_null(-1).to_numpy()

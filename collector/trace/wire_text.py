@@ -1,0 +1,60 @@
+r"""Bytes from the wire as text: the one place where the words of messages become strings.
+
+(Names in captures and of files are the operator's world, not the peers': `tracer.plain_text`.)
+
+What a peer sends may be no UTF-8, may hold control characters that a terminal obeys, or characters that reorder what is
+shown around them. Here each such byte is written as an escape, `\xe9`, so that every string of a trace is valid UTF-8
+and safe to print. A text that needs an escape, or that holds `\x` already, has its backslashes doubled. So different
+bytes stay different texts, and ids that were equal on the wire stay equal.
+
+Cost: two passes over the bytes; per text only where some text may need an escape.
+"""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.trace.arrow import nullable
+from tracer.plain_text import escape, is_safe
+from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns
+
+PRINTABLE = range(0x20, 0x7F)
+"""Bytes of ASCII that a terminal shows as they are."""
+BACKSLASH = 0x5C
+
+
+def string_array_from_wire(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.LargeStringArray:
+    """Texts laid end to end, as an Arrow array of valid UTF-8 without control characters.
+
+    Arguments: `offsets`, n+1 of them; `data`, the bytes that they lead into.
+    """
+    if not len(data) or (_is_printable(data) and not (data == BACKSLASH).any()):
+        return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+    whole = data.tobytes()
+    bounds = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+    return pa.array([text_from_wire(whole[begin:end]) for begin, end in bounds], pa.large_string())
+
+
+def _is_printable(data: NDArray[np.uint8]) -> bool:
+    return bool(data.min() >= PRINTABLE.start and data.max() < PRINTABLE.stop)
+
+
+def text_from_wire(data: bytes) -> str:
+    """`data` as text that is safe to show: bytes that are no UTF-8 and unsafe characters as escapes."""
+    text = data.decode("utf-8", "surrogateescape")
+    if all(map(is_safe, text)) and "\\x" not in text:
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    return character if is_safe(character) else escape(character)
+
+
+def head_batch(heads: Columns) -> pa.RecordBatch:
+    """Message heads as a batch: `HEAD_COLUMNS`, `HEAD_STRINGS`, and `event_row`."""
+    plain = {name: nullable(heads[name]) for name in (*HEAD_COLUMNS, "event_row")}
+    texts = {name: string_array_from_wire(heads[f"{name}_offsets"], heads[f"{name}_bytes"]) for name in HEAD_STRINGS}
+    return pa.record_batch(plain | texts)

@@ -1,0 +1,75 @@
+"""Which addresses are a host's own, from what captures show."""
+
+import pytest
+
+from collector.decode.host_addresses import Traffic, own_addresses
+
+CLIENT, PROXY, STORE_A, STORE_B, SECOND = 1, 2, 3, 4, 5
+
+
+def pairs(*ends: tuple[int, int]) -> dict[tuple[int, int], int]:
+    return {pair: 10 for one in ends for pair in (one, one[::-1])}
+
+
+def answer(gap_ns: int) -> dict[tuple[int, int], tuple[int, int, int]]:
+    return {(7, 9): (CLIENT, PROXY, gap_ns)}
+
+
+def alone(client_gaps_ns: tuple[int, ...], proxy_gaps_ns: tuple[int, ...]) -> list[Traffic]:
+    """One capture of two hosts, with how long the client's and the proxy's answers took there."""
+    answers = [(PROXY, CLIENT, gap) for gap in client_gaps_ns] + [(CLIENT, PROXY, gap) for gap in proxy_gaps_ns]
+    return [Traffic(pairs((CLIENT, PROXY)), gaps_ns={(place, 0): each for place, each in enumerate(answers)})]
+
+
+CASES = [
+    ("several peers", [Traffic(pairs((PROXY, CLIENT), (PROXY, STORE_A)))], [{PROXY}]),
+    (
+        "one peer: the other capture decides",
+        [Traffic(pairs((CLIENT, PROXY))), Traffic(pairs((PROXY, CLIENT), (PROXY, STORE_A)))],
+        [{CLIENT}, {PROXY}],
+    ),
+    (
+        "two hosts alone: the gap of an answer decides",
+        [
+            Traffic(pairs((CLIENT, PROXY)), gaps_ns=answer(900)),
+            Traffic(pairs((CLIENT, PROXY)), gaps_ns=answer(20)),
+        ],
+        [{CLIENT}, {PROXY}],
+    ),
+    ("one capture alone: its own kernel answers at once", alone((40_000_000, 4000, 9000), (90_000,) * 3), [{CLIENT}]),
+    ("or the other one's does", alone((80_000, 95_000, 99_000), (12_000,) * 3), [{PROXY}]),
+    ("too few answers", alone((4000, 4000, 9000), (90_000,) * 2), [set()]),
+    ("no end much quicker", alone((8000,) * 3, (15_000,) * 3), [set()]),
+    ("no end at hand", alone((70_000,) * 3, (900_000,) * 3), [set()]),
+    ("the capture tells", [Traffic(pairs((CLIENT, PROXY)), frozenset({PROXY}))], [{PROXY}]),
+    ("loopback beside it", [Traffic({**pairs((PROXY, CLIENT), (PROXY, STORE_A)), (99, 99): 4})], [{PROXY}]),
+    (
+        "a host with two addresses",
+        [Traffic(pairs((PROXY, CLIENT), (SECOND, STORE_A), (SECOND, STORE_B), (PROXY, 8), (PROXY, 9)))],
+        [{PROXY, SECOND}],
+    ),
+    ("a switch between two pairs has no own end", [Traffic(pairs((CLIENT, PROXY), (STORE_A, STORE_B)))], [set()]),
+    (
+        "a container behind a host",
+        [
+            Traffic(pairs((SECOND, STORE_A)), passing=frozenset({SECOND, STORE_A}), told=frozenset({PROXY})),
+            Traffic(pairs((SECOND, STORE_A)), told=frozenset({STORE_A})),
+        ],
+        [{PROXY, SECOND}, {STORE_A}],
+    ),
+    (
+        "a router between two hosts",
+        [
+            Traffic(pairs((CLIENT, STORE_A)), passing=frozenset({CLIENT, STORE_A}), told=frozenset({PROXY})),
+            Traffic(pairs((CLIENT, STORE_A)), told=frozenset({STORE_A})),
+            Traffic(pairs((CLIENT, STORE_A)), told=frozenset({CLIENT})),
+        ],
+        [{PROXY}, {STORE_A}, {CLIENT}],
+    ),
+    ("no packet", [Traffic({})], [set()]),
+]
+
+
+@pytest.mark.parametrize(("captures", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_own_addresses(captures: list[Traffic], expected: list[set[int]]) -> None:
+    assert own_addresses(captures) == expected

@@ -1,0 +1,64 @@
+"""Parts are worked on side by side and stored in their order, and an error ends all of it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
+
+import pytest
+
+from collector.execution.ordered_pool import in_turn
+
+WAIT_S = 10
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(3) as pool:
+        yield pool
+
+
+def test_results_are_stored_in_order_though_the_first_takes_longest(pool: ThreadPoolExecutor) -> None:
+    later_are_done, stored, done, lock = Event(), list[tuple[str, int]](), set[str](), Lock()
+
+    def work(part: str) -> int:
+        if part == "a":
+            assert later_are_done.wait(WAIT_S)
+        with lock:
+            done.add(part)
+            if done >= {"b", "c"}:
+                later_are_done.set()
+        return ord(part)
+
+    in_turn(pool, 3, "abcdefg", work, lambda part, result: stored.append((part, result)))
+    assert stored == [(part, ord(part)) for part in "abcdefg"]
+
+
+def test_one_worker_does_all(pool: ThreadPoolExecutor) -> None:
+    steps: list[str] = []
+    in_turn(pool, 1, [1, 2], lambda part: steps.append(f"work {part}"), lambda part, _: steps.append(f"store {part}"))
+    assert steps == ["work 1", "store 1", "work 2", "store 2"]
+
+
+@pytest.mark.parametrize("fails", ["work", "store"])
+def test_an_error_ends_it_and_later_parts_are_neither_begun_nor_stored(pool: ThreadPoolExecutor, fails: str) -> None:
+    begun, stored = list[int](), list[int]()
+
+    def work(part: int) -> int:
+        begun.append(part)
+        if fails == "work" and part == 1:
+            raise ZeroDivisionError
+        return part
+
+    def store(part: int, _: int) -> None:
+        if fails == "store" and part == 1:
+            raise ZeroDivisionError
+        stored.append(part)
+
+    with pytest.raises(ZeroDivisionError):
+        in_turn(pool, 2, range(1_000), work, store)
+    assert stored == [0]
+    assert len(begun) < 10
+
+
+def test_nothing_to_do(pool: ThreadPoolExecutor) -> None:
+    in_turn(pool, 3, [], lambda part: part, lambda *_: pytest.fail("there is no part"))

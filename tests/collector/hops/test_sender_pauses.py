@@ -1,0 +1,75 @@
+"""What held a sender that stood still, by the figures of the moment in which it went on."""
+
+from dataclasses import fields
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from collector.findings.stalls import stall_findings
+from collector.findings.symptoms import Troubles
+from collector.hops.sender_pauses import TOLD, told
+from tests.helpers.scripts import play
+
+MS = 1_000_000
+HOPS = play("a:40000 > b:8080\n 0 > 0:65536 PUT /x\n 100 > 65536:131072").hops
+
+
+def why(stood_ns: int, rtt_ns: int | None, **figures: object) -> list[str]:
+    """What is told of one pause of that length."""
+    row = {
+        **{"connection_id": 1, "from_client": True, "host": "a", "stream_offset": 65_536, "mss_bytes": 1448},
+        **{"stopped_ns": 0, "released_ns": stood_ns, "resumed_ns": stood_ns, "rtt_ns": rtt_ns},
+        **{"resumed_bytes": 1448, "in_flight_bytes": 65_536, "waiting_bytes": 65_536, "resent": False},
+        **{"room_bytes": 100_000, "window_closed": False, "idle_ns": 0, "in_flight_before_idle_bytes": 0},
+        **figures,
+    }
+    stamps = {f"{name}_trace_ns": row[f"{name}_ns"] for name in ("stopped", "released", "resumed")}
+    columns = {name: pa.array([value], pa.int64() if value is None else None) for name, value in (row | stamps).items()}
+    found = told(pa.table(columns), HOPS)
+    return [f"{row['why']} {row['send_host']} {row['receive_host']}" for row in found.to_dicts()]
+
+
+@pytest.mark.parametrize(
+    ("stood_ns", "rtt_ns", "figures", "expected"),
+    [
+        (30 * MS, 30 * MS, {"room_bytes": 0}, "small_window a b"),
+        (30 * MS, 30 * MS, {"room_bytes": 0, "window_closed": True}, "small_window a b"),
+        (90 * MS, 30 * MS, {"room_bytes": 0}, "zero_window a b"),
+        (90 * MS, 30 * MS, {"room_bytes": 0, "window_closed": True}, "zero_window a b"),
+        (30 * MS, None, {"room_bytes": None, "window_closed": True}, "zero_window a b"),
+        (90 * MS, 30 * MS, {}, None),
+        (MS // 2, 10_000, {"room_bytes": 0}, None),
+        (MS // 2, 10_000, {"room_bytes": 0, "resumed_bytes": 0}, "zero_window a b"),
+    ],
+    ids=[
+        "full for a round trip",
+        "closed for a round trip, on a long way: read at once, too small",
+        "full for three",
+        "closed for three",
+        "closed, on a way of unknown length",
+        "not for the window",
+        "short, since a copy was sent in between",
+        "never opened again",
+    ],
+)
+def test_a_receiver_that_does_not_read_is_told_from_a_long_way(
+    stood_ns: int, rtt_ns: int | None, figures: dict[str, object], expected: str | None
+) -> None:
+    assert why(stood_ns, rtt_ns, **figures) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("each_ns", "count", "severity"),
+    [(20 * MS, 90, "warning"), (20 * MS, 50, "notice"), (600 * MS, 1, "warning"), (600 * MS, 0, None)],
+    ids=["many short ones", "half of all time", "one that outlived a probe", "none"],
+)
+def test_a_closed_window_is_weighed_by_its_length_and_by_what_all_of_them_cost(
+    each_ns: int, count: int, severity: str | None
+) -> None:
+    row = dict.fromkeys(TOLD, 0) | {"why": "zero_window", "send_host": "a", "receive_host": "b", "count": count}
+    row |= {"cost_ns": each_ns * count, "worst_ns": each_ns, "connections": 1}
+    paused = pl.DataFrame([row] if count else [], schema=TOLD)
+    nothing = {field.name: pl.DataFrame() for field in fields(Troubles)}
+    found = stall_findings(Troubles(**nothing | {"paused": paused}), total_ns=2_000 * MS)
+    assert [finding.severity for finding in found] == ([severity] if severity else [])

@@ -1,0 +1,32 @@
+"""Arrays on disk are read ahead, all of them at once, for the rows that are asked for and no others."""
+
+import mmap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collector.queries.timeline.shelf import Shelf, ask_ahead
+
+ROWS = 20_000
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (0, ROWS), (ROWS - 1, ROWS), (4_000, 9_000), (7, 7)])
+def test_rows_are_asked_for_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Watched(mmap.mmap):
+        def madvise(self, option: int, start: int = 0, length: int = 0) -> None:  # type: ignore[override]
+            asked.append((start, start + length))
+            super().madvise(option, start, length)  # refuses what is no page, or beyond the end
+
+    Shelf(tmp_path).put("times", np.arange(ROWS))
+    monkeypatch.setattr(mmap, "mmap", Watched)
+    times = Shelf(tmp_path).array("times")
+    ask_ahead([times, np.arange(ROWS)], first, last)
+    assert len(asked) == (first < last)
+    for begin, end in asked:
+        assert begin % mmap.PAGESIZE == 0
+        head = (tmp_path / "times.npy").stat().st_size - 8 * ROWS
+        assert begin <= head + 8 * first < begin + mmap.PAGESIZE
+        assert end == head + 8 * last

@@ -1,0 +1,141 @@
+"""Where the index of a trace is kept: found again, made anew when the trace has changed, never half there."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collector.queries import open_trace, trace_index
+from collector.queries.trace_index import TraceIndex, open_index
+from collector.trace import store
+from collector.trace.store import INDEX_FOLDER, read_info, write_trace
+from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+
+RECIPE = Recipe(lost_share=0.05)
+
+
+@pytest.fixture(autouse=True)
+def files_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """However small a trace is, its index is kept."""
+    monkeypatch.setattr(trace_index, "SMALL_BYTES", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A small trace."""
+    write_synthetic_trace(tmp_path / "trace", RECIPE)
+    return tmp_path / "trace"
+
+
+def opened(trace: Path) -> tuple[TraceIndex, list[float]]:
+    """The index, and what was said of its making."""
+    said: list[float] = []
+    return open_index(str(trace), read_info(str(trace)), said.append), said
+
+
+def test_the_index_is_made_once_beside_the_tables(trace: Path) -> None:
+    first, said = opened(trace)
+    assert said == sorted(said)
+    assert said[-1] == 1
+    assert (trace / INDEX_FOLDER / "stamp.json").exists()
+    again, nothing = opened(trace)
+    assert nothing == []
+    assert again.facts == first.facts
+    assert isinstance(again.hops.columns.anchor_ns, np.memmap)
+    assert [path.name for path in trace.parent.iterdir() if "partial" in path.name] == []
+
+
+def test_it_says_the_same_from_files_and_from_memory(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(trace)
+    from_files = open_trace(str(trace))
+    monkeypatch.setattr(trace_index, "SMALL_BYTES", 1 << 30)
+    from_memory = open_trace(str(trace))
+    assert from_files.summary == from_memory.summary
+    assert from_files.story == from_memory.story
+    assert from_files.pairing == from_memory.pairing
+    assert from_files.requests(9) == from_memory.requests(9)
+    assert [from_files.spans(each) for each in range(3)] == [from_memory.spans(each) for each in range(3)]
+
+
+def test_a_trace_that_changed_is_indexed_anew(trace: Path) -> None:
+    opened(trace)
+    write_synthetic_trace(trace, Recipe(uploads_count=5))
+    index, said = opened(trace)
+    assert said
+    assert len(index.trees) == 5
+    os.utime(trace / "hops.parquet", ns=(1, 1))
+    assert opened(trace)[1]
+    assert not opened(trace)[1]
+
+
+@pytest.mark.parametrize("what", ["stamp.json", "facts.json", "level-00.npy", "anchor_ns.npy", "spans.arrow"])
+@pytest.mark.parametrize("how", ["cut", "gone", "other"])
+def test_a_damaged_index_is_made_anew(trace: Path, what: str, how: str) -> None:
+    opened(trace)
+    path = trace / INDEX_FOLDER / what
+    if how == "gone":
+        path.unlink()
+    elif how == "other":
+        path.write_bytes(b'{"version": "1", "fingerprint": []}')
+    else:
+        path.write_bytes(path.read_bytes()[:70])
+    index, said = opened(trace)
+    assert said
+    assert len(index.trees) == 3
+    assert not opened(trace)[1]
+
+
+def test_an_index_of_another_version_is_made_anew(trace: Path) -> None:
+    opened(trace)
+    stamp = trace / INDEX_FOLDER / "stamp.json"
+    document = json.loads(stamp.read_text())
+    stamp.write_text(json.dumps(document | {"version": document["version"] + 1}))
+    assert opened(trace)[1]
+
+
+def test_where_the_trace_cannot_be_written_the_index_is_in_the_cache(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != trace and access(path, mode))
+    assert opened(trace)[1]
+    assert not (trace / INDEX_FOLDER).exists()
+    assert len(list((tmp_path / "cache").rglob("stamp.json"))) == 1
+    assert not opened(trace)[1]
+
+
+def test_where_nothing_can_be_written_it_is_made_each_time(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
+    for _ in range(2):
+        index, said = opened(trace)
+        assert said
+        assert len(index.trees) == 3
+
+
+def test_a_trace_with_an_index_is_replaced_like_any(trace: Path) -> None:
+    opened(trace)
+    with write_trace(str(trace)) as writer:
+        writer.write_info(read_info(str(trace)))
+    assert not (trace / INDEX_FOLDER).exists()
+
+
+def test_a_trace_elsewhere_is_indexed_in_the_cache(trace: Path, tmp_path: Path) -> None:
+    fs, root = store._filesystem("memory://far/trace")
+    for path in trace.iterdir():
+        fs.pipe_file(f"{root}/{path.name}", path.read_bytes())
+    view = open_trace("memory://far/trace")
+    assert view.summary.requests_count == 3
+    assert len(list((tmp_path / "cache").rglob("stamp.json"))) == 1
+
+
+def test_an_index_lives_on_while_it_is_looked_at(trace: Path) -> None:
+    view = open_trace(str(trace))
+    before = view.summary
+    shutil.rmtree(trace / INDEX_FOLDER)
+    assert view.arrows(0, view.duration_ns, 1_000) is not None
+    assert view.count(0, view.duration_ns + 1) == before.hops_count

@@ -1,0 +1,96 @@
+"""What a request waited for a connection that never came is not its server's own work."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from collector.reporting.stage_times import stages_of
+from collector.reporting.story import Story, joined, outermost, tell, with_waits_in_vain
+from collector.requests.spans import link
+from collector.trace.model import TraceInfo
+from tests.collector.reporting.test_story import clocks
+from tests.helpers.exchange_lines import at_us, exchanges_of
+from tests.helpers.scripts import table
+from tests.helpers.service_ports import named_ports
+
+SERVICES = named_ports({6200: "swift-object", 8080: "swift-proxy"})
+INFO = TraceInfo(created_ns=0, tool_version="", hosts=(), services=SERVICES)
+PUT = """
+    client > proxy/swift-proxy          0     10 520000 520010 method=PUT target=/v1/a/c/o tx=t1
+    proxy > storage1/swift-object     120    130   9000   9010 connect=100 connected=110 tx=t1
+    proxy > storage3/swift-object  501000 501010 515000 515010 connect=500900 connected=500950 tx=t1
+"""
+
+
+def syn(at: int, client: str = "proxy", server: str = "storage2", port: int = 6200) -> dict[str, object]:
+    ends = {"client_host": client, "server_host": server, "server_port": port, "client_port": 40000}
+    return {"connection_id": 7, "client_isn": 1, "first_host_ns": at_us(str(at)), **ends}
+
+
+def story_of(*connections: dict[str, object], text: str = PUT) -> Story:
+    exchanges = exchanges_of(text)
+    timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
+    told: pa.Table = table("connections", list(connections))
+    story = tell(replace(INFO), link(exchanges), exchanges, timescale, told)
+    assert sum(part.duration_ns for part in story.parts) == story.duration_ns
+    return story
+
+
+def parts(story: Story) -> dict[str, float]:
+    return {part.label: part.duration_ns / 1000 for part in story.parts}
+
+
+VAIN = "waiting for connections to storage2 that never came"
+
+
+def test_the_wait_is_the_connections() -> None:
+    """From the SYN until another server was asked."""
+    told = parts(story_of(syn(105)))
+    assert told[VAIN] == 500_900 - 105
+    assert told["in swift-proxy"] < 7_000
+
+
+def test_without_it_the_wait_would_seem_to_be_work() -> None:
+    told = parts(story_of())
+    assert VAIN not in told
+    assert told["in swift-proxy"] > 490_000
+
+
+def test_a_connection_that_came_up_or_belongs_to_nobody_changes_nothing() -> None:
+    answered = syn(105) | {"server_isn": 2}
+    elsewhere = syn(105, client="storage9")
+    too_early = syn(-90_000)
+    after_the_last_try = syn(516_000)
+    expected = parts(story_of())
+    for connection in (answered, elsewhere, too_early, after_the_last_try):
+        assert parts(story_of(connection)) == expected
+
+
+def test_a_server_that_was_never_heard_of_is_known_by_its_port() -> None:
+    """nginx fails over from app1, of which nothing was ever heard and so no name is known, to app2."""
+    text = """
+        client > web/nginx        0     10 320000 320010 method=GET target=/a
+        web > app2/app2         300500 300510 319000 319010 connect=300400 connected=300450
+    """
+    exchanges = exchanges_of(text)
+    connection_id = exchanges["connection_id"].to_pylist()
+    ports = [syn(0, "client", "web", 80) | {"connection_id": connection_id[0], "server_isn": 2}]
+    ports += [syn(0, "web", "app2", 8000) | {"connection_id": connection_id[1], "server_isn": 2}]
+    vain = syn(100, "web", "app1", 8000) | {"connection_id": 77}
+    told: pa.Table = table("connections", [*ports, vain])
+    story = tell(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), told)
+    assert parts(story)["waiting for connections to app1 that never came"] == 300_300
+    elsewhere: pa.Table = table("connections", [*ports, vain | {"server_port": 5432}])
+    story = tell(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), elsewhere)
+    assert not any("never came" in part for part in parts(story))
+
+
+def test_the_stages_have_it_apart_and_still_add_up() -> None:
+    exchanges = exchanges_of(PUT)
+    told: pa.Table = table("connections", [syn(105)])
+    timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
+    rows = joined(link(exchanges), exchanges)
+    stages = stages_of(with_waits_in_vain(rows, INFO, told, timescale), outermost(rows))
+    took = dict(stages.select("stage", "duration_ns").rows())
+    assert took["connections to storage2 that never came"] == (500_900 - 105) * 1000
+    assert sum(took.values()) == rows.filter(depth=0)["duration_ns"].sum()

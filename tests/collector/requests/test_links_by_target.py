@@ -1,0 +1,95 @@
+"""Links of exchanges whose ids are hidden but whose targets are visible: what calls share with requests is evidence,
+learned from the trace, and nothing where nothing is shared."""
+
+import random
+from collections.abc import Callable
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from collector.requests.spans import link
+from tests.helpers.scripts import table
+from tests.helpers.services_sim import Service, Simulation, Step
+
+US = 1_000
+FAN_OUT = {
+    "a": Service(("A",), (Step(400 * US, ("x", "y")), Step(300 * US)), loop=False),
+    "x": Service(("X",), (Step(300 * US, ("z",), share=0.5), Step(200 * US)), loop=False),
+    "y": Service(("Y",), (Step(500 * US),), loop=False),
+    "z": Service(("Z",), (Step(300 * US),), loop=False),
+}
+"""Threads that keep no order, so that times say little."""
+Target = Callable[[str, int, random.Random], str]
+"""The target of a request to a service, made for the root request of that number."""
+
+
+def shown(exchanges: pa.Table, truth: dict[int, int], target: Target) -> pa.Table:
+    """The same with heads."""
+    draws = random.Random(4)
+
+    def root_of(number: int) -> int:
+        return root_of(truth[number]) if number in truth else number
+
+    def head(row: dict[str, object]) -> dict[str, object]:
+        named = target(str(row["service"]), root_of(int(str(row["exchange_id"]))), draws)
+        return row | {"method": "GET", "target": named}
+
+    return table("exchanges", [head(row) for row in exchanges.to_pylist()])
+
+
+def scored(target: Target | None, at_once: int = 32, count: int = 600) -> tuple[float, float]:
+    """Share of the children that have their true parent, and mean confidence of all links."""
+    exchanges, truth = Simulation(FAN_OUT, seed=6).run("a", at_once, count)
+    spans = pl.DataFrame(link(exchanges if target is None else shown(exchanges, truth, target)))
+    found = dict(spans.select("span_id", "parent_span_id").iter_rows())
+    return sum(found[child] == parent for child, parent in truth.items()) / len(truth), float(
+        str(spans["confidence"].mean())
+    )
+
+
+def store_target(service: str, root: int, draws: random.Random) -> str:
+    """Where the parts of a name stand differs from service to service; device and partition come before it."""
+    name = f"photo%20{root}" if service == "a" else f"photo+{root}"
+    before = "/v1" if service == "a" else f"/sd{draws.randrange(9)}/{draws.randrange(1000)}"
+    return f"{before}/AUTH_test/box{root % 4}/{name}"
+
+
+def shop_target(service: str, root: int, draws: random.Random) -> str:
+    """A product in a path, asked about in a query; `y` is asked nothing of it."""
+    product = 1_000 + root * 7 % 300
+    return {
+        "a": f"/product/{product}",
+        "x": f"/reviews?lang=en&product_id={product}",
+        "y": f"/rates?from=USD&to={draws.choice(['EUR', 'JPY', 'CHF'])}",
+        "z": f"/texts/{product}/en",
+    }[service]
+
+
+@pytest.mark.parametrize("target", [store_target, shop_target])
+def test_names_identify_where_times_do_not(target: Target) -> None:
+    without, _ = scored(None)
+    right, confidence = scored(target)
+    least = 0.97 if target is store_target else without + 0.2
+    assert right >= least
+    assert abs(confidence - right) < 0.05
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(lambda service, _root, _draws: f"/v1/AUTH_test/{service}", id="all targets share"),
+        pytest.param(lambda service, _root, draws: f"/{service}/{draws.randrange(50)}", id="numbers that mean nothing"),
+        pytest.param(lambda service, _root, draws: f"/{service}/{draws.random()}", id="nothing is shared"),
+    ],
+)
+def test_words_that_say_nothing_change_nothing(target: Target) -> None:
+    assert scored(target, at_once=8) == scored(lambda *_: "/", at_once=8)
+
+
+def test_few_calls_are_linked_by_the_names_that_they_share() -> None:
+    """Of each kind there are too few to learn its delays from."""
+    right, confidence = scored(store_target, at_once=6, count=18)
+    without, _ = scored(None, at_once=6, count=18)
+    assert right >= 0.95 > without
+    assert confidence >= 0.8

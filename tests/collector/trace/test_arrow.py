@@ -1,0 +1,69 @@
+"""Arrow columns as the core takes them."""
+
+import numpy as np
+import pyarrow as pa
+
+from collector.trace.arrow import codes, first_known, in_one_list, indices, nullable_where, numbers, one_chunk, taken
+
+HOSTS = pa.chunked_array([pa.array(["b", None]), pa.array(["a", "b"])])
+
+
+def test_numbers_have_a_stand_in_for_null_whatever_the_chunks() -> None:
+    column = pa.chunked_array([pa.array([1, None], pa.uint32()), pa.array([3], pa.uint32())])
+    assert numbers(column, missing=7).tolist() == [1, 7, 3]
+    assert numbers(pa.chunked_array([], pa.int64())).tolist() == []
+    bools = pa.array([True, False, False, True, True, False, True, False, False, True])
+    assert numbers(bools).tolist() == [True, False, False, True, True, False, True, False, False, True]
+    assert numbers(bools.slice(3, 6)).tolist() == [True, True, False, True, False, False]
+    assert numbers(bools[:0]).tolist() == []
+
+
+def test_texts_are_places_in_their_list() -> None:
+    for column in (HOSTS, HOSTS.dictionary_encode()):
+        place, texts = indices(column)
+        assert [None if at < 0 else texts[at] for at in place] == ["b", None, "a", "b"]
+
+
+def test_codes_follow_the_order_that_is_asked_for() -> None:
+    assert codes(pa.chunked_array([pa.array(["x", "y", "x"])]), ["z", "y", "x"]).tolist() == [2, 1, 2]
+
+
+def test_texts_of_several_columns_have_one_list() -> None:
+    (one, other), names = in_one_list(HOSTS, pa.array(["c", "a"]))
+    assert (one.tolist(), other.tolist(), names) == ([1, -1, 0, 1], [2, 0], ["a", "b", "c"])
+    (none,), names = in_one_list(HOSTS[:0])
+    assert (none.tolist(), names) == ([], [])
+
+
+def test_the_first_column_that_is_not_null_counts_wherever_its_chunks_begin() -> None:
+    first, second = [None, 1, None, 3, None, None], [7, 8, None, 9, 10, None]
+    columns = {
+        "first": pa.chunked_array([pa.array(first[:2], pa.int64()), pa.array(first, pa.int64())[2:]]),
+        "second": pa.chunked_array([pa.array(second[:3], pa.int64()), pa.array(second[3:], pa.int64())]),
+    }
+    table = pa.table(columns)
+    assert first_known(table, ["first", "second"], missing=-1).tolist() == [7, 1, -1, 3, 10, -1]
+    assert first_known(table[1:4], ["first"], missing=-1).tolist() == [1, -1, 3]
+    assert first_known(table[:0], ["first"], missing=-1).tolist() == []
+
+
+def test_rows_are_taken_from_the_chunks_that_have_them() -> None:
+    table = pa.table({"host": HOSTS.dictionary_encode(), "number": pa.chunked_array([[1], [2, 3, 4]])})
+    for rows in ([0, 3], [1, 2], [2], []):
+        assert taken(table, np.array(rows, np.int64)).to_pylist() == [table.to_pylist()[row] for row in rows]
+
+
+def test_one_chunk_is_not_copied() -> None:
+    array = pa.array([1, 2, 3])
+    assert one_chunk(pa.chunked_array([array])).buffers()[1].address == array.buffers()[1].address
+
+
+def test_what_is_missing_is_null_and_no_value_is_copied() -> None:
+    values, missing = np.arange(10), np.isin(np.arange(10), [1, 9])
+    column = nullable_where(values, missing)
+    column.validate(full=True)
+    assert column.to_pylist() == [0, None, 2, 3, 4, 5, 6, 7, 8, None]
+    assert column.buffers()[1].address == values.ctypes.data
+    whole = nullable_where(values, values < 0)
+    assert whole.null_count == 0
+    assert numbers(pa.chunked_array([whole])).ctypes.data == values.ctypes.data

@@ -1,0 +1,285 @@
+"""A trace is whole or it is not there, and what is no trace is named."""
+
+import errno
+import json
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from collector.trace import store
+from collector.trace.model import CommandInfo, CounterInfo, HostInfo, PointInfo, ServiceInfo, TraceInfo
+from collector.trace.schema import CLOCKS, FORMAT_VERSION, TABLES
+from tracer.errors import InputError, ResourceError
+
+INFO = TraceInfo(
+    created_ns=1_700_000_000_000_000_000,
+    tool_version="0.1.0",
+    hosts=(
+        HostInfo("client", ("10.77.0.10",), (PointInfo("client/eth0", "eth0", "ethernet"),), ("c.pcap",), 3, 2, 10, 20),
+        HostInfo("silent", (), (), (), 0, 0, None, None),
+    ),
+    counters=(CounterInfo("client", "capture_truncated", "data_loss", 1, "capture again"),),
+    command=CommandInfo(("swift", "upload"), "client", 5, 25, 0),
+    services=(ServiceInfo("proxy", 8080, "swift-proxy", "is asked for /v1"),),
+)
+CLOCK_ROW = {
+    "host": "client",
+    "from_host_ns": 10,
+    "to_host_ns": 20,
+    "from_frame": 1,
+    "to_frame": 9,
+    "offset_ns": 0,
+    "skew_ppb": 0,
+    "uncertainty_ns": 0,
+    "reference": True,
+    "method": "reference",
+}
+
+
+def save(url: str, info: TraceInfo = INFO) -> None:
+    with store.write_trace(url) as writer:
+        writer.write_table("clocks", pa.Table.from_pylist([CLOCK_ROW]))
+        writer.write_info(info)
+
+
+@pytest.fixture(params=["local", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "trace") if request.param == "local" else f"memory://{tmp_path.name}/trace"
+
+
+def test_what_is_written_is_read_back(url: str) -> None:
+    save(url)
+    assert store.read_info(url) == INFO
+    assert store.read_table(url, "clocks").to_pylist() == [CLOCK_ROW]
+    assert store.read_table(url, "clocks").schema.equals(CLOCKS)
+    assert store.read_table(url, "clocks", ["host", "offset_ns"]).column_names == ["host", "offset_ns"]
+    assert all(store.read_table(url, name).schema.equals(schema) for name, schema in TABLES.items())
+
+
+def test_columns_beyond_the_schema_are_kept(url: str) -> None:
+    save(url)
+    store.write_table(url, "clocks", pa.Table.from_pylist([CLOCK_ROW | {"rounds": 3}]))
+    assert store.read_table(url, "clocks", ["rounds"]).to_pylist() == [{"rounds": 3}]
+
+
+def test_a_trace_replaces_a_trace(url: str, tmp_path: Path) -> None:
+    save(url)
+    save(url, replace(INFO, command=None))
+    assert store.read_info(url).command is None
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["trace"])
+
+
+def test_an_error_while_writing_leaves_nothing_new(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), store.write_trace(url) as writer:
+        writer.write_table("clocks", pa.Table.from_pylist([CLOCK_ROW]))
+        _ = 1 // 0
+    assert not store.exists(url)
+    assert list(tmp_path.iterdir()) == []
+    save(url)
+    assert store.exists(url)
+
+
+def test_an_error_while_writing_keeps_the_old_trace(tmp_path: Path) -> None:
+    url = str(tmp_path / "trace")
+    save(url)
+    with pytest.raises(ZeroDivisionError), store.write_trace(url):
+        _ = 1 // 0
+    assert store.read_info(url) == INFO
+
+
+def test_a_url_without_rename_is_no_trace_until_it_is_whole() -> None:
+    url = "memory://store-test/late"
+    with store.write_trace(url) as writer:
+        writer.write_table("clocks", pa.Table.from_pylist([CLOCK_ROW]))
+        writer.write_info(INFO)
+        assert not store.exists(url)
+    assert store.exists(url)
+
+
+def no_such(place: Path) -> None:
+    del place
+
+
+def empty_directory(place: Path) -> None:
+    place.mkdir()
+
+
+def capture_file(place: Path) -> None:
+    place.write_bytes(b"\0" * 24)
+
+
+def other_files(place: Path) -> None:
+    place.mkdir()
+    (place / "client.pcap").write_bytes(b"\0")
+
+
+def newer_format(place: Path) -> None:
+    place.mkdir()
+    (place / "trace.json").write_text(json.dumps({"format_version": 99}))
+
+
+def older_format(place: Path) -> None:
+    place.mkdir()
+    (place / "trace.json").write_text(json.dumps({"format_version": FORMAT_VERSION - 1}))
+
+
+def not_json(place: Path) -> None:
+    place.mkdir()
+    (place / "trace.json").write_text("{")
+
+
+def wrong_shape(place: Path) -> None:
+    place.mkdir()
+    (place / "trace.json").write_text(json.dumps({"format_version": FORMAT_VERSION, "created_ns": 1}))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (no_such, "no such trace"),
+        (empty_directory, "empty directory"),
+        (capture_file, "is a file; a trace is a directory"),
+        (other_files, "holds client.pcap"),
+        (older_format, f"a trace of format {FORMAT_VERSION - 1}; this version reads format {FORMAT_VERSION}"),
+        (newer_format, "format 99"),
+        (not_json, "trace.json is damaged"),
+        (wrong_shape, "trace.json is damaged"),
+    ],
+)
+def test_what_is_no_trace_is_named(tmp_path: Path, make, message: str) -> None:
+    place = tmp_path / "place"
+    make(place)
+    for read in (lambda: store.read_info(str(place)), lambda: store.read_table(str(place), "hops")):
+        with pytest.raises(InputError, match=message):
+            read()
+
+
+@pytest.mark.parametrize(("make", "message"), [(capture_file, "is a file"), (other_files, "other files")])
+def test_what_is_no_trace_is_not_overwritten(tmp_path: Path, make, message: str) -> None:
+    place = tmp_path / "place"
+    make(place)
+    with pytest.raises(InputError, match=message):
+        save(str(place))
+    assert place.exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 not parquet"])
+def test_a_damaged_table_is_named(tmp_path: Path, content: bytes | None) -> None:
+    url = str(tmp_path / "trace")
+    save(url)
+    table = tmp_path / "trace" / "hops.parquet"
+    table.unlink()
+    if content is not None:
+        table.write_bytes(content)
+    with pytest.raises(InputError, match="table hops"):
+        store.read_table(url, "hops")
+
+
+def test_a_full_disk_is_the_operators(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*_args: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store.encoded.Writer, "write", full)
+    with pytest.raises(ResourceError, match=r"No space left on device.*free some space"):
+        save(str(tmp_path / "trace"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_url_is_the_users() -> None:
+    with pytest.raises(InputError, match="gopher"):
+        store.read_info("gopher://host/trace")
+
+
+def test_memory_urls_are_left_clean() -> None:
+    fs = fsspec.filesystem("memory")
+    save("memory://store-test/clean")
+    assert not [name for name in fs.find("/store-test") if "partial" in name]
+
+
+def test_rows_are_read_by_place_and_by_value_across_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "ROW_GROUP_ROWS", 10)
+    hosts = ["a"] * 25 + ["b"] * 25
+    samples = pa.table(
+        {
+            "host": pa.array(hosts).dictionary_encode(),
+            "host_ns": pa.array([*range(25), *range(25)], pa.int64()),
+            "metric": pa.array(["cpu"] * 50).dictionary_encode(),
+            "value": [float(row) for row in range(50)],
+        }
+    )
+    store.write_table(str(tmp_path), "samples", samples)
+    columns = ("host", "host_ns", "value")
+    assert store.read_rows(str(tmp_path), "samples", ["value"], 18, 4)["value"].to_pylist() == [18, 19, 20, 21]
+    cases = [("a", 24, [24.0]), ("b", 0, [25.0]), ("b", 24, [49.0]), ("c", 1, []), ("a", 99, [])]
+    for host, host_ns, expected in cases:
+        found = store.read_matching(str(tmp_path), "samples", columns, {"host": host, "host_ns": host_ns})
+        assert found["value"].to_pylist() == expected
+
+
+def test_a_table_of_another_version_is_said_in_one_line(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"host": ["a"], "host_ns": [1]}), tmp_path / "samples.parquet")
+    with pytest.raises(InputError, match="samples has no column metric, value, so another version wrote it"):
+        store.read_table(str(tmp_path), "samples")
+    assert store.read_table(str(tmp_path), "samples", ["host_ns"])["host_ns"].to_pylist() == [1]
+
+
+def test_a_replaced_trace_is_never_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "trace"
+    _write_of(place, 1)
+    if not store._exchange(place, place):
+        pytest.skip("this file system cannot exchange two names")
+    monkeypatch.setattr(Path, "rename", None)  # two renames would leave a moment without it
+    _write_of(place, 2)
+    assert store.read_info(str(place)).created_ns == 2
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_a_trace_is_replaced_where_names_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "trace"
+    monkeypatch.setattr(store, "_exchange", lambda one, other: False)
+    for created_ns in (1, 2):
+        _write_of(place, created_ns)
+    assert store.read_info(str(place)).created_ns == 2
+    assert list(tmp_path.iterdir()) == [place]
+
+
+@pytest.mark.parametrize("error", [InputError("a row that is no more", "open it again"), ValueError("other lengths")])
+def test_what_is_read_is_of_one_trace(tmp_path: Path, error: Exception) -> None:
+    place = tmp_path / "trace"
+    _write_of(place, 1)
+    newer = iter((2, 3))
+
+    def read(info: TraceInfo) -> int:
+        for created_ns in islice(newer, 1):
+            _write_of(place, created_ns)
+            if created_ns == 3:
+                raise error
+        return info.created_ns
+
+    assert store.read_unchanged(str(place), read) == 3
+
+
+def test_a_trace_that_is_always_replaced_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "trace"
+    _write_of(place, 1)
+    with pytest.raises(InputError, match="replaced faster than it can be read"):
+        store.read_unchanged(str(place), lambda info: _write_of(place, info.created_ns + 1))
+
+
+def test_an_error_of_a_trace_that_stays_is_passed_on(tmp_path: Path) -> None:
+    place = tmp_path / "trace"
+    _write_of(place, 1)
+    with pytest.raises(InputError, match="has no column"):
+        store.read_unchanged(str(place), lambda _: store.read_table(str(place), "hops", ["no_such"]))
+    with pytest.raises(ZeroDivisionError):
+        store.read_unchanged(str(place), lambda info: info.created_ns // 0)
+
+
+def _write_of(place: Path, created_ns: int) -> None:
+    with store.write_trace(str(place)) as writer:
+        writer.write_info(replace(INFO, created_ns=created_ns))
