@@ -37,7 +37,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "quality and troubles": (
         "collector.analysis:hop_counts",
         "collector.analysis:quality_of",
-        "collector.findings.symptoms:gather",
+        "collector.findings.symptoms:collect_symptoms",
     ),
     "spans, findings": ("collector.requests.spans:link", "collector.findings:told"),
     "write events": ("collector.analysis:ready/events", "collector.trace.store:TraceWriter.append/events"),

@@ -30,7 +30,7 @@ from benchmarks.processes import ROOT, run
 from collector import findings
 from collector.analysis import analyse
 from collector.decode.sources import host_sources
-from collector.execution.ordered_pool import in_turn
+from collector.execution.ordered_pool import run_in_order
 from collector.findings import symptoms
 from collector.requests import spans
 from collector.requests.exchanges import build_exchanges
@@ -97,7 +97,7 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
         parts = enumerate(_parts(one, copies, each, with_ids))
         while some := list(islice(parts, MADE_AT_ONCE)):
             before = len(done)
-            work = partial(in_turn, pool, WORKERS, some, rebuilt, lambda _, made: done.append(made))
+            work = partial(run_in_order, pool, WORKERS, some, rebuilt, lambda _, made: done.append(made))
             spent_s = _timed(took, work)
             of_exchanges = sum(one.exchanges_s for one in done[before:])
             of_findings = sum(one.findings_s for one in done[before:])
@@ -109,7 +109,7 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
 
         def link() -> None:
             """As `collector.analysis` does: what was counted of all partitions is added up meanwhile."""
-            wrong = pool.submit(symptoms.together, counted)
+            wrong = pool.submit(symptoms.merge_symptoms, counted)
             linked.append((spans.link(exchanges), wrong.result()))
 
         took["spans_s"] += _timed(took, link)
@@ -122,7 +122,7 @@ class _Rebuilt(NamedTuple):
     """What a partition gives, and the time of its thread that each stage took."""
 
     exchanges: pa.Table
-    wrong: symptoms.Troubles
+    wrong: symptoms.Symptoms
     exchanges_s: float
     findings_s: float
 
@@ -133,7 +133,7 @@ def _rebuilt(names: ServiceNames, numbered: tuple[int, Part]) -> _Rebuilt:
     began_s = time.thread_time()
     built = build_exchanges(hops, messages, connections, names, number * ID_STRIDE + 1)
     built_s = time.thread_time()
-    wrong = symptoms.gather(built.hops, connections, built.exchanges, 0)
+    wrong = symptoms.collect_symptoms(built.hops, connections, built.exchanges, 0)
     return _Rebuilt(built.exchanges, wrong, built_s - began_s, time.thread_time() - built_s)
 
 

@@ -35,14 +35,14 @@ from collector.decode.captures import Scan, scan
 from collector.decode.host_capture import HostSource
 from collector.decode.input_limits import LARGE_PARTITION, LIMITED, InputLimits
 from collector.execution import memory
-from collector.execution.deferred_writes import PutOff
+from collector.execution.deferred_writes import DeferredWrites
 from collector.execution.external_sort import SortedRuns
-from collector.execution.ordered_pool import in_turn
-from collector.execution.partition_cache import Held
+from collector.execution.ordered_pool import run_in_order
+from collector.execution.partition_cache import PartitionCache
 from collector.execution.progress import SILENT, Counted, Progress, Stage
 from collector.findings import symptoms
 from collector.hops import coverage, damaged, matching, sender_pauses
-from collector.hops.capture_windows import Windows, settle_windows
+from collector.hops.capture_windows import CaptureWindows, settle_windows
 from collector.hops.counts import hop_counts
 from collector.hops.coverage import HostCoverage, union
 from collector.hops.host_drops import host_drops
@@ -125,7 +125,7 @@ class _Requests:
     silences: pa.Table
     streams: StreamEvidence
     quality: parquet.Rows
-    troubles: symptoms.Troubles
+    troubles: symptoms.Symptoms
     calls: pl.DataFrame  # as `Watched.calls`
 
 
@@ -134,7 +134,7 @@ class _Rebuilt:
     """What all partitions gave: `parts` of their troubles, the silences of their messages, servers that answered, calls
     of servers that may be replicas."""
 
-    parts: list[symptoms.Troubles] = field(default_factory=list)
+    parts: list[symptoms.Symptoms] = field(default_factory=list)
     silences: list[pa.Table] = field(default_factory=list)
     streams: StreamJudge = field(default_factory=StreamJudge)
     answering: set[outcomes.Server] = field(default_factory=set)
@@ -148,7 +148,7 @@ class _Rebuilt:
         self.calls.append(requests.calls)
         self.parts.append(requests.troubles)
         if len(self.parts) == TROUBLES_AT_ONCE:
-            self.parts[:] = [symptoms.together(self.parts)]
+            self.parts[:] = [symptoms.merge_symptoms(self.parts)]
 
     def all_silences(self) -> pa.Table:
         """The table `silences`, by exchange."""
@@ -175,7 +175,7 @@ def analyse(
     spill = Path(trace_url).parent if "://" not in trace_url and Path(trace_url).parent.is_dir() else None
     with (
         scan(sources, spill, options.partition_bits, progress, options.addresses, options.limits) as captures,
-        Held(spill) as held,
+        PartitionCache(spill) as held,
         SortedRuns(spill) as by_time,
     ):
         info = TraceInfo(
@@ -201,7 +201,7 @@ def run_stages(
     info: TraceInfo,
     options: AnalysisOptions,
     writer: TraceWriter,
-    held: Held,
+    held: PartitionCache,
     by_time: SortedRuns,
     samples: pa.Table | None = None,
     progress: Progress = SILENT,
@@ -236,7 +236,7 @@ def run_stages(
                 last.append(part.last)
                 servers.add(part.held[CONNECTIONS])
 
-        in_turn(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
+        run_in_order(pool, workers, range(len(captures)), lambda number: _match(captures, number, evidence), keep)
         captures.close()
         every = servers.all()
         if not options.edge_ns:  # a live window need not hold each server
@@ -260,8 +260,8 @@ def run_stages(
                 *not_overlapping([host for host in info.hosts if not host.on_path], alignment.clocks),
             ),
         )
-        windows_at = Windows(covered, captures.activities, alignment.clocks, options.edge_ns)
-        hops = PutOff(lambda table: writer.append("hops", table))
+        windows_at = CaptureWindows(covered, captures.activities, alignment.clocks, options.edge_ns)
+        hops = DeferredWrites(lambda table: writer.append("hops", table))
         progress.begin(Stage.REBUILD)
         progressed = Counted(progress, len(events_counts))
         rebuilt = _rebuild(
@@ -329,7 +329,7 @@ def _put_together(
     Returns: counters of what they leave out.
     """
     names = ServiceNames(info.services)
-    wrong = pool.submit(lambda: symptoms.with_services(symptoms.together(rebuilt.parts), names))
+    wrong = pool.submit(lambda: symptoms.with_services(symptoms.merge_symptoms(rebuilt.parts), names))
     silences = rebuilt.all_silences()
     writer.write_table("silences", silences)
     linked = spans.link_all(map(requests_of, _written(pool, writer, by_time)), silences)
@@ -389,7 +389,7 @@ def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
 
 
 def _ways_again(
-    held: Held, clock_of: Mapping[str, str], absurd: Mapping[str, NDArray[np.uint32]]
+    held: PartitionCache, clock_of: Mapping[str, str], absurd: Mapping[str, NDArray[np.uint32]]
 ) -> Iterator[clock_evidence.Ways]:
     return (_telling_ways(held.look(number)[0], clock_of, absurd) for number in held.numbers())
 
@@ -432,10 +432,10 @@ def _rebuild(
     workers: int,
     info: TraceInfo,
     alignment: Alignment,
-    windows: Windows,
+    windows: CaptureWindows,
     writer: TraceWriter,
-    put_off: PutOff,
-    held: Held,
+    put_off: DeferredWrites,
+    held: PartitionCache,
     by_time: SortedRuns,
     wrong: pl.DataFrame,
     cut_short: pl.Series,
@@ -467,7 +467,9 @@ def _rebuild(
         built = built._replace(exchanges=outcomes.with_outcomes(ended))
         paused = sender_pauses.aligned(paused, alignment.clocks)
         counts = hop_counts(built.hops)
-        found = symptoms.gather(built.hops, connections, built.exchanges, end_ns, paused, counts, drops, spoilt, holed)
+        found = symptoms.collect_symptoms(
+            built.hops, connections, built.exchanges, end_ns, paused, counts, drops, spoilt, holed
+        )
         return _Requests(
             built.hops, built.exchanges, built.silences, built.streams,
             ready("quality", quality_of(built.hops, counts)), found, watched.calls(requests_of(built.exchanges)),
@@ -482,7 +484,7 @@ def _rebuild(
         by_time.put(requests.exchanges, _started(requests.exchanges))
         rebuilt.add(requests)
 
-    in_turn(pool, workers, held.numbers(), rebuild, keep)
+    run_in_order(pool, workers, held.numbers(), rebuild, keep)
     return rebuilt
 
 

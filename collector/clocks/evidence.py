@@ -148,7 +148,7 @@ class Evidence:
         self._spans //= 2
 
 
-def together(one: Ways, other: Ways) -> dict[tuple[str, str], Way]:
+def merge_ways(one: Ways, other: Ways) -> dict[tuple[str, str], Way]:
     """The hops of both."""
     return {pair: _joined([ways[pair] for ways in (one, other) if pair in ways]) for pair in sorted({**one, **other})}
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collector.clocks.bounds import Bounds, Floats, fits_line, lower_hull_places, lowest_points, possible_lines
-from collector.clocks.evidence import Evidence, Ints, Way, Ways, together
+from collector.clocks.evidence import Evidence, Ints, Way, Ways, merge_ways
 
 Cuts = dict[str, list[int]]
 """Host to the frames at which a new line begins, ascending."""
@@ -144,7 +144,7 @@ def refined(evidence: Evidence, parts: Callable[[], Iterable[Ways]]) -> Ways:
         evidence = evidence.finer()
         for part in parts():
             evidence.add({pair: near for pair, way in part.items() if len((near := _near(pair, way, between)).send_ns)})
-        ways = together(ways, evidence.ways())
+        ways = merge_ways(ways, evidence.ways())
     return ways
 
 

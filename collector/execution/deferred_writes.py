@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 
-class PutOff:
+class DeferredWrites:
     """Tables that wait to be written by `write`. One thread at a time."""
 
     def __init__(self, write: Callable[[pa.Table], None]) -> None:

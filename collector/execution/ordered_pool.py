@@ -14,7 +14,7 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-def in_turn(
+def run_in_order(
     pool: ThreadPoolExecutor,
     workers: int,
     parts: Iterable[Part],

@@ -12,7 +12,7 @@ from tracer.scratch import Scratch
 MOST_IN_MEMORY_BYTES = 3 << 28
 
 
-class Held:
+class PartitionCache:
     """Some tables for each partition, put once and taken once. A context manager: what is on disk goes with it."""
 
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:

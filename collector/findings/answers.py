@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from collector.findings.finding import Finding, evidence, times
 from collector.findings.missing import missing_replicas
 from collector.findings.requests import Requests
-from collector.findings.symptoms import Troubles
+from collector.findings.symptoms import Symptoms
 from collector.findings.timeouts import fingerprint
 from collector.services.ends import end_name, service_at
 from collector.trace.durations import in_words
-from collector.trace.time_columns import UNSEEN, Longs, text_codes
+from collector.trace.time_columns import UNSEEN, Int64Array, text_codes
 from tracer import _core
 
 SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
@@ -63,7 +63,7 @@ _FATES = {
 """What became of an exchange: severity, kind, text, remedy."""
 
 
-def answer_findings(troubles: Troubles, requests: Requests, end_trace_ns: int) -> list[Finding]:
+def answer_findings(troubles: Symptoms, requests: Requests, end_trace_ns: int) -> list[Finding]:
     """All that is wrong with answers."""
     return [
         *_silent(requests, troubles, end_trace_ns),
@@ -85,7 +85,7 @@ def _stalled(requests: Requests) -> NDArray[np.bool_]:
     return known & at_server[server][requests.group]
 
 
-def _until(rows: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.DataFrame:
+def _until(rows: pl.DataFrame, troubles: Symptoms, end_trace_ns: int) -> pl.DataFrame:
     """Requests with `until` when each waited: the answer, the end of the connection, or of the trace."""
     ended = troubles.ended.select("closed_ns", exchange_id="span_id")
     until = pl.min_horizontal("given_up", "closed_ns")
@@ -94,7 +94,7 @@ def _until(rows: pl.DataFrame, troubles: Troubles, end_trace_ns: int) -> pl.Data
     )
 
 
-def _silent(all_requests: Requests, troubles: Troubles, end_trace_ns: int) -> Iterable[Finding]:
+def _silent(all_requests: Requests, troubles: Symptoms, end_trace_ns: int) -> Iterable[Finding]:
     """Servers that answered nothing for a while."""
     stalled = _stalled(all_requests)
     if not stalled.any():
@@ -225,7 +225,7 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
     return found[np.argsort(middle, kind="stable")]
 
 
-def _by_server(rows: pl.DataFrame) -> tuple[Longs, Longs]:
+def _by_server(rows: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
     """The rows by server, and of each in order of `until`; and where each server's begin."""
     number, _ = _core.row_groups([text_codes(rows[name]) for name in ("server_host", "service")])
     order = np.argsort(rows["until"].to_numpy(), kind="stable")
@@ -234,7 +234,7 @@ def _by_server(rows: pl.DataFrame) -> tuple[Longs, Longs]:
     return order, np.flatnonzero(np.diff(number[order], prepend=-1))
 
 
-def _cut_exchanges(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
+def _cut_exchanges(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
     """Requests without a whole answer."""
     for row in troubles.cut.iter_rows(named=True):
         severity, kind, text, remedy = _FATES[row["fate"]]
@@ -256,7 +256,7 @@ def _cut_exchanges(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
         )
 
 
-def _server_errors(troubles: Troubles, requests: Requests) -> Iterable[Finding]:
+def _server_errors(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
     """Answers of 500 and above."""
     if troubles.failed.is_empty():
         return

@@ -17,7 +17,7 @@ import pyarrow as pa
 from collector.decode.absurd_stamps import STAMPS_ABSURD
 from collector.decode.merged_captures import MERGED
 from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listed, times
-from collector.findings.symptoms import Troubles
+from collector.findings.symptoms import Symptoms
 from collector.hops.capture_drops import CaptureDrops, capture_drops
 from collector.trace.model import TraceInfo
 
@@ -94,7 +94,7 @@ class Missed:
         return self.count >= LOSS_LEAST and self.count >= LOSS_SHARE * (self.count + self.captured_count)
 
 
-def missed_by_host(troubles: Troubles, info: TraceInfo, clocks: pa.Table) -> dict[str, Missed]:
+def missed_by_host(troubles: Symptoms, info: TraceInfo, clocks: pa.Table) -> dict[str, Missed]:
     """What each host's capture missed; hosts that missed nothing are left out."""
     told = {drops.host: drops for drops in capture_drops(info, clocks)}
     captured = {host.host: host.packets_count for host in info.hosts}
@@ -116,7 +116,7 @@ def _told(drops: CaptureDrops | None, count: int) -> CaptureDrops | None:
     return drops if drops is not None and drops.count >= count else None
 
 
-def _holes(troubles: Troubles, hosts: list[str]) -> dict[str, Holes]:
+def _holes(troubles: Symptoms, hosts: list[str]) -> dict[str, Holes]:
     """The holes of each host's connections. Arguments: all captured hosts: the only one has what no end's shows."""
     alone = pl.lit(hosts[0] if len(hosts) == 1 else None, pl.String)
     known = troubles.unseen.with_columns(host=pl.coalesce("host", alone)).drop_nulls("host")
@@ -131,7 +131,7 @@ def _holes(troubles: Troubles, hosts: list[str]) -> dict[str, Holes]:
     return {row.pop("host"): Holes(**row) for row in each.iter_rows(named=True)}
 
 
-def capture_findings(troubles: Troubles, missed: Mapping[str, Missed]) -> Iterable[Finding]:
+def capture_findings(troubles: Symptoms, missed: Mapping[str, Missed]) -> Iterable[Finding]:
     """Packets that went by and are not in a host's capture. Arguments: `missed` as `missed_by_host`."""
     seen = {row["host"]: row for row in troubles.missed.iter_rows(named=True)}
     ordered = sorted(missed.items(), key=lambda each: -each[1].count)

@@ -9,7 +9,7 @@ import polars as pl
 from collector.findings.finding import LOSS_LEAST, Finding, evidence, listed, times, weight
 from collector.findings.requests import Requests
 from collector.findings.scans import without_scans
-from collector.findings.symptoms import Troubles
+from collector.findings.symptoms import Symptoms
 from collector.findings.timeouts import fingerprint
 from collector.services.service_names import ServiceNames
 from collector.trace.durations import in_words
@@ -61,7 +61,7 @@ LOST = ("lost", "gone")
 """What the network lost is weighed as other losses are: by its number, or by what clients waited for it."""
 
 
-def connection_findings(troubles: Troubles, requests: Requests, services: ServiceNames) -> Iterable[Finding]:
+def connection_findings(troubles: Symptoms, requests: Requests, services: ServiceNames) -> Iterable[Finding]:
     """One for each server host and cause; ports of one host together.
 
     Arguments: `services`, names of servers. What only daemons waited for costs nothing.

@@ -24,7 +24,7 @@ from collector.findings.ports import Parts, port_findings
 from collector.findings.requests import Requests, requests_of
 from collector.findings.samples import sample_findings
 from collector.findings.stalls import stall_findings
-from collector.findings.symptoms import Troubles, gather, together
+from collector.findings.symptoms import Symptoms, collect_symptoms, merge_symptoms
 from collector.findings.usage import Usage
 from collector.requests.critical_path import NONE
 from collector.services.rings import NO_PLACES, Places
@@ -42,14 +42,14 @@ def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
     """
     hops, exchanges = tables["hops"], tables["exchanges"]
     end_ns = pc.max(pc.coalesce(hops["send_trace_ns"], hops["receive_trace_ns"])).as_py() or 0
-    troubles = gather(hops, tables["connections"], exchanges, end_ns)
-    parts = together([troubles])
+    troubles = collect_symptoms(hops, tables["connections"], exchanges, end_ns)
+    parts = merge_symptoms([troubles])
     connections = [tables["connections"]]
     return told(parts, [exchanges], tables["spans"], tables["clocks"], info, end_ns, connections=lambda: connections)
 
 
 def told(
-    troubles: Troubles,
+    troubles: Symptoms,
     exchanges: Iterable[pa.Table],
     spans: pa.Table,
     clocks: pa.Table,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from collector.findings.finding import Finding, times, weight
 from collector.findings.requests import Requests
-from collector.findings.symptoms import Troubles
+from collector.findings.symptoms import Symptoms
 from collector.findings.timeouts import fingerprint
 from collector.requests.critical_path import NONE
 from collector.requests.endings import BY_CLIENT, Ending
@@ -96,7 +96,7 @@ _TRUNCATED = _Words(
 )
 
 
-def ending_findings(troubles: Troubles, requests: Requests) -> list[Finding]:
+def ending_findings(troubles: Symptoms, requests: Requests) -> list[Finding]:
     """All that is said of requests that somebody ended."""
     ended = _counted(troubles.ended, requests)
     if ended.is_empty():

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from collector.findings.requests import Requests
-from collector.trace.time_columns import UNSEEN, Longs
+from collector.trace.time_columns import UNSEEN, Int64Array
 from tracer import _core
 from tracer.records import Columns
 
@@ -37,7 +37,7 @@ _AT_SERVER = ["server_host", *_OF_SERVICE]
 class Timed:
     """Requests and how long their servers took for them."""
 
-    def __init__(self, requests: Requests, group: NDArray[np.int32], own_ns: Longs, answered: Longs) -> None:
+    def __init__(self, requests: Requests, group: NDArray[np.int32], own_ns: Int64Array, answered: Int64Array) -> None:
         """Arguments: all requests; the group of each, negative for one that is left out; what its server took; when it
         answered."""
         self.requests = requests

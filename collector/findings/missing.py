@@ -24,7 +24,7 @@ from collector.requests.critical_path import NONE
 from collector.services.ends import service_at
 from collector.services.replicas import located
 from collector.services.services import PARTS, has_ring
-from collector.trace.time_columns import Longs
+from collector.trace.time_columns import Int64Array
 from tracer import _core
 
 NOT_FOUND = 404
@@ -70,7 +70,7 @@ def _remedy(service: str) -> str:
     )
 
 
-def _answers(requests: Requests) -> tuple[Longs, Longs]:
+def _answers(requests: Requests) -> tuple[Int64Array, Int64Array]:
     """Rows of reads that were answered 404, and of those answered with the thing, that one parent asked alike."""
     status = requests.statuses()
     asked = (requests.parent != NONE) & requests.where(pl.col("method").is_in(READS))
@@ -85,7 +85,7 @@ def _answers(requests: Requests) -> tuple[Longs, Longs]:
     return np.flatnonzero(not_there & alike), np.flatnonzero(is_there & alike)
 
 
-def _asked(requests: Requests, rows: Longs) -> pl.DataFrame:
+def _asked(requests: Requests, rows: Int64Array) -> pl.DataFrame:
     """Requests with `thing`, what their target names whatever the device, by time; those without a target left out."""
     frame = requests.frame(rows).with_columns(pl.col(pl.Categorical).cast(pl.String))
     parts = located(frame).drop("device")

@@ -19,7 +19,7 @@ import polars as pl
 
 from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
 from collector.findings.requests import Requests
-from collector.findings.symptoms import PAIR, Troubles
+from collector.findings.symptoms import PAIR, Symptoms
 from collector.hops.path_traffic import LATE_NS, SLICE_NS, bin_of_delay, delay_of_bin, rate_of_bin
 from collector.services.ends import end_name
 from collector.trace.durations import in_words
@@ -97,7 +97,7 @@ def places(wrong: Mapping[Pair, float], active: Iterable[Pair]) -> list[Place]:
 class Links:
     """All links of a trace: what they carried, over time, and what requests waited for them."""
 
-    def __init__(self, troubles: Troubles, requests: Requests) -> None:
+    def __init__(self, troubles: Symptoms, requests: Requests) -> None:
         self.troubles = troubles
         self.traffic = troubles.traffic
         self.rates = _link_rates(troubles.rates)

@@ -21,7 +21,7 @@ from collector.findings.finding import Finding, listed, times, weight
 from collector.findings.lateness import Timed, lateness
 from collector.findings.requests import Requests
 from collector.trace.durations import in_words
-from collector.trace.time_columns import UNSEEN, Longs
+from collector.trace.time_columns import UNSEEN, Int64Array
 
 LEAST = 5
 """Requests of a server, before it is judged."""
@@ -94,7 +94,7 @@ def _unanswered(requests: Requests) -> dict[tuple[str | None, str | None], int]:
     return {(host, service): count for host, service, count in counts.iter_rows()}
 
 
-def _until_given_up(requests: Requests) -> tuple[Longs, Longs]:
+def _until_given_up(requests: Requests) -> tuple[Int64Array, Int64Array]:
     """What each server took itself, and when it answered; where it did not, until the request was given up."""
     rows, given_up = requests.given_up()
     if not len(rows):

@@ -19,7 +19,7 @@ from collector.services.ends import service_at
 from collector.services.replicas import FAILED, located, stand_ins
 from collector.services.rings import NO_PLACES, Places
 from collector.services.services import PARTS, has_ring
-from collector.trace.time_columns import UNSEEN, Longs
+from collector.trace.time_columns import UNSEEN, Int64Array
 
 UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
 """A server gets more than its share if it gets so many requests, and this many times what its peers get on average."""
@@ -73,7 +73,7 @@ def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | Non
         )
 
 
-def _attempts(requests: Requests, rows: Longs, connections: Parts) -> pl.DataFrame:
+def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> pl.DataFrame:
     """Requests for devices, as `replicas.ATTEMPTS`, with `device, address, partition` for ring files.
 
     Arguments: their rows; the table `connections`.
@@ -114,7 +114,7 @@ def _attempts(requests: Requests, rows: Longs, connections: Parts) -> pl.DataFra
     )
 
 
-def _parents_asked(requests: Requests, rows: Longs) -> pl.Series:
+def _parents_asked(requests: Requests, rows: Int64Array) -> pl.Series:
     """When the parent of each was at its server, or began; null where neither is known."""
     parent = requests.parent[rows]
     at = np.where(requests.asked[parent] == UNSEEN, requests.begin[parent], requests.asked[parent])

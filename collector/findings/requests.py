@@ -16,12 +16,12 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.requests.critical_path import NONE, Longs
+from collector.requests.critical_path import NONE, Int64Array
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.spans import LEDGER_COLUMNS
 from collector.services.client_requests import of_clients
 from collector.services.services import target_words
-from collector.trace.arrow import first_known, indices, numbers, taken, texts
+from collector.trace.arrow import coalesce, indices, numbers, take_rows, texts
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS
 from collector.trace.time_columns import UNSEEN, seen
 from tracer import _core
@@ -60,19 +60,19 @@ class Requests:
     device: NDArray[np.int32]  # a place in `devices`, -1 for none
     devices: list[str]
     partition: NDArray[np.int32]  # a number for it, -1 for none
-    parent: Longs  # a row, or `NONE`
+    parent: Int64Array  # a row, or `NONE`
     readable: NDArray[np.bool_]  # its heads were
     waited: NDArray[np.bool_]  # a client's, or done for one (`collector.services.client_requests`)
-    begin: Longs
-    asked: Longs  # its first byte arrived, or its last
-    arrived: Longs  # its last byte did
-    answered: Longs
-    ended: Longs  # or was given up
-    asking_ns: Longs  # for how long its server waited for at least one of those that it asked, before it answered
-    own_ns: Longs  # what its server took without that
+    begin: Int64Array
+    asked: Int64Array  # its first byte arrived, or its last
+    arrived: Int64Array  # its last byte did
+    answered: Int64Array
+    ended: Int64Array  # or was given up
+    asking_ns: Int64Array  # for how long its server waited for at least one of those that it asked, before it answered
+    own_ns: Int64Array  # what its server took without that
 
     @property
-    def critical_ns(self) -> Longs:
+    def critical_ns(self) -> Int64Array:
         """What of it its root waited for."""
         return numbers(self.spans["critical_ns"])
 
@@ -82,7 +82,7 @@ class Requests:
         return int(self.critical_ns.sum())
 
     @property
-    def heard(self) -> Longs:
+    def heard(self) -> Int64Array:
         """When its server had it."""
         return np.maximum(self.arrived, self.asked)
 
@@ -102,23 +102,23 @@ class Requests:
         """What each was answered; 0 where that is not known."""
         return numbers(self.exchanges["status"])
 
-    def given_up(self) -> tuple[Longs, Longs]:
+    def given_up(self) -> tuple[Int64Array, Int64Array]:
         """The rows of those that were given up, and when."""
         column = self.exchanges["given_up_trace_ns"]
         if column.null_count == len(column):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        at = first_known(self.exchanges, ["given_up_trace_ns"], UNSEEN)
+        at = coalesce(self.exchanges, ["given_up_trace_ns"], UNSEEN)
         rows = np.flatnonzero(at != UNSEEN)
         return rows, at[rows]
 
-    def frame(self, chosen: NDArray[np.bool_] | Longs) -> pl.DataFrame:
+    def frame(self, chosen: NDArray[np.bool_] | Int64Array) -> pl.DataFrame:
         """Some requests as a frame, null where nothing is known; hosts, services, methods, devices are categories.
 
         Arguments: which of all, or their rows.
         """
-        rows: Longs = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64, copy=False)
-        spans = taken(self.spans.drop(["span_id"]), rows)
-        some = pl.DataFrame(taken(self.exchanges, rows)).hstack(pl.DataFrame(spans))
+        rows: Int64Array = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64, copy=False)
+        spans = take_rows(self.spans.drop(["span_id"]), rows)
+        some = pl.DataFrame(take_rows(self.exchanges, rows)).hstack(pl.DataFrame(spans))
         return some.select(
             *("exchange_id", "connection_id", "client_host", "server_host", "service", "method", "status", "target"),
             *("parent_span_id", "critical_ns", "pause_ns"),
@@ -149,12 +149,12 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
     """
     parts = [EXCHANGES.empty_table(), *exchanges]
     rows = pa.concat_tables([part.select(EXCHANGE_COLUMNS) for part in parts])
-    ids = first_known(rows, ["exchange_id"], NONE)
+    ids = coalesce(rows, ["exchange_id"], NONE)
     spans = _in_order(spans.select(SPAN_COLUMNS), ids)
     parent, root = _core.places(
-        ids, [first_known(spans, [name], NONE) for name in ("parent_span_id", "trace_id")], ID_STRIDE_BITS
+        ids, [coalesce(spans, [name], NONE) for name in ("parent_span_id", "trace_id")], ID_STRIDE_BITS
     )
-    begin = first_known(spans, ["start_trace_ns"], UNSEEN)
+    begin = coalesce(spans, ["start_trace_ns"], UNSEEN)
     asked = seen(rows, "request_first_received", "request_last_received")
     arrived, answered = seen(rows, "request_last_received"), seen(rows, "response_first_sent")
     ended = seen(rows, "response_last_received", "response_last_sent", "given_up")
@@ -199,19 +199,19 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
     )
 
 
-def _in_order(spans: pa.Table, ids: Longs) -> pa.Table:
+def _in_order(spans: pa.Table, ids: Int64Array) -> pa.Table:
     """The spans of these exchanges: in a trace's own tables they stand in the same order."""
-    own = first_known(spans, ["span_id"], NONE)
+    own = coalesce(spans, ["span_id"], NONE)
     if np.array_equal(own, ids):
         return spans
     (places,) = _core.places(own, [ids], ID_STRIDE_BITS)
     return spans.take(pa.array(places, mask=places == NONE))
 
 
-def _waited(rows: pa.Table, spans: pa.Table, root: Longs, servers: pl.Series) -> NDArray[np.bool_]:
+def _waited(rows: pa.Table, spans: pa.Table, root: Int64Array, servers: pl.Series) -> NDArray[np.bool_]:
     """Whether each request is a client's, or done for one; not of a trace whose root is not there."""
     roots = np.flatnonzero(numbers(spans["depth"], missing=1) == 0)
-    ends = pl.DataFrame(taken(rows.select(["client_host", "server_host", "background"]), roots))
+    ends = pl.DataFrame(take_rows(rows.select(["client_host", "server_host", "background"]), roots))
     mine = np.zeros(len(root) + 1, dtype=np.bool_)
     mine[roots[of_clients(ends.with_row_index("row"), pl.DataFrame({"server_host": servers}))["row"].to_numpy()]] = True
     mine[NONE] = False

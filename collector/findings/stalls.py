@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from collector.findings.finding import Finding, evidence, times, weight
-from collector.findings.symptoms import Troubles
+from collector.findings.symptoms import Symptoms
 from collector.services.ends import end_name, service_at
 from collector.trace.durations import in_words
 
@@ -87,7 +87,7 @@ RECOVERIES = {
 }
 
 
-def stall_findings(troubles: Troubles, total_ns: int) -> list[Finding]:
+def stall_findings(troubles: Symptoms, total_ns: int) -> list[Finding]:
     """One for each kind and pair of hosts.
 
     Arguments: the troubles of all connections; all request time, which the severity goes by.

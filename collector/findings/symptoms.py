@@ -50,7 +50,7 @@ NO_CONNECTIONS = pl.Series([], dtype=pl.Int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Troubles:
+class Symptoms:
     """One frame for each kind of trouble, one row for each group of cases; times are trace times in ns."""
 
     sent: pl.DataFrame  # as `HopCounts`, and the next two
@@ -71,7 +71,7 @@ class Troubles:
     failed: pl.DataFrame  # server_host, service, status; count, and the first
 
 
-def gather(
+def collect_symptoms(
     hops: pa.Table,
     connections: pa.Table,
     exchanges: pa.Table,
@@ -81,7 +81,7 @@ def gather(
     drops: pa.Table | None = None,
     spoilt: pl.DataFrame | None = None,
     holed: gaps.Pieces | None = None,
-) -> Troubles:
+) -> Symptoms:
     """What went wrong on some connections.
 
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
@@ -97,7 +97,7 @@ def gather(
     rare = (
         _rare(told, connections, asked, end_trace_ns, spoilt, gapped) if told.num_rows or asked.num_rows else _nothing()
     )
-    return Troubles(
+    return Symptoms(
         **rare,
         sent=counts.sent,
         traffic=counts.traffic,
@@ -150,17 +150,17 @@ def _cut_or_failed(exchanges: pa.Table) -> NDArray[np.int64]:
     return np.flatnonzero(odd | exchanges["ending"].is_valid().to_numpy())
 
 
-def together(parts: Iterable[Troubles]) -> Troubles:
+def merge_symptoms(parts: Iterable[Symptoms]) -> Symptoms:
     """The troubles of all parts, group by group; itself a part that others can be added to."""
     every = list(parts)
-    of = {field.name: _stacked([getattr(part, field.name) for part in every]) for field in fields(Troubles)}
-    return Troubles(**{name: _sums(name, rows) if len(rows) else rows for name, rows in of.items()})
+    of = {field.name: _stacked([getattr(part, field.name) for part in every]) for field in fields(Symptoms)}
+    return Symptoms(**{name: _sums(name, rows) if len(rows) else rows for name, rows in of.items()})
 
 
-def with_services(troubles: Troubles, names: ServiceNames) -> Troubles:
+def with_services(troubles: Symptoms, names: ServiceNames) -> Symptoms:
     """`troubles` whose services are called `host:port`, by their names."""
     found = {}
-    for each in fields(Troubles):
+    for each in fields(Symptoms):
         rows: pl.DataFrame = getattr(troubles, each.name)
         if "service" in rows.columns and len(rows):
             called = {place: names.of(*place_of(place)) for place in rows["service"].drop_nulls().unique()}
@@ -173,7 +173,7 @@ def _stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _sums(name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of one field of `Troubles` as one for each group."""
+    """Rows of one field of `Symptoms` as one for each group."""
     found = ADDED[name](rows)
     return found.select(rows.columns).cast(rows.schema)
 
@@ -311,4 +311,4 @@ ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "cut": lambda rows: _added(rows, CUT, ("count",), "worst_ns"),
     "failed": lambda rows: _added(rows, FAILED, ("count",), "worst_ns"),
 }
-"""How rows of several parts become one for each group, by the field of `Troubles`."""
+"""How rows of several parts become one for each group, by the field of `Symptoms`."""

@@ -22,7 +22,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 UNSEEN = [HopState.LOST, HopState.CAPTURE_DROPPED, HopState.UNMATCHED]
 
 
-class Windows:
+class CaptureWindows:
     """When captured hosts captured what, on the trace's timescale.
 
     Arguments: by host, its `coverages` in stamps of its own, and `activities`, which say where packets between two
@@ -77,12 +77,12 @@ def trace_spans(host: str, spans: tuple[Span, ...], clocks: pa.Table) -> tuple[S
     return tuple(zip(at[::2], at[1::2], strict=True))
 
 
-def settle_windows(hops: pa.Table, connections: pa.Table, windows: Windows) -> pa.Table:
+def settle_windows(hops: pa.Table, connections: pa.Table, windows: CaptureWindows) -> pa.Table:
     """`hops` (aligned) with lone packets `outside_window` where the other host was not capturing when it came by.
 
     The other end's time is taken to be the lone end's plus the median delay between the two hosts (less, for a packet
     seen only at its receiver). Packets vary around it, so near a window's edge the other host counts as not capturing
-    (`Windows`).
+    (`CaptureWindows`).
     Cost: next to nothing where no packet is alone.
     """
     if not hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count:
@@ -101,7 +101,9 @@ def settle_windows(hops: pa.Table, connections: pa.Table, windows: Windows) -> p
     return hops.set_column(index, "state", pa.DictionaryArray.from_arrays(pa.array(codes), STATES))
 
 
-def _beyond(hops: pl.DataFrame, connections: pa.Table, windows: Windows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _beyond(
+    hops: pl.DataFrame, connections: pa.Table, windows: CaptureWindows
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of lone packets at whose time their other host was not capturing, and those when it captured in part."""
     delay = (pl.col("receive_trace_ns") - pl.col("send_trace_ns")).median().over("send_host", "receive_host")
     lone_send, lone_receive = pl.col("receive_trace_ns").is_null(), pl.col("send_trace_ns").is_null()

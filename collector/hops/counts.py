@@ -14,7 +14,7 @@ import pyarrow as pa
 from collector.hops.path_traffic import LATE_NS, SLICE_NS
 from collector.trace.arrow import codes, indices, nullable, nullable_where, numbers
 from collector.trace.schema import HopKind, HopState
-from collector.trace.time_columns import Longs
+from collector.trace.time_columns import Int64Array
 from tracer import _core
 from tracer.records import Columns
 
@@ -33,7 +33,7 @@ class HopCounts:
     flows: Columns
     """One row a flow, if they were asked for, as `tracer/core/hops/src/flows.rs` counts and explains: `start` (its
     first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`, `matched_bytes`; all int64."""
-    telling: Longs
+    telling: Int64Array
     """Rows of the connections in which anything but plain success happened."""
     sent: pl.DataFrame
     """`send_host, receive_host, sent`: data hops of each pair of hosts."""
@@ -67,6 +67,6 @@ def _named(sums: Columns, senders: Sequence[str], receivers: Sequence[str]) -> p
     return frame
 
 
-def _texts(texts: Sequence[str], places: Longs) -> pa.StringArray:
+def _texts(texts: Sequence[str], places: Int64Array) -> pa.StringArray:
     """Texts by their places; -1 is null."""
     return pa.array(texts, pa.string()).take(nullable_where(places, places < 0))

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from collector.decode.captures import Decoded
-from collector.trace.arrow import ALL_VALID, coded, nullable
+from collector.trace.arrow import ALL_VALID, dictionary_array, nullable
 from collector.trace.schema import conform
 from tracer.records import Columns
 
@@ -31,16 +31,19 @@ def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
     events = decoded.events
     columns = {name: nullable(events[name]) for name in PLAIN}
     columns |= {
-        "host": coded(events["host_place"], decoded.hosts),
-        "point": coded(events["point_place"], decoded.points),
-        "direction": coded(events["direction_place"], DIRECTION_NAMES),
+        "host": dictionary_array(events["host_place"], decoded.hosts),
+        "point": dictionary_array(events["point_place"], decoded.points),
+        "direction": dictionary_array(events["direction_place"], DIRECTION_NAMES),
         "ip_id": nullable(events["ip_id"], events["ip_id_validity"]),
         "connection_id": nullable(placed["connection_id"], placed.get("connection_id_validity", ALL_VALID)),
         "duplicate": pa.BooleanArray.from_buffers(
             pa.bool_(), len(events["frame"]), [None, pa.py_buffer(placed["duplicate_bits"])]
         ),
     }
-    columns |= {f"{end}_addr": coded(events[f"{end}_addr"].view(np.int32), decoded.addresses) for end in ("src", "dst")}
+    columns |= {
+        f"{end}_addr": dictionary_array(events[f"{end}_addr"].view(np.int32), decoded.addresses)
+        for end in ("src", "dst")
+    }
     columns |= {name: nullable(events[name], events["stamps_validity"]) for name in ("tsval", "tsecr")}
     return conform("events", pa.table(columns))
 
@@ -55,7 +58,7 @@ def message_table(decoded: Decoded, placed: Columns) -> pa.Table:
     columns = {name: heads[name] for name in OF_A_HEAD}
     columns |= {
         "connection_id": nullable(placed["connection_id"]),
-        "host": coded(decoded.events["host_place"][rows], decoded.hosts),
+        "host": dictionary_array(decoded.events["host_place"][rows], decoded.hosts),
         "frame": nullable(decoded.events["frame"][rows]),
         "from_client": pa.array(placed["from_client"]),
         "stream_offset": nullable(placed["stream_offset"] + heads["payload_offset"].to_numpy().astype(np.int64)),

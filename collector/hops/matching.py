@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from collector.decode.captures import Decoded
 from collector.hops.event_tables import event_table, message_table
 from collector.hops.sender_pauses import pause_table
-from collector.trace.arrow import bits, coded, nullable
+from collector.trace.arrow import bits, dictionary_array, nullable
 from collector.trace.schema import HopKind, HopState, conform
 from tracer import _core
 from tracer.records import Columns
@@ -129,10 +129,10 @@ def _translations(found: Columns, n: int, addresses: pa.Array) -> dict[str, pa.A
 
 
 def _hop_table(found: Columns, hosts: pa.Array) -> pa.Table:
-    columns = {"kind": coded(found["kind"], KINDS), "state": coded(found["state"], STATES)}
+    columns = {"kind": dictionary_array(found["kind"], KINDS), "state": dictionary_array(found["state"], STATES)}
     columns["from_client"] = pa.array(found["from_client"])
     for end in ("send", "receive"):
-        columns[f"{end}_host"] = coded(found[f"{end}_host"], hosts, found[f"{end}_host_validity"])
+        columns[f"{end}_host"] = dictionary_array(found[f"{end}_host"], hosts, found[f"{end}_host_validity"])
         names = (f"{end}_frame", f"{end}_host_ns")
         columns |= {name: nullable(found[name], found[f"{end}_validity"]) for name in names}
     columns |= {name: nullable(found[name]) for name in ("connection_id", "stream_start", "stream_end", "attempt")}

@@ -26,7 +26,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.clocks.alignment import to_trace_ns
-from collector.trace.arrow import coded, nullable
+from collector.trace.arrow import dictionary_array, nullable
 from tracer.records import Columns
 
 LEAST_DELAY_NS, MOST_DELAY_NS = 30_000_000, 510_000_000
@@ -63,7 +63,7 @@ def pause_table(found: Columns, hosts: pa.StringArray) -> pa.Table:
     """
     columns = {name: nullable(values) for name, values in found.items() if values.dtype != bool}
     columns |= {name: pa.array(values) for name, values in found.items() if values.dtype == bool}
-    return pa.table(columns | {"host": coded(found["host"].astype("i4"), hosts)})
+    return pa.table(columns | {"host": dictionary_array(found["host"].astype("i4"), hosts)})
 
 
 def aligned(pauses: pa.Table, clocks: pa.Table) -> pa.Table:

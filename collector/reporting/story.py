@@ -29,7 +29,7 @@ from collector.reporting.failed_connects import with_dead_ends
 from collector.reporting.failures import Attempts, attempts_of
 from collector.reporting.fan_out import fan_out_waits, quorum_words
 from collector.reporting.one_ended import one_ended
-from collector.requests.critical_path import NONE, UNSEEN, Ledger, Longs, Nodes, make_ledger
+from collector.requests.critical_path import NONE, UNSEEN, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import until_ended
 from collector.requests.link_doubt import inferred_ns
 from collector.requests.openings import bounds_of
@@ -295,7 +295,7 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
     parent = np.where(top, len(rows), places(rows["exchange_id"], rows["parent_span_id"]))
     nodes = _nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
 
-    def add(times: Longs, last: int) -> Longs:
+    def add(times: Int64Array, last: int) -> Int64Array:
         return np.append(times, last)
 
     return Nodes(
@@ -324,7 +324,7 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
     )
 
 
-def _nodes(rows: pl.DataFrame, parent: Longs, depth: Longs) -> Nodes:
+def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array) -> Nodes:
     names = pl.col("service", "ending").cast(pl.Categorical)
     times = until_ended(rows.select(names, pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
     opened = rows.select(pl.col("start_trace_ns").eq(pl.col("connect_start_trace_ns")).fill_null(value=False))

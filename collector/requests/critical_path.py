@@ -44,11 +44,11 @@ The walk is the core's (`tracer/core/spans/src/ledger.rs`). Cost: a sort of each
 
 from dataclasses import dataclass, fields
 
-from collector.trace.time_columns import UNSEEN, Longs
+from collector.trace.time_columns import UNSEEN, Int64Array
 from tracer import _core
 from tracer.records import Columns
 
-__all__ = ["NONE", "UNSEEN", "Ledger", "Longs", "Nodes", "make_ledger"]
+__all__ = ["NONE", "UNSEEN", "Int64Array", "Ledger", "Nodes", "make_ledger"]
 
 NONE = -1
 """No node."""
@@ -58,28 +58,28 @@ NONE = -1
 class Nodes:
     """Spans as a forest; arrays of one length, times in ns (`UNSEEN` where not seen)."""
 
-    parent: Longs  # place of the parent, NONE for a root
-    depth: Longs  # 0 for a root whose time is to be shared out
-    start: Longs  # these five and `ended`: `collector.requests.openings.Bounds`
-    connected: Longs
-    tls_start: Longs
-    tls_end: Longs
-    sent: Longs
-    last_sent: Longs  # last byte of the request
-    head_arrived: Longs
-    continued: Longs  # the server asked for the body; UNSEEN if it did not
-    asked_for: Longs  # the client heard that
-    body_sent: Longs  # and first sent something then
-    arrived: Longs
-    answered: Longs
-    first_received: Longs  # first byte of the response at the client
-    first_returned: Longs  # the same, or what is nearest to it
-    ended: Longs
-    taken_up: Longs  # by the server; UNSEEN where nothing tells
-    first_answered: Longs  # of the servers asked the same at once, the first; UNSEEN for one asked alone
-    connect_stall: Longs  # ns waited for a SYN to be sent again; 0 for none; this and the two below
-    request_stall: Longs
-    response_stall: Longs
+    parent: Int64Array  # place of the parent, NONE for a root
+    depth: Int64Array  # 0 for a root whose time is to be shared out
+    start: Int64Array  # these five and `ended`: `collector.requests.openings.Bounds`
+    connected: Int64Array
+    tls_start: Int64Array
+    tls_end: Int64Array
+    sent: Int64Array
+    last_sent: Int64Array  # last byte of the request
+    head_arrived: Int64Array
+    continued: Int64Array  # the server asked for the body; UNSEEN if it did not
+    asked_for: Int64Array  # the client heard that
+    body_sent: Int64Array  # and first sent something then
+    arrived: Int64Array
+    answered: Int64Array
+    first_received: Int64Array  # first byte of the response at the client
+    first_returned: Int64Array  # the same, or what is nearest to it
+    ended: Int64Array
+    taken_up: Int64Array  # by the server; UNSEEN where nothing tells
+    first_answered: Int64Array  # of the servers asked the same at once, the first; UNSEEN for one asked alone
+    connect_stall: Int64Array  # ns waited for a SYN to be sent again; 0 for none; this and the two below
+    request_stall: Int64Array
+    response_stall: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +89,23 @@ class Ledger:
     The times are empty where they were not asked for.
     """
 
-    client_ns: Longs  # a root's client had been asked for the body, but sent none yet
-    connect_ns: Longs
-    tls_ns: Longs
-    request_network_ns: Longs
-    queue_ns: Longs
-    work_ns: Longs
-    fan_out_wait_ns: Longs
-    server_or_network_ns: Longs  # one end's stamps do not show which
-    response_network_ns: Longs
-    stall_ns: Longs
-    request_idle_ns: Longs  # none of the request was on the way, since its sender had nothing to send
-    response_idle_ns: Longs
-    send_held_ns: Longs  # since TCP held it
-    reader_wait_ns: Longs  # since the receiver did not read
-    critical_ns: Longs  # their sum: what a span contributes to its root's duration
-    window_start: Longs
-    window_end: Longs
+    client_ns: Int64Array  # a root's client had been asked for the body, but sent none yet
+    connect_ns: Int64Array
+    tls_ns: Int64Array
+    request_network_ns: Int64Array
+    queue_ns: Int64Array
+    work_ns: Int64Array
+    fan_out_wait_ns: Int64Array
+    server_or_network_ns: Int64Array  # one end's stamps do not show which
+    response_network_ns: Int64Array
+    stall_ns: Int64Array
+    request_idle_ns: Int64Array  # none of the request was on the way, since its sender had nothing to send
+    response_idle_ns: Int64Array
+    send_held_ns: Int64Array  # since TCP held it
+    reader_wait_ns: Int64Array  # since the receiver did not read
+    critical_ns: Int64Array  # their sum: what a span contributes to its root's duration
+    window_start: Int64Array
+    window_end: Int64Array
 
 
 def make_ledger(nodes: Nodes, silences: Columns, *, with_windows: bool = False) -> Ledger:

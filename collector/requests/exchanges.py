@@ -27,15 +27,15 @@ from collector.services.service_names import ServiceNames
 from collector.services.services import client_service, is_background
 from collector.trace.arrow import (
     bits,
-    coded,
     codes,
+    dictionary_array,
     indices,
-    laid,
-    nothing,
+    null_array,
     nullable,
     nullable_where,
     numbers,
     one_chunk,
+    string_array,
     texts,
 )
 from collector.trace.schema import EXCHANGES, HopKind, SilenceCause, conform
@@ -106,7 +106,7 @@ def _silence_table(found: Columns) -> pa.Table:
         "in_response": pa.array(found["silence_in_response"]),
         "from_trace_ns": nullable(found["silence_from_ns"]),
         "to_trace_ns": nullable(found["silence_to_ns"]),
-        "cause": coded(found["silence_cause"], CAUSES),
+        "cause": dictionary_array(found["silence_cause"], CAUSES),
     }
     return conform("silences", pa.table(columns))
 
@@ -161,14 +161,14 @@ def _services(
         rows, which = np.unique(-2 - places[turned], return_inverse=True)
         asked = connections.select(["client_host", "client_addr", "client_port"]).take(pa.array(rows))
         asked = asked.rename_columns(["server_host", "server_addr", "server_port"])
-        missing = nothing(len(rows), pa.uint16())
+        missing = null_array(len(rows), pa.uint16())
         of_rows, more = services.of_connections(asked.append_column("translated_server_port", missing))
         places[turned] = (of_rows + len(names))[which]
         names += more
     distinct = list(dict.fromkeys(names))
     number = {name: place for place, name in enumerate(distinct)}
     same = np.array([number[name] for name in names], dtype=np.int32)
-    return coded(same[places] if len(names) else places, pa.array(distinct, pa.string()))
+    return dictionary_array(same[places] if len(names) else places, pa.array(distinct, pa.string()))
 
 
 def _exchange_table(
@@ -183,16 +183,18 @@ def _exchange_table(
         "exchange_id": nullable(np.arange(first_id, first_id + count)),
         "connection_id": nullable(found["connection_id"]),
         "service": service,
-        "protocol": coded(found["readable"], pa.array([UNKNOWN, HTTP, HTTP2], pa.string())),
+        "protocol": dictionary_array(found["readable"], pa.array([UNKNOWN, HTTP, HTTP2], pa.string())),
         "status": nullable(found["status"], found["response_row_validity"]),
         "complete": pa.array(found["complete"]),
         "response_due_bytes": _due(found, messages, columns["method"]),
         "ending": _texts_at(found["broken_by"] - 1, pa.array(STREAM_RESETS)),  # others: `collector.requests.endings`
         "closed_trace_ns": pc.if_else(pa.array(found["broken_by"] > 0), columns["given_up_trace_ns"], None),
         "is_stream": pa.array(found["is_stream"]),
-        "outcome": coded(np.zeros(count, dtype=np.int32), pa.array([UNKNOWN])),  # until `collector.requests.outcomes`
+        "outcome": dictionary_array(
+            np.zeros(count, dtype=np.int32), pa.array([UNKNOWN])
+        ),  # until `collector.requests.outcomes`
     }
-    absent = {column.name: nothing(count, column.type) for column in EXCHANGES if column.name not in columns}
+    absent = {column.name: null_array(count, column.type) for column in EXCHANGES if column.name not in columns}
     return pa.Table.from_pydict(columns | absent, schema=EXCHANGES)
 
 
@@ -203,7 +205,7 @@ def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.A
     """
     count, rows = len(found["connection_id"]), found["response_row"]
     if rows is None:
-        return nothing(count, pa.int64())
+        return null_array(count, pa.int64())
     at = np.maximum(rows, 0)
     head, body, flags, status = (
         numbers(messages[name])[at] if messages.num_rows else np.zeros(count, np.int64)
@@ -220,7 +222,7 @@ def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.A
 def _known(found: Columns, name: str, count: int) -> pa.Array:
     """So many numbers; the core gives none of them where all are null."""
     values = found[name]
-    return nothing(count, pa.int64()) if values is None else nullable(values, found[f"{name}_validity"])
+    return null_array(count, pa.int64()) if values is None else nullable(values, found[f"{name}_validity"])
 
 
 def _said(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
@@ -236,8 +238,8 @@ def _text(found: Columns, name: str, rows: str) -> pa.Array:
     """What some heads say, null where there is none."""
     count, offsets = len(found["connection_id"]), found[f"{name}_offsets"]
     if offsets is None:
-        return nothing(count, pa.string())
-    return laid(offsets, found[f"{name}_bytes"], found[f"{rows}_validity"])
+        return null_array(count, pa.string())
+    return string_array(offsets, found[f"{name}_bytes"], found[f"{rows}_validity"])
 
 
 def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32], pa.StringArray]:
@@ -250,7 +252,7 @@ def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32
 
 def _texts_at(places: NDArray[np.int32], names: pa.StringArray) -> pa.DictionaryArray:
     """Texts by their places in `names`; `NO_ROW` is null, which has place 0."""
-    return coded(np.maximum(places, 0), names, bits(places != NO_ROW))
+    return dictionary_array(np.maximum(places, 0), names, bits(places != NO_ROW))
 
 
 def _askers(agent: NDArray[np.int32], agents: Sequence[str]) -> dict[str, pa.Array]:

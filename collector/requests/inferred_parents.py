@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.trace.time_columns import Longs, stamps
+from collector.trace.time_columns import Int64Array, stamps
 from tracer import _core
 
 NO_HOST = -1
@@ -24,9 +24,9 @@ TIMES = (
 class Inferred:
     """What was judged of each exchange, in their order."""
 
-    parent: Longs  # its place among them; negative where there is held to be none
+    parent: Int64Array  # its place among them; negative where there is held to be none
     confidence: NDArray[np.float64]
-    alternative: Longs  # the place of the next likeliest parent; negative where there is none
+    alternative: Int64Array  # the place of the next likeliest parent; negative where there is none
     alternative_confidence: NDArray[np.float64]
     judged: NDArray[np.bool_]
 

@@ -30,7 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.trace.arrow import indices
-from collector.trace.time_columns import UNSEEN, Longs, seen
+from collector.trace.time_columns import UNSEEN, Int64Array, seen
 
 IDLE_NS = 100_000_000
 """A client uses a connection that it opened for a request within this time, or has nothing else to ask there."""
@@ -41,27 +41,27 @@ NONE = -1
 class Bounds:
     """When spans begin and end; arrays of one length, trace times in ns, `UNSEEN` where not known."""
 
-    start: Longs
-    connected: Longs  # when the handshake that belongs to the span had ended; UNSEEN where none does
-    tls_start: Longs  # the handshake of TLS, likewise
-    tls_end: Longs
-    sent: Longs  # its first byte
-    end: Longs
+    start: Int64Array
+    connected: Int64Array  # when the handshake that belongs to the span had ended; UNSEEN where none does
+    tls_start: Int64Array  # the handshake of TLS, likewise
+    tls_end: Int64Array
+    sent: Int64Array  # its first byte
+    end: Int64Array
 
     @property
-    def pause(self) -> Longs:
+    def pause(self) -> Int64Array:
         """For how long the client had a connection that it had opened for the span, and asked nothing, ns; else 0."""
         opened, secured = self.connected != UNSEEN, self.tls_start != UNSEEN
         until = np.where(self.end == UNSEEN, self.sent, np.minimum(self.sent, self.end))
 
-        def before(at: Longs, known: NDArray[np.bool_]) -> Longs:
+        def before(at: Int64Array, known: NDArray[np.bool_]) -> Int64Array:
             return np.where(known, np.minimum(at, until), until)
 
         tls = before(self.tls_end, secured) - before(self.tls_start, secured)
         return np.where(opened, until - before(self.connected, opened) - tls, 0)
 
 
-def find_bounds(exchanges: pa.Table, parent: Longs) -> Bounds:
+def find_bounds(exchanges: pa.Table, parent: Int64Array) -> Bounds:
     """When the spans of `exchanges` begin and end.
 
     Arguments: the table `exchanges`; of each its parent's row, `NONE` for a root. Cost: passes over the rows, and a
@@ -91,14 +91,14 @@ def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
     )
 
 
-def _before_their_parent(exchanges: pa.Table, parent: Longs, begun: Longs) -> NDArray[np.bool_]:
+def _before_their_parent(exchanges: pa.Table, parent: Int64Array, begun: Int64Array) -> NDArray[np.bool_]:
     """Whether each SYN was sent before the request had arrived on whose behalf its connection was used."""
     arrived = seen(exchanges, "request_first_received")[parent]
     return (parent != NONE) & (arrived != UNSEEN) & (begun < arrived)
 
 
 def _idle_beside_others(
-    exchanges: pa.Table, parent: Longs, opened: NDArray[np.bool_], up: Longs, sent: Longs
+    exchanges: pa.Table, parent: Int64Array, opened: NDArray[np.bool_], up: Int64Array, sent: Int64Array
 ) -> NDArray[np.bool_]:
     """Whether each root's connection lay idle for long while its client asked the same server something else."""
     idle = np.zeros(len(opened), np.bool_)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from collector.requests.endings import BY_CLIENT, Ending
 from collector.requests.exchanges import UNKNOWN
-from collector.trace.arrow import coded, indices, numbers
+from collector.trace.arrow import dictionary_array, indices, numbers
 
 SERVER_ERROR = 500
 """Statuses from here on are failures of the service (RFC 9110 §15.6)."""
@@ -103,7 +103,7 @@ def with_outcomes(exchanges: pa.Table) -> pa.Table:
     if len(ended):
         codes[ended] = _of_ended(exchanges, ended)
     codes[is_failure(status)] = OUTCOMES.index(Outcome.FAILED)
-    return _with_column(exchanges, coded(codes, pa.array([*OUTCOMES, "waited"])))
+    return _with_column(exchanges, dictionary_array(codes, pa.array([*OUTCOMES, "waited"])))
 
 
 def answering(exchanges: pa.Table) -> frozenset[Server]:
@@ -129,7 +129,7 @@ def settled(exchanges: pa.Table, servers: frozenset[Server]) -> pa.Table:
         rows = exchanges.select(["server_host", "service"]).take(pa.array(waited)).to_pylist()
         answers = [(row["server_host"], row["service"]) in servers for row in rows]
         codes[waited] = np.where(answers, OUTCOMES.index(Outcome.ABANDONED), OUTCOMES.index(Outcome.UNKNOWN))
-    return _with_column(exchanges, coded(codes, pa.array(OUTCOMES)))
+    return _with_column(exchanges, dictionary_array(codes, pa.array(OUTCOMES)))
 
 
 def _of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -38,8 +38,8 @@ from collector.requests.critical_path import NONE
 from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import learned_together
 from collector.requests.multiplexed import multiplexed_turns
-from collector.trace.arrow import first_known, in_one_list, numbers
-from collector.trace.time_columns import UNSEEN, Longs, seen
+from collector.trace.arrow import coalesce, numbers, unify_dictionaries
+from collector.trace.time_columns import UNSEEN, Int64Array, seen
 from tracer import _core
 
 MOST_WITH_ONE_ID = 256
@@ -52,10 +52,10 @@ FOREVER = np.iinfo(np.int64).max
 class Links:
     """The parent of each exchange, in their order."""
 
-    parent: Longs  # its row; NONE for a root
+    parent: Int64Array  # its row; NONE for a root
     by_id: NDArray[np.bool_]  # linked by transaction id; else by timing
     confidence: NDArray[np.float64]
-    alternative: Longs  # of a link by timing the row of the next likeliest parent; NONE where there is none
+    alternative: Int64Array  # of a link by timing the row of the next likeliest parent; NONE where there is none
     alternative_confidence: NDArray[np.float64]
 
 
@@ -63,20 +63,20 @@ class Links:
 class _Times:
     """Of each exchange, when it was a child's and a parent's; `UNSEEN` where not known. Hosts and services: -1."""
 
-    exchange_id: Longs
+    exchange_id: Int64Array
     client: NDArray[np.int32]
     server: NDArray[np.int32]
     service: NDArray[np.int32]
-    asked: Longs  # its first byte left, or arrived, if that is all that was seen
-    opened: Longs  # its first byte arrived, or left
-    closed: Longs
+    asked: Int64Array  # its first byte left, or arrived, if that is all that was seen
+    opened: Int64Array  # its first byte arrived, or left
+    closed: Int64Array
 
-    def possible(self, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+    def possible(self, children: Int64Array, parents: Int64Array) -> NDArray[np.bool_]:
         """Whether each parent's request was there before its child's left; and began before, so that no cycle forms."""
         in_time = self.opened[parents] <= self.asked[children]
         return in_time & self.began_before(children, parents)
 
-    def began_before(self, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+    def began_before(self, children: Int64Array, parents: Int64Array) -> NDArray[np.bool_]:
         """Whether each parent began before its child; of those at the same time, the one with the lower id."""
         child, parent = self.asked[children], self.asked[parents]
         lower = self.exchange_id[parents] < self.exchange_id[children]
@@ -131,7 +131,7 @@ class _Visible:
     exchanges: pl.DataFrame
     words: NDArray[np.uint32]
 
-    def infer(self, among: Longs, asked: NDArray[np.bool_]) -> Inferred:
+    def infer(self, among: Int64Array, asked: NDArray[np.bool_]) -> Inferred:
         """`infer_links` of some of them."""
         is_all = len(among) == len(self.exchanges)
         return infer_links(
@@ -150,24 +150,24 @@ class _Names:
 
 def _times(exchanges: pa.Table, apart: NDArray[np.bool_]) -> tuple[_Times, _Names]:
     """Of turns that are no requests (`apart`) nobody is client or server."""
-    (client, server), hosts = in_one_list(exchanges["client_host"], exchanges["server_host"])
-    (service,), services = in_one_list(exchanges["service"])
+    (client, server), hosts = unify_dictionaries(exchanges["client_host"], exchanges["server_host"])
+    (service,), services = unify_dictionaries(exchanges["service"])
     client[numbers(exchanges["background"], missing=False)] = NONE  # of what daemons ask no client is looked for
     client[apart], server[apart] = NONE, NONE
     times = _Times(
-        exchange_id=first_known(exchanges, ["exchange_id"], NONE),
+        exchange_id=coalesce(exchanges, ["exchange_id"], NONE),
         client=client,
         server=server,
         service=service,
         asked=seen(exchanges, "request_first_sent", "request_first_received"),
         opened=seen(exchanges, "request_first_received", "request_first_sent"),
-        closed=first_known(
+        closed=coalesce(
             exchanges,
             ["response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"],
             FOREVER,
         ),
     )
-    _, methods = in_one_list(exchanges["method"])
+    _, methods = unify_dictionaries(exchanges["method"])
     return times, _Names(hosts, services, methods)
 
 
@@ -211,9 +211,9 @@ def _infer(
     times: _Times,
     shows_id: NDArray[np.bool_],
     is_told: NDArray[np.bool_],
-    rest: Longs,
+    rest: Int64Array,
     links: Links,
-) -> Longs:
+) -> Int64Array:
     """Fill in what `infer_links` says of those of `rest` that show no id; returns those that it does not judge."""
     silent = rest[~shows_id[rest]]
     told, untold = silent[is_told[silent]], silent[~is_told[silent]]
@@ -228,7 +228,7 @@ def _infer_among(
     visible: _Visible,
     times: _Times,
     may_be: NDArray[np.bool_],
-    children: Longs,
+    children: Int64Array,
     links: Links,
     done: NDArray[np.bool_],
 ) -> None:
@@ -253,7 +253,7 @@ def _infer_among(
     links.alternative_confidence[among[next_fits]] = found.alternative_confidence[next_fits]
 
 
-def _is_seen_before(times: _Times, children: Longs, parents: Longs) -> NDArray[np.bool_]:
+def _is_seen_before(times: _Times, children: Int64Array, parents: Int64Array) -> NDArray[np.bool_]:
     known = (times.server[parents] >= 0) & (times.opened[parents] != UNSEEN)
     return known & times.began_before(children, parents)
 
@@ -262,7 +262,7 @@ def _link_by_timing(
     times: _Times,
     shows_id: NDArray[np.bool_],
     is_told: NDArray[np.bool_],
-    rest: Longs,
+    rest: Int64Array,
     links: Links,
 ) -> None:
     """Fill in links of exchanges that nothing else links: to the innermost candidate open on their host."""
@@ -299,7 +299,7 @@ def _link_by_timing(
     links.alternative_confidence[rest[linked]] = links.confidence[rest[linked]]
 
 
-def _groups(*keys: NDArray[np.generic]) -> list[Longs]:
+def _groups(*keys: NDArray[np.generic]) -> list[Int64Array]:
     """The places of equal keys, for each that occurs."""
     order = np.lexsort(keys)
     new = np.zeros(len(order), dtype=np.bool_)
@@ -309,14 +309,14 @@ def _groups(*keys: NDArray[np.generic]) -> list[Longs]:
 
 
 def _open_to(
-    times: _Times, shows_id: NDArray[np.bool_], is_told: NDArray[np.bool_], serving: Longs, child: int
-) -> Longs:
+    times: _Times, shows_id: NDArray[np.bool_], is_told: NDArray[np.bool_], serving: Int64Array, child: int
+) -> Int64Array:
     """Of `serving`, those at the host of a child and of others like it, without those whose id would have been told."""
     here = serving[times.server[serving] == times.client[child]]
     return here[~shows_id[here]] if is_told[child] else here
 
 
-def _innermost(times: _Times, children: Longs, parents: Longs) -> tuple[Longs, Longs, Longs]:
+def _innermost(times: _Times, children: Int64Array, parents: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
     """For each child of one host the parent that began last of those open at its start, the one before that, and how
     many were open.
 
@@ -333,7 +333,7 @@ def _innermost(times: _Times, children: Longs, parents: Longs) -> tuple[Longs, L
     return np.where(place >= 0, parents[place], NONE), np.where(after >= 0, parents[after], NONE), candidates
 
 
-def last_at_least(values: Longs, before: Longs, least: Longs) -> Longs:
+def last_at_least(values: Int64Array, before: Int64Array, least: Int64Array) -> Int64Array:
     """For each query, the last place below `before` whose value is at least `least`; -1 where there is none.
 
     Cost: O((n + queries) log n), by the largest value of each run of 2^k places.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from collector.trace.arrow import codes, numbers
 from collector.trace.schema import ID_STRIDE_BITS, SilenceCause
-from collector.trace.time_columns import Longs
+from collector.trace.time_columns import Int64Array
 from tracer import _core
 from tracer.records import Columns
 
@@ -48,7 +48,7 @@ def no_silences() -> Columns:
     return {name: np.empty(0, kind) for name, kind in (kinds | short).items()}
 
 
-def _long(silences: pa.Table, ids: Longs) -> Columns:
+def _long(silences: pa.Table, ids: Int64Array) -> Columns:
     row = _core.places(ids, [numbers(silences["exchange_id"])], ID_STRIDE_BITS)[0]
     from_ns = numbers(silences["from_trace_ns"])
     order = np.lexsort((from_ns, row))
@@ -64,7 +64,7 @@ def _long(silences: pa.Table, ids: Longs) -> Columns:
 
 def _short(
     exchanges: pa.Table, long: Columns, name: str, in_response: bool, cause: str
-) -> tuple[Longs, bool, int, Longs]:
+) -> tuple[Int64Array, bool, int, Int64Array]:
     """Rows whose message has short silences of one cause, and how long these are together."""
     code, column = CAUSES.index(cause), exchanges[name]
     if column.null_count == len(column):

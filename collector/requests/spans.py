@@ -12,13 +12,13 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.requests.critical_path import NONE, Ledger, Longs, Nodes, make_ledger
+from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import until_ended
 from collector.requests.openings import Bounds, find_bounds
 from collector.requests.parents import find_links
 from collector.requests.silences import SUM_COLUMNS, silences_by_row
 from collector.requests.waits import waits
-from collector.trace.arrow import coded, first_known, indices, nullable, nullable_where, texts
+from collector.trace.arrow import coalesce, dictionary_array, indices, nullable, nullable_where, texts
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
 from collector.trace.time_columns import UNSEEN, seen
 from tracer import _core
@@ -59,7 +59,7 @@ def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
 def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     """As `link`, of a table `exchanges` that comes in parts. Memory: about 430 bytes for each exchange, no texts."""
     rows, shown_id, words = _in_numbers(exchanges)
-    ids = first_known(rows, ["exchange_id"], NONE)
+    ids = coalesce(rows, ["exchange_id"], NONE)
     links = find_links(rows, shown_id, words)
     del shown_id, words
     parent = links.parent
@@ -75,7 +75,7 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
         "trace_id": nullable(ids[forest["root"]]),
         "span_id": nullable(ids),
         "parent_span_id": nullable_where(ids[parent], is_root),
-        "link_reason": coded(reason, REASONS, np.packbits(~is_root, bitorder="little")),
+        "link_reason": dictionary_array(reason, REASONS, np.packbits(~is_root, bitorder="little")),
         "confidence": nullable_where(links.confidence, is_root),
         "alternative_parent_span_id": nullable_where(ids[links.alternative], links.alternative == NONE),
         "alternative_confidence": nullable_where(links.alternative_confidence, links.alternative == NONE),
@@ -128,19 +128,19 @@ def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
     return {name: pl.Series(getattr(ledger, name)) for name in LEDGER_COLUMNS}
 
 
-def places(ids: pl.Series, wanted: pl.Series) -> Longs:
+def places(ids: pl.Series, wanted: pl.Series) -> Int64Array:
     """The row of each wanted id; NONE where it is null, or none of the ids."""
     return _core.places(ids.to_numpy(), [wanted.fill_null(NONE).to_numpy()], ID_STRIDE_BITS)[0]
 
 
-def make_nodes(exchanges: pa.Table, parent: Longs, depth: Longs, bounds: Bounds) -> Nodes:
+def make_nodes(exchanges: pa.Table, parent: Int64Array, depth: Int64Array, bounds: Bounds) -> Nodes:
     """The stamps of `exchanges` that bound their stretches, and what they waited for. Arguments:
     `collector.requests.waits`.
 
     A client that was not captured leaves the server's stamps: such a root begins when its request arrived and ends
     when its response had left. A request that was never answered lasts until its client gave it up.
     """
-    connect_stall, request_stall, response_stall = (first_known(exchanges, [name], 0) for name in STALLS)
+    connect_stall, request_stall, response_stall = (coalesce(exchanges, [name], 0) for name in STALLS)
     head_arrived, continued = seen(exchanges, "request_first_received"), seen(exchanges, "continue_sent")
     found = waits(
         parent,

@@ -16,7 +16,7 @@ of End-to-End Internet Dynamics" (1997), §16.
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.trace.time_columns import Longs
+from collector.trace.time_columns import Int64Array
 from tracer import _core
 from tracer.records import Columns
 
@@ -24,7 +24,13 @@ UNHURRIED, FEWEST = 0.05, 20
 
 
 def waits(
-    parent: Longs, service: NDArray[np.int32], *, began: Longs, ended: Longs, invited: Longs, arrived: Longs
+    parent: Int64Array,
+    service: NDArray[np.int32],
+    *,
+    began: Int64Array,
+    ended: Int64Array,
+    invited: Int64Array,
+    arrived: Int64Array,
 ) -> Columns:
     """`taken_up`, when each request was probably taken up by its server, and `first_answered`, when the first of the
     servers asked the same at once had answered their parent; trace times in ns, `UNSEEN` where nothing tells.

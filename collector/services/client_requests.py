@@ -16,7 +16,7 @@ Limits: a daemon without a User-Agent on a host that is never idle is `unlinked`
 import numpy as np
 import polars as pl
 
-from collector.trace.time_columns import Longs
+from collector.trace.time_columns import Int64Array
 
 LINGER_NS = 100_000_000
 """Work that a request left behind begins within this time of its answer; a busy host takes some."""
@@ -64,7 +64,7 @@ def _begins_while_idle(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         if served.is_empty():  # of none of its exchanges both ends are known
             idle[mine] = True
             continue
-        reach: Longs = np.maximum.accumulate(served["closed"].to_numpy() + LINGER_NS)
+        reach: Int64Array = np.maximum.accumulate(served["closed"].to_numpy() + LINGER_NS)
         place = np.searchsorted(served["opened"].to_numpy(), begin.fill_null(0).to_numpy()[mine], side="right") - 1
         idle[mine] = (place < 0) | (reach[place] < begin.fill_null(0).to_numpy()[mine])
     return pl.Series(idle)

@@ -24,7 +24,7 @@ def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any
     return np.ascontiguousarray(whole.to_numpy(zero_copy_only=False))
 
 
-def taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+def take_rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
     """Some rows of a table, in ascending order; of many chunks, only those that have any are looked at."""
     parts, begin = [table.slice(0, 0)], 0
     for batch in table.to_batches():
@@ -35,7 +35,7 @@ def taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
     return pa.concat_tables(parts).unify_dictionaries()
 
 
-def first_known(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.int64]:
+def coalesce(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.int64]:
     """For each row the first of these columns (int64) that is not null, `missing` where all are.
 
     Not copied if the first is in one chunk and has no null; else a pass of the core, on all cores.
@@ -63,7 +63,7 @@ def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list
     return numbers(encoded.indices.cast(pa.int32()), missing=-1), encoded.dictionary.to_pylist()
 
 
-def in_one_list(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[NDArray[np.int32]], list[str]]:
+def unify_dictionaries(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[NDArray[np.int32]], list[str]]:
     """Columns of texts as places in one sorted list of theirs, -1 where they are null."""
     found = [indices(column) for column in columns]
     names = sorted({text for _, texts in found for text in texts if text is not None})
@@ -88,7 +88,7 @@ def nullable(values: NDArray[Any], validity: NDArray[np.uint8] = ALL_VALID) -> p
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
 
 
-def nothing(count: int, kind: pa.DataType) -> pa.Array:
+def null_array(count: int, kind: pa.DataType) -> pa.Array:
     """So many nulls of a type: zeros that all such columns share, however many there are."""
     zeros = _zeros(count.bit_length())
     return pa.Array.from_buffers(kind, count, [zeros] * kind.num_buffers, null_count=count)
@@ -110,7 +110,9 @@ def bits(known: NDArray[np.bool_]) -> NDArray[np.uint8]:
     return ALL_VALID if known.all() else np.packbits(known, bitorder="little")
 
 
-def coded(places: NDArray[np.int32], names: pa.Array, validity: NDArray[np.uint8] = ALL_VALID) -> pa.DictionaryArray:
+def dictionary_array(
+    places: NDArray[np.int32], names: pa.Array, validity: NDArray[np.uint8] = ALL_VALID
+) -> pa.DictionaryArray:
     """Texts by their places in `names`, not copied; `validity` as in `nullable`."""
     return pa.DictionaryArray.from_arrays(nullable(places, validity), names, safe=False)
 
@@ -127,7 +129,7 @@ def texts(column: pa.ChunkedArray | pa.Array) -> Columns:
     }
 
 
-def laid(
+def string_array(
     offsets: NDArray[np.int32], data: NDArray[np.uint8], validity: NDArray[np.uint8] = ALL_VALID
 ) -> pa.StringArray:
     """Texts that lie end to end, as `texts` gives them, not copied; `validity` as in `nullable`."""

@@ -7,23 +7,23 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.trace.arrow import first_known
+from collector.trace.arrow import coalesce
 
-Longs = NDArray[np.int64]
+Int64Array = NDArray[np.int64]
 
 UNSEEN = np.iinfo(np.int64).min
 """A time that was not seen."""
 
 
-def stamps(exchanges: pl.DataFrame, *names: str) -> Longs:
+def stamps(exchanges: pl.DataFrame, *names: str) -> Int64Array:
     """The first of the columns `NAME_trace_ns` that is not null; `UNSEEN` where all are. Not copied if none is null."""
     seen = exchanges.select(pl.coalesce(*(f"{name}_trace_ns" for name in names)).cast(pl.Int64).fill_null(UNSEEN))
     return np.ascontiguousarray(seen.to_series().to_numpy())
 
 
-def seen(exchanges: pa.Table, *names: str) -> Longs:
+def seen(exchanges: pa.Table, *names: str) -> Int64Array:
     """As `stamps`, of a table in any number of chunks: a pass of the core, on all cores."""
-    return first_known(exchanges, [f"{name}_trace_ns" for name in names], UNSEEN)
+    return coalesce(exchanges, [f"{name}_trace_ns" for name in names], UNSEEN)
 
 
 def stacked(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:

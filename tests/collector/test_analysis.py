@@ -11,7 +11,7 @@ import pytest
 from collector.analysis import AnalysisOptions, HostSource, analyse
 from collector.decode import host_capture
 from collector.decode.partitions import Partitions
-from collector.execution.partition_cache import Held
+from collector.execution.partition_cache import PartitionCache
 from collector.trace import store
 from collector.trace.schema import TABLES
 from tests.helpers.live_segments import write_segments
@@ -143,7 +143,7 @@ def test_partitions_change_nothing_but_ids(
     sources = captured(tmp_path, offset_ns=3_000_000)
     analyse(sources, str(tmp_path / "whole"), options=AnalysisOptions(partition_bits=0))
     monkeypatch.setattr(Partitions.__init__, "__defaults__", (in_memory_bytes,))
-    monkeypatch.setattr(Held.__init__, "__defaults__", (None, in_memory_bytes))
+    monkeypatch.setattr(PartitionCache.__init__, "__defaults__", (None, in_memory_bytes))
     analyse(sources, str(tmp_path / "parts"), options=AnalysisOptions(partition_bits=3, workers=2))
     for name, ids in (("hops", ["connection_id", "exchange_id"]), ("exchanges", ["connection_id", "exchange_id"])):
         whole, parts = (table(tmp_path / trace, name).drop(ids) for trace in ("whole", "parts"))
@@ -170,7 +170,7 @@ def test_troubles_of_many_partitions_add_up_as_those_of_one(tmp_path: Path, monk
 def test_a_disk_too_full_for_intermediate_data_is_the_operators(tmp_path: Path) -> None:
     absent = tmp_path / "absent"
     with pytest.raises(ResourceError, match=r"no room for intermediate data in .*absent.*TMPDIR"):
-        Held(absent, 0).put(0, pa.table({"a": [1]}))
+        PartitionCache(absent, 0).put(0, pa.table({"a": [1]}))
     (client, _) = captured(tmp_path)
     with open_capture(client.files[0]) as reader, pytest.raises(ResourceError, match="no room for intermediate data"):
         Partitions(0, 1, absent, 0).add(0, reader, next(reader.rows()), 0, np.zeros(1, np.uint16))

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from collector.execution.deferred_writes import PutOff
+from collector.execution.deferred_writes import DeferredWrites
 
 BYTES = 800
 
@@ -14,7 +14,7 @@ def table(number: int) -> pa.Table:
 
 def test_what_has_no_room_is_written_at_once_and_all_in_order() -> None:
     written: list[int] = []
-    put_off = PutOff(lambda table: written.append(table["number"][0].as_py()))
+    put_off = DeferredWrites(lambda table: written.append(table["number"][0].as_py()))
     for number, room, expected in (
         (0, 2 * BYTES, []),
         (1, 2 * BYTES, []),

@@ -6,7 +6,7 @@ from threading import Event, Lock
 
 import pytest
 
-from collector.execution.ordered_pool import in_turn
+from collector.execution.ordered_pool import run_in_order
 
 WAIT_S = 10
 
@@ -29,13 +29,15 @@ def test_results_are_stored_in_order_though_the_first_takes_longest(pool: Thread
                 later_are_done.set()
         return ord(part)
 
-    in_turn(pool, 3, "abcdefg", work, lambda part, result: stored.append((part, result)))
+    run_in_order(pool, 3, "abcdefg", work, lambda part, result: stored.append((part, result)))
     assert stored == [(part, ord(part)) for part in "abcdefg"]
 
 
 def test_one_worker_does_all(pool: ThreadPoolExecutor) -> None:
     steps: list[str] = []
-    in_turn(pool, 1, [1, 2], lambda part: steps.append(f"work {part}"), lambda part, _: steps.append(f"store {part}"))
+    run_in_order(
+        pool, 1, [1, 2], lambda part: steps.append(f"work {part}"), lambda part, _: steps.append(f"store {part}")
+    )
     assert steps == ["work 1", "store 1", "work 2", "store 2"]
 
 
@@ -55,10 +57,10 @@ def test_an_error_ends_it_and_later_parts_are_neither_begun_nor_stored(pool: Thr
         stored.append(part)
 
     with pytest.raises(ZeroDivisionError):
-        in_turn(pool, 2, range(1_000), work, store)
+        run_in_order(pool, 2, range(1_000), work, store)
     assert stored == [0]
     assert len(begun) < 10
 
 
 def test_nothing_to_do(pool: ThreadPoolExecutor) -> None:
-    in_turn(pool, 3, [], lambda part: part, lambda *_: pytest.fail("there is no part"))
+    run_in_order(pool, 3, [], lambda part: part, lambda *_: pytest.fail("there is no part"))

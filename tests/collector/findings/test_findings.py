@@ -8,7 +8,7 @@ import pytest
 from collector.findings import find, told
 from collector.findings.clocks import clock_findings
 from collector.findings.network import _quantile
-from collector.findings.symptoms import gather, together
+from collector.findings.symptoms import collect_symptoms, merge_symptoms
 from collector.requests.endings import with_endings
 from collector.requests.exchanges import build_exchanges
 from collector.requests.outcomes import with_outcomes
@@ -473,7 +473,7 @@ def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
         ]
     ]
     built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
-    parts = together([gather(built.hops, tables.connections, built.exchanges, 0)])
+    parts = merge_symptoms([collect_symptoms(built.hops, tables.connections, built.exchanges, 0)])
     given = (parts, [built.exchanges], link(built.exchanges), clocks, INFO, 0)
     (finding,) = [f for f in told(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"]
     assert finding["text"] == (

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from collector.findings.stalls import stall_findings
-from collector.findings.symptoms import Troubles
+from collector.findings.symptoms import Symptoms
 from collector.hops.sender_pauses import TOLD, told
 from tests.helpers.scripts import play
 
@@ -70,6 +70,6 @@ def test_a_closed_window_is_weighed_by_its_length_and_by_what_all_of_them_cost(
     row = dict.fromkeys(TOLD, 0) | {"why": "zero_window", "send_host": "a", "receive_host": "b", "count": count}
     row |= {"cost_ns": each_ns * count, "worst_ns": each_ns, "connections": 1}
     paused = pl.DataFrame([row] if count else [], schema=TOLD)
-    nothing = {field.name: pl.DataFrame() for field in fields(Troubles)}
-    found = stall_findings(Troubles(**nothing | {"paused": paused}), total_ns=2_000 * MS)
+    nothing = {field.name: pl.DataFrame() for field in fields(Symptoms)}
+    found = stall_findings(Symptoms(**nothing | {"paused": paused}), total_ns=2_000 * MS)
     assert [finding.severity for finding in found] == ([severity] if severity else [])

@@ -3,7 +3,16 @@
 import numpy as np
 import pyarrow as pa
 
-from collector.trace.arrow import codes, first_known, in_one_list, indices, nullable_where, numbers, one_chunk, taken
+from collector.trace.arrow import (
+    coalesce,
+    codes,
+    indices,
+    nullable_where,
+    numbers,
+    one_chunk,
+    take_rows,
+    unify_dictionaries,
+)
 
 HOSTS = pa.chunked_array([pa.array(["b", None]), pa.array(["a", "b"])])
 
@@ -29,9 +38,9 @@ def test_codes_follow_the_order_that_is_asked_for() -> None:
 
 
 def test_texts_of_several_columns_have_one_list() -> None:
-    (one, other), names = in_one_list(HOSTS, pa.array(["c", "a"]))
+    (one, other), names = unify_dictionaries(HOSTS, pa.array(["c", "a"]))
     assert (one.tolist(), other.tolist(), names) == ([1, -1, 0, 1], [2, 0], ["a", "b", "c"])
-    (none,), names = in_one_list(HOSTS[:0])
+    (none,), names = unify_dictionaries(HOSTS[:0])
     assert (none.tolist(), names) == ([], [])
 
 
@@ -42,15 +51,15 @@ def test_the_first_column_that_is_not_null_counts_wherever_its_chunks_begin() ->
         "second": pa.chunked_array([pa.array(second[:3], pa.int64()), pa.array(second[3:], pa.int64())]),
     }
     table = pa.table(columns)
-    assert first_known(table, ["first", "second"], missing=-1).tolist() == [7, 1, -1, 3, 10, -1]
-    assert first_known(table[1:4], ["first"], missing=-1).tolist() == [1, -1, 3]
-    assert first_known(table[:0], ["first"], missing=-1).tolist() == []
+    assert coalesce(table, ["first", "second"], missing=-1).tolist() == [7, 1, -1, 3, 10, -1]
+    assert coalesce(table[1:4], ["first"], missing=-1).tolist() == [1, -1, 3]
+    assert coalesce(table[:0], ["first"], missing=-1).tolist() == []
 
 
 def test_rows_are_taken_from_the_chunks_that_have_them() -> None:
     table = pa.table({"host": HOSTS.dictionary_encode(), "number": pa.chunked_array([[1], [2, 3, 4]])})
     for rows in ([0, 3], [1, 2], [2], []):
-        assert taken(table, np.array(rows, np.int64)).to_pylist() == [table.to_pylist()[row] for row in rows]
+        assert take_rows(table, np.array(rows, np.int64)).to_pylist() == [table.to_pylist()[row] for row in rows]
 
 
 def test_one_chunk_is_not_copied() -> None:
