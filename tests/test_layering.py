@@ -91,6 +91,81 @@ def test_the_rule_itself(package: str, source: str, offence: str | None) -> None
     assert _offenders({path: source}, package) == ([f"{path}: {offence}"] if offence else [])
 
 
+FLOORS = (
+    ("trace", "execution"),
+    ("services", "clocks"),
+    ("decode",),
+    ("hops",),
+    ("requests",),
+    ("findings",),
+    ("reporting", "analysis"),
+    ("export", "service"),
+    ("queries", "commands"),
+)
+"""The rooms of `collector/`, from below: each imports only what is on lower floors. `analysis` is a module."""
+
+
+def _not_downwards(sources: dict[str, str]) -> list[str]:
+    """`path: import` for each import that does not lead to a lower floor, or leads to no room, but for a room's own."""
+    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    found = []
+    for path, source in sources.items():
+        own = path.removesuffix(".py").split("/")[0]
+        for name in _imports(ast.parse(source, path)):
+            package, _, below = name.partition(".")
+            room = below.split(".")[0]
+            if package == "collector" and room != own and floor.get(room, len(FLOORS)) >= floor[own]:
+                found.append(f"{path}: {name}")
+    return found
+
+
+def _collector() -> dict[str, str]:
+    folder = ROOT / "collector"
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.py"))}
+
+
+def test_every_module_of_the_collector_is_in_a_room() -> None:
+    rooms = {room for floor in FLOORS for room in floor}
+    there = {path.removesuffix(".py").split("/")[0] for path in _collector()}
+    assert there - {"__init__"} == rooms
+    assert (ROOT / "collector" / "__init__.py").read_text() == ""
+
+
+def test_every_room_says_what_it_computes() -> None:
+    inits = {path: source for path, source in _collector().items() if re.fullmatch(r"\w+/__init__\.py", path)}
+    assert len(inits) == sum(map(len, FLOORS)) - 1, "a folder without __init__.py is no room"
+    assert [path for path, source in inits.items() if not ast.get_docstring(ast.parse(source))] == []
+
+
+def test_imports_between_rooms_go_down() -> None:
+    sources = {path: source for path, source in _collector().items() if path != "__init__.py"}
+    assert _not_downwards(sources) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "offence"),
+    [
+        ("hops/matching.py", "from collector.decode.captures import Decoded", None),
+        ("hops/matching.py", "from collector.hops.counts import HopCounts", None),
+        ("hops/matching.py", "from collector.findings import symptoms", "collector.findings.symptoms"),
+        ("decode/captures.py", "def f():\n    import collector.analysis", "collector.analysis"),
+        ("trace/store.py", "from collector.execution import spill", "collector.execution.spill"),
+        ("commands/report.py", "from collector import shelf", "collector.shelf"),
+        ("analysis.py", "from collector.requests import spans", None),
+    ],
+)
+def test_the_rule_of_floors_itself(path: str, source: str, offence: str | None) -> None:
+    assert _not_downwards({path: source}) == ([f"{path}: {offence}"] if offence else [])
+
+
+def test_the_table_of_rooms_is_in_the_order_of_the_floors() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (\d) \| \[`(\w+)(?:/|\.py)`\]", page, re.MULTILINE)
+    assert [(int(number), room) for number, room in rows] == [
+        (number, room) for number, rooms in enumerate(FLOORS, 1) for room in rooms
+    ]
+
+
 def test_only_the_python_crate_names_pyo3() -> None:
     manifests = [path for path in CORE.glob("*/Cargo.toml") if re.search(r"\bpyo3\b", path.read_text())]
     sources = {path.relative_to(CORE).parts[0] for path in _rust_sources() if re.search(r"\bpyo3\b", _rust_code(path))}
