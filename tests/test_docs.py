@@ -16,6 +16,7 @@ from tests.helpers import commands_page
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*.md")),
