@@ -81,6 +81,8 @@ class Shown:
                     self.show(open_trace(trace.url))
             except TracerError as error:
                 trouble = str(error)
+            except OSError as error:
+                trouble = f"the trace could not be looked at again: {error.strerror or error}"
             finally:
                 self._opening.release()
         return self._state(trouble)
@@ -98,8 +100,15 @@ class Shown:
             behind_seconds=max(0.0, (now_ns - max(stamps)) / 1e9) if stamps else None,
             dropped_count=counts["capture_dropped"],
             cut_count=counts["live_window_cut"],
-            trouble=trouble or live_error(trace.url),
+            trouble=trouble or _live_error(trace.url),
         )
+
+
+def _live_error(url: str) -> str:
+    try:
+        return live_error(url)
+    except OSError as error:
+        return f"whether the collector's last round succeeded could not be read: {error.strerror or error}"
 
 
 def made_of(trace: TraceView) -> str:

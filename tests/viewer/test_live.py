@@ -1,5 +1,6 @@
 """A trace that is made anew: each page is answered from the make that it shows, and follows until it is touched."""
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -68,6 +69,19 @@ def test_how_live_a_trace_is(live_folder: Path, tmp_path: Path) -> None:
     assert shown.refresh().trouble == "the analysis of session s failed"
     (live_folder / "trace.json").unlink()
     assert "no trace" in shown.refresh().trouble
+
+
+def test_without_free_descriptors_the_state_says_so(live_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    shown = Shown(open_trace(str(live_folder)), lambda trace, shown: None)  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr("viewer.shown.live_error", refuse)
+    assert "last round succeeded could not be read: Too many open files" in shown.refresh().trouble
+    monkeypatch.setattr("viewer.shown.made_ns", refuse)
+    state = shown.refresh()
+    assert state.trouble == "the trace could not be looked at again: Too many open files"
+    assert state.made == "2"
 
 
 @pytest.mark.browser
