@@ -21,6 +21,7 @@ Until the first order nothing is carried.
 import argparse
 import contextlib
 import dataclasses
+import errno
 import heapq
 import json
 import os
@@ -142,11 +143,16 @@ class Relay:
         return True
 
     def _read(self, source: socket.socket) -> None:
-        with contextlib.suppress(BlockingIOError):
+        try:
             for _ in range(_BATCH_FRAMES):
                 frame, ancillary, _, _ = source.recvmsg(_FRAME_MAX_LEN, 64)
                 if self._lanes:
                     self._lanes[source].add(frame, _stamp_ns(ancillary))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if error.errno != errno.ENETDOWN:  # the interface was taken down: said once, and it may come up again
+                raise
 
     def _idle_s(self) -> float | None:
         dues = [lane.next_due_ns for lane in self._lanes.values() if lane.next_due_ns is not None]

@@ -1,8 +1,12 @@
 """Faults as values: what may be asked for, in which order things happen, what the record says."""
 
+import contextlib
 import dataclasses
+import errno
+import io
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -13,7 +17,7 @@ from storage_cluster.errors import MissingResourceError
 from storage_cluster.faults import cpu, log
 from storage_cluster.faults.injector import Injector
 from storage_cluster.faults.kinds import KINDS, Fault, FaultError, Parameters, Target, checked
-from storage_cluster.faults.relay import Lane, Rule
+from storage_cluster.faults.relay import Lane, Relay, Rule
 from storage_cluster.faults.units import DRIFT, DURATION, FRACTION, RATE
 
 BUNDLED = topologies.load(topologies.BUNDLED_FILE)
@@ -326,3 +330,19 @@ def test_who_was_slowed_goes_back_to_the_control_group_it_came_from() -> None:
         sleeper.kill()
         sleeper.wait()
         own.rmdir()
+
+
+@pytest.mark.parametrize(("number", "ends"), [(errno.ENETDOWN, False), (errno.ENODEV, True)])
+def test_a_cable_outlives_an_interface_that_is_taken_down(
+    number: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Down:
+        def recvmsg(self, *_: int) -> None:
+            raise OSError(number, "gone")
+
+    down, other = Down(), Down()
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    turns = iter([[down], [sys.stdin]])
+    monkeypatch.setattr("select.select", lambda *_: (next(turns), [], []))
+    with pytest.raises(OSError, match="gone") if ends else contextlib.nullcontext():
+        Relay(down, other).run()  # type: ignore[arg-type]
