@@ -7,6 +7,8 @@ the viewer's, which are many and slow and whose traces are quickly made. Modules
 network namespaces and measure time there, stay together too: none of them runs beside another.
 """
 
+import signal
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -83,3 +85,18 @@ def _has_browser(module: str) -> bool:
 def regenerate(request: pytest.FixtureRequest) -> bool:
     """Whether expected results are to be written."""
     return bool(request.config.getoption("--regenerate"))
+
+
+@pytest.fixture
+def signals_of_a_terminal() -> Iterator[None]:
+    """Signals do what they do in a terminal, in this process and in those that it starts.
+
+    A shell starts what runs in its background with SIGINT ignored, `nohup` ignores SIGHUP, and children inherit that.
+    """
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL))
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -16,6 +16,8 @@ import pytest
 from tests.helpers.polling import PATIENCE_S
 from tracer import scratch
 
+pytestmark = pytest.mark.usefixtures("signals_of_a_terminal")
+
 TRACER = (sys.executable, "-P", "-m", "tracer")
 CAPTURES = Path(__file__).parents[1] / "captures" / "swift-upload-1B"
 QUIET = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -28,14 +30,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def _ctrl_c_works() -> Iterator[None]:
-    """A shell starts what runs in its background with Ctrl-C ignored, and children inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def start(*argv: str) -> subprocess.Popen[str]:

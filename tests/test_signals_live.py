@@ -14,16 +14,8 @@ from storage_cluster.hosts.state import STATE_DIR_VARIABLE
 from tests.helpers.live_cluster import cluster_in
 from tests.helpers.polling import PATIENCE_S, wait_for
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("signals_of_a_terminal")]
 TRACER = (sys.executable, "-P", "-m", "tracer")
-
-
-@pytest.fixture(autouse=True)
-def _ctrl_c_works() -> Iterator[None]:
-    """A shell starts what runs in its background with Ctrl-C ignored, and children inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def processes_of(words: str) -> list[int]:

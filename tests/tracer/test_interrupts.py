@@ -7,6 +7,8 @@ import pytest
 
 from tracer.interrupts import answered_by, put_off
 
+pytestmark = pytest.mark.usefixtures("signals_of_a_terminal")
+
 
 def test_what_comes_within_has_its_effect_behind() -> None:
     steps = []

@@ -426,7 +426,7 @@ def test_every_counter_is_documented_with_its_severity():
     documented = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE))
     decoders = {name: severity for name, severity, _ in decode_counters()}
     assert decoders.items() <= documented.items()
-    collector = "".join(path.read_text() for path in (Path(__file__).parents[2] / "collector").glob("*.py"))
+    collector = "".join(path.read_text() for path in (Path(__file__).parents[2] / "collector").rglob("*.py"))
     assert all(f'"{name}"' in collector for name in documented.keys() - decoders.keys())
 
 
