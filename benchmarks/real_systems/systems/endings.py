@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks.real_systems import logs
+from benchmarks.real_systems import logs, web_servers
 from benchmarks.real_systems.judge import Verdict
 from benchmarks.real_systems.lab import Lab, rest_of
 from benchmarks.real_systems.said import Said
@@ -95,13 +95,10 @@ BEHIND_NGINX = addresses(client="10.68.0.10", web="10.68.0.20", app="10.68.0.30"
 
 def start_gunicorn(lab: Lab, body: str) -> str:
     """One worker process of 8 threads; returns its address and port."""
-    lab.file("wsgi.py", APP.format(body=body))
-    address = f"{lab.address('app')}:{PORT}"
-    lab.start(
-        "app", "gunicorn", "--chdir", str(lab.folder), "--bind", address, "--workers", "1", "--threads", "8",
-        "--worker-class", "gthread", "--keep-alive", "60", "wsgi:application", port=PORT,
-    )  # fmt: skip
-    return address
+    web_servers.start_gunicorn(
+        lab, "app", APP.format(body=body), "--workers", "1", "--threads", "8", "--worker-class", "gthread", port=PORT
+    )
+    return f"{lab.address('app')}:{PORT}"
 
 
 def start_nginx(lab: Lab, places: str) -> None:
@@ -133,6 +130,9 @@ class ClientTimeout(Scenario):
         words = ("--at-once", "4", "--keep", "--timeout", self.timeout_s)
         said = lab.python("client", "http_client", f"http://{self.server}", "120", *words)
         calls = left_by_client(logs.client_calls(said, self.server))
+        logged = logs.tabbed(web_servers.gunicorn_log_file(lab, "app"))
+        answered = [call for call in calls if not call.abandoned]
+        logs.with_server_times(answered, {target: int(took_us) * 1_000 for target, took_us, *_ in logged}, 1_000)
         truth = Truth(calls=calls, names={self.server: r"gunicorn|app:8000|.*8000"})
         self.injected(truth)
         return truth
