@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from collector.findings.finding import times
 from collector.hops.quality import HostPair
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
@@ -231,7 +232,9 @@ def _window(line: HostLine) -> str:
 def _hops_words(report: Report) -> str:
     total = sum(report.hop_states.values())
     states = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in report.hop_states.items())
-    return f"{total:,} hops on {report.connections_count:,} connections ({states})" if total else "no hops"
+    if not total:
+        return "no hops"
+    return f"{times(total, 'hop')} on {times(report.connections_count, 'connection')} ({states})"
 
 
 def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
