@@ -241,42 +241,12 @@ fn forget(sums: &mut [f64], over: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::tests::{every_pair, sums_over_matchings};
 
     fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Vec<f64> {
         let mut found = crate::shares::shares(pairs, weight, slots).of;
         refine(pairs, weight, slots, &mut found);
         found
-    }
-
-    fn all(weights: &[&[f64]]) -> Pairs {
-        let slots = weights[0].len() as u32;
-        Pairs {
-            from: (0..=weights.len() as u32).map(|child| child * slots).collect(),
-            slot: weights.iter().flat_map(|_| 0..slots).collect(),
-        }
-    }
-
-    /// Sums over all matchings: of all, and of those with the given pair.
-    fn exact(weights: &[&[f64]], child: usize, used: u32, pair: (usize, usize)) -> (f64, f64) {
-        if child == weights.len() {
-            return (1.0, 1.0);
-        }
-        let (mut total, mut with) = (0.0, 0.0);
-        let ways = std::iter::once((usize::MAX, 1.0)).chain(weights[child].iter().copied().enumerate());
-        for (slot, weight) in ways {
-            if slot != usize::MAX && used >> slot & 1 == 1 {
-                continue;
-            }
-            let taken = if slot == usize::MAX { used } else { used | 1 << slot };
-            let rest = exact(weights, child + 1, taken, pair);
-            total += weight * rest.0;
-            with += if child == pair.0 && slot != pair.1 {
-                0.0
-            } else {
-                weight * rest.1
-            };
-        }
-        (total, with)
     }
 
     #[test]
@@ -288,10 +258,10 @@ mod tests {
             &[&[1e6, 1e6], &[1e6, 0.0]],
         ];
         for weights in cases {
-            let found = shares(&all(weights), &weights.concat(), weights[0].len());
+            let found = shares(&every_pair(weights), &weights.concat(), weights[0].len());
             for (at, share) in found.iter().enumerate() {
                 let pair = (at / weights[0].len(), at % weights[0].len());
-                let (total, with) = exact(weights, 0, 0, pair);
+                let (total, with) = sums_over_matchings(weights, 0, 0, pair);
                 let wanted = with / total;
                 assert!(
                     (share - wanted).abs() < 1e-6,
@@ -304,7 +274,7 @@ mod tests {
     #[test]
     fn two_calls_of_two_requests_are_as_open_as_chance_leaves_them() {
         let weights: [&[f64]; 2] = [&[5500.0, 4500.0], &[5000.0, 5000.0]];
-        let found = shares(&all(&weights), &weights.concat(), 2);
+        let found = shares(&every_pair(&weights), &weights.concat(), 2);
         assert!((found[0] - 0.55).abs() < 0.01, "{:?}", found);
     }
 
@@ -323,7 +293,7 @@ mod tests {
         let found = shares(&sparse, &weight, 6);
         for child in 0..6 {
             for at in sparse.of(child) {
-                let (total, with) = exact(&weights, 0, 0, (child, sparse.slot[at] as usize));
+                let (total, with) = sums_over_matchings(&weights, 0, 0, (child, sparse.slot[at] as usize));
                 assert!((found[at] - with / total).abs() < 1e-9, "{child} {at}");
             }
         }
@@ -348,7 +318,7 @@ mod tests {
     fn more_slots_than_a_machine_word_has_bits_are_left_as_they_are() {
         let rows: Vec<Vec<f64>> = vec![vec![1.0; 70]; 70];
         let weights: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
-        let (pairs, weight) = (all(&weights), weights.concat());
+        let (pairs, weight) = (every_pair(&weights), weights.concat());
         assert_eq!(
             shares(&pairs, &weight, 70),
             crate::shares::shares(&pairs, &weight, 70).of
@@ -365,7 +335,7 @@ mod tests {
             })
             .collect();
         let weights: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
-        let found = shares(&all(&weights), &weights.concat(), 11);
+        let found = shares(&every_pair(&weights), &weights.concat(), 11);
         let of_first: f64 = found[..11].iter().sum();
         assert!(of_first > 0.7 && of_first < 1.0, "{of_first}");
     }

@@ -88,10 +88,11 @@ pub fn shares(pairs: &Pairs, weight: &[f64], slots: usize) -> Shares {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn all(weights: &[&[f64]]) -> Pairs {
+    /// Every child may have every slot.
+    pub(crate) fn every_pair(weights: &[&[f64]]) -> Pairs {
         let slots = weights[0].len() as u32;
         Pairs {
             from: (0..=weights.len() as u32).map(|child| child * slots).collect(),
@@ -100,7 +101,7 @@ mod tests {
     }
 
     /// Sums over all matchings: of all, and of those with the given pair.
-    fn exact(weights: &[&[f64]], child: usize, used: u32, pair: (usize, usize)) -> (f64, f64) {
+    pub(crate) fn sums_over_matchings(weights: &[&[f64]], child: usize, used: u32, pair: (usize, usize)) -> (f64, f64) {
         if child == weights.len() {
             return (1.0, 1.0);
         }
@@ -111,7 +112,7 @@ mod tests {
                 continue;
             }
             let taken = if slot == usize::MAX { used } else { used | 1 << slot };
-            let rest = exact(weights, child + 1, taken, pair);
+            let rest = sums_over_matchings(weights, child + 1, taken, pair);
             total += weight * rest.0;
             with += if child == pair.0 && slot != pair.1 {
                 0.0
@@ -131,10 +132,10 @@ mod tests {
             &[&[1e6, 1e6], &[1e6, 0.0]],
         ];
         for weights in cases {
-            let found = shares(&all(weights), &weights.concat(), weights[0].len());
+            let found = shares(&every_pair(weights), &weights.concat(), weights[0].len());
             for (at, share) in found.of.iter().enumerate() {
                 let pair = (at / weights[0].len(), at % weights[0].len());
-                let (total, with) = exact(weights, 0, 0, pair);
+                let (total, with) = sums_over_matchings(weights, 0, 0, pair);
                 let wanted = with / total;
                 assert!(
                     (share - wanted).abs() < 0.06,
