@@ -145,6 +145,31 @@ def test_a_folder_that_others_remove_before_it_is_locked_is_made_again(
     scratch.release(folder)
 
 
+@pytest.mark.parametrize("moment", ["made, not held", "held, not yet worked in"])
+def test_a_folder_goes_with_a_process_that_is_ended_at_the_worst_moment(tmp_path: Path, moment: str) -> None:
+    folder = tmp_path / ".trace.01234567.partial"
+    code = f"""
+import os, signal, sys
+from pathlib import Path
+from tracer import scratch
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+opened = os.open
+def cut(*given):
+    os.open = opened
+    assert Path({str(folder)!r}).is_dir()
+    signal.raise_signal(signal.SIGTERM)
+    return opened(*given)
+if {moment!r} == "made, not held":
+    os.open = cut
+scratch.make(Path({str(folder)!r}))
+assert {moment!r} != "made, not held", "the signal was lost"
+signal.raise_signal(signal.SIGTERM)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (143, "")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_viewer_that_is_ended_leaves_nothing_or_the_next_one_removes_it(place: Path, number: signal.Signals) -> None:
     view = ("view", "--listen", "127.0.0.1:0", "--token", "--no-browser")

@@ -3,6 +3,7 @@ answered by a flag, where an exception out of a handler could be lost in an even
 """
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,7 +13,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Within it no signal that asks to end has an effect; what came has it then. For the main thread."""
+    """Within it no signal that asks to end has an effect; what came has it then. Does nothing in other threads."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     came: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

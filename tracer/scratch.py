@@ -2,15 +2,19 @@
 
 Each is locked (flock) by its process for as long as that lives, whatever kills it. So a folder with a name of ours that
 nobody holds was left behind, and may go; one that somebody holds is at work, in whatever container. Between making a
-folder and locking it another process may take it for a leftover: then it is made again.
+folder and locking it another process may take it for a leftover: then it is made again. A signal that asks to end waits
+until a folder is held, and what is still held when the process ends is removed then.
 """
 
+import atexit
 import fcntl
 import os
 import re
 import shutil
 import tempfile
 from pathlib import Path
+
+from tracer import interrupts
 
 PREFIX = ".twintap-scratch-"
 UPLOADS_PREFIX = "twintap-uploads-"
@@ -38,17 +42,19 @@ class Scratch:
 def make_temporary(prefix: str, parent: Path | None = None) -> Path:
     """Make a folder with a random name and hold it, until `release`. Raises: OSError."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        if _hold_new(folder):
-            return folder
+        with interrupts.put_off():
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            if _hold_new(folder):
+                return folder
 
 
 def make(folder: Path) -> None:
     """Make this folder, and those above it, and hold it, until `release`. Raises: OSError, also if it is there."""
     while True:
-        folder.mkdir(parents=True)
-        if _hold_new(folder):
-            return
+        with interrupts.put_off():
+            folder.mkdir(parents=True)
+            if _hold_new(folder):
+                return
 
 
 def _hold_new(folder: Path) -> bool:
@@ -92,6 +98,16 @@ def release(folder: Path) -> None:
     handle = _held.pop(folder.absolute(), None)
     if handle is not None:
         os.close(handle)
+
+
+def _remove_held(process: int) -> None:
+    """Remove what a signal kept this process from removing; a fork of it leaves its parent's folders alone."""
+    if os.getpid() == process:
+        for folder in list(_held):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+atexit.register(_remove_held, os.getpid())
 
 
 def remove_leftovers(*parents: Path) -> list[str]:
