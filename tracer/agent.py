@@ -7,6 +7,7 @@ reads.
 import platform
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from tracer.spool import DISK_FULL
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+AGAIN_SECONDS = 0.3
+"""Between two stop signals that are two."""
 WAIT_NS = 50_000_000
 """How long a stop signal waits at most before it is seen."""
 
@@ -173,23 +176,27 @@ def _drops(dropped_count: int) -> str:
     return f"{dropped_count:,} dropped (raise --ring-mib)" if dropped_count else "none dropped"
 
 
-def _never() -> bool:
-    return False
+def _never() -> int:
+    return 0
 
 
 @contextmanager
-def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Within it, stop signals are only noted; yields a function that says whether one came."""
-    requests: list[int] = []
+def stop_signals(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[], int]]:
+    """Within it, stop signals are only noted; yields a function that says how many came.
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        requests.append(number)
+    Those that come at once count as one: `timeout` sends its signal to the process and to its group.
+    """
+    came_at: list[float] = []
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        if not came_at or clock() - came_at[-1] >= AGAIN_SECONDS:
+            came_at.append(clock())
 
     hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by nohup
     wanted = [number for number in STOP_SIGNALS if not (hangup_ignored and number == signal.SIGHUP)]
     earlier = {number: signal.signal(number, note) for number in wanted}
     try:
-        yield lambda: bool(requests)
+        yield lambda: len(came_at)
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)

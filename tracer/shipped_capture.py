@@ -65,24 +65,31 @@ def run_shipped_capture(
         on_start()
 
     options = replace(options, segment_age_ns=min(options.segment_age_ns, SHIPPED_SEGMENT_AGE_NS))
+    if left_count := shipper.waiting_count():
+        on_notice(f"{left_count:,} segments that an earlier agent left are sent first")
     delivered = True
-    try:
-        with stop_signals() as signal_came:
-            stop = _either(signal_came, stop_requested)
+    with stop_signals() as signals_count:
+        try:
+            stop = _either(lambda: signals_count() > 0, stop_requested)
             counts = _capture_in_turns(_Turn(options, spool, started, on_notice, stop, deliveries))
-    finally:
-        for running in thread:
-            running.stop()
-            delivered = shipper.close()
-        for opened in spools:
-            opened.close()
+        finally:
+            first_count = min(1, signals_count())
+            for running in thread:
+                delivered = _deliver_rest(running, shipper, lambda: signals_count() > first_count)
+            for opened in spools:
+                opened.close()
     if not delivered:
         raise ServiceError(
-            f"{len(spool.waiting())} segments are not at the collector yet, they are kept in {spool.folder}",
-            "run the same command again when it answers",
+            f"{shipper.waiting_count():,} segments are not at the collector yet, they are kept in {destination.spool}",
+            "the next agent of this host sends them: run the same command again when it answers",
         )
     on_notice(f"{shipper.sent_count:,} segments sent, {shipper.lost_count:,} lost")
     return counts
+
+
+def _deliver_rest(running: ShippingThread, shipper: Shipper, must_end: Stop) -> bool:
+    """After the capture; whether the collector has all."""
+    return running.stop(must_end) and shipper.close(must_end)
 
 
 @dataclass(frozen=True, slots=True)

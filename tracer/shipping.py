@@ -2,8 +2,11 @@
 
 A segment is first whole on this host's disk, in the spool; it is deleted only when the collector has said that it is
 durable there. After any failure (no answer, full disk at the collector) it is sent again, later and later. The
-collector knows a segment by session, host, number and hash, so sending it twice is harmless. What is left when an agent
-ends, or is killed, is sent by the next one on this host.
+collector knows a segment by session, host, number and hash, so sending it twice is harmless.
+
+An agent that is stopped tries again until all is delivered, or the collector has acknowledged nothing for
+`END_SECONDS`, or a second signal came; a request that hangs may add its own timeout. What is left then, or when an
+agent is killed, is sent by the next one on this host.
 """
 
 import hashlib
@@ -24,6 +27,8 @@ IDLE_SECONDS = 0.2
 """How often the spool is looked at; bounds, with the segment's age, how late the collector sees a packet."""
 
 REQUEST_TIMEOUT_SECONDS = 30.0
+END_SECONDS = 8.0
+"""Without an acknowledgement, after which a stopped agent gives up: `docker stop` kills it after 10 s."""
 UNAUTHORIZED = 401
 KEPT_SECONDS = 2.0
 """A connection idle for longer may be closed, and the next request open another. A collector keeps it for 5 s."""
@@ -66,6 +71,10 @@ class CollectorClient:
     def close(self) -> None:
         """Close its connections."""
         self._http.close()
+
+    def limit_waiting(self, seconds: float) -> None:
+        """From now on a request fails where nothing moves for so long."""
+        self._http.timeout = httpx.Timeout(seconds)
 
     def last_number(self, session: str, host: str) -> int:
         """Return the highest number of a host's segments at the collector; 0 = none."""
@@ -134,6 +143,10 @@ class CollectorClient:
             self._deliveries.look_up()
 
 
+def _never() -> bool:
+    return False
+
+
 class Shipper:
     """Sends what is in the spools, in order, and keeps what it cannot send.
 
@@ -146,21 +159,27 @@ class Shipper:
         spools: list[Spool],
         notice: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
         self._left = spools[:-1]
         self._spool = spools[-1]
         self._notice = notice
         self._clock = clock
+        self._pause = pause
         self._retry_seconds = FIRST_RETRY_SECONDS
-        self._next_attempt = clock()
+        self._next_attempt = self._acknowledged_at = clock()
         self._down = False
+        self._is_closing = self._is_closed = False
         self.refusal: CollectorRefusesError | None = None
         self.sent_count = 0
         self.lost_count = 0
 
-    def step(self) -> None:
-        """Send what is ready, unless the collector failed a moment ago or refuses for good; keep the spool bounded."""
+    def step(self, must_end: Callable[[], bool] = _never) -> None:
+        """Send what is ready, unless the collector failed a moment ago or refuses for good; keep the spool bounded.
+
+        Arguments: `must_end` is asked before each segment.
+        """
         try:
             self._trim()
         except OSError as error:
@@ -168,10 +187,7 @@ class Shipper:
         if self.refusal is not None or self._clock() < self._next_attempt:
             return
         try:
-            while self._left:
-                self._send_all(self._left[0])
-                self._close(self._left.pop(0))
-            self._send_all(self._spool)
+            self._send_spools(must_end)
         except CollectorDownError as error:
             self._failed(error)
         except OSError as error:
@@ -182,25 +198,26 @@ class Shipper:
         else:
             self._worked()
 
-    def close(self) -> bool:
-        """After the capture: send the rest at once and tell the collector that this was all; whether it worked."""
-        self._next_attempt = self._clock()
-        self.step()
-        if self._down or self.refusal is not None:
-            return False
-        try:
-            self._close(self._spool)
-        except ServiceError as error:
-            self._notice(str(error))
-            return False
-        except OSError as error:
-            self._notice(f"the spool cannot be written: {error.strerror}")
-            return False
-        return True
+    def close(self, must_end: Callable[[], bool] = _never) -> bool:
+        """After the capture: send the rest and tell the collector that this was all; whether it worked.
+
+        It tries again until `must_end`, or until the collector has acknowledged nothing for `END_SECONDS`.
+        """
+        self._client.limit_waiting(END_SECONDS)
+        self._is_closing = True
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._next_attempt = self._acknowledged_at = self._clock()
+        self.step(must_end)
+        while not self._is_closed and self.refusal is None and not must_end():
+            if self._clock() - self._acknowledged_at >= END_SECONDS:
+                break
+            self._pause(IDLE_SECONDS)
+            self.step(must_end)
+        return self._is_closed
 
     def waiting_count(self) -> int:
-        """Segments in the spool of the running capture."""
-        return len(self._spool.waiting())
+        """Segments in all spools."""
+        return sum(len(spool.waiting()) for spool in (*self._left, self._spool))
 
     def _trim(self) -> None:
         thrown_count = self._spool.trim()
@@ -208,11 +225,26 @@ class Shipper:
             self.lost_count += thrown_count
             self._notice(f"the spool is full: its {thrown_count} oldest segments are lost (raise --spool-mib)")
 
-    def _send_all(self, spool: Spool) -> None:
+    def _send_spools(self, must_end: Callable[[], bool]) -> None:
+        """All spools in their order; those of earlier agents, and at the end the last, are closed when all is sent."""
+        while self._left:
+            if not self._send_all(self._left[0], must_end):
+                return
+            self._close(self._left.pop(0))
+        if self._send_all(self._spool, must_end) and self._is_closing and not self._is_closed:
+            self._close(self._spool)
+            self._is_closed = True
+
+    def _send_all(self, spool: Spool, must_end: Callable[[], bool]) -> bool:
+        """Whether all was sent."""
         for number, path in spool.waiting():
+            if must_end():
+                return False
             self._client.put_segment(spool.session, spool.host, number, path.read_bytes())
+            self._acknowledged_at, self._retry_seconds = self._clock(), FIRST_RETRY_SECONDS
             spool.delete(number, path)
             self.sent_count += 1
+        return True
 
     def _close(self, spool: Spool) -> None:
         self._client.close_host(spool.session, spool.host, spool.state())
@@ -242,14 +274,16 @@ class ShippingThread:
         self._thread = threading.Thread(target=self._run, name="shipping", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End after the segment that is on its way."""
+    def stop(self, must_end: Callable[[], bool] = _never) -> bool:
+        """End after the segment that is on its way; False if `must_end` came first: it may still be on its way."""
         self._stopped.set()
-        self._thread.join()
+        while self._thread.is_alive() and not must_end():
+            self._thread.join(IDLE_SECONDS)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stopped.wait(IDLE_SECONDS):
-            self._shipper.step()
+            self._shipper.step(self._stopped.is_set)
 
 
 def check_url(url: str) -> str:

@@ -20,8 +20,9 @@ an edge of the other host's window is `outside_window`, and a real loss is calle
 holds while delays are within `EDGE_NS` of their median.
 
 A round that raises, whatever it is, is that session's error (`collector.service.boundary`): it stands in the status and
-on the viewer's page, the trace before it stays, and the next round, and every other session, goes on. The log has a
-line of a session's first such round, its tenth, its hundredth and so on; the status counts them.
+on the viewer's page, the trace before it stays, and the next round, and every other session, goes on. Such a round is
+run again though nothing arrives, later and later, so that an error does not outlive its cause (a full disk). The log
+has a line of a session's first such round, its tenth, its hundredth and so on; the status counts them.
 """
 
 import contextlib
@@ -58,6 +59,9 @@ GOAL_NS = 600_000_000
 and for its own: so it is seen within two seconds."""
 LEAST_NS = 2_000_000_000
 """Of the newest segments, what a round takes however slow it is."""
+FIRST_RETRY_NS = 1_000_000_000
+LONGEST_RETRY_NS = 60_000_000_000
+"""From the end of a round that made no trace to the next, if nothing arrives: doubled from one to the other."""
 THREADS = 2
 """That run rounds; the last of them only those of quick sessions."""
 GROWTH = 1.25
@@ -106,6 +110,15 @@ class _Segment:
     arrived_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """The last round, which made no trace: arrival of the first segment that it was for, and when it is run again."""
+
+    first_ns: int
+    pause_ns: int
+    retry_ns: int
+
+
 @dataclass(slots=True)
 class _Session:
     status: LiveStatus
@@ -114,11 +127,27 @@ class _Session:
     waiting_since_ns: int = 0  # arrival of the first of them
     next_round_ns: int = 0
     in_round: bool = False
+    failed: _Failed | None = None
 
     @property
     def is_quick(self) -> bool:
         """Whether its last round was no longer than it should be."""
         return self.status.last_round_ns <= GOAL_NS
+
+    @property
+    def due_ns(self) -> int | None:
+        """When its next round is due; None if it needs none."""
+        if self.in_round:
+            return None
+        if self.waiting_count:
+            return self.next_round_ns
+        return None if self.failed is None else self.failed.retry_ns
+
+    @property
+    def since_ns(self) -> int:
+        """Arrival of the first segment that a round now is for."""
+        waiting = [self.waiting_since_ns] if self.waiting_count else []
+        return min([*waiting, *([] if self.failed is None else [self.failed.first_ns])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,34 +251,37 @@ class LiveAnalysis:
                 begun = self._begin(only_quick)
             self._finish(begun)
 
-    def _next(self, only_quick: bool) -> _Session | None:
-        """The session that is due, or will be first."""
-        waiting = [
-            session
+    def _next(self, only_quick: bool) -> tuple[int, _Session] | None:
+        """The session that is due, or will be first, and when (ns)."""
+        due = [
+            (due_ns, session)
             for session in self._sessions.values()
-            if session.waiting_count and not session.in_round and (session.is_quick or not only_quick)
+            if (due_ns := session.due_ns) is not None and (session.is_quick or not only_quick)
         ]
-        return min(waiting, key=lambda session: session.next_round_ns, default=None)
+        return min(due, key=lambda each: each[0], default=None)
 
     def _due_in_ns(self, only_quick: bool) -> int | None:
         """Until the next round may begin; None if nothing waits for one."""
-        session = self._next(only_quick)
-        return None if session is None else max(0, session.next_round_ns - self._clock())
+        found = self._next(only_quick)
+        return None if found is None else max(0, found[0] - self._clock())
 
     def _begin(self, only_quick: bool) -> _Round:
         """Take the session that is due for a round, and what waits for it."""
-        session, now_ns = self._next(only_quick), self._clock()
-        assert session is not None, "one is due"
-        begun = _Round(session, list(session.segments), now_ns, session.waiting_since_ns)
+        found, now_ns = self._next(only_quick), self._clock()
+        assert found is not None, "one is due"
+        _, session = found
+        begun = _Round(session, list(session.segments), now_ns, session.since_ns)
         session.waiting_count, session.in_round = 0, True
         session.next_round_ns = now_ns + INTERVAL_NS
         return begun
 
     def _finish(self, begun: _Round) -> None:
         """Run a round and note what it made."""
-        status = self._round(begun.session.status, begun.segments, begun.started_ns, begun.first_ns)
+        session = begun.session
+        status = self._round(session.status, begun.segments, begun.started_ns, begun.first_ns)
         with self._changed:
-            begun.session.status, begun.session.in_round = status, False
+            failed = _failed(session.failed, begun.first_ns, self._clock()) if status.error else None
+            session.status, session.in_round, session.failed = status, False, failed
             self._changed.notify_all()
 
     def _running(self) -> bool:
@@ -297,6 +329,12 @@ class LiveAnalysis:
     def _analysed(self, sources: Sequence[HostSource], status: LiveStatus) -> LiveStatus:
         """Make the trace of a round; what it holds."""
         return _described(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
+
+
+def _failed(before: _Failed | None, first_ns: int, now_ns: int) -> _Failed:
+    """A round that made no trace, after one that did (None) or did not."""
+    pause_ns = FIRST_RETRY_NS if before is None else min(2 * before.pause_ns, LONGEST_RETRY_NS)
+    return _Failed(first_ns, pause_ns, now_ns + pause_ns)
 
 
 def is_power_of_ten(count: int) -> bool:

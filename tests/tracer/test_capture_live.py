@@ -6,12 +6,13 @@ Each test makes its own namespaces; it skips, aloud, where that is not allowed.
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import dpkt
@@ -22,8 +23,10 @@ from scapy.layers.l2 import Dot1Q, Ether
 from collector.service.ingest import session_status
 from collector.service.recording import Cluster, ClusterHost, record
 from tests.helpers.live_hosts import TRACER, Capturing, Host, Pair, or_skip, pair
+from tracer.agent import AGAIN_SECONDS
 from tracer.readers import open_capture
 from tracer.records import Direction
+from tracer.shipping import END_SECONDS
 
 pytestmark = pytest.mark.live
 
@@ -33,6 +36,20 @@ import socket, sys
 tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 tap.bind((sys.argv[1], 0))
 tap.send(bytes.fromhex(sys.argv[2]))
+"""
+FORWARD = """
+import socket, sys, threading
+def copy(source, target):
+    while more := source.recv(65536):
+        target.sendall(more)
+    target.shutdown(socket.SHUT_WR)
+door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("ready", flush=True)
+while True:
+    one, _ = door.accept()
+    other = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+    threading.Thread(target=copy, args=(one, other), daemon=True).start()
+    threading.Thread(target=copy, args=(other, one), daemon=True).start()
 """
 MIB = 1 << 20
 MSS = 1448
@@ -345,7 +362,7 @@ def test_without_a_collector_segments_stay_in_the_spool_and_the_next_agent_sends
         hosts.exchange(1)
         said = agent.stop()
     assert agent.process.returncode == 2
-    assert re.search(r"tracer: \d+ segments are not at the collector yet, they are kept in .*; run the same", said)
+    assert re.search(r"tracer: \d+ segments are not at the collector yet, they are kept in .*; the next agent", said)
     collect = (*TRACER, "collect", "--data", str(data), "--listen", "127.0.0.1:8710")
     with hosts.a.running(*collect, ready="collecting at"), Capturing(hosts.a, argv) as agent:
         assert agent.stop().endswith("segments sent, 0 lost\n")
@@ -353,6 +370,49 @@ def test_without_a_collector_segments_stay_in_the_spool_and_the_next_agent_sends
     assert status.closed
     assert status.segments_count == 2
     assert len(packets(data / "sessions" / "s1" / "a")) > 5
+
+
+def stopping(agent: Capturing) -> None:
+    """Stop it, and wait until it has captured its last packet."""
+    agent.process.terminate()
+    while "packets, none dropped" not in agent.line():
+        assert agent.process.poll() is None
+
+
+def test_a_stopped_agent_goes_on_trying_and_delivers_when_the_collector_answers(hosts: Pair, tmp_path: Path) -> None:
+    data, spool = tmp_path / "data", tmp_path / "spool"
+    token = tmp_path / "token"
+    token.write_text("t")
+    send = ("--collector", "http://127.0.0.1:8710", "--session", "s1", "--spool", str(spool))
+    argv = (*TRACER, "capture", "-i", "va", "--host", "a", *send, "--token-file", str(token))
+    collect = (*TRACER, "collect", "--data", str(data), "--listen", "127.0.0.1:8711", "--token-file", str(token))
+    with hosts.a.running(*collect, ready="collecting at"), Capturing(hosts.a, argv) as agent:
+        hosts.exchange(1)
+        stopping(agent)
+        with hosts.a.running(sys.executable, "-S", "-E", "-c", FORWARD, "8710", "8711", ready="ready"):
+            assert agent.rest().endswith("segments sent, 0 lost\n")
+    assert agent.process.returncode == 0
+    assert session_status(data, "s1").hosts[0].closed
+    assert list(spool.rglob("*.pcapng")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_stopped_agent_at_once(hosts: Pair, tmp_path: Path, number: signal.Signals) -> None:
+    send = ("--collector", "http://127.0.0.1:8710", "--session", "s1", "--spool", str(tmp_path))
+    with Capturing(hosts.a, (*TRACER, "capture", "-i", "va", "--host", "a", *send)) as agent:
+        hosts.exchange(1)
+        stopping(agent)
+        with suppress(subprocess.TimeoutExpired):
+            agent.process.wait(2 * AGAIN_SECONDS)
+        began = time.monotonic()
+        agent.process.send_signal(number)
+        agent.process.wait(2 * END_SECONDS)
+        took = time.monotonic() - began
+        said = agent.rest()
+    assert agent.process.returncode == 2
+    assert took < END_SECONDS / 2
+    assert "segments are not at the collector yet" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("options", [(), ("tcp",)])

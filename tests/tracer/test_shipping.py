@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,12 +14,14 @@ import pytest
 from tracer.errors import InputError, ResourceError
 from tracer.segments import segment_name
 from tracer.shipping import (
+    END_SECONDS,
     FIRST_RETRY_SECONDS,
     LONGEST_RETRY_SECONDS,
     CollectorClient,
     CollectorDownError,
     CollectorRefusesError,
     Shipper,
+    ShippingThread,
     check_url,
 )
 from tracer.spool import Destination, Spool, SpoolState, memory_folder, open_spools
@@ -63,7 +66,11 @@ class Scene:
     notices: list[str] = field(default_factory=list)
 
     def shipper(self, *left: Spool) -> Shipper:
-        return Shipper(self.collector.client(), [*left, self.spool], self.notices.append, lambda: self.now)
+        spools = [*left, self.spool]
+        return Shipper(self.collector.client(), spools, self.notices.append, lambda: self.now, self.pause)
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
 
     def write(self, number: int, content: bytes = b"segment") -> Path:
         path = self.spool.folder / segment_name(self.spool.host, number)
@@ -182,6 +189,80 @@ def test_closing_sends_the_rest_at_once_and_tells_how_many_there_were(scene: Sce
     scene.write(2)
     assert shipper.close(), "even while it would wait with the next attempt"
     assert scene.collector.closed == {"/api/sessions/s1/hosts/proxy/close": b'{"last_number":2,"lost_count":0}'}
+
+
+def every_third_is_cut(collector: FakeCollector) -> Callable[[httpx.Request], httpx.Response]:
+    """As a bad link does: of three PUTs two are taken, and of two /close one."""
+
+    def fault(request: httpx.Request) -> httpx.Response:
+        if len(collector.puts) % 3 == 0:
+            return no_answer(request)
+        collector.stored[request.url.path] = request.content
+        return httpx.Response(201, json={"outcome": "stored", "acknowledged": True})
+
+    return fault
+
+
+def test_closing_tries_again_as_long_as_something_is_acknowledged(scene: Scene) -> None:
+    for number in range(1, 100):
+        scene.write(number, b"s")
+    scene.collector.fault = every_third_is_cut(scene.collector)
+    assert scene.shipper().close()
+    assert len(scene.collector.stored) == 99
+    assert 2 * END_SECONDS < scene.now < 99 * FIRST_RETRY_SECONDS, "each failure is the first again"
+    assert len(scene.collector.closed) == 1
+
+
+def test_closing_ends_when_nothing_is_acknowledged_for_long(scene: Scene) -> None:
+    scene.write(1)
+    scene.collector.fault = no_answer
+    shipper = scene.shipper()
+    assert not shipper.close()
+    assert END_SECONDS <= scene.now < END_SECONDS + 1
+    assert len(scene.collector.puts) == 5, "at 0, 0.5, 1.5, 3.5 and 7.5 s"
+    assert shipper.waiting_count() == 1
+
+
+def test_a_close_that_is_cut_is_said_again(scene: Scene) -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return no_answer(request) if len(asked) == 1 else httpx.Response(200, json={})
+
+    client = CollectorClient(URL, "", httpx.MockTransport(answer))
+    assert Shipper(client, [scene.spool], scene.notices.append, lambda: scene.now, scene.pause).close()
+    assert scene.spool.state().closed
+
+
+def test_a_second_signal_ends_closing_before_the_next_segment(scene: Scene) -> None:
+    for number in (1, 2, 3):
+        scene.write(number)
+    shipper = scene.shipper()
+    assert not shipper.close(must_end=lambda: len(scene.collector.puts) == 1)
+    assert scene.collector.puts == [path_of(1)]
+    assert shipper.waiting_count() == 2
+    assert scene.now == 0
+    assert scene.collector.closed == {}
+
+
+def test_the_thread_ends_after_the_segment_on_its_way_and_no_later_than_it_must(scene: Scene) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def slow(_request: httpx.Request) -> httpx.Response:
+        asked.set()
+        answered.wait()
+        return httpx.Response(201, json={"outcome": "stored", "acknowledged": True})
+
+    for number in (1, 2):
+        scene.write(number)
+    scene.collector.fault = slow
+    running = ShippingThread(scene.shipper())
+    assert asked.wait(10)
+    assert not running.stop(must_end=lambda: True), "it is still on its way"
+    answered.set()
+    assert running.stop()
+    assert scene.collector.puts == [path_of(1)]
 
 
 def test_nothing_is_closed_while_a_segment_waits(scene: Scene) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -275,6 +276,43 @@ def test_a_round_that_fails_says_why_and_the_next_goes_on(tmp_path: Path, segmen
     bench.now_ns += SECOND
     assert bench.live.step() == 0
     assert bench.live.status("s").error == ""
+
+
+def test_a_round_that_failed_is_run_again_though_nothing_arrives(
+    tmp_path: Path, segments: dict[str, list[Path]]
+) -> None:
+    bench = Bench(tmp_path, broken=True)
+    arrive(bench, segments, 1, 2)
+    began_ns, due_in_ns = [], 0
+    for _ in range(9):
+        bench.now_ns += due_in_ns
+        began_ns.append(bench.now_ns)
+        assert bench.live.step() == 0
+        due_in_ns = bench.live.step() or 0
+    pauses = [after - before - bench.round_ns for before, after in pairwise(began_ns)]
+    assert pauses == [seconds * SECOND for seconds in (1, 2, 4, 8, 16, 32, 60, 60)]
+    bench.broken = False
+    bench.now_ns += due_in_ns
+    assert bench.live.step() == 0
+    status = bench.live.status("s")
+    assert (status.error, status.rounds_count, status.failed_rounds_count) == ("", 10, 9)
+    assert status.arrival_lag_ns == bench.now_ns, "since the first segment that is in no trace arrived"
+    assert bench.live.step() is None, "nothing waits"
+
+
+def test_what_arrives_after_a_round_that_failed_does_not_wait_for_its_turn(
+    tmp_path: Path, segments: dict[str, list[Path]]
+) -> None:
+    bench = Bench(tmp_path, broken=True)
+    arrive(bench, segments, 1)
+    assert bench.live.step() == 0
+    bench.broken = False
+    arrive(bench, segments, 2)
+    assert bench.live.step() == INTERVAL_NS - bench.round_ns
+    bench.now_ns += INTERVAL_NS - bench.round_ns
+    assert bench.live.step() == 0
+    assert bench.live.status("s").error == ""
+    assert bench.live.step() is None
 
 
 class CorePanic(BaseException):
