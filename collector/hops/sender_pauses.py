@@ -93,8 +93,9 @@ def told(pauses: pa.Table | None, hops: pa.Table, streams: pl.Series | None = No
 
     Arguments: `pauses` as `aligned`; all hops of their connections, with exchanges; ids of the exchanges that are
     streams, where only a reader that does not read counts, since nobody waits for a request there.
-    Returns: `TOLD`: `count` (pauses), `connections`, `cost_ns` (all), `begin_ns, end_ns` (first to last), and of the
-    longest `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
+    Returns: `TOLD`: `count` (pauses), `connections`, `cost_ns` (all; of a window that nobody reads from the moment it
+    was full, whatever was sent again meanwhile), `begin_ns, end_ns` (first to last), and of the longest `worst_ns,
+    connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
     """
     if pauses is None or not pauses.num_rows:
         return _nothing()
@@ -105,8 +106,8 @@ def told(pauses: pa.Table | None, hops: pa.Table, streams: pl.Series | None = No
         of_stream = pl.col("exchange_id").is_in(streams.implode()).fill_null(value=False)
         rows = rows.filter(~of_stream | (pl.col("why") == "zero_window"))
     rows = rows.with_columns(
-        send_host=pl.col("host").cast(pl.String), cost_ns=pl.col("resumed_trace_ns") - pl.col("stopped_trace_ns")
-    )
+        send_host=pl.col("host").cast(pl.String), stopped_trace_ns=pl.col("stopped_trace_ns") - _full_before()
+    ).with_columns(cost_ns=pl.col("resumed_trace_ns") - pl.col("stopped_trace_ns"))
     found = (
         rows.sort("cost_ns", descending=True, maintain_order=True)
         .group_by(PLACE, maintain_order=True)
@@ -150,6 +151,12 @@ def added(groups: pl.DataFrame) -> pl.DataFrame:
 
 def _segment_bytes() -> pl.Expr:
     return pl.when(pl.col("mss_bytes") > 0).then("mss_bytes").otherwise(USUAL_MSS_BYTES)
+
+
+def _full_before() -> pl.Expr:
+    """For how long before the last copy of sent bytes a window that nobody reads had been full."""
+    before = (pl.col("stopped_ns") - pl.col("full_ns")).clip(lower_bound=0).fill_null(0)
+    return pl.when(pl.col("why") == "zero_window").then(before).otherwise(0)
 
 
 def _why() -> pl.Expr:

@@ -15,19 +15,25 @@ MS = 1_000_000
 HOPS = play("a:40000 > b:8080\n 0 > 0:65536 PUT /x\n 100 > 65536:131072").hops
 
 
-def why(stood_ns: int, rtt_ns: int | None, **figures: object) -> list[str]:
+def pause(stood_ns: int, rtt_ns: int | None, **figures: object) -> pl.DataFrame:
     """What is told of one pause of that length."""
     row = {
         **{"connection_id": 1, "from_client": True, "host": "a", "stream_offset": 65_536, "mss_bytes": 1448},
-        **{"stopped_ns": 0, "released_ns": stood_ns, "resumed_ns": stood_ns, "rtt_ns": rtt_ns},
+        **{"stopped_ns": 0, "full_ns": None, "released_ns": stood_ns, "resumed_ns": stood_ns, "rtt_ns": rtt_ns},
         **{"resumed_bytes": 1448, "in_flight_bytes": 65_536, "waiting_bytes": 65_536, "resent": False},
         **{"room_bytes": 100_000, "window_closed": False, "idle_ns": 0, "in_flight_before_idle_bytes": 0},
         **figures,
     }
     stamps = {f"{name}_trace_ns": row[f"{name}_ns"] for name in ("stopped", "released", "resumed")}
     columns = {name: pa.array([value], pa.int64() if value is None else None) for name, value in (row | stamps).items()}
-    found = told(pa.table(columns), HOPS)
-    return [f"{row['why']} {row['send_host']} {row['receive_host']}" for row in found.to_dicts()]
+    return told(pa.table(columns), HOPS)
+
+
+def why(stood_ns: int, rtt_ns: int | None, **figures: object) -> list[str]:
+    """What held the sender, who that is, and who received."""
+    return [
+        f"{row['why']} {row['send_host']} {row['receive_host']}" for row in pause(stood_ns, rtt_ns, **figures).to_dicts()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -57,6 +63,26 @@ def test_a_receiver_that_does_not_read_is_told_from_a_long_way(
     stood_ns: int, rtt_ns: int | None, figures: dict[str, object], expected: str | None
 ) -> None:
     assert why(stood_ns, rtt_ns, **figures) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("room_bytes", "full_ns", "cost_ns"),
+    [(0, -40 * MS, 130 * MS), (0, 20 * MS, 90 * MS), (0, None, 90 * MS), (100_000, -40 * MS, None)],
+    ids=["full before a copy was sent", "full since", "not known since when", "not for the window"],
+)
+def test_a_window_that_nobody_reads_costs_from_the_moment_it_was_full(
+    room_bytes: int, full_ns: int | None, cost_ns: int | None
+) -> None:
+    found = pause(90 * MS, 30 * MS, room_bytes=room_bytes, full_ns=full_ns)
+    assert found["cost_ns"].to_list() == ([] if cost_ns is None else [cost_ns])
+    assert (found["end_ns"] - found["begin_ns"]).to_list() == found["cost_ns"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("room_bytes", "rtt_ns"), [(0, 90 * MS), (0, 60 * MS)], ids=["for a round trip", "for less than two"]
+)
+def test_a_small_window_costs_what_it_waited_for_acknowledgements(room_bytes: int, rtt_ns: int) -> None:
+    assert pause(90 * MS, rtt_ns, room_bytes=room_bytes, full_ns=-40 * MS)["cost_ns"].to_list() == [90 * MS]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ pub struct Pause {
     /// Of the first byte sent after it.
     pub stream_offset: i64,
     pub stopped_ns: i64,
+    /// Since when the window had had no room for a segment, copies of sent bytes or not; `None` if it had.
+    pub full_ns: Option<i64>,
     pub released_ns: i64,
     pub resumed_ns: i64,
     /// Length of the first packet sent after it; 0 if none was.

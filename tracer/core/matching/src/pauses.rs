@@ -10,7 +10,7 @@
 //! (window, congestion window, Nagle's rule) is told later, from the figures of each [`Pause`]
 //! (`collector.hops.sender_pauses`). A window that closed and was probed is a pause even if it never opened. A copy of
 //! what was sent (a tail loss probe) does not hide that new bytes had to wait: a pause is listed by how long these did,
-//! though it is measured from the copy.
+//! though it is measured from the copy; since when the window had no room is noted beside it.
 //!
 //! Limits: an application that happens to write in the [`SOON_NS`] behind an ACK looks the same; an ACK that comes with
 //! data is taken for the other side's turn.
@@ -80,6 +80,8 @@ struct Told {
     /// It may send up to here; `None` where the window's scale is not known.
     edge: Option<i64>,
     closed: bool,
+    /// Since when it had no room for a segment.
+    full_ns: Option<i64>,
 }
 
 struct Sender {
@@ -115,6 +117,7 @@ impl Sender {
             acknowledged: -1, // not even the SYN, so that its acknowledgement tells the round trip
             edge: None,
             closed: false,
+            full_ns: None,
         };
         Self {
             mss,
@@ -157,6 +160,7 @@ impl Sender {
             acknowledged: acknowledged.max(self.told.acknowledged),
             edge: window.map(|window| acknowledged.saturating_add(window)),
             closed: arrived.window == 0,
+            full_ns: self.told.full_ns,
         };
         if acknowledged < self.told.acknowledged {
             return; // overtaken by a later one
@@ -171,6 +175,15 @@ impl Sender {
             self.released_ns = Some(self.heard_ns);
         }
         self.told = told;
+        self.note_room(self.heard_ns);
+    }
+
+    /// Keep since when the window has had no room for a segment.
+    fn note_room(&mut self, now_ns: i64) {
+        let next = self.next.unwrap_or(0);
+        let has_no_room = |edge: i64| edge.saturating_sub(next) < self.mss.max(1);
+        let is_full = self.told.closed || self.told.edge.is_some_and(has_no_room);
+        self.told.full_ns = is_full.then(|| self.told.full_ns.unwrap_or(now_ns));
     }
 
     fn sends(&mut self, sent: &Packet, found: &mut Vec<Pause>) {
@@ -198,6 +211,7 @@ impl Sender {
         self.in_flight = end.saturating_sub(self.told.acknowledged).max(1);
         self.most_in_flight = self.most_in_flight.max(self.in_flight);
         self.stopped_ns = at_ns;
+        self.note_room(at_ns);
         (self.released_ns, self.answered, self.probes) = (None, false, 0);
     }
 
@@ -224,7 +238,7 @@ impl Sender {
     fn ends(&self, found: &mut Vec<Pause>) {
         if let (true, true, Some(next)) = (self.told.closed, self.probes > 0, self.next) {
             let mut pause = self.pause(next, self.heard_ns, self.heard_ns, 0);
-            (pause.window_closed, pause.room_bytes) = (true, Some(0));
+            (pause.window_closed, pause.room_bytes, pause.full_ns) = (true, Some(0), self.told.full_ns);
             found.push(pause);
         }
     }
@@ -234,6 +248,7 @@ impl Sender {
         Pause {
             stream_offset,
             stopped_ns: self.stopped_ns,
+            full_ns: self.before.full_ns,
             released_ns,
             resumed_ns,
             resumed_bytes,

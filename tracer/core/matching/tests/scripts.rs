@@ -536,6 +536,55 @@ fn a_copy_of_what_was_sent_does_not_hide_a_pause() {
     );
 }
 
+/// Since when the window had no room, for each pause.
+fn full_since(packets: &[Packet]) -> Vec<Option<i64>> {
+    let with_handshake = [
+        &[
+            sent(0, 99, 0).flags(SYN).scale(0),
+            packet(CLIENT, false, 50_000, 900, 0)
+                .ack(100)
+                .flags(SYN | ACK)
+                .scale(0)
+                .window(1_000),
+            sent(60_000, 100, 0).ack(901),
+        ],
+        packets,
+    ];
+    let matched = run(&with_handshake.concat());
+    matched.pauses.pauses.iter().map(|pause| pause.full_ns).collect()
+}
+
+#[test]
+fn a_window_is_full_from_the_last_new_byte_whatever_is_sent_again() {
+    let (filled, copied, opened) = (MS, 20 * MS, 90 * MS);
+    let all = sent(filled, 100, 1_000);
+    let goes_on = sent(opened + 10_000, 1_100, 500);
+    let probed = [all, sent(copied, 1_000, 100), heard(opened, 1_100, 500), goes_on];
+    let closed = [
+        all,
+        heard(2 * MS, 1_100, 0),
+        sent(copied, 1_099, 1),
+        heard(opened, 1_100, 500),
+        goes_on,
+    ];
+    // Half of the window is left, until the peer takes it back.
+    let taken_back = [
+        sent(filled, 100, 500),
+        heard(5 * MS, 600, 0),
+        heard(opened, 600, 500),
+        sent(opened + 10_000, 600, 500),
+    ];
+    let room = [
+        sent(filled, 100, 500),
+        heard(opened, 600, 1_000),
+        sent(opened + 10_000, 600, 500),
+    ];
+    assert_eq!(full_since(&probed), [Some(filled)]);
+    assert_eq!(full_since(&closed), [Some(filled)]);
+    assert_eq!(full_since(&taken_back), [Some(5 * MS)]);
+    assert_eq!(full_since(&room), [None]);
+}
+
 #[test]
 fn what_is_no_pause() {
     let late_application = [sent(MS, 100, 100), heard(41 * MS, 200, 500), sent(43 * MS, 200, 50)];

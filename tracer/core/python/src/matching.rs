@@ -215,6 +215,7 @@ fn pause_columns(py: Python<'_>, pauses: Pauses) -> PyResult<Bound<'_, PyDict>> 
     columns.set_item("host", pauses.host.into_pyarray(py))?;
     columns.set_item("stream_offset", numbers(|pause| pause.stream_offset))?;
     columns.set_item("stopped_ns", numbers(|pause| pause.stopped_ns))?;
+    columns.set_item("full_ns", numbers(|pause| pause.full_ns.unwrap_or(-1)))?;
     columns.set_item("released_ns", numbers(|pause| pause.released_ns))?;
     columns.set_item("resumed_ns", numbers(|pause| pause.resumed_ns))?;
     columns.set_item("resumed_bytes", numbers(|pause| pause.resumed_bytes))?;
