@@ -1,9 +1,12 @@
 """gunicorn and curl with bodies that are not one quick burst: an answer made in pieces, a body produced or read slowly.
 
-Truth: the application's own log of when it began and ended and how long it slept in between; curl's times.
+Truth: the application's own log of when it began and ended and how long it slept in between; curl's times and
+trace.
 """
 
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from benchmarks.real_systems import logs
@@ -13,6 +16,7 @@ from benchmarks.real_systems.truth import Call, Fault, Truth
 from benchmarks.real_systems.web_servers import GUNICORN_NEEDS, start_gunicorn
 
 PORT = 8000
+DAY_US = 86_400_000_000
 APP = """
 import json, os, time
 
@@ -41,20 +45,16 @@ def application(environ, start_response):
     os.write(LOG, (json.dumps(line) + chr(10)).encode())
 """
 PRODUCER = """
-import sys, time
-slept = 0
+import os, time
 for number in range({pieces}):
     if number:
-        at = time.time_ns()
         time.sleep({nap})
-        slept += time.time_ns() - at
-    sys.stdout.buffer.write(b"y" * {piece})
-    sys.stdout.buffer.flush()
-print(slept, file=open({log!r}, "a"))
+    os.write(1, b"y" * {piece})
 """
 CURL = (
     "for n in $(seq 0 {last}); do began=$(date +%s%N); {source} curl -s -o /dev/null {options} -w '/item?n='$n'\\t"
-    "%{{local_port}}\\t%{{time_connect}}\\t%{{time_pretransfer}}\\t%{{time_total}}\\t%{{http_code}}\\t'$began'\\n' "
+    "%{{local_port}}\\t%{{time_connect}}\\t%{{time_pretransfer}}\\t%{{time_total}}\\t%{{http_code}}\\t'$began'\\t"
+    "%{{time_starttransfer}}\\n' "
     "'http://{server}/item?n='$n; done"
 )
 
@@ -68,6 +68,7 @@ class _Paced(Scenario):
     naps_s = (0.0, 0.0, 0.0)
     pieces, piece_bytes, read_bytes = 1, 600, 1 << 20
     curl_options, source = "", ""
+    first_byte_ns = 0.0  # how long curl waited for it, on average, from when it could send
 
     def start(self, lab: Lab) -> None:
         app = APP.format(
@@ -79,10 +80,13 @@ class _Paced(Scenario):
     def traffic(self, lab: Lab) -> Truth:
         server = f"{lab.address('app')}:{PORT}"
         script = CURL.format(last=self.count - 1, source=self.source, options=self.curl_options, server=server)
-        calls = logs.curl_calls(lab.run("client", "sh", "-c", script), server)
+        said = [line.rsplit("\t", 1) for line in lab.run("client", "sh", "-c", script).splitlines()]
+        calls = logs.curl_calls("\n".join(line for line, _ in said), server)
         lines = {line["target"]: line for line in logs.lines_of(lab.folder / "app.log")}
         logs.with_server_times(calls, {target: _took_ns(line) for target, line in lines.items()}, 1_000)
         truth = Truth(calls=calls, names={server: rf"gunicorn|app:{PORT}"})
+        ready_s = [line.split("\t")[3] for line, _ in said]
+        self.first_byte_ns = _mean([_ns(first) - _ns(ready) for ready, (_, first) in zip(ready_s, said, strict=True)])
         self.refine(lab, truth, list(lines.values()))
         return truth
 
@@ -137,17 +141,17 @@ class SlowWriter(_Paced):
 
     def start(self, lab: Lab) -> None:
         super().start(lab)
-        text = PRODUCER.format(pieces=6, nap=0.09, piece=3000, log=str(lab.folder / "producer.log"))
-        script = lab.file("producer.py", text)
+        script = lab.file("producer.py", PRODUCER.format(pieces=6, nap=0.09, piece=3000))
         self.source = f"{sys.executable} {script} |"
-        self.curl_options = "-H Expect: -T -"
+        self.curl_options = f"-H Expect: -T - --trace-time --trace-ascii {lab.folder}/curl-$n.trace"
 
     def refine(self, lab: Lab, truth: Truth, lines: list[dict[str, Any]]) -> None:
-        # curl takes the first piece up with the head, or after it: the producer is as fast as curl is to connect.
-        slept = _mean([int(line) for line in (lab.folder / "producer.log").read_text("utf-8").split()])
+        # Till the pipe ends, curl only waits for it, from its head on: a piece leaves in less than 0.1 ms. That is
+        # longer than the producer's naps by what its interpreter takes to start and to end, as far as curl was ready.
+        waited = _mean([_sending_ns(lab.folder / f"curl-{number}.trace") for number in range(self.count)])
         worked = _mean([line["slept_ns"][0] for line in lines])
         truth.ledger = {
-            "client_ns+request_idle_ns": (slept, slept),
+            "client_ns+request_idle_ns": (waited, waited),
             "queue_ns+work_ns": (worked, worked),
             "request_network_ns+response_network_ns+send_held_ns+stall_ns": (0, 0),
         }
@@ -197,12 +201,28 @@ class SlowReaderClient(_Paced):
         worked = _mean([line["slept_ns"][0] for line in lines])
         whole = _mean([call.client_ns or 0 for call in truth.calls])
         truth.ledger = {
-            "queue_ns+work_ns": (worked, worked),
+            # The application's own, and at most till curl had the first byte: gunicorn hands requests to threads.
+            "queue_ns+work_ns": (worked, self.first_byte_ns),
             "response_idle_ns": (0, 0),
             # What the buffers hold when the server has sent all is read after the last byte has arrived.
             "reader_wait_ns": (0.8 * (whole - worked), whole - worked),
         }
         truth.fault = Fault("zero_window: the client reads late", ("zero_window",), ("app", "client"))
+
+
+def _sending_ns(trace: Path) -> int:
+    """From the head that curl sent to the last it sent, by its own trace.
+
+    Its lines begin with a time of day, of which only differences are right: curl 7.88 puts a monotonic clock on the
+    second in which it began.
+    """
+    sent = re.findall(r"^(\d+):(\d+):(\d+)\.(\d+) => Send", trace.read_text("utf-8", "replace"), re.MULTILINE)
+    first, last = ((int(h) * 60 + int(m)) * 60_000_000 + int(f"{s}{us}") for h, m, s, us in (sent[0], sent[-1]))
+    return (last - first) % DAY_US * 1_000
+
+
+def _ns(seconds: str) -> int:
+    return round(float(seconds) * 1e9)
 
 
 def _took_ns(line: dict[str, Any]) -> int:

@@ -54,10 +54,13 @@ class Tls(Scenario):
         asked = [(f"{web}:{port}", each) for port in PORTS.values() for each in range(self.count)]
         lines = [(server, line) for place, (server, _) in enumerate(asked) for line in self.curl(lab, server, place)]
         calls = [_call(line, server, order) for order, (server, line) in enumerate(lines)]
-        took = {f"n={logs.number_of(line.target)}": line.took_ns for line in nginx_log(lab)}
+        asked_nginx = {f"n={logs.number_of(line.target)}": line for line in nginx_log(lab)}
         for call in calls:
-            call.server_ns, call.server_resolution_ns = took[call.id], 1_000_000
+            call.server_ns, call.server_resolution_ns = asked_nginx[call.id].took_ns, 1_000_000
         inner = self.inner(lab)
+        for call in inner:
+            assert call.parent is not None
+            call.client_ns, call.client_resolution_ns = asked_nginx[call.parent].upstream_ns[0], 1_000_000
         named = {f"{web}:{port}": rf"nginx|https?|web:{port}" for port in PORTS.values()}
         named[inner[0].server] = r"app:8000|.*\b8000"
         truth = Truth(calls=[*calls, *inner], names=named)

@@ -32,7 +32,8 @@ def pause(stood_ns: int, rtt_ns: int | None, **figures: object) -> pl.DataFrame:
 def why(stood_ns: int, rtt_ns: int | None, **figures: object) -> list[str]:
     """What held the sender, who that is, and who received."""
     return [
-        f"{row['why']} {row['send_host']} {row['receive_host']}" for row in pause(stood_ns, rtt_ns, **figures).to_dicts()
+        f"{row['why']} {row['send_host']} {row['receive_host']}"
+        for row in pause(stood_ns, rtt_ns, **figures).to_dicts()
     ]
 
 
