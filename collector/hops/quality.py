@@ -4,13 +4,15 @@ A trace without these counts asks to be believed. Every packet that was captured
 and how far to trust it: docs/pairing.md.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from collector.hops.counts import HopCounts, hop_counts
-from collector.trace.schema import HopState, conform
+from collector.trace.schema import TABLES, HopState, conform
 
 COUNTS = (
     *(f"{state}_count" for state in HopState),
@@ -25,6 +27,10 @@ COUNTS = (
 
 _FAILED = ("capture_dropped_count", "ambiguous_count", "unmatched_count", "early_count")
 """What could have been paired and was not, or was paired wrongly."""
+_PAIR = ("send_host", "receive_host")
+_ENDS = tuple(f"{side}_{what}" for side in ("client", "server") for what in ("host", "addr", "port"))
+CONNECTION_COLUMNS = ("connection_id", *_ENDS)
+"""Of the table `connections`, what `connections_of` needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,51 +110,101 @@ def quality_of(hops: pa.Table, counts: HopCounts | None = None) -> pa.Table:
     return conform("quality", pa.table({name: ends[name] for name in ends.column_names} | columns))
 
 
-def total_of(quality: pa.Table) -> Counts:
-    """The counts over all of the table `quality`."""
-    return _counts(_frame(quality).select(*_sums()).row(0, named=True))
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Sums over the table `quality`.
 
-
-def by_host_pair(quality: pa.Table) -> tuple[HostPair, ...]:
-    """The counts for each pair of hosts and direction, worst first: by what failed, then by what was lost, then by
-    size."""
-    rows = (
-        _frame(quality)
-        .group_by("send_host", "receive_host")
-        .agg(*_sums(), connections_count=pl.col("connection_id").n_unique())
-    )
-    order = [True, True, True, False, False]
-    rows = rows.sort(_failed(), "lost_count", "hops_count", "send_host", "receive_host", descending=order)
-    return tuple(
-        HostPair(row["send_host"], row["receive_host"], row["connections_count"], _counts(row))
-        for row in rows.iter_rows(named=True)
-    )
-
-
-def worst_connections(quality: pa.Table, connections: pa.Table, most: int) -> tuple[ConnectionQuality, ...]:
-    """The connections in which pairing failed or packets were lost, worst first, at most so many.
-
-    A connection that was only partly captured is none of them: nothing could be done better.
+    `worst`: `connection_id` and the counts of connections in which pairing failed or packets were lost, worst first. A
+    connection that was only partly captured is none of them: nothing could be done better.
     """
-    rows = _imperfect(quality).group_by("connection_id").agg(pl.col("failed", "lost").sum())
-    worst = rows.sort("failed", "lost", "connection_id", descending=[True, True, False]).head(most)["connection_id"]
-    chosen = quality.filter(
-        pl.DataFrame(quality.select(["connection_id"])).to_series().is_in(worst.implode()).to_arrow()
+
+    total: Counts
+    host_pairs: tuple[HostPair, ...]  # worst first: by what failed, then by what was lost, then by size
+    imperfect_count: int  # connections in which something failed or was lost
+    worst: pl.DataFrame
+
+
+def summary_of(slabs: Iterable[pa.Table], most: int) -> Summary:
+    """The sums over the table `quality`, with at most so many of the worst connections.
+
+    Arguments: `slabs`, its rows in their order, those of a connection side by side. Cost: one pass. Memory: a slab.
+    """
+    parts = [_summary_of_slab(slab, most) for slab in _whole_connections(slabs)]
+    pairs = _summed(pl.concat([each.pairs for each in parts]), *_PAIR)
+    order = [True, True, True, False, False]
+    pairs = pairs.sort(_failed(), "lost_count", "hops_count", *_PAIR, descending=order)
+    return Summary(
+        total=_counts(_summed(pairs).row(0, named=True)),
+        host_pairs=tuple(
+            HostPair(row["send_host"], row["receive_host"], row["connections_count"], _counts(row))
+            for row in pairs.iter_rows(named=True)
+        ),
+        imperfect_count=sum(each.imperfect_count for each in parts),
+        worst=_worst(pl.concat([each.worst for each in parts]), most),
     )
-    sums = _frame(chosen).group_by("connection_id").agg(*_sums())
-    rows = pl.DataFrame({"connection_id": worst}).join(sums, on="connection_id", how="left", maintain_order="left")
-    ends = [f"{side}_{what}" for side in ("client", "server") for what in ("host", "addr", "port")]
-    names = _frame(connections.select(["connection_id", *ends]))
-    rows = rows.join(names, on="connection_id", how="left", maintain_order="left")
+
+
+def connections_of(worst: pl.DataFrame, slabs: Iterable[pa.Table]) -> tuple[ConnectionQuality, ...]:
+    """The connections of `Summary.worst`, by name.
+
+    Arguments: `slabs` of the table `connections`, with `CONNECTION_COLUMNS`.
+    """
+    chosen = worst["connection_id"]
+    named = [_frame(slab).filter(pl.col("connection_id").is_in(chosen.implode())) for slab in slabs]
+    nothing = _frame(TABLES["connections"].empty_table().select(CONNECTION_COLUMNS))
+    rows = worst.join(pl.concat([nothing, *named]), on="connection_id", how="left", maintain_order="left")
     return tuple(
-        ConnectionQuality(row["connection_id"], **{end: row[end] for end in ends}, counts=_counts(row))
+        ConnectionQuality(row["connection_id"], **{end: row[end] for end in _ENDS}, counts=_counts(row))
         for row in rows.iter_rows(named=True)
     )
 
 
-def imperfect_count(quality: pa.Table) -> int:
-    """How many connections `worst_connections` would list without a limit."""
-    return _imperfect(quality)["connection_id"].n_unique()
+@dataclass(frozen=True, slots=True)
+class _Slab:
+    """Of some rows of `quality`: the sums by pairs of hosts, and `Summary.imperfect_count` and `.worst`."""
+
+    pairs: pl.DataFrame
+    imperfect_count: int
+    worst: pl.DataFrame
+
+
+def _whole_connections(slabs: Iterable[pa.Table]) -> Iterator[pl.DataFrame]:
+    """The rows of `slabs`, without a connection in two of them; at least one slab."""
+    left = _counted(TABLES["quality"].empty_table())
+    for slab in slabs:
+        rows = pl.concat([left, _counted(slab)])
+        begins = np.flatnonzero(np.diff(rows["connection_id"].to_numpy(), prepend=-1))
+        whole_count = int(begins[-1]) if len(begins) else 0
+        yield rows.head(whole_count)
+        left = rows.tail(len(rows) - whole_count)
+    yield left
+
+
+def _counted(slab: pa.Table) -> pl.DataFrame:
+    """Rows of `quality`, each with its `hops_count`."""
+    hops = pl.sum_horizontal(f"{state}_count" for state in HopState)
+    return _frame(slab).select("connection_id", *_PAIR, pl.col(*COUNTS).cast(pl.Int64), hops_count=hops.cast(pl.Int64))
+
+
+def _summary_of_slab(rows: pl.DataFrame, most: int) -> _Slab:
+    pairs = rows.group_by(*_PAIR).agg(
+        pl.col(*COUNTS, "hops_count").sum(), connections_count=pl.col("connection_id").n_unique().cast(pl.Int64)
+    )
+    spoilt = rows.filter((_failed() > 0) | (pl.col("lost_count") > 0))["connection_id"].unique()
+    imperfect = _summed(rows.filter(pl.col("connection_id").is_in(spoilt.implode())), "connection_id")
+    return _Slab(pairs, len(spoilt), _worst(imperfect, most))
+
+
+def _summed(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """The sums of all counts, of all rows or of those alike in `by`."""
+    counts = pl.col(*COUNTS, "hops_count", "^connections_count$").sum()
+    return rows.group_by(*by).agg(counts) if by else rows.select(counts)
+
+
+def _worst(connections: pl.DataFrame, most: int) -> pl.DataFrame:
+    """The worst of connections with their counts, at most so many."""
+    ordered = connections.sort(_failed(), "lost_count", "connection_id", descending=[True, True, False])
+    return ordered.select("connection_id", *COUNTS, "hops_count").head(most)
 
 
 def percent(part: int, whole: int) -> str:
@@ -164,20 +220,8 @@ def _frame(table: pa.Table) -> pl.DataFrame:
     return pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def _sums() -> list[pl.Expr]:
-    hops = pl.sum_horizontal(pl.col(f"{state}_count").sum() for state in HopState)
-    return [*(pl.col(name).sum() for name in COUNTS), hops.alias("hops_count")]
-
-
 def _failed() -> pl.Expr:
     return pl.sum_horizontal(_FAILED)
-
-
-def _imperfect(quality: pa.Table) -> pl.DataFrame:
-    """The directions of connections in which something failed or was lost: `connection_id`, `failed`, `lost`."""
-    rows = pl.DataFrame(quality.select(["connection_id", "lost_count", *_FAILED]))
-    rows = rows.select("connection_id", failed=_failed(), lost="lost_count")
-    return rows.filter((pl.col("failed") > 0) | (pl.col("lost") > 0))
 
 
 def _counts(row: dict[str, int]) -> Counts:

@@ -4,7 +4,7 @@ that were rewritten on the way.
 The same for `tracer report`, the collector's API and the viewer. Every table it needs is small beside the hops.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ from collector.hops.capture_drops import CaptureDrops, capture_drops
 from collector.hops.quality import ConnectionQuality, Counts, HostPair
 from collector.trace import store
 from collector.trace.durations import with_uncertainty
+from collector.trace.schema import TABLES
 
 WORST = 20
 """How many connections are named unless asked for more."""
@@ -116,17 +117,24 @@ def read_pairing(url: str, most_connections: int = WORST) -> Pairing:
 
     Raises: `InputError` if it is no trace.
     """
-    counts, clocks = store.read_table(url, "quality"), store.read_table(url, "clocks")
-    connections = store.read_table(url, "connections")
+    clocks = store.read_table(url, "clocks")
+    summary = quality.summary_of(_slabs(url, "quality", TABLES["quality"].names), most_connections)
     return Pairing(
-        total=quality.total_of(counts),
-        host_pairs=quality.by_host_pair(counts),
-        imperfect_connections_count=quality.imperfect_count(counts),
-        worst_connections=quality.worst_connections(counts, connections, most_connections),
+        total=summary.total,
+        host_pairs=summary.host_pairs,
+        imperfect_connections_count=summary.imperfect_count,
+        worst_connections=quality.connections_of(
+            summary.worst, _slabs(url, "connections", quality.CONNECTION_COLUMNS) if len(summary.worst) else ()
+        ),
         clock_steps=clock_steps(clocks),
-        translations=translations(connections),
+        translations=translations(_slabs(url, "connections", (*_HALVES, *_TRANSLATED))),
         capture_drops=capture_drops(store.read_info(url), clocks),
     )
+
+
+def _slabs(url: str, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Columns of a table, a row group at a time."""
+    return (slab for _, slab in store.read_batches(url, name, columns))
 
 
 def clock_steps(clocks: pa.Table) -> tuple[ClockStep, ...]:
@@ -136,14 +144,18 @@ def clock_steps(clocks: pa.Table) -> tuple[ClockStep, ...]:
     return tuple(step for host in hosts for step in _steps([row for row in rows if row["host"] == host]))
 
 
-def translations(connections: pa.Table) -> tuple[Translation, ...]:
+def translations(slabs: Iterable[pa.Table]) -> tuple[Translation, ...]:
     """The rewritten addresses of the table `connections`, most used first."""
-    frame = pl.DataFrame(connections.select([*_HALVES, *_TRANSLATED])).with_columns(
-        pl.col(pl.Categorical).cast(pl.String)
-    )
-    rows = frame.drop_nulls("translated_server_addr").group_by(*_HALVES, *_TRANSLATED).len("connections_count")
+    nothing = TABLES["connections"].empty_table().select([*_HALVES, *_TRANSLATED])
+    found = [_translations_of_slab(slab) for slab in (nothing, *slabs)]
+    rows = pl.concat(found).group_by(*_HALVES, *_TRANSLATED).agg(pl.col("connections_count").sum())
     rows = rows.sort("connections_count", *_HALVES, *_TRANSLATED, descending=[True, *[False] * 6])
     return tuple(Translation(**row) for row in rows.iter_rows(named=True))
+
+
+def _translations_of_slab(slab: pa.Table) -> pl.DataFrame:
+    rows = pl.DataFrame(slab).drop_nulls("translated_server_addr").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return rows.group_by(*_HALVES, *_TRANSLATED).agg(connections_count=pl.len().cast(pl.Int64))
 
 
 def connection_name(connection: ConnectionQuality) -> str:

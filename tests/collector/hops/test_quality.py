@@ -9,13 +9,12 @@ import pytest
 
 from collector.analysis import HostSource, analyse
 from collector.hops.quality import (
+    CONNECTION_COLUMNS,
     COUNTS,
-    by_host_pair,
-    imperfect_count,
+    connections_of,
     percent,
     quality_of,
-    total_of,
-    worst_connections,
+    summary_of,
 )
 from collector.trace import store
 from tests.helpers.flows import by_flow
@@ -94,11 +93,11 @@ def hop(from_client: bool, send: int, receive: int, start: int, end: int) -> dic
     ids=["one to one", "one send, two receives", "a chain", "the other direction"],
 )
 def test_split_hops_share_a_frame_with_their_neighbour(hops: list[dict[str, Any]], split: int) -> None:
-    assert total_of(quality_of(table("hops", hops))).split_count == split
+    assert summary_of([quality_of(table("hops", hops))], 0).total.split_count == split
 
 
 def test_sums_over_all() -> None:
-    counts = total_of(played()[0])
+    counts = summary_of([played()[0]], 0).total
     assert some(counts) == {
         "hops_count": 9,
         "matched_count": 6,
@@ -116,7 +115,7 @@ def test_sums_over_all() -> None:
 
 
 def test_pairs_of_hosts_are_told_worst_first() -> None:
-    pairs = by_host_pair(played()[0])
+    pairs = summary_of([played()[0]], 0).host_pairs
     assert [(pair.send_host, pair.receive_host, pair.counts.failed_count) for pair in pairs] == [
         ("storage1", "proxy", 2),
         ("proxy", "client", 1),
@@ -130,19 +129,35 @@ def test_pairs_of_hosts_are_told_worst_first() -> None:
 
 def test_the_worst_connections_are_those_in_which_something_failed_or_was_lost() -> None:
     quality, connections = played()
-    worst = worst_connections(quality, connections, 10)
+    named = connections.select(CONNECTION_COLUMNS)
+    summary = summary_of([quality], 10)
+    worst = connections_of(summary.worst, [named])
     assert [connection.connection_id for connection in worst] == [3, 2]
-    assert imperfect_count(quality) == 2
+    assert summary.imperfect_count == 2
     assert some(worst[1].counts)["hops_count"] == 3  # of both directions
     assert (worst[1].client_host, worst[1].client_port, worst[1].server_port) == ("client", 40001, 8080)
-    assert [connection.connection_id for connection in worst_connections(quality, connections, 1)] == [3]
+    fewer = summary_of([quality], 1)
+    assert [connection.connection_id for connection in connections_of(fewer.worst, [named])] == [3]
+    assert fewer.imperfect_count == 2
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_sums_are_the_same_however_the_table_is_cut(rows: int) -> None:
+    quality, connections = played()
+    named = connections.select(CONNECTION_COLUMNS)
+    whole = summary_of([quality], 10)
+    cut = summary_of([quality.slice(place, rows) for place in range(0, quality.num_rows, rows)], 10)
+    assert (cut.total, cut.host_pairs, cut.imperfect_count) == (whole.total, whole.host_pairs, whole.imperfect_count)
+    slabs = [named.slice(place, rows) for place in range(0, named.num_rows, rows)]
+    assert connections_of(cut.worst, slabs) == connections_of(whole.worst, [named])
 
 
 def test_nothing_adds_up_to_nothing() -> None:
-    empty = quality_of(table("hops", []))
-    assert some(total_of(empty)) == {}
-    assert by_host_pair(empty) == ()
-    assert total_of(empty).matched_share == "–"
+    summary = summary_of([quality_of(table("hops", []))], 10)
+    assert some(summary.total) == {}
+    assert summary.host_pairs == ()
+    assert summary.total.matched_share == "–"
+    assert connections_of(summary.worst, []) == ()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +189,7 @@ def test_the_counts_of_a_trace_are_those_of_its_hops(tmp_path: Path) -> None:
     net.run()
     analyse([HostSource(None, (file,)) for file in net.write(tmp_path)], str(tmp_path / "trace"))
     hops = store.read_table(str(tmp_path / "trace"), "hops").to_pylist()
-    pairs = by_host_pair(store.read_table(str(tmp_path / "trace"), "quality"))
+    pairs = summary_of([store.read_table(str(tmp_path / "trace"), "quality")], 0).host_pairs
     states = Counter((row["send_host"], row["receive_host"], row["state"]) for row in hops)
     assert {state for *_, state in states} >= {"matched", "lost", "capture_dropped"}
     for pair in pairs:
