@@ -49,6 +49,11 @@ SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
 IN_VAIN = pl.col("exchange_id") < 0
 """Connections that never came about (`collector.reporting.failed_connects`)."""
+IDLE_ANSWER = {
+    False: "between pieces of its answer",
+    True: "between pieces of its answer or before the close that ended it",
+}
+"""Whose time it is while nothing of an answer is on the way, by whether that promised no length."""
 COMMAND_CHARACTERS = 60
 """How much of a command line or a request's path the sentence shows."""
 
@@ -405,11 +410,12 @@ def _both_ways(front: str, roots: pl.DataFrame) -> tuple[Part, Part]:
 
 def _silent_parts(path: pl.DataFrame) -> tuple[Part, ...]:
     """When none of a message's bytes was on the way, by who was waited for."""
-    of_service = path.group_by("service", maintain_order=True).agg(pl.col("response_idle_ns").sum()).rows()
+    closed = (pl.col("until_close") & (pl.col("response_idle_ns") > 0)).fill_null(value=False)
+    idle = path.group_by("service", closed=closed, maintain_order=True).agg(pl.col("response_idle_ns").sum())
     roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
     return (
         Part("in the client, between pieces of its request", int(roots["request_idle_ns"].sum()), 0),
-        *(Part(f"in {name}, between pieces of its answer", spent, 0) for name, spent in of_service),
+        *(Part(f"in {name}, {IDLE_ANSWER[until_close]}", spent, 0) for name, until_close, spent in idle.rows()),
         Part("in servers, between pieces of their requests", int(behind["request_idle_ns"].sum()), 0),
         Part("until TCP let the sender go on (window, delayed ACK)", int(path["send_held_ns"].sum()), 0),
         Part("until the receiver read (its window was closed)", int(path["reader_wait_ns"].sum()), 0),

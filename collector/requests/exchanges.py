@@ -186,6 +186,7 @@ def _exchange_table(
         "protocol": dictionary_array(found["readable"], pa.array([UNKNOWN, HTTP, HTTP2], pa.string())),
         "status": nullable(found["status"], found["response_row_validity"]),
         "complete": pa.array(found["complete"]),
+        "until_close": pa.array(found["until_close"]),
         "response_due_bytes": _due(found, messages, columns["method"]),
         "ending": _texts_at(found["broken_by"] - 1, pa.array(STREAM_RESETS)),  # others: `collector.requests.endings`
         "closed_trace_ns": pc.if_else(pa.array(found["broken_by"] > 0), columns["given_up_trace_ns"], None),

@@ -236,6 +236,7 @@ EXCHANGES = _fields(
     request_bytes=pa.int64(),
     response_bytes=pa.int64(),
     response_due_bytes=pa.int64(),  # as long as its head says it is, head included; null where it says no length
+    until_close=pa.bool_(),  # it says no length, and ended with the server's FIN, which is its last then
     protocol=_text(),  # "http/1.1", "unknown"
     method=_text(),
     target=pa.string(),

@@ -12,9 +12,12 @@ use crate::streams::{
 };
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
+use twintap_wire::http::flag;
 
 /// Asks for an answer without its body, whatever length that declares (RFC 9110 §9.3.2).
 const HEAD: &[u8] = b"HEAD";
+/// Asks for a tunnel (RFC 9110 §9.3.6).
+const CONNECT: &[u8] = b"CONNECT";
 
 /// A request and its final response. Times are trace times in ns, `UNSEEN` where unknown.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,8 @@ pub struct Exchange {
     /// Likewise, of the response where it shows another id than the request.
     pub other_id_row: i64,
     pub complete: bool,
+    /// Its answer promised no length, and ended with the server's FIN.
+    pub until_close: bool,
     /// Why it is part of a stream, or that it is none.
     pub why: Why,
     asks_head: bool,
@@ -145,6 +150,8 @@ struct Own {
     why: Vec<Why>,
     talk: Talk,
     meter: Meter,
+    /// Its last answer ended with the server's FIN.
+    closing: bool,
 }
 
 /// In place of a place where there is none.
@@ -192,6 +199,10 @@ impl<'a> Builder<'a> {
         } else {
             None
         };
+        own.closing = closing(&own.heads, self.heads, &own.state);
+        if own.closing {
+            own.closing = add_closing(self.hops, hop_rows.clone(), swapped, &mut own.ranges.server);
+        }
         time_heads(&mut own.heads, &own.ranges);
         own.mark_parts(handshake);
         let shakes = shakes(self.hops, hop_rows.clone(), swapped);
@@ -199,6 +210,7 @@ impl<'a> Builder<'a> {
         let first = self.built.exchanges.len();
         own.gather(connection, swapped, &mut self.built.exchanges);
         let exchanges = &mut self.built.exchanges[first..];
+        own.settle_closing(exchanges);
         own.note_bodies(exchanges);
         own.describe(exchanges, self.heads);
         settle(exchanges, &shakes);
@@ -347,6 +359,16 @@ impl Own {
         for part in every() {
             exchanges[first + self.place[part.ordinal] as usize].add(part);
         }
+    }
+
+    /// The FIN that ended the last answer stands among its bytes, and is none.
+    fn settle_closing(&self, exchanges: &mut [Exchange]) {
+        let Some(last) = self.parts.server.last().filter(|_| self.closing) else {
+            return;
+        };
+        let exchange = &mut exchanges[self.place[last.ordinal] as usize];
+        exchange.until_close = true;
+        exchange.response.bytes -= 1;
     }
 
     /// What frames say of the end of each exchange.
@@ -676,6 +698,7 @@ impl Exchange {
             id_row: NO_ROW,
             other_id_row: NO_ROW,
             complete: true,
+            until_close: false,
             why: Why::Request,
             asks_head: false,
             started_ns: UNSEEN,
@@ -714,6 +737,71 @@ impl Exchange {
         let asked_ns = first_seen(self.request.first_received_ns, self.request.first_sent_ns);
         first_seen(first_seen(asked_ns, self.response.first_sent_ns), self.started_ns)
     }
+}
+
+/// Whether the last answer of a connection promises no length, so that it ends as the connection does (RFC 9112 §6.3).
+fn closing(own: &[Head], heads: &Heads, state: &State) -> bool {
+    let last = |from_client| {
+        let of_side = own.iter().filter(move |head: &&Head| head.from_client == from_client);
+        of_side.max_by_key(|head| head.offset)
+    };
+    let Some(answer) = last(false).filter(|_| *state == State::Other) else {
+        return false;
+    };
+    let row = answer.row as usize;
+    let says_length = answer.due() != UNSEEN || heads.flags[row] & (flag::CHUNKED | flag::EVENT_STREAM) != 0;
+    let is_final = answer.role() == Some(Role::Response) && answer.status >= 200 && !answer.bodiless();
+    let method = last(true).map_or(&[][..], |head| heads.method.of(head.row as usize));
+    is_final && answer.end() != UNSEEN && !heads.is_cut(row) && !says_length && ![HEAD, CONNECT].contains(&method)
+}
+
+/// Add the server's FIN behind its last byte, as a byte of its own, unless its client had left before.
+fn add_closing(hops: &Hops, rows: impl Iterator<Item = usize> + Clone, swapped: bool, server: &mut Vec<Range>) -> bool {
+    let reach = server.iter().map(|range| range.end).max();
+    let of_side = |row: &usize, from_client: bool| (hops.from_client[*row] != swapped) == from_client;
+    let fins = rows
+        .clone()
+        .filter(|row| hops.kind[*row] == kind::FIN && of_side(row, false));
+    let copies = fins.filter(|row| Some(hops.stream_start[*row]) == reach);
+    let ended = copies.map(|row| (hops.sent_ns[row], hops.received_ns[row], hops.uncertainty_ns[row]));
+    let first = ended.reduce(|one, other| (earlier(one.0, other.0), earlier(one.1, other.1), one.2.max(other.2)));
+    let (Some((sent_ns, received_ns, uncertainty_ns)), Some(reach)) = (first, reach) else {
+        return false;
+    };
+    let leaves = |row: &usize| matches!(hops.kind[*row], kind::FIN | kind::RST) && of_side(row, true);
+    let is_before = |row: usize| {
+        let (at_client, at_server) = (hops.sent_ns[row], hops.received_ns[row]);
+        let first_there = at_client != UNSEEN && received_ns != UNSEEN && at_client < received_ns;
+        first_there || (at_client == UNSEEN && at_server != UNSEEN && sent_ns != UNSEEN && at_server < sent_ns)
+    };
+    let left = rows.clone().filter(leaves).find(|row| is_before(*row));
+    if left.is_some_and(|row| !goes_on_listening(hops, rows, swapped, row)) {
+        return false;
+    }
+    server.push(Range {
+        start: reach,
+        end: reach.saturating_add(1),
+        origin: reach,
+        sent_ns,
+        received_ns,
+        uncertainty_ns,
+        server_ns: first_seen(sent_ns, received_ns),
+        new_ns: received_ns,
+    });
+    true
+}
+
+/// Whether a client's FIN ended only what it says: bytes reached it later, and it reset nothing (RFC 9293 §3.6).
+fn goes_on_listening(hops: &Hops, mut rows: impl Iterator<Item = usize> + Clone, swapped: bool, fin: usize) -> bool {
+    let is_from = |row: &usize, from_client: bool| (hops.from_client[*row] != swapped) == from_client;
+    let came_later = |row: usize| {
+        let later = |at: &[i64], from: &[i64]| from[fin] != UNSEEN && at[row] > from[fin];
+        later(hops.received_ns, hops.sent_ns) || later(hops.sent_ns, hops.received_ns)
+    };
+    let resets = rows
+        .clone()
+        .any(|row| hops.kind[row] == kind::RST && is_from(&row, true));
+    !resets && rows.any(|row| hops.kind[row] == kind::DATA && is_from(&row, false) && came_later(row))
 }
 
 fn id_row(head: &Head, heads: &Heads) -> i64 {

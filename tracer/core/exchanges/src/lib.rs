@@ -14,7 +14,8 @@
 //! server's stream   [0 .... 200 .... 50)[50 ..... 404 .... 90)
 //! exchanges         1: request 0..100, response 0..50     2: request 100..200, response 50..90
 //! ```
-//! A hop with bytes 90..110 of the client's stream ends the first request and begins the second one.
+//! A hop with bytes 90..110 of the client's stream ends the first request and begins the second one. An answer whose head
+//! promises no length ends with the server's FIN, which stands behind its last byte as one more (RFC 9112 §6.3).
 //!
 //! # Invariants
 //! - The parts of a direction are in order and do not overlap: a part ends where the next one begins.
@@ -23,7 +24,8 @@
 //!
 //! # Limits
 //! An answer that declares no length (chunked, or until the connection closes) and is broken off looks whole: a server
-//! that closes with something unread sends RST behind a whole answer as well.
+//! that closes with something unread sends RST behind a whole answer as well. So does one that its client left before the
+//! server's FIN.
 //!
 //! Cost: linear in hops, but for sorting those of a connection's direction by their place. Memory: the hops of one
 //! connection, and the exchanges.

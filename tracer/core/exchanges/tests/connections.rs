@@ -196,6 +196,63 @@ fn hostile_lengths_and_many_answers_to_nothing_stay_cheap() {
     );
 }
 
+const FIN: u8 = 4;
+const RST: u8 = 5;
+const SERVER_FIN: (Transfer, u8) = ((false, (60, 60), (90_000_000, 90_000_050)), FIN);
+
+/// An answer of 60 bytes and what closes the connection: bytes of the answer, when its end was sent and received, for
+/// how long the server had nothing to send, and whether the end was the server's FIN.
+fn closed(lines: &[HeadLine], closing: &[(Transfer, u8)]) -> (i64, (i64, i64), i64, bool) {
+    let asked = [
+        ((true, (0, 20), (10, 20)), DATA),
+        ((false, (0, 60), (40_000, 40_050)), DATA),
+    ];
+    let (transfers, kinds): (Vec<Transfer>, Vec<u8>) = asked.iter().chain(closing).copied().unzip();
+    let built = built_of(1, &transfers, &kinds, lines, &NO_PAUSES);
+    let one = built.exchanges[0];
+    let ended = (one.response.last_sent_ns, one.response.last_received_ns);
+    (
+        one.response.bytes,
+        ended,
+        one.response_silent.source_ns,
+        one.until_close,
+    )
+}
+
+#[test]
+fn an_answer_without_a_length_ends_with_the_servers_fin() {
+    let asked = (true, 0, 1, 0, -1);
+    let no_length = [asked, (false, 0, 2, 200, -1)];
+    let at_fin = (60, SERVER_FIN.0.2, 90_000_000 - 40_050, true);
+    let at_last_byte = (60, (40_000, 40_050), 0, false);
+    let client = |kind: u8, at: i64| ((true, (20, 20), (at, at + 50)), kind);
+    assert_eq!(closed(&no_length, &[SERVER_FIN]), at_fin);
+    assert_eq!(closed(&no_length, &[SERVER_FIN, client(FIN, 90_000_060)]), at_fin);
+    assert_eq!(
+        closed(&no_length, &[client(FIN, 30), SERVER_FIN]),
+        at_fin,
+        "a half-close"
+    );
+    let again = ((false, (60, 60), (95_000_000, 95_000_050)), FIN);
+    assert_eq!(closed(&no_length, &[SERVER_FIN, again]), at_fin, "sent again");
+    assert_eq!(closed(&no_length, &[]), at_last_byte);
+    let reset = ((false, (60, 60), (90_000_000, 90_000_050)), RST);
+    assert_eq!(closed(&no_length, &[reset]), at_last_byte);
+    for left in [client(FIN, 80_000_000), client(RST, 80_000_000)] {
+        assert_eq!(closed(&no_length, &[left, SERVER_FIN]), at_last_byte, "its client left");
+    }
+    for status in [204, 304] {
+        assert_eq!(closed(&[asked, (false, 0, 2, status, -1)], &[SERVER_FIN]), at_last_byte);
+    }
+    assert_eq!(closed(&[asked, (false, 0, 2, 200, 50)], &[SERVER_FIN]), at_last_byte);
+    let missing = ((false, (70, 70), (90_000_000, 90_000_050)), FIN);
+    assert_eq!(
+        closed(&no_length, &[missing]),
+        at_last_byte,
+        "bytes before it were not seen"
+    );
+}
+
 fn transfers() -> impl Strategy<Value = Vec<Transfer>> {
     let time = prop_oneof![8 => (0i64..1000).boxed(), 1 => Just(UNSEEN).boxed()];
     let one = (any::<bool>(), 0i64..300, 0i64..60, time.clone(), time);

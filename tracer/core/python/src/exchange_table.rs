@@ -165,6 +165,7 @@ pub struct Table {
     readable: Vec<i32>,
     complete: Vec<bool>,
     is_stream: Vec<bool>,
+    until_close: Vec<bool>,
     /// 1: its client broke it off, 2: its server did; 0 if nobody did.
     broken_by: Vec<i32>,
 }
@@ -179,7 +180,7 @@ impl Table {
         let (mut readable, mut complete) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut service, mut is_stream) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut block: Vec<&Exchange> = Vec::with_capacity(BLOCK);
-        let mut broken_by = Vec::with_capacity(count);
+        let (mut broken_by, mut until_close) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for places in built.by_time.chunks(BLOCK) {
             block.clear();
             block.extend(places.iter().map(|place| &built.exchanges[*place as usize]));
@@ -205,6 +206,7 @@ impl Table {
             );
             complete.extend(block.iter().map(|one| one.complete));
             is_stream.extend(block.iter().map(|one| one.why != Why::Request));
+            until_close.extend(block.iter().map(|one| one.until_close));
             broken_by.extend(block.iter().map(|one| one.broken_by as i32));
         }
         let [request, _, id, other_id] = &rows;
@@ -221,6 +223,7 @@ impl Table {
             readable,
             complete,
             is_stream,
+            until_close,
             broken_by,
         }
     }
@@ -246,6 +249,7 @@ impl Table {
         columns.set_item("service", self.service.into_pyarray(py))?;
         columns.set_item("readable", self.readable.into_pyarray(py))?;
         columns.set_item("is_stream", self.is_stream.into_pyarray(py))?;
+        columns.set_item("until_close", self.until_close.into_pyarray(py))?;
         columns.set_item("broken_by", self.broken_by.into_pyarray(py))?;
         columns.set_item("complete", self.complete.into_pyarray(py))
     }
