@@ -1,5 +1,6 @@
 """What a finding is, and the table that findings are kept in."""
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from collector.trace.durations import in_words
 from collector.trace.schema import FINDINGS, conform
 
 SEVERITIES = ("error", "warning", "notice", "info")
@@ -27,6 +29,13 @@ before thoughts wander (Nielsen, Usability Engineering, 1993, 5.5), and as TCP w
 LOSS_SHARE, LOSS_LEAST = 0.002, 10
 """Of data packets. From here on a loss is more than what a full queue drops now and then (Mathis et al. 1997: at this
 share TCP over 10 ms is held to about 30 Mbit/s). Fewer, of data or of handshakes, are judged by what they cost."""
+
+
+MOST_LISTED = 5
+"""Names that a text lists."""
+MOST_LINES, LINE_CELLS = 3, 190
+"""What a finding takes of a terminal of 200 columns, its remedy included: whoever reads several wants them at a glance.
+Of such a line indentation and the severity with its cost take some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,12 @@ class Finding:
     def name(self) -> str:
         """How another finding names it as its cause."""
         return f"{self.kind} on {self.host}"
+
+    @property
+    def lines_count(self) -> int:
+        """Of how many lines it is on a terminal of 200 columns; its text begins with severity and cost there."""
+        head = f"{self.severity}, {in_words(self.cost_ns)}: "
+        return sum(len(textwrap.wrap(words, LINE_CELLS)) for words in (head + self.text, self.remedy))
 
     @property
     def weight_ns(self) -> int:
@@ -117,8 +132,10 @@ def times(count: int, what: str) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """`a`, `a and b`, `a, b and c`; of many the first: `a, b, c and 5 more`."""
     each = list(words)
+    if len(each) > MOST_LISTED:
+        each = [*each[: MOST_LISTED - 1], f"{len(each) - MOST_LISTED + 1:,} more"]
     return " and ".join([", ".join(each[:-1]), each[-1]]) if len(each) > 1 else "".join(each)
 
 

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.clocks.alignment import to_trace_ns
-from collector.findings.finding import Finding, frame, times
+from collector.findings.finding import MOST_LINES, Finding, frame, times
 from collector.findings.requests import Requests
 
 TOLD_BESIDE = frozenset({"host_starved", "slow_replica", "slow_disk", "server_silent", "listen_queue_full"})
@@ -61,10 +61,15 @@ class Usage:
         )
 
     def beside(self, found: Iterable[Finding]) -> Iterator[Finding]:
-        """The findings, those of a slow host with what it used meanwhile."""
+        """The findings, those of a slow host with what it used meanwhile: as many clauses as `MOST_LINES` leave room for
+        (the table `samples` has all of it)."""
         for finding in found:
             clauses = self._clauses(finding) if finding.kind in TOLD_BESIDE else []
-            yield replace(finding, text="; ".join([finding.text, *clauses]))
+            for clause in clauses:
+                longer = replace(finding, text=f"{finding.text}; {clause}")
+                if longer.lines_count <= MOST_LINES:
+                    finding = longer  # noqa: PLW2901
+            yield finding
 
     def findings(self, requests: Requests) -> Iterator[Finding]:
         """Hosts and disks that were used up while others were not; what requests did there meanwhile is the cost."""
@@ -85,14 +90,15 @@ class Usage:
 
     def _clauses(self, finding: Finding) -> list[str]:
         """What the finding's host used in its time, a clause for each metric in which it differs from the
-        others; disks only if busy at all."""
+        others; disks only if busy at all. What tells most comes first."""
         begin, end = finding.from_trace_ns, finding.to_trace_ns
         if begin is None or end is None:
             return []
         meanwhile = self.rows.filter(pl.col("at").is_between(begin, end + NS_PER_S))
         means = meanwhile.group_by(_KEY).agg(value=pl.col("value").mean()).sort(_KEY)
         clauses = []
-        for row in means.filter(pl.col("host") == finding.host).iter_rows(named=True):
+        own_means = means.filter(pl.col("host") == finding.host)
+        for row in sorted(own_means.iter_rows(named=True), key=lambda row: list(WORDS).index(row["metric"])):
             same = (pl.col("metric") == row["metric"]) & (pl.col("host") != finding.host)
             if row["metric"] != DISK or round(row["value"]):
                 others = means.filter(same)["value"].mean()

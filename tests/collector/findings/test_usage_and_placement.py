@@ -1,5 +1,7 @@
 """What hosts used beside what is said of them; requests that went to one server more than to others."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -52,6 +54,21 @@ def test_what_all_hosts_used_alike_is_not_said() -> None:
     """It explains nothing, and made findings five lines long."""
     values = {host: [float(one)] * 6 for host, one in zip(HOSTS, (42, 44, 46), strict=True)}
     assert [finding.text for finding in usage(values).beside([slow()])] == ["slow"]
+
+
+@pytest.mark.parametrize(("length", "clauses"), [(40, 3), (170, 2), (230, 1), (340, 0)])
+def test_beside_a_long_text_stands_what_three_lines_hold(length: int, clauses: int) -> None:
+    values = {"storage1": [0.0, 10, 10, 10], "storage3": [0.0, 90, 92, 94]}
+    metrics = ("cpu_wait_percent", "cpu_percent", "disk_busy_percent.d1")
+    samples = [usage(values, metric) for metric in metrics]
+    every = Usage(None, table("clocks", []))
+    every.rows = pl.concat([each.rows for each in samples])
+    remedy = "its processors or memory are short: see what else runs there, and quotas (vmstat, top, cpu.stat, PSI)"
+    finding = replace(slow(), text=("word " * length)[:length].strip(), remedy=remedy, cost_ns=5_228_000_000_000)
+    (found,) = every.beside([finding])
+    assert found.text.count("; ") == clauses
+    assert found.lines_count <= 3
+    assert clauses == 0 or "wanted a processor" in found.text, "what tells most"
 
 
 def test_of_a_host_that_serves_nothing_no_count_of_requests_is_said() -> None:
