@@ -61,8 +61,10 @@ class Usage:
         )
 
     def beside(self, found: Iterable[Finding]) -> Iterator[Finding]:
-        """The findings, those of a slow host with what it used meanwhile: as many clauses as `MOST_LINES` leave room for
-        (the table `samples` has all of it)."""
+        """The findings, those of a slow host with what it used meanwhile.
+
+        Of that as many clauses as `MOST_LINES` leave room for; the table `samples` has all of it.
+        """
         for finding in found:
             clauses = self._clauses(finding) if finding.kind in TOLD_BESIDE else []
             for clause in clauses:
