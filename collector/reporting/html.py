@@ -10,7 +10,7 @@ from collector.reporting.comparison import Comparison, StageDifference
 from collector.reporting.report import FindingLine, Report, SpanBar, StageLine
 from collector.reporting.story import Part, Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
-from collector.reporting.text import abandoned_words, outcome_words
+from collector.reporting.text import SLOWEST_WORDS, abandoned_words, outcome_words
 from collector.requests.link_doubt import links_words
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CounterInfo
@@ -133,14 +133,15 @@ def _difference_cells(stage: StageDifference, few: str = "") -> tuple[str, ...]:
 
 
 def _stage_bars(stages: Sequence[StageLine]) -> str:
-    """Two bars, on average and at p99, of the stages in ms."""
+    """Two bars, of all requests and of the slowest, of the stages in ms."""
     go = _plotly()
     figure = go.Figure()
-    rest = [sum(getattr(line, name) for line in stages[MOST_STAGES:]) for name in ("mean_ns", "p99_ns")]
+    rest = [sum(getattr(line, name) for line in stages[MOST_STAGES:]) for name in ("mean_ns", "slowest_mean_ns")]
     for line in (*stages[:MOST_STAGES], StageLine("everything else", *rest)):
-        lengths = [line.mean_ns / 1e6, line.p99_ns / 1e6]
+        lengths = [line.mean_ns / 1e6, line.slowest_mean_ns / 1e6]
         hover = f"{line.stage}<br>%{{x:.3f}} ms<extra></extra>"
-        figure.add_bar(name=line.stage, orientation="h", y=["on average", "at p99"], x=lengths, hovertemplate=hover)
+        bars = ["on average", SLOWEST_WORDS]
+        figure.add_bar(name=line.stage, orientation="h", y=bars, x=lengths, hovertemplate=hover)
     figure.update_layout(
         barmode="stack",
         **BARE,

@@ -25,10 +25,10 @@ from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 
 SLOWEST = 5
 """How many requests are named."""
-FEWEST_FOR_P99 = 50
-"""With fewer requests there is nothing like a 99th percentile."""
-AROUND_P99 = 0.98
-"""Requests above this quantile of their durations: the 99th percentile is in their middle."""
+FEWEST_FOR_STAGES = 50
+"""Of fewer requests the slowest 2 % are one, which is shown by itself."""
+SLOWEST_SHARE = 0.02
+"""Of the requests, those that the stage table's last column is the mean of; the 99th percentile is in their middle."""
 MOST_BARS = 60
 """How many spans of the slowest request are drawn."""
 TROUBLE = ("data_loss", "error")
@@ -91,7 +91,7 @@ class StageLine:
 
     stage: str
     mean_ns: int
-    p99_ns: int
+    slowest_mean_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Report:
     requests: RequestSummary
     streams: StreamSummary
     links: LinkSummary
-    stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_P99` requests
+    stages: tuple[StageLine, ...]  # largest mean first; empty for fewer than `FEWEST_FOR_STAGES` requests
     slow: Comparison  # typical against slow requests
     against: Comparison | None  # another trace against this one
     slowest_spans: tuple[SpanBar, ...]
@@ -174,7 +174,7 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
         pairing=read_pairing(url),
         requests=requests,
         streams=summarise_streams(store.read_table(url, "streams")),
-        stages=_stages(stages) if requests.count >= FEWEST_FOR_P99 else (),
+        stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow_against_typical(stages),
         against=None if others is None else compare(others, stages, other_url or "", url),
         slowest_spans=_span_bars(rows, requests.slowest[0].span_id) if requests.slowest else (),
@@ -293,18 +293,18 @@ def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
 
 
 def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
-    """Means of the stages over all requests, and over those around the 99th percentile."""
+    """Means of the stages over all requests, and over the slowest (`SLOWEST_SHARE`)."""
     took = stages.group_by("trace_id").agg(took=pl.col("duration_ns").sum())
-    slow = took.filter(pl.col("took") >= pl.col("took").quantile(AROUND_P99, "linear"))
-    of_slow = stages.join(slow, on="trace_id", how="semi").group_by("stage").agg(p99=pl.col("duration_ns").sum())
+    slow = took.filter(pl.col("took") >= pl.col("took").quantile(1 - SLOWEST_SHARE, "linear"))
+    of_slow = stages.join(slow, on="trace_id", how="semi").group_by("stage").agg(slowest=pl.col("duration_ns").sum())
     means = (
         stages.group_by("stage")
         .agg(mean=pl.col("duration_ns").sum() / len(took))
         .join(of_slow, on="stage", how="left")
-        .with_columns(p99=pl.col("p99").fill_null(0) / len(slow))
+        .with_columns(slowest=pl.col("slowest").fill_null(0) / len(slow))
         .sort("mean", "stage", descending=[True, False])
     )
-    return tuple(StageLine(stage, round(mean), round(p99)) for stage, mean, p99 in means.iter_rows())
+    return tuple(StageLine(stage, round(mean), round(slowest)) for stage, mean, slowest in means.iter_rows())
 
 
 def _span_bars(rows: pl.DataFrame, root: int) -> tuple[SpanBar, ...]:

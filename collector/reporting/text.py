@@ -17,7 +17,7 @@ from collector.findings.finding import times
 from collector.hops.quality import HostPair
 from collector.hops.quality_summary import NAMES, Pairing, connection_name, pair_name, trouble_words
 from collector.reporting.comparison import FEWEST_REQUESTS, Comparison, KindComparison, StageDifference
-from collector.reporting.report import FindingLine, HostLine, Report, RequestSummary
+from collector.reporting.report import SLOWEST_SHARE, FindingLine, HostLine, Report, RequestSummary
 from collector.reporting.story import Story
 from collector.reporting.stream_summary import StreamSummary, group_words, streams_words
 from collector.requests.link_doubt import links_words
@@ -25,6 +25,7 @@ from collector.requests.outcomes import Outcome
 from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CounterInfo
 
+SLOWEST_WORDS = f"mean of the slowest {100 * SLOWEST_SHARE:.0f} %"
 WIDTH = 100
 """Of what is no terminal."""
 LINES = 50
@@ -126,16 +127,18 @@ def difference_words(stage: StageDifference) -> str:
 
 
 def _show_stages(console: Console, report: Report, room: int) -> None:
-    """Where requests spend their time, on average and at p99, and what makes slow ones slow; `room` for so many."""
+    """Where requests spend their time, all and the slowest, and what makes slow ones slow; `room` for so many."""
     if not report.stages or room < 1:
         return
-    mean_ns, p99_ns = (sum(getattr(line, name) for line in report.stages) for name in ("mean_ns", "p99_ns"))
+    mean_ns, slowest_ns = (
+        sum(getattr(line, name) for line in report.stages) for name in ("mean_ns", "slowest_mean_ns")
+    )
     _heading(console, "Where requests spend their time")
     grid = _grid("<", ">", ">", ">", ">")
-    grid.add_row(*(Text(word, "dim") for word in ("", "on average", "", "at p99", "")))
+    grid.add_row(*(Text(word, "dim") for word in ("", "on average", "", SLOWEST_WORDS, "")))
     for line in report.stages[: min(room, MOST_STAGES)]:
-        shares = share(line.mean_ns, mean_ns), share(line.p99_ns, p99_ns)
-        grid.add_row(line.stage, in_words(line.mean_ns), shares[0], in_words(line.p99_ns), shares[1])
+        shares = share(line.mean_ns, mean_ns), share(line.slowest_mean_ns, slowest_ns)
+        grid.add_row(line.stage, in_words(line.mean_ns), shares[0], in_words(line.slowest_mean_ns), shares[1])
     _print(console, grid)
     slow = [stage for stage in report.slow.significant if stage.difference_ns > 0]
     if slow:

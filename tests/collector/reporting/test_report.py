@@ -125,11 +125,16 @@ def test_where_requests_spend_their_time_and_what_makes_slow_ones_slow(tmp_path:
     assert report.stages[0].stage == "work in swift-proxy"
     requests = report.requests
     assert sum(line.mean_ns for line in report.stages) == pytest.approx(requests.mean_ns, abs=len(report.stages))
-    assert report.stages[0].p99_ns > 30_000_000 > report.stages[0].mean_ns
+    assert report.stages[0].slowest_mean_ns > 30_000_000 > report.stages[0].mean_ns
     text = text_of(url)
     assert "Where requests spend their time" in text
     assert "slow GET at swift-proxy, typical → slowest 5 %: work in swift-proxy: 1.0 ms → " in text
     assert "on average" in make_html(report)
+    for said in (text, make_html(report)):
+        assert "mean of the slowest 2 %" in said
+        assert "at p99" not in said
+    slowest = sorted((line.duration_ns for line in requests.slowest), reverse=True)[:4]  # 2 % of 200
+    assert sum(line.slowest_mean_ns for line in report.stages) == pytest.approx(sum(slowest) / 4, rel=1e-6)
 
 
 def test_two_traces_are_compared(tmp_path: Path) -> None:
