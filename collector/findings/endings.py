@@ -32,6 +32,7 @@ from collector.findings.timeouts import fingerprint
 from collector.requests.critical_path import NONE
 from collector.requests.endings import BY_CLIENT, Ending
 from collector.requests.exchanges import UNKNOWN
+from collector.requests.hedged_calls import NEEDLESS_SHARE, WENT_WELL
 from collector.services.ends import end_name, service_at
 from collector.trace.arrow import numbers
 from collector.trace.durations import in_words
@@ -52,11 +53,6 @@ LIMIT_LEAST_NS = 20_000_000
 """No client's timeout is shorter."""
 MOST_SHARE = 0.5
 """A client that waits for so large a share of its requests to a server in vain has a trouble with that server."""
-NEEDLESS_SHARE = 0.5
-"""A call whose last wait, since another call of the same request was answered, is a smaller share of all it waited, was
-left because of that answer."""
-WENT_WELL = 400
-"""Statuses below are of answers that say no trouble (RFC 9110 §15)."""
 SILENT_REMEDY = (
     "see whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or let the client wait longer"
 )

@@ -35,7 +35,7 @@ from collector.requests.link_doubt import inferred_ns
 from collector.requests.openings import bounds_of
 from collector.requests.outcomes import Outcome, is_abandoned
 from collector.requests.silences import SUM_COLUMNS, no_silences, silences_by_row
-from collector.requests.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places
+from collector.requests.spans import LEDGER_COLUMNS, STALLS, ledger_series, make_nodes, places, target_numbers
 from collector.services.client_requests import of_clients
 from collector.services.ends import end_name, service_name
 from collector.services.service_names import ServiceNames
@@ -330,10 +330,11 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
 
 
 def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array) -> Nodes:
-    names = pl.col("service", "ending").cast(pl.Categorical)
-    times = until_ended(rows.select(names, pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
+    names = pl.col("service", "ending", "method").cast(pl.Categorical)
+    times = until_ended(rows.select(names, "status", pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
+    asked = target_numbers(rows.select("target").to_arrow()["target"].cast(pa.string()))
     opened = rows.select(pl.col("start_trace_ns").eq(pl.col("connect_start_trace_ns")).fill_null(value=False))
-    return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()))
+    return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()), asked)
 
 
 def _first_packet(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int) -> int:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import until_ended
+from collector.requests.hedged_calls import left_for_another
 from collector.requests.openings import Bounds, find_bounds
 from collector.requests.parents import find_links
 from collector.requests.silences import SUM_COLUMNS, silences_by_row
@@ -40,7 +41,7 @@ COLUMNS = [
     *("continue_sent_trace_ns", "continue_received_trace_ns", "body_sent_trace_ns", "request_last_received_trace_ns"),
     *("response_first_sent_trace_ns", "response_first_received_trace_ns"),
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS, *SUM_COLUMNS),
-    *("ending", "closed_trace_ns"),
+    *("ending", "closed_trace_ns", "status"),
 ]
 """Of the table `exchanges`, what is needed here beside `target`, `transaction_id` and `response_transaction_id`."""
 NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
@@ -58,7 +59,7 @@ def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
 
 def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     """As `link`, of a table `exchanges` that comes in parts. Memory: about 430 bytes for each exchange, no texts."""
-    rows, shown_id, words = _in_numbers(exchanges)
+    rows, shown_id, words, asked = _in_numbers(exchanges)
     ids = coalesce(rows, ["exchange_id"], NONE)
     links = find_links(rows, shown_id, words)
     del shown_id, words
@@ -66,7 +67,7 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     forest = _core.trace_forest(parent)
     rows = until_ended(rows)
     bounds = find_bounds(rows, parent)
-    nodes = make_nodes(rows, parent, forest["depth"], bounds)
+    nodes = make_nodes(rows, parent, forest["depth"], bounds, asked)
     ledger = make_ledger(nodes, silences_by_row(silences, rows))
     del rows
     is_root = parent == NONE
@@ -89,18 +90,27 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     return conform("spans", pa.table(spans))
 
 
-def _in_numbers(parts: Iterable[pa.Table]) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32]]:
+def _in_numbers(
+    parts: Iterable[pa.Table],
+) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
     """`COLUMNS` of all parts without transaction ids, in place of which each has a 64-bit hash: one in 10^7 traces errs
-    by that. No id is 0. And the words of targets, hashed to 32 bits."""
+    by that. No id is 0. And the words of targets, hashed to 32 bits, and whole targets, as `target_numbers`."""
     tables, asked, answered = [EXCHANGES.empty_table().select(COLUMNS)], [NO_IDS], [NO_IDS]
+    targets = [NO_IDS]
     words = [_core.linking_words(texts(NO_TARGETS))]
     for part in parts:
         tables.append(part.select(COLUMNS))
         words.append(_core.linking_words(texts(part["target"])))
+        targets.append(target_numbers(part["target"]))
         asked.append(_hashes(part["transaction_id"]))
         answered.append(_hashes(part["response_transaction_id"]))
     shown = _shown(np.concatenate(asked), np.concatenate(answered))
-    return pa.concat_tables(tables), shown, np.concatenate(words)
+    return pa.concat_tables(tables), shown, np.concatenate(words), np.concatenate(targets)
+
+
+def target_numbers(targets: pa.ChunkedArray) -> NDArray[np.uint64]:
+    """A number for each target, 0 where it is not known."""
+    return _hashes(targets)
 
 
 def _hashes(ids: pa.ChunkedArray) -> NDArray[np.uint64]:
@@ -133,12 +143,16 @@ def places(ids: pl.Series, wanted: pl.Series) -> Int64Array:
     return _core.places(ids.to_numpy(), [wanted.fill_null(NONE).to_numpy()], ID_STRIDE_BITS)[0]
 
 
-def make_nodes(exchanges: pa.Table, parent: Int64Array, depth: Int64Array, bounds: Bounds) -> Nodes:
+def make_nodes(
+    exchanges: pa.Table, parent: Int64Array, depth: Int64Array, bounds: Bounds, asked: NDArray[np.uint64]
+) -> Nodes:
     """The stamps of `exchanges` that bound their stretches, and what they waited for. Arguments:
-    `collector.requests.waits`.
+    `collector.requests.waits`; `asked`, as `target_numbers`.
 
-    A client that was not captured leaves the server's stamps: such a root begins when its request arrived and ends
-    when its response had left. A request that was never answered lasts until its client gave it up.
+    What was left for another's answer held its parent up only until that one began
+    (`collector.requests.hedged_calls`). A client that was not captured leaves the server's stamps: such a root begins
+    when its request arrived and ends when its response had left. A request that was never answered lasts until its
+    client gave it up.
     """
     connect_stall, request_stall, response_stall = (coalesce(exchanges, [name], 0) for name in STALLS)
     head_arrived, continued = seen(exchanges, "request_first_received"), seen(exchanges, "continue_sent")
@@ -150,6 +164,11 @@ def make_nodes(exchanges: pa.Table, parent: Int64Array, depth: Int64Array, bound
         invited=continued,
         arrived=head_arrived,
     )
+    returned, ended = seen(exchanges, "response_first_received", "response_first_sent", "given_up"), bounds.end
+    left, until = left_for_another(exchanges, parent, bounds.start, asked)
+    if len(left):
+        returned, ended = returned.copy(), ended.copy()
+        returned[left], ended[left] = until, until
     return Nodes(
         parent=parent,
         depth=depth,
@@ -166,8 +185,8 @@ def make_nodes(exchanges: pa.Table, parent: Int64Array, depth: Int64Array, bound
         arrived=seen(exchanges, "request_last_received", "request_first_received"),
         answered=seen(exchanges, "response_first_sent"),
         first_received=seen(exchanges, "response_first_received"),
-        first_returned=seen(exchanges, "response_first_received", "response_first_sent", "given_up"),
-        ended=bounds.end,
+        first_returned=returned,
+        ended=ended,
         connect_stall=connect_stall,
         request_stall=request_stall,
         response_stall=response_stall,

@@ -6,9 +6,10 @@
 The four times: request sent, arrived, answer sent, answer ended; `-` for a time not seen or a host not captured.
 Other times: `connect=` the SYN, `connected=` the end of the handshake (else as it sent), `whole=` the last byte of the
 request arrived (else as the first), `continue=` the server's 100, `continued=` at the client, `body=` the client sent
-on, `first=` the first byte of the response arrived (else when it ended), `up=` the client gave up. Besides: `tx=`,
-`method=`, `target=` (`-`: hidden), `status=`, `uncertainty=` in ns, `rtt=` the fastest round trip, `answer_tx=` the id
-that only the response shows, `outcome=`; `daemon` for what one asked, `cut` for an incomplete one.
+on, `first=` the first byte of the response arrived (else when it ended), `up=` the client gave up, `left=` it
+closed the connection, maybe in the middle of an answer. Besides: `tx=`, `method=`, `target=` (`-`: hidden), `status=`,
+`uncertainty=` in ns, `rtt=` the fastest round trip, `answer_tx=` the id that only the response shows, `outcome=`;
+`daemon` for what one asked, `cut` for an incomplete one.
 """
 
 import pyarrow as pa
@@ -46,6 +47,8 @@ def _row(number: int, words: list[str]) -> dict[str, object]:
         "continue_received_trace_ns": at_us(options.get("continued", "-")),
         "body_sent_trace_ns": at_us(options.get("body", "-")),
         "given_up_trace_ns": at_us(options.get("up", "-")),
+        "ending": "client_closed" if "left" in options else None,
+        "closed_trace_ns": at_us(options.get("left", "-")),
         "connect_start_trace_ns": at_us(options.get("connect", "-")),
         "round_trip_ns": round(float(options["rtt"]) * 1000) if "rtt" in options else None,
         "uncertainty_ns": int(options.get("uncertainty", 1000)),

@@ -54,6 +54,54 @@ CASES = {
         """,
         ["1 | 5 10 45 10", "2 < 1 transaction_id 1.00 | 3 2 28 2"],
     ),
+    "a hedged call: the first was left when the second had answered, and waited for until that began": (
+        """
+        client > proxy    0 10 990 1000 tx=a
+        proxy > storage1 20 22 - - tx=a target=/x left=905
+        proxy > storage2 320 322 900 902 tx=a target=/x
+        """,
+        ["1 | 0 10 98 10", "2 < 1 transaction_id 1.00 | 0 2 298 0", "3 < 1 transaction_id 1.00 | 0 2 578 2"],
+    ),
+    "likewise, left in the middle of its answer": (
+        """
+        client > proxy    0 10 990 1000 tx=a
+        proxy > storage1 20 22 800 904 first=802 tx=a target=/x left=905
+        proxy > storage2 320 322 700 702 tx=a target=/x
+        """,
+        ["1 | 0 10 298 10", "2 < 1 transaction_id 1.00 | 0 2 298 0", "3 < 1 transaction_id 1.00 | 0 2 378 2"],
+    ),
+    "two different calls, of which one is slow and given up": (
+        """
+        client > proxy    0 10 990 1000 tx=a
+        proxy > storage1 20 22 - - tx=a target=/x left=905
+        proxy > storage2 320 322 900 902 tx=a target=/y
+        """,
+        ["1 | 0 10 95 10", "2 < 1 transaction_id 1.00 | 0 2 883 0", "3 < 1 transaction_id 1.00 | 0 0 0 0"],
+    ),
+    "a second try after a timeout: the first was waited for until it was left": (
+        """
+        client > proxy    0 10 990 1000 tx=a
+        proxy > storage1 20 22 - - tx=a target=/x left=320
+        proxy > storage2 325 327 900 902 tx=a target=/x
+        """,
+        ["1 | 0 10 103 10", "2 < 1 transaction_id 1.00 | 0 2 298 0", "3 < 1 transaction_id 1.00 | 0 2 573 2"],
+    ),
+    "the same asked twice, and waited for long after the other had answered": (
+        """
+        client > proxy    0 10 990 1000 tx=a
+        proxy > storage1 20 22 - - tx=a target=/x left=905
+        proxy > storage2 30 32 60 62 tx=a target=/x
+        """,
+        ["1 | 0 10 95 10", "2 < 1 transaction_id 1.00 | 0 2 883 0", "3 < 1 transaction_id 1.00 | 0 0 0 0"],
+    ),
+    "the same asked of another, who failed": (
+        """
+        client > proxy    0 10 990 1000 tx=a
+        proxy > storage1 20 22 - - tx=a target=/x left=905
+        proxy > storage2 320 322 900 902 tx=a target=/x status=503
+        """,
+        ["1 | 0 10 95 10", "2 < 1 transaction_id 1.00 | 0 2 883 0", "3 < 1 transaction_id 1.00 | 0 0 0 0"],
+    ),
     "a quorum: the third answer came after the proxy had answered, and did not matter": (
         """
         client > proxy    0 10 50  60 tx=a
