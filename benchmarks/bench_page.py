@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
-from tests.helpers.viewer_server import CHROMIUM, FLAGS
+from tests.helpers.chromium import chromium
 
 SIZES = ((1280, 720), (1920, 1080))
 THEMES = ("light", "dark")
@@ -86,11 +86,10 @@ def main(folder: Path) -> None:
             argv = [sys.executable, "-m", "tracer", "bench", "submit", url, str(file), "--auth", store, *wait]
             done = subprocess.run(argv, check=True, capture_output=True, text=True)
             shown = done.stdout.splitlines()[0] if wait else shown
-        browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        browser = stack.enter_context(chromium())
         for size in SIZES:
             for theme in THEMES:
                 click.echo(take(browser, f"{url}/#{shown}", folder, theme, size))
-        browser.close()
 
 
 def take(browser: Browser, url: str, folder: Path, theme: str, size: tuple[int, int]) -> Path:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
-from playwright.sync_api import sync_playwright
 
 from collector.clocks.alignment import align
 from collector.clocks.evidence import ways_of
 from collector.clocks.solve import solve
+from tests.helpers.chromium import chromium
 from tests.helpers.clock_traffic import DAY_NS, SECOND_NS, Traffic, Wrong, traffic
 
 TRIALS = 300
@@ -74,13 +74,11 @@ def _draw(path: Path, symmetric: tuple[np.ndarray, np.ndarray], asymmetric: tupl
         legend={"x": 0.01, "y": 0.99},
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 900, "height": 600})
         page.set_content(figure.to_html(include_plotlyjs=True))
         page.wait_for_selector(".main-svg .trace")
         page.screenshot(path=str(path))
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.paper_pictures runs/paper-000/report.html FOLDER
 
-Drawn by the page itself in headless Chromium (`tests.helpers.viewer_server` knows where it is).
+Drawn by the page itself in headless Chromium.
 """
 
 import base64
@@ -10,9 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
-from tests.helpers.viewer_server import CHROMIUM, FLAGS
+from tests.helpers.chromium import chromium
 
 WIDTH, HEIGHT = 640, 420
 _DRAW = """async ([width, height]) => Promise.all([...document.querySelectorAll(".js-plotly-plot")].map(async (plot) =>
@@ -22,8 +20,7 @@ _DRAW = """async ([width, height]) => Promise.all([...document.querySelectorAll(
 def draw(report: Path, folder: Path) -> list[Path]:
     """Write the pictures; their files."""
     folder.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(report.absolute().as_uri())
         files = []
@@ -32,7 +29,6 @@ def draw(report: Path, folder: Path) -> list[Path]:
             files[-1].write_bytes(base64.b64decode(picture.split(",", 1)[1]))
         files.append(folder / "table.png")
         page.locator("table").first.screenshot(path=str(files[-1]))
-        browser.close()
     return files
 
 

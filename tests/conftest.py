@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from playwright.sync_api import Browser
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.helpers import chromium as browsers
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -32,6 +35,15 @@ LONG = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--regenerate`: write expected results anew instead of comparing with them; read the diff before committing."""
     parser.addoption("--regenerate", action="store_true", help="write expected results anew; read the diff")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Headless Chromium; tests that need it are skipped, saying so, where it is missing."""
+    if browsers.CHROMIUM is None:
+        pytest.skip(browsers.MISSING)
+    with browsers.chromium() as browser:
+        yield browser
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -78,7 +90,7 @@ def _is_live(module: str) -> bool:
 
 @cache
 def _has_browser(module: str) -> bool:
-    return module.startswith("tests/viewer/") or "playwright" in (ROOT / module).read_text(encoding="utf-8")
+    return module.startswith("tests/viewer/") or "pytest.mark.browser" in (ROOT / module).read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-"""The viewer in a thread, and how to start Chromium for it."""
+"""The viewer in a thread."""
 
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from waitress.wasyncore import close_all
 
@@ -13,12 +12,6 @@ from viewer.access import Access
 from viewer.app import make_viewer
 from viewer.pages.context import Beside
 from viewer.serving import make_server
-
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--disable-default-apps", "--no-first-run"),
-]
 
 
 @contextmanager

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect
 
 from collector.queries import TraceView, open_trace
 from collector.trace.model import CounterInfo
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 from tests.helpers.viewer_page import open_page
-from tests.helpers.viewer_server import CHROMIUM, FLAGS, serving
+from tests.helpers.viewer_server import serving
 
 expect.set_options(timeout=20_000)  # the machine may be busy; what is there is found at once all the same
 HOSTILE = '<img src=x onerror="window.hacked=1">'
@@ -49,17 +49,6 @@ def hostile_trace(tmp_path_factory: pytest.TempPathFactory) -> TraceView:
     hosts = [HOSTILE, "<b>proxy</b>", *(f"{HOSTILE}{n}" for n in range(3))]
     recipe = Recipe(hosts=hosts, target=f"/v1/{HOSTILE}</script><script>window.hacked=1</script>", argv=(HOSTILE,))
     return _made(tmp_path_factory, "hostile", recipe)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """Headless Chromium; tests that need it are skipped, saying so, where it is missing."""
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser: {CHROMIUM} is missing (apt install chromium)")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 
 from storage_cluster.bench.paper.points import Tell
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTH, HEIGHT = 640, 420
 PATIENCE_S = 120
 _FLAGS = (

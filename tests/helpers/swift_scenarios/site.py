@@ -187,7 +187,9 @@ def _body(answer: Answer) -> str:
     if b"<html>" in answer.body and (b"<table" in answer.body or b"Web Listing Disabled" in answer.body):
         title = re.findall(rb"<title>(.*?)</title>", answer.body)
         return _worded(b" ".join([*title, *re.findall(rb'href="(.*?)"', answer.body)]).decode("latin-1"))
-    return _worded(answer.body.decode("utf-8", "backslashreplace"))
+    text = answer.body.decode("utf-8", "backslashreplace")
+    spaces_while_at_work = text.lstrip().startswith("Number ")  # a bulk request's, to keep its connection
+    return _worded(text.lstrip() if spaces_while_at_work else text)
 
 
 def _comparable(found: object) -> object:

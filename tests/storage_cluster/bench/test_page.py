@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
-
-from tests.helpers.viewer_server import CHROMIUM, FLAGS
+from playwright.sync_api import Browser, expect
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 30
@@ -45,17 +43,14 @@ def started(*argv: str) -> Iterator[str]:
 
 
 @pytest.mark.browser
-def test_a_run_from_the_page(tmp_path: Path) -> None:
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser: {CHROMIUM} is missing (apt install chromium)")
+def test_a_run_from_the_page(chromium: Browser, tmp_path: Path) -> None:
     file = tmp_path / "w.toml"
     file.write_text(WORKLOAD)
     driver = ("tracer", "bench", "driver", "--listen", "127.0.0.1:0", "--name", "d1", "--data", str(tmp_path / "d1"))
-    with started("benchmarks.instant_server", "0") as port, started(*driver) as url, sync_playwright() as playwright:
+    with started("benchmarks.instant_server", "0") as port, started(*driver) as url:
         controller = ("tracer", "bench", "controller", "--listen", "127.0.0.1:0", "--driver", url)
         with started(*controller, "--data", str(tmp_path / "runs")) as page_url:
-            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-            page, faults = browser.new_page(), list[str]()
+            page, faults = chromium.new_page(), list[str]()
             page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
             page.on("pageerror", lambda error: faults.append(str(error)))
             page.goto(page_url)
@@ -87,4 +82,3 @@ def test_a_run_from_the_page(tmp_path: Path) -> None:
             page.locator("#file").set_input_files(file)
             page.get_by_role("button", name="Run").click()
             expect(page.locator("#error")).to_contain_text("w.toml", timeout=SECONDS * 1000)
-            browser.close()
