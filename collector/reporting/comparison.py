@@ -22,11 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
 
 from collector.reporting import story
-from collector.reporting.stage_times import alike, stages_of
+from collector.reporting.stage_times import alike, asked_roots, stages_of
 from collector.trace import store
 from collector.trace.model import TraceInfo
 
@@ -118,10 +119,15 @@ def stages_at(url: str) -> pl.DataFrame:
 
 def all_stages(url: str, info: TraceInfo) -> pl.DataFrame:
     """As `stages_at`, where `info` is already read; waits for connections that never came are stages of their own."""
-    names = ("spans", "exchanges", "connections", "clocks", "silences")
-    spans, exchanges, connections, clocks, silences = (store.read_table(url, name) for name in names)
-    rows = story.joined(spans, exchanges)
-    return stages_of(story.with_waits_in_vain(rows, info, connections, clocks, silences), story.outermost(rows))
+    rows = story.joined(store.read_table(url, "spans"), store.read_table(url, "exchanges"))
+    return stages_of_all(rows, info, *(store.read_table(url, name) for name in ("connections", "clocks", "silences")))
+
+
+def stages_of_all(
+    rows: pl.DataFrame, info: TraceInfo, connections: pa.Table, clocks: pa.Table, silences: pa.Table
+) -> pl.DataFrame:
+    """As `all_stages`, of `rows` as `story.joined` makes them, and tables of the trace."""
+    return stages_of(story.with_waits_in_vain(rows, info, connections, clocks, silences), asked_roots(rows))
 
 
 def slow_against_typical(stages: pl.DataFrame) -> Comparison:

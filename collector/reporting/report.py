@@ -12,7 +12,7 @@ import polars as pl
 from collector.decode import capture_sets
 from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
 from collector.reporting import story
-from collector.reporting.comparison import Comparison, all_stages, compare, slow_against_typical, stages_at
+from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_at, stages_of_all
 from collector.reporting.one_ended import OneEnded, one_ended
 from collector.reporting.story import TOLD_WITH, Story
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
@@ -157,12 +157,13 @@ def gather(url: str, other_url: str | None = None) -> Report:
 
 
 def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
-    spans, exchanges, clocks = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
-    states = _frame(url, "hops", ["state"])
-    rows = story.joined(spans, exchanges)
-    requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
-    stages = all_stages(url, info)
-    told = story.tell(info, spans, exchanges, clocks, *(store.read_table(url, name) for name in TOLD_WITH))
+    clocks, states = store.read_table(url, "clocks"), _frame(url, "hops", ["state"])
+    rows = story.joined(store.read_table(url, "spans"), store.read_table(url, "exchanges"))
+    requests = _requests(rows.select(story.REQUEST_COLUMNS), _frame(url, "findings", ["kind", "count"]))
+    others_of = [store.read_table(url, name) for name in TOLD_WITH]
+    told = story.tell_of(info, rows, clocks, *others_of)
+    connections, _, silences, *_ = others_of
+    stages = stages_of_all(rows, info, connections, clocks, silences)
     return Report(
         url=url,
         info=info,

@@ -34,6 +34,7 @@ _WAYS = tuple(f"{_FRONT[name]} " for name in ("request_network_ns", "response_ne
 _BOTH_WAYS = "to {} and back (both ways; which way is not known)"
 _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_network_ns": "network to and from"}
 """Stages of the spans below it."""
+_OF_ROOTS = ("request_network_ns", "response_network_ns", "uncertainty_ns")
 
 
 def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
@@ -45,18 +46,27 @@ def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
     stage that took time, the outermost requests of known length only (`story.outermost`).
     """
     rows = story.joined(spans, exchanges)
-    return stages_of(rows, story.outermost(rows))
+    return stages_of(rows, asked_roots(rows))
+
+
+def asked_roots(rows: pl.DataFrame) -> pl.DataFrame:
+    """The outermost requests of `rows`, as `story.joined` makes them, with what `stages_of` needs of them."""
+    began = pl.min_horizontal(pl.col("^.*_trace_ns$"))
+    return story.outermost(rows.select(*story.REQUEST_COLUMNS, *_OF_ROOTS, began_trace_ns=began))
 
 
 def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
-    """As `request_stages`, of `rows` as `story.joined` makes them and of those `roots`."""
-    began = pl.min_horizontal(pl.col("^.*_trace_ns$"))
+    """As `request_stages`, of `rows` as `story.joined` makes them, and of the `asked_roots` of them."""
     kind = pl.format("{} at {}", pl.col("method").fill_null("request"), pl.col("service"))
-    asked = roots.select("trace_id", kind=kind, began_trace_ns=began)
+    asked = roots.select("trace_id", "began_trace_ns", kind=kind)
     of = ["trace_id", "depth", "service", "exchange_id", "server_host"]
     mine = rows.select(*of, *_FRONT).join(asked, on="trace_id")
-    long = mine.unpivot(list(_FRONT), index=[*of, "kind", "began_trace_ns"], value_name="duration_ns")
-    long = long.filter(pl.col("duration_ns") > 0)
+    long = pl.concat(
+        mine.filter(pl.col(name) > 0).select(
+            *of, "kind", "began_trace_ns", variable=pl.lit(name), duration_ns=pl.col(name)
+        )
+        for name in _FRONT
+    )
     front, behind = (pl.col("variable").replace_strict(words) for words in (_FRONT, _BEHIND))
     words = pl.when(pl.col("depth") == 0).then(front).otherwise(behind)
     named = long.with_columns(stage=pl.format("{} {}", words, "service"))

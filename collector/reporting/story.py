@@ -47,6 +47,15 @@ TOLD_WITH = ("connections", "findings", "silences", "streams")
 """Tables that a whole trace's story is also told from, in this order."""
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
+REQUEST_COLUMNS = (
+    *("exchange_id", "trace_id", "depth", "duration_ns", "critical_ns", "client_host", "server_host", "service"),
+    *("client_service", "background", "outcome", "ending", "complete", "protocol", "method", "target", "status"),
+    *("transaction_id", "response_bytes", "round_trip_ns", "server_or_network_ns", "given_up_trace_ns"),
+    *("request_first_sent_trace_ns", "request_first_received_trace_ns"),
+    *("response_last_sent_trace_ns", "response_last_received_trace_ns"),
+)
+"""Of `joined`, what is asked of all requests: they are filtered more than once, and a million rows of all columns are a
+gigabyte each time."""
 IN_VAIN = pl.col("exchange_id") < 0
 """Connections that never came about (`collector.reporting.failed_connects`)."""
 IDLE_ANSWER = {
@@ -97,8 +106,22 @@ def tell(
     Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`;
     without `connections`, what was waited for those that never came about is told as their client's own work.
     """
-    rows = joined(spans, exchanges)
-    story = _of_requests(info, rows, clocks, connections, silences, attempts_of(rows, findings), streams)
+    return tell_of(info, joined(spans, exchanges), clocks, connections, findings, silences, streams)
+
+
+def tell_of(
+    info: TraceInfo,
+    rows: pl.DataFrame,
+    clocks: pa.Table,
+    connections: pa.Table | None = None,
+    findings: pa.Table | None = None,
+    silences: pa.Table | None = None,
+    streams: pa.Table | None = None,
+) -> Story:
+    """As `tell`, of `rows` as `joined` makes them."""
+    story = _of_requests(
+        info, rows, clocks, connections, silences, attempts_of(rows.select(REQUEST_COLUMNS), findings), streams
+    )
     if info.command is not None and streams is not None:
         story = replace(story, sentence=story.sentence + _beside(streams, info.command.host))
     if findings is None:
@@ -160,9 +183,10 @@ def _of_requests(
     if info.command is not None:
         story = _of_command(info.command, rows, clocks, silent)
         return replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
-    roots = outermost(rows)
+    asked = rows.select(REQUEST_COLUMNS)
+    roots = outermost(asked)
     if not len(roots):
-        roots = abandoned(rows)
+        roots = abandoned(asked)
     if not len(roots):
         return Story(f"{attempts.lead or _without_requests(info, streams)}.", "no request", 0, ())
     return _of_slowest(roots, rows, silent, attempts)
@@ -188,12 +212,12 @@ def _asked(rows: pl.DataFrame) -> pl.DataFrame:
 
 def joined(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
     """Exchanges with their spans' columns, and of each root its `duration_ns`: the sum of its trace's ledger."""
-    left, right = pl.from_arrow(exchanges), pl.from_arrow(spans)
-    assert isinstance(left, pl.DataFrame)
-    assert isinstance(right, pl.DataFrame)
-    rows = left.with_columns(pl.col(pl.Categorical).cast(pl.String)).join(
-        right.with_columns(pl.col(pl.Categorical).cast(pl.String)), left_on="exchange_id", right_on="span_id"
-    )
+    texts = pl.col(pl.Categorical).cast(pl.String)
+    left, right = (pl.DataFrame(table).with_columns(texts) for table in (exchanges, spans))
+    if left["exchange_id"].equals(right["span_id"]):  # no streams: nothing is copied
+        rows = left.hstack(right.drop("span_id"))
+    else:
+        rows = left.join(right, left_on="exchange_id", right_on="span_id")
     whole = pl.when(pl.col("depth") == 0).then(pl.col("critical_ns").sum().over("trace_id"))
     return rows.with_columns(duration_ns=whole)
 

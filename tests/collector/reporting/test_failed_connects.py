@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from collector.reporting.stage_times import stages_of
-from collector.reporting.story import Story, joined, outermost, tell, with_waits_in_vain
+from collector.reporting.stage_times import asked_roots, stages_of
+from collector.reporting.story import Story, joined, tell, with_waits_in_vain
 from collector.requests.spans import link
 from collector.trace.model import TraceInfo
 from tests.collector.reporting.test_story import clocks
@@ -90,7 +90,7 @@ def test_the_stages_have_it_apart_and_still_add_up() -> None:
     told: pa.Table = table("connections", [syn(105)])
     timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
     rows = joined(link(exchanges), exchanges)
-    stages = stages_of(with_waits_in_vain(rows, INFO, told, timescale), outermost(rows))
+    stages = stages_of(with_waits_in_vain(rows, INFO, told, timescale), asked_roots(rows))
     took = dict(stages.select("stage", "duration_ns").rows())
     assert took["connections to storage2 that never came"] == (500_900 - 105) * 1000
     assert sum(took.values()) == rows.filter(depth=0)["duration_ns"].sum()
