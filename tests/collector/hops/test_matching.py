@@ -1,5 +1,6 @@
 """Pairing, end to end from pcaps that the simulator wrote, against its exact truth."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +10,8 @@ import pytest
 from collector.decode.captures import decode
 from collector.decode.host_capture import HostSource
 from collector.hops.matching import match
-from tests.helpers.netsim import Network, Path_, Station
+from tests.helpers.live_segments import keep_only
+from tests.helpers.netsim import Clock, Network, Path_, Station
 
 
 class Score(NamedTuple):
@@ -97,3 +99,33 @@ def test_a_capture_that_drops_is_not_a_network_that_loses(tmp_path: Path) -> Non
     data = score.hops.filter((pl.col("kind") == "data") & pl.col("receive_frame").is_null())
     assert len(data) > 10
     assert set(data["state"]) == {"capture_dropped"}
+
+
+@dataclass(frozen=True)
+class SteppedClock(Clock):
+    """Set by `step_ns` at a moment."""
+
+    step_at_ns: int = 0
+    step_ns: int = 0
+
+    def read(self, at_ns: int) -> int:
+        return super().read(at_ns) + (self.step_ns if at_ns >= self.step_at_ns else 0)
+
+
+@pytest.mark.parametrize("step_ns", [-400_000_000, 400_000_000])
+def test_zero_length_segments_pair_across_a_step_of_a_clock(tmp_path: Path, step_ns: int) -> None:
+    """What is known of causality around a step is wrong; a whole header with timestamps, seen once at each end, is
+    not."""
+    lasts_ns = 2_000_000
+    clock = SteppedClock(step_at_ns=lasts_ns // 2, step_ns=step_ns)
+    net = Network([Station("client", "10.0.0.1"), Station("server", "10.0.0.2", clock)], CLEAN, 1)
+    net.connect("client", "server", 40_000, 300, 600_000)
+    net.run()
+    assert max(record.at_ns for record in net.records["client"]) > lasts_ns
+    keep_only(net, "client", lasts_ns // 4, 1 << 62)
+    decoded = decode([HostSource(file.stem, (file,)) for file in net.write(tmp_path)])
+    hops = pl.DataFrame(match(decoded).hops).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    sent = hops.filter((pl.col("send_host") == "client") & pl.col("send_frame").is_not_null())
+    assert len(sent.filter(pl.col("kind") == "ack")) > 10
+    assert sent["state"].unique().to_list() == ["matched"]
+    assert hops.filter(pl.col("state").is_in(["unmatched", "ambiguous"])).is_empty()

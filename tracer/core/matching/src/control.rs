@@ -2,7 +2,8 @@
 //! pair on the whole header.
 //!
 //! Whole headers repeat (up to thousands of times in a capture: duplicate ACKs): among equal headers the IP ID decides
-//! where the flow keeps it, then causality and order; if fewer arrived than were sent and nothing tells which, all of
+//! where the flow keeps it, then causality and order (neither is asked of a header with timestamps that was sent once and
+//! received once); if fewer arrived than were sent and nothing tells which, all of
 //! them are ambiguous.
 
 use std::cell::OnceCell;
@@ -13,7 +14,7 @@ use crate::flag;
 use crate::flow::{Context, Flow, kind_of};
 use crate::output::{Hop, Kind, State};
 use crate::packets::{Packet, Rows};
-use crate::resolve::{Carrier, Evidence, HeaderKey, IP_ID_AGREEMENT, Partner, resolve};
+use crate::resolve::{Carrier, Evidence, HeaderKey, IP_ID_AGREEMENT, Partner, resolve, same_ip_id, same_stamp};
 
 /// Used again for each flow.
 #[derive(Default)]
@@ -120,7 +121,11 @@ fn match_equal_headers(
     let Some(first) = sends.first().or(receives.first()) else {
         return;
     };
-    let (of_sends, of_receives) = resolve(context, evidence, &sends, &receives, first.start);
+    let (of_sends, of_receives) = if is_one_packet(context, evidence, &sends, &receives) {
+        (vec![Partner::Of(0)], vec![Partner::Of(0)])
+    } else {
+        resolve(context, evidence, &sends, &receives, first.start)
+    };
     for (&(_, row), partner) in sent.iter().zip(&of_sends) {
         let packet = packets.at(row);
         let (kind, attempt) = (history.kind(packet), history.attempt(row, packet));
@@ -149,6 +154,16 @@ fn match_equal_headers(
             state,
         ));
     }
+}
+
+/// Is what was sent once what was received once? Equal headers with timestamps are one segment's, whatever the clocks say
+/// of causality: around a step of one of them that says nothing.
+fn is_one_packet(context: &Context, evidence: &Evidence, sends: &[Carrier], receives: &[Carrier]) -> bool {
+    let ([send], [receive]) = (sends, receives) else {
+        return false;
+    };
+    let other_id = evidence.ip_id_is_kept && same_ip_id(context, evidence, *send, *receive, send.start) == Some(false);
+    same_stamp(context.packets, send.row, receive.row) == Some(true) && !other_id
 }
 
 /// A SYN or FIN takes a sequence number, so it is acknowledged; it arrived unseen if it was, and only one was sent.
