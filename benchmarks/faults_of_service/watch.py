@@ -67,19 +67,18 @@ class Watch:
                 yield f"{host}'s {sorted(missing)[:3]} were acknowledged and are not there"
 
     def _live(self) -> Iterator[str]:
-        made = _made(self.service.live_trace)
         said = yield from self._ask(self.service.collector, _of_session("/live"))
-        again = yield from self._ask(self.service.collector, _of_session("/live"))
-        if said is None or again is None:
+        if said is None:
             return
+        made = _made(self.service.live_trace)
         if not said["running"]:
             yield "live analysis does not run"
         if bool(said["waiting_count"]) != bool(said["behind_seconds"]):
             yield f"{said['waiting_count']} segments wait, for {said['behind_seconds']} s"
         if said["error"] and self.service.collector.hurt_until < time.time():
             yield f"the live trace is not made: {said['error']}"
-        same = said["rounds_count"] == again["rounds_count"] and made == _made(self.service.live_trace)
-        if same and made and said["rounds_count"] and not said["error"]:
+        if made and said["made_ns"] == made["created_ns"]:
+            self.counts["live: compared with its trace"] += 1
             packets_count = sum(host["packets_count"] for host in made["hosts"])
             if said["packets_count"] != packets_count:
                 yield f"the window holds {said['packets_count']} packets, its trace {packets_count}"

@@ -5,13 +5,12 @@
 
 import hmac
 import html
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Path, Query, Request, Response, status
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, Field
@@ -31,6 +30,8 @@ from collector.trace.model import TraceInfo
 from tracer.errors import InputError, ResourceError, TracerError
 from tracer.segments import segments
 
+ANALYSES = 2
+"""Sessions analysed at a time: each takes memory of its own."""
 Analyse = Callable[[Sequence[HostSource], str], TraceInfo]
 
 _STATUS = {
@@ -91,10 +92,12 @@ def create_app(settings: CollectorSettings, analysis: Analyse | None = None) -> 
     app.state.live = live
     app.state.settings = settings
     app.state.analysis = analysis or partial(analyse, options=AnalysisOptions(names=settings.names))
-    app.state.analysing = threading.Lock()
+    app.state.analysing = set()
+    app.state.analyses = CapacityLimiter(ANALYSES)
     app.include_router(_open)
     app.include_router(_guarded)
     app.add_exception_handler(TracerError, _one_line)
+    app.add_exception_handler(OSError, _system_refuses)
     app.add_middleware(BrowserGuard, local_only=settings.local_only)
     return app
 
@@ -176,8 +179,23 @@ def live_status(session: Session, request: Request) -> LiveStatus:
 
 
 @_guarded.post("/sessions/{session}/analyse")
-def analyse_session(session: Session, request: Request, settings: Settings) -> Analysed:
-    """Make the session's trace of all segments that are here, in place of an earlier one. One at a time."""
+async def analyse_session(session: Session, request: Request, settings: Settings) -> Analysed:
+    """Make the session's trace of all segments that are here, in place of an earlier one.
+
+    Two sessions are analysed at a time, others wait; a session that is being analysed or waits for it is refused.
+    """
+    under_way: set[str] = request.app.state.analysing  # only the event loop's thread touches it
+    if session in under_way:
+        raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
+    under_way.add(session)
+    try:
+        make = partial(_analysed, session, request.app.state.analysis, settings)
+        return await to_thread.run_sync(make, limiter=request.app.state.analyses)
+    finally:
+        under_way.discard(session)
+
+
+def _analysed(session: str, analysis: Analyse, settings: CollectorSettings) -> Analysed:
     folder = session_folder(settings.data, session)
     hosts = ingest.session_status(settings.data, session).hosts
     sources = [HostSource(h.host, tuple(path for _, path in segments(folder / h.host, h.host))) for h in hosts]
@@ -185,17 +203,11 @@ def analyse_session(session: Session, request: Request, settings: Settings) -> A
         raise HTTPException(status.HTTP_404_NOT_FOUND, "nothing was received of this session")
     trace = trace_folder(settings.data, session)
     trace.parent.mkdir(parents=True, exist_ok=True)
-    lock: threading.Lock = request.app.state.analysing
-    if not lock.acquire(blocking=False):
-        raise HTTPException(status.HTTP_409_CONFLICT, "an analysis is running; try again when it is done")
     try:
-        analysis: Analyse = request.app.state.analysis
         info = contained(session, lambda: analysis([source for source in sources if source.files], str(trace)))
     except AnalysisError as error:
         log_failure(error)
         raise
-    finally:
-        lock.release()
     return Analysed(
         trace=str(trace),
         hosts=[host.host for host in info.hosts],
@@ -232,6 +244,13 @@ def _one_line(_request: Request, error: Exception) -> JSONResponse:
     elif isinstance(error, InputError):
         code = status.HTTP_400_BAD_REQUEST
     return JSONResponse({"detail": str(error)}, code)
+
+
+def _system_refuses(_request: Request, error: Exception) -> JSONResponse:
+    """What the system would not do for us, such as open one more file, as JSON: it may another time."""
+    assert isinstance(error, OSError)
+    detail = f"the collector cannot read its data: {error.strerror or type(error).__name__}; try again later"
+    return JSONResponse({"detail": detail}, status.HTTP_503_SERVICE_UNAVAILABLE)
 
 
 def _documentation(openapi: dict[str, Any]) -> str:

@@ -80,6 +80,7 @@ class LiveStatus:
     trace: str
     window_seconds: float  # as it was asked for; 0 = live analysis is off
     running: bool  # its threads are there
+    made_ns: int = 0  # `created_ns` of the trace that the counts below are of: a newer one is there a moment earlier
     rounds_count: int = 0
     failed_rounds_count: int = 0  # rounds that made no trace
     slow_rounds_count: int = 0  # rounds that took longer than their interval
@@ -417,6 +418,7 @@ def _described(status: LiveStatus, info: TraceInfo, now_ns: int) -> LiveStatus:
     ]
     return replace(
         status,
+        made_ns=info.created_ns,
         lag_ns=now_ns - max(last for _, last in stamps),
         covered_ns=max(last - first for first, last in stamps),
         packets_count=sum(host.packets_count for host in info.hosts),

@@ -1,9 +1,11 @@
 """The collector's door, over HTTP: durable before acknowledged, each segment once, nothing outside its directory."""
 
+import asyncio
 import errno
 import hashlib
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -12,7 +14,7 @@ import pytest
 from collector.analysis import analyse
 from collector.decode.host_capture import HostSource
 from collector.service import ingest
-from collector.service.app import create_app
+from collector.service.app import ANALYSES, create_app
 from collector.service.settings import CollectorSettings
 from collector.trace.model import HostInfo, TraceInfo
 from tests.helpers.app_client import AppClient
@@ -235,6 +237,51 @@ def test_a_stage_that_raises_is_one_line_and_the_next_analysis_runs(client: AppC
         answer = client.post("/api/sessions/s1/analyse")
         assert answer.status_code == 500
         assert answer.json()["detail"].startswith("the analysis of session s1 failed: IndexError: a stage (")
+
+
+def test_sessions_are_analysed_beside_each_other_and_none_twice_at_a_time(client: AppClient, tmp_path: Path) -> None:
+    running, most, lock, go_on = set[str](), [0], threading.Lock(), threading.Event()
+
+    def analysis(sources: Sequence[HostSource], trace: str) -> TraceInfo:
+        with lock:
+            running.add(trace)
+            most[0] = max(most[0], len(running))
+        assert go_on.wait(60)
+        with lock:
+            running.remove(trace)
+        return TraceInfo(created_ns=0, tool_version="", hosts=())
+
+    names = [f"s{number}" for number in range(2 * ANALYSES + 1)]
+    for name in names:
+        put(client, 1, session=name)
+    client.app.state.analysis = analysis
+
+    async def ask_all() -> tuple[int, list[int]]:
+        transport = httpx.ASGITransport(client.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as asking:
+            asked = [asyncio.create_task(asking.post(f"/api/sessions/{name}/analyse")) for name in names]
+            async with asyncio.timeout(30):
+                while len(client.app.state.analysing) < len(names) or len(running) < ANALYSES:
+                    await asyncio.sleep(0.01)
+                again = await asking.post(f"/api/sessions/{names[-1]}/analyse")
+            go_on.set()
+            return again.status_code, [(await task).status_code for task in asked]
+
+    assert asyncio.run(ask_all()) == (409, [200] * len(names))
+    assert most == [ANALYSES]
+    assert client.post(f"/api/sessions/{names[-1]}/analyse").status_code == 200, "nothing is left behind"
+
+
+@pytest.mark.parametrize("path", ["/api/sessions", "/api/sessions/s1", "/api/sessions/s1/quality"])
+def test_what_the_system_refuses_is_one_line(client: AppClient, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    def refused(_path: Path) -> Iterator[Path]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    put(client, 1)
+    monkeypatch.setattr(Path, "iterdir", refused)
+    answer = client.get(path)
+    assert answer.status_code == 503
+    assert answer.json() == {"detail": "the collector cannot read its data: Too many open files; try again later"}
 
 
 def test_quality_of_an_analysed_session(client: AppClient, tmp_path: Path) -> None:
