@@ -68,10 +68,10 @@ class Partitions:
         list[int],
         list[tuple[int, int, int, int, int]],
     ]: ...
+    def last_file(self, host: int) -> tuple[int, int, int] | None: ...
     def activity(
         self, host: int
     ) -> tuple[
-        list[tuple[int, int, int]],
         list[tuple[int, int, int, int]],
         list[tuple[int, int, int]],
         list[tuple[int, int, int, int]],

@@ -27,7 +27,7 @@ LAST_BITS, MORE_BITS = 12, 4
 LAST_FRAME = (1 << 32) - 2
 """Of one host; the next number says that there is none. Of a single file the reader leaves out what is beyond it."""
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
-NO_ACTIVITY = Activity({}, (), (), (), ())
+NO_ACTIVITY = Activity((), (), (), ())
 CAPTURE_DROPPED = "capture_dropped"
 """The counter of packets that a capture says it dropped (`tracer/core/wire/src/counters.rs`)."""
 SINCE_PREFIX = "twintap.since="
@@ -75,6 +75,8 @@ class HostCapture:
     _places: dict[tuple[str | int, int], int] = field(default_factory=dict)
 
     _series: int = 0
+    _last_ns: int | None = None
+    """Last stamp of the files before."""
     file_spans: list[list[FileSpan]] = field(default_factory=list)
     """Of each of `interfaces`."""
     drops: dict[int, list[DropSpan]] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class HostCapture:
         self.file_spans += [[] for _ in range(len(self.interfaces) - len(self.file_spans))]
         if span is None:
             return
+        self._last_ns = max(span[1], span[1] if self._last_ns is None else self._last_ns)
         if since is not None and not 0 <= span[0] - since <= LONGEST_CAPTURE_NS:
             since = None
         for number, drops in self._drops(reader, span, since):
@@ -144,7 +147,7 @@ class HostCapture:
 
     def begin_file(self, first_ns: int) -> None:
         """Note the first stamp of the next file: one that goes on where the last ended is of the same series."""
-        if self.notes.last_ns is not None and first_ns < self.notes.last_ns:
+        if self._last_ns is not None and first_ns < self._last_ns:
             self._series += 1
 
     def places(self, reader: CaptureReader) -> NDArray[np.uint16]:
@@ -209,6 +212,7 @@ def read_host(number: int, source: HostSource, partitions: Partitions, progress:
             if cut is not None:
                 capture.counters.append(cut)
                 break
+    capture.notes, capture.activity = partitions.notes(number), partitions.activity(number)
     sights = partitions.sights(number)
     capture.copied = copies.copied_packets(sights, capture.activity.passed)
     capture.is_twice = capture.copied is None and merged_captures.is_twice(sights)
@@ -246,9 +250,7 @@ def _spread_file(
 
 def _note_file(number: int, capture: HostCapture, reader: CaptureReader, partitions: Partitions) -> None:
     """Note what a file that has been read tells of its host."""
-    capture.notes = partitions.notes(number)
-    capture.activity = partitions.activity(number)
-    capture.note_file(reader, capture.activity.files.get(capture.packets_count))
+    capture.note_file(reader, partitions.file_span(number, capture.packets_count))
     capture.absurd.note(reader.path, reader, capture.packets_count)
     capture.damaged += (reader.damaged_frames.astype(np.int64) + capture.packets_count).tolist()
     capture.packets_count += reader.packets_count

@@ -49,7 +49,6 @@ class Notes:
 class Activity:
     """When a host's interfaces captured, as far as stamps show (ns); interfaces and addresses are by number."""
 
-    files: dict[int, tuple[int, int]]  # first and last stamp of each file, by the packets of the files before it
     interfaces: tuple[tuple[int, tuple[int, int], int], ...]  # each one's first and last stamp, and its packets
     silences: tuple[tuple[int, tuple[int, int]], ...]  # longer times without a packet, and of which interface
     passed: tuple[tuple[int, int, int, int], ...]  # source, destination, interface, packets
@@ -126,14 +125,20 @@ class Partitions:
         ends = (frozenset(own), frozenset(others))
         return Notes(events_count, unknown_count, first_ns, last_ns, by_pair, *ends, gaps_ns)
 
+    def file_span(self, host: int, frames_before: int) -> tuple[int, int] | None:
+        """First and last stamp (ns) of the file of a host that was added last; None if it has no packet.
+
+        Arguments: `frames_before`, packets of the host's earlier files.
+        """
+        found = self._core.last_file(host)
+        return None if found is None or found[0] != frames_before else found[1:]
+
     def activity(self, host: int) -> Activity:
         """When the interfaces of a host captured, so far."""
-        files, interfaces, silences, passed, passages = self._core.activity(host)
+        interfaces, silences, passed, passages = self._core.activity(host)
         spans = tuple((number, (first, last), count) for number, first, last, count in interfaces)
         silent = tuple((number, (begin, end)) for number, begin, end in silences)
-        return Activity(
-            {before: (first, last) for before, first, last in files}, spans, silent, tuple(passed), tuple(passages)
-        )
+        return Activity(spans, silent, tuple(passed), tuple(passages))
 
     def sights(self, host: int) -> Sequence[Sighted]:
         """Where a sample of a host's packets were seen, so far."""

@@ -63,7 +63,6 @@ type NoteFields = (
 /// Of each file its packets before it, first and last stamp; of each interface that captured its number, first and last
 /// stamp, packets; silences (interface, from, to); (source, destination, interface, packets); passages (source, destination, sights).
 type ActivityFields = (
-    Vec<(u32, i64, i64)>,
     Vec<(u16, i64, i64, u64)>,
     Vec<(u16, i64, i64)>,
     Vec<(u32, u32, u16, u64)>,
@@ -148,13 +147,18 @@ impl PyPartitions {
         })
     }
 
+    /// Of a host's last file with packets so far: how many packets its earlier files hold, least and greatest stamp.
+    fn last_file(&self, host: usize) -> Option<(u32, i64, i64)> {
+        self.partitions
+            .with_notes(host, |notes: &Notes| notes.activity.files.last().copied())
+    }
+
     /// When the interfaces of a host captured, and what passed each, so far.
     fn activity(&self, host: usize) -> ActivityFields {
         self.partitions.with_notes(host, |notes: &Notes| {
             let activity = &notes.activity;
             let interfaces = (0..).zip(&activity.interfaces);
             (
-                activity.files.clone(),
                 interfaces
                     .filter_map(|(number, span)| span.map(|(first, last, count)| (number, first, last, count)))
                     .collect(),
