@@ -103,6 +103,7 @@ mod tests {
             service: 9,
             connection_id,
             start_ns: 0,
+            sent_ns: 0,
             end_ns: 0,
             open_ns: 0,
             out_ns: 0,

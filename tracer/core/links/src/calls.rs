@@ -26,6 +26,8 @@ pub struct Call {
     pub connection_id: i64,
     /// At the client: when it began to connect, or to send.
     pub start_ns: i64,
+    /// At the client: when it began to send.
+    pub sent_ns: i64,
     /// At the client: when the answer began to arrive.
     pub end_ns: i64,
     /// At the server: when the request began to arrive, when its answer began to leave, and when all of it had left.
@@ -82,8 +84,12 @@ fn opened(e: &Exchanges, row: usize) -> i64 {
     seen(&[e.request_first_received_ns[row], e.request_first_sent_ns[row]], FAR)
 }
 
+fn sent(e: &Exchanges, row: usize) -> i64 {
+    seen(&[e.request_first_sent_ns[row], e.request_first_received_ns[row]], FAR)
+}
+
 pub fn calls(e: &Exchanges) -> Calls {
-    let began = |row: usize| seen(&[e.request_first_sent_ns[row], e.request_first_received_ns[row]], FAR);
+    let began = |row: usize| sent(e, row);
     let mut order: Vec<u32> = (0..e.service.len() as u32).collect();
     order.sort_by_key(|&row| (e.connection_id[row as usize], began(row as usize)));
     let interim = interim_answers(e, &order);
@@ -162,14 +168,8 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
         server_host: e.server_host[first],
         service: e.service[first],
         connection_id: e.connection_id[first],
-        start_ns: seen(
-            &[
-                e.connect_start_ns[first],
-                e.request_first_sent_ns[first],
-                e.request_first_received_ns[first],
-            ],
-            FAR,
-        ),
+        start_ns: seen(&[e.connect_start_ns[first]], sent(e, first)),
+        sent_ns: sent(e, first),
         end_ns: seen(
             &[
                 e.response_first_received_ns[last],

@@ -20,6 +20,12 @@ pub const IN_ITS_BIN: f64 = KERNEL[KERNEL.len() / 2];
 const PRIOR_LINKS: f64 = 3.0;
 const LEAST_SCORE: f64 = -8.0;
 const MOST_SCORE: f64 = 8.0;
+/// About how much byte counts differ is believed if it tells links from possible pairs by so many nats in the mean.
+const LEAST_NATS: f64 = 0.1;
+/// Before anything is linked, differences are held to be those of links if they are so many standard deviations more
+/// frequent among requests that were open, and if this accounts for so many of the links.
+const DEVIATIONS: f64 = 4.0;
+const LEAST_SHOWN: f64 = 0.3;
 /// In place of a difference that says nothing.
 const UNKNOWN: i64 = i64::MIN;
 /// A difference seen in fewer links is not usual: were it counted, links would be evidence of themselves.
@@ -38,6 +44,12 @@ fn bin(delay_ns: i64) -> usize {
     } else {
         MIDDLE + place
     }
+}
+
+/// The same of a difference of bytes, from one byte on.
+#[inline]
+fn byte_bin(difference: i64) -> usize {
+    bin(difference.saturating_mul(1024))
 }
 
 /// How long the delays of a bin are apart.
@@ -63,10 +75,10 @@ pub fn log_width(log_bin: usize) -> f64 {
 }
 
 /// Counts of differences, of a hash that is quick and always the same.
-type Tally = HashMap<i64, f64, BuildHasherDefault<Mixer>>;
+pub type Tally = HashMap<i64, f64, BuildHasherDefault<Mixer>>;
 
 #[derive(Default)]
-struct Mixer(u64);
+pub struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn write(&mut self, bytes: &[u8]) {
@@ -130,6 +142,13 @@ impl Pair {
             pair.delays[1] = bin(slot.out_ns - child.end_ns.max(slot.before_ns)) as u32;
         }
         pair
+    }
+}
+
+impl Pair {
+    /// What its byte counts say by these scores.
+    pub fn bytes_by(&self, scores: &[Differences; 2]) -> f32 {
+        scores[0].score(self.bytes[0]) + scores[1].score(self.bytes[1])
     }
 }
 
@@ -346,16 +365,63 @@ fn word_scores(linked: &[f64], possible: &[f64], own: f64) -> Vec<f32> {
     scores
 }
 
+/// Scores, by bins, of differences of byte counts that are not usual themselves, which count `own` among the linked ones;
+/// nothing if links are no more alike than possible pairs. Bins with few links share one score, or these would be
+/// evidence of themselves.
+fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
+    let (mut links, mut pairs) = (vec![0.0; BINS], vec![0.0; BINS]);
+    let is_usual = |difference: &i64| linked.get(difference).is_some_and(|&count| count >= SEVERAL);
+    for (tally, counts) in [(linked, &mut links), (possible, &mut pairs)] {
+        for (&difference, &count) in tally.iter().filter(|(difference, _)| !is_usual(difference)) {
+            counts[byte_bin(difference)] += count;
+        }
+    }
+    let (links, pairs) = (smoothed(&links), smoothed(&pairs));
+    let (all_links, all): (f64, f64) = (
+        linked.values().sum(),
+        linked.values().chain(possible.values()).sum::<f64>() + 1.0,
+    );
+    let (mut few, mut few_seen) = (0.0, 1.0);
+    for (&link, &pair) in links
+        .iter()
+        .zip(&pairs)
+        .filter(|(link, _)| **link < SEVERAL * IN_ITS_BIN)
+    {
+        (few, few_seen) = (few + link, few_seen + link + pair);
+    }
+    let of_few = log_ratio(few, all_links, few_seen / all);
+    let score = |(&link, &pair): (&f64, &f64)| {
+        if link < SEVERAL * IN_ITS_BIN {
+            of_few
+        } else {
+            log_ratio(
+                (link - own * IN_ITS_BIN).max(0.0),
+                (all_links - own).max(0.0),
+                (link + pair) / all,
+            )
+        }
+    };
+    let scores: Vec<f32> = links.iter().zip(&pairs).map(score).collect();
+    let nats: f64 = links
+        .iter()
+        .zip(&scores)
+        .map(|(link, &score)| link * f64::from(score))
+        .sum();
+    if nats > LEAST_NATS * all_links { scores } else { vec![] }
+}
+
 /// Logarithm of how much more frequent something is among links than usual, of its count among them.
 pub fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {
     let found = (count + PRIOR_LINKS * usual) / (links + PRIOR_LINKS);
     (found / usual).ln().clamp(LEAST_SCORE, MOST_SCORE) as f32
 }
 
-/// Scores of exact differences, in a table of a power of two.
+/// Scores of differences of byte counts: of usual ones exactly, in a table of a power of two, of others by about how much.
 #[derive(Clone, Debug, Default)]
-struct Differences {
+pub struct Differences {
     cells: Vec<(i64, f32)>,
+    /// By bins, four to the octave from one byte on; empty if about how much says nothing.
+    about: Vec<f32>,
     otherwise: f32,
 }
 
@@ -368,15 +434,20 @@ impl Differences {
             .filter(|(_, count)| **count >= SEVERAL)
             .map(|(&difference, &count)| (difference, count, count + possible.get(&difference).unwrap_or(&0.0)))
             .collect();
-        if known.is_empty() || possible.len() <= 1 {
+        if possible.len() <= 1 {
             return Differences::default();
         }
         known.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
         let (told, all) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
+        let about = about_scores(linked, possible, own);
+        if known.is_empty() && about.is_empty() {
+            return Differences::default();
+        }
         let otherwise = log_ratio(links - told, links, (pairs + links - all + 1.0) / (pairs + links + 1.0));
         let size = (2 * known.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES);
         let mut table = Differences {
             cells: vec![(i64::MIN, otherwise); size],
+            about,
             otherwise,
         };
         for (difference, count, seen) in known {
@@ -391,6 +462,87 @@ impl Differences {
         table
     }
 
+    /// The same before anything is linked, of requests that were open when a call began and `other` ones, so many of each.
+    /// Among the open ones are so many `links`; what these show more often than chance allows is theirs.
+    pub fn beginning(open: &Tally, other: &Tally, links: f64) -> Self {
+        let pairs: f64 = open.values().sum();
+        let others = 1.0 - links / pairs.max(1.0);
+        let mut more = Tally::default();
+        let mut open_about = vec![0.0; BINS];
+        let mut other_about = vec![0.0; BINS];
+        for (&difference, &count) in open {
+            let chance = others * other.get(&difference).unwrap_or(&0.0);
+            if count - chance > DEVIATIONS * (chance + 1.0).sqrt() {
+                more.insert(difference, count - chance);
+            } else {
+                open_about[byte_bin(difference)] += count;
+            }
+        }
+        for (&difference, &count) in other.iter().filter(|(difference, _)| !more.contains_key(difference)) {
+            other_about[byte_bin(difference)] += count;
+        }
+        let about: Vec<f64> = open_about
+            .iter()
+            .zip(&other_about)
+            .map(|(&count, &other)| {
+                let (chance, more) = (others * other, count - others * other);
+                if more > DEVIATIONS * (chance + 1.0).sqrt() {
+                    more
+                } else {
+                    0.0
+                }
+            })
+            .collect();
+        let shown: f64 = more.values().chain(&about).sum();
+        if shown < LEAST_SHOWN * links {
+            return Differences::default();
+        }
+        let links = links.max(shown);
+        let usual = |count: f64| (count + 1.0) / (pairs + 1.0);
+        let by_chance: f64 = more.keys().filter_map(|difference| other.get(difference)).sum::<f64>()
+            + about
+                .iter()
+                .zip(&other_about)
+                .filter(|(more, _)| **more > 0.0)
+                .map(|(_, other)| other)
+                .sum::<f64>();
+        let otherwise = log_ratio(links - shown, links, usual((pairs - by_chance).max(0.0)));
+        let of_bin = |(&more, &other): (&f64, &f64)| {
+            if more > 0.0 {
+                log_ratio(more, links, usual(other))
+            } else {
+                otherwise
+            }
+        };
+        let mut table = Differences {
+            cells: vec![(i64::MIN, otherwise); (2 * more.len()).next_power_of_two().clamp(16, MOST_DIFFERENCES)],
+            about: about.iter().zip(&other_about).map(of_bin).collect(),
+            otherwise,
+        };
+        let mut nats: f64 = about
+            .iter()
+            .zip(&table.about)
+            .map(|(more, &score)| more * f64::from(score))
+            .sum();
+        let mut more: Vec<(i64, f64)> = more.into_iter().collect();
+        more.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+        for (difference, count) in more {
+            let cell = table.cell(difference);
+            let score = log_ratio(count, links, usual(*other.get(&difference).unwrap_or(&0.0)));
+            table.cells[cell] = (difference, score);
+            nats += count * f64::from(score);
+        }
+        if nats > LEAST_NATS * links {
+            table
+        } else {
+            Differences::default()
+        }
+    }
+
+    pub fn says_anything(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
     #[inline]
     fn cell(&self, difference: i64) -> usize {
         // 2^64 over the golden ratio (Knuth, TAOCP 3, section 6.4)
@@ -398,11 +550,17 @@ impl Differences {
     }
 
     #[inline]
-    fn score(&self, difference: i64) -> f32 {
+    pub fn score(&self, difference: i64) -> f32 {
         if self.cells.is_empty() || difference == UNKNOWN {
             return 0.0;
         }
         let (kept, score) = self.cells[self.cell(difference)];
-        if kept == difference { score } else { self.otherwise }
+        if kept == difference {
+            score
+        } else if self.about.is_empty() {
+            self.otherwise
+        } else {
+            self.about[byte_bin(difference)]
+        }
     }
 }

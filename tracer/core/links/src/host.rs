@@ -13,6 +13,7 @@ use crate::lingers;
 use crate::pools::Pool;
 use crate::problem::{Guess, Order, Problem};
 use crate::rates::guesses;
+use crate::sizes::{self, Sizes};
 use crate::unordered::{self, MOST_SURE, Parents, Unordered, slots_of, sure};
 use crate::words::{self, Usual};
 
@@ -49,6 +50,8 @@ const ENOUGH: f64 = 0.2;
 const MANY_ALONE: f64 = 0.1;
 /// Where requests make fewer calls than this, those that do may be the ones that take long.
 const SELDOM: f64 = 0.5;
+/// Calls of each request of a class that hardly makes any.
+const HARDLY_ANY: f64 = 0.01;
 /// Requests of about one duration differ by no more octaves.
 const OCTAVES: u32 = 2;
 
@@ -88,6 +91,8 @@ struct Host<'a> {
     class: &'a [u16],
     kind: &'a [u16],
     usual: &'a Usual,
+    /// What byte counts mean before anything is linked, of the kind that is looked at.
+    sizes: Option<&'a Sizes>,
     /// How long requests go on after their answers, by which `calls` close later; 0 if they do not.
     linger_ns: i64,
     parents: &'a [u32],
@@ -121,6 +126,7 @@ pub fn link_pool(known: &Known, pool: &Pool) -> Vec<Found> {
         class: &pool.class,
         kind: &pool.kind,
         usual: known.usual,
+        sizes: None,
         linger_ns: 0,
         parents: &pool.parents,
     };
@@ -152,6 +158,7 @@ pub fn link_host(known: &Known, host: i64, parents: &[u32], mut children: Vec<u3
         class: known.class,
         kind,
         usual: known.usual,
+        sizes: None,
         linger_ns: 0,
         parents,
     };
@@ -325,6 +332,15 @@ impl Host<'_> {
     }
 
     fn link_kind(&self, children: &[u32]) -> Vec<Found> {
+        let sizes = sizes::sizes(self.calls, self.class, self.parents, children);
+        let host = Host {
+            sizes: sizes.as_ref(),
+            ..*self
+        };
+        host.link_begun(children)
+    }
+
+    fn link_begun(&self, children: &[u32]) -> Vec<Found> {
         match lingers::linger_ns(self.calls, self.parents, children) {
             None => self.link_open(children),
             Some(linger_ns) => self.link_lingering(children, linger_ns),
@@ -397,6 +413,17 @@ impl Host<'_> {
             .par_iter()
             .flat_map_iter(|&server| self.linked(&self.on(children, server), &guess, plan))
             .collect()
+    }
+
+    /// The same guess; where words tell whose a call is, requests of a class that hardly makes any may have made it, too.
+    fn with_rare_classes(&self, children: &[u32], guess: &Guess, wide: &Guess) -> Guess {
+        let mut all = guess.clone();
+        if self.usual.table(self.host, self.kind[children[0] as usize]).is_some() {
+            let is_new = |rate: &&(u16, f64)| guess.rates.iter().all(|known| known.0 != rate.0);
+            let rare = |&(class, rate): &(u16, f64)| (class, rate.min(HARDLY_ANY));
+            all.rates.extend(wide.rates.iter().filter(is_new).map(rare));
+        }
+        all
     }
 
     /// The plan that explains a long stretch best, of those that explain a short one best.
@@ -477,6 +504,7 @@ impl Host<'_> {
         )
         .with_usual(
             self.usual.table(self.host, self.kind[children[0] as usize]).copied(),
+            self.sizes.cloned(),
             self.linger_ns,
         )
     }
@@ -547,6 +575,7 @@ impl Host<'_> {
         let length = LEAST_JUDGED.max(CROWDS * self.mean_open(children, guess));
         let stretch = self.quiet_stretch(children, length);
         let in_order = self.in_order(children, guess, plan);
+        let guess = &self.with_rare_classes(children, guess, &plan.wide);
         let (mut kept, mut found) =
             self.unordered(children, stretch, guess, &in_order, unordered::ROUNDS, |unordered| {
                 let parents = unordered.parents();

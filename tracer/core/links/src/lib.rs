@@ -50,6 +50,7 @@ mod problem;
 mod rates;
 mod shares;
 mod sides;
+mod sizes;
 mod unordered;
 mod words;
 
@@ -86,7 +87,7 @@ pub struct Exchanges<'a> {
     pub response_bytes: &'a [i64],
     /// What was asked (GET, PUT) as a number, `NONE` where not known.
     pub method: &'a [i64],
-    /// Words of the target ([`words_of`]), 0 where there are none.
+    /// Words of the target and of its byte range ([`words_of`]), 0 where there are none.
     pub words: &'a [[u32; MOST_WORDS]],
 }
 

@@ -81,7 +81,7 @@ impl Pool {
         for (place, children) in parts {
             let parents = &hosts[*place].1;
             let all = || parents.iter().chain(children).map(|&call| &calls[call as usize]);
-            let times = |call: &Call| [call.start_ns, call.end_ns, call.open_ns, call.close_ns];
+            let times = |call: &Call| [call.start_ns, call.sent_ns, call.end_ns, call.open_ns, call.close_ns];
             let seen = || all().flat_map(times).filter(|&at_ns| at_ns < FAR);
             let (first, last) = (seen().min().unwrap_or(0), seen().max().unwrap_or(0));
             let begin = from_ns.unwrap_or(first);
@@ -94,6 +94,7 @@ impl Pool {
                 pool.calls.push(Call {
                     server_host: peer,
                     start_ns: shift(call.start_ns),
+                    sent_ns: shift(call.sent_ns),
                     end_ns: shift(call.end_ns),
                     open_ns: shift(call.open_ns),
                     out_ns: shift(call.out_ns),

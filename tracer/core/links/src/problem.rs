@@ -9,6 +9,7 @@ use crate::alignment::{Band, align};
 use crate::calls::Call;
 use crate::evidence::{Evidence, Pair, Queued, Sample};
 use crate::sides::Sides;
+use crate::sizes::Sizes;
 use crate::words::{Table, Words, is_much, shared};
 
 /// How many calls of a kind each class of requests makes on average, and the share of calls that no request made.
@@ -54,6 +55,7 @@ pub struct Slot {
 pub struct Child {
     pub call: u32,
     pub start_ns: i64,
+    pub sent_ns: i64,
     pub end_ns: i64,
     /// When the call before it left, of another request.
     pub before_ns: i64,
@@ -64,9 +66,10 @@ pub struct Child {
 }
 
 impl Slot {
+    /// Whether the request was open from when the call connected until it had something to send.
     #[inline]
     pub fn was_open(&self, child: &Child) -> bool {
-        self.open_ns <= child.start_ns && child.start_ns <= self.close_ns
+        self.open_ns <= child.start_ns && child.sent_ns <= self.close_ns
     }
 }
 
@@ -105,6 +108,8 @@ pub struct Problem {
     pub classes: usize,
     /// What shared words mean before anything is learned.
     usual: Option<Table>,
+    /// And what byte counts do.
+    sizes: Option<Sizes>,
     /// How long requests go on after their answers; 0 if they do not.
     pub linger_ns: i64,
 }
@@ -127,6 +132,7 @@ impl Problem {
     ) -> Self {
         let mut slots = slots(calls, class, parents, guess, seen);
         let mut children: Vec<Child> = children.iter().map(|&c| child(calls, c)).collect();
+        start_when_sent(&slots, &mut children);
         let ranges = possible(&slots, &children, order);
         note_before(&mut slots, &mut children);
         if order == Order::Back {
@@ -148,14 +154,16 @@ impl Problem {
             alone,
             classes: 2 * guess.rates.len(),
             usual: None,
+            sizes: None,
             linger_ns: 0,
         }
     }
 
-    /// The same with what shared words mean, and of requests that go on for so long.
-    pub fn with_usual(self, usual: Option<Table>, linger_ns: i64) -> Self {
+    /// The same with what shared words and byte counts mean, and of requests that go on for so long.
+    pub fn with_usual(self, usual: Option<Table>, sizes: Option<Sizes>, linger_ns: i64) -> Self {
         Problem {
             usual,
+            sizes,
             linger_ns,
             ..self
         }
@@ -176,11 +184,11 @@ impl Problem {
         })
     }
 
-    /// What the words that they share say before anything is learned.
+    /// What the words that they share, and their byte counts, say before anything is learned.
     pub fn usual(&self, slot: &Slot, child: &Child) -> f32 {
-        self.usual
-            .as_ref()
-            .map_or(0.0, |table| table[shared(&child.words, &slot.words) as usize])
+        let words = |table: &Table| table[shared(&child.words, &slot.words) as usize];
+        let bytes = |sizes: &Sizes| Pair::new(slot, child).bytes_by(sizes);
+        self.usual.as_ref().map_or(0.0, words) + self.sizes.as_ref().map_or(0.0, bytes)
     }
 
     /// Whether a child shares with the request of a slot what few do.
@@ -265,6 +273,7 @@ pub fn child(calls: &[Call], number: u32) -> Child {
     Child {
         call: number,
         start_ns: call.start_ns,
+        sent_ns: call.sent_ns,
         end_ns: call.end_ns,
         before_ns: UNSEEN,
         request_bytes: call.request_bytes,
@@ -314,6 +323,27 @@ fn slots(calls: &[Call], class: &[u16], parents: &[u32], guess: &Guess, seen: &R
     slots
 }
 
+/// Calls over connections that were opened for another request, which then did without, begin with their first byte: no
+/// request was open from when such a one was opened until it was used.
+fn start_when_sent(slots: &[Slot], children: &mut [Child]) {
+    let (mut open, mut next): (Vec<&Slot>, usize) = (vec![], 0);
+    let mut is_any = false;
+    for child in children.iter_mut() {
+        while next < slots.len() && slots[next].open_ns <= child.start_ns {
+            open.push(&slots[next]);
+            next += 1;
+        }
+        open.retain(|slot| slot.close_ns >= child.start_ns);
+        if child.start_ns < child.sent_ns && !open.iter().any(|slot| slot.was_open(child)) {
+            child.start_ns = child.sent_ns;
+            is_any = true;
+        }
+    }
+    if is_any {
+        children.sort_by_key(|child| child.start_ns);
+    }
+}
+
 /// Note what left before each: of slots, the answer of another request; of children, in order of start, the call as many
 /// before as a request has slots.
 fn note_before(slots: &mut [Slot], children: &mut [Child]) {
@@ -359,4 +389,59 @@ fn possible(slots: &[Slot], children: &[Child], order: Order) -> Vec<(u32, u32)>
             (least.unwrap_or(u32::MAX), most.map_or(0, |m| m + 1))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NONE;
+
+    /// A request open from one time to another, or a call that connects and sends then.
+    fn exchange(open_ns: i64, until_ns: i64, sent_ns: i64) -> Call {
+        Call {
+            client_host: 0,
+            server_host: 0,
+            service: 0,
+            connection_id: 0,
+            start_ns: open_ns,
+            sent_ns,
+            end_ns: until_ns,
+            open_ns,
+            out_ns: until_ns,
+            close_ns: until_ns,
+            request_bytes: 0,
+            response_bytes: 0,
+            is_cut: false,
+            method: NONE,
+            asked: Words::default(),
+            served: Words::default(),
+        }
+    }
+
+    #[test]
+    fn a_connection_that_another_request_had_opened_was_used_by_one_that_was_open_then() {
+        let calls = [
+            exchange(0, 40, 0),
+            exchange(50, 100, 50),
+            exchange(30, 90, 60),
+            exchange(70, 95, 72),
+        ];
+        let guess = Guess {
+            rates: vec![(0, 1.0)],
+            alone: NEVER,
+        };
+        let problem = Problem::new(
+            &calls,
+            &[0; 4],
+            &[0, 1],
+            &[2, 3],
+            &guess,
+            Order::Front,
+            &(i64::MIN..i64::MAX),
+        );
+        let starts: Vec<i64> = problem.children.iter().map(|child| child.start_ns).collect();
+        assert_eq!(starts, [60, 70]);
+        let open = |slot: usize| problem.slots[slot].was_open(&problem.children[0]);
+        assert!(!open(0) && open(1));
+    }
 }

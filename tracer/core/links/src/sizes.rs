@@ -1,0 +1,133 @@
+//! What byte counts say before anything is linked.
+//!
+//! A body that passes through identifies its request, but that is learned from links, and where delays say nothing (random
+//! waits, many requests at once) first links are wrong and teach nothing. So to begin with, requests that were open when a
+//! call began are compared with requests of the same classes at other times, as words are ([`crate::words`]): a call has
+//! one request among those that were open, so differences of byte counts that these show more often are those of links.
+//! Where there are none, sizes wait until links show some.
+//!
+//! Cost: for each kind of calls, a bounded sample of pairs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::calls::Call;
+use crate::evidence::{Differences, Tally};
+
+/// Calls of a kind, and pairs of each, that are looked at.
+const SOME_CALLS: usize = 1000;
+const SOME_PAIRS: usize = 32;
+
+/// Scores of the differences of requests and of responses; shared, since many problems of a kind begin with them.
+pub type Sizes = Arc<[Differences; 2]>;
+
+/// What differences mean; nothing if requests that were open differ as others do.
+///
+/// `parents` in order of opening, `children` in order of start.
+pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -> Option<Sizes> {
+    let mut of_class: HashMap<u16, Vec<u32>> = HashMap::new();
+    let mut place = vec![0; parents.len()];
+    for (at, &parent) in parents.iter().enumerate() {
+        let same = of_class.entry(class[parent as usize]).or_default();
+        place[at] = same.len();
+        same.push(parent);
+    }
+    let mut near: [Tally; 2] = Default::default();
+    let mut far: [Tally; 2] = Default::default();
+    let (mut open, mut next, mut links): (Vec<usize>, usize, f64) = (vec![], 0, 0.0);
+    let step = children.len().div_ceil(SOME_CALLS).max(1);
+    for child in children.iter().step_by(step).map(|&child| &calls[child as usize]) {
+        while next < parents.len() && calls[parents[next] as usize].open_ns <= child.start_ns {
+            open.push(next);
+            next += 1;
+        }
+        open.retain(|&at| calls[parents[at] as usize].close_ns >= child.start_ns);
+        if child.is_cut {
+            continue;
+        }
+        let step = open.len().div_ceil(SOME_PAIRS).max(1);
+        for &at in open.iter().step_by(step) {
+            let same = &of_class[&class[parents[at] as usize]];
+            let other = same[(place[at] + same.len() / 2) % same.len()];
+            if other == parents[at] {
+                continue;
+            }
+            links += 1.0 / open.len() as f64;
+            for (parent, tallies) in [(parents[at], &mut near), (other, &mut far)] {
+                let parent = &calls[parent as usize];
+                *tallies[0]
+                    .entry(parent.request_bytes - child.request_bytes)
+                    .or_default() += 1.0;
+                *tallies[1]
+                    .entry(parent.response_bytes - child.response_bytes)
+                    .or_default() += 1.0;
+            }
+        }
+    }
+    let found = [0, 1].map(|side| Differences::beginning(&near[side], &far[side], links));
+    found.iter().any(Differences::says_anything).then(|| Arc::new(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NONE;
+    use crate::words::Words;
+
+    /// A request, or a call, open for 10 ms from a time on.
+    fn exchange(at_ms: i64, response_bytes: i64) -> Call {
+        let (from, until) = (at_ms * 1_000_000, (at_ms + 10) * 1_000_000);
+        Call {
+            client_host: 0,
+            server_host: 0,
+            service: 0,
+            connection_id: 0,
+            start_ns: from,
+            sent_ns: from,
+            end_ns: until,
+            open_ns: from,
+            out_ns: until,
+            close_ns: until,
+            request_bytes: 100,
+            response_bytes,
+            is_cut: false,
+            method: NONE,
+            asked: Words::default(),
+            served: Words::default(),
+        }
+    }
+
+    /// Requests of 200 sizes, ten open at a time, and a call of each, whose answer is shorter by what `passed` says.
+    fn found(passed: impl Fn(i64, i64) -> i64) -> Option<Sizes> {
+        let size = |n: i64| 200 + n.pow(3) * 7919 % 19_997;
+        let mut calls: Vec<Call> = (0..200).map(|n| exchange(n, size(n))).collect();
+        calls.extend((0..200).map(|n| exchange(n + 5, passed(n, size(n)))));
+        sizes(
+            &calls,
+            &[0; 400],
+            &(0..200).collect::<Vec<u32>>(),
+            &(200..400).collect::<Vec<u32>>(),
+        )
+    }
+
+    fn score(found: &Sizes, difference: i64) -> f32 {
+        found[1].score(difference)
+    }
+
+    #[test]
+    fn what_passes_through_shows_before_anything_is_linked() {
+        let found = found(|_, size| size - 57).expect("the same difference of all");
+        assert!(score(&found, 57) > 3.0 && score(&found, 58) < -1.0);
+    }
+
+    #[test]
+    fn so_does_what_passes_through_in_an_envelope_of_any_length() {
+        let found = found(|n, size| size - n * 31 % 200).expect("about the same of all");
+        assert!(score(&found, 120) > 1.0 && score(&found, 9_000) < -1.0 && score(&found, -120) < -1.0);
+    }
+
+    #[test]
+    fn answers_of_other_lengths_say_nothing() {
+        assert!(found(|n, _| 200 + (n + 77).pow(4) % 19_991).is_none());
+    }
+}
