@@ -8,6 +8,7 @@ import argparse
 import http.client
 import json
 import os
+import random
 import sys
 import time
 from typing import Any, NoReturn
@@ -52,6 +53,9 @@ def _ask(
 ) -> dict[str, Any]:
     port = connection.sock.getsockname()[1]
     headers = {"User-Agent": options.agent, "X-Judge": str(number)}
+    if options.blocks:
+        block = random.Random(number).randrange(options.blocks)
+        headers["Range"] = f"bytes={block * options.block_bytes}-{(block + 1) * options.block_bytes - 1}"
     body = b"b" * options.body if options.body else None
     began, status = time.time_ns(), 0
     try:
@@ -82,6 +86,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--idle", type=float, default=0.0, help="seconds between a connection's handshake and its use")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between a worker's requests")
     parser.add_argument("--body", type=int, default=0, help="bytes to POST; 0 for GET")
+    parser.add_argument("--blocks", type=int, default=0, help="ask for one of so many blocks of the target, by chance")
+    parser.add_argument("--block-bytes", type=int, default=16_384, help="of what length")
     parser.add_argument("--agent", default="judge/1", help="User-Agent")
     parser.add_argument("--timeout", type=float, default=60.0)
     return parser.parse_args()

@@ -11,7 +11,8 @@ GUNICORN_NEEDS = ("gunicorn", "gunicorn")
 _NGINX = """worker_processes {workers}; daemon off; user root; pid {folder}/nginx.pid; error_log {folder}/nginx.error;
 events {{ worker_connections 1000; }}
 http {{
-  log_format judge '$request_uri\\t$request_time\\t$upstream_response_time\\t$upstream_addr\\t$status\\t$remote_port';
+  log_format judge '$request_uri\\t$request_time\\t$upstream_response_time\\t$upstream_addr\\t$status\\t$remote_port'
+    '\\t$http_x_judge';
   access_log {folder}/nginx.log judge;
   client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
   uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
@@ -30,11 +31,13 @@ class NginxLine:
     upstreams: tuple[str, ...]
     status: int
     client_port: int
+    judge: str  # `X-Judge` of the request, "-" if it has none
 
 
-def start_nginx(lab: Lab, host: str, http: str, port: int = 80, workers: int = 2) -> None:
-    """nginx with this inside `http { }`. It is where its log, `nginx_log`, is."""
-    conf = lab.file("nginx.conf", _NGINX.format(folder=lab.folder, http=http, workers=workers))
+def start_nginx(lab: Lab, host: str, http: str, port: int = 80, workers: int = 2, below: str = "") -> None:
+    """nginx with this inside `http { }`, its files in the lab's folder, or `below` it, where its log, `nginx_log`, is."""
+    conf = lab.file(f"{below}/nginx.conf" if below else "nginx.conf", "")
+    conf.write_text(_NGINX.format(folder=conf.parent, http=http, workers=workers), "utf-8")
     lab.start(host, "nginx", "-c", str(conf), port=port)
 
 
@@ -48,9 +51,9 @@ def proxied(address: str, *upstreams: str, keep: int = 8, more: str = "") -> str
     )
 
 
-def nginx_log(lab: Lab) -> list[NginxLine]:
+def nginx_log(lab: Lab, below: str = "") -> list[NginxLine]:
     """What nginx's log has by now."""
-    return [_nginx_line(*line) for line in logs.tabbed(lab.folder / "nginx.log")]
+    return [_nginx_line(*line) for line in logs.tabbed(lab.folder / below / "nginx.log")]
 
 
 def start_gunicorn(lab: Lab, host: str, app: str, *options: str, port: int = 8000) -> None:
@@ -75,10 +78,10 @@ def empty_logs(lab: Lab, *hosts: str) -> None:
             log.write_text("")
 
 
-def _nginx_line(target: str, took_s: str, upstream_s: str, upstreams: str, status: str, port: str) -> NginxLine:
+def _nginx_line(target: str, took_s: str, upstream_s: str, upstreams: str, status: str, port: str, judge: str) -> NginxLine:
     each = tuple(_ns(part) for part in upstream_s.split(", ") if part != "-")
     named = tuple(part for part in upstreams.split(", ") if part != "-")
-    return NginxLine(target, _ns(took_s), each, named, int(status), int(port))
+    return NginxLine(target, _ns(took_s), each, named, int(status), int(port), judge)
 
 
 def _ns(seconds: str) -> int:

@@ -18,7 +18,7 @@ PLAIN = (
 """Columns that go into `events` as they are."""
 OF_A_HEAD = (
     *("head_kind", "head_flags", "method", "target", "status", "content_length", "head_len"),
-    *("transaction_id", "user_agent"),
+    *("range_first", "range_last", "transaction_id", "user_agent"),
 )
 """Columns that go into `messages` as they are."""
 

@@ -47,6 +47,8 @@ UNKNOWN = "unknown"
 UNSEEN = np.iinfo(np.int64).min
 """The core's mark of a value that is not known."""
 NO_ROW = -1
+NO_BYTE = -1
+RANGE = ("range_first", "range_last")
 BODILESS = (204, 304)
 """Statuses of answers without a body, whatever length they declare (RFC 9110 §6.4.1)."""
 KINDS = [str(kind) for kind in HopKind]
@@ -178,7 +180,7 @@ def _exchange_table(
     names = pa.array(hosts, pa.string())
     columns = {name: _known(found, name, count) for name in MEASURES}
     columns |= {name: _texts_at(found[name], names) for name in ("client_host", "server_host")}
-    columns |= _said(found, messages)
+    columns |= _said(found, messages) | _byte_range(found, messages)
     columns |= {
         "exchange_id": nullable(np.arange(first_id, first_id + count)),
         "connection_id": nullable(found["connection_id"]),
@@ -218,6 +220,19 @@ def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.A
     known = (rows != NO_ROW) & (head > 0) & ((body >= 0) | empty) & (flags & HeadFlag.CHUNKED == 0)
     due = head.astype(np.int64) + np.where(empty, 0, np.maximum(body, 0))
     return nullable_where(np.where(known, due, 0), ~known)
+
+
+def _byte_range(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
+    """Of which bytes each exchange is: as its request says, or else its response."""
+    count = len(found["connection_id"])
+    ends = [np.full(count, NO_BYTE), np.full(count, NO_BYTE)]
+    for rows in (found["request_row"], found["response_row"]):
+        if rows is None or not messages.num_rows:
+            continue
+        said = [numbers(messages[name])[np.maximum(rows, 0)] for name in RANGE]
+        is_new = (rows != NO_ROW) & (np.maximum(*said) >= 0) & (np.maximum(*ends) < 0)
+        ends = [np.where(is_new, new, known) for new, known in zip(said, ends, strict=True)]
+    return {name: nullable_where(end, end == NO_BYTE) for name, end in zip(RANGE, ends, strict=True)}
 
 
 def _known(found: Columns, name: str, count: int) -> pa.Array:

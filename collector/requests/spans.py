@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import until_ended
+from collector.requests.exchanges import NO_BYTE, RANGE
 from collector.requests.hedged_calls import left_for_another
 from collector.requests.openings import Bounds, find_bounds
 from collector.requests.parents import find_links
 from collector.requests.silences import SUM_COLUMNS, silences_by_row
 from collector.requests.waits import waits
-from collector.trace.arrow import coalesce, dictionary_array, indices, nullable, nullable_where, texts
+from collector.trace.arrow import coalesce, dictionary_array, indices, nullable, nullable_where, numbers, texts
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
 from collector.trace.time_columns import UNSEEN, seen
 from tracer import _core
@@ -45,7 +46,6 @@ COLUMNS = [
 ]
 """Of the table `exchanges`, what is needed here beside `target`, `transaction_id` and `response_transaction_id`."""
 NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
-NO_TARGETS = pa.array([], pa.string())
 REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
 
 
@@ -94,13 +94,14 @@ def _in_numbers(
     parts: Iterable[pa.Table],
 ) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
     """`COLUMNS` of all parts without transaction ids, in place of which each has a 64-bit hash: one in 10^7 traces errs
-    by that. No id is 0. And the words of targets, hashed to 32 bits, and whole targets, as `target_numbers`."""
+    by that. No id is 0. And the words of targets and byte ranges, hashed to 32 bits, and whole targets, as
+    `target_numbers`."""
     tables, asked, answered = [EXCHANGES.empty_table().select(COLUMNS)], [NO_IDS], [NO_IDS]
     targets = [NO_IDS]
-    words = [_core.linking_words(texts(NO_TARGETS))]
+    words = [_words(EXCHANGES.empty_table())]
     for part in parts:
         tables.append(part.select(COLUMNS))
-        words.append(_core.linking_words(texts(part["target"])))
+        words.append(_words(part))
         targets.append(target_numbers(part["target"]))
         asked.append(_hashes(part["transaction_id"]))
         answered.append(_hashes(part["response_transaction_id"]))
@@ -111,6 +112,11 @@ def _in_numbers(
 def target_numbers(targets: pa.ChunkedArray) -> NDArray[np.uint64]:
     """A number for each target, 0 where it is not known."""
     return _hashes(targets)
+
+
+def _words(exchanges: pa.Table) -> NDArray[np.uint32]:
+    ranges = {name: numbers(exchanges[name], NO_BYTE) for name in RANGE}
+    return _core.linking_words(texts(exchanges["target"]) | ranges)
 
 
 def _hashes(ids: pa.ChunkedArray) -> NDArray[np.uint64]:

@@ -192,6 +192,8 @@ MESSAGES = _fields(
     status=pa.uint16(),  # 0 for a request
     content_length=pa.int64(),  # -1 if not given
     head_len=pa.uint32(),
+    range_first=pa.int64(),  # of the bytes that it is about, -1 if not given; (-1, n) are the last n
+    range_last=pa.int64(),
     transaction_id=pa.string(),  # "" if none
     user_agent=pa.string(),
 )
@@ -240,6 +242,8 @@ EXCHANGES = _fields(
     protocol=_text(),  # "http/1.1", "unknown"
     method=_text(),
     target=pa.string(),
+    range_first=pa.int64(),  # of the bytes that it is about (Range, Content-Range), null where its head gives none
+    range_last=pa.int64(),  # without a first byte, how many of the last ones
     status=pa.uint16(),
     transaction_id=pa.string(),
     response_transaction_id=pa.string(),  # where the response shows another than the request; else null

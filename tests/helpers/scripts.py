@@ -13,7 +13,7 @@ One line for a connection, then one for each transfer on it, sent at a time in Â
       500 > fin@120                   a FIN behind 120 bytes of the client's stream (0 unless told; so also `rst@120`)
 
 Words after the range: `#n` attempt, `late=Âµs` delay (20 unless told), `lost`, `unsent` (send not seen), `unseen`
-(receive not seen), `cut` (head cut by the snaplen), `id=` name for the row. A host named `-` is not captured.
+(receive not seen), `cut` (head cut by the snaplen), `id=` name for the row; of a head `range=first,last`, -1 for neither. A host named `-` is not captured.
 """
 
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from collector.trace.schema import TABLES, conform
 from tracer.records import HeadFlag, HeadKind
 
 DELAY_US = 20
+RANGE = ("range_first", "range_last")
 BASE_NS = 1_000_000_000_000
 
 
@@ -170,6 +171,7 @@ def _heads(rows: _Rows, words: list[str]) -> None:
         "target": next((word for word in words if word.startswith("/")), ""),
         "status": status,
         "content_length": int(options.get("body", -1)),
+        **dict(zip(RANGE, map(int, options.get("range", "-1,-1").split(",")), strict=True)),
         "head_len": 0 if "cut" in words else int(options.get("head", size - int(options.get("with", 0)))),
         "transaction_id": options.get("tx", ""),
         "user_agent": options.get("agent", ""),

@@ -618,5 +618,23 @@ def test_who_asks_is_known_by_user_agent() -> None:
     ]
 
 
+def test_which_bytes_are_meant_is_said_by_the_request_or_else_by_the_response() -> None:
+    made = built("""
+        client:1 > server:80
+          0 > 0:100 GET /o range=500,999
+          200 < 0:50 206 range=1,2
+          300 > 100:200 GET /o
+          400 < 50:100 206 range=0,0
+          500 > 200:300 GET /o range=-1,500
+          600 < 100:150 206
+          700 > 300:400 GET /o range=500,-1
+          800 < 150:200 200
+          900 > 400:500 GET /o
+          1000 < 200:250 200
+    """).exchanges
+    assert made["range_first"].to_pylist() == [500, 0, None, 500, None]
+    assert made["range_last"].to_pylist() == [999, 0, 500, None, None]
+
+
 def test_no_packets_make_no_exchanges() -> None:
     assert built("").exchanges.num_rows == 0

@@ -38,6 +38,71 @@ def shown(exchanges: pa.Table, truth: dict[int, int], target: Target) -> pa.Tabl
     return table("exchanges", [head(row) for row in exchanges.to_pylist()])
 
 
+BLOCK = 16_384
+Range = tuple[int, int]
+
+
+def right_by_ranges(of_root: Callable[[int], Range], of_call: Callable[[int], Range | None]) -> float:
+    """Share of the calls that have their true parent where targets are all alike, by what requests and calls ask for of
+    them; of a call, given the number of its root request."""
+    exchanges, truth = Simulation(FAN_OUT, seed=6).run("a", 32, 600)
+
+    def ask(row: dict[str, object]) -> dict[str, object]:
+        number = int(str(row["exchange_id"]))
+        asked = of_call(truth[number]) if truth.get(number) else of_root(number)
+        return row | dict(zip(("range_first", "range_last"), asked or (None, None), strict=True))
+
+    rows = [row for row in shown(exchanges, truth, lambda *_: "/file").to_pylist() if row["service"] in "ax"]
+    spans = pl.DataFrame(link(table("exchanges", [ask(row) for row in rows])))
+    found = dict(spans.select("span_id", "parent_span_id").iter_rows())
+    asked = {row["exchange_id"] for row in rows if row["service"] == "x"}
+    return sum(found[child] == truth[child] for child in asked) / len(asked)
+
+
+def block(number: int) -> Range:
+    """One of 400 blocks, by chance."""
+    at = random.Random(number).randrange(400) * BLOCK
+    return (at, at + BLOCK - 1)
+
+
+def test_ranges_that_are_handed_on_identify() -> None:
+    assert right_by_ranges(block, block) >= 0.97 > right_by_ranges(block, lambda _: None) + 0.2
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_the_first_or_the_last_block_of_a_range_is_known_by_one_end(end: int) -> None:
+    def long(number: int) -> Range:
+        return (number * 1_000, number * 1_000 + 500_000 + number)
+
+    def part(number: int) -> Range:
+        first, last = long(number)
+        return (last - BLOCK, last) if end else (first, first + BLOCK)
+
+    assert right_by_ranges(long, part) >= 0.97
+
+
+def test_ranges_that_are_not_handed_on_say_nothing() -> None:
+    without = right_by_ranges(block, lambda _: None)
+    assert abs(right_by_ranges(block, lambda number: block(number + 10_000)) - without) <= 0.02
+
+
+def test_the_same_bytes_of_two_objects_are_told_apart() -> None:
+    """Of 10 objects one of 30 blocks each is asked for: neither says enough alone."""
+    exchanges, truth = Simulation(FAN_OUT, seed=6).run("a", 32, 600)
+    rows = shown(exchanges, truth, lambda _service, root, _draws: f"/o{root * 7 % 10}").to_pylist()
+
+    def root_of(number: int) -> int:
+        return root_of(truth[number]) if number in truth else number
+
+    for row in rows:
+        row["range_first"] = root_of(row["exchange_id"]) // 3 % 30 * BLOCK
+    spans = pl.DataFrame(link(table("exchanges", rows)))
+    found = dict(spans.select("span_id", "parent_span_id").iter_rows())
+    right = sum(found[child] == parent for child, parent in truth.items()) / len(truth)
+    by_object, _ = scored(lambda _service, root, _draws: f"/o{root * 7 % 10}")
+    assert right >= 0.97 > by_object + 0.02
+
+
 def scored(target: Target | None, at_once: int = 32, count: int = 600) -> tuple[float, float]:
     """Share of the children that have their true parent, and mean confidence of all links."""
     exchanges, truth = Simulation(FAN_OUT, seed=6).run("a", at_once, count)

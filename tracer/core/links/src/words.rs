@@ -7,6 +7,11 @@
 //! the rarest one that it shares with the request: [`shared`]. What that means for a link is learned for each kind of
 //! calls, as delays are ([`crate::evidence`]).
 //!
+//! A message that is about some bytes only (`Range`) has more words: where these begin, where they end, both, and both
+//! together with the last part of its path. They are like no words of a path. So a service that hands ranges on is known by
+//! that, one that cuts them into blocks by the first and the last, and one that reads what it likes shares none; and the
+//! same bytes of two objects are alike, but less than those of one.
+//!
 //! # Where to begin
 //! Requests that were open when a call began are compared with requests of the same classes at other times. A call has one
 //! request among those that were open, so what these share more often than the others is what links share ([`Usual`]).
@@ -24,6 +29,8 @@ use crate::evidence::log_ratio;
 /// Words that are kept of a target; of longer ones the first two, and the last.
 pub const MOST_WORDS: usize = 8;
 const FIRST_WORDS: usize = 2;
+/// Of these, words of a byte range; then no more are kept of its target.
+const RANGE_WORDS: usize = 4;
 /// Words of a call that are compared, the rarest.
 const RAREST: usize = 6;
 /// Steps of surprise, in nats.
@@ -48,23 +55,71 @@ const LEAST_SHARED: u8 = 2;
 const ALONE: f64 = 0.1;
 const OUTSIDE: f64 = 0.02;
 
-/// The words of targets that lie end to end, between offsets.
-pub fn words_of(offsets: &[i32], bytes: &[u8]) -> Vec<[u32; MOST_WORDS]> {
-    let target = |ends: &[i32]| target_words(&bytes[ends[0] as usize..ends[1] as usize]);
-    offsets.par_windows(2).map(target).collect()
+/// The first and the last byte that a message is about, -1 where not given: (-1, n) are the last n.
+pub type ByteRange = (i64, i64);
+const ALL_BYTES: ByteRange = (-1, -1);
+
+/// The words of targets that lie end to end, between offsets, and of the byte ranges `first` to `last`.
+pub fn words_of(offsets: &[i32], bytes: &[u8], first: &[i64], last: &[i64]) -> Vec<[u32; MOST_WORDS]> {
+    let ranges = first.par_iter().copied().zip(last.par_iter().copied());
+    let words = |(ends, range): (&[i32], ByteRange)| words_about(&bytes[ends[0] as usize..ends[1] as usize], range);
+    offsets.par_windows(2).zip(ranges).map(words).collect()
 }
 
-/// The words of a target, hashed, each once; 0 after the last.
-fn target_words(target: &[u8]) -> [u32; MOST_WORDS] {
+/// The words of a target and of the bytes of it that are meant.
+fn words_about(target: &[u8], range: ByteRange) -> [u32; MOST_WORDS] {
+    if range == ALL_BYTES {
+        return target_words(target, MOST_WORDS);
+    }
+    let mut words = target_words(target, MOST_WORDS - RANGE_WORDS);
+    let path = target.split(|&byte| byte == b'?').next().unwrap_or(target);
+    let of_path = target_words(path, FIRST_WORDS + 1);
+    let object = of_path.iter().rev().find(|&&word| word != 0).copied().unwrap_or(0);
+    let (first, last) = range;
+    let both = mixed(mixed(BOTH, first), last);
+    let about = [mixed(FIRST, first), mixed(LAST, last), both, mixed(both, object.into())];
+    // where a range begins that is told from the end, and where one ends that goes to the end, is not known
+    let is_given = [first >= 0, first >= 0 && last >= 0, true, true];
+    let at = words
+        .iter()
+        .position(|&word| word == 0)
+        .unwrap_or(MOST_WORDS - RANGE_WORDS);
+    let given = about.iter().zip(is_given).filter(|(_, is_given)| *is_given);
+    for (place, (&hash, _)) in words[at..].iter_mut().zip(given) {
+        *place = word(hash);
+    }
+    words
+}
+
+/// Where hashes of the words of ranges begin.
+const FIRST: u64 = 1;
+const LAST: u64 = 2;
+const BOTH: u64 = 3;
+
+/// A hash and a number, hashed (splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+fn mixed(hash: u64, number: i64) -> u64 {
+    let mut value = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(number as u64);
+    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+/// A word of a hash; 0 is none.
+fn word(hash: u64) -> u32 {
+    ((hash ^ (hash >> 32)) as u32).max(1)
+}
+
+/// So many words of a target at most, hashed, each once; 0 after the last.
+fn target_words(target: &[u8], most: usize) -> [u32; MOST_WORDS] {
     let mut words = [0; MOST_WORDS];
     let (mut count, mut hash, mut len, mut at) = (0, OFFSET, 0, 0);
     let mut end_word = |hash: u64| {
-        let word = ((hash ^ (hash >> 32)) as u32).max(1);
+        let word = word(hash);
         if words[..count].contains(&word) {
             return;
         }
-        if count == MOST_WORDS {
-            words.copy_within(FIRST_WORDS + 1.., FIRST_WORDS);
+        if count == most {
+            words.copy_within(FIRST_WORDS + 1..most, FIRST_WORDS);
             count -= 1;
         }
         words[count] = word;
@@ -429,6 +484,10 @@ pub fn parents_of_few(
 mod tests {
     use super::*;
 
+    fn target_words(target: &[u8]) -> [u32; MOST_WORDS] {
+        words_about(target, ALL_BYTES)
+    }
+
     fn count(target: &str) -> usize {
         target_words(target.as_bytes())
             .iter()
@@ -454,6 +513,34 @@ mod tests {
         let long = target_words(b"/1/2/3/4/5/6/7/8/9/10");
         assert_eq!(long[..2], target_words(b"/1/2")[..2]);
         assert_eq!(long[2..], target_words(b"/5/6/7/8/9/10")[..6]);
+    }
+
+    #[test]
+    fn ranges_are_words_of_their_own() {
+        let shared = |one: (&str, ByteRange), other: (&str, ByteRange)| {
+            let words = |(target, range): (&str, ByteRange)| words_about(target.as_bytes(), range);
+            let other = words(other);
+            words(one)
+                .iter()
+                .filter(|&&word| word != 0 && other.contains(&word))
+                .count()
+        };
+        let range = (100, 199);
+        for (one, other, count) in [
+            (("/a/o", range), ("/b/o?x=1", range), 1 + 4), // its name; begin, end, both, both of that name
+            (("/a/o", range), ("/b/p", range), 3),
+            (("/a/o", range), ("/b/o", (100, 149)), 1 + 1),
+            (("/a/o", range), ("/b/o", (150, 199)), 1 + 1),
+            (("/a/o", range), ("/b/o", (199, 100)), 1),
+            (("/a/o", range), ("/b/100/199", ALL_BYTES), 0),
+            (("/a/o", (-1, 500)), ("/b/o", (-1, 500)), 1 + 2),
+            (("/a/o", (500, -1)), ("/b/p", (500, -1)), 2),
+            (("/a/o", (500, -1)), ("/b/p", (-1, 500)), 0),
+            (("/1/2/3/4/5", range), ("/1/2/3/4/5", range), 4 + 4),
+            (("/1/2/3/4/5", range), ("/1/2/4/5", ALL_BYTES), 4),
+        ] {
+            assert_eq!(shared(one, other), count, "{one:?} {other:?}");
+        }
     }
 
     fn words(served: &[&str], asked: &str) -> (Vec<Words>, Words) {

@@ -15,14 +15,22 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Words of targets, hashed; see `tracer/_core.pyi`.
 #[pyfunction(name = "linking_words")]
-fn linking_words_py<'py>(py: Python<'py>, texts: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray2<u32>>> {
-    let (offsets, bytes) = (column::<i32>(texts, "offsets")?, column::<u8>(texts, "bytes")?);
+fn linking_words_py<'py>(py: Python<'py>, targets: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyArray2<u32>>> {
+    let (offsets, bytes) = (column::<i32>(targets, "offsets")?, column::<u8>(targets, "bytes")?);
     let (offsets, bytes) = (offsets.as_slice()?, bytes.as_slice()?);
+    let (first, last) = (
+        column::<i64>(targets, "range_first")?,
+        column::<i64>(targets, "range_last")?,
+    );
+    let (first, last) = (first.as_slice()?, last.as_slice()?);
     let is_text = |ends: &[i32]| 0 <= ends[0] && ends[0] <= ends[1] && ends[1] as usize <= bytes.len();
     if offsets.is_empty() || !offsets.windows(2).all(is_text) {
         return Err(PyValueError::new_err("offsets do not fit"));
     }
-    let words = py.detach(|| words_of(offsets, bytes)).into_flattened();
+    if [first, last].iter().any(|ends| ends.len() + 1 != offsets.len()) {
+        return Err(PyValueError::new_err("ranges do not fit"));
+    }
+    let words = py.detach(|| words_of(offsets, bytes, first, last)).into_flattened();
     words.into_pyarray(py).reshape([offsets.len() - 1, MOST_WORDS])
 }
 

@@ -24,6 +24,7 @@ macro_rules! with_head_columns {
     ($then:ident) => {
         $then! {
             frame: u32, payload_offset: u32, head_kind: u8, head_flags: u8, status: u16, content_length: i64, head_len: u32,
+            range_first: i64, range_last: i64,
         }
     };
 }
@@ -154,6 +155,8 @@ impl HeadColumns {
         self.status.push(head.status);
         self.content_length.push(head.content_length);
         self.head_len.push(head.len);
+        self.range_first.push(head.range.first);
+        self.range_last.push(head.range.last);
         self.method.push(head.method);
         self.target.push(head.target);
         self.transaction_id.push(head.transaction_id);

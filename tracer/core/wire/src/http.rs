@@ -154,6 +154,55 @@ impl HeaderMarks {
     }
 }
 
+/// Which bytes of something a message is about, both ends included; -1 where an end is not given. The last n bytes are
+/// (-1, n).
+///
+/// Source: RFC 9110 §14.1.2 (`Range`), §14.4 (`Content-Range`). Of several ranges, from the first of the first to the last
+/// of the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    pub first: i64,
+    pub last: i64,
+}
+
+impl ByteRange {
+    pub const NONE: Self = Self { first: -1, last: -1 };
+
+    /// Of a header's value: `bytes=0-99,200-299`, `bytes=-500`, `bytes 0-99/1234`.
+    fn parse(value: &[u8]) -> Self {
+        let unit = value.get(..5).is_some_and(|unit| unit.eq_ignore_ascii_case(b"bytes"));
+        let Some(b'=' | b' ') = value.get(5).filter(|_| unit) else {
+            return Self::NONE;
+        };
+        let ranges = value[6..].split(|&byte| byte == b'/').next().unwrap_or_default();
+        let mut each = ranges.split(|&byte| byte == b',').map(Self::one);
+        let Some(Some(begin)) = each.next() else {
+            return Self::NONE;
+        };
+        match each.next_back() {
+            None => begin,
+            Some(Some(end)) => Self {
+                first: begin.first,
+                last: end.last,
+            },
+            Some(None) => Self::NONE,
+        }
+    }
+
+    /// `0-99`, `100-`, `-500`.
+    fn one(range: &[u8]) -> Option<Self> {
+        let range = range.trim_ascii();
+        let dash = memchr(b'-', range)?;
+        let (first, last) = (&range[..dash], &range[dash + 1..]);
+        let found = Self {
+            first: number(first),
+            last: number(last),
+        };
+        let is_read = |text: &[u8], end: i64| text.is_empty() || end >= 0;
+        (found != Self::NONE && is_read(first, found.first) && is_read(last, found.last)).then_some(found)
+    }
+}
+
 /// A message head; its text borrows from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
@@ -164,6 +213,7 @@ pub struct Head<'a> {
     pub status: u16,
     /// -1 if not given, not seen, or not a number.
     pub content_length: i64,
+    pub range: ByteRange,
     /// Bytes with the empty line; 0 if cut.
     pub len: u32,
     pub method: &'a [u8],
@@ -252,6 +302,7 @@ fn empty(kind: HeadKind) -> Head<'static> {
         flags: 0,
         status: 0,
         content_length: -1,
+        range: ByteRange::NONE,
         len: 0,
         method: b"",
         target: b"",
@@ -344,6 +395,10 @@ fn take_header<'a>(head: &mut Head<'a>, name: &[u8], value: &'a [u8], ids: &IdHe
         17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
             set_if(&mut head.flags, flag::CHUNKED, has_token(value, b"chunked"));
         }
+        5 if name.eq_ignore_ascii_case(b"range") => head.range = ByteRange::parse(value),
+        11 if name.eq_ignore_ascii_case(b"x-amz-range") => head.range = ByteRange::parse(value),
+        13 if name.eq_ignore_ascii_case(b"content-range") => head.range = ByteRange::parse(value),
+        23 if name.eq_ignore_ascii_case(b"x-amz-copy-source-range") => head.range = ByteRange::parse(value),
         _ => take_id(head, name, value, ids, best_id),
     }
 }
@@ -406,6 +461,47 @@ mod tests {
 
     const PUT: &[u8] = b"PUT /v1/AUTH_a/c/o HTTP/1.1\r\nHost: 10.77.0.20:8080\r\nX-Trans-Id: tx1\r\n\
         User-Agent: proxy-server 1\r\nContent-Length: 3\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n";
+
+    #[test]
+    fn byte_ranges() {
+        let of = |header: &str| {
+            let payload = format!("GET /o HTTP/1.1\r\n{header}\r\n\r\n");
+            let range = parse(payload.as_bytes()).expect("a head").range;
+            (range.first, range.last)
+        };
+        let cases: &[(&str, (i64, i64))] = &[
+            ("Range: bytes=100-199", (100, 199)),
+            ("range:  Bytes=0-0", (0, 0)),
+            ("Range: bytes=100-", (100, -1)),
+            ("Range: bytes=-500", (-1, 500)),
+            ("Range: bytes=0-1, 5-6,8-9", (0, 9)),
+            ("Content-Range: bytes 100-199/1234", (100, 199)),
+            ("Content-Range: bytes 100-199/*", (100, 199)),
+            ("x-amz-range: bytes=7-8", (7, 8)),
+            ("x-amz-copy-source-range: bytes=7-8", (7, 8)),
+        ];
+        for (header, range) in cases {
+            assert_eq!(of(header), *range, "{header}");
+        }
+        for header in [
+            "Host: bytes=1-2",
+            "Range: items=0-5",
+            "Range: bytes=",
+            "Range: bytes=-",
+            "Range: bytes=a-b",
+        ] {
+            assert_eq!(of(header), (-1, -1), "{header}");
+        }
+        for value in [
+            "bytes */1234",
+            "bytes=1-x",
+            "bytes=0-1,x",
+            "byt",
+            "bytes=99999999999999999999-",
+        ] {
+            assert_eq!(of(&format!("Content-Range: {value}")), (-1, -1), "{value}");
+        }
+    }
 
     #[test]
     fn a_request() {

@@ -14,7 +14,7 @@
 //!
 //! Sources: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
-use crate::http::{Head, HeadKind};
+use crate::http::{ByteRange, Head, HeadKind};
 
 pub const HEADER_LEN: usize = 9;
 /// What a client says first.
@@ -130,6 +130,7 @@ fn head(kind: u16, flags: u8, stream: u32, len: u32) -> Head<'static> {
         flags,
         status: kind,
         content_length: stream.into(),
+        range: ByteRange::NONE,
         len,
         method: b"",
         target: b"",

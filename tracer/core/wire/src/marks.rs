@@ -18,7 +18,7 @@
 //! Sources: Redis' RESP specification and command reference; MQTT 5.0 §3.1; PostgreSQL's frontend/backend protocol 3;
 //! RFC 4253 §4.2.
 
-use crate::http::{Head, HeadKind};
+use crate::http::{ByteRange, Head, HeadKind};
 
 /// How far a mark reaches; in the column `status`.
 pub mod reach {
@@ -82,6 +82,7 @@ fn mark(word: &'static [u8], protocol: &'static [u8], reach: u16) -> Head<'stati
         flags: 0,
         status: reach,
         content_length: -1,
+        range: ByteRange::NONE,
         len: 0,
         method: word,
         target: protocol,

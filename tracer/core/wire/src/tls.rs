@@ -5,7 +5,7 @@
 //! payload in millions); who reads records leaves out those that begin within another. Not handled: a record whose
 //! header is cut by two segments.
 
-use crate::http::{Head, HeadKind};
+use crate::http::{ByteRange, Head, HeadKind};
 
 /// Bits of [`Head::flags`] of a record.
 pub mod flag {
@@ -65,6 +65,7 @@ pub fn parse(payload: &[u8]) -> Option<Head<'static>> {
         flags,
         status: kind,
         content_length: -1,
+        range: ByteRange::NONE,
         len: (HEADER_LEN + len) as u32,
         method: b"",
         target: b"",
