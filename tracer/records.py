@@ -105,7 +105,7 @@ HEAD_COLUMNS: dict[str, str] = {
     "status": "u2",  # 0 for a request
     "content_length": "i8",  # -1 if not given or not seen
     "head_len": "u4",  # bytes of the head with its empty line; 0 if CUT
-    "range_first": "i8",  # of the bytes that it is about (Range, Content-Range), -1 if not given; the last n are (-1, n)
+    "range_first": "i8",  # of the bytes that it is about, -1 if not given; the last n are (-1, n)
     "range_last": "i8",
 }
 """Numeric columns of a head; its strings are `HEAD_STRINGS`."""

@@ -35,7 +35,7 @@ class NginxLine:
 
 
 def start_nginx(lab: Lab, host: str, http: str, port: int = 80, workers: int = 2, below: str = "") -> None:
-    """nginx with this inside `http { }`, its files in the lab's folder, or `below` it, where its log, `nginx_log`, is."""
+    """nginx with this inside `http { }`. It is where its log, `nginx_log`, is; files go `below` the lab's folder."""
     conf = lab.file(f"{below}/nginx.conf" if below else "nginx.conf", "")
     conf.write_text(_NGINX.format(folder=conf.parent, http=http, workers=workers), "utf-8")
     lab.start(host, "nginx", "-c", str(conf), port=port)
@@ -78,7 +78,9 @@ def empty_logs(lab: Lab, *hosts: str) -> None:
             log.write_text("")
 
 
-def _nginx_line(target: str, took_s: str, upstream_s: str, upstreams: str, status: str, port: str, judge: str) -> NginxLine:
+def _nginx_line(
+    target: str, took_s: str, upstream_s: str, upstreams: str, status: str, port: str, judge: str
+) -> NginxLine:
     each = tuple(_ns(part) for part in upstream_s.split(", ") if part != "-")
     named = tuple(part for part in upstreams.split(", ") if part != "-")
     return NginxLine(target, _ns(took_s), each, named, int(status), int(port), judge)

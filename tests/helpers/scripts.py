@@ -13,7 +13,8 @@ One line for a connection, then one for each transfer on it, sent at a time in Â
       500 > fin@120                   a FIN behind 120 bytes of the client's stream (0 unless told; so also `rst@120`)
 
 Words after the range: `#n` attempt, `late=Âµs` delay (20 unless told), `lost`, `unsent` (send not seen), `unseen`
-(receive not seen), `cut` (head cut by the snaplen), `id=` name for the row; of a head `range=first,last`, -1 for neither. A host named `-` is not captured.
+(receive not seen), `cut` (head cut by the snaplen), `id=` name for the row; of a head
+`range=first,last`, -1 for what is not given. A host named `-` is not captured.
 """
 
 from dataclasses import dataclass, field

@@ -44,7 +44,8 @@ class ByteRanges(Scenario):
 
     def start(self, lab: Lab) -> None:
         settings = {
-            "address": "127.0.0.1", "port": PORT, "log": str(lab.folder / "sidecar.log"), "work_ms": (5.0, 60.0), "calls": [],
+            "address": "127.0.0.1", "port": PORT, "log": str(lab.folder / "sidecar.log"), "work_ms": (5.0, 60.0),
+            "calls": [],
         }  # fmt: skip
         lab.start_service("web", settings)
         lab.file("root/file", "x" * (self.blocks * self.block_bytes))
