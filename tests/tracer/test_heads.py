@@ -95,7 +95,7 @@ def test_fields_of_a_request(write):
     [head] = heads(write([PUT]))
     assert head == {
         "frame": 1, "payload_offset": 0, "head_kind": HeadKind.REQUEST, "head_flags": HeadFlag.EXPECT_CONTINUE,
-        "status": 0, "content_length": 3, "head_len": len(PUT), "method": "PUT",
+        "status": 0, "content_length": 3, "head_len": len(PUT), "range_first": -1, "range_last": -1, "method": "PUT",
         "target": "/v1/AUTH_test/c/na%20me?format=json", "transaction_id": "tx0001", "user_agent": "swift/4",
         "host_header": "10.0.0.2:8080",
     }  # fmt: skip
