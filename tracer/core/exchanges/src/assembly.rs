@@ -8,7 +8,8 @@ use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
 use crate::secured::keep_application;
 use crate::silences::{Evidence, Finder, Held, LONG_NS, Pauses, Silence, Silent};
 use crate::streams::{
-    FEWEST_PIECES, Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, by_heads, is_quiet, marked, unasked,
+    self, FEWEST_PIECES, Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, by_heads, framed, is_quiet, marked,
+    unasked,
 };
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
@@ -184,7 +185,9 @@ impl<'a> Builder<'a> {
     ) {
         let own = &mut self.own;
         seen_heads(self.heads, head_rows.clone(), &mut own.heads);
-        let swapped = is_swapped(&own.heads) || http2::is_swapped(self.heads, head_rows.clone());
+        let swapped = is_swapped(&own.heads)
+            || http2::is_swapped(self.heads, head_rows.clone())
+            || (own.heads.is_empty() && !handshake && streams::is_swapped(self.heads, head_rows.clone()));
         if swapped {
             own.heads
                 .iter_mut()
@@ -238,7 +241,10 @@ impl<'a> Builder<'a> {
             let exchange = first as u32 + place;
             self.built.silences.push(Silence { exchange, ..silence });
         });
-        marked(self.heads, head_rows, swapped, &own.parts, &mut own.stretches);
+        marked(self.heads, head_rows.clone(), swapped, &own.parts, &mut own.stretches);
+        if own.heads.is_empty() && own.state == State::Other && secured.is_none() {
+            framed(self.heads, head_rows, swapped, &own.ranges, &mut own.stretches);
+        }
         if secured.is_some_and(|shake| shake.hides_http2) {
             own.stretches.push(Stretch {
                 why: Why::Hidden,

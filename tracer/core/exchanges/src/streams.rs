@@ -4,7 +4,8 @@
 //! client wants, and says nothing of the kind. Which one an exchange is, is decided on evidence, in this order:
 //!
 //! 1. What messages say ([`Why::Upgrade`], [`Why::Tunnel`], [`Why::EventStream`], [`Why::Word`]): HTTP's 101, a CONNECT
-//!    that was accepted, `text/event-stream`, and the marks of other protocols (`twintap_wire::marks`).
+//!    that was accepted, `text/event-stream`, and the marks of other protocols (`twintap_wire::marks`); of a WebSocket
+//!    whose 101 was not captured, its frames.
 //! 2. Their shape, where no HTTP head is visible ([`Why::Unasked`]): in the last turn of a connection the server speaks
 //!    [`FEWEST_PIECES`] times or more without being asked again, each time after [`QUIET_NS`] in which it had nothing to
 //!    send, no earlier turn is like that, and neither side ends the connection when the last piece has come.
@@ -48,6 +49,8 @@ const END_SHARE: i64 = 4;
 pub const LATE_NS: i64 = 20_000_000;
 /// With fewer, chance cannot be ruled out.
 const FEWEST_LATE: usize = 3;
+/// Payloads that are frames of a WebSocket, of both sides together; a chance one is one of thousands.
+const FEWEST_FRAMES: usize = 4;
 /// A client that says something behind such a pause says something else.
 const PAUSE_NS: i64 = 1_000_000;
 /// Less is the end of what was written at once (RFC 9293 §3.7.1).
@@ -170,6 +173,7 @@ pub(crate) fn marked(
         let from_client = heads.from_client[row] != swapped;
         let (first, last) = match heads.status[row] {
             reach::CONNECTION => (0, usize::MAX),
+            reach::MASKED_FRAMES | reach::PLAIN_FRAMES => continue, // by themselves they say nothing
             _ if !from_client => continue,
             reach => {
                 let own = parts.of(true);
@@ -185,6 +189,62 @@ pub(crate) fn marked(
             row: row as i64,
             first,
             last,
+        });
+    }
+}
+
+/// Whether frames of a WebSocket show that the connection's client was taken for its server: what that one sends is masked.
+pub(crate) fn is_swapped(heads: &Heads, rows: impl Iterator<Item = usize>) -> bool {
+    let (mut right, mut wrong) = (0, 0);
+    for row in rows.filter(|&row| heads.head_kind[row] == STREAM_MARK) {
+        match (heads.status[row], heads.from_client[row]) {
+            (reach::MASKED_FRAMES, true) | (reach::PLAIN_FRAMES, false) => right += 1,
+            (reach::MASKED_FRAMES, false) | (reach::PLAIN_FRAMES, true) => wrong += 1,
+            _ => {}
+        }
+    }
+    right == 0 && wrong >= FEWEST_FRAMES
+}
+
+/// A WebSocket whose beginning was not captured: what either side sends begins with frames, mostly, a client's are masked
+/// and a server's are not. Arguments: `ranges`, ascending; all else as for [`marked`].
+pub(crate) fn framed(
+    heads: &Heads,
+    rows: impl Iterator<Item = usize>,
+    swapped: bool,
+    ranges: &Ways<Vec<Range>>,
+    stretches: &mut Vec<Stretch>,
+) {
+    let mut places: Ways<Vec<(i64, usize)>> = Ways::default();
+    for row in rows.filter(|&row| heads.head_kind[row] == STREAM_MARK) {
+        let from_client = heads.from_client[row] != swapped;
+        match heads.status[row] {
+            reach::MASKED_FRAMES | reach::PLAIN_FRAMES
+                if (heads.status[row] == reach::MASKED_FRAMES) != from_client =>
+            {
+                return;
+            }
+            reach::MASKED_FRAMES | reach::PLAIN_FRAMES => {
+                places.of_mut(from_client).push((heads.stream_offset[row], row));
+            }
+            _ => {}
+        }
+    }
+    let mostly_frames = |from_client: bool, places: &mut Vec<(i64, usize)>| {
+        places.sort_unstable();
+        places.dedup_by_key(|place| place.0);
+        let is_begun = |range: &&Range| places.binary_search_by_key(&range.start, |place| place.0).is_ok();
+        let begun = ranges.of(from_client).iter().filter(is_begun).count();
+        2 * begun >= ranges.of(from_client).len()
+    };
+    let is_framed = mostly_frames(true, &mut places.client) & mostly_frames(false, &mut places.server);
+    let (asked, answered) = (places.client.len(), places.server.len());
+    if is_framed && asked >= 1 && answered >= 1 && asked + answered >= FEWEST_FRAMES {
+        stretches.push(Stretch {
+            why: Why::Word,
+            row: places.client[0].1 as i64,
+            first: 0,
+            last: usize::MAX,
         });
     }
 }

@@ -15,6 +15,15 @@ type Said = (bool, i64, i64);
 type Line = (bool, i64, u8, u8, u16, &'static str);
 
 fn built(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>) -> Built {
+    built_as(said, lines, fin, true)
+}
+
+/// Of a capture that begins within the connection.
+fn built_midway(said: &[Said], lines: &[Line]) -> Built {
+    built_as(said, lines, None, false)
+}
+
+fn built_as(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>, handshake: bool) -> Built {
     let mut reach = [0, 0];
     let (mut from_client, mut starts, mut ends, mut sent) = (vec![], vec![], vec![], vec![]);
     for &(by_client, bytes, at) in said {
@@ -83,7 +92,7 @@ fn built(said: &[Said], lines: &[Line], fin: Option<(bool, i64)>) -> Built {
     };
     let one = Connections {
         connection_id: &[7],
-        handshake: &[true],
+        handshake: &[handshake],
     };
     assert!(hops.is_consistent() && heads.is_consistent());
     build(&hops, &heads, &one, &nobody)
@@ -102,6 +111,55 @@ fn pieces(count: i64, apart_ms: i64, more_ms: Option<i64>) -> Vec<Said> {
         said.extend([(true, 100, at), (false, 50, at + MS)]);
     }
     said
+}
+
+const MASKED: u16 = 4;
+const PLAIN: u16 = 5;
+
+/// Why the turns are what they are of a connection whose first bytes were not captured: what was said, 20 bytes each, and
+/// whether frames show in it.
+fn midway(said: &[(bool, Option<u16>)]) -> Vec<Why> {
+    let at = |number: usize| 100 * number as i64 * MS;
+    let all: Vec<Said> = said
+        .iter()
+        .enumerate()
+        .map(|(number, one)| (one.0, 20, at(number)))
+        .collect();
+    let mut reach = [0, 0];
+    let mut lines: Vec<Line> = Vec::new();
+    for &(by_client, frames) in said {
+        let place = &mut reach[usize::from(by_client)];
+        lines.extend(frames.map(|of| (by_client, *place, MARK, 0, of, "frames")));
+        *place += 20;
+    }
+    let mut whys = whys(&built_midway(&all, &lines));
+    whys.dedup();
+    whys
+}
+
+#[test]
+fn frames_of_both_sides_are_a_websocket_whose_beginning_was_not_captured() {
+    let (client, server) = ((true, Some(MASKED)), (false, Some(PLAIN)));
+    let (other, answer) = ((true, None), (false, None));
+    let websocket = [Why::Word];
+    let requests = [Why::Request];
+    assert_eq!(midway(&[server, server, client, server, server]), websocket);
+    assert_eq!(midway(&[client, server, client, server]), websocket);
+    let (client_as_server, server_as_client) = ((false, Some(MASKED)), (true, Some(PLAIN)));
+    let guessed = [client_as_server, server_as_client, client_as_server, server_as_client];
+    assert_eq!(midway(&guessed), websocket, "its client was taken for its server");
+    assert_eq!(midway(&[server, server, server, server, server]), requests, "one side");
+    assert_eq!(midway(&[client, server, client]), requests, "too few");
+    assert_eq!(
+        midway(&[client, server, other, answer, other, answer, other]),
+        requests,
+        "few of all"
+    );
+    assert_eq!(
+        midway(&[client, server, (true, Some(PLAIN)), server]),
+        requests,
+        "not masked"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! | MQTT 3.1, 3.1.1, 5 | the fixed header and protocol name of CONNECT | the connection |
 //! | PostgreSQL 3 | `LISTEN`, as a simple query or in a Parse message | the rest of the connection |
 //! | SSH 2 | the version exchange | the connection |
+//! | WebSocket | a payload that is whole frames, and nothing else | that payload: several make a stream |
 //!
 //! A mark stands in the columns of heads: `method` is the word, `target` the protocol, `status` its reach. Marks are looked
 //! for where a payload begins, and of Redis also behind each command that is whole in it (pipelining).
@@ -16,7 +17,7 @@
 //! everything and goes on with requests.
 //!
 //! Sources: Redis' RESP specification and command reference; MQTT 5.0 §3.1; PostgreSQL's frontend/backend protocol 3;
-//! RFC 4253 §4.2.
+//! RFC 4253 §4.2; RFC 6455 §5.2 (frames; a client's are masked, a server's are not).
 
 use crate::http::{ByteRange, Head, HeadKind};
 
@@ -28,6 +29,9 @@ pub mod reach {
     pub const ANSWER: u16 = 2;
     /// All of the connection.
     pub const CONNECTION: u16 = 3;
+    /// None by itself: it is what a WebSocket's client sends, and what its server sends.
+    pub const MASKED_FRAMES: u16 = 4;
+    pub const PLAIN_FRAMES: u16 = 5;
 }
 
 /// Commands after which Redis speaks unasked.
@@ -56,24 +60,83 @@ const MAY_BLOCK: &[&[u8]] = &[b"XREAD", b"XREADGROUP"];
 const BLOCK_WITHIN: usize = 7;
 /// Most commands of one payload that are looked at.
 const COMMAND_LIMIT: usize = 1024;
+/// Most frames of one payload that are looked at.
+const FRAME_LIMIT: usize = 64;
 /// Longest number of a RESP header.
 const DIGITS_LIMIT: usize = 10;
 
 /// Whether `payload` may begin with something that is marked; for the hot path.
 #[inline(always)]
 pub fn may_be_mark(payload: &[u8]) -> bool {
-    matches!(payload.first(), Some(b'*' | b'Q' | b'P' | b'S' | 0x10))
+    matches!(
+        payload.first(),
+        Some(b'*' | b'Q' | b'P' | b'S' | 0x10 | 0x81 | 0x82 | 0x88..=0x8a | 0xc1 | 0xc2)
+    )
 }
 
-/// Call `note` with each mark of a payload and where it begins there.
-pub fn each_mark(payload: &[u8], mut note: impl FnMut(usize, Head<'static>)) {
+/// Call `note` with each mark of a payload and where it begins there. Arguments: `wire_len`: how long it was before it was
+/// cut.
+pub fn each_mark(payload: &[u8], wire_len: usize, mut note: impl FnMut(usize, Head<'static>)) {
     match payload.first() {
         Some(b'*') => each_of_redis(payload, &mut note),
         Some(b'Q' | b'P') if is_listen(payload) => note(0, mark(b"LISTEN", b"postgresql", reach::REST)),
         Some(b'S') if payload.starts_with(b"SSH-2.0-") => note(0, mark(b"SSH", b"ssh", reach::CONNECTION)),
         Some(0x10) if is_mqtt(payload) => note(0, mark(b"CONNECT", b"mqtt", reach::CONNECTION)),
+        Some(0x80..) => {
+            if let Some(is_masked) = frames_masked(payload, wire_len) {
+                let of = if is_masked {
+                    reach::MASKED_FRAMES
+                } else {
+                    reach::PLAIN_FRAMES
+                };
+                note(0, mark(b"frames", b"websocket", of));
+            }
+        }
         _ => {}
     }
+}
+
+/// Whether the frames of a WebSocket are masked that a payload is made of; `None` if it is not, or what was captured of it
+/// does not show it.
+pub fn frames_masked(payload: &[u8], wire_len: usize) -> Option<bool> {
+    let (mut at, mut masked) = (0_usize, None);
+    for _ in 0..FRAME_LIMIT {
+        let (len, is_masked) = websocket_frame(payload.get(at..)?)?;
+        if masked.is_some_and(|masked| masked != is_masked) {
+            return None;
+        }
+        masked = Some(is_masked);
+        at = at.checked_add(len)?;
+        if at >= wire_len {
+            return masked.filter(|_| at == wire_len);
+        }
+    }
+    None
+}
+
+/// How long the frame at the start of `bytes` is, and whether it is masked (RFC 6455 §5.2); `None` if there can be none.
+fn websocket_frame(bytes: &[u8]) -> Option<(usize, bool)> {
+    let (&[first, second], rest) = bytes.split_first_chunk()?;
+    let (opcode, len7, is_masked) = (first & 0x0f, second & 0x7f, second & 0x80 != 0);
+    let is_control = opcode >= 8;
+    let is_valid = if is_control {
+        first & 0xf0 == 0x80 && opcode <= 10 && len7 <= 125
+    } else {
+        first & 0x30 == 0 && opcode <= 2
+    };
+    let (more, len) = match len7 {
+        126 => (2, u64::from(u16::from_be_bytes(*rest.first_chunk()?))),
+        127 => (8, u64::from_be_bytes(*rest.first_chunk()?)),
+        _ => (0, u64::from(len7)),
+    };
+    // As short as can be (§5.2: "the minimal number of bytes MUST be used").
+    let is_shortest = match more {
+        2 => len > 125,
+        8 => len > u64::from(u16::MAX),
+        _ => true,
+    };
+    let header = 2 + more + if is_masked { 4 } else { 0 };
+    (is_valid && is_shortest).then_some((header + usize::try_from(len).ok()?.min(usize::MAX >> 1), is_masked))
 }
 
 fn mark(word: &'static [u8], protocol: &'static [u8], reach: u16) -> Head<'static> {
@@ -206,7 +269,9 @@ mod tests {
         let mut found = Vec::new();
         if may_be_mark(payload) {
             let text = |bytes: &'static [u8]| std::str::from_utf8(bytes).expect("ASCII");
-            each_mark(payload, |at, head| found.push((at, text(head.method), head.status)));
+            each_mark(payload, payload.len(), |at, head| {
+                found.push((at, text(head.method), head.status))
+            });
         }
         found
     }
@@ -253,6 +318,18 @@ mod tests {
             (b"PUT /x HTTP/1.1\r\n", &[]),
             (b"SSH-2.0-OpenSSH_9.2\r\n", &[(0, "SSH", reach::CONNECTION)]),
             (b"SELECT", &[]),
+            (b"\x81\x05hello", &[(0, "frames", reach::PLAIN_FRAMES)]),
+            (b"\xc1\x85maskhello", &[(0, "frames", reach::MASKED_FRAMES)]),
+            (b"\x81\x02hi\x89\x00\x02\x01!", &[(0, "frames", reach::PLAIN_FRAMES)]),
+            (b"\x88\x82mask\x03\xe8", &[(0, "frames", reach::MASKED_FRAMES)]),
+            (b"\x81\x05hell", &[]),
+            (b"\x81\x05hello!", &[]),
+            (b"\x81\x02hi\x81\x82maskhi", &[]),
+            (b"\x89\x7e\0\x7e", &[]),
+            (b"\x81\x7e\0\x02hi", &[]),
+            (b"\xc9\x00", &[]),
+            (b"\x83\x00", &[]),
+            (b"\x82\x07\0\x01\0\x02a/\0\0", &[]), // MQTT's SUBSCRIBE, which is a byte longer
             (b"", &[]),
         ];
         for (payload, expected) in cases {
@@ -266,6 +343,8 @@ mod tests {
             b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n",
             b"\x10\x9c\x01\0\x04MQTT\x05\x02\0\x3c",
             b"P\0\0\0\x13s1\0LISTEN jobs\0\0\0",
+            b"\x81\x7e\0\x7ehello",
+            b"\x82\xff\x7f\xff\xff\xff\xff\xff\xff\xff",
         ];
         for payload in all {
             (0..=payload.len()).for_each(|len| drop(marks(&payload[..len])));

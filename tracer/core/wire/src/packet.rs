@@ -369,7 +369,7 @@ impl Decoder {
             return;
         }
         if marks::may_be_mark(payload) {
-            self.push_marks_slow(event.frame, payload);
+            self.push_marks_slow(event, payload);
         }
         if http::may_be_head(payload) {
             self.push_heads_slow(event.frame, payload, ends_of(event), counters);
@@ -404,9 +404,11 @@ impl Decoder {
     }
 
     #[inline(never)]
-    fn push_marks_slow(&mut self, frame: u32, payload: &[u8]) {
+    fn push_marks_slow(&mut self, event: &Event, payload: &[u8]) {
         if self.heads.text_len() <= TEXT_LIMIT {
-            marks::each_mark(payload, |at, mark| self.heads.push(frame, at as u32, &mark));
+            marks::each_mark(payload, event.payload_len as usize, |at, mark| {
+                self.heads.push(event.frame, at as u32, &mark);
+            });
         }
     }
 
