@@ -1,8 +1,8 @@
 """Small programs for Debian's own Python: an application with events, both ends of a WebSocket, a listener.
 
 python3 web_apps.py app ADDRESS PORT LOG        /events, /slow, /pieces
-python3 web_apps.py socket ADDRESS PORT LOG     sends PUSHED messages, echoes what it gets
-python3 web_apps.py talk URL SENT               reads what is pushed, says something SENT times, prints what came
+python3 web_apps.py socket ADDRESS PORT LOG [COUNT]  sends so many messages (PUSHED), echoes what it gets
+python3 web_apps.py talk URL SENT [COUNT]       reads what is pushed, says something SENT times, prints what came
 python3 web_apps.py listen ADDRESS LOG          LISTEN on PostgreSQL; a line for each notification, until it ends
 """
 
@@ -22,7 +22,7 @@ PUSHED, PUSH_S = 12, 0.12
 def note(log: str, **what: object) -> None:
     """A line of a log."""
     with open(log, "a", encoding="utf-8") as file:
-        file.write(json.dumps(what) + "\n")
+        file.write(json.dumps({"at_ns": time.time_ns(), **what}) + "\n")
 
 
 def app(address: str, port: str, log: str) -> None:
@@ -60,12 +60,12 @@ def app(address: str, port: str, log: str) -> None:
     web.run_app(made, host=address, port=int(port))
 
 
-def socket(address: str, port: str, log: str) -> None:
+def socket(address: str, port: str, log: str, count: str = str(PUSHED)) -> None:
     """A WebSocket server."""
     import websockets  # noqa: PLC0415
 
     async def push(connection: Any) -> None:
-        for number in range(PUSHED):
+        for number in range(int(count)):
             await asyncio.sleep(PUSH_S)
             await connection.send(f"news {number}")
             note(log, kind="pushed")
@@ -85,7 +85,7 @@ def socket(address: str, port: str, log: str) -> None:
     asyncio.run(run())
 
 
-def talk(url: str, sent: str) -> None:
+def talk(url: str, sent: str, count: str = str(PUSHED)) -> None:
     """A WebSocket client."""
     import websockets  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def talk(url: str, sent: str) -> None:
     async def run() -> None:
         async with websockets.connect(url) as connection:
             saying = asyncio.create_task(say(connection))
-            for _ in range(PUSHED + int(sent)):
+            for _ in range(int(count) + int(sent)):
                 await connection.recv()
             await saying
             await asyncio.sleep(0.3)

@@ -11,8 +11,10 @@ from typing import Any
 
 from benchmarks.real_systems import logs
 from benchmarks.real_systems.lab import Lab
+from benchmarks.real_systems.said import Said
 from benchmarks.real_systems.scenario import Scenario, addresses, scenario
 from benchmarks.real_systems.truth import Call, Fault, Truth
+from benchmarks.real_systems.verdict import Verdict
 from benchmarks.real_systems.web_servers import GUNICORN_NEEDS, start_gunicorn
 
 PORT = 8000
@@ -21,11 +23,11 @@ APP = """
 import json, os, time
 
 LOG = os.open({log!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-NAPS = {naps}  # before the answer, between pieces of the answer, between pieces of the body that are read
+NAPS = {naps}  # before the answer, between its pieces, between pieces of the body that are read, before its end
 PIECES, PIECE = {pieces}, b"x" * {piece}
 
 def application(environ, start_response):
-    began, slept = time.time_ns(), [0, 0, 0]
+    began, slept = time.time_ns(), [0, 0, 0, 0]
     def nap(which):
         if NAPS[which]:
             at = time.time_ns()
@@ -40,6 +42,7 @@ def application(environ, start_response):
         if number:
             nap(1)
         yield PIECE
+    nap(3)
     target = environ["PATH_INFO"] + "?" + environ["QUERY_STRING"]
     line = dict(target=target, began_ns=began, ended_ns=time.time_ns(), slept_ns=slept)
     os.write(LOG, (json.dumps(line) + chr(10)).encode())
@@ -65,7 +68,7 @@ class _Paced(Scenario):
     hosts = addresses(client="10.68.0.10", app="10.68.0.30")
     needs = (GUNICORN_NEEDS, ("curl", "curl"))
     count = 12
-    naps_s = (0.0, 0.0, 0.0)
+    naps_s = (0.0, 0.0, 0.0, 0.0)
     pieces, piece_bytes, read_bytes = 1, 600, 1 << 20
     curl_options, source = "", ""
     first_byte_ns = 0.0  # how long curl waited for it, on average, from when it could send
@@ -100,7 +103,7 @@ class ChunkedSlowServer(_Paced):
 
     name = "chunked-slow-server"
     words = "gunicorn; an answer of 6 chunks, the application sleeps 80 ms between them; curl"
-    naps_s = (0.04, 0.08, 0.0)
+    naps_s = (0.04, 0.08, 0.0, 0.0)
     pieces, piece_bytes = 6, 2000
 
     def refine(self, lab: Lab, truth: Truth, lines: list[dict[str, Any]]) -> None:
@@ -113,12 +116,35 @@ class ChunkedSlowServer(_Paced):
 
 
 @scenario
+class AnswerWithoutLength(_Paced):
+    """An answer of HTTP/1.0 in 3 pieces, 80 ms between them; its connection, and so it, ends 120 ms after the last."""
+
+    name = "answer-without-length"
+    words = "gunicorn; an answer of 3 pieces to HTTP/1.0, 80 ms between them, closed 120 ms after the last; curl"
+    naps_s = (0.04, 0.08, 0.0, 0.12)
+    pieces, piece_bytes = 3, 2000
+    curl_options = "--http1.0"
+
+    def refine(self, lab: Lab, truth: Truth, lines: list[dict[str, Any]]) -> None:
+        quiet = _mean([line["slept_ns"][1] + line["slept_ns"][3] for line in lines])
+        truth.ledger = {
+            "response_idle_ns": (quiet, quiet),
+            "queue_ns+work_ns+response_idle_ns": _both(truth.calls),
+            "request_network_ns+response_network_ns+send_held_ns+stall_ns": (0, 0),
+        }
+
+    def judge(self, said: Said, truth: Truth) -> list[Verdict]:
+        sentence = " ".join(said.report["story"]["sentence"].split())
+        return [Verdict("headline: until it closed", "the close that ended it", sentence, "the close that" in sentence)]
+
+
+@scenario
 class WorkThenQuickAnswer(_Paced):
     """The innocent twin: as long at the server, all of it before an answer of one burst; the body sent at once."""
 
     name = "quick-bodies"
     words = "the same; the application sleeps 440 ms, then answers 1 MB at once; curl sends 200 kB at once"
-    naps_s = (0.44, 0.0, 0.0)
+    naps_s = (0.44, 0.0, 0.0, 0.0)
     pieces, piece_bytes = 1, 1_000_000
     source, curl_options = "head -c 200000 /dev/zero |", "-H Expect: --data-binary @-"
 
@@ -137,7 +163,7 @@ class SlowWriter(_Paced):
     name = "slow-writer"
     words = "gunicorn; curl uploads what a pipe gives it, 6 pieces with 90 ms between them"
     source, curl_options = "", ""
-    naps_s = (0.03, 0.0, 0.0)
+    naps_s = (0.03, 0.0, 0.0, 0.0)
 
     def start(self, lab: Lab) -> None:
         super().start(lab)
@@ -163,7 +189,7 @@ class SlowReaderServer(_Paced):
 
     name = "slow-reader"
     words = "gunicorn; the application reads 600 kB in pieces of 16 kB with 20 ms between them; curl"
-    naps_s = (0.0, 0.0, 0.02)
+    naps_s = (0.0, 0.0, 0.02, 0.0)
     read_bytes = 16_384
     source, curl_options = "head -c 600000 /dev/zero |", "-H Expect: --data-binary @-"
 
@@ -189,7 +215,7 @@ class SlowReaderClient(_Paced):
     name = "slow-reading-client"
     words = "gunicorn; 3 MB, that curl reads at 4 MB/s"
     count = 6
-    naps_s = (0.02, 0.0, 0.0)
+    naps_s = (0.02, 0.0, 0.0, 0.0)
     pieces, piece_bytes = 1, 3_000_000
     curl_options = "--limit-rate 4M"
 

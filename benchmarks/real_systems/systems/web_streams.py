@@ -4,9 +4,12 @@ Truth: the applications' logs (`benchmarks/real_systems/web_apps.py`), nginx's, 
 """
 
 import json
+import subprocess
+import time
 from pathlib import Path
 
 from benchmarks.real_systems import logs
+from benchmarks.real_systems.capturing import TCPDUMP
 from benchmarks.real_systems.lab import ROOT, Lab
 from benchmarks.real_systems.scenario import Scenario, addresses, scenario
 from benchmarks.real_systems.truth import Call, StreamTruth, Truth
@@ -83,19 +86,26 @@ class WebSocket(Scenario):
         ("nginx", "nginx-light"),
         ("/usr/lib/python3/dist-packages/websockets", "python3-websockets"),
     )
+    pushed, sent = 12, 4
 
     def start(self, lab: Lab) -> None:
         app = f"{lab.address('app')}:8765"
         lab.file("files/file", "x" * 900)
         lab.folder.chmod(0o755)
         log = str(lab.folder / "app.log")
-        lab.start("app", PYTHON, APPS, "socket", lab.address("app"), "8765", log, port=8765, name="app")
+        words = ("socket", lab.address("app"), "8765", log, str(self.pushed))
+        lab.start("app", PYTHON, APPS, *words, port=8765, name="app")
         conf = lab.file("nginx.conf", NGINX.format(folder=lab.folder, app=app, address=lab.address("web")))
         lab.start("web", "nginx", "-c", str(conf), port=80)
 
+    def talkers(self, lab: Lab) -> list[subprocess.Popen[str]]:
+        """Both of them, begun."""
+        words = ("talk", f"ws://{lab.address('web')}:80/socket", str(self.sent), str(self.pushed))
+        return [lab.begin("client", PYTHON, APPS, *words) for _ in range(2)]
+
     def traffic(self, lab: Lab) -> Truth:
         web, app = f"{lab.address('web')}:80", f"{lab.address('app')}:8765"
-        talking = [lab.begin("client", PYTHON, APPS, "talk", f"ws://{web}/socket", "4") for _ in range(2)]
+        talking = self.talkers(lab)
         said = lab.run("client", "sh", "-c", CURL.format(first=0, last=19, path="/file", server=web))
         for each in talking:
             each.communicate(timeout=60)
@@ -104,3 +114,32 @@ class WebSocket(Scenario):
         most = pushed + 2 * 3  # closing
         streams = [StreamTruth(server, 2, (pushed, most)) for server in (web, app)]
         return Truth(calls=calls, streams=streams)
+
+
+@scenario
+class WebSocketMidway(WebSocket):
+    """The same, longer, and begun before the captures were: no 101 is in them.
+
+    Of what an agent keeps by default nothing shows frames, so tcpdump's captures alone are judged.
+    """
+
+    name = "websocket-midway"
+    words = "the same; 60 messages pushed to each, 16 said and echoed; captured by tcpdump from the middle on"
+    by = (TCPDUMP,)
+    pushed, sent = 60, 16
+
+    def start(self, lab: Lab) -> None:
+        super().start(lab)
+        self._talking = super().talkers(lab)
+        time.sleep(1.0)
+
+    def talkers(self, lab: Lab) -> list[subprocess.Popen[str]]:
+        return self._talking
+
+    def traffic(self, lab: Lab) -> Truth:
+        began_ns = time.time_ns()
+        truth = super().traffic(lab)
+        pushed = [line for line in logs.lines_of(lab.folder / "app.log") if line["kind"] == "pushed"]
+        least = sum(line["at_ns"] > began_ns for line in pushed)
+        truth.streams = [StreamTruth(one.server, one.count, (least, one.to_clients[1])) for one in truth.streams or ()]
+        return truth
