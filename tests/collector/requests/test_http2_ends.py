@@ -1,0 +1,89 @@
+"""HTTP/2: streams that either side resets, and connections of which not all frames are known."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from collector.requests.endings import with_endings
+from collector.requests.exchanges import Built, build_exchanges
+from collector.requests.outcomes import with_outcomes
+from collector.requests.streams import StreamJudge
+from collector.requests.unread_streams import UNREAD, unread_connections
+from tests.helpers.scripts import BASE_NS, play, table
+from tests.helpers.service_ports import names_of_ports
+from tracer.records import HeadKind
+
+DATA, HEADERS, RST_STREAM, SETTINGS = 0, 1, 3, 4
+END_HEADERS, END_BOTH = 4, 5
+HEADER_BYTES = 9
+PREFACE, PREFACE_BYTES = 0x100, 24
+US = 1_000
+
+Frame = tuple[bool, int, int, int, int, int]
+"""From the client, when it is sent in µs; type, flags, stream, bytes behind its header."""
+BEGUN: tuple[Frame, ...] = ((True, 10, SETTINGS, 0, 0, 12), (False, 20, SETTINGS, 0, 0, 18))
+ASKED: Frame = (True, 100, HEADERS, END_BOTH, 1, 40)
+ANSWERED: tuple[Frame, ...] = ((False, 900, HEADERS, END_HEADERS, 1, 20), (False, 950, DATA, 1, 1, 300))
+HALF: tuple[Frame, ...] = ((False, 900, HEADERS, END_HEADERS, 1, 20), (False, 950, DATA, 0, 1, 300))
+
+
+def built(frames: Sequence[Frame], unread: int | None = None) -> tuple[Built, pa.Table]:
+    """Exchanges of a connection of a packet for each frame, and its hops; one frame's header was not captured."""
+    script, heads, reach = "client:40000 > web:8080\n 0 > syn\n", [], [0, 0]
+    heads.append(_head(True, PREFACE_BYTES, PREFACE, 0, 0, PREFACE_BYTES))
+    reach[1] = PREFACE_BYTES
+    script += f" 5 > 0:{PREFACE_BYTES}\n"
+    for number, (from_client, at_us, kind, flags, stream, length) in enumerate((*BEGUN, *frames)):
+        start, whole = reach[from_client], HEADER_BYTES + length
+        if number - len(BEGUN) != unread:
+            heads.append(_head(from_client, start + HEADER_BYTES, kind, flags, stream, whole))
+        script += f" {at_us} {'>' if from_client else '<'} {start}:{start + whole}\n"
+        reach[from_client] += whole
+    tables = play(script)
+    made = build_exchanges(tables.hops, table("messages", heads), tables.connections, names_of_ports({8080: "web"}))
+    return made, tables.hops
+
+
+def _head(from_client: bool, place: int, kind: int, flags: int, stream: int, length: int) -> dict[str, object]:
+    return {
+        "connection_id": 1, "from_client": from_client, "stream_offset": place, "head_kind": int(HeadKind.HTTP2_FRAME),
+        "head_flags": flags, "head_len": length, "content_length": stream, "status": kind,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        ((ASKED, *ANSWERED), [(None, None, "unknown")]),
+        ((ASKED, (True, 500, RST_STREAM, 0, 1, 4)), [("client_reset_stream", 500, "abandoned")]),
+        ((ASKED, *HALF, (True, 990, RST_STREAM, 0, 1, 4)), [("client_reset_stream", 990, "abandoned")]),
+        ((ASKED, (False, 500, RST_STREAM, 0, 1, 4)), [("server_reset_stream", 520, "failed")]),
+        ((ASKED, *HALF, (False, 990, RST_STREAM, 0, 1, 4)), [("server_reset_stream", 1_010, "failed")]),
+        ((ASKED, *ANSWERED, (True, 990, RST_STREAM, 0, 1, 4)), [(None, None, "unknown")]),
+        (
+            (ASKED, (True, 150, HEADERS, END_BOTH, 3, 40), (True, 500, RST_STREAM, 0, 3, 4), *ANSWERED),
+            [(None, None, "unknown"), ("client_reset_stream", 500, "abandoned")],
+        ),
+    ],
+    ids=[
+        "answered", "by its client", "by its client, in the middle of the answer", "by its server",
+        "by its server, in the middle of the answer", "after the whole answer", "one of two at once",
+    ],
+)  # fmt: skip
+def test_who_reset_a_stream(frames: tuple[Frame, ...], expected: list[tuple[str | None, int | None, str]]) -> None:
+    made, _ = built(frames)
+    rows = with_outcomes(with_endings(made.exchanges, made.hops)).to_pylist()
+    at = [row["closed_trace_ns"] and (row["closed_trace_ns"] - BASE_NS) // US for row in rows]
+    assert [(row["ending"], when, row["outcome"]) for row, when in zip(rows, at, strict=True)] == expected
+    assert {row["protocol"] for row in rows} == {"http/2"}
+
+
+@pytest.mark.parametrize(("unread", "count"), [(None, 0), (0, 1), (1, 1)])
+def test_a_connection_with_a_frame_missing_is_counted_and_its_requests_are_not(unread: int | None, count: int) -> None:
+    made, _ = built((ASKED, *ANSWERED, (True, 960, SETTINGS, 0, 0, 6)), unread)
+    judge = StreamJudge()
+    judge.add(made.streams)
+    counters = unread_connections(judge.table())
+    assert [(counter.name, counter.count) for counter in counters] == ([(UNREAD, 1)] if count else [])
+    assert all(row["is_stream"] for row in made.exchanges.to_pylist()) is bool(count)
