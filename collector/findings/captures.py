@@ -8,7 +8,6 @@ itself, only those of that time.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import polars as pl
@@ -134,12 +133,11 @@ def _holes(troubles: Symptoms, hosts: list[str]) -> dict[str, Holes]:
 def capture_findings(troubles: Symptoms, missed: Mapping[str, Missed]) -> Iterable[Finding]:
     """Packets that went by and are not in a host's capture. Arguments: `missed` as `missed_by_host`."""
     seen = {row["host"]: row for row in troubles.missed.iter_rows(named=True)}
-    ordered = sorted(missed.items(), key=lambda each: -each[1].count)
-    for _, alike in groupby(ordered, key=lambda each: each[1].same_holes):
-        hosts = dict(alike)
-        several = all(gap.only_holes for gap in hosts.values())
-        for host in list(hosts)[:1] if several else hosts:
-            yield _capture_finding(list(hosts) if several else [host], hosts[host], seen.get(host, {}))
+    same: dict[Holes | str, list[str]] = {}
+    for host, gap in sorted(missed.items(), key=lambda each: (-each[1].count, each[0])):
+        same.setdefault(gap.same_holes or host, []).append(host)
+    for hosts in same.values():
+        yield _capture_finding(hosts, missed[hosts[0]], seen.get(hosts[0], {}))
 
 
 def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> Finding:
@@ -213,7 +211,7 @@ def with_doubts(found: Iterable[Finding], missed: Mapping[str, Missed], info: Tr
 
 def _doubted(finding: Finding, missed: Mapping[str, Missed]) -> Finding:
     near = {host: missed[host].near(finding) for host in finding.hosts if host in missed}
-    hosts = sorted((host for host in near if near[host]), key=lambda host: -near[host])
+    hosts = sorted((host for host in near if near[host]), key=lambda host: (-near[host], host))
     dropped = sum(near[host] for host in hosts)
     if not hosts or finding.count > dropped:
         return finding

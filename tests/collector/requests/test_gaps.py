@@ -3,6 +3,8 @@
 import random
 import struct
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import polars as pl
 import pyarrow as pa
@@ -10,6 +12,8 @@ import pytest
 
 from collector.analysis import _exchanges, analyse
 from collector.decode.sources import host_sources
+from collector.findings.captures import Holes, Missed, capture_findings
+from collector.findings.symptoms import Symptoms
 from collector.requests.gaps import Pieces, doubt_losses, find_gaps, gapped_flows
 from collector.trace import store
 from collector.trace.schema import conform
@@ -138,6 +142,18 @@ def test_holes_are_said_once_and_nothing_is_inferred_from_them(tmp_path: Path, h
     assert len(said) == len(hosts)
     assert all("no silence, loss or missing answer is inferred there" in text for text in said)
     assert not [row for row in findings if row["kind"] != "capture_drop" and row["severity"] == "warning"]
+
+
+def test_one_hole_of_two_captures_is_said_of_both_in_the_order_of_their_names() -> None:
+    hole = Holes(connections=1, gaps=1, bytes=9, worst=3, at_ns=5)
+    troubles = SimpleNamespace(missed=pl.DataFrame({"host": [], "count": []}))
+    for hosts in (["a", "b", "c"], ["c", "b", "a"]):
+        missed = {host: Missed(1, 100, None if host == "b" else hole) for host in hosts}
+        findings = [*capture_findings(cast("Symptoms", troubles), missed)]
+        assert [(each.host, each.text.split(" missed")[0].split(" dropped")[0]) for each in findings] == [
+            ("a", "the captures on a and c"),
+            ("b", "the capture on b"),
+        ]
 
 
 def test_a_lone_acknowledgement_is_not_lost_where_the_other_capture_misses_packets() -> None:
