@@ -25,6 +25,7 @@ const LEAST_NATS: f64 = 0.1;
 /// Before anything is linked, differences are held to be those of links if they are so many standard deviations more
 /// frequent among requests that were open, and if this accounts for so many of the links.
 const DEVIATIONS: f64 = 4.0;
+const MORE_DEVIATIONS: f64 = 3.0;
 const LEAST_SHOWN: f64 = 0.3;
 /// In place of a difference that says nothing.
 const UNKNOWN: i64 = i64::MIN;
@@ -410,6 +411,12 @@ fn about_scores(linked: &Tally, possible: &Tally, own: f64) -> Vec<f32> {
     if nats > LEAST_NATS * all_links { scores } else { vec![] }
 }
 
+/// Whether something is more frequent in pairs of which some are links than `chance`, what the rest of these shows, and than
+/// in as many `other` pairs: where all is alike, links show what others do.
+fn is_more(count: f64, other: f64, chance: f64) -> bool {
+    count - chance > DEVIATIONS * (chance + 1.0).sqrt() && count - other > MORE_DEVIATIONS * (count + other).sqrt()
+}
+
 /// Logarithm of how much more frequent something is among links than usual, of its count among them.
 pub fn log_ratio(count: f64, links: f64, usual: f64) -> f32 {
     let found = (count + PRIOR_LINKS * usual) / (links + PRIOR_LINKS);
@@ -472,7 +479,7 @@ impl Differences {
         let mut other_about = vec![0.0; BINS];
         for (&difference, &count) in open {
             let chance = others * other.get(&difference).unwrap_or(&0.0);
-            if count - chance > DEVIATIONS * (chance + 1.0).sqrt() {
+            if is_more(count, *other.get(&difference).unwrap_or(&0.0), chance) {
                 more.insert(difference, count - chance);
             } else {
                 open_about[byte_bin(difference)] += count;
@@ -485,9 +492,9 @@ impl Differences {
             .iter()
             .zip(&other_about)
             .map(|(&count, &other)| {
-                let (chance, more) = (others * other, count - others * other);
-                if more > DEVIATIONS * (chance + 1.0).sqrt() {
-                    more
+                let chance = others * other;
+                if is_more(count, other, chance) {
+                    count - chance
                 } else {
                     0.0
                 }

@@ -2,9 +2,9 @@
 //!
 //! A body that passes through identifies its request, but that is learned from links, and where delays say nothing (random
 //! waits, many requests at once) first links are wrong and teach nothing. So to begin with, requests that were open when a
-//! call began are compared with requests of the same classes at other times, as words are ([`crate::words`]): a call has
-//! one request among those that were open, so differences of byte counts that these show more often are those of links.
-//! Where there are none, sizes wait until links show some.
+//! call began are compared with requests of the same classes shortly after or before, much as words are
+//! ([`crate::words`]): a call has one request among those that were open, so differences of byte counts that these show more
+//! often are those of links. Where there are none, sizes wait until links show some.
 //!
 //! Cost: for each kind of calls, a bounded sample of pairs.
 
@@ -45,13 +45,19 @@ pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -
         if child.is_cut {
             continue;
         }
+        let mut ends: HashMap<u16, (usize, usize)> = HashMap::new();
+        for &at in &open {
+            let of_class = ends
+                .entry(class[parents[at] as usize])
+                .or_insert((place[at], place[at]));
+            of_class.1 = place[at];
+        }
         let step = open.len().div_ceil(SOME_PAIRS).max(1);
         for &at in open.iter().step_by(step) {
-            let same = &of_class[&class[parents[at] as usize]];
-            let other = same[(place[at] + same.len() / 2) % same.len()];
-            if other == parents[at] {
+            let number = class[parents[at] as usize];
+            let Some(other) = not_open(&of_class[&number], place[at], ends[&number]) else {
                 continue;
-            }
+            };
             links += 1.0 / open.len() as f64;
             for (parent, tallies) in [(parents[at], &mut near), (other, &mut far)] {
                 let parent = &calls[parent as usize];
@@ -68,11 +74,21 @@ pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -
     found.iter().any(Differences::says_anything).then(|| Arc::new(found))
 }
 
+/// In place of one of the requests of a class that were open, the nearest that were not: else what changes in the course of
+/// a trace would count as a difference. `ends` are the places of the first and the last that were.
+fn not_open(same: &[u32], place: usize, ends: (usize, usize)) -> Option<u32> {
+    let span = ends.1 - ends.0 + 1;
+    let later = same.get(place + span);
+    later.or_else(|| same.get(place.checked_sub(span)?)).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::NONE;
     use crate::words::Words;
+
+    const SEEDS: i64 = 20;
 
     /// A request, or a call, open for 10 ms from a time on.
     fn exchange(at_ms: i64, response_bytes: i64) -> Call {
@@ -97,16 +113,16 @@ mod tests {
         }
     }
 
-    /// Requests of 200 sizes, ten open at a time, and a call of each, whose answer is shorter by what `passed` says.
+    /// Requests of 600 sizes, ten open at a time, and a call of each, whose answer is shorter by what `passed` says.
     fn found(passed: impl Fn(i64, i64) -> i64) -> Option<Sizes> {
         let size = |n: i64| 200 + n.pow(3) * 7919 % 19_997;
-        let mut calls: Vec<Call> = (0..200).map(|n| exchange(n, size(n))).collect();
-        calls.extend((0..200).map(|n| exchange(n + 5, passed(n, size(n)))));
+        let mut calls: Vec<Call> = (0..600).map(|n| exchange(n, size(n))).collect();
+        calls.extend((0..600).map(|n| exchange(n + 5, passed(n, size(n)))));
         sizes(
             &calls,
-            &[0; 400],
-            &(0..200).collect::<Vec<u32>>(),
-            &(200..400).collect::<Vec<u32>>(),
+            &[0; 1200],
+            &(0..600).collect::<Vec<u32>>(),
+            &(600..1200).collect::<Vec<u32>>(),
         )
     }
 
@@ -126,8 +142,28 @@ mod tests {
         assert!(score(&found, 120) > 1.0 && score(&found, 9_000) < -1.0 && score(&found, -120) < -1.0);
     }
 
+    /// A number by chance, always the same of the same.
+    fn draw(of: i64) -> i64 {
+        let value = (of as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let value = (value ^ (value >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        ((value ^ (value >> 32)) >> 1) as i64
+    }
+
+    #[test]
+    fn what_changes_in_the_course_of_a_trace_says_nothing() {
+        for seed in 1..=SEEDS {
+            let size = |n: i64, of: i64| 1000 * (n / 500) + draw(of + seed * 10_000) % 7;
+            let mut calls: Vec<Call> = (0..2000).map(|n| exchange(n, size(n, n))).collect();
+            calls.extend((0..2000).map(|n| exchange(n + 5, size(n, n + 5_000))));
+            let (parents, children): (Vec<u32>, Vec<u32>) = ((0..2000).collect(), (2000..4000).collect());
+            assert!(sizes(&calls, &[0; 4000], &parents, &children).is_none(), "{seed}");
+        }
+    }
+
     #[test]
     fn answers_of_other_lengths_say_nothing() {
-        assert!(found(|n, _| 200 + (n + 77).pow(4) % 19_991).is_none());
+        for seed in 1..=SEEDS {
+            assert!(found(|n, _| 200 + draw(n + seed * 1_000) % 19_991).is_none(), "{seed}");
+        }
     }
 }
