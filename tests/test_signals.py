@@ -145,6 +145,36 @@ def test_a_folder_that_others_remove_before_it_is_locked_is_made_again(
     scratch.release(folder)
 
 
+def test_folders_of_this_process_and_of_other_users_are_no_leftovers(tmp_path: Path) -> None:
+    mine, theirs = tmp_path / ".mine.01234567.partial", tmp_path / ".theirs.01234567.partial"
+    scratch.make(mine)
+    if os.getuid() == 0:
+        theirs.mkdir()
+        os.chown(theirs, 65_534, 65_534)
+    before = sorted(tmp_path.iterdir())
+    assert scratch.remove_leftovers(tmp_path) == []
+    assert sorted(tmp_path.iterdir()) == before
+    scratch.release(mine)
+    assert scratch.remove_leftovers(tmp_path) == [f"removed {mine}, left by a run that was killed"]
+
+
+def test_a_fork_leaves_its_parents_folders_alone(tmp_path: Path) -> None:
+    code = f"""
+import os, sys
+from pathlib import Path
+from tracer import scratch
+folder = Path({str(tmp_path)!r}) / ".a.01234567.partial"
+scratch.make(folder)
+child = os.fork()
+if not child:
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert folder.is_dir()
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+    assert list(tmp_path.iterdir()) == [], "and it goes with the parent"
+
+
 @pytest.mark.parametrize("moment", ["made, not held", "held, not yet worked in"])
 def test_a_folder_goes_with_a_process_that_is_ended_at_the_worst_moment(tmp_path: Path, moment: str) -> None:
     folder = tmp_path / ".trace.01234567.partial"

@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -77,16 +76,47 @@ def test_a_recording_that_is_ended_leaves_nothing_behind(
     assert sorted(path.name for path in tmp_path.iterdir() if path != mark) == ["t", "t.captures"]
 
 
-@pytest.mark.parametrize(
-    ("number", "after_s"), [(signal.SIGTERM, 1.0), (signal.SIGINT, 2.0), (signal.SIGKILL, 1.0), (signal.SIGKILL, 3.0)]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_recording_that_is_ended_while_it_is_analysed_keeps_what_was_captured(
+    state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv(STATE_DIR_VARIABLE, str(state_dir))
+    argv = [*TRACER, "record", "--quiet", "-o", str(tmp_path / "t"), "--", "swift", "stat"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    wait_for(lambda: bool(list(tmp_path.glob(".t.*.partial"))) or process.poll() is not None, "the analysis")
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in said
+    wait_for(lambda: not processes_of(str(tmp_path)), "agents and command to end")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert "t.captures" in left, said
+    if number != signal.SIGKILL:
+        assert left <= {"t", "t.captures"}
+    subprocess.run([*TRACER, "replay", "--quiet", "-o", str(tmp_path / "t"), str(tmp_path / "t.captures")], check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"t", "t.captures"}, "the next replay removes what is left"
+
+
+STARTING: dict[str, Callable[[Path], bool]] = {
+    "files": lambda place: (place / "topology.toml").exists(),
+    "keeper": lambda place: len(processes_of(str(place))) > 1,
+    "hosts": lambda place: len(processes_of(str(place))) > 3,
+    "servers": lambda place: any(place.glob("logs/*")),
+}
+"""What shows that the start of a cluster has come so far."""
+
+
+@pytest.mark.parametrize("stage", STARTING)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_cluster_whose_start_is_ended_leaves_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, after_s: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, stage: str
 ) -> None:
     place = tmp_path / "cluster"
     monkeypatch.setenv(STATE_DIR_VARIABLE, str(place))
     process = subprocess.Popen([*TRACER, "cluster", "up"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(after_s)
+    wait_for(lambda: STARTING[stage](place) or process.poll() is not None, stage)
     is_up = process.poll() is not None
     process.send_signal(number)
     process.wait(PATIENCE_S)
