@@ -19,7 +19,7 @@ from collector.queries.selection import Selection, write_csv, write_parquet
 from collector.trace import store
 from collector.trace.schema import TABLES
 from tests.helpers.live_hosts import Pair, or_skip, pair
-from tests.helpers.planted_secrets import Place, found_in, places, write_captures
+from tests.helpers.planted_secrets import Place, found_in, http2_places, places, write_captures
 from tracer import secret_rules
 from tracer.errors import InputError
 from tracer.readers import open_capture
@@ -165,6 +165,21 @@ def test_no_page_holds_one(replayed: tuple[str, str]) -> None:
     assert leaks == {}
 
 
+def test_no_header_block_of_http2_is_kept_or_shown(tmp_path: Path) -> None:
+    planted, trace = http2_places(), str(tmp_path / "trace")
+    files = write_captures(tmp_path, planted)
+    assert len(planted) > 80
+    assert found_in(files[0].read_bytes(), planted) == [place.name for place in planted for _ in range(2)]
+    said = run(replay.command, "-o", trace, *map(str, files))
+    view = open_trace(trace)
+    captured.write_pcapng(view, Selection(from_ns=0, to_ns=view.duration_ns + 1), tmp_path / "cut.pcapng")
+    for content in (said, (tmp_path / "cut.pcapng").read_bytes(), *(f.read_bytes() for f in Path(trace).iterdir())):
+        assert found_in(content, planted) == []
+    exchanges = pl.DataFrame(store.read_table(trace, "exchanges", ["protocol", "complete"]))
+    assert exchanges["protocol"].cast(pl.String).unique().to_list() == ["http/2"]
+    assert len(exchanges) == len(planted), "frames are read all the same"
+
+
 def test_keep_secrets_is_the_way_around_it(captures: Path, tmp_path: Path) -> None:
     trace = str(tmp_path / "trace")
     run(replay.command, "--keep-secrets", "-o", trace, str(captures))
@@ -210,6 +225,11 @@ def test_an_agent_writes_none(tmp_path: Path) -> None:
             content = b"".join(path.read_bytes() for path in files)
             assert content.count(b"X-Trans-Id: tx") == len(in_requests)
             assert found_in(content, PLANTED) == []
+            folder = tmp_path / f"http2-{payload}"
+            _ask_all(hosts, http2_places(), folder, payload)
+            content = b"".join(path.read_bytes() for path in (folder / "a").iterdir())
+            assert content.count(b"PRI * HTTP/2.0") == len(http2_places())
+            assert found_in(content, http2_places()) == []
 
 
 def _ask_all(hosts: Pair, planted: list[Place], folder: Path, payload: str) -> None:

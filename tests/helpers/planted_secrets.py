@@ -47,6 +47,44 @@ def places() -> list[Place]:
     return [_numbered(place, number) for number, place in enumerate(found)]
 
 
+def http2_places() -> list[Place]:
+    """Places in HTTP/2: header blocks of requests and answers with literal fields (RFC 7541 §6.2.2), and bodies."""
+    settings, ok = _frame(4, 0, 0, b""), _frame(1, 5, 1, b"\x88")
+    fields = [(f"HTTP/2 header {name}", _block(name.lower(), b"SECRET" + b"." * 7)) for name in HEADERS]
+    fields += [(f"HTTP/2 path {path}", _block(":path", path.replace("SECRET", "SECRET" + "." * 7).encode()))
+               for path in ("/v2.0/tokens/SECRET", *(f"/c/o?{name}=SECRET" for name in PARAMETERS))]  # fmt: skip
+    requests = [(name, _frame(1, 5, 1, block), settings + ok) for name, block in fields]
+    split = _block("x-auth-token", b"SECRET" + b"." * 7)
+    requests.append(("HTTP/2 continuation", _frame(1, 1, 1, b"\x83") + _frame(9, 4, 1, split), settings + ok))
+    body = b"a=b&password=SECRET" + b"." * 7
+    requests.append(("HTTP/2 form", _frame(1, 4, 1, b"\x83") + _frame(0, 1, 1, body), settings + ok))
+    requests += [
+        (
+            f"HTTP/2 answer {name}",
+            _frame(1, 5, 1, b"\x82"),
+            settings + _frame(1, 5, 1, b"\x88" + _block(name, b"SECRET" + b"." * 7)),
+        )
+        for name in ("set-cookie", "x-subject-token")
+    ]
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings
+    found = []
+    for number, (name, request, response) in enumerate(requests):
+        secret = f"Hq{number:03d}Wk7{number:03d}Jv"
+        texts = [text.replace(b"SECRET.......", secret.encode()) for text in (preface + request, response)]
+        assert secret.encode() in b"".join(texts)
+        found.append(Place(name, secret, *texts))
+    return found
+
+
+def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
+    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
+
+
+def _block(name: str, value: bytes) -> bytes:
+    """A field with a new name, never indexed."""
+    return b"\x10" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value
+
+
 def write_captures(folder: Path, planted: list[Place]) -> list[Path]:
     """Captures of both hosts as tcpdump writes them, a connection for each place."""
     sent = [packet for number, place in enumerate(planted) for packet in _conversation(place, number)]

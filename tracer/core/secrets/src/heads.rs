@@ -9,6 +9,7 @@
 //!
 //! Source: RFC 9112 §2-6 (messages, bodies), RFC 3986 §3 (query, userinfo).
 
+use crate::http2;
 use crate::rules::{SecretRules, begins_with};
 
 /// No head holds such a byte.
@@ -97,6 +98,7 @@ impl SecretRules {
     /// Overwrites the credentials in bytes that begin at a line's start.
     pub fn redact(&self, bytes: &mut [u8]) {
         if !self.keeps_all {
+            http2::blank_header_blocks(bytes); // behind the preface, which has the form of a head
             self.redact_lines(bytes, false, true);
         }
     }
@@ -108,6 +110,7 @@ impl SecretRules {
         if self.keeps_all {
             return;
         }
+        http2::blank_header_blocks(bytes);
         if is_password_message(bytes) {
             bytes[POSTGRES_HEADER_LEN..].fill(b'x');
             return;

@@ -1,6 +1,6 @@
 //! Secrets in what is stored, shown or logged: which names have a secret for a value, and overwriting it with `x`.
 //!
-//! The rules are data ([`rules`], `rules.txt`); an operator's file adds to them. One set serves packets ([`heads`]),
+//! The rules are data ([`rules`], `rules.txt`); an operator's file adds to them. One set serves packets ([`heads`], [`http2`]),
 //! targets of requests, lines of text ([`text`]) and command lines ([`words`]). A value is overwritten, never cut out, so
 //! that lengths, and with them sequence numbers, stay true.
 //!
@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod heads;
+pub mod http2;
 pub mod rules;
 pub mod text;
 pub mod words;
