@@ -11,9 +11,9 @@ Three limits, which `tracer replay --no-limits` lifts together:
 
 A partition's stages take 220 to 350 bytes a packet, of each host that saw it, on each core.
 
-Not limited: connections, which take about 900 bytes each where every one has another address (1.2 million answered SYNs
-of as many addresses: 1,340 MiB, three million: 2,939 MiB; `python -m benchmarks.floods`), and exchanges, which take 700
-bytes each while they are linked.
+Not limited: connections, which take some 600 bytes each where every one has another address (three million answered
+SYNs of as many addresses: 1,826 MiB; `python -m benchmarks.floods`), and exchanges, which take 700 bytes each while
+they are linked and about 2 kB in a report of them.
 """
 
 from dataclasses import dataclass

@@ -81,6 +81,9 @@ def test_a_collector_leaves_its_own_for_agents_of_this_user(tmp_path: Path, monk
     assert tokens.left_token_for("http://localhost:8710/") == "abc"
     assert tokens.left_token_for("http://10.0.0.1:8710") == ""
     assert tokens.left_token_for("http://127.0.0.1:8711") == ""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(tokens, "_network", lambda: "another-")
+        assert tokens.left_token(8710) == "", "its port there is another service's"
     tokens.take_back(place, "another")
     assert place.exists()
     tokens.take_back(place, "abc")
