@@ -9,7 +9,9 @@ to the log (`log_failure`). What is meant to end the process (Ctrl-C, exit) pass
 Not handled: what ends the process itself, such as the kernel's out-of-memory killer.
 """
 
+import errno
 import logging
+import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +25,8 @@ Made = TypeVar("Made")
 ROOT = Path(__file__).parents[2]
 LONGEST_SENTENCE = 300
 REMEDY = "the captures are kept; please report this"
+SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+SHORT_REMEDY = "the captures are kept; let the collector have more open files or memory"
 _ENDS_THE_PROCESS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 _log = logging.getLogger("twintap.collector")
 
@@ -43,7 +47,10 @@ def contained(session: str, work: Callable[[], Made]) -> Made:
     except BaseException as error:  # the only such place: see above
         if isinstance(error, _ENDS_THE_PROCESS):
             raise
-        raise AnalysisError(f"the analysis of session {session} failed: {_sentence(error)}", REMEDY) from error
+        what = f"the analysis of session {session} failed"
+        if isinstance(error, OSError) and error.errno in SHORT:
+            raise AnalysisError(f"{what}: {os.strerror(error.errno)}", SHORT_REMEDY) from error
+        raise AnalysisError(f"{what}: {_sentence(error)}", REMEDY) from error
 
 
 def log_failure(error: TracerError, times: int = 1) -> None:

@@ -1,5 +1,6 @@
 """Live analysis: the window, its edges, its rounds, and what it says of itself."""
 
+import errno
 import hashlib
 import threading
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from collector.decode.host_capture import HostSource
 from collector.queries import live_error
 from collector.service import live
 from collector.service.app import create_app
+from collector.service.boundary import AnalysisError, contained
 from collector.service.ingest import session_status
 from collector.service.live import EDGE_NS, GOAL_NS, INTERVAL_NS, LEAST_NS, LiveAnalysis, choose
 from collector.service.settings import CollectorSettings
@@ -353,6 +355,16 @@ def test_a_stage_that_raises_ends_neither_the_thread_nor_another_session(
     (message,) = {record.getMessage() for record in caplog.records if record.name == "twintap.collector"}
     assert f"session bad failed: {type(raised).__name__}" in message
     assert message.isprintable()
+
+
+def test_what_the_system_is_short_of_is_no_defect_of_ours() -> None:
+    def without_descriptors() -> None:
+        raise OSError(errno.EMFILE, "Failed to open local file 'x'")
+
+    with pytest.raises(AnalysisError) as raised:
+        contained("s", without_descriptors)
+    assert str(raised.value).startswith("the analysis of session s failed: Too many open files; the captures are kept")
+    assert "report this" not in str(raised.value)
 
 
 def test_a_slow_session_does_not_delay_a_quick_one(tmp_path: Path, segments: dict[str, list[Path]]) -> None:
