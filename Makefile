@@ -39,7 +39,7 @@ ifeq ($(wildcard tracer/_core*.so),)
 SETUP_INPUTS += again
 endif
 
-.PHONY: help setup demo test lint test-rust test-python miri bench captures constraints clean again
+.PHONY: help setup demo test lint lint-python lint-rust test-rust test-python miri bench captures constraints clean again
 
 help: ## List the targets
 	@echo 'Usage: make TARGET'
@@ -54,18 +54,21 @@ $(STAMP): $(SETUP_INPUTS)
 demo: setup ## Upload one byte to the bundled cluster, show where the time went (ONCE=1: check the page and exit)
 	@$(VENV)/python scripts/demo $(if $(ONCE),--once)
 
-test: setup ## Run every check and every test: lint, then Rust beside Python (PYTEST_ARGS=… is passed on)
+test: setup ## Run every check and every test, Rust's beside Python's (PYTEST_ARGS=… is passed on)
 	@scripts/preconditions tests
-	@$(MAKE) --no-print-directory lint
-	@scripts/beside .build/test-rust.log '$(MAKE) --no-print-directory test-rust' \
-		'$(MAKE) --no-print-directory test-python'
+	@scripts/beside .build/test-rust.log '$(MAKE) --no-print-directory lint-rust test-rust' \
+		'$(MAKE) --no-print-directory lint-python test-python'
 
-lint: setup ## Check style and types only: ruff, mypy, cargo fmt, clippy
+lint: lint-python lint-rust ## Check style and types only: ruff, mypy, cargo fmt, clippy
+
+lint-python: setup
 	@echo 'lint: ruff'
 	@$(VENV)/ruff check -q .
 	@$(VENV)/ruff format -q --check .
 	@echo 'lint: mypy'
 	@$(VENV)/mypy --no-error-summary
+
+lint-rust: setup
 	@echo 'lint: cargo fmt, clippy'
 	@$(CARGO) fmt $(CORE_MANIFEST) --all --check
 	@PYO3_PYTHON="$(CURDIR)/$(VENV)/python" $(CARGO) clippy -q $(CORE_MANIFEST) --workspace --all-targets -- -D warnings
