@@ -8,6 +8,8 @@ PYTHON ?=
 ONCE ?=
 QUICK ?=
 PYTEST_ARGS ?=
+# Tests wait a fifth of their time, for hosts, captures and time limits.
+PYTEST_WORKERS ?= 3
 export PYTHON
 
 VENV := .venv/bin
@@ -61,14 +63,14 @@ test: setup ## Run every check and every test, Rust's beside Python's (PYTEST_AR
 
 lint: lint-python lint-rust ## Check style and types only: ruff, mypy, cargo fmt, clippy
 
-lint-python: setup
+lint-python: setup ## Check the style and types of Python only
 	@echo 'lint: ruff'
 	@$(VENV)/ruff check -q .
 	@$(VENV)/ruff format -q --check .
 	@echo 'lint: mypy'
 	@$(VENV)/mypy --no-error-summary
 
-lint-rust: setup
+lint-rust: setup ## Check the style of Rust only
 	@echo 'lint: cargo fmt, clippy'
 	@$(CARGO) fmt $(CORE_MANIFEST) --all --check
 	@PYO3_PYTHON="$(CURDIR)/$(VENV)/python" $(CARGO) clippy -q $(CORE_MANIFEST) --workspace --all-targets -- -D warnings
@@ -79,7 +81,7 @@ test-rust: setup ## Run the Rust tests only
 
 test-python: setup ## Run the Python tests only
 	@echo 'test: Python'
-	@$(VENV)/python -m pytest -q -n 2 $(PYTEST_ARGS)
+	@$(VENV)/python -m pytest -q -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 miri: ## Run the tests of the crates without `unsafe` under Miri (needs: rustup component add miri rust-src --toolchain nightly)
 	@MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -q $(CORE_MANIFEST) --lib --test connections --test scripts --test round_trip \

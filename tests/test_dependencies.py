@@ -64,7 +64,7 @@ def test_the_setup_installs_nothing_without_a_hash() -> None:
     installs = re.findall(r'^ *step .*?" (install\w* .*)$', text, re.MULTILINE)
     assert installs == [
         "install_core --no-deps -e .",
-        "install --require-hashes -r requirements.txt",
+        "install --no-compile --require-hashes -r requirements.txt",
         "install_core -e '.[all,test]'",
     ]
     assert 'install_core() { install --no-index --no-build-isolation "$@"; }' in text
