@@ -8,8 +8,7 @@ PYTHON ?=
 ONCE ?=
 QUICK ?=
 PYTEST_ARGS ?=
-# Tests wait a fifth of their time, for hosts, captures and time limits.
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 2
 export PYTHON
 
 VENV := .venv/bin

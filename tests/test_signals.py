@@ -175,6 +175,25 @@ assert folder.is_dir()
     assert list(tmp_path.iterdir()) == [], "and it goes with the parent"
 
 
+def test_a_signal_that_comes_where_exceptions_are_ignored_ends_the_process_all_the_same() -> None:
+    code = """
+import signal, sys, time, weakref
+from unittest.mock import patch
+from tracer import cli
+class Thing: pass
+def work(**_):
+    thing = Thing()
+    reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+    del thing
+    time.sleep(30)
+    print("went on")
+with patch.object(cli, "tracer", work), patch.object(work, "main", work, create=True):
+    cli.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "", "")
+
+
 @pytest.mark.parametrize("moment", ["made, not held", "held, not yet worked in"])
 def test_a_folder_goes_with_a_process_that_is_ended_at_the_worst_moment(tmp_path: Path, moment: str) -> None:
     folder = tmp_path / ".trace.01234567.partial"

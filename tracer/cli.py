@@ -11,6 +11,7 @@ from types import FrameType
 
 import click
 
+from tracer import interrupts
 from tracer.errors import TracerError
 from tracer.private_files import make_files_private
 from tracer.secret_rules import without_secrets
@@ -105,6 +106,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
+    interrupts.raise_again_what_is_lost()
     try:
         tracer.main(standalone_mode=False)
     except TracerError as error:

@@ -3,18 +3,20 @@ answered by a flag, where an exception out of a handler could be lost in an even
 """
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AGAIN_S = 0.05
 
 
 @contextmanager
 def put_off() -> Iterator[None]:
     """Within it no signal that asks to end has an effect; what came has it then. Does nothing in other threads."""
-    if threading.current_thread() is not threading.main_thread():
+    if not _in_main_thread():
         yield
         return
     came: list[int] = []
@@ -49,3 +51,28 @@ def answered_by(ask_to_end: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+def raise_again_what_is_lost() -> None:
+    """From now on an exception that asks to end is raised once more where Python had to ignore it: a signal may come in
+    a weak reference's callback or in a finaliser, out of which no exception gets. For the main thread."""
+    others = sys.unraisablehook
+
+    def report(lost: "sys.UnraisableHookArgs") -> None:
+        ending = lost.exc_value
+        if not isinstance(ending, SystemExit | KeyboardInterrupt) or not _in_main_thread():
+            others(lost)
+            return
+        kind, given = type(ending), ending.args
+
+        def again(_number: int, _frame: FrameType | None) -> None:
+            raise kind(*given)
+
+        signal.signal(signal.SIGALRM, again)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+
+    sys.unraisablehook = report
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

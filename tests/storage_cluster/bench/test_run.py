@@ -241,7 +241,7 @@ def test_what_never_began_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_ramp_of_workers(tmp_path: Path) -> None:
-    workload = mix("workers = 1\nruntime_s = 0.4\nramp = [{ seconds = 0.2, to = 4 }]")
+    workload = mix("workers = 1\nruntime_s = 2\nramp = [{ seconds = 0.2, to = 4 }]")
     run, _ = done(workload, tmp_path)
     rows = main_rows(run)
     begin = min(row.start_ns for row in rows)
