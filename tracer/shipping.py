@@ -199,7 +199,7 @@ class Shipper:
             self._worked()
 
     def close(self, must_end: Callable[[], bool] = _never) -> bool:
-        """After the capture: send the rest and tell the collector that this was all; whether it worked.
+        """After the capture: send the rest and inform the collector that this was all; whether it worked.
 
         It tries again until `must_end`, or until the collector has acknowledged nothing for `END_SECONDS`.
         """

@@ -92,7 +92,7 @@ class Usage:
 
     def _clauses(self, finding: Finding) -> list[str]:
         """What the finding's host used in its time, a clause for each metric in which it differs from the
-        others; disks only if busy at all. What tells most comes first."""
+        others; disks only if busy at all. What shows most comes first."""
         begin, end = finding.from_trace_ns, finding.to_trace_ns
         if begin is None or end is None:
             return []

@@ -130,11 +130,11 @@ def summary_of(slabs: Iterable[pa.Table], most: int) -> Summary:
     Arguments: `slabs`, its rows in their order, those of a connection side by side. Cost: one pass. Memory: a slab.
     """
     parts = [_summary_of_slab(slab, most) for slab in _whole_connections(slabs)]
-    pairs = _summed(pl.concat([each.pairs for each in parts]), *_PAIR)
+    pairs = _sums(pl.concat([each.pairs for each in parts]), *_PAIR)
     order = [True, True, True, False, False]
     pairs = pairs.sort(_failed(), "lost_count", "hops_count", *_PAIR, descending=order)
     return Summary(
-        total=_counts(_summed(pairs).row(0, named=True)),
+        total=_counts(_sums(pairs).row(0, named=True)),
         host_pairs=tuple(
             HostPair(row["send_host"], row["receive_host"], row["connections_count"], _counts(row))
             for row in pairs.iter_rows(named=True)
@@ -170,9 +170,9 @@ class _Slab:
 
 def _whole_connections(slabs: Iterable[pa.Table]) -> Iterator[pl.DataFrame]:
     """The rows of `slabs`, without a connection in two of them; at least one slab."""
-    left = _counted(TABLES["quality"].empty_table())
+    left = _counts_of_connections(TABLES["quality"].empty_table())
     for slab in slabs:
-        rows = pl.concat([left, _counted(slab)])
+        rows = pl.concat([left, _counts_of_connections(slab)])
         begins = np.flatnonzero(np.diff(rows["connection_id"].to_numpy(), prepend=-1))
         whole_count = int(begins[-1]) if len(begins) else 0
         yield rows.head(whole_count)
@@ -180,7 +180,7 @@ def _whole_connections(slabs: Iterable[pa.Table]) -> Iterator[pl.DataFrame]:
     yield left
 
 
-def _counted(slab: pa.Table) -> pl.DataFrame:
+def _counts_of_connections(slab: pa.Table) -> pl.DataFrame:
     """Rows of `quality`, each with its `hops_count`."""
     hops = pl.sum_horizontal(f"{state}_count" for state in HopState)
     return _frame(slab).select("connection_id", *_PAIR, pl.col(*COUNTS).cast(pl.Int64), hops_count=hops.cast(pl.Int64))
@@ -191,11 +191,11 @@ def _summary_of_slab(rows: pl.DataFrame, most: int) -> _Slab:
         pl.col(*COUNTS, "hops_count").sum(), connections_count=pl.col("connection_id").n_unique().cast(pl.Int64)
     )
     spoilt = rows.filter((_failed() > 0) | (pl.col("lost_count") > 0))["connection_id"].unique()
-    imperfect = _summed(rows.filter(pl.col("connection_id").is_in(spoilt.implode())), "connection_id")
+    imperfect = _sums(rows.filter(pl.col("connection_id").is_in(spoilt.implode())), "connection_id")
     return _Slab(pairs, len(spoilt), _worst(imperfect, most))
 
 
-def _summed(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
+def _sums(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
     """The sums of all counts, of all rows or of those alike in `by`."""
     counts = pl.col(*COUNTS, "hops_count", "^connections_count$").sum()
     return rows.group_by(*by).agg(counts) if by else rows.select(counts)

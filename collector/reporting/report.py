@@ -161,7 +161,7 @@ def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataF
     rows = story.joined(store.read_table(url, "spans"), store.read_table(url, "exchanges"))
     requests = _requests(rows.select(story.REQUEST_COLUMNS), _frame(url, "findings", ["kind", "count"]))
     others_of = [store.read_table(url, name) for name in TOLD_WITH]
-    told = story.tell_of(info, rows, clocks, *others_of)
+    told = story.story_of_rows(info, rows, clocks, *others_of)
     connections, _, silences, *_ = others_of
     stages = stages_of_all(rows, info, connections, clocks, silences)
     return Report(

@@ -106,10 +106,10 @@ def tell(
     Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`;
     without `connections`, what was waited for those that never came about is told as their client's own work.
     """
-    return tell_of(info, joined(spans, exchanges), clocks, connections, findings, silences, streams)
+    return story_of_rows(info, joined(spans, exchanges), clocks, connections, findings, silences, streams)
 
 
-def tell_of(
+def story_of_rows(
     info: TraceInfo,
     rows: pl.DataFrame,
     clocks: pa.Table,

@@ -189,13 +189,13 @@ async def analyse_session(session: Session, request: Request, settings: Settings
         raise HTTPException(status.HTTP_409_CONFLICT, "its analysis is running; try again when it is done")
     under_way.add(session)
     try:
-        make = partial(_analysed, session, request.app.state.analysis, settings)
+        make = partial(_analysis_of, session, request.app.state.analysis, settings)
         return await to_thread.run_sync(make, limiter=request.app.state.analyses)
     finally:
         under_way.discard(session)
 
 
-def _analysed(session: str, analysis: Analyse, settings: CollectorSettings) -> Analysed:
+def _analysis_of(session: str, analysis: Analyse, settings: CollectorSettings) -> Analysed:
     folder = session_folder(settings.data, session)
     hosts = ingest.session_status(settings.data, session).hosts
     sources = [HostSource(h.host, tuple(path for _, path in segments(folder / h.host, h.host))) for h in hosts]

@@ -281,7 +281,7 @@ class LiveAnalysis:
         session = begun.session
         status = self._round(session.status, begun.segments, begun.started_ns, begun.first_ns)
         with self._changed:
-            failed = _failed(session.failed, begun.first_ns, self._clock()) if status.error else None
+            failed = _failure_after(session.failed, begun.first_ns, self._clock()) if status.error else None
             session.status, session.in_round, session.failed = status, False, failed
             self._changed.notify_all()
 
@@ -332,7 +332,7 @@ class LiveAnalysis:
         return _described(status, self._analysis(sources, status.trace, status.cut_count), self._wall_clock())
 
 
-def _failed(before: _Failed | None, first_ns: int, now_ns: int) -> _Failed:
+def _failure_after(before: _Failed | None, first_ns: int, now_ns: int) -> _Failed:
     """A round that made no trace, after one that did (None) or did not."""
     pause_ns = FIRST_RETRY_NS if before is None else min(2 * before.pause_ns, LONGEST_RETRY_NS)
     return _Failed(first_ns, pause_ns, now_ns + pause_ns)

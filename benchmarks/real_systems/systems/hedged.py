@@ -38,7 +38,7 @@ import json, os, select, socket, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 settings = json.loads(sys.argv[1])
 LOG = os.open(settings["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-def asked(host, target):
+def ask(host, target):
     sock = socket.create_connection((host, 8000))
     sock.sendall(f"GET {target} HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n".encode())
     return sock
@@ -50,11 +50,11 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
         at = [time.time_ns()]
-        first = asked(settings["first"], self.path)
+        first = ask(settings["first"], self.path)
         second = None
         if not select.select([first], [], [], settings["hedge_s"])[0]:
             at.append(time.time_ns())
-            second = asked(settings["second"], self.path if settings["same"] else self.path.replace("item", "extra"))
+            second = ask(settings["second"], self.path if settings["same"] else self.path.replace("item", "extra"))
         ready = select.select([one for one in (first, second) if one], [], [])[0]
         read(ready[0])
         first.close()

@@ -14,10 +14,10 @@ def of_three_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A finding takes three lines of a wide terminal at most, with its remedy."""
     whole, seen = diagnosis.as_table, list[Finding]()
 
-    def noted(found: Iterable[Finding]) -> pa.Table:
+    def checked_table(found: Iterable[Finding]) -> pa.Table:
         seen.extend(every := list(found))
         return whole(every)
 
-    monkeypatch.setattr(diagnosis, "as_table", noted)
+    monkeypatch.setattr(diagnosis, "as_table", checked_table)
     yield
     assert [finding for finding in seen if finding.lines_count > MOST_LINES] == []

@@ -274,11 +274,11 @@ def test_sessions_are_analysed_beside_each_other_and_none_twice_at_a_time(client
 
 @pytest.mark.parametrize("path", ["/api/sessions", "/api/sessions/s1", "/api/sessions/s1/quality"])
 def test_what_the_system_refuses_is_one_line(client: AppClient, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    def refused(_path: Path) -> Iterator[Path]:
+    def refuse_to_list(_path: Path) -> Iterator[Path]:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     put(client, 1)
-    monkeypatch.setattr(Path, "iterdir", refused)
+    monkeypatch.setattr(Path, "iterdir", refuse_to_list)
     answer = client.get(path)
     assert answer.status_code == 503
     assert answer.json() == {"detail": "the collector cannot read its data: Too many open files; try again later"}

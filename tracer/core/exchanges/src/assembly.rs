@@ -8,7 +8,7 @@ use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
 use crate::secured::keep_application;
 use crate::silences::{Evidence, Finder, Held, LONG_NS, Pauses, Silence, Silent};
 use crate::streams::{
-    self, FEWEST_PIECES, Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, by_heads, framed, is_quiet, marked,
+    self, FEWEST_PIECES, Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, add_frames, by_heads, is_quiet, marked,
     unasked,
 };
 use crate::turns::Turns;
@@ -243,7 +243,7 @@ impl<'a> Builder<'a> {
         });
         marked(self.heads, head_rows.clone(), swapped, &own.parts, &mut own.stretches);
         if own.heads.is_empty() && own.state == State::Other && secured.is_none() {
-            framed(self.heads, head_rows, swapped, &own.ranges, &mut own.stretches);
+            add_frames(self.heads, head_rows, swapped, &own.ranges, &mut own.stretches);
         }
         if secured.is_some_and(|shake| shake.hides_http2) {
             own.stretches.push(Stretch {

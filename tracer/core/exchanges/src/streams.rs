@@ -208,7 +208,7 @@ pub(crate) fn is_swapped(heads: &Heads, rows: impl Iterator<Item = usize>) -> bo
 
 /// A WebSocket whose beginning was not captured: what either side sends begins with frames, mostly, a client's are masked
 /// and a server's are not. Arguments: `ranges`, ascending; all else as for [`marked`].
-pub(crate) fn framed(
+pub(crate) fn add_frames(
     heads: &Heads,
     rows: impl Iterator<Item = usize>,
     swapped: bool,

@@ -202,7 +202,7 @@ const SERVER_FIN: (Transfer, u8) = ((false, (60, 60), (90_000_000, 90_000_050)),
 
 /// An answer of 60 bytes and what closes the connection: bytes of the answer, when its end was sent and received, for
 /// how long the server had nothing to send, and whether the end was the server's FIN.
-fn closed(lines: &[HeadLine], closing: &[(Transfer, u8)]) -> (i64, (i64, i64), i64, bool) {
+fn end_of_answer(lines: &[HeadLine], closing: &[(Transfer, u8)]) -> (i64, (i64, i64), i64, bool) {
     let asked = [
         ((true, (0, 20), (10, 20)), DATA),
         ((false, (0, 60), (40_000, 40_050)), DATA),
@@ -226,28 +226,41 @@ fn an_answer_without_a_length_ends_with_the_servers_fin() {
     let at_fin = (60, SERVER_FIN.0.2, 90_000_000 - 40_050, true);
     let at_last_byte = (60, (40_000, 40_050), 0, false);
     let client = |kind: u8, at: i64| ((true, (20, 20), (at, at + 50)), kind);
-    assert_eq!(closed(&no_length, &[SERVER_FIN]), at_fin);
-    assert_eq!(closed(&no_length, &[SERVER_FIN, client(FIN, 90_000_060)]), at_fin);
+    assert_eq!(end_of_answer(&no_length, &[SERVER_FIN]), at_fin);
     assert_eq!(
-        closed(&no_length, &[client(FIN, 30), SERVER_FIN]),
+        end_of_answer(&no_length, &[SERVER_FIN, client(FIN, 90_000_060)]),
+        at_fin
+    );
+    assert_eq!(
+        end_of_answer(&no_length, &[client(FIN, 30), SERVER_FIN]),
         at_fin,
         "a half-close"
     );
     let again = ((false, (60, 60), (95_000_000, 95_000_050)), FIN);
-    assert_eq!(closed(&no_length, &[SERVER_FIN, again]), at_fin, "sent again");
-    assert_eq!(closed(&no_length, &[]), at_last_byte);
+    assert_eq!(end_of_answer(&no_length, &[SERVER_FIN, again]), at_fin, "sent again");
+    assert_eq!(end_of_answer(&no_length, &[]), at_last_byte);
     let reset = ((false, (60, 60), (90_000_000, 90_000_050)), RST);
-    assert_eq!(closed(&no_length, &[reset]), at_last_byte);
+    assert_eq!(end_of_answer(&no_length, &[reset]), at_last_byte);
     for left in [client(FIN, 80_000_000), client(RST, 80_000_000)] {
-        assert_eq!(closed(&no_length, &[left, SERVER_FIN]), at_last_byte, "its client left");
+        assert_eq!(
+            end_of_answer(&no_length, &[left, SERVER_FIN]),
+            at_last_byte,
+            "its client left"
+        );
     }
     for status in [204, 304] {
-        assert_eq!(closed(&[asked, (false, 0, 2, status, -1)], &[SERVER_FIN]), at_last_byte);
+        assert_eq!(
+            end_of_answer(&[asked, (false, 0, 2, status, -1)], &[SERVER_FIN]),
+            at_last_byte
+        );
     }
-    assert_eq!(closed(&[asked, (false, 0, 2, 200, 50)], &[SERVER_FIN]), at_last_byte);
+    assert_eq!(
+        end_of_answer(&[asked, (false, 0, 2, 200, 50)], &[SERVER_FIN]),
+        at_last_byte
+    );
     let missing = ((false, (70, 70), (90_000_000, 90_000_050)), FIN);
     assert_eq!(
-        closed(&no_length, &[missing]),
+        end_of_answer(&no_length, &[missing]),
         at_last_byte,
         "bytes before it were not seen"
     );

@@ -224,7 +224,7 @@ fn is_line_end(data: &[u8], value: &[u8]) -> bool {
 /// Invariant: marks stand at ascending places within the payload, only where one may begin; and of a payload cut in half, all
 /// but the last are those of the whole one.
 pub fn marks(data: &[u8]) {
-    let whole = marked(data, data.len());
+    let whole = marks_of(data, data.len());
     assert!(whole.is_empty() || marks::may_be_mark(data));
     assert!(whole.is_sorted_by(|one, next| one.0 < next.0));
     assert!(
@@ -232,7 +232,7 @@ pub fn marks(data: &[u8]) {
             .iter()
             .all(|&(at, _, reach)| at < data.len() && (1..=5).contains(&reach))
     );
-    let half = marked(&data[..data.len() / 2], data.len());
+    let half = marks_of(&data[..data.len() / 2], data.len());
     let sure = half.len().saturating_sub(1); // the last may be a word that goes on
     assert_eq!(
         half[..sure],
@@ -241,7 +241,7 @@ pub fn marks(data: &[u8]) {
     );
 }
 
-fn marked(payload: &[u8], wire_len: usize) -> Vec<(usize, &'static [u8], u16)> {
+fn marks_of(payload: &[u8], wire_len: usize) -> Vec<(usize, &'static [u8], u16)> {
     let mut found = Vec::new();
     marks::each_mark(payload, wire_len, |at, head| found.push((at, head.method, head.status)));
     found

@@ -193,6 +193,18 @@ fn call(e: &Exchanges, rows: &[u32], is_cut: bool) -> Call {
     }
 }
 
+/// Requests by class, each class in the order of `parents`, and the place of each of `parents` in its class.
+pub fn by_class(class: &[u16], parents: &[u32]) -> (HashMap<u16, Vec<u32>>, Vec<usize>) {
+    let mut of_class: HashMap<u16, Vec<u32>> = HashMap::new();
+    let mut place = vec![0; parents.len()];
+    for (at, &parent) in parents.iter().enumerate() {
+        let same = of_class.entry(class[parent as usize]).or_default();
+        place[at] = same.len();
+        same.push(parent);
+    }
+    (of_class, place)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ pub const IN_ITS_BIN: f64 = KERNEL[KERNEL.len() / 2];
 const PRIOR_LINKS: f64 = 3.0;
 const LEAST_SCORE: f64 = -8.0;
 const MOST_SCORE: f64 = 8.0;
-/// About how much byte counts differ is believed if it tells links from possible pairs by so many nats in the mean.
+/// About how much byte counts differ is believed if it separates links from possible pairs by so many nats in the mean.
 const LEAST_NATS: f64 = 0.1;
 /// Before anything is linked, differences are held to be those of links if they are so many standard deviations more
 /// frequent among requests that were open, and if this accounts for so many of the links.

@@ -415,7 +415,7 @@ impl Host<'_> {
             .collect()
     }
 
-    /// The same guess; where words tell whose a call is, requests of a class that hardly makes any may have made it, too.
+    /// The same guess; where words show whose a call is, requests of a class that hardly makes any may have made it, too.
     fn with_rare_classes(&self, children: &[u32], guess: &Guess, wide: &Guess) -> Guess {
         let mut all = guess.clone();
         if self.usual.table(self.host, self.kind[children[0] as usize]).is_some() {

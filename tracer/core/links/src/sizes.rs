@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::calls::Call;
+use crate::calls::{Call, by_class};
 use crate::evidence::{Differences, Tally};
 
 /// Calls of a kind, and pairs of each, that are looked at.
@@ -25,13 +25,7 @@ pub type Sizes = Arc<[Differences; 2]>;
 ///
 /// `parents` in order of opening, `children` in order of start.
 pub fn sizes(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -> Option<Sizes> {
-    let mut of_class: HashMap<u16, Vec<u32>> = HashMap::new();
-    let mut place = vec![0; parents.len()];
-    for (at, &parent) in parents.iter().enumerate() {
-        let same = of_class.entry(class[parent as usize]).or_default();
-        place[at] = same.len();
-        same.push(parent);
-    }
+    let (of_class, place) = by_class(class, parents);
     let mut near: [Tally; 2] = Default::default();
     let mut far: [Tally; 2] = Default::default();
     let (mut open, mut next, mut links): (Vec<usize>, usize, f64) = (vec![], 0, 0.0);

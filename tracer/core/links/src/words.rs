@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
-use crate::calls::{Call, Calls};
+use crate::calls::{Call, Calls, by_class};
 use crate::evidence::log_ratio;
 
 /// Words that are kept of a target; of longer ones the first two, and the last.
@@ -76,8 +76,8 @@ fn words_about(target: &[u8], range: ByteRange) -> [u32; MOST_WORDS] {
     let of_path = target_words(path, FIRST_WORDS + 1);
     let object = of_path.iter().rev().find(|&&word| word != 0).copied().unwrap_or(0);
     let (first, last) = range;
-    let both = mixed(mixed(BOTH, first), last);
-    let about = [mixed(FIRST, first), mixed(LAST, last), both, mixed(both, object.into())];
+    let both = mix(mix(BOTH, first), last);
+    let about = [mix(FIRST, first), mix(LAST, last), both, mix(both, object.into())];
     // where a range begins that is told from the end, and where one ends that goes to the end, is not known
     let is_given = [first >= 0, first >= 0 && last >= 0, true, true];
     let at = words
@@ -97,7 +97,7 @@ const LAST: u64 = 2;
 const BOTH: u64 = 3;
 
 /// A hash and a number, hashed (splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-fn mixed(hash: u64, number: i64) -> u64 {
+fn mix(hash: u64, number: i64) -> u64 {
     let mut value = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(number as u64);
     value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -358,13 +358,7 @@ impl Counts {
     /// `parents` in order of opening, `children` in order of start.
     fn new(calls: &[Call], class: &[u16], parents: &[u32], children: &[u32]) -> Self {
         let mut counts = Counts::default();
-        let mut of_class: HashMap<u16, Vec<u32>> = HashMap::new();
-        let mut place = vec![0; parents.len()];
-        for (at, &parent) in parents.iter().enumerate() {
-            let same = of_class.entry(class[parent as usize]).or_default();
-            place[at] = same.len();
-            same.push(parent);
-        }
+        let (of_class, place) = by_class(class, parents);
         let (mut open, mut next): (Vec<usize>, usize) = (vec![], 0);
         let pattern = |child: &Call, parent: u32| shared(&child.asked, &calls[parent as usize].served) as usize;
         let step = children.len().div_ceil(SOME_CALLS);

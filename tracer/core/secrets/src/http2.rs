@@ -52,7 +52,7 @@ mod tests {
         [&len[1..], &[kind, flags, 0, 0, 0, stream][..], body].concat()
     }
 
-    fn blanked(payload: &[u8]) -> Vec<u8> {
+    fn with_blank_headers(payload: &[u8]) -> Vec<u8> {
         let mut bytes = payload.to_vec();
         blank_header_blocks(&mut bytes);
         bytes
@@ -64,9 +64,9 @@ mod tests {
             let call = [frame(4, 0, 0, b""), frame(1, 4, 1, block), frame(9, 4, 1, block)].concat();
             [PREFACE, &call, &frame(5, 4, 1, block), &frame(0, 1, 1, b"body")].concat()
         };
-        assert_eq!(blanked(&with(b"secret")), with(b"xxxxxx"));
+        assert_eq!(with_blank_headers(&with(b"secret")), with(b"xxxxxx"));
         assert_eq!(
-            blanked(&with(b"secret")[PREFACE.len()..]),
+            with_blank_headers(&with(b"secret")[PREFACE.len()..]),
             with(b"xxxxxx")[PREFACE.len()..]
         );
     }
@@ -77,7 +77,7 @@ mod tests {
         for len in 0..whole.len() {
             let mut expected = whole[..len].to_vec();
             expected[HEADER_LEN.min(len)..].fill(b'x');
-            assert_eq!(blanked(&whole[..len]), expected);
+            assert_eq!(with_blank_headers(&whole[..len]), expected);
         }
     }
 
@@ -91,7 +91,7 @@ mod tests {
             b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
             b"".to_vec(),
         ] {
-            assert_eq!(blanked(&other), other);
+            assert_eq!(with_blank_headers(&other), other);
         }
     }
 }
