@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from collector.queries import TraceView
 from tests.helpers.viewer_page import open_page, settled, view
@@ -84,6 +84,24 @@ def test_every_packet_of_a_request_is_listed_and_chosen_by_keyboard(
     assert "list=1" in page.url
     page.keyboard.press("Escape")
     expect(page.locator("#packets")).to_be_hidden()
+
+
+def test_keys_that_are_faster_than_the_rows_wait_for_them(page: Page, small_url: str, small_trace: TraceView) -> None:
+    held: list[Route] = []
+    page.route("**/api/requests/1/packets?**", lambda route: held.append(route))  # noqa: PLW0108
+    open_page(page, small_url)
+    search_for(page, "#2")
+    page.keyboard.press("Escape")
+    with page.expect_request("**/api/requests/1/packets?**"):
+        page.keyboard.press("l")
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator("#packet-details")).to_be_empty()
+    for route in held:
+        route.continue_()
+    second = small_trace.request_packets(1, 1, 1).number[0]
+    expect(page.locator('.packet-row[aria-selected="true"] span').first).to_have_text(str(second))
+    expect(page.locator("#packet-details")).to_contain_text("Packet")
 
 
 def test_the_list_follows_the_view_while_no_request_is_selected(

@@ -5,7 +5,8 @@ window.twintap = window.twintap || {};
 
 (function (T) {
   const ROW_PX = 24, HEAD_PX = 24, PAGE = 200, TALLEST_PX = 8e6, AROUND = 6; // browsers end elements at some 30 million px
-  const list = { of: "", path: "", count: 0, pages: new Map(), active: 0, first: -1, last: -1 };
+  const KEYS = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End", "Enter", " "]);
+  const list = { of: "", path: "", count: 0, pages: new Map(), active: 0, first: -1, last: -1, chosen: null, earlyKeys: [] };
   let scroller, rows, title;
 
   const opened = () => !document.getElementById("packets").hidden;
@@ -26,7 +27,7 @@ window.twintap = window.twintap || {};
     const { from, to, selection } = T.state, request = selection.request;
     const path = request === null ? `api/packets?from=${Math.floor(from)}&to=${Math.ceil(to)}` : `api/requests/${request}/packets?`;
     if (path === list.path) return markSelected();
-    Object.assign(list, { path, of: request === null ? "in view" : `of request #${request + 1}`, active: 0, count: 0, pages: new Map() });
+    Object.assign(list, { path, of: request === null ? "in view" : `of request #${request + 1}`, active: 0, count: 0, pages: new Map(), chosen: null });
     scroller.scrollTop = 0;
     load(0);
   }
@@ -44,6 +45,8 @@ window.twintap = window.twintap || {};
         scroller.setAttribute("aria-rowcount", list.count);
         show(true);
         markSelected();
+        list.earlyKeys.splice(0).forEach(obey);
+        if (list.chosen !== null && arrowsAt(list.chosen)[0]) choose(list.chosen);
       })
       .catch(() => {
         pages.delete(page);
@@ -144,6 +147,7 @@ window.twintap = window.twintap || {};
   function choose(row) {
     const [arrows, at] = arrowsAt(row);
     list.active = row;
+    list.chosen = arrows ? null : row; // a row that is not there yet is chosen when it arrives
     if (!arrows) return;
     const request = arrows.request[at] < 0 ? null : arrows.request[at];
     const time = Number.isNaN(arrows.sent[at]) ? arrows.received[at] : arrows.sent[at];
@@ -154,12 +158,18 @@ window.twintap = window.twintap || {};
     mark();
   }
 
-  function onKey(event) {
+  function obey(key) {
     const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -fitting(), PageDown: fitting(), Home: -Infinity, End: Infinity };
-    if (event.key in steps) move(list.active + steps[event.key]);
-    else if (event.key === "Enter" || event.key === " ") choose(list.active);
-    else if (event.key === "Escape") toggle();
-    else return;
+    if (key in steps) move(list.active + steps[key]);
+    else choose(list.active);
+  }
+
+  // Keys that are faster than the first page of rows wait for it.
+  function onKey(event) {
+    if (event.key === "Escape") toggle();
+    else if (!KEYS.has(event.key)) return;
+    else if (list.pages.get(0) === null) list.earlyKeys.push(event.key);
+    else obey(event.key);
     event.preventDefault();
     event.stopPropagation();
   }
