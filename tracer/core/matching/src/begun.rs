@@ -1,7 +1,8 @@
-//! Translated connections whose handshake nobody captured: see the header of [`crate::translation`].
+//! Finds translated connections whose handshake was not captured: see the header of [`crate::translation`].
 //!
-//! Of each 4-tuple that only one host sent and received under, the packets with the least hashes are its fingerprint
-//! (`LEAST_HASHES` each way): two captures of one connection that overlap in time share many of them, however long it is.
+//! The fingerprint of a 4-tuple that only one host sent and received under is the set of its packets with the lowest
+//! hashes (`LEAST_HASHES` in each direction). Two captures of one connection that overlap in time share many of these
+//! packets, however long the connection is.
 //!
 //! Source: Broder (1997), On the resemblance and containment of documents, for sketches of least hashes.
 
@@ -53,7 +54,8 @@ pub(crate) fn find(events: &Events, groups: &Groups) -> Vec<Translation> {
     found
 }
 
-/// Not if two hosts saw it at the ends: its first and last event tell, for hosts stand one behind the other.
+/// False if both ends were captured. Events are sorted by host, so the first and the last event show whether two hosts
+/// saw the 4-tuple.
 fn may_be_lone(events: &Events, group: &[u32]) -> bool {
     let (Some(&first), Some(&last)) = (group.first(), group.last()) else {
         return false;
@@ -161,7 +163,7 @@ fn partners(lone: &[Lone]) -> Vec<(usize, usize)> {
     sure.map(|(&pair, _)| pair).collect()
 }
 
-/// Who has the higher port is taken for the client, as where no handshake tells (`connections`).
+/// The side with the higher port is taken for the client, as for any connection without a captured handshake.
 fn translation(one: &Lone, other: &Lone) -> Translation {
     let (client, server) = if one.own.1 > one.peer.1 {
         (one, other)

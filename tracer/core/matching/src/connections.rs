@@ -1,9 +1,9 @@
-//! Connections: 4-tuples grouped, split into incarnations, sequence numbers unwrapped into stream offsets.
+//! Groups events by 4-tuple, splits each group into incarnations, and unwraps sequence numbers into stream offsets.
 //!
-//! A host's events of one 4-tuple are cut into *fragments*, each of one incarnation: a SYN with a new ISN begins one, and
-//! so does a sequence number that the current one cannot have (past its FIN, before its ISN, or 2^30 away). Fragments of
-//! several hosts are the same incarnation if they share an ISN or, where a handshake was not captured, if the ranges of
-//! sequence numbers overlap.
+//! A host's events of one 4-tuple are cut into *fragments*, each of one incarnation. A SYN with a new ISN begins a
+//! fragment, and so does a sequence number that is impossible in the current one (past its FIN, before its ISN, or 2^30
+//! away). Fragments of several hosts belong to the same incarnation if they share an ISN or, where a handshake was not
+//! captured, if their ranges of sequence numbers overlap.
 
 use std::ops::Range;
 
@@ -310,7 +310,7 @@ impl<'a, 'e> Splitter<'a, 'e> {
         merged
     }
 
-    /// Give each packet of an incarnation its place in the stream, and tell whose ends these are.
+    /// Give each packet of an incarnation its stream offset, and return the incarnation with the hosts at its ends.
     pub fn place(&mut self, merged: &Merged) -> Incarnation {
         let (numbers, fragments) = merged;
         let (events, packets) = (self.events, &mut self.packets[..]);
@@ -331,7 +331,7 @@ pub(crate) type Merged = (Numbers, Vec<Fragment>);
 struct Candidates {
     count: usize,
     by_isn: FxHashMap<(usize, u32), Vec<usize>>,
-    /// Those that miss an ISN, so that only their ranges of sequence numbers may tell.
+    /// Those without an ISN in one direction, which can only be compared by their ranges of sequence numbers.
     without_isn: Vec<usize>,
 }
 

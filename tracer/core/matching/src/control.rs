@@ -1,10 +1,9 @@
-//! Zero-length segments: SYN, FIN, RST, pure ACKs, keepalives, window probes. They carry no bytes to tell them by, so they
-//! pair on the whole header.
+//! Pairs zero-length segments: SYN, FIN, RST, pure ACKs, keepalives, window probes.
 //!
-//! Whole headers repeat (up to thousands of times in a capture: duplicate ACKs): among equal headers the IP ID decides
-//! where the flow keeps it, then causality and order (neither is asked of a header with timestamps that was sent once and
-//! received once); if fewer arrived than were sent and nothing tells which, all of
-//! them are ambiguous.
+//! They carry no bytes that identify them, so they are paired on the whole header. Whole headers repeat (duplicate
+//! ACKs, up to thousands of times in a capture). Equal headers are distinguished by the IP ID if the path keeps it in
+//! this flow, then by causality and order; a header with timestamps that was sent once and received once needs neither
+//! of these two. If fewer arrived than were sent and nothing shows which ones, all of them are ambiguous.
 
 use std::cell::OnceCell;
 
@@ -156,8 +155,8 @@ fn match_equal_headers(
     }
 }
 
-/// Is what was sent once what was received once? Equal headers with timestamps are one segment's, whatever the clocks say
-/// of causality: around a step of one of them that says nothing.
+/// Is what was sent once what was received once? Equal headers with timestamps are one segment's, whatever the clocks
+/// say of causality: around a step of one of them that says nothing.
 fn is_one_packet(context: &Context, evidence: &Evidence, sends: &[Carrier], receives: &[Carrier]) -> bool {
     let ([send], [receive]) = (sends, receives) else {
         return false;
@@ -296,7 +295,8 @@ fn numbered(rows: Rows) -> Vec<(u32, u16)> {
     all
 }
 
-/// IP ID is evidence if what arrived was sent with that very ID, and IDs differ: repeated headers can tell this too.
+/// The IP ID is evidence if segments arrived with the ID that they were sent with, and IDs differ. Repeated headers are
+/// enough to see this.
 fn weigh_evidence(context: &Context, sends: &[Keyed], receives: &[Keyed]) -> Evidence {
     let id = |(key, row): &Keyed| (*key, context.ip_id(*row));
     let sent: FxHashSet<(HeaderKey, i32)> = sends.iter().map(id).collect();

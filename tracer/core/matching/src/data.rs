@@ -1,7 +1,9 @@
-//! Data: the stream is cut at the union of both sides' boundaries into atoms, and each atom's carriers are paired.
+//! Pairs data: the stream is cut into atoms at the union of both sides' packet boundaries, and the send and the receive
+//! that carried each atom are paired.
 //!
-//! *In order* (each side's ranges go up and do not overlap: no retransmission, no reordering) is one merge of two sorted
-//! lists, and nearly all flows. Otherwise a sweep over the sorted boundaries keeps the carriers that cover each atom.
+//! Nearly all flows are *in order*: the ranges of each side ascend and do not overlap, since nothing was retransmitted
+//! or reordered. There pairing is one merge of two sorted lists. Otherwise a sweep over the sorted boundaries keeps the
+//! set of packets that cover the current atom.
 
 use crate::flow::{Context, Flow, certain_headers};
 use crate::output::{Hop, Kind, State};
@@ -74,8 +76,8 @@ fn in_order(ranges: &[Range]) -> bool {
     ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }
 
-/// Would a sweep cost more than so many steps for each range? Of TCP, a byte has a few carriers, whatever the loss; input
-/// made to have thousands of carriers for thousands of atoms is not looked into.
+/// Would a sweep cost more than so many steps for each range? Of TCP, a byte has a few carriers, whatever the loss;
+/// input made to have thousands of carriers for thousands of atoms is not looked into.
 fn is_too_much(sends: &[Range], receives: &[Range]) -> bool {
     if sends.len() + receives.len() <= NEVER_TOO_MANY {
         return false;
@@ -130,8 +132,9 @@ fn unseen_receive(context: &Context) -> State {
     }
 }
 
-/// Both sides in order: walk them together. False, with rows left unfinished, where the only send and the only receive of
-/// some bytes bear different timestamps: a copy that one capture missed, or stamps that something on the way rewrites.
+/// Both sides in order: walk them together. False, with rows left unfinished, where the only send and the only receive
+/// of some bytes bear different timestamps: a copy that one capture missed, or stamps that something on the way
+/// rewrites.
 fn merge(context: &Context, sends: &[Range], receives: &[Range], hops: &mut Vec<Hop>) -> bool {
     let lone_send =
         |s: &Range, from: i64, to: i64| Hop::lone_send(Kind::Data, s.row, (from, to), 1, unseen_send(context, to));

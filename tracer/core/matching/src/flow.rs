@@ -1,4 +1,5 @@
-//! One connection: its two flows, and what each tells about the other (acknowledgements, and a bound on the clocks).
+//! One connection: its two flows, and what each shows about the other (acknowledgements, and a bound on the clock
+//! offset).
 
 use std::cell::OnceCell;
 
@@ -174,7 +175,8 @@ pub(crate) struct Context<'a, 'e> {
 }
 
 impl Context<'_, '_> {
-    /// Stream offset up to which the receiver acknowledged; -1 if nothing, not even the SYN. Only lone sends ask for it.
+    /// Stream offset up to which the receiver acknowledged; -1 if nothing, not even the SYN. Computed when first
+    /// needed, by a send that has no receive.
     pub fn acknowledged(&self) -> i64 {
         *self
             .acknowledged
@@ -192,7 +194,8 @@ impl Context<'_, '_> {
         all.any(|packet| packet.is_of(self.side) && packet.is_stamped())
     }
 
-    /// Had the receiver's latest window before `at_ns` (the sender's clock) shut? The raw field is 0 whatever the scale.
+    /// Had the receiver's latest window before `at_ns` (the sender's clock) shut? The raw field is 0 whatever the
+    /// scale.
     pub fn receiver_window_closed(&self, at_ns: i64) -> bool {
         let received = &self.other.receives;
         let earlier = received.partition_point(|&row| self.packets.at(row).host_ns < at_ns);
@@ -224,7 +227,7 @@ fn match_unpaired(context: &Context, flow: &Flow, hops: &mut Vec<Hop>) {
     }
 }
 
-/// The kind as the header alone tells it; a keepalive needs the flow's history (see `control`).
+/// The kind by the header alone; recognising a keepalive needs the flow's history (see `control`).
 pub(crate) fn kind_of(packet: &Packet) -> Kind {
     if packet.has(flag::RST) {
         Kind::Rst

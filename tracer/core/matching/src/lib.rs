@@ -1,21 +1,23 @@
-//! Pairing each transfer of bytes between a send event on one host and a receive event on another.
+//! Pairs the send event of each transfer of bytes on one host with its receive event on another.
 //!
 //! # The idea
-//! A key of (connection, sequence number) fails on real networks: with segmentation offload the sender's capture holds
-//! super-segments (TSO) and the receiver's holds other ones (GRO), so the same bytes have other boundaries at each end.
-//! What both ends agree on is the byte stream. So, for each connection incarnation and direction:
+//! Pairing by (connection, sequence number) fails on real networks: with segmentation offload the sender's capture
+//! holds super-segments (TSO) and the receiver's capture holds different ones (GRO), so the same bytes have different
+//! packet boundaries at each end. What both ends agree on is the byte stream. So, for each connection incarnation and
+//! direction:
 //!
 //! 1. [`connections`] groups events by 4-tuple, splits reused 4-tuples into incarnations (by ISN, and by what cannot
 //!    follow a FIN), and unwraps 32-bit sequence numbers into 64-bit stream offsets, the same on all hosts.
 //! 2. [`data`] cuts the stream at the union of the boundaries of both sides. Each *atom* has the sends and the receives
-//!    that carried it. One send and one receive are a hop. Retransmitted atoms are told apart in [`resolve`]: by
-//!    timestamps option and IP ID, by causality, by order, in that spirit; where nothing does, they are ambiguous.
+//!    that carried it. One send and one receive are a hop. If an atom was retransmitted, [`resolve`] distinguishes its
+//!    transmissions by timestamps option, IP ID, causality and order; if none of these decides, they are ambiguous.
 //! 3. [`control`] pairs zero-length segments on their whole header (seq, ack, flags, window, timestamps, SACK).
-//! 4. [`pauses`] notes where a sender waited for an acknowledgement with more to send: only here are windows at hand.
+//! 4. [`pauses`] records where a sender waited for an acknowledgement although it had more to send. It runs here
+//!    because later stages no longer have the windows.
 //!
-//! What a router or NAT saw that was captured as well is left out by the caller (`collector.decode.forwarders`).
-//!
-//! Before all that, [`translation`] finds connections that a NAT or balancer rewrote on the way, and undoes it.
+//! Before step 1, [`translation`] finds connections whose addresses a NAT or balancer rewrote on the way, and undoes
+//! the rewriting. The caller leaves out what captured routers and NATs forwarded, so that only the ends of a path
+//! remain.
 //!
 //! # Worked example
 //! The sender's capture shows one send of bytes 0..4344; the link splits it into 3 × 1448; GRO merges the first two:
@@ -31,9 +33,10 @@
 //! - No clock is compared across hosts except through a bound derived from causality in both directions.
 //!
 //! # Limits
-//! One sending and one receiving host for each direction of a connection: what a host between them saw of it is a
-//! duplicate, or unmatched if an end was not captured. A capture that joins a connection
-//! more than 2 GiB after the other one did, without timestamps, may be placed 4 GiB off.
+//! - Each direction of a connection has one sending and one receiving host. What a host between them saw is a
+//!   duplicate, or unmatched if an end was not captured.
+//! - A capture that joins a connection more than 2 GiB after the other one did may be placed 4 GiB off if the stream
+//!   has no timestamps.
 //!
 //! Source: docs/architecture.md; RFC 9293 §3.4 (sequence numbers), RFC 7323 §3 (timestamps), RFC 2018 (SACK).
 #![forbid(unsafe_code)]
@@ -168,8 +171,8 @@ impl Events<'_> {
     }
 }
 
-/// Pair all transfers in `events`; connections are numbered from `first_connection`, and the places in their streams told
-/// of the events `asked`, which may be any.
+/// Pair all transfers in `events`. Connections are numbered from `first_connection`. `asked` are any events whose
+/// places in their streams are returned as well.
 ///
 /// # Panics
 /// If the columns differ in length, or hold 2^32 - 1 events or more.
@@ -190,8 +193,8 @@ pub fn match_events(events: &Events, first_connection: i64, asked: &[u32]) -> Ma
     matched
 }
 
-/// As what handshakes show is undone: connections that were translated and whose handshakes were not captured are looked
-/// for among the rest.
+/// As what handshakes show is undone: connections that were translated and whose handshakes were not captured are
+/// looked for among the rest.
 fn match_without_handshakes(events: &Events, n: usize, first_connection: i64, wanted: &Wanted) -> Matched {
     let groups = connections::group_by_four_tuple(events);
     let translations = begun::find(events, &groups);

@@ -1,4 +1,4 @@
-//! What matching produces: columns, one row a hop and one row a connection.
+//! The output of matching: one table of hops and one of connections, each as columns.
 
 use rustc_hash::FxHashMap;
 
@@ -22,8 +22,8 @@ pub enum Kind {
     WindowProbe,
 }
 
-/// What became of a transfer, as far as one connection's packets can tell. `outside_window` needs aligned clocks and is
-/// decided after them. The codes are the order of `collector.trace.schema.HopState`.
+/// What became of a transfer, judged by the packets of its connection alone. `outside_window` needs aligned clocks, so
+/// it is set after clock alignment. The codes are the order of `collector.trace.schema.HopState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -70,7 +70,8 @@ pub struct Connections {
     pub translated: Vec<(u32, FourTuple)>,
 }
 
-/// A sender stood still with more to send, until an acknowledgement let it go on; see `pauses`. Stamps are its host's own.
+/// A sender stood still with more to send, until an acknowledgement let it go on; see `pauses`. Stamps are its host's
+/// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// Of the first byte sent after it.
@@ -118,7 +119,7 @@ pub struct Places {
     pub stream_offset: Vec<i64>,
 }
 
-/// Hops and connections, and what they tell of events. Connections are numbered on from a given number.
+/// Hops, connections, and what matching found out about single events. Connections are numbered from a given number on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matched {
     pub hops: Hops,
@@ -173,7 +174,8 @@ impl Hop {
 }
 
 impl Hops {
-    /// Room for as many hops as there are events: more than a transfer seen at both ends takes. Untouched, it costs nothing.
+    /// Room for as many hops as there are events: more than a transfer seen at both ends takes. Untouched, it costs
+    /// nothing.
     fn with_capacity(n: usize) -> Self {
         Self {
             connection: Vec::with_capacity(n),

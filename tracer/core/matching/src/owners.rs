@@ -1,4 +1,4 @@
-//! Whose an address is, as far as the packets tell.
+//! Which host owns an address, inferred from the packets that hosts sent and received under it.
 
 use crate::{Direction, NO_HOST};
 

@@ -1,4 +1,6 @@
-//! What matching looks at of a packet, gathered once for each 4-tuple: its columns lie far apart, and a dozen passes follow.
+//! The fields of a packet that matching reads, copied from the event columns into one struct per packet.
+//!
+//! They are copied once for each 4-tuple, because the columns lie far apart in memory and a dozen passes follow.
 
 use crate::{Direction, Events, flag, option};
 

@@ -1,19 +1,23 @@
-//! Where a sender stood still although it had more to send, and went on at once when an acknowledgement came.
+//! Pauses: intervals in which TCP held a sender back although it had more data to send.
 //!
-//! Seen from the sender's host alone, so on one clock, in the order of its capture:
+//! A pause ends when an acknowledgement arrives and the sender resumes at once. Pauses are found in the capture of the
+//! sender's host alone, so on one clock, in the order of that capture:
 //! ```text
 //! sender   data ──▶ ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ data ──▶
 //!          stopped        ▲ released          resumed
 //!                         └ an ACK without data: more was acknowledged, or the window moved
 //! ```
-//! Application that has nothing to send resumes at any time; only TCP resumes within microseconds of an ACK. What held it
-//! (window, congestion window, Nagle's rule) is told later, from the figures of each [`Pause`]
-//! (`collector.hops.sender_pauses`). A window that closed and was probed is a pause even if it never opened. A copy of
-//! what was sent (a tail loss probe) does not hide that new bytes had to wait: a pause is listed by how long these did,
-//! though it is measured from the copy; since when the window had no room is noted beside it.
+//! An application that had nothing to send can resume at any time; only TCP resumes within microseconds of an ACK.
+//! Which limit held the sender back (receive window, congestion window or Nagle's rule) is inferred later from the
+//! figures of each [`Pause`]; here the pause is only detected and measured.
 //!
-//! Limits: an application that happens to write in the [`SOON_NS`] behind an ACK looks the same; an ACK that comes with
-//! data is taken for the other side's turn.
+//! - A window that closed and was probed is a pause even if it never opened again.
+//! - A copy of sent data (a tail loss probe) does not hide that new bytes had to wait. Whether a pause is long enough
+//!   to be listed depends on how long the new bytes waited, but `stopped_ns` is the time of the copy. `full_ns` is the
+//!   time since which the window had no room for a segment.
+//!
+//! Limits: an application that happens to write within [`SOON_NS`] after an ACK looks like a pause. An ACK that carries
+//! data is taken for the beginning of the other side's turn, so no pause ends with it.
 //!
 //! Source: RFC 9293 §3.8.6 (window), RFC 5681 (congestion window), RFC 1122 §4.2.3.4 (Nagle's rule), RFC 7323 §2.3.
 
@@ -22,20 +26,21 @@ use crate::flag;
 use crate::output::Pause;
 use crate::packets::{Packet, Packets};
 
-/// A shorter pause is told by nobody: the network's own delay within a site.
+/// Shorter pauses are ignored: the network's own delay within a site is of this size.
 pub const PAUSE_NS: i64 = 1_000_000;
-/// The kernel goes on so soon after the ACK that lets it; the capture is in between.
+/// The kernel resumes within this time after the ACK that allows it, including the delay of the capture itself.
 pub const SOON_NS: i64 = 500_000;
-/// Without sending for so long, Linux begins anew with its initial window (`tcp_slow_start_after_idle`): the least
-/// retransmission timeout, `TCP_RTO_MIN`.
+/// After so long without sending, Linux restarts from its initial window (`tcp_slow_start_after_idle`). The idle time
+/// is one retransmission timeout, of which this is the minimum (`TCP_RTO_MIN`).
 const IDLE_NS: i64 = 200_000_000;
 /// RFC 7323 §2.3.
 const MOST_SCALE: u8 = 14;
 /// The column's mark for an option that was not given.
 const NO_SCALE: u8 = 255;
 
-/// Append the pauses of one side to `found`: rows of what its host saw leave, and of what it saw arrive, each in the order
-/// of the capture. Cost: a look at each packet sent; a walk over both where one came late.
+/// Append the pauses of one side to `found`. `own` are the rows that its host sent and `peer` those that it received,
+/// each in the order of the capture. Cost: one pass over the packets sent; a merge of both lists only if a gap was
+/// found.
 pub(crate) fn find(packets: Packets, [own, peer]: [&[u32]; 2], mss: u16, found: &mut Vec<Pause>) {
     let (Some(&first), Some(&other)) = (own.first(), peer.first()) else {
         return;
@@ -57,7 +62,7 @@ pub(crate) fn find(packets: Packets, [own, peer]: [&[u32]; 2], mss: u16, found: 
     sender.ends(found);
 }
 
-/// Did data, or a probe of a closed window, leave long after the data before it?
+/// Was data, or a probe of a closed window, sent [`PAUSE_NS`] or more after the data before it?
 fn has_gap<'a>(mut own: impl Iterator<Item = &'a Packet>) -> bool {
     let (mut last_ns, mut end) = (i64::MAX, i64::MIN);
     own.any(|packet| {
@@ -72,9 +77,9 @@ fn has_gap<'a>(mut own: impl Iterator<Item = &'a Packet>) -> bool {
     })
 }
 
-/// What the sender had been told by its peer.
+/// The peer's state as the sender knew it from the peer's acknowledgements.
 #[derive(Clone, Copy)]
-struct Told {
+struct PeerState {
     /// Everything before this offset had arrived.
     acknowledged: i64,
     /// It may send up to here; `None` where the window's scale is not known.
@@ -96,9 +101,9 @@ struct Sender {
     /// When bytes left that had not before.
     new_ns: i64,
     in_flight: i64,
-    told: Told,
-    /// As it was before the last acknowledgement that told it something new, and when that came.
-    before: Told,
+    peer: PeerState,
+    /// `peer` as it was before the last acknowledgement that changed it; `released_ns` is when that one arrived.
+    before: PeerState,
     released_ns: Option<i64>,
     heard_ns: i64,
     /// The peer sent data since this side last did.
@@ -113,8 +118,8 @@ struct Sender {
 
 impl Sender {
     fn new(mss: i64) -> Self {
-        let told = Told {
-            acknowledged: -1, // not even the SYN, so that its acknowledgement tells the round trip
+        let peer = PeerState {
+            acknowledged: -1, // not even the SYN, so that its acknowledgement gives the round-trip time
             edge: None,
             closed: false,
             full_ns: None,
@@ -128,8 +133,8 @@ impl Sender {
             stopped_ns: i64::MAX,
             new_ns: i64::MAX,
             in_flight: 0,
-            told,
-            before: told,
+            peer,
+            before: peer,
             released_ns: None,
             heard_ns: 0,
             answered: false,
@@ -156,25 +161,25 @@ impl Sender {
         }
         let acknowledged = offset.saturating_add(distance(arrived.ack, seq).into());
         let window = self.scaled(arrived.window, arrived.has(flag::SYN));
-        let told = Told {
-            acknowledged: acknowledged.max(self.told.acknowledged),
+        let peer = PeerState {
+            acknowledged: acknowledged.max(self.peer.acknowledged),
             edge: window.map(|window| acknowledged.saturating_add(window)),
             closed: arrived.window == 0,
-            full_ns: self.told.full_ns,
+            full_ns: self.peer.full_ns,
         };
-        if acknowledged < self.told.acknowledged {
+        if acknowledged < self.peer.acknowledged {
             return; // overtaken by a later one
         }
-        let more = acknowledged > self.told.acknowledged;
-        let wider = told.edge > self.told.edge || (self.told.closed && !told.closed);
+        let more = acknowledged > self.peer.acknowledged;
+        let wider = peer.edge > self.peer.edge || (self.peer.closed && !peer.closed);
         if more && self.next.is_some_and(|next| acknowledged >= next) && !self.resent && self.stopped_ns != i64::MAX {
             self.measure(self.heard_ns.saturating_sub(self.stopped_ns));
         }
         if (more || wider) && !arrived.carries_data() {
-            self.before = self.told;
+            self.before = self.peer;
             self.released_ns = Some(self.heard_ns);
         }
-        self.told = told;
+        self.peer = peer;
         self.note_room(self.heard_ns);
     }
 
@@ -182,8 +187,8 @@ impl Sender {
     fn note_room(&mut self, now_ns: i64) {
         let next = self.next.unwrap_or(0);
         let has_no_room = |edge: i64| edge.saturating_sub(next) < self.mss.max(1);
-        let is_full = self.told.closed || self.told.edge.is_some_and(has_no_room);
-        self.told.full_ns = is_full.then(|| self.told.full_ns.unwrap_or(now_ns));
+        let is_full = self.peer.closed || self.peer.edge.is_some_and(has_no_room);
+        self.peer.full_ns = is_full.then(|| self.peer.full_ns.unwrap_or(now_ns));
     }
 
     fn sends(&mut self, sent: &Packet, found: &mut Vec<Pause>) {
@@ -195,7 +200,7 @@ impl Sender {
         }
         self.last = Some((sent.seq, sent.offset));
         if length == 0 {
-            self.probes += u32::from(self.told.closed && self.next.is_some_and(|next| sent.offset < next));
+            self.probes += u32::from(self.peer.closed && self.next.is_some_and(|next| sent.offset < next));
             return;
         }
         let end = sent.offset.saturating_add(length);
@@ -208,14 +213,14 @@ impl Sender {
             self.new_ns = at_ns;
         }
         self.next = Some(self.next.map_or(end, |next| next.max(end)));
-        self.in_flight = end.saturating_sub(self.told.acknowledged).max(1);
+        self.in_flight = end.saturating_sub(self.peer.acknowledged).max(1);
         self.most_in_flight = self.most_in_flight.max(self.in_flight);
         self.stopped_ns = at_ns;
         self.note_room(at_ns);
         (self.released_ns, self.answered, self.probes) = (None, false, 0);
     }
 
-    /// New bytes leave, of which there were some before.
+    /// New bytes are sent, and they are not the first of the connection.
     fn goes_on(&mut self, at_ns: i64, offset: i64, length: i64, found: &mut Vec<Pause>) {
         if at_ns.saturating_sub(self.new_ns) < PAUSE_NS {
             return;
@@ -227,18 +232,18 @@ impl Sender {
             found.push(self.pause(offset, released_ns, at_ns, length));
         }
         let gap_ns = at_ns.saturating_sub(self.stopped_ns);
-        if gap_ns >= IDLE_NS && self.told.acknowledged >= offset && !self.before.closed {
+        if gap_ns >= IDLE_NS && self.peer.acknowledged >= offset && !self.before.closed {
             self.idle_ns = gap_ns;
             self.in_flight_before_idle = self.most_in_flight;
             self.resent = false;
         }
     }
 
-    /// A window that was never seen to open again.
+    /// The capture ends: report a closed window that was not seen to open again.
     fn ends(&self, found: &mut Vec<Pause>) {
-        if let (true, true, Some(next)) = (self.told.closed, self.probes > 0, self.next) {
+        if let (true, true, Some(next)) = (self.peer.closed, self.probes > 0, self.next) {
             let mut pause = self.pause(next, self.heard_ns, self.heard_ns, 0);
-            (pause.window_closed, pause.room_bytes, pause.full_ns) = (true, Some(0), self.told.full_ns);
+            (pause.window_closed, pause.room_bytes, pause.full_ns) = (true, Some(0), self.peer.full_ns);
             found.push(pause);
         }
     }

@@ -1,8 +1,9 @@
-//! One packet seen at several points of one host: bridge and its ports, bond and its members, `-i any`.
+//! One packet seen at several points of one host: a bridge and its ports, a bond and its members, `-i any`.
 //!
-//! For each flow and direction one point speaks: the one that saw most of it and, of equals, the one nearest to the
-//! wire (the last to see what is sent, the first to see what is received). What another point saw of the same bytes, or
-//! the same header, is a duplicate: it stays in `events` and takes part in no hop. What only another point saw stays.
+//! Each direction of a connection is represented by one point: the one that saw most of it and, of equals, the one
+//! nearest to the wire (the last to see what is sent, the first to see what is received). If another point saw the same
+//! bytes or the same header, its event is a duplicate: it stays in `events` and takes part in no hop. An event that
+//! only another point saw is used like any other.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,16 +1,17 @@
-//! Which of several sends of the same bytes is the one that arrived?
+//! Decides which of several sends of the same bytes is the one that arrived.
 //!
-//! Evidence, strongest first; each only removes candidates, none prefers one silently:
-//! 1. *Timestamps option*: `tsval` is the sender's clock at that transmission (RFC 7323 §3.2), so it must be equal, unless
-//!    something on the way rewrites all of a flow's.
-//! 2. *IP ID*: where this flow's lone transfers show that it is kept on the way, it must be equal. A super-segment of n
-//!    MSS takes n of them, so the ID at an offset inside it is known.
+//! The evidence, strongest first. Each kind only removes candidates; none prefers a candidate silently:
+//! 1. *Timestamps option*: `tsval` is the sender's clock at that transmission (RFC 7323 §3.2), so it must be equal at
+//!    both ends, unless a device on the path rewrites the timestamps of the whole flow.
+//! 2. *IP ID*: it must be equal if the transfers of this flow that were sent only once show that the path keeps it. A
+//!    super-segment of n MSS uses n consecutive IDs, so the ID at an offset inside it is known.
 //! 3. *Causality*: nothing arrives before it was sent. The other flow bounds the clocks' offset ([`CausalBound`]).
-//! 4. *Likelihood*, only where several candidates are left: a delay among those of the flow's certain transfers, and no
-//!    overtaking in a flow where those kept their order.
-//! 5. *Count*: as many receives as sends are left: paired in order of time, unless the flow is known to reorder.
+//! 4. *Likelihood*, only if several candidates are left: the delay must lie within the range of the flow's certain
+//!    transfers, and nothing may overtake in a flow whose certain transfers kept their order.
+//! 5. *Count*: if as many receives as sends are left, they are paired in order of time, unless the flow is known to
+//!    reorder.
 //!
-//! What is left with several candidates is ambiguous.
+//! A receive that still has several candidates is ambiguous.
 
 use std::cell::OnceCell;
 
@@ -27,8 +28,8 @@ const NEIGHBOURS: usize = 32;
 pub(crate) const MAX_CANDIDATES: usize = 1 << 14;
 /// Share of transfers that need no resolving that must agree on IP ID before it is evidence in a flow.
 pub(crate) const IP_ID_AGREEMENT: f64 = 0.98;
-/// Certain transfers that a flow must have before they tell what is likely in it.
-const ENOUGH_TO_TELL: usize = 4;
+/// Certain transfers that a flow must have before its usual delay and order are judged.
+const MIN_CERTAIN_TRANSFERS: usize = 4;
 
 /// Everything of a header that a network keeps; equal at both ends of an unsplit transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -145,10 +146,10 @@ impl<'a> Identified<'a> {
         })
     }
 
-    /// Is a transfer at these times like the flow's certain ones? True if there are too few of those to tell.
+    /// Is a transfer at these times like the flow's certain ones? True if there are too few of those to judge.
     fn likely(&self, send_ns: i64, receive_ns: i64) -> bool {
         let usual = self.usual();
-        if usual.times.len() < ENOUGH_TO_TELL {
+        if usual.times.len() < MIN_CERTAIN_TRANSFERS {
             return true;
         }
         let delay_ns = receive_ns.saturating_sub(send_ns);
@@ -208,7 +209,8 @@ pub(crate) struct Certain {
 }
 
 impl Evidence {
-    /// Learn from transfers that need no resolving whether IP IDs are kept on the way, and differ at all; and timestamps.
+    /// Learn from transfers that need no resolving whether IP IDs are kept on the way, and differ at all; and
+    /// timestamps.
     pub fn weigh(
         context: &Context,
         flow: &Flow,
@@ -296,7 +298,7 @@ pub(crate) enum Partner {
     Of(usize),
     /// No candidate is left.
     None,
-    /// Several are left and nothing tells them apart.
+    /// Several candidates are left and nothing distinguishes them.
     Ambiguous,
 }
 

@@ -1,10 +1,11 @@
-//! How often the sequence numbers of a long stream went round before a capture joined it.
+//! How often the sequence numbers of a long stream wrapped before a capture joined it.
 //!
-//! They come round every 4 GiB. A capture that joins without the handshake, more than 2 GiB after another one did, is
-//! placed some rounds short by its numbers alone. The timestamps option tells: the same number with the same timestamp
-//! is the same segment, for a sender's clock does not stand still for 4 GiB (RFC 7323 §5.4).
+//! Sequence numbers wrap every 4 GiB. A capture that joins without the handshake, more than 2 GiB after another one
+//! did, is placed some multiples of 4 GiB too low by its sequence numbers alone. The timestamps option corrects this:
+//! the same sequence number with the same timestamp is the same segment, because a sender's clock does not stand still
+//! for 4 GiB (RFC 7323 §5.4).
 //!
-//! Limit: a stream without timestamps stays where its numbers put it.
+//! Limit: a stream without timestamps stays where its sequence numbers put it.
 
 use rustc_hash::FxHashMap;
 

@@ -1,17 +1,19 @@
 //! Address translation between hosts: a NAT or a layer-4 balancer rewrites addresses and ports, and may shift sequence
 //! numbers by a constant, so the two ends of one connection know it by two 4-tuples.
 //!
-//! A SYN-ACK carries both ISNs (one as `ack` - 1) and both timestamps: a fingerprint of 64 bits each way. A SYN-ACK that
-//! was only ever received under one 4-tuple and one that was only ever sent under another are the same packet if both
-//! ISNs are equal or, failing that, if both timestamps are and no third one shares them. The events on the server's side
-//! are then rewritten to what the client saw, and pairing goes on as if nothing had been translated.
+//! A SYN-ACK carries both ISNs (one as `ack` - 1) and both timestamps: a fingerprint of 64 bits each way. Take a
+//! SYN-ACK that was only ever received under its 4-tuple, and one that was only ever sent under another 4-tuple. They
+//! are the same packet if both ISNs are equal or, failing that, if both timestamps are equal and no third SYN-ACK
+//! shares them. The events on the server's side are then rewritten to what the client saw, and pairing continues as if
+//! nothing had been translated.
 //!
-//! Where a capture began after the handshake, what follows it is as good: a NAT keeps sequence and acknowledgment numbers,
-//! and timestamps. A 4-tuple that only one host sent and received under, and one of another host, are one connection if
-//! several of their packets are alike in all of these, both ways, and no third 4-tuple shares any.
+//! If a capture began after the handshake, later packets serve as well: a NAT keeps sequence and acknowledgment
+//! numbers, and timestamps. Two 4-tuples, each sent and received under by one host only, are one connection if several
+//! of their packets agree in all of these, in both directions, and no third 4-tuple shares any of them.
 //!
-//! Limits: translators that shift sequence numbers, of connections without a handshake; translators that end the TCP connection
-//! themselves (a proxy: two connections, and rightly shown so); shifted SACK blocks are not compared.
+//! Limits: connections without a captured handshake whose translator shifts sequence numbers are not found. A
+//! translator that ends the TCP connection itself is a proxy: it has two connections and is shown so. Shifted SACK
+//! blocks are not compared.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -121,7 +123,7 @@ fn is_answer(events: &Events, event: u32) -> bool {
     events.has(event, flag::SYN) && events.has(event, flag::ACK)
 }
 
-/// Events that are a SYN-ACK, ascending. Most runs of events have none, which one look at all their flags tells.
+/// Events that are a SYN-ACK, ascending. Most runs of events have none, so the flags of a run are checked all at once.
 fn answering(events: &Events) -> Vec<u32> {
     let both = flag::SYN | flag::ACK;
     let mut found = Vec::new();

@@ -1,8 +1,9 @@
-//! A few of many events, and the place of each among them.
+//! A subset of the events, with the index of each event in that subset.
 
 const WORD: usize = u64::BITS as usize;
 
-/// A bit for each event, and how many are set before each word: a look is two loads, and memory a fifth of a byte an event.
+/// A bit for each event, and how many are set before each word: a look is two loads, and memory a fifth of a byte an
+/// event.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     bits: Vec<u64>,

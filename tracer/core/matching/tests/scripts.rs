@@ -195,7 +195,7 @@ fn boundaries_that_agree_nowhere() {
 }
 
 #[test]
-fn a_retransmission_is_told_by_its_timestamp() {
+fn a_retransmission_is_recognised_by_its_timestamp() {
     let matched = run(&[
         sent(10, 1, 100).ts(5),
         sent(300, 1, 100).ts(9),
@@ -220,7 +220,7 @@ fn a_lone_copy_is_not_paired_with_what_arrived_of_another() {
 }
 
 #[test]
-fn timestamps_that_are_rewritten_on_the_way_tell_nothing() {
+fn timestamps_that_are_rewritten_on_the_way_are_no_evidence() {
     let matched = run(&[
         sent(10, 1, 100).ts(5),
         sent(11, 101, 100).ts(5),
@@ -231,7 +231,7 @@ fn timestamps_that_are_rewritten_on_the_way_tell_nothing() {
 }
 
 #[test]
-fn a_retransmission_is_told_by_its_ip_id_where_the_flow_keeps_it() {
+fn a_retransmission_is_recognised_by_its_ip_id_where_the_flow_keeps_it() {
     let matched = run(&[
         sent(1, 1, 100).id(7),
         sent(2, 101, 100).id(8),
@@ -260,7 +260,7 @@ fn what_arrived_before_the_second_copy_left_is_the_first() {
 }
 
 #[test]
-fn nothing_tells_the_copies_apart() {
+fn copies_that_nothing_distinguishes_are_ambiguous() {
     let matched = run(&[sent(10, 1, 100), sent(11, 1, 100), received(30, 1, 100)]);
     let states: Vec<State> = rows(&matched).iter().map(|row| row.6).collect();
     assert_eq!(states, [State::Ambiguous; 3]);
@@ -349,7 +349,7 @@ fn a_stream_longer_than_the_sequence_space_goes_on_counting() {
 }
 
 #[test]
-fn timestamps_tell_how_often_numbers_went_round_before_a_capture_joined() {
+fn timestamps_show_how_often_numbers_wrapped_before_a_capture_joined() {
     let step = 1_u32 << 29;
     let syn = packet(CLIENT, true, 0, 0, 0).flags(SYN).ts(1);
     let both = (0..20_u32).flat_map(|n| {
@@ -391,7 +391,7 @@ fn a_capture_without_the_handshake_joins_by_its_sequence_numbers() {
 }
 
 #[test]
-fn equal_acks_reordered_are_told_by_ip_id() {
+fn equal_acks_reordered_are_distinguished_by_ip_id() {
     let ack = |host, at, id| packet(host, true, at, 500, 0).id(id);
     let matched = run(&[
         sent(0, 499, 1).id(3),
@@ -484,7 +484,7 @@ fn a_sender_that_goes_on_as_soon_as_it_may_had_paused() {
 }
 
 #[test]
-fn the_handshake_tells_the_round_trip() {
+fn the_handshake_gives_the_round_trip_time() {
     let matched = run(&[
         sent(0, 99, 0).flags(SYN),
         packet(CLIENT, false, 50_000, 900, 0).ack(100).flags(SYN | ACK),
@@ -598,7 +598,7 @@ fn what_is_no_pause() {
         heard(MS + 900_000, 200, 500),
         sent(MS + 910_000, 200, 50),
     ];
-    let told_nothing_new = [
+    let nothing_new_acknowledged = [
         sent(MS, 100, 100),
         heard(2 * MS, 200, 500),
         heard(41 * MS, 200, 500),
@@ -609,7 +609,13 @@ fn what_is_no_pause() {
         heard(41 * MS, 150, 500),
         sent(41 * MS + 10_000, 150, 50),
     ];
-    for packets in [&late_application[..], &a_turn, &short, &told_nothing_new, &sent_again] {
+    for packets in [
+        &late_application[..],
+        &a_turn,
+        &short,
+        &nothing_new_acknowledged,
+        &sent_again,
+    ] {
         assert_eq!(pauses(packets), []);
     }
 }
@@ -751,7 +757,8 @@ proptest! {
         prop_assert_eq!(covered, total);
     }
 
-    /// Any packets at all: no panic, every event is in some row or a duplicate, and a byte that was received is in one row only.
+    /// Any packets at all: no panic, every event is in some row or a duplicate, and a byte that was received is in one
+    /// row only.
     #[test]
     fn anything_goes_in(
         packets in prop::collection::vec(
