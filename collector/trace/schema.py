@@ -365,6 +365,17 @@ TABLES: dict[str, pa.Schema] = {
 }
 """Table name (file `<name>.parquet` in the trace directory) to its schema."""
 
+ADDED: dict[str, dict[str, pa.Scalar]] = {
+    "messages": {"range_first": pa.scalar(-1, pa.int64()), "range_last": pa.scalar(-1, pa.int64())},
+    "exchanges": {
+        "until_close": pa.scalar(False),
+        "range_first": pa.scalar(None, pa.int64()),
+        "range_last": pa.scalar(None, pa.int64()),
+    },
+}
+"""Columns of each table that traces of this format may lack, since they were added later, and what stands for them.
+docs/trace-format.md has the policy."""
+
 
 def conform(name: str, table: pa.Table) -> pa.Table:
     """`table` with the columns and types of the schema `name`, null where it has none; columns beyond it go last."""

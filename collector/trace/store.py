@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from collector.trace import parquet as encoded
 from collector.trace.model import TraceInfo, parse_info
-from collector.trace.schema import FORMAT_VERSION, TABLES, conform
+from collector.trace.schema import ADDED, FORMAT_VERSION, TABLES, conform
 from tracer import scratch
 from tracer.errors import InputError, MissingDependencyError, ResourceError
 
@@ -169,10 +169,8 @@ def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.
 
     Raises: `InputError` if `url` is no trace, or lacks the table or a column of it.
     """
-    with _open_table(url, name) as file:
-        parquet = pq.ParquetFile(file, pre_buffer=False)
-        _check_columns(url, name, parquet, TABLES[name].names if columns is None else columns)
-        return parquet.read(columns=None if columns is None else list(columns))
+    with _open_table(url, name) as stored:
+        return stored.read(stored.columns if columns is None else columns)
 
 
 def read_matching(url: str, name: str, columns: Sequence[str], equal: Mapping[str, str | int]) -> pa.Table:
@@ -181,10 +179,8 @@ def read_matching(url: str, name: str, columns: Sequence[str], equal: Mapping[st
     Cost: the row groups whose statistics do not exclude them; one, where the table is sorted by these columns.
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
-    with _open_table(url, name) as file:
-        parquet = pq.ParquetFile(file, pre_buffer=False)
-        groups = [group for group in range(parquet.num_row_groups) if _may_hold(parquet, group, equal)]
-        table = parquet.read_row_groups(groups, columns=list(columns))
+    with _open_table(url, name) as stored:
+        table = stored.read(columns, [group for group in range(stored.groups_count) if stored.may_hold(group, equal)])
     matches = [pc.equal(table[column], value) for column, value in equal.items()]
     return table.filter(reduce(pc.and_, matches))
 
@@ -194,14 +190,12 @@ def read_batches(url: str, name: str, columns: Sequence[str]) -> Iterator[tuple[
 
     Raises: `InputError` if `url` is no trace or lacks the table or a column of it.
     """
-    with _open_table(url, name) as file:
-        parquet = pq.ParquetFile(file, pre_buffer=False)
-        _check_columns(url, name, parquet, columns)
-        done, rows = 0, max(1, parquet.metadata.num_rows)
-        for group in range(parquet.num_row_groups):
-            table = parquet.read_row_group(group, columns=list(columns))
+    with _open_table(url, name) as stored:
+        done, rows_count = 0, max(1, stored.rows_count())
+        for group in range(stored.groups_count):
+            table = stored.read(columns, [group])
             done += table.num_rows
-            yield done / rows, table
+            yield done / rows_count, table
 
 
 def fingerprint(url: str, info: TraceInfo) -> str:
@@ -233,17 +227,16 @@ def read_rows(url: str, name: str, columns: Sequence[str], first: int, count: in
 
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
-    with _open_table(url, name) as file:
-        parquet = pq.ParquetFile(file, pre_buffer=False)
+    with _open_table(url, name) as stored:
         groups, skipped, before = [], 0, 0
-        for group in range(parquet.num_row_groups):
-            rows = parquet.metadata.row_group(group).num_rows
+        for group in range(stored.groups_count):
+            rows = stored.rows_count(group)
             if before + rows > first and before < first + count:
                 groups.append(group)
             elif before + rows <= first:
                 skipped = before + rows
             before += rows
-        return parquet.read_row_groups(groups, columns=list(columns)).slice(first - skipped, count)
+        return stored.read(columns, groups).slice(first - skipped, count)
 
 
 def read_chosen(url: str, name: str, columns: Sequence[str], rows: NDArray[np.int64]) -> Iterator[pa.Table]:
@@ -251,13 +244,13 @@ def read_chosen(url: str, name: str, columns: Sequence[str], rows: NDArray[np.in
 
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
-    with _open_table(url, name) as file:
-        parquet, before = pq.ParquetFile(file, pre_buffer=False), 0
-        for group in range(parquet.num_row_groups):
-            count = parquet.metadata.row_group(group).num_rows
+    with _open_table(url, name) as stored:
+        before = 0
+        for group in range(stored.groups_count):
+            count = stored.rows_count(group)
             low, high = np.searchsorted(rows, (before, before + count))
             if high > low:
-                yield parquet.read_row_group(group, columns=list(columns)).take(pa.array(rows[low:high] - before))
+                yield stored.read(columns, [group]).take(pa.array(rows[low:high] - before))
             before += count
 
 
@@ -413,38 +406,68 @@ def _info_of(document: Any, url: str) -> TraceInfo:
         raise InputError(f"{url}: its {INFO_FILE} is damaged ({error})", "make the trace again") from None
 
 
+class _StoredTable:
+    """A table's file. Columns that were added since it was written are filled with what they would hold (`ADDED`)."""
+
+    def __init__(self, url: str, name: str, file: Any) -> None:
+        self._url, self._name = url, name
+        self._parquet = pq.ParquetFile(file, pre_buffer=False)
+        self._stored = frozenset(self._parquet.schema_arrow.names)
+        self.groups_count = self._parquet.num_row_groups
+        self.columns = [
+            *TABLES[name].names,
+            *(c for c in self._parquet.schema_arrow.names if c not in TABLES[name].names),
+        ]
+
+    def rows_count(self, group: int | None = None) -> int:
+        """Of a row group, or of the table."""
+        metadata = self._parquet.metadata
+        return int(metadata.num_rows if group is None else metadata.row_group(group).num_rows)
+
+    def read(self, columns: Sequence[str], groups: Sequence[int] | None = None) -> pa.Table:
+        """Columns, in this order, of some row groups, or of all.
+
+        Raises: `InputError` for a column that is neither stored nor in `ADDED`.
+        """
+        added = ADDED.get(self._name, {})
+        missing = [column for column in columns if column not in self._stored and column not in added]
+        if missing:
+            raise InputError(
+                f"{self._url}: its table {self._name} has no column {', '.join(missing)}, so another version wrote it",
+                "make the trace again from its captures: tracer replay -o TRACE CAPTURE…",
+            )
+        every = range(self.groups_count) if groups is None else groups
+        table = self._parquet.read_row_groups(list(every), columns=[each for each in columns if each in self._stored])
+        if len(table.column_names) < len(columns):
+            rows_count = sum(map(self.rows_count, every))
+            for column in columns:
+                if column not in self._stored:
+                    table = table.append_column(column, pa.repeat(added[column], rows_count))
+        return table.select(columns)
+
+    def may_hold(self, group: int, equal: Mapping[str, str | int]) -> bool:
+        """Whether the statistics of a row group do not exclude these values."""
+        row_group = self._parquet.metadata.row_group(group)
+        for column in map(row_group.column, range(row_group.num_columns)):
+            value, known = equal.get(column.path_in_schema), column.statistics
+            if value is not None and known is not None and known.has_min_max and not known.min <= value <= known.max:
+                return False
+        return True
+
+
 @contextmanager
-def _open_table(url: str, name: str) -> Iterator[Any]:
-    """A table's file, its troubles told as an operator's errors."""
+def _open_table(url: str, name: str) -> Iterator[_StoredTable]:
+    """A table's file; what is wrong with it is an operator's error."""
     assert name in TABLES, name
     fs, root = _filesystem(url)
     try:
         with _source(fs, f"{root}/{name}.parquet") as file:
-            yield file
+            yield _StoredTable(url, name, file)
     except (FileNotFoundError, NotADirectoryError):
         read_info(url)
         raise InputError(f"{url}: the trace lacks its table {name}", "make the trace again") from None
     except pa.ArrowInvalid as error:
         raise InputError(f"{url}: its table {name} is damaged ({error})", "make the trace again") from None
-
-
-def _check_columns(url: str, name: str, parquet: pq.ParquetFile, wanted: Sequence[str]) -> None:
-    missing = [column for column in wanted if column not in parquet.schema_arrow.names]
-    if missing:
-        raise InputError(
-            f"{url}: its table {name} has no column {', '.join(missing)}, so another version wrote it",
-            "make the trace again from its captures: tracer replay -o TRACE CAPTURE…",
-        )
-
-
-def _may_hold(parquet: pq.ParquetFile, group: int, equal: Mapping[str, str | int]) -> bool:
-    row_group = parquet.metadata.row_group(group)
-    columns = [row_group.column(place) for place in range(row_group.num_columns)]
-    for column in columns:
-        value, known = equal.get(column.path_in_schema), column.statistics
-        if value is not None and known is not None and known.has_min_max and not known.min <= value <= known.max:
-            return False
-    return True
 
 
 @contextmanager

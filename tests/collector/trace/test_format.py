@@ -1,0 +1,75 @@
+"""Traces of this format made by earlier code open with today's; docs/trace-format.md has the policy.
+
+`format-3/` was made from captures/swift-upload-1B by the code of 23 November 2026, and is never made anew: a trace of a
+later format gets a folder of its own beside it.
+"""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from collector.commands.report import command as report
+from collector.queries import open_trace
+from collector.trace import store
+from collector.trace.schema import ADDED, FORMAT_VERSION, TABLES
+from tracer.errors import InputError
+
+OLDER = Path(__file__).parent / f"format-{FORMAT_VERSION}"
+REMOVABLE = [(table, column) for table, columns in ADDED.items() for column in columns]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(OLDER, tmp_path / "trace"))
+
+
+def rewrite_without(trace: Path, table: str, column: str) -> None:
+    path = trace / f"{table}.parquet"
+    pq.write_table(pq.read_table(path).drop_columns([column]), path)
+
+
+def printed(trace: Path) -> str:
+    result = CliRunner().invoke(report, [str(trace)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_trace_of_earlier_code_is_reported_and_opened(trace: Path) -> None:
+    text = printed(trace)
+    assert "391 hops on 38 connections (391 matched)" in text
+    view = open_trace(str(trace))
+    assert [lane.host for lane in view.lanes] == ["client", "proxy", "storage1", "storage2", "storage3"]
+    assert view.summary.requests_count == 5
+    assert "PUT /v1/AUTH_test/container/one-byte" in {request.title for request in view.requests(5)}
+
+
+@pytest.mark.parametrize(("table", "column"), REMOVABLE)
+def test_what_a_column_added_since_would_hold_stands_for_it(trace: Path, table: str, column: str) -> None:
+    whole, before = printed(trace), store.read_table(str(trace), table)
+    rewrite_without(trace, table, column)
+    assert printed(trace) == whole
+    filled = store.read_table(str(trace), table)
+    assert filled.column_names == before.column_names
+    assert filled.column(column).combine_chunks().equals(pa.repeat(ADDED[table][column], before.num_rows))
+    for _, batch in store.read_batches(str(trace), table, [column]):
+        assert batch.column_names == [column]
+
+
+def test_another_column_that_is_missing_is_named(trace: Path) -> None:
+    rewrite_without(trace, "exchanges", "request_bytes")
+    with pytest.raises(InputError, match="exchanges has no column request_bytes"):
+        store.read_table(str(trace), "exchanges", ["exchange_id", "request_bytes"])
+
+
+def test_each_column_is_in_the_first_trace_of_this_format_or_was_added_with_what_stands_for_it() -> None:
+    for table, schema in TABLES.items():
+        stored = set(pq.read_schema(OLDER / f"{table}.parquet").names)
+        assert stored | set(ADDED.get(table, ())) >= set(schema.names), table
+        assert set(ADDED.get(table, ())) <= set(schema.names), table
+        for name, value in ADDED.get(table, {}).items():
+            assert value.type == schema.field(name).type
+            assert value.is_valid or schema.field(name).nullable

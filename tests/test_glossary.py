@@ -1,0 +1,74 @@
+"""docs/glossary.md rules: columns, parts of the ledger and kinds of findings are made of its words, and of no rival."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from collector.requests.spans import LEDGER_COLUMNS
+from collector.trace.schema import TABLES
+
+ROOT = Path(__file__).resolve().parent.parent
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+DIAGNOSIS = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
+IN_CODE_MARKS = re.compile(r"`([a-z0-9_]+)`")
+COLUMNS = {column for schema in TABLES.values() for column in schema.names}
+
+
+def rows(text: str) -> Iterator[list[str]]:
+    """Cells of each row of the tables of a page, without heads and rules."""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+        if line.startswith("| `"):
+            yield cells
+
+
+def headwords() -> set[str]:
+    """Single words: of the first column of all tables, and of the last section's lists."""
+    listed = GLOSSARY.split("## Plain words in names", 1)[1]
+    names = [name for row in rows(GLOSSARY) for name in IN_CODE_MARKS.findall(row[0])]
+    return {word for name in (*names, *IN_CODE_MARKS.findall(listed)) for word in name.split("_")}
+
+
+def rivals() -> set[str]:
+    """Words of the columns "not", but for those that are allowed somewhere, which a bracket says."""
+    cells = [row[2].rstrip(" |") for row in rows(GLOSSARY) if len(row) > 2]
+    words = {word.strip() for cell in cells for word in re.sub(r"\w+ \([^)]*\)", "", cell).split(",")}
+    return {word for word in words if word} - headwords()
+
+
+def kinds() -> set[str]:
+    """Of findings, as docs/diagnosis.md lists them (which its own test holds against the code)."""
+    listed = DIAGNOSIS.split("## Kinds", 1)[1].split("\n## ", 1)[0]
+    return {
+        kind for row in re.findall(r"^\|[^|]*\|([^|]*)\|", listed, re.MULTILINE) for kind in IN_CODE_MARKS.findall(row)
+    }
+
+
+def missing(names: set[str]) -> dict[str, str]:
+    """Words that the glossary lacks, plural `s` of counts aside, each with a name that has it."""
+    known = headwords()
+    return {
+        word: name for name in sorted(names) for word in name.split("_") if word not in known and word[:-1] not in known
+    }
+
+
+def test_each_word_of_a_column_is_in_the_glossary() -> None:
+    assert missing(COLUMNS) == {}
+
+
+def test_the_ledger_s_parts_are_those_of_the_glossary_in_their_order() -> None:
+    listed = GLOSSARY.split("| part | meaning |", 1)[1].split("\n\n", 1)[0]
+    assert tuple(row[0].strip("`") for row in rows(listed)) == LEDGER_COLUMNS
+
+
+def test_no_name_is_made_of_a_rival_word() -> None:
+    assert {"latency", "score", "hint"} <= rivals()
+    names = COLUMNS | set(LEDGER_COLUMNS) | kinds()
+    assert {name for name in names if rivals() & set(name.split("_"))} == set()
+
+
+def test_kinds_of_findings_are_listed() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "collector" / "findings").glob("*.py"))
+    named = set(re.findall(r'kind="([a-z_]+)"', code)) - {"stable"}
+    assert len(named) > 15
+    assert named <= kinds()
