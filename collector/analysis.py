@@ -337,6 +337,7 @@ def _put_together(
     service = streams.schema.get_field_index("service")
     writer.write_table("streams", streams.set_column(service, "service", renamed(streams["service"], names)))
     beside = [pool.submit(memory.give_back), pool.submit(writer.write_table, "spans", linked)]
+    linked = linked.select(findings.SPAN_COLUMNS)
     writer.finish("connections")
     told = findings.told(
         wrong.result(),

@@ -11,6 +11,6 @@ what is too small to matter from being said. Limits: causes are named as far as 
 
 from collector.findings.diagnosis import find, told
 from collector.findings.ports import CONNECTION_COLUMNS
-from collector.findings.requests import EXCHANGE_COLUMNS
+from collector.findings.requests import EXCHANGE_COLUMNS, SPAN_COLUMNS
 
-__all__ = ["CONNECTION_COLUMNS", "EXCHANGE_COLUMNS", "find", "told"]
+__all__ = ["CONNECTION_COLUMNS", "EXCHANGE_COLUMNS", "SPAN_COLUMNS", "find", "told"]

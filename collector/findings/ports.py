@@ -12,6 +12,7 @@ Documentation/networking/ip-sysctl.rst (ip_local_port_range) and net/ipv4/inet_h
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -60,24 +61,27 @@ def port_findings(connections: Parts | None, clocks: pa.Table) -> list[Finding]:
     many = pl.concat(counts).group_by(PAIR).agg(pl.col("count").sum(), pl.col("low").min(), pl.col("high").max())
     span = pl.col("high") - pl.col("low") + 1
     least = pl.max_horizontal(FEWEST_PORTS, FULL_SHARE * pl.min_horizontal(span, DEFAULT_PORTS))
-    dense = many.filter(pl.col("count") >= least).select(PAIR)
+    dense = many.filter(pl.col("count") >= least).select(PAIR).with_row_index("pair")
     if dense.is_empty():
         return []
     rows = stacked(_of_pairs(part, dense, clocks) for part in connections()).sort("at", "connection_id")
-    return [found for _, group in rows.group_by(PAIR, maintain_order=True) for found in _found(group)]
+    groups = rows.group_by("pair", maintain_order=True)
+    return [found for (pair,), group in groups for found in _found(group, *_addresses(dense, pair))]
+
+
+def _addresses(pairs: pl.DataFrame, pair: Any) -> tuple[str, str, int]:
+    """The client's address, and the server's with its port."""
+    client, server, port = pairs.row(by_predicate=pl.col("pair") == pair)[1:]
+    return client, server, port
 
 
 def _of_pairs(connections: pa.Table, pairs: pl.DataFrame, clocks: pa.Table) -> pl.DataFrame:
-    """`PAIR, client_port, connection_id, host, client, server, at` of connections of these pairs."""
-    rows = pl.DataFrame(connections.select(CONNECTION_COLUMNS)).join(pairs, on=PAIR, how="semi")
-    host = pl.coalesce("client_host", "server_host")
-    rows = rows.select(
-        *PAIR, "client_port", "connection_id", "first_host_ns", host=host, client="client_host", server="server_host"
-    )
-    began = to_trace_ns(
-        rows["host"].cast(pl.String).to_arrow().cast(pa.string()), rows["first_host_ns"].to_arrow(), clocks
-    )
-    return rows.drop("first_host_ns").with_columns(at=pl.Series(began, dtype=pl.Int64))
+    """`pair, client_port, connection_id, client, server, at` of connections of these pairs."""
+    rows = pl.DataFrame(connections.select(CONNECTION_COLUMNS)).join(pairs, on=PAIR)
+    host = rows.select(pl.coalesce("client_host", "server_host").cast(pl.String)).to_series()
+    began = to_trace_ns(host.to_arrow().cast(pa.string()), rows["first_host_ns"].to_arrow(), clocks)
+    kept = rows.select("pair", "client_port", "connection_id", client="client_host", server="server_host")
+    return kept.with_columns(at=pl.Series(began, dtype=pl.Int64))
 
 
 def _span() -> pl.Expr:
@@ -85,7 +89,7 @@ def _span() -> pl.Expr:
     return port.max() - port.min() + 1
 
 
-def _found(rows: pl.DataFrame) -> Iterable[Finding]:
+def _found(rows: pl.DataFrame, client_addr: str, server_addr: str, server_port: int) -> Iterable[Finding]:
     """Of the connections of one client to one server's port, in order of time."""
     span = rows.select(_span()).item()
     in_turn = rows.select((pl.col("client_port").cast(pl.Int64).diff() == 1).mean()).item() or 0
@@ -106,8 +110,8 @@ def _found(rows: pl.DataFrame) -> Iterable[Finding]:
         from_trace_ns=used["at"].min(),  # type: ignore[arg-type]
         to_trace_ns=last["at"],
         count=ports,
-        text=f"{end_name(last['client'], last['client_addr'])} used {times(ports, 'port')} ({lowest} to {highest}) for "
-        f"connections to {end_name(last['server'], last['server_addr'])}:{last['server_port']} within "
+        text=f"{end_name(last['client'], client_addr)} used {times(ports, 'port')} ({lowest} to {highest}) for "
+        f"connections to {end_name(last['server'], server_addr)}:{server_port} within "
         f"{in_words(last['at'] - used['at'][0])}, "
         + (f"all that it has there ({again:,} of them again)" if again else "as many as it has")
         + ": further connections fail, or wait until an old one is forgotten (60 s)",

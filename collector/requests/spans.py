@@ -20,7 +20,16 @@ from collector.requests.openings import Bounds, find_bounds
 from collector.requests.parents import find_links
 from collector.requests.silences import SUM_COLUMNS, silences_by_row
 from collector.requests.waits import waits
-from collector.trace.arrow import coalesce, dictionary_array, indices, nullable, nullable_where, numbers, texts
+from collector.trace.arrow import (
+    coalesce,
+    dictionary_array,
+    indices,
+    nullable,
+    nullable_where,
+    numbers,
+    sharing_nulls,
+    texts,
+)
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
 from collector.trace.time_columns import UNSEEN, seen
 from tracer import _core
@@ -68,8 +77,10 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     rows = until_ended(rows)
     bounds = find_bounds(rows, parent)
     nodes = make_nodes(rows, parent, forest["depth"], bounds, asked)
-    ledger = make_ledger(nodes, silences_by_row(silences, rows))
+    silent = silences_by_row(silences, rows)
     del rows
+    ledger = make_ledger(nodes, silent)
+    del nodes
     is_root = parent == NONE
     reason = np.where(links.by_id, 0, 1).astype(np.int32)
     spans = {
@@ -100,7 +111,7 @@ def _in_numbers(
     targets = [NO_IDS]
     words = [_words(EXCHANGES.empty_table())]
     for part in parts:
-        tables.append(part.select(COLUMNS))
+        tables.append(sharing_nulls(part.select(COLUMNS)))
         words.append(_words(part))
         targets.append(target_numbers(part["target"]))
         asked.append(_hashes(part["transaction_id"]))

@@ -38,12 +38,15 @@ def take_rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
 def coalesce(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.int64]:
     """For each row the first of these columns (int64) that is not null, `missing` where all are.
 
-    Not copied if the first is in one chunk and has no null; else a pass of the core, on all cores.
+    Not copied, so not to be written, if the first is in one chunk and has no null, or if all are null (such arrays
+    share their memory); else a pass of the core, on all cores.
     """
     columns = table.select(names)
     first = columns.column(0)
     if first.num_chunks == 1 and not first.null_count:
         return first.chunk(0).to_numpy()
+    if len(first) and all(column.null_count == len(column) for column in columns.columns):
+        return _filled(missing, len(first).bit_length())[: len(first)]
     batches = columns.to_batches()
     return _core.first_known([[_piece(batch.column(name)) for batch in batches] for name in names], missing)
 
@@ -94,10 +97,26 @@ def null_array(count: int, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [zeros] * kind.num_buffers, null_count=count)
 
 
+def sharing_nulls(table: pa.Table) -> pa.Table:
+    """The same table; of columns that hold nothing but nulls, the memory is shared, as `null_array` has it."""
+    for place, column in enumerate(table.columns):
+        if len(column) and column.null_count == len(column) and not pa.types.is_dictionary(column.type):
+            table = table.set_column(place, table.schema.field(place), null_array(len(column), column.type))
+    return table
+
+
 @cache
 def _zeros(bits: int) -> pa.Buffer:
     """8 bytes for each of less than 2^bits rows, and for the offset behind them."""
     return pa.py_buffer(bytes(8 << bits))
+
+
+@cache
+def _filled(value: int, bits: int) -> NDArray[np.int64]:
+    """So often a value as any number below 2^bits, read-only."""
+    filled = np.full(1 << bits, value)
+    filled.flags.writeable = False
+    return filled
 
 
 def nullable_where(values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:

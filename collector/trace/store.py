@@ -31,6 +31,7 @@ from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
 from collector.trace import parquet as encoded
+from collector.trace.arrow import sharing_nulls
 from collector.trace.model import TraceInfo, parse_info
 from collector.trace.schema import ADDED, FORMAT_VERSION, TABLES, conform
 from tracer import scratch
@@ -171,6 +172,15 @@ def read_table(url: str, name: str, columns: Sequence[str] | None = None) -> pa.
     """
     with _open_table(url, name) as stored:
         return stored.read(stored.columns if columns is None else columns)
+
+
+def count_rows(url: str, name: str) -> int:
+    """How many rows a table of a trace has.
+
+    Raises: `InputError` if `url` is no trace, or lacks the table.
+    """
+    with _open_table(url, name) as stored:
+        return stored.rows_count()
 
 
 def read_matching(url: str, name: str, columns: Sequence[str], equal: Mapping[str, str | int]) -> pa.Table:
@@ -437,13 +447,19 @@ class _StoredTable:
                 "make the trace again from its captures: tracer replay -o TRACE CAPTURE…",
             )
         every = range(self.groups_count) if groups is None else groups
-        table = self._parquet.read_row_groups(list(every), columns=[each for each in columns if each in self._stored])
+        table = self._read([each for each in columns if each in self._stored], every)
         if len(table.column_names) < len(columns):
             rows_count = sum(map(self.rows_count, every))
             for column in columns:
                 if column not in self._stored:
                     table = table.append_column(column, pa.repeat(added[column], rows_count))
         return table.select(columns)
+
+    def _read(self, columns: Sequence[str], groups: Sequence[int]) -> pa.Table:
+        """One row group after the other, so that what is null in one takes no memory while the next is read."""
+        if not columns or not groups:  # nothing, but so many rows of it
+            return self._parquet.read_row_groups(groups, columns=columns)
+        return pa.concat_tables(sharing_nulls(self._parquet.read_row_group(each, columns=columns)) for each in groups)
 
     def may_hold(self, group: int, equal: Mapping[str, str | int]) -> bool:
         """Whether the statistics of a row group do not exclude these values."""

@@ -10,6 +10,7 @@ from collector.trace.arrow import (
     nullable_where,
     numbers,
     one_chunk,
+    sharing_nulls,
     take_rows,
     unify_dictionaries,
 )
@@ -76,3 +77,24 @@ def test_what_is_missing_is_null_and_no_value_is_copied() -> None:
     whole = nullable_where(values, values < 0)
     assert whole.null_count == 0
     assert numbers(pa.chunked_array([whole])).ctypes.data == values.ctypes.data
+
+
+def test_columns_of_nothing_but_nulls_share_their_memory() -> None:
+    names = pa.array([None, None], pa.string())
+    columns = {"a": pa.nulls(2, pa.int64()), "b": pa.array([None, 1]), "c": pa.nulls(2, pa.float64())}
+    table = pa.table(columns | {"d": names, "e": names.dictionary_encode(), "f": pa.nulls(2, pa.bool_())})
+    shared = sharing_nulls(table)
+    shared.validate(full=True)
+    assert shared.equals(table)
+    assert shared.schema.equals(table.schema)
+    data = {name: shared[name].chunk(0).buffers()[1].address for name in "abcf"}
+    assert data["a"] == data["c"] == data["f"] != data["b"]
+    assert sharing_nulls(table.slice(0, 0)).equals(table.slice(0, 0))
+
+
+def test_first_known_of_columns_without_any_is_not_to_be_written() -> None:
+    table = pa.table({"a": pa.nulls(3, pa.int64()), "b": pa.nulls(3, pa.int64()), "c": pa.array([None, 2, 3])})
+    found = coalesce(table, ["a", "b"], -7)
+    assert found.tolist() == [-7, -7, -7]
+    assert not found.flags.writeable
+    assert coalesce(table, ["a", "c"], -7).tolist() == [-7, 2, 3]
