@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from collector.reporting import story
+from collector.reporting.request_rows import RequestRows
 from collector.trace import store
 from collector.trace.schema import SPANS
 
@@ -33,7 +34,7 @@ def write(url: str, place: Path) -> list[Path]:
 def trace_events(url: str) -> Iterator[dict[str, Any]]:
     """The events, in the shape that the format asks for."""
     info = store.read_info(url)
-    spans = _timed(story.joined(store.read_table(url, "spans"), store.read_table(url, "exchanges")))
+    spans = _timed(RequestRows.of_trace(url).whole())
     findings = _frame(url, "findings").drop_nulls("from_trace_ns")
     names = [host.host for host in info.hosts]
     hosts = {name: number for number, name in enumerate(sorted({*names, *spans["host"]}, key=_place(names)), 1)}

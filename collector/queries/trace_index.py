@@ -35,6 +35,7 @@ from collector.queries.timeline.columns import COLUMNS, STATES, ArrowClass, HopC
 from collector.queries.timeline.shelf import Shelf
 from collector.queries.timeline.windows import HopIndex, build_windows
 from collector.reporting import story
+from collector.reporting.request_rows import RequestRows
 from collector.reporting.story import Story
 from collector.services.service_names import ServiceNames
 from collector.trace import store
@@ -132,8 +133,9 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     times = read_times(url, span, progress)
     spans, exchanges = store.read_table(url, "spans"), store.read_table(url, "exchanges")
     build_trees(shelf, spans, exchanges, store.read_table(url, "silences"), times.start_ns)
-    told = story.tell(info, spans, exchanges, clocks, *(store.read_table(url, name) for name in story.TOLD_WITH))
     del spans, exchanges
+    others_of = (store.read_table(url, name, columns) for name, columns in story.TOLD_WITH.items())
+    told = story.story_of_rows(info, RequestRows.of_trace(url), clocks, *others_of)
     progress(0.3)
     trees = SpanTrees(shelf)
     hosts = lane_order(info, read_hosts(url), trees.serving_depth())
@@ -150,7 +152,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     troubled = of_span[columns.span[problems]]
     shelf.put("request-problems", np.bincount(troubled[troubled >= 0], minlength=len(trees)).astype(np.int32))
     served = _served(trees, store.read_table(url, "streams", ["server_host", "service"]))
-    count = store.read_table(url, "connections", ["connection_id"]).num_rows
+    count = store.count_rows(url, "connections")
     first, last = _first_and_last(columns)
     median, high = _delays(columns, pairs)
     facts = Facts(

@@ -27,7 +27,9 @@ import scipy
 from numpy.typing import NDArray
 
 from collector.reporting import story
-from collector.reporting.stage_times import alike, asked_roots, stages_of
+from collector.reporting.failed_connects import CONNECTION_COLUMNS
+from collector.reporting.request_rows import RequestRows
+from collector.reporting.stage_times import STAGE_COLUMNS, alike, asked_roots, stages_of
 from collector.trace import store
 from collector.trace.model import TraceInfo
 
@@ -119,15 +121,17 @@ def stages_at(url: str) -> pl.DataFrame:
 
 def all_stages(url: str, info: TraceInfo) -> pl.DataFrame:
     """As `stages_at`, where `info` is already read; waits for connections that never came are stages of their own."""
-    rows = story.joined(store.read_table(url, "spans"), store.read_table(url, "exchanges"))
-    return stages_of_all(rows, info, *(store.read_table(url, name) for name in ("connections", "clocks", "silences")))
+    connections = store.read_table(url, "connections", CONNECTION_COLUMNS)
+    tables = [store.read_table(url, name) for name in ("clocks", "silences")]
+    return stages_of_all(RequestRows.of_trace(url), info, connections, *tables)
 
 
 def stages_of_all(
-    rows: pl.DataFrame, info: TraceInfo, connections: pa.Table, clocks: pa.Table, silences: pa.Table
+    rows: RequestRows, info: TraceInfo, connections: pa.Table, clocks: pa.Table, silences: pa.Table
 ) -> pl.DataFrame:
-    """As `all_stages`, of `rows` as `story.joined` makes them, and tables of the trace."""
-    return stages_of(story.with_waits_in_vain(rows, info, connections, clocks, silences), asked_roots(rows))
+    """As `all_stages`, of the `rows` of a trace, and tables of it."""
+    with_vain = story.with_waits_in_vain(rows, info, connections, clocks, silences, STAGE_COLUMNS)
+    return stages_of(with_vain, asked_roots(rows))
 
 
 def slow_against_typical(stages: pl.DataFrame) -> Comparison:

@@ -17,23 +17,33 @@ import polars as pl
 import pyarrow as pa
 
 from collector.clocks.alignment import to_trace_ns
+from collector.reporting.request_rows import RequestRows
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames
 
 SOON_NS = 50_000_000
 """A request goes on within this time; a busy host takes some."""
+OWNER_COLUMNS = (
+    *("exchange_id", "connection_id", "trace_id", "depth", "server_host", "service", "parent_span_id"),
+    *("start_trace_ns", "end_trace_ns", "request_first_received_trace_ns", "response_first_sent_trace_ns"),
+)
+"""Of all rows, what tells whose a connection was."""
+CONNECTION_COLUMNS = (*("connection_id", "client_host", *OF_CONNECTIONS, "client_isn", "server_isn", "first_host_ns"),)
 AT_ONCE_NS = 10_000_000
 """Servers asked within this time are asked together; one asked later is another try."""
 
 
-def with_dead_ends(rows: pl.DataFrame, connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
-    """`rows` and those for connections that never came about, as children: `exchange_id` is less than 0.
+def dead_ends(
+    rows: RequestRows, connections: pa.Table, clocks: pa.Table, services: ServiceNames
+) -> pl.DataFrame | None:
+    """Rows for connections that never came about, as children: `exchange_id` is less than 0. None if there are none.
 
-    Arguments: exchanges and spans joined; the tables `connections` and `clocks`; names of servers.
+    Arguments: the `rows` of a trace; its tables `connections` and `clocks`; names of servers.
     """
     dead = _dead(connections, clocks, services)
-    if dead.is_empty() or rows.is_empty():
-        return rows
-    owned = _owned(dead, _with_ports(rows, connections))
+    if dead.is_empty():
+        return None
+    spans = rows.columns(*OWNER_COLUMNS).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    owned = _owned(dead, _with_ports(spans, connections))
     made = owned.select(
         exchange_id=-pl.col("connection_id"),
         connection_id="connection_id",
@@ -42,7 +52,7 @@ def with_dead_ends(rows: pl.DataFrame, connections: pa.Table, clocks: pa.Table, 
         service="service",
         trace_id="trace_id",
         parent_span_id="parent",
-        depth=(pl.col("depth") + 1).cast(rows.schema["depth"]),
+        depth=(pl.col("depth") + 1).cast(spans.schema["depth"]),
         connect_start_trace_ns="at",
         connected_trace_ns="until",
         start_trace_ns="at",
@@ -52,15 +62,19 @@ def with_dead_ends(rows: pl.DataFrame, connections: pa.Table, clocks: pa.Table, 
         given_up_trace_ns="until",
         complete=pl.lit(value=False),
     )
-    return pl.concat([rows, made], how="diagonal_relaxed")
+    return None if made.is_empty() else made
+
+
+def with_rows(rows: pl.DataFrame, more: pl.DataFrame | None) -> pl.DataFrame:
+    """`rows` and, after them, `more`, as `dead_ends` makes them."""
+    return rows if more is None else pl.concat([rows, more], how="diagonal_relaxed")
 
 
 def _dead(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl.DataFrame:
     """SYNs of captured clients that no server answered: `connection_id, client_host, server_host, service, at`."""
-    names = ["connection_id", "client_host", *OF_CONNECTIONS, "client_isn", "server_isn", "first_host_ns"]
-    frame = pl.DataFrame(connections.select(names)).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    frame = pl.DataFrame(connections.select(CONNECTION_COLUMNS))
     lone = frame.filter(pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null())
-    lone = lone.filter(pl.col("client_host").is_not_null())
+    lone = lone.filter(pl.col("client_host").is_not_null()).with_columns(pl.col(pl.Categorical).cast(pl.String))
     at = to_trace_ns(lone["client_host"].to_arrow().cast(pa.string()), lone["first_host_ns"].to_arrow(), clocks)
     server = pl.coalesce("server_host", "server_addr")  # of what nothing was heard, only its address may be known
     return lone.select("connection_id", "client_host", "server_port", server_host=server).with_columns(

@@ -20,6 +20,12 @@ import polars as pl
 
 from collector.trace.durations import in_words
 
+ONE_ENDED_COLUMNS = (
+    *("trace_id", "depth", "client_host", "server_host", "critical_ns", "server_or_network_ns", "round_trip_ns"),
+    "request_first_sent_trace_ns",
+)
+"""What `one_ended` asks of rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class OneEnded:

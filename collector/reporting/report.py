@@ -4,6 +4,7 @@ requests, findings.
 Here the facts are gathered; `collector.reporting.text` and `collector.reporting.html` show them.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,14 @@ from collector.decode import capture_sets
 from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
 from collector.reporting import story
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_at, stages_of_all
-from collector.reporting.one_ended import OneEnded, one_ended
+from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, one_ended
+from collector.reporting.request_rows import RequestRows
 from collector.reporting.story import TOLD_WITH, Story
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.link_doubt import LinkSummary, link_summary
 from collector.requests.outcomes import Outcome
-from collector.services.client_requests import in_background, of_clients
+from collector.services.client_requests import RHYTHM_COLUMNS, in_background, of_clients
 from collector.trace import durations, store
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 
@@ -31,6 +33,8 @@ SLOWEST_SHARE = 0.02
 """Of the requests, those that the stage table's last column is the mean of; the 99th percentile is in their middle."""
 MOST_BARS = 60
 """How many spans of the slowest request are drawn."""
+_SUMMED = (*story.OUTERMOST_COLUMNS, "exchange_id", "complete", "protocol")
+"""Of all rows, what a summary of the requests counts."""
 TROUBLE = ("data_loss", "error")
 """Severities of counters that show on every view."""
 
@@ -157,28 +161,28 @@ def gather(url: str, other_url: str | None = None) -> Report:
 
 
 def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
-    clocks, states = store.read_table(url, "clocks"), _frame(url, "hops", ["state"])
-    rows = story.joined(store.read_table(url, "spans"), store.read_table(url, "exchanges"))
-    requests = _requests(rows.select(story.REQUEST_COLUMNS), _frame(url, "findings", ["kind", "count"]))
-    others_of = [store.read_table(url, name) for name in TOLD_WITH]
+    clocks, rows = store.read_table(url, "clocks"), RequestRows.of_trace(url)
+    requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
+    others_of = [store.read_table(url, name, columns) for name, columns in TOLD_WITH.items()]
     told = story.story_of_rows(info, rows, clocks, *others_of)
     connections, _, silences, *_ = others_of
     stages = stages_of_all(rows, info, connections, clocks, silences)
+    del others_of, connections, silences
     return Report(
         url=url,
         info=info,
         story=told,
-        links=link_summary(rows, told.inferred_ns, told.duration_ns),
+        links=link_summary(rows.columns("link_reason", "confidence"), told.inferred_ns, told.duration_ns),
         hosts=_hosts(info.hosts, clocks.to_pylist()),
-        hop_states=dict(states.group_by("state").len().sort("len", "state", descending=[True, False]).iter_rows()),
-        connections_count=store.read_table(url, "connections", ["connection_id"]).num_rows,
+        hop_states=_hop_states(url),
+        connections_count=store.count_rows(url, "connections"),
         pairing=read_pairing(url),
         requests=requests,
         streams=summarise_streams(store.read_table(url, "streams")),
         stages=_stages(stages) if requests.count >= FEWEST_FOR_STAGES else (),
         slow=slow_against_typical(stages),
         against=None if others is None else compare(others, stages, other_url or "", url),
-        slowest_spans=_span_bars(rows, requests.slowest[0].span_id) if requests.slowest else (),
+        slowest_spans=_span_bars(rows.below(requests.slowest[0].span_id)) if requests.slowest else (),
         findings=_findings(url),
         troubles=tuple(
             counter
@@ -192,6 +196,15 @@ def _frame(url: str, table: str, columns: list[str]) -> pl.DataFrame:
     frame = pl.from_arrow(store.read_table(url, table, columns))
     assert isinstance(frame, pl.DataFrame)
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
+def _hop_states(url: str) -> dict[str, int]:
+    """How many hops there are of each state, most first."""
+    counts = Counter[str]()
+    for _, slab in store.read_batches(url, "hops", ["state"]):
+        found = pl.DataFrame(slab)["state"].value_counts()
+        counts.update(dict(found.rows()))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _hosts(hosts: tuple[HostInfo, ...], clocks: list[dict[str, Any]]) -> tuple[HostLine, ...]:
@@ -237,17 +250,18 @@ def _drift_words(skew_ppb: int, doubt_ppb: int) -> str:
     return f", drift {skew_ppb:+,} ± {doubt_ppb:,} ppb" if abs(skew_ppb) > doubt_ppb else ""
 
 
-def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
-    asked = of_clients(rows.filter(pl.col("depth") == 0), rows)
-    roots_of_daemons = in_background(rows.filter(pl.col("depth") == 0), rows)
-    background = rows.filter(pl.col("trace_id").is_in(roots_of_daemons["trace_id"].implode()))
+def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
+    rows = every.columns(*_SUMMED)
+    asked = of_clients(rows.filter(pl.col("depth") == 0), rows).select("trace_id", "outcome")
     of_clients_count = int(rows["trace_id"].is_in(asked["trace_id"].implode()).sum())
+    background = _background(every)
     roots, left = story.outermost(rows), story.abandoned(rows)
-    took, outcomes = roots["duration_ns"], asked["outcome"].fill_null(str(Outcome.UNKNOWN))
+    took, outcomes = roots["duration_ns"], asked["outcome"].cast(pl.String).fill_null(str(Outcome.UNKNOWN))
     handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
-    sizes = rows.group_by("trace_id").agg(spans=pl.len())
-    slowest = (roots if len(roots) else left).sort("duration_ns", "exchange_id", descending=[True, False]).head(SLOWEST)
-    slowest = slowest.join(sizes, on="trace_id", how="left", maintain_order="left")
+    among = roots if len(roots) else left
+    largest = among.top_k(SLOWEST, by=["duration_ns", "exchange_id"], reverse=[False, True])
+    slowest = largest.sort("duration_ns", "exchange_id", descending=[True, False])["exchange_id"].to_list()
+    of_slowest = every.below(*slowest)
 
     def figure(value: float | None) -> int | None:
         return None if value is None else round(value)
@@ -268,33 +282,48 @@ def _requests(rows: pl.DataFrame, findings: pl.DataFrame) -> RequestSummary:
         mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
         median_ns=figure(took.quantile(0.5, "linear")),
         p99_ns=figure(took.quantile(0.99)),
-        one_ended=one_ended(rows.join(roots.select("trace_id"), on="trace_id", how="semi")),
-        slowest=tuple(
-            RequestLine(
-                name=story.request_name(row["method"], row["target"], row["service"]),
-                service=row["service"],
-                client_host=row["client_host"],
-                status=row["status"],
-                outcome=row["outcome"] or str(Outcome.UNKNOWN),
-                transaction_id=row["transaction_id"],
-                duration_ns=row["duration_ns"],
-                spans_count=row["spans"],
-                span_id=row["exchange_id"],
-            )
-            for row in slowest.iter_rows(named=True)
+        one_ended=one_ended(
+            every.columns(*ONE_ENDED_COLUMNS).filter(pl.col("trace_id").is_in(roots["trace_id"].implode()))
         ),
+        slowest=tuple(_request_line(of_slowest.filter(pl.col("trace_id") == root)) for root in slowest),
+    )
+
+
+def _background(every: RequestRows) -> pl.DataFrame:
+    """Rows of requests that go on by themselves: `trace_id, depth, client_service`."""
+    rows = every.columns(*RHYTHM_COLUMNS, "exchange_id", "trace_id", "depth", "background", "client_host")
+    mine = in_background(rows.filter(pl.col("depth") == 0), rows)["trace_id"]
+    rows = every.columns("trace_id", "depth", "client_service")
+    return rows.filter(pl.col("trace_id").is_in(mine.implode()))
+
+
+def _request_line(rows: pl.DataFrame) -> RequestLine:
+    """Arguments: the rows of one root request."""
+    row = rows.row(by_predicate=pl.col("exchange_id") == pl.col("trace_id"), named=True)
+    return RequestLine(
+        name=story.request_name(row["method"], row["target"], row["service"]),
+        service=row["service"],
+        client_host=row["client_host"],
+        status=row["status"],
+        outcome=row["outcome"] or str(Outcome.UNKNOWN),
+        transaction_id=row["transaction_id"],
+        duration_ns=row["duration_ns"],
+        spans_count=len(rows),
+        span_id=row["exchange_id"],
     )
 
 
 def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
     """Which daemon's each trace is, by its root."""
     asked = background.filter(pl.col("depth") == 0).select("trace_id", "client_service").drop_nulls()
-    counts = background.select("trace_id").join(asked, on="trace_id").group_by("client_service").len()
+    names = asked.with_columns(pl.col("client_service").cast(pl.String))
+    counts = background.select("trace_id").join(names, on="trace_id").group_by("client_service").len()
     return tuple(counts.sort("len", "client_service", descending=[True, False]).iter_rows())
 
 
 def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
     """Means of the stages over all requests, and over the slowest (`SLOWEST_SHARE`)."""
+    stages = stages.select("trace_id", "duration_ns", stage=pl.col("stage").cast(pl.String))
     took = stages.group_by("trace_id").agg(took=pl.col("duration_ns").sum())
     slow = took.filter(pl.col("took") >= pl.col("took").quantile(1 - SLOWEST_SHARE, "linear"))
     of_slow = stages.join(slow, on="trace_id", how="semi").group_by("stage").agg(slowest=pl.col("duration_ns").sum())
@@ -308,10 +337,9 @@ def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
     return tuple(StageLine(stage, round(mean), round(slowest)) for stage, mean, slowest in means.iter_rows())
 
 
-def _span_bars(rows: pl.DataFrame, root: int) -> tuple[SpanBar, ...]:
+def _span_bars(rows: pl.DataFrame) -> tuple[SpanBar, ...]:
     """The spans of a request in order of time."""
-    mine = rows.filter(pl.col("trace_id") == root)
-    stamps = mine.select(
+    stamps = rows.select(
         "depth",
         label=pl.format("{} {} @ {}", pl.col("method").fill_null(""), "service", pl.col("server_host").fill_null("?")),
         start="start_trace_ns",

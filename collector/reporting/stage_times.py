@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from collector.reporting import story
+from collector.reporting.request_rows import RequestRows
 
 _FRONT = {
     "client_ns": "client before sending the body to",
@@ -34,7 +35,14 @@ _WAYS = tuple(f"{_FRONT[name]} " for name in ("request_network_ns", "response_ne
 _BOTH_WAYS = "to {} and back (both ways; which way is not known)"
 _BEHIND = _FRONT | {"request_network_ns": "network to and from", "response_network_ns": "network to and from"}
 """Stages of the spans below it."""
-_OF_ROOTS = ("request_network_ns", "response_network_ns", "uncertainty_ns")
+_PLACE = ("depth", "service", "exchange_id", "server_host")
+"""What a stage is named by, beside the column of the ledger."""
+STAGE_COLUMNS = ("trace_id", *_PLACE, *_FRONT)
+"""Of all rows, what `stages_of` adds up."""
+_OF_ROOTS = (
+    *("exchange_id", "method", "service", "request_network_ns", "response_network_ns", "uncertainty_ns"),
+    *story.OUTERMOST_COLUMNS,
+)
 
 
 def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
@@ -43,36 +51,53 @@ def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
     Arguments: the tables `spans` and `exchanges` of a trace. What was waited for connections that never came is the
     own time of who waited here; `stages_of` has it apart, of rows as `story.with_waits_in_vain` makes them.
     Returns: `trace_id, kind` (`PUT at swift-proxy`), `began_trace_ns, stage, duration_ns`: one row for each request and
-    stage that took time, the outermost requests of known length only (`story.outermost`).
+    stage that took time, the outermost requests of known length only (`story.outermost`). Texts are categories.
     """
-    rows = story.joined(spans, exchanges)
-    return stages_of(rows, asked_roots(rows))
+    rows = RequestRows.of_tables(spans, exchanges)
+    return stages_of(rows.columns(*STAGE_COLUMNS), asked_roots(rows))
 
 
-def asked_roots(rows: pl.DataFrame) -> pl.DataFrame:
-    """The outermost requests of `rows`, as `story.joined` makes them, with what `stages_of` needs of them."""
-    began = pl.min_horizontal(pl.col("^.*_trace_ns$"))
-    return story.outermost(rows.select(*story.REQUEST_COLUMNS, *_OF_ROOTS, began_trace_ns=began))
+def asked_roots(rows: RequestRows) -> pl.DataFrame:
+    """The outermost requests, with what `stages_of` needs of them."""
+    return story.outermost(rows.columns(*_OF_ROOTS).with_columns(began_trace_ns=rows.earliest()))
 
 
 def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
-    """As `request_stages`, of `rows` as `story.joined` makes them, and of the `asked_roots` of them."""
-    kind = pl.format("{} at {}", pl.col("method").fill_null("request"), pl.col("service"))
-    asked = roots.select("trace_id", "began_trace_ns", kind=kind)
-    of = ["trace_id", "depth", "service", "exchange_id", "server_host"]
-    mine = rows.select(*of, *_FRONT).join(asked, on="trace_id")
-    long = pl.concat(
-        mine.filter(pl.col(name) > 0).select(
-            *of, "kind", "began_trace_ns", variable=pl.lit(name), duration_ns=pl.col(name)
-        )
-        for name in _FRONT
+    """As `request_stages`. Arguments: `STAGE_COLUMNS` of rows, as `story.with_waits_in_vain` gives them; the
+    `asked_roots` of them. Memory: about 40 bytes for each request and stage, and as much for adding them up."""
+    kind = _named(roots, _kinds(), "method", "service")
+    asked = roots.select("trace_id", "began_trace_ns", kind=kind, is_asked=pl.lit(value=True))
+    of = rows.select("trace_id", *_PLACE).join(asked, on="trace_id", how="left", maintain_order="left")
+    vain = pl.when(story.IN_VAIN).then("server_host")
+    of = of.select(
+        *("trace_id", "kind", "began_trace_ns", "is_asked", "service"), vain=vain, is_root=pl.col("depth") == 0
     )
-    front, behind = (pl.col("variable").replace_strict(words) for words in (_FRONT, _BEHIND))
-    words = pl.when(pl.col("depth") == 0).then(front).otherwise(behind)
-    named = long.with_columns(stage=pl.format("{} {}", words, "service"))
-    vain = pl.format("connections to {} that never came", pl.col("server_host"))
-    named = named.with_columns(stage=pl.when(story.IN_VAIN).then(vain).otherwise("stage"))
-    return _with_both_ways(_added(named), _split_unknown(roots))
+    parts = []
+    for name in _FRONT:
+        part = of.with_columns(duration_ns=rows[name]).filter((pl.col("duration_ns") > 0) & pl.col("is_asked"))
+        stage = _named(part, _stages(name), "is_root", "service", "vain")
+        parts.append(part.select("trace_id", "kind", "began_trace_ns", "duration_ns", stage=stage))
+    del of
+    return _with_both_ways(_added(pl.concat(parts)), _split_unknown(roots))
+
+
+def _kinds() -> pl.Expr:
+    return pl.format("{} at {}", pl.col("method").fill_null("request"), pl.col("service"))
+
+
+def _stages(name: str) -> pl.Expr:
+    """What the time in a column of the ledger is called."""
+    words = pl.when("is_root").then(pl.lit(_FRONT[name])).otherwise(pl.lit(_BEHIND[name]))
+    vain = pl.format("connections to {} that never came", pl.col("vain"))
+    return pl.when(pl.col("vain").is_not_null()).then(vain).otherwise(pl.format("{} {}", words, "service"))
+
+
+def _named(rows: pl.DataFrame, name: pl.Expr, *by: str) -> pl.Series:
+    """A text of each row, as a category, made once for all rows that are equal in some columns."""
+    alike = rows.select(by).unique()
+    texts = alike.with_columns(pl.col(pl.Categorical).cast(pl.String)).select(name=name.cast(pl.Categorical))
+    known = rows.select(by).join(alike.hstack(texts), on=by, how="left", nulls_equal=True, maintain_order="left")
+    return known["name"]
 
 
 def alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
@@ -96,7 +121,9 @@ def _split_unknown(roots: pl.DataFrame) -> list[str]:
 def _with_both_ways(stages: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
     """`stages` with what is to and from these services as one each."""
     whole = {f"{prefix}{name}": _BOTH_WAYS.format(name) for name in services for prefix in _WAYS}
-    return _added(stages.with_columns(pl.col("stage").replace(whole))) if whole else stages
+    if not whole:
+        return stages
+    return _added(stages.with_columns(stage=_named(stages, pl.col("stage").replace(whole), "stage")))
 
 
 def _added(stages: pl.DataFrame) -> pl.DataFrame:

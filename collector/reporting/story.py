@@ -14,7 +14,9 @@ Limits: a request that was neither answered nor given up has no length; its wait
 """
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,10 +27,11 @@ from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import SEVERITIES, WORTH_ACTING
-from collector.reporting.failed_connects import with_dead_ends
+from collector.reporting.failed_connects import CONNECTION_COLUMNS, dead_ends, with_rows
 from collector.reporting.failures import Attempts, attempts_of
 from collector.reporting.fan_out import fan_out_waits, quorum_words
 from collector.reporting.one_ended import one_ended
+from collector.reporting.request_rows import RequestRows
 from collector.requests.critical_path import NONE, UNSEEN, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import until_ended
 from collector.requests.link_doubt import inferred_ns
@@ -43,19 +46,16 @@ from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CommandInfo, TraceInfo
 from tracer.records import Columns
 
-TOLD_WITH = ("connections", "findings", "silences", "streams")
-"""Tables that a whole trace's story is also told from, in this order."""
+TOLD_WITH: Mapping[str, Sequence[str] | None] = MappingProxyType(
+    {"connections": CONNECTION_COLUMNS, "findings": None, "silences": None, "streams": None}
+)
+"""Tables that a whole trace's story is also told from, in this order, and columns of them; None for all."""
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
 """The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
-REQUEST_COLUMNS = (
-    *("exchange_id", "trace_id", "depth", "duration_ns", "critical_ns", "client_host", "server_host", "service"),
-    *("client_service", "background", "outcome", "ending", "complete", "protocol", "method", "target", "status"),
-    *("transaction_id", "response_bytes", "round_trip_ns", "server_or_network_ns", "given_up_trace_ns"),
-    *("request_first_sent_trace_ns", "request_first_received_trace_ns"),
-    *("response_last_sent_trace_ns", "response_last_received_trace_ns"),
-)
-"""Of `joined`, what is asked of all requests: they are filtered more than once, and a million rows of all columns are a
-gigabyte each time."""
+OUTERMOST_COLUMNS = ("trace_id", "depth", "duration_ns", "background", "client_host", "server_host", "outcome")
+"""What `outermost` and `abandoned` ask of rows."""
+ATTEMPT_COLUMNS = (*OUTERMOST_COLUMNS, "exchange_id", "response_bytes", "status", "ending")
+"""What a story asks of all requests; what makes its parts, only of the rows that it is of."""
 IN_VAIN = pl.col("exchange_id") < 0
 """Connections that never came about (`collector.reporting.failed_connects`)."""
 IDLE_ANSWER = {
@@ -106,27 +106,31 @@ def tell(
     Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`;
     without `connections`, what was waited for those that never came about is told as their client's own work.
     """
-    return story_of_rows(info, joined(spans, exchanges), clocks, connections, findings, silences, streams)
+    rows = RequestRows.of_tables(spans, exchanges)
+    return story_of_rows(info, rows, clocks, connections, findings, silences, streams)
 
 
 def story_of_rows(
     info: TraceInfo,
-    rows: pl.DataFrame,
+    rows: RequestRows,
     clocks: pa.Table,
     connections: pa.Table | None = None,
     findings: pa.Table | None = None,
     silences: pa.Table | None = None,
     streams: pa.Table | None = None,
 ) -> Story:
-    """As `tell`, of `rows` as `joined` makes them."""
-    story = _of_requests(
-        info, rows, clocks, connections, silences, attempts_of(rows.select(REQUEST_COLUMNS), findings), streams
-    )
+    """As `tell`, of the `rows` of a trace."""
+    story = _of_requests(info, rows, clocks, connections, silences, findings, streams)
     if info.command is not None and streams is not None:
         story = replace(story, sentence=story.sentence + _beside(streams, info.command.host))
     if findings is None:
         return story
-    return replace(story, sentence=story.sentence + act_first(findings, int(rows["critical_ns"].sum() or 0)))
+    return replace(story, sentence=story.sentence + act_first(findings, _total_ns(rows)))
+
+
+def _total_ns(rows: RequestRows) -> int:
+    """All request time of a trace."""
+    return int(rows.columns("critical_ns")["critical_ns"].sum() or 0)
 
 
 def _without_requests(info: TraceInfo, streams: pa.Table | None) -> str:
@@ -170,26 +174,36 @@ def act_first(findings: pa.Table, total_ns: int) -> str:
 
 def _of_requests(
     info: TraceInfo,
-    rows: pl.DataFrame,
+    rows: RequestRows,
     clocks: pa.Table,
     connections: pa.Table | None,
     silences: pa.Table | None,
-    attempts: Attempts,
+    findings: pa.Table | None,
     streams: pa.Table | None,
 ) -> Story:
-    if connections is not None:
-        rows = with_dead_ends(rows, connections, clocks, ServiceNames(info.services))
-    silent = _silences_of(rows, silences)
+    asked = rows.columns(*ATTEMPT_COLUMNS)
+    attempts = attempts_of(asked, findings)
+    vain = _dead_ends(rows, info, connections, clocks)
     if info.command is not None:
-        story = _of_command(info.command, rows, clocks, silent)
+        del asked
+        whole = with_rows(rows.whole(), vain)
+        story = _of_command(info.command, whole, clocks, _silences_of(whole, silences))
         return replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
-    asked = rows.select(REQUEST_COLUMNS)
     roots = outermost(asked)
     if not len(roots):
         roots = abandoned(asked)
     if not len(roots):
         return Story(f"{attempts.lead or _without_requests(info, streams)}.", "no request", 0, ())
-    return _of_slowest(roots, rows, silent, attempts)
+    return _of_slowest(roots.select("exchange_id", "duration_ns", "outcome"), rows, vain, silences, attempts)
+
+
+def _dead_ends(
+    rows: RequestRows, info: TraceInfo, connections: pa.Table | None, clocks: pa.Table
+) -> pl.DataFrame | None:
+    """As `failed_connects.dead_ends`; None where nothing was asked for in vain."""
+    if connections is None:
+        return None
+    return dead_ends(rows, connections, clocks, ServiceNames(info.services))
 
 
 def outermost(rows: pl.DataFrame) -> pl.DataFrame:
@@ -210,41 +224,44 @@ def _asked(rows: pl.DataFrame) -> pl.DataFrame:
     return of_clients(rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0)), rows)
 
 
-def joined(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
-    """Exchanges with their spans' columns, and of each root its `duration_ns`: the sum of its trace's ledger."""
-    texts = pl.col(pl.Categorical).cast(pl.String)
-    left, right = (pl.DataFrame(table).with_columns(texts) for table in (exchanges, spans))
-    if left["exchange_id"].equals(right["span_id"]):  # no streams: nothing is copied
-        rows = left.hstack(right.drop("span_id"))
-    else:
-        rows = left.join(right, left_on="exchange_id", right_on="span_id")
-    whole = pl.when(pl.col("depth") == 0).then(pl.col("critical_ns").sum().over("trace_id"))
-    return rows.with_columns(duration_ns=whole)
-
-
 def request_name(method: str | None, target: str | None, service: str | None) -> str:
     """What a request is called: `PUT /v1/…`, or the service it went to."""
     return _short(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
 
 
 def with_waits_in_vain(
-    rows: pl.DataFrame,
+    rows: RequestRows,
     info: TraceInfo,
     connections: pa.Table,
     clocks: pa.Table,
     silences: pa.Table | None = None,
+    columns: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """`rows` as `joined`, with those for connections that never came about (`IN_VAIN`), and ledgers that hold them."""
-    more = with_dead_ends(rows, connections, clocks, ServiceNames(info.services))
-    return more if len(more) == len(rows) else _shared_out(more, _silences_of(more, silences))
+    """`columns` of `rows`, with those for connections that never came about (`IN_VAIN`), and ledgers that hold them."""
+    vain = _dead_ends(rows, info, connections, clocks)
+    if vain is None:
+        return rows.columns(*columns)
+    return _all_shared_out(rows, vain, silences).select(columns).with_columns(pl.col(pl.String).cast(pl.Categorical))
 
 
-def _of_slowest(roots: pl.DataFrame, rows: pl.DataFrame, silent: Columns, attempts: Attempts) -> Story:
-    slowest = roots.sort("duration_ns", "exchange_id", descending=[True, False]).row(0, named=True)
-    of_slowest = pl.col("trace_id") == slowest["exchange_id"]
-    mine = rows.filter(of_slowest)
-    if len(mine.filter(IN_VAIN)):
-        mine = _shared_out(rows, silent).filter(of_slowest)
+def _all_shared_out(rows: RequestRows, vain: pl.DataFrame, silences: pa.Table | None) -> pl.DataFrame:
+    whole = with_rows(rows.whole(), vain)
+    return _shared_out(whole, _silences_of(whole, silences))
+
+
+def _of_slowest(
+    roots: pl.DataFrame,
+    rows: RequestRows,
+    vain: pl.DataFrame | None,
+    silences: pa.Table | None,
+    attempts: Attempts,
+) -> Story:
+    root = roots.top_k(1, by=["duration_ns", "exchange_id"], reverse=[False, True])["exchange_id"].item()
+    if vain is not None and root in vain["trace_id"]:
+        mine = _all_shared_out(rows, vain, silences).filter(pl.col("trace_id") == root)
+    else:
+        mine = rows.below(root)
+    slowest = mine.row(by_predicate=pl.col("exchange_id") == root, named=True)
     parts = _server_parts(mine)
     name = f"{request_name(slowest['method'], slowest['target'], slowest['service'])}"
     if slowest["transaction_id"]:

@@ -26,6 +26,9 @@ _BEGIN = ("request_first_sent_trace_ns", "request_first_received_trace_ns")
 _OPENED = ("request_first_received_trace_ns", "request_first_sent_trace_ns")
 _CLOSED = ("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns")
 
+RHYTHM_COLUMNS = ("server_host", "service", *dict.fromkeys((*_BEGIN, *_OPENED, *_CLOSED)))
+"""What `in_background` asks of rows beside what `of_clients` does."""
+
 
 def of_clients(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Those of `roots` that clients asked.

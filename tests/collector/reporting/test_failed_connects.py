@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from collector.reporting.stage_times import asked_roots, stages_of
-from collector.reporting.story import Story, joined, tell, with_waits_in_vain
+from collector.reporting.comparison import stages_of_all
+from collector.reporting.request_rows import RequestRows
+from collector.reporting.story import Story, tell
 from collector.requests.spans import link
 from collector.trace.model import TraceInfo
+from collector.trace.schema import SILENCES
 from tests.collector.reporting.test_story import clocks
 from tests.helpers.exchange_lines import at_us, exchanges_of
 from tests.helpers.scripts import table
@@ -89,8 +91,8 @@ def test_the_stages_have_it_apart_and_still_add_up() -> None:
     exchanges = exchanges_of(PUT)
     told: pa.Table = table("connections", [syn(105)])
     timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
-    rows = joined(link(exchanges), exchanges)
-    stages = stages_of(with_waits_in_vain(rows, INFO, told, timescale), asked_roots(rows))
+    rows = RequestRows.of_tables(link(exchanges), exchanges)
+    stages = stages_of_all(rows, INFO, told, timescale, SILENCES.empty_table())
     took = dict(stages.select("stage", "duration_ns").rows())
     assert took["connections to storage2 that never came"] == (500_900 - 105) * 1000
-    assert sum(took.values()) == rows.filter(depth=0)["duration_ns"].sum()
+    assert sum(took.values()) == rows.whole().filter(depth=0)["duration_ns"].sum()

@@ -8,7 +8,8 @@ import pytest
 from collector.findings.causes import with_causes
 from collector.findings.finding import FAILURE_NS, Finding, as_table
 from collector.reporting.failures import attempts_of
-from collector.reporting.story import act_first, joined
+from collector.reporting.request_rows import joined
+from collector.reporting.story import act_first
 from collector.requests.spans import link
 from collector.services.ends import service_at
 from tests.helpers.exchange_lines import exchanges_of

@@ -3,7 +3,7 @@
 import pytest
 
 from collector.reporting.fan_out import quorum_words
-from collector.reporting.story import joined
+from collector.reporting.request_rows import joined
 from collector.requests.spans import link
 from tests.helpers.exchange_lines import exchanges_of
 

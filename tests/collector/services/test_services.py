@@ -6,7 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collector.reporting.story import joined, outermost
+from collector.reporting.request_rows import joined
+from collector.reporting.story import outermost
 from collector.requests.spans import link
 from collector.services.client_requests import in_background, of_clients
 from collector.services.services import (

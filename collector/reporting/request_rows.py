@@ -1,0 +1,107 @@
+"""Requests as rows: the tables `exchanges` and `spans` of a trace joined, as many columns and rows of them as are asked
+for.
+
+A row of all columns takes 600 bytes, so a few million of them, and each copy that a filter makes, take gigabytes. So
+what is asked of all requests reads the columns that it needs, and whole rows are read only of few.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from collector.trace import store
+from collector.trace.schema import EXCHANGES, SPANS, TABLES
+
+TIMES = tuple(name for name in (*EXCHANGES.names, *SPANS.names) if name.endswith("_trace_ns"))
+AT_ONCE = 4
+"""Times of which the earliest is looked for at once."""
+DURATION = "duration_ns"
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRows:
+    """The spans of a trace, each with its exchange, in the order of the table `spans`."""
+
+    read: Callable[[str, Sequence[str]], pa.Table]  # columns of a table by its name
+    read_some: Callable[[str, NDArray[np.int64]], pa.Table]  # whole rows of a table by its name, in ascending places
+
+    @classmethod
+    def of_trace(cls, url: str) -> Self:
+        """Those of the trace at `url`, read anew whenever they are asked for. Raises, then: `InputError`."""
+        return cls(
+            lambda name, columns: store.read_table(url, name, columns),
+            lambda name, rows: pa.concat_tables(
+                [TABLES[name].empty_table(), *store.read_chosen(url, name, TABLES[name].names, rows)]
+            ),
+        )
+
+    @classmethod
+    def of_tables(cls, spans: pa.Table, exchanges: pa.Table) -> Self:
+        """Those of tables in memory."""
+        tables = {"spans": spans, "exchanges": exchanges}
+        return cls(
+            lambda name, columns: tables[name].select(columns), lambda name, rows: tables[name].take(pa.array(rows))
+        )
+
+    def columns(self, *names: str) -> pl.DataFrame:
+        """Some columns of all rows. Names and kinds are categories; `duration_ns` of a root is the sum of its trace's
+        ledger."""
+        wanted = dict.fromkeys(names)
+        more = ("trace_id", "depth", "critical_ns") if DURATION in wanted else ()
+        right = _frame(self.read("spans", [name for name in SPANS.names if {name} & {"span_id", *wanted, *more}]))
+        ours = [name for name in EXCHANGES.names if name in wanted or name == "exchange_id"]
+        rows = _side_by_side(_frame(self.read("exchanges", ours)), right)
+        return (with_durations(rows) if more else rows).select(*wanted)
+
+    def earliest(self) -> pl.Series:
+        """The first of all times of each row; null where there is none."""
+        first = None
+        for at in range(0, len(TIMES), AT_ONCE):
+            times = self.columns(*TIMES[at : at + AT_ONCE]).select(pl.min_horizontal(pl.all())).to_series()
+            first = times if first is None else pl.select(pl.min_horizontal(first, times)).to_series()
+        assert first is not None
+        return first
+
+    def below(self, *roots: int) -> pl.DataFrame:
+        """All columns of some root requests and of what was done for them; texts as such."""
+        wanted = pl.Series(roots, dtype=pl.Int64)
+        spans = self.read_some("spans", self._places("spans", "trace_id", wanted))
+        ids = pl.Series(spans["span_id"].to_numpy(), dtype=pl.Int64)
+        return joined(spans, self.read_some("exchanges", self._places("exchanges", "exchange_id", ids)))
+
+    def _places(self, table: str, column: str, values: pl.Series) -> NDArray[np.int64]:
+        """Where rows of a table have one of some values in a column."""
+        return np.flatnonzero(_frame(self.read(table, [column]))[column].is_in(values.implode()).to_numpy())
+
+    def whole(self) -> pl.DataFrame:
+        """All columns of all rows; texts as such. For what shares time out anew among all of them."""
+        return joined(self.read("spans", SPANS.names), self.read("exchanges", EXCHANGES.names))
+
+
+def joined(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
+    """Exchanges with their spans' columns, and of each root its `duration_ns`: the sum of its trace's ledger."""
+    texts = pl.col(pl.Categorical).cast(pl.String)
+    left, right = (_frame(table).with_columns(texts) for table in (exchanges, spans))
+    return with_durations(_side_by_side(left, right))
+
+
+def with_durations(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` with `duration_ns`, by `trace_id, depth, critical_ns`."""
+    whole = pl.when(pl.col("depth") == 0).then(pl.col("critical_ns").sum().over("trace_id"))
+    return rows.with_columns(whole.alias(DURATION))
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    return pl.DataFrame(table)
+
+
+def _side_by_side(exchanges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    if exchanges["exchange_id"].equals(spans["span_id"]):  # no streams: nothing is copied
+        return exchanges.hstack(spans.drop("span_id"))
+    return exchanges.join(spans, left_on="exchange_id", right_on="span_id", maintain_order="right")

@@ -1,0 +1,76 @@
+"""Requests as rows: what is read column by column is what whole rows say."""
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from collector.reporting.request_rows import TIMES, RequestRows
+from collector.requests.spans import link
+from collector.trace.model import TraceInfo
+from collector.trace.schema import EXCHANGES, SPANS
+from collector.trace.store import write_trace
+from tests.helpers.exchange_lines import exchanges_of
+
+LINES = """
+    client > proxy/swift-proxy     0 10 90 100 tx=a
+    proxy > storage1/swift-object 20 22 60  62 tx=a
+    client > proxy/swift-proxy   200 210 290 300 tx=b method=PUT
+    client > web/nginx           400 - - -
+"""
+
+
+def in_memory(_: Path) -> RequestRows:
+    return RequestRows.of_tables(*tables())
+
+
+def of_trace(folder: Path) -> RequestRows:
+    spans, exchanges = tables()
+    with write_trace(str(folder / "trace")) as writer:
+        for part in (exchanges.slice(0, 2), exchanges.slice(2)):  # two row groups
+            writer.append("exchanges", part)
+        writer.write_table("spans", spans)
+        writer.write_info(TraceInfo(created_ns=0, tool_version="", hosts=()))
+    return RequestRows.of_trace(str(folder / "trace"))
+
+
+def tables() -> tuple[pa.Table, pa.Table]:
+    """Spans and exchanges; the third exchange has no span, as a stream has none."""
+    exchanges = exchanges_of(LINES)
+    stream = exchanges.slice(2, 1).set_column(0, "exchange_id", pa.array([77]))
+    return link(exchanges), pa.concat_tables([exchanges.slice(0, 2), stream, exchanges.slice(2)])
+
+
+SOURCES = pytest.mark.parametrize("source", [in_memory, of_trace])
+
+
+@SOURCES
+def test_each_column_is_that_of_whole_rows(source: object, tmp_path: Path) -> None:
+    rows: RequestRows = source(tmp_path)  # type: ignore[operator]
+    whole = rows.whole()
+    assert whole["exchange_id"].to_list() == [1, 2, 3, 4]
+    assert whole["duration_ns"].to_list() == [100_000, None, 100_000, 0]
+    for name in [*EXCHANGES.names, *SPANS.names[:1], *SPANS.names[2:], "duration_ns"]:
+        found = rows.columns(name)
+        assert found.columns == [name]
+        texts = found.with_columns(pl.col(pl.Categorical).cast(pl.String))[name]
+        assert texts.to_list() == whole[name].to_list(), name
+
+
+@SOURCES
+def test_the_earliest_is_the_first_of_all_times(source: object, tmp_path: Path) -> None:
+    rows: RequestRows = source(tmp_path)  # type: ignore[operator]
+    first = rows.whole().select(pl.min_horizontal(TIMES)).to_series()
+    assert first.null_count() == 0
+    assert rows.earliest().to_list() == first.to_list()
+
+
+@SOURCES
+def test_below_roots_is_all_that_was_done_for_them(source: object, tmp_path: Path) -> None:
+    rows: RequestRows = source(tmp_path)  # type: ignore[operator]
+    whole = rows.whole()
+    for roots, ids in (((1,), [1, 2]), ((3, 1), [1, 2, 3]), ((), []), ((77,), [])):
+        found = rows.below(*roots)
+        assert found["exchange_id"].to_list() == ids
+        assert found.equals(whole.filter(pl.col("exchange_id").is_in(ids)))
