@@ -1,8 +1,8 @@
-//! Whether an interface is a port of a bridge, asked of the kernel (rtnetlink(7)): the answer is of the network namespace
-//! that the capture runs in, where /sys may show another one's interfaces.
+//! Asks the kernel whether an interface is a port of a bridge (rtnetlink(7)). The answer holds for the network
+//! namespace that the capture runs in, whereas /sys may show the interfaces of another namespace.
 //!
-//! The kernel answers RTM_GETLINK with the interface's attributes; of a port IFLA_LINKINFO holds IFLA_INFO_SLAVE_KIND
-//! with the text "bridge". A kernel that does not answer is taken for one where there is no bridge.
+//! The kernel answers RTM_GETLINK with the interface's attributes. If the interface is a port, IFLA_LINKINFO holds
+//! IFLA_INFO_SLAVE_KIND with the text "bridge". If the kernel does not answer, there is taken to be no bridge.
 
 use std::os::fd::AsRawFd;
 

@@ -1,4 +1,4 @@
-//! A running capture: one thread that empties the rings into segments until it is told to stop.
+//! A running capture: one thread that empties the rings into segments until it receives the request to stop.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -287,7 +287,7 @@ impl Run {
         let _ended = Ended(Arc::clone(&self.shared));
         let outcome = self.capture();
         if outcome.is_err() {
-            let _ = self.writer.finish(&[], Now::read()); // what is whole is kept; the first failure is told
+            let _ = self.writer.finish(&[], Now::read()); // whole segments are kept; the first failure is reported
         }
         self.shared.state().error = outcome.err();
     }
@@ -296,8 +296,8 @@ impl Run {
         let mut stop_seen: Option<Instant> = None;
         loop {
             let since_stop = stop_seen.map(|seen| seen.elapsed());
-            // The kernel hands over a block that is not full by a timer, which is late on a busy machine: so it is asked
-            // whether all was taken, and the last look at the rings comes after that.
+            // The kernel hands over a block that is not full by a timer, which is late on a busy machine: so it is
+            // asked whether all was taken, and the last look at the rings comes after that.
             let drained = since_stop.is_some_and(|elapsed| elapsed >= DRAIN) && self.all_taken();
             if !drained {
                 self.sleep()?;
@@ -484,8 +484,8 @@ impl Run {
     }
 }
 
-/// Send or receive; `None` for a packet that is not this host's nor of one behind its bridge's port, or the second copy on
-/// loopback (the sent one, as in libpcap).
+/// Send or receive; `None` for a packet that is not this host's nor of one behind its bridge's port, or the second copy
+/// on loopback (the sent one, as in libpcap).
 fn direction(loopback: bool, bridged: bool, packet_type: u8) -> Option<Direction> {
     match packet_type {
         libc::PACKET_OUTGOING if loopback => None,
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_interface_is_told_with_those_that_exist() {
+    fn a_missing_interface_is_reported_with_those_that_exist() {
         match PacketSocket::open("nonesuch0") {
             Err(CaptureError::NoSuchInterface { existing, .. }) => {
                 assert!(existing.contains(&"lo".to_owned()))

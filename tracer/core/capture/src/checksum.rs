@@ -1,11 +1,12 @@
-//! Whether a received packet's TCP checksum is wrong: TCP then drops it, whatever the capture shows.
+//! Detects received packets with a wrong TCP checksum: TCP drops them, although the capture shows them.
 //!
-//! It can be judged only while all of the packet is at hand, and only a head is kept of it, so this is the time. Looked at
-//! are received packets that nobody has vouched for: the card has checked most (`TP_STATUS_CSUM_VALID`), and what never
-//! was on a wire has no checksum yet (`TP_STATUS_CSUMNOTREADY`: veth, `lo`, a virtual machine's own host).
+//! The checksum covers the whole packet, but the capture keeps only its head, so it must be verified here. Only
+//! received packets that nobody has verified yet are checked: the card has verified most (`TP_STATUS_CSUM_VALID`), and
+//! packets that were never on a wire have no checksum yet (`TP_STATUS_CSUMNOTREADY`: veth, `lo`, a virtual machine's
+//! own host).
 //!
-//! Limits: not judged are fragments, IP headers with options or extensions (a source route changes the sum's addresses),
-//! lengths of 0 (BIG TCP), tunnels, and what is longer than the kernel hands over.
+//! Limits: not checked are fragments, IP headers with options or extensions (a source route changes the sum's
+//! addresses), lengths of 0 (BIG TCP), tunnels, and packets longer than the part that the kernel hands over.
 //!
 //! Source: RFC 9293 §3.1, RFC 8200 §8.1, RFC 1071; Linux Documentation/networking/packet_mmap.rst.
 //! Cost: about 0.1 ns a byte, of packets that the card has not checked.

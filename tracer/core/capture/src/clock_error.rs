@@ -1,4 +1,4 @@
-//! A host clock that is wrong on purpose, for tests: what its stamps would say if it were.
+//! Simulates a wrong host clock for tests: changes stamps to what such a clock would have given.
 
 /// At `since_ns` (this host's true clock) the pretended clock is `offset_ns` ahead; from then on it gains `drift_ppb`.
 /// Before that moment it is right: the error begins there.

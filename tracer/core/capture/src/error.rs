@@ -1,4 +1,4 @@
-//! What stops a capture, and what the operator can do about it.
+//! The errors that stop a capture, each with what the operator can do about it.
 
 use std::fmt;
 use std::io;

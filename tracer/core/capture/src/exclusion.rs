@@ -1,12 +1,12 @@
-//! Leaving connections out of a capture: instructions that stand before a filter and refuse what goes to, or comes from,
-//! given addresses and ports. What they do not refuse goes on to the filter as if they were not there.
+//! Excludes connections from a capture: instructions before the filter that refuse packets to or from given addresses
+//! and ports. All other packets go on to the filter as if these instructions did not exist.
 //!
-//! They stand in the kernel's program, so a refused packet is neither copied nor counted. A classic program ends where it
-//! reads beyond the packet: a TCP packet without a TCP header is refused, too; there is nothing in it to record.
-//! Not handled: IPv6 extension headers before TCP. Such a packet goes on to the filter.
+//! They are part of the kernel's program, so a refused packet is neither copied nor counted. A classic BPF program ends
+//! when it reads beyond the packet, so a TCP packet without a TCP header is refused as well; nothing in it could be
+//! recorded. Not handled: IPv6 extension headers before TCP. Such a packet goes on to the filter.
 //!
-//! Scratch memory: M[0] length of the VLAN tags, M[1] where ports begin, M[2] ethertype. A filter behind them reads none
-//! of these before it has written it: the kernel refuses one that does.
+//! Scratch memory: M[0] length of the VLAN tags, M[1] where ports begin, M[2] ethertype. A filter behind them reads
+//! none of these before it has written it: the kernel refuses one that does.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! Making closed segments durable, in a thread of its own: `fsync` takes as long as the disk likes, and the rings must not
-//! wait for it. Segments get their names in the order in which they were closed.
+//! Makes closed segments durable in a thread of its own, because the rings must not wait for `fsync`, however long the
+//! disk takes. Segments get their final names in the order in which they were closed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

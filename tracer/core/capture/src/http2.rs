@@ -1,10 +1,10 @@
-//! What is kept of HTTP/2 frames: their headers, and the client's preface; all that frames hold is overwritten.
+//! Keeps the headers of HTTP/2 frames and the client's preface, and overwrites the contents of all frames.
 //!
-//! The collector reads from the lengths, types, flags and streams in them where a request begins and its answer ends
-//! (`exchanges/src/http2.rs`). Nothing that a user sent is among them.
+//! From the lengths, types, flags and stream numbers in frame headers the collector infers where a request begins and
+//! where its answer ends (`exchanges/src/http2.rs`). They contain nothing that a user sent.
 //!
-//! Limits: a header in a packet that begins within a frame, or beyond the part that is looked at: what the collector then
-//! says of that connection is that its frames are not all known.
+//! Limits: a header is overwritten if its packet begins within a frame, or if it lies beyond the inspected part of the
+//! payload. The collector then reports that not all frames of that connection are known.
 //!
 //! Source: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 

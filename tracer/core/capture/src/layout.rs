@@ -1,4 +1,4 @@
-//! Where a frame's TCP payload begins and ends: no more of a packet than the payload policy must know.
+//! Finds where a frame's TCP payload begins and ends. The payload policy needs nothing else of the headers.
 //!
 //! Limits: Ethernet (with any number of VLAN tags) or raw IP; no tunnels, MPLS or PPPoE inside.
 
@@ -13,7 +13,8 @@ pub enum Layout {
     NotTcp,
     /// A later fragment of a TCP segment: `headers_len` bytes come before its piece of payload.
     Fragment { headers_len: usize },
-    /// The captured part of the TCP payload, padding of short frames left out. Empty if the capture ends in the headers.
+    /// The captured part of the TCP payload, padding of short frames left out. Empty if the capture ends in the
+    /// headers.
     Tcp { payload: Range<usize> },
 }
 

@@ -1,8 +1,9 @@
-//! pcapng blocks, written as bytes. One section is one segment file, so that segments can be read alone and `cat` together.
+//! pcapng blocks, written as bytes. One section is one segment file, so that segments can be read alone and `cat`
+//! together.
 //!
 //! Source: draft-ietf-opsawg-pcapng. Always little-endian, ns resolution, options as in `docs/architecture.md`.
-//! Statistics count from the beginning of the section, not of the whole capture: each segment stands for itself, and sums
-//! over segments are right.
+//! Statistics count from the beginning of the section, not of the whole capture, so each segment can be read by itself,
+//! and sums over segments are right.
 
 use std::net::IpAddr;
 
@@ -60,7 +61,7 @@ pub enum Direction {
     Send = 2,
 }
 
-/// One captured interface, as an IDB tells it.
+/// One captured interface, as an Interface Description Block describes it.
 #[derive(Debug, Clone)]
 pub struct Interface {
     pub name: String,
@@ -81,8 +82,8 @@ pub struct Statistics {
     pub written_count: u64,
 }
 
-/// Appends a Section Header Block that names the host and the program, and says since when this capture has been running:
-/// sections of one capture follow each other seamlessly, between two captures the host was not captured.
+/// Appends a Section Header Block that names the host and the program, and says since when this capture has been
+/// running: sections of one capture follow each other seamlessly, between two captures the host was not captured.
 pub fn section_header(out: &mut Vec<u8>, host: &str, since_ns: u64, application: &str, os: &str) {
     block(out, SECTION_HEADER, |out| {
         put32(out, BYTE_ORDER_MAGIC);
@@ -126,7 +127,8 @@ pub fn interface_description(out: &mut Vec<u8>, interface: &Interface) {
     });
 }
 
-/// Appends an Enhanced Packet Block, with a comment if its TCP checksum was wrong, and returns where in `out` its packet bytes are, so that they can be redacted in place.
+/// Appends an Enhanced Packet Block, with a comment if its TCP checksum was wrong, and returns where in `out` its
+/// packet bytes are, so that they can be redacted in place.
 pub fn enhanced_packet(
     out: &mut Vec<u8>,
     interface_index: u32,

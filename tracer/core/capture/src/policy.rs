@@ -1,4 +1,5 @@
-//! How much of a packet's payload reaches disk: nothing, message heads, or the first bytes; secrets only where the operator wants them.
+//! The payload policy: how much of a packet's payload is written to disk (nothing, message heads, or the first bytes).
+//! Secrets are written only if the operator asks for it.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -23,8 +24,8 @@ pub const HEADERS_LIMIT_BYTES: u32 = 256;
 pub enum PayloadPolicy {
     /// Headers only.
     None,
-    /// Headers, and the head of an HTTP message that begins the payload, the headers of TLS records or of HTTP/2 frames, or
-    /// the fixed first bytes of another protocol.
+    /// Headers, and the head of an HTTP message that begins the payload, the headers of TLS records or of HTTP/2
+    /// frames, or the fixed first bytes of another protocol.
     Http,
     /// Headers and the first bytes of the payload, whatever it is.
     Bytes(u32),

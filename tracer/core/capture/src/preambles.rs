@@ -1,7 +1,8 @@
-//! The fixed first bytes of messages of common protocols: what shows which software answers, without anything a user sent.
+//! The fixed first bytes of messages of common protocols. They show which software answers, and contain nothing that a
+//! user sent.
 //!
-//! Only bytes that the protocol itself fixes, and lengths, counts, numbers and checksums between them, are ever kept; what a
-//! pattern does not cover stays off the disk. The collector knows software by them
+//! Only bytes that the protocol itself fixes, and lengths, counts, numbers and checksums between them, are ever kept;
+//! bytes that no pattern covers are not written to disk. The collector recognises software by them
 //! (`collector/services/services.toml`).
 //!
 //! Sources: PostgreSQL's frontend/backend protocol 3 (message formats), MySQL's handshake v10, RESP, memcached's

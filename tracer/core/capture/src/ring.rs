@@ -1,8 +1,10 @@
 //! The ring that the kernel fills with packets: TPACKET_V3, one map for each interface.
 //!
-//! Memory is a row of blocks. A block belongs to the kernel or to us, by one status word at its head; the kernel hands one over when
-//! it is full or `RETIRE_AFTER` after its first packet, and we give it back when we drop it. Within a block packets are of variable length
-//! and chained by offsets. Source: Linux Documentation/networking/packet_mmap.rst; layouts: linux/if_packet.h.
+//! The memory is a row of blocks. A status word at the head of a block shows whether it belongs to the kernel or to us.
+//! The kernel hands a block over when it is full, or `RETIRE_AFTER` after its first packet; dropping the block returns
+//! it. Packets in a block have variable lengths and are chained by offsets.
+//!
+//! Source: Linux Documentation/networking/packet_mmap.rst; layouts: linux/if_packet.h.
 
 use std::mem;
 use std::os::fd::AsRawFd;
@@ -88,7 +90,8 @@ impl Ring {
         };
         let blocks_count = (ring_bytes / BLOCK_BYTES).max(1);
         request_ring(&socket, blocks_count).map_err(too_large)?;
-        // SAFETY: a fresh shared map of exactly the ring that the kernel allocated for this descriptor, at an address of its choice.
+        // SAFETY: a fresh shared map of exactly the ring that the kernel allocated for this descriptor, at an address
+        // of its choice.
         let map = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -115,15 +118,15 @@ impl Ring {
     pub fn next_block(&mut self) -> Option<Block<'_>> {
         // SAFETY: next_block < blocks_count, so the block lies within the map.
         let start = unsafe { self.map.add(self.next_block * BLOCK_BYTES) };
-        // SAFETY: the status word is aligned (blocks are page-aligned), lives as long as the map, and is shared with the kernel,
-        // so it is only touched as an atomic.
+        // SAFETY: the status word is aligned (blocks are page-aligned), lives as long as the map, and is shared with
+        // the kernel, so it is only touched as an atomic.
         let status: &AtomicU32 = unsafe { AtomicU32::from_ptr(start.add(STATUS_AT).cast().as_ptr()) };
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
         self.next_block = (self.next_block + 1) % self.blocks_count;
-        // SAFETY: the acquire above saw that the block is ours: until `status` is given back, in drop, the kernel writes nothing to it.
-        // The slice begins behind the status word.
+        // SAFETY: the acquire above saw that the block is ours: until `status` is given back, in drop, the kernel
+        // writes nothing to it. The slice begins behind the status word.
         let (packets_count, first_packet, body) = unsafe {
             (
                 start.add(PACKETS_COUNT_AT).cast::<u32>().read(),

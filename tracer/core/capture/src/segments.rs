@@ -1,7 +1,7 @@
 //! Segment files: `HOST-000001.pcapng`, each a whole pcapng section, never seen half written.
 //!
-//! A segment grows as `….pcapng.partial`; closing it appends the statistics, syncs it and gives it its name. When the disk
-//! is full the blocks that reached it whole are kept under the final name, and what follows them is cut off.
+//! A segment grows as `….pcapng.partial`; closing it appends the statistics, syncs it and gives it its name. When the
+//! disk is full the blocks that reached it whole are kept under the final name, and what follows them is cut off.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -159,8 +159,8 @@ impl SegmentWriter {
         })
     }
 
-    /// Closes the open segment, if any; it becomes durable in the background. `statistics`: of each interface, since the
-    /// last segment was closed. An error may be that of an earlier segment.
+    /// Closes the open segment, if any; it becomes durable in the background. `statistics`: of each interface, since
+    /// the last segment was closed. An error may be that of an earlier segment.
     pub fn close(&mut self, statistics: &[Statistics], now: Now) -> Result<(), CaptureError> {
         let Some(segment) = self.segment.as_mut() else {
             return Ok(());
@@ -173,11 +173,11 @@ impl SegmentWriter {
         }
     }
 
-    /// Ends the capture: closes the open segment and waits until all are durable. A capture that saw no packet leaves one
-    /// empty segment, which tells so.
+    /// Ends the capture: closes the open segment and waits until all are durable. A capture that saw no packet leaves
+    /// one empty segment, which records that it saw none.
     pub fn finish(&mut self, statistics: &[Statistics], now: Now) -> Result<(), CaptureError> {
-        let untold = statistics.iter().any(|interface| interface.received_count > 0);
-        if self.segment.is_none() && (self.next_number == self.settings.first_number || untold) {
+        let unwritten = statistics.iter().any(|interface| interface.received_count > 0);
+        if self.segment.is_none() && (self.next_number == self.settings.first_number || unwritten) {
             self.segment = Some(self.begin(now)?);
         }
         let closed = self.close(statistics, now);
@@ -203,7 +203,7 @@ impl SegmentWriter {
         };
         let failure = CaptureError::from_file(&error, &segment.path);
         if let Some(segment) = self.segment.take() {
-            let _ = self.finisher.take(segment); // of two failures this one is told
+            let _ = self.finisher.take(segment); // of two failures the first one is reported
         }
         Err(failure)
     }
@@ -320,7 +320,8 @@ impl Segment {
         Err(error)
     }
 
-    /// Cuts off what is no whole block, syncs the file and gives it its name; without a packet after a failure it is removed.
+    /// Cuts off what is no whole block, syncs the file and gives it its name; without a packet after a failure it is
+    /// removed.
     ///
     /// Returns its length.
     pub(crate) fn make_durable(&self) -> Result<u64, CaptureError> {

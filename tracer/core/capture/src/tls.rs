@@ -1,11 +1,11 @@
-//! What is kept of TLS records: their headers, and the server's hello; all else is overwritten.
+//! Keeps the headers of TLS records and the server's hello, and overwrites everything else.
 //!
-//! The collector reads from the types and lengths of records where a handshake ends and an application's messages begin
-//! (`exchanges/src/secured.rs`), so each header in the looked-at part of a payload is kept, of a handshake's record the
-//! first byte (which message it is) and, of the server's hello, all: it says which version was chosen, and holds nothing
-//! that a user sent.
+//! From the types and lengths of records the collector infers where a handshake ends and the application's messages
+//! begin (`exchanges/src/secured.rs`). So these are kept: each record header in the inspected part of a payload, the
+//! first byte of a handshake record (the type of its message), and the whole server hello, which contains the chosen
+//! version and nothing that a user sent.
 //!
-//! Limits: a record whose header lies in another packet than its beginning, or beyond the part that is looked at.
+//! Limits: a record whose header is cut by two packets, or lies beyond the inspected part of the payload.
 //!
 //! Source: RFC 8446 §5.1 (records), §4 and §4.1.3 (messages, the server's hello); RFC 5246 §6.2.1.
 

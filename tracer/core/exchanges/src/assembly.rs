@@ -1,15 +1,15 @@
-//! From the parts of each connection to exchanges in order of time, and the exchange of every hop.
+//! Assembles exchanges, in order of time, from the parts of each connection, and assigns every hop to an exchange.
 
 use crate::heads::{Head, is_swapped, seen_heads, time_heads};
 use crate::http2::{self, By, State, Streams};
 use crate::numbering::{Message, Messages};
 use crate::parts::{Part, PartTimes, Role, time_parts};
-use crate::ranges::{Range, Ways, byte_ranges, located, server_ns};
+use crate::ranges::{Range, Ways, byte_ranges, last_at_or_before, server_ns};
 use crate::secured::keep_application;
 use crate::silences::{Evidence, Finder, Held, LONG_NS, Pauses, Silence, Silent};
 use crate::streams::{
-    self, FEWEST_PIECES, Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, add_frames, by_heads, is_quiet, marked,
-    unasked,
+    self, FEWEST_PIECES, Late, Meter, Said, Shape, Stream, Stretch, Talk, Why, add_frames, by_heads, collect_marks,
+    find_unasked, is_quiet,
 };
 use crate::turns::Turns;
 use crate::{Heads, Hops, NO_ROW, UNSEEN, earlier, first_seen, kind};
@@ -241,7 +241,7 @@ impl<'a> Builder<'a> {
             let exchange = first as u32 + place;
             self.built.silences.push(Silence { exchange, ..silence });
         });
-        marked(self.heads, head_rows.clone(), swapped, &own.parts, &mut own.stretches);
+        collect_marks(self.heads, head_rows.clone(), swapped, &own.parts, &mut own.stretches);
         if own.heads.is_empty() && own.state == State::Other && secured.is_none() {
             add_frames(self.heads, head_rows, swapped, &own.ranges, &mut own.stretches);
         }
@@ -386,7 +386,7 @@ impl Own {
             let stream = &self.streams.streams[exchange.ordinal - 1];
             exchange.is_http2 = true;
             exchange.complete &= stream.is_answered();
-            let (by, at_ns) = stream.broken();
+            let (by, at_ns) = stream.breaker();
             if at_ns != UNSEEN {
                 (exchange.broken_by, exchange.given_up_ns) = (by, at_ns);
             }
@@ -402,7 +402,7 @@ impl Own {
         let waits = |part: &&Part| part.role == Role::Request && exchanges[place(part)].is_continued();
         let asked: Vec<Part> = self.parts.client.iter().filter(waits).copied().collect();
         for range in &self.ranges.client {
-            let Some(part) = located(&asked, range.start, |part| part.start) else {
+            let Some(part) = last_at_or_before(&asked, range.start, |part| part.start) else {
                 continue;
             };
             let exchange = &mut exchanges[place(&asked[part])];
@@ -447,7 +447,7 @@ impl Own {
     }
 
     /// Payload goes to the exchange of its place in the stream; other hops to the last whose request had come, or to
-    /// the first of the connection. `give` is told each hop's row and its exchange's place among `exchanges`.
+    /// the first of the connection. `give` is called with each hop's row and its exchange's index in `exchanges`.
     fn give_hops(
         &mut self,
         hops: &Hops,
@@ -480,12 +480,13 @@ impl Own {
                 let parts = parts.of(from_client);
                 // What is ahead of the first part is a handshake of TLS, and belongs to the first exchange as well.
                 let ahead = || begun.first().map(|(_, place)| *place).filter(|_| is_secured);
-                located(parts, start, |part| part.start)
+                last_at_or_before(parts, start, |part| part.start)
                     .map(|at| place[parts[at].ordinal])
                     .or_else(ahead)
             } else {
                 let at = server_ns(from_client, hops.sent_ns[row], hops.received_ns[row]);
-                let last = located(begun, at, |(began_ns, _)| *began_ns).filter(|last| begun[*last].0 != UNSEEN);
+                let last =
+                    last_at_or_before(begun, at, |(began_ns, _)| *began_ns).filter(|last| begun[*last].0 != UNSEEN);
                 begun.get(last.unwrap_or(0)).map(|(_, place)| *place)
             };
             if let Some(place) = found {
@@ -554,7 +555,7 @@ impl Own {
                 quiet_ns: one.quiet_ns,
                 last_sent_ns: first_seen(one.response.last_sent_ns, one.response.last_received_ns),
             });
-            self.stretches.extend(unasked(shapes, ended_ns));
+            self.stretches.extend(find_unasked(shapes, ended_ns));
         }
         self.mark_exchanges(exchanges);
     }
@@ -598,8 +599,8 @@ impl Own {
         }
     }
 
-    /// Why each exchange is part of a stream. Of stretches to the end of the connection the first counts, so that however
-    /// many there are each exchange is looked at once.
+    /// Why each exchange is part of a stream. Of stretches to the end of the connection the first counts, so that
+    /// however many there are each exchange is looked at once.
     fn mark_exchanges(&mut self, exchanges: &mut [Exchange]) {
         let Self { stretches, why, .. } = self;
         why.clear();
@@ -658,7 +659,7 @@ impl Own {
         self.talk.listen(&self.ranges);
         let came = self.talk.came.iter();
         built.said.extend(came.map(|&at_ns| Said { connection, at_ns }));
-        if !self.stretches.is_empty() || !self.talk.is_telling() {
+        if !self.stretches.is_empty() || !self.talk.has_late_messages() {
             return;
         }
         let late = self.talk.late.iter();
@@ -843,8 +844,9 @@ fn settle(own: &mut [Exchange], shakes: &Shakes) {
     own.sort_by_key(|exchange| exchange.started_ns);
 }
 
-/// Where a connection shows its client's end only: the fastest round trip there, of its handshake, or of a request in one
-/// segment and the acknowledgement that came before its answer. A SYN sent again does not show which one was answered.
+/// Where a connection shows its client's end only: the fastest round trip there, of its handshake, or of a request in
+/// one segment and the acknowledgement that came before its answer. A SYN sent again does not show which one was
+/// answered.
 fn note_round_trips(
     own: &mut [Exchange],
     shakes: &Shakes,
@@ -862,7 +864,9 @@ fn note_round_trips(
     }
     for row in rows.filter(|&row| hops.kind[row] == kind::ACK && hops.from_client[row] == swapped) {
         let heard_ns = hops.received_ns[row];
-        let Some(place) = located(own, heard_ns, |one| one.request.first_sent_ns).filter(|_| heard_ns != UNSEEN) else {
+        let Some(place) =
+            last_at_or_before(own, heard_ns, |one| one.request.first_sent_ns).filter(|_| heard_ns != UNSEEN)
+        else {
             continue;
         };
         let (request, response) = (own[place].request, own[place].response);

@@ -1,4 +1,5 @@
-//! Requests that were whole at their server while it still answered the one before on their connection.
+//! Finds requests that had arrived whole at their server while it was still answering the one before on their
+//! connection.
 
 use rustc_hash::FxHashMap;
 
@@ -21,8 +22,8 @@ impl Answered<'_> {
     }
 }
 
-/// Rows of those that came `least_ns` or more before the answer to the one before them on their connection had left, and
-/// the rows of these. The columns must be consistent.
+/// Rows of those that came `least_ns` or more before the answer to the one before them on their connection had left,
+/// and the rows of these. The columns must be consistent.
 pub fn behind(exchanges: &Answered, least_ns: i64) -> (Vec<i64>, Vec<i64>) {
     let mut last = FxHashMap::with_capacity_and_hasher(exchanges.connection_id.len(), Default::default());
     let (mut waiting, mut answered) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Rows by the connection that they are of.
+//! Groups rows by their connection.
 
 use rustc_hash::FxHashMap;
 

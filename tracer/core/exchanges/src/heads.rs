@@ -1,13 +1,13 @@
-//! Message heads of a connection (RFC 9112): one of each, however often it was seen, when it was read, and what it is.
+//! The message heads of a connection (RFC 9112), each once, however often it was captured.
 //!
-//! A head marks the first byte of a message, and the next head in the same direction its end, so bodies need not be
-//! understood. A head is seen at its sender, its receiver, and again when retransmitted: one is made of these, from the
-//! one that shows most. A "head" that lies inside the body that an earlier head declared is payload, not a head.
+//! A head marks the first byte of a message, and the next head in the same direction marks its end, so bodies need not
+//! be parsed. A head is captured at its sender, at its receiver, and again when it is retransmitted; the copy of which
+//! most was captured is used. A "head" inside the body that an earlier head declared is payload, not a head.
 
 use std::cmp::Reverse;
 
 use crate::parts::Role;
-use crate::ranges::{Range, Ways, located};
+use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::{Heads, UNSEEN};
 
 const REQUEST: u8 = 1;
@@ -114,7 +114,7 @@ pub fn time_heads(heads: &mut [Head], ranges: &Ways<Vec<Range>>) {
     for own in heads.chunk_by_mut(|one, next| one.from_client == next.from_client) {
         let carrying = ranges.of(own[0].from_client);
         for head in own.iter_mut() {
-            let place = located(carrying, head.offset, |range| range.start);
+            let place = last_at_or_before(carrying, head.offset, |range| range.start);
             head.server_ns = place.map_or(UNSEEN, |place| carrying[place].server_ns);
         }
         let first = own.iter().map(|head| head.server_ns).find(|at| *at != UNSEEN);

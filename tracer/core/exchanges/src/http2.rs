@@ -1,27 +1,31 @@
-//! HTTP/2 connections: which bytes are which stream's, from the headers of frames alone (RFC 9113 §4.1).
+//! Divides HTTP/2 connections into streams, by the headers of frames alone (RFC 9113 §4.1).
 //!
-//! A stream is a request and its answer. It begins with the client's HEADERS, and each side ends what it says with the flag
-//! END_STREAM; what frames hold is not needed to know when. Names and statuses are compressed (HPACK) and not read.
+//! A stream is a request and its answer. It begins with the client's HEADERS, and each side ends its part with the flag
+//! END_STREAM, so the contents of frames are not needed. Names and statuses are compressed (HPACK) and not read.
 //!
 //! # The idea
-//! Frames of many streams stand among each other in one stream of bytes. The bytes are laid anew ([`Streams::lay`]): those
-//! of no stream (settings, windows, pings) first, then all of the first stream, all of the second … Then each stream is one
-//! stretch of either direction, and everything that is known of exchanges without frames holds for it.
+//! The frames of many streams are interleaved in one stream of bytes. The bytes are put into a new order
+//! ([`Streams::lay`]): those of no stream (settings, windows, pings) first, then all of the first stream, all of the
+//! second … Then each HTTP/2 stream is one contiguous range of either direction, and is handled like an exchange of a
+//! protocol without frames.
 //! ```text
 //! as sent   [settings][1 HEADERS][3 HEADERS][1 DATA][ping][3 DATA]
 //! as laid   [settings][ping][1 HEADERS][1 DATA][3 HEADERS][3 DATA]
 //! ```
-//! Each frame says where the next one begins. Only where each begins at the end of the one before, from the connection's
-//! first byte (or from the first frame, if the capture began later) to the last that was seen, all are known. Otherwise
-//! nothing is said of the connection's streams ([`State::Unread`]): one that was not seen may have been any.
+//! Each frame gives the position of the next one. All frames are known only if each begins at the end of the one
+//! before, from the connection's first byte (or from the first frame, if the capture began later) to the last byte
+//! seen. Otherwise nothing is reported of the connection's streams ([`State::Unread`]), because a missing frame may
+//! belong to any of them.
 //!
 //! # What is no request
-//! A stream on which the client goes on after the server has begun to send data, or on which both have spoken and neither
-//! has ended: gRPC's bidirectional calls, etcd's watches, WebSockets (RFC 8441). Likewise one whose beginning was not seen.
+//! - A stream on which the client continues after the server has begun to send data, or on which both have sent and
+//!   neither has ended: gRPC's bidirectional calls, etcd's watches, WebSockets (RFC 8441).
+//! - A stream whose beginning was not captured.
 //!
 //! # Limits
-//! Of a capture that begins within a connection, streams that were begun before are not measured. Answers to pushed
-//! requests (even streams) are bytes of no stream. Which end is the client is taken from the preface, or else as it is.
+//! - If a capture begins within a connection, streams that were open before are not measured.
+//! - Answers to pushed requests (even streams) are bytes of no stream.
+//! - The client is the end that sent the preface; without a preface, the client as determined before is kept.
 //!
 //! Source: RFC 9113 §4.1, §5.1, §6.
 
@@ -30,7 +34,7 @@ use std::collections::HashMap;
 use twintap_wire::http2::{HEADER_LEN, PREFACE, flag, kind};
 
 use crate::parts::{Part, Role};
-use crate::ranges::{Range, Ways, located};
+use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::{Heads, UNSEEN, first_seen};
 
 /// As [`twintap_wire::http::HeadKind::Http2Frame`].
@@ -125,8 +129,8 @@ impl Stream {
         self.is_ended.server
     }
 
-    /// Who broke it off before its answer was whole; and when its client did, or learned of it.
-    pub fn broken(&self) -> (By, i64) {
+    /// Who reset the stream before its answer was whole, and when its client did so or received the reset.
+    pub fn breaker(&self) -> (By, i64) {
         self.broken
             .filter(|_| !self.is_ended.server)
             .unwrap_or((By::Nobody, UNSEEN))
@@ -185,8 +189,8 @@ fn is_preface(heads: &Heads, row: usize) -> bool {
 impl Streams {
     /// Read the frames of a connection, and lay `ranges` anew, each stream's bytes together, if all frames are known.
     ///
-    /// Arguments: its heads' rows; `handshake`: it was seen from its first byte on; `swapped` as for the ranges, which are
-    /// ascending.
+    /// Arguments: its heads' rows; `handshake`: it was seen from its first byte on; `swapped` as for the ranges, which
+    /// are ascending.
     pub fn read(
         &mut self,
         heads: &Heads,
@@ -328,8 +332,8 @@ impl Streams {
     }
 }
 
-/// Keep the frames of which each begins where the one before ends, with their times. False if they do not reach from the
-/// first byte (without `handshake`, from the first of them) to the last of `ranges`. Frames are ascending.
+/// Keep the frames of which each begins where the one before ends, with their times. False if they do not reach from
+/// the first byte (without `handshake`, from the first of them) to the last of `ranges`. Frames are ascending.
 fn keep_chain(frames: &mut Vec<Frame>, (handshake, from_client): (bool, bool), ranges: &[Range]) -> bool {
     let first = frames.first().map_or(0, |frame| frame.start);
     let mut reach = if handshake { 0 } else { first };
@@ -339,7 +343,7 @@ fn keep_chain(frames: &mut Vec<Frame>, (handshake, from_client): (bool, bool), r
         is_next
     });
     for frame in frames.iter_mut() {
-        if let Some(place) = located(ranges, frame.start, |range| range.start) {
+        if let Some(place) = last_at_or_before(ranges, frame.start, |range| range.start) {
             let Range {
                 server_ns,
                 sent_ns,

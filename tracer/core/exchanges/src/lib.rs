@@ -1,12 +1,13 @@
-//! Requests and their responses, from hops: who asked, when each byte that matters left and arrived.
+//! Builds exchanges (a request and its response) from hops: who asked, and when the bytes that matter left and arrived.
 //!
 //! # The idea
-//! Each connection is cut into exchanges by itself: by its HTTP heads where it shows any ([`heads`], [`numbering`]),
-//! by its frames if it is HTTP/2 ([`http2`]), otherwise by turn-taking ([`turns`]). Each gives *parts*: stretches of one direction that belong to one exchange.
-//! The eight times of an exchange are those of the transfers that carry the first and the last byte of its request and
-//! of its response ([`parts`]). Then every hop is given to an exchange ([`assembly`]): payload by its place in the
-//! stream; a handshake to the first exchange; acknowledgements, FIN and RST to the last exchange whose request had
-//! reached the server.
+//! 1. Each connection is divided into exchanges by itself: by its HTTP/1 heads if it shows any ([`heads`],
+//!    [`numbering`]), by its frames if it is HTTP/2 ([`http2`]), otherwise by turn-taking ([`turns`]). The result are
+//!    *parts*: byte ranges of one direction that belong to one exchange.
+//! 2. The eight times of an exchange are those of the transfers that carry the first and the last byte of its request
+//!    and of its response ([`parts`]).
+//! 3. Every hop is assigned to an exchange ([`assembly`]): payload by its offset in the stream; a handshake to the
+//!    first exchange; acknowledgements, FIN and RST to the last exchange whose request had reached the server.
 //!
 //! # Worked example
 //! ```text
@@ -14,8 +15,8 @@
 //! server's stream   [0 .... 200 .... 50)[50 ..... 404 .... 90)
 //! exchanges         1: request 0..100, response 0..50     2: request 100..200, response 50..90
 //! ```
-//! A hop with bytes 90..110 of the client's stream ends the first request and begins the second one. An answer whose head
-//! promises no length ends with the server's FIN, which stands behind its last byte as one more (RFC 9112 §6.3).
+//! A hop with bytes 90..110 of the client's stream ends the first request and begins the second one. An answer whose
+//! head declares no length ends with the server's FIN, which counts as one byte after the last one (RFC 9112 §6.3).
 //!
 //! # Invariants
 //! - The parts of a direction are in order and do not overlap: a part ends where the next one begins.
@@ -23,9 +24,9 @@
 //! - Only stamps of one host are compared: the server's, or the client's where the server has none.
 //!
 //! # Limits
-//! An answer that declares no length (chunked, or until the connection closes) and is broken off looks whole: a server
-//! that closes with something unread sends RST behind a whole answer as well. So does one that its client left before the
-//! server's FIN.
+//! - An answer without a declared length (chunked, or until the connection closes) that is broken off looks whole,
+//!   because a server that closes with unread data sends RST after a whole answer as well.
+//! - So does an answer whose client left before the server's FIN.
 //!
 //! Cost: linear in hops, but for sorting those of a connection's direction by their place. Memory: the hops of one
 //! connection, and the exchanges.
@@ -93,8 +94,8 @@ pub struct Heads<'a> {
     pub connection_id: &'a [i64],
     pub from_client: &'a [bool],
     pub stream_offset: &'a [i64],
-    /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`, 4 = a stream's mark, whose reach is,
-    /// 5 = an HTTP/2 frame, whose type is.
+    /// 1 = request, 2 = response, 3 = a TLS record, whose content type is in `status`, 4 = a stream's mark, whose reach
+    /// is, 5 = an HTTP/2 frame, whose type is.
     pub head_kind: &'a [u8],
     /// Of [`twintap_wire::http::flag`].
     pub flags: &'a [u8],

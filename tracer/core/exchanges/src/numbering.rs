@@ -1,16 +1,17 @@
 //! Which response answers which request (RFC 9112 §9.3): the i-th final response answers the i-th request.
 //!
-//! 1xx responses are interim (RFC 9110 §15.2), except 101, after which the connection speaks something else. Where the
-//! counts differ (the capture began or ended in between, or missed a head) the order is taken within turns, so that one
-//! missing head cannot shift all that follow. A turn begins with a request that reached the server after the server had
-//! said something since the request before; a turn with bytes but no head from the server is answered by these bytes.
+//! 1xx responses are interim (RFC 9110 §15.2), except 101, after which the connection carries another protocol. If the
+//! numbers of requests and final responses differ (the capture began or ended in between, or missed a head), they are
+//! counted within turns, so that one missing head cannot shift all that follow. A turn begins with a request that
+//! reached the server after the server had sent something since the request before. In a turn with bytes but no head
+//! from the server, these bytes are the answer.
 //!
 //! Limits: after an upgrade or CONNECT all bytes belong to that exchange. HTTP/2 shows no heads: see [`crate::http2`].
 
 use crate::UNSEEN;
 use crate::heads::Head;
 use crate::parts::{Part, Role};
-use crate::ranges::{Range, Ways, located};
+use crate::ranges::{Range, Ways, last_at_or_before};
 
 /// A request, or a final response: the `ordinal` of its exchange counts from 1. Without a head: it began unseen.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,7 @@ impl Message {
 }
 
 impl Messages {
-    /// Fill in the messages of a connection; none if no head tells of any.
+    /// Fill in the messages of a connection; none if it has no heads.
     ///
     /// Arguments: `heads` as `heads::seen_heads` gives them, timed and with true directions.
     pub fn number(&mut self, heads: &[Head], ranges: &Ways<Vec<Range>>) {
@@ -138,7 +139,8 @@ fn take_turns(messages: &mut [Message], said: &[Range]) {
     let (mut turn, mut last_asked) = (0, UNSEEN);
     for message in messages {
         if message.role == Role::Request {
-            let heard = located(&spoke, message.server_ns, |at| *at).is_some_and(|place| spoke[place] > last_asked);
+            let heard =
+                last_at_or_before(&spoke, message.server_ns, |at| *at).is_some_and(|place| spoke[place] > last_asked);
             turn += usize::from(last_asked == UNSEEN || heard);
             last_asked = message.server_ns;
         }
@@ -157,7 +159,7 @@ fn headless_answers(messages: &[Message], interims: &[Message], said: &[Range]) 
     }
     let mut first: Vec<Option<(i64, i64)>> = vec![None; turns];
     for range in said {
-        let Some(turn) = located(&begun, range.server_ns, |(at, _)| *at) else {
+        let Some(turn) = last_at_or_before(&begun, range.server_ns, |(at, _)| *at) else {
             continue;
         };
         if begun[turn].0 != UNSEEN && !begun[turn].1 {

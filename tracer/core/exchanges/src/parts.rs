@@ -1,13 +1,13 @@
 //! Parts of a byte stream: which transfers carry them, when their first and last bytes left and arrived.
 //!
-//! Receivers and senders cut a stream at other places than messages end, so a transfer can touch several parts; it is
-//! split here. Times, for a part of bytes `start..end`:
+//! Packet boundaries are not message boundaries, so a transfer can touch several parts; it is split here. The times of
+//! a part of bytes `start..end`:
 //! - first and last sent: when byte `start` and byte `end - 1` were first sent, whatever became of that attempt;
 //! - first received: when byte `start` first arrived;
 //! - last received: when the last missing byte arrived (so after a loss, when the hole was filled);
 //! - head received: when the last byte of its message head first arrived.
 
-use crate::ranges::{Range, located};
+use crate::ranges::{Range, last_at_or_before};
 use crate::{UNSEEN, earlier};
 
 /// What a part is to its exchange.
@@ -108,7 +108,7 @@ pub fn time_parts(parts: &mut [Part], ranges: &[Range]) {
         return;
     };
     for range in ranges {
-        let Some(mut place) = located(parts, range.start, |part| part.start) else {
+        let Some(mut place) = last_at_or_before(parts, range.start, |part| part.start) else {
             continue;
         };
         while place < parts.len() && parts[place].start < range.end {

@@ -1,9 +1,10 @@
-//! Distinct byte ranges of a direction, each with its first send and its first arrival.
+//! The distinct byte ranges of one direction of a connection, each with its first send and its first arrival.
 
 use crate::{Hops, UNSEEN, earlier, first_seen, kind};
 
-/// Bytes `start..end` of one direction; `origin` is where the transfer that carries them begins. `server_ns` is the server's stamp, or the client's where the server has none;
-/// `new_ns` is `received_ns` if it brought a byte that had not arrived before, or `UNSEEN`.
+/// Bytes `start..end` of one direction; `origin` is where the transfer that carries them begins. `server_ns` is the
+/// server's stamp, or the client's where the server has none; `new_ns` is `received_ns` if it brought a byte that had
+/// not arrived before, or `UNSEEN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub start: i64,
@@ -134,7 +135,7 @@ fn forget_repeats_slow(ranges: &mut [Range]) {
     }
 }
 
-/// The last of some things, ascending by `start`, that starts no later than `at`.
-pub fn located<T>(things: &[T], at: i64, start: impl Fn(&T) -> i64) -> Option<usize> {
+/// The index of the last of `things`, ascending by `start`, that starts no later than `at`.
+pub fn last_at_or_before<T>(things: &[T], at: i64, start: impl Fn(&T) -> i64) -> Option<usize> {
     things.partition_point(|thing| start(thing) <= at).checked_sub(1)
 }

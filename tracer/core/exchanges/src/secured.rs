@@ -1,30 +1,32 @@
-//! Connections that TLS hides: which bytes are its handshake's, and which are an application's.
+//! Distinguishes the bytes of the TLS handshake from those of the application on TLS connections.
 //!
-//! A request over TLS is a turn of application records. Records are known by their headers, which are not encrypted.
+//! A request over TLS is a turn of application records. Records are recognised by their headers, which are not
+//! encrypted.
 //!
-//! Certain, where the headers were captured: which records are a handshake's in TLS 1.2 (content types 20 and 22), alerts
-//! there (21), and the first application record (23) of either side. In TLS 1.3 all that is encrypted is of type 23, so
-//! from the order and the lengths of records it is inferred:
-//! - the client's handshake ends with its first record of type 23 that is as long as a Finished (hash of 32 or 48
-//!   bytes), or with its first one if none is: then it showed a certificate;
-//! - what the server says before that has arrived is its handshake;
-//! - what it says then, until the client's first application record has arrived, are session tickets, and so are two
-//!   records of one length ahead of its first answer, which is how OpenSSL sends them;
-//! - a record that holds two bytes is an alert (`close_notify`).
+//! Certain, if the headers were captured: the handshake records of TLS 1.2 (content types 20 and 22), its alerts (21),
+//! and the first application record (23) of either side. In TLS 1.3 every encrypted record is of type 23, so these are
+//! inferred from the order and the lengths of records:
+//! - The client's handshake ends with its first record of type 23 that is as long as a Finished (hash of 32 or 48
+//!   bytes). If there is none, the client sent a certificate, and its handshake ends with its first record of type 23.
+//! - What the server sends before that record has arrived is its handshake.
+//! - What the server sends after that, until the client's first application record has arrived, are session tickets. So
+//!   are two records of equal length before its first answer, which is how OpenSSL sends them.
+//! - A record that holds two bytes is an alert (`close_notify`).
 //!
-//! Inside TLS, HTTP/2 cannot be read: many requests may be under way, so its turns are none (`Shake::hides_http2`). Which
-//! protocol was agreed on (ALPN) the server's hello says in TLS 1.2; in 1.3 it is encrypted, and inferred from the lengths of
-//! the first records: a preface with settings, settings, and a frame that holds nothing are as long as little else.
+//! HTTP/2 inside TLS cannot be read. Many requests may be under way at once, so its turns are not requests
+//! (`Shake::hides_http2`). In TLS 1.2 the server's hello contains the negotiated protocol (ALPN). In TLS 1.3 it is
+//! encrypted, so HTTP/2 is inferred from the lengths of the first records: hardly anything else is as long as a preface
+//! with settings, settings, and an empty frame.
 //!
-//! Not certain: a single ticket that is sent after the first request had arrived looks like the beginning of its answer;
-//! early data (0-RTT) is taken for the handshake's. A connection whose records do not show (only headers of packets were
-//! captured) is not known to be TLS: its handshake is turns like any other.
+//! Not certain: a single ticket that is sent after the first request had arrived looks like the beginning of its
+//! answer; early data (0-RTT) is taken for part of the handshake. If records were not captured (only packet headers
+//! were), a connection is not known to be TLS, and its handshake appears as turns like any other.
 //!
 //! Source: RFC 8446 §2, §4.6.1, §5, §6.1; RFC 5246 §7.3.
 
 use twintap_wire::tls::{content, flag};
 
-use crate::ranges::{Range, Ways, located};
+use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::{Heads, UNSEEN};
 
 /// As [`twintap_wire::http::HeadKind::TlsRecord`].
@@ -35,7 +37,8 @@ const FINISHED: [i64; 2] = [5 + 4 + 32 + 1 + 16, 5 + 4 + 48 + 1 + 16];
 const ALERT: i64 = 5 + 2 + 1 + 16;
 /// Of a record of TLS 1.3 what is not its message: header, content type, tag.
 const HIDDEN_13: i64 = 5 + 1 + 16;
-/// Of HTTP/2: the client's preface, a frame that holds nothing, one that opens a window; settings that anybody begins with.
+/// Of HTTP/2: the client's preface, a frame that holds nothing, one that opens a window; settings that anybody begins
+/// with.
 const PREFACE: i64 = 24;
 const FRAME: i64 = 9;
 const WINDOW_FRAME: i64 = 9 + 4;
@@ -163,7 +166,7 @@ fn bounds_of_13(records: &[Record], ranges: &Ways<Vec<Range>>) -> (i64, i64, i64
     let Some(finished) = of(true).find(is_finished).or_else(|| of(true).next()) else {
         return (i64::MAX, i64::MAX, i64::MAX);
     };
-    let place = located(&ranges.client, finished.offset, |range| range.start);
+    let place = last_at_or_before(&ranges.client, finished.offset, |range| range.start);
     let finished_ns = place.map_or(UNSEEN, |place| ranges.client[place].server_ns);
     let asked = ranges.client.iter().filter(|range| range.end > finished.end);
     let asked_ns = asked.map(|range| range.server_ns).min().unwrap_or(i64::MAX);
@@ -183,8 +186,8 @@ fn bounds_of_13(records: &[Record], ranges: &Ways<Vec<Range>>) -> (i64, i64, i64
     (finished.end, server_end, start)
 }
 
-/// Whether records of TLS 1.3 are as long as what HTTP/2 begins with: of the client its preface and settings, of the server
-/// its settings, then the acknowledgement of the client's. Arguments: where the handshake of each ends.
+/// Whether records of TLS 1.3 are as long as what HTTP/2 begins with: of the client its preface and settings, of the
+/// server its settings, then the acknowledgement of the client's. Arguments: where the handshake of each ends.
 fn begins_as_http2(records: &[Record], (client_end, server_end): (i64, i64)) -> bool {
     let lens = |from_client: bool, end: i64| {
         let own = records

@@ -1,20 +1,21 @@
-//! Stretches of a message in which none of its bytes was on the way, and what its sender waited for.
+//! Silences: intervals within a message in which none of its bytes was on the way, and what its sender waited for.
 //!
-//! A message (a request, or a response) is *on the way* from the moment any of its bytes is first sent until these bytes
-//! first arrive; a loss keeps them on the way until the copy that arrives. A copy of what has arrived (a tail loss probe)
-//! ends no silence. What is left between the message's first send and its last arrival are its silences:
+//! A message (a request, or a response) is *on the way* while at least one of its bytes has been sent and has not yet
+//! arrived. A byte that is lost stays on the way until the copy that arrives. A copy of bytes that have arrived (a tail
+//! loss probe) ends no silence. The remaining time between the message's first send and its last arrival are its
+//! silences:
 //! ```text
 //! sender    ──▶     ──▶ ──▶                        ──▶
 //! receiver    ──▶     ──▶ ──▶                        ──▶
 //! on the way ███   ███████                         ███
 //! silence       ┄┄┄        ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄
 //! ```
-//! Why the sender went on only then is judged by what it heard just before:
+//! Why the sender did not continue earlier is judged by what it received just before:
 //!
 //! | cause | evidence |
 //! |---|---|
-//! | `Reader` | the pause of the sender that ends there stands for a closed window ([`Pauses`]) |
-//! | `Held` | another pause ends there; or the sender went on with a full segment within [`SOON_NS`] of an acknowledgement |
+//! | `Reader` | a pause of the sender ends there, and its window was closed ([`Pauses`]) |
+//! | `Held` | another pause ends there; or the sender continued with a full segment within [`SOON_NS`] of an ACK |
 //! | `Source` | neither: the sender had nothing to send |
 //!
 //! # Invariants
@@ -22,9 +23,9 @@
 //! - Each is longer than [`LEAST_NS`], and than twice the clocks' uncertainty.
 //!
 //! # Limits
-//! Where one end of a transfer was not seen, nothing beside it is called silence. The bound on the left is the receiver's
-//! stamp and the one on the right the sender's, so the length is as uncertain as the clocks. A sender that happens to go
-//! on in the moment of an acknowledgement, with a full segment, counts as held by it.
+//! - If one end of a transfer was not captured, the time next to it is not reported as a silence.
+//! - A silence begins at a receiver's stamp and ends at a sender's, so its length is as uncertain as the clocks.
+//! - A sender that happens to continue at the moment of an acknowledgement, with a full segment, counts as held by it.
 //!
 //! Cost: a pass over the ranges of messages that have several. Source: RFC 9293 §3.8.6, RFC 5681.
 
@@ -161,7 +162,8 @@ impl Evidence<'_> {
     }
 }
 
-/// A silence before its cause is known: the transfer that ended it begins at `offset`; the last before it left at `sent_ns`.
+/// A silence before its cause is known: the transfer that ended it begins at `offset`; the last before it left at
+/// `sent_ns`.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     ordinal: usize,
@@ -181,8 +183,8 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    /// Call `note` with the ordinal of its exchange, whether it is in the response, and each silence of a connection; the
-    /// silence's own `exchange` is not set.
+    /// Call `note` with the ordinal of its exchange, whether it is in the response, and each silence of a connection;
+    /// the silence's own `exchange` is not set.
     ///
     /// Arguments: `parts` and `ranges` of both directions, ascending; `rows`, the connection's hops.
     pub fn find(

@@ -1,29 +1,31 @@
-//! What of a connection is no request: subscriptions, sessions, tunnels, event streams, blocking reads.
+//! Recognises traffic that is not requests and responses: subscriptions, sessions, tunnels, event streams, blocking
+//! reads.
 //!
-//! A request is asked, worked on and answered, and its duration says how quick its server is. A stream lasts as long as its
-//! client wants, and says nothing of the kind. Which one an exchange is, is decided on evidence, in this order:
+//! The duration of a request shows how fast its server is. A stream lasts as long as its client wants, so its duration
+//! shows nothing of the kind. Whether an exchange is a stream is decided by evidence, in this order:
 //!
-//! 1. What messages say ([`Why::Upgrade`], [`Why::Tunnel`], [`Why::EventStream`], [`Why::Word`]): HTTP's 101, a CONNECT
-//!    that was accepted, `text/event-stream`, and the marks of other protocols (`twintap_wire::marks`); of a WebSocket
-//!    whose 101 was not captured, its frames.
-//! 2. Their shape, where no HTTP head is visible ([`Why::Unasked`]): in the last turn of a connection the server speaks
-//!    [`FEWEST_PIECES`] times or more without being asked again, each time after [`QUIET_NS`] in which it had nothing to
-//!    send, no earlier turn is like that, and neither side ends the connection when the last piece has come.
-//! 3. A server that speaks when somebody else asks it: that takes all connections of a server, so here only the evidence is
-//!    gathered ([`Late`], [`Said`]); `collector.requests.streams` judges it.
+//! 1. The content of messages ([`Why::Upgrade`], [`Why::Tunnel`], [`Why::EventStream`], [`Why::Word`]): HTTP's 101, a
+//!    CONNECT that was accepted, `text/event-stream`, the marks of other protocols (`twintap_wire::marks`), and the
+//!    frames of a WebSocket whose 101 was not captured.
+//! 2. The shape of the traffic, if no HTTP head is visible ([`Why::Unasked`]): in the last turn of a connection the
+//!    server sends [`FEWEST_PIECES`] times or more without another request, each time after [`QUIET_NS`] in which it
+//!    had nothing to send; no earlier turn is like that; and neither side ends the connection after the last piece.
+//! 3. A server that sends when another client's request reaches it. This needs all connections of the server, so only
+//!    the evidence is collected here ([`Late`], [`Said`]); a later stage judges it.
 //!
-//! Of HTTP/2 each stream is judged by itself, by what its frames say ([`Why::TwoWay`]) or, as in 2, by its shape if its server
-//! never ended it; where frames are missing, all of the connection is [`Why::Unread`] ([`crate::http2`]).
+//! Each HTTP/2 stream is judged by itself: by its frames ([`Why::TwoWay`]) or, if its server never ended it, by its
+//! shape as in 2. If frames are missing, the whole connection is [`Why::Unread`] ([`crate::http2`]).
 //!
-//! All else stays a request: a slow answer, an answer in pieces that ends with its connection or is followed by the next
-//! request, a greeting.
+//! Everything else stays a request: a slow answer, an answer in pieces that ends with its connection or is followed by
+//! the next request, a greeting.
 //!
-//! A message is what one side sends until it sends less than a full segment, or pauses: where frames cannot be read, several
-//! small messages in one segment count as one.
+//! A message is what one side sends until it sends less than a full segment, or pauses. Where frames cannot be read,
+//! several small messages in one segment count as one.
 //!
 //! # Limits
-//! A streamed answer of many pieces with pauses between, behind which a client keeps its connection idle, looks like 2.
-//! Where one end of a connection was not captured, there is no evidence for 2 and 3.
+//! - A streamed answer of many pieces with pauses between them, after which the client keeps its connection idle, looks
+//!   like case 2.
+//! - If one end of a connection was not captured, there is no evidence for 2 and 3.
 //!
 //! Source: RFC 9110 §9.3.6, §15.2.2; WHATWG HTML §9.2 (server-sent events); RFC 6455.
 
@@ -31,7 +33,7 @@ use twintap_wire::http::flag;
 use twintap_wire::marks::reach;
 
 use crate::parts::Part;
-use crate::ranges::{Range, Ways, located};
+use crate::ranges::{Range, Ways, last_at_or_before};
 use crate::silences::{Cause, LEAST_NS, Silence};
 use crate::{Heads, UNSEEN, first_seen};
 
@@ -74,7 +76,8 @@ pub enum Why {
     Hidden,
 }
 
-/// A stream, or with [`Why::Request`] what a connection would be as one. Times are trace times in ns, `UNSEEN` where unknown.
+/// A stream, or with [`Why::Request`] what a connection would be as one. Times are trace times in ns, `UNSEEN` where
+/// unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     /// Row of its connection.
@@ -161,7 +164,7 @@ pub(crate) fn is_quiet(in_response: bool, silence: &Silence) -> bool {
 }
 
 /// What the marks of a connection say. Arguments: its heads' rows; `swapped` as for the parts, which are ascending.
-pub(crate) fn marked(
+pub(crate) fn collect_marks(
     heads: &Heads,
     rows: impl Iterator<Item = usize>,
     swapped: bool,
@@ -177,7 +180,7 @@ pub(crate) fn marked(
             _ if !from_client => continue,
             reach => {
                 let own = parts.of(true);
-                let Some(place) = located(own, heads.stream_offset[row], |part| part.start) else {
+                let Some(place) = last_at_or_before(own, heads.stream_offset[row], |part| part.start) else {
                     continue;
                 };
                 let ordinal = own[place].ordinal;
@@ -193,7 +196,8 @@ pub(crate) fn marked(
     }
 }
 
-/// Whether frames of a WebSocket show that the connection's client was taken for its server: what that one sends is masked.
+/// Whether frames of a WebSocket show that the connection's client was taken for its server: what that one sends is
+/// masked.
 pub(crate) fn is_swapped(heads: &Heads, rows: impl Iterator<Item = usize>) -> bool {
     let (mut right, mut wrong) = (0, 0);
     for row in rows.filter(|&row| heads.head_kind[row] == STREAM_MARK) {
@@ -206,8 +210,8 @@ pub(crate) fn is_swapped(heads: &Heads, rows: impl Iterator<Item = usize>) -> bo
     right == 0 && wrong >= FEWEST_FRAMES
 }
 
-/// A WebSocket whose beginning was not captured: what either side sends begins with frames, mostly, a client's are masked
-/// and a server's are not. Arguments: `ranges`, ascending; all else as for [`marked`].
+/// A WebSocket whose beginning was not captured: what either side sends begins with frames, mostly, a client's are
+/// masked and a server's are not. Arguments: `ranges`, ascending; all else as for [`marked`].
 pub(crate) fn add_frames(
     heads: &Heads,
     rows: impl Iterator<Item = usize>,
@@ -271,9 +275,9 @@ pub(crate) fn by_heads(heads: &Heads, ordinal: usize, request_row: i64, response
     })
 }
 
-/// The last turn of a connection without heads, if its shape is a stream's. Arguments: `ended_ns`: when either side closed
-/// it; `UNSEEN` if none did.
-pub(crate) fn unasked(shapes: impl Iterator<Item = Shape> + Clone, ended_ns: i64) -> Option<Stretch> {
+/// The last turn of a connection without heads, if its shape is a stream's. Arguments: `ended_ns`: when either side
+/// closed it; `UNSEEN` if none did.
+pub(crate) fn find_unasked(shapes: impl Iterator<Item = Shape> + Clone, ended_ns: i64) -> Option<Stretch> {
     let last = shapes.clone().max_by_key(|shape| shape.ordinal)?;
     let is_usual = shapes
         .filter(|shape| shape.ordinal != last.ordinal)
@@ -291,7 +295,8 @@ pub(crate) fn unasked(shapes: impl Iterator<Item = Shape> + Clone, ended_ns: i64
     })
 }
 
-/// When a server spoke late on one connection, and when its client's messages came: for those whose server was captured.
+/// When a server spoke late on one connection, and when its client's messages came: for those whose server was
+/// captured.
 #[derive(Default)]
 pub(crate) struct Talk {
     /// By the server's clock: when, where the bytes begin, by whom, where they end.
@@ -340,7 +345,7 @@ impl Talk {
         }
     }
 
-    pub fn is_telling(&self) -> bool {
+    pub fn has_late_messages(&self) -> bool {
         self.late.len() >= FEWEST_LATE
     }
 }
@@ -354,8 +359,8 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// What was said in some exchanges. Arguments: `is_own`: whether an ordinal is of the stream; parts and ranges ascending;
-    /// `stream`: what is known of it.
+    /// What was said in some exchanges. Arguments: `is_own`: whether an ordinal is of the stream; parts and ranges
+    /// ascending; `stream`: what is known of it.
     pub fn measure(
         &mut self,
         parts: &Ways<Vec<Part>>,
@@ -459,7 +464,7 @@ fn own_ranges<'a>(
 ) -> impl Iterator<Item = Range> + 'a {
     let mut reach = i64::MIN;
     ranges.iter().filter_map(move |range| {
-        let part = parts.get(located(parts, range.start, |part| part.start)?)?;
+        let part = parts.get(last_at_or_before(parts, range.start, |part| part.start)?)?;
         let start = range.start.max(reach).max(part.head_end);
         reach = reach.max(range.end);
         (is_own(part.ordinal) && start < range.end).then_some(Range { start, ..*range })

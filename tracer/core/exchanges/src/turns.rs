@@ -1,11 +1,12 @@
 //! Exchanges of a connection by turn-taking alone: the client's bytes, then the server's, then the client's again.
 //!
-//! For TLS (of which [`crate::secured`] leaves an application's bytes only), unknown protocols, and captures too short for a message head. Judged by the server host's clock alone,
-//! because only there is the order of a request and its answer free of clock error; where the server did not see a
-//! transfer, its client-side stamp stands in, which keeps causal order.
+//! Used for TLS (of which [`crate::secured`] leaves only the application's bytes), for unknown protocols, and for
+//! captures whose packets were cut too short for a message head. Turns are judged by the server host's clock alone,
+//! because only there is the order of a request and its answer free of clock error. If the server did not see a
+//! transfer, the client's stamp is used instead, which keeps causal order.
 //!
-//! A turn is a maximal run of client bytes followed by a maximal run of server bytes. Bytes that repeat what was seen
-//! before (retransmissions) begin no turn. Turn 0 is what a server says before its client says anything.
+//! A turn is a maximal run of client bytes followed by a maximal run of server bytes. Retransmitted bytes begin no
+//! turn. Turn 0 is what a server sends before its client sends anything.
 //!
 //! Limits: a pipelining client looks like one turn; a server that starts to answer before it has the whole request
 //! splits the request into several turns.

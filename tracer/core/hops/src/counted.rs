@@ -1,4 +1,4 @@
-//! All that is counted of hops, in one pass: flows, links, rates, and which connections tell of trouble.
+//! Counts hops in one pass: by flow, by pair of hosts, by rate; and finds the connections that had trouble.
 
 use rustc_hash::FxHashMap;
 use twintap_matching::{Kind, State};
@@ -19,7 +19,8 @@ pub struct Counted {
     pub rates: Rates,
 }
 
-/// One row for each sender and receiver (-1: not known) between which data was sent, in this order: how many hops of it.
+/// One row for each sender and receiver (-1: not known) between which data was sent, in this order: how many hops of
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     pub sender: Vec<i64>,
@@ -31,8 +32,8 @@ pub struct Sent {
 /// of what took `late_ns` or more.
 ///
 /// # Panics
-/// If the columns differ in length, `slice_ns` is 0, a state's code is not below `STATES_COUNT`, or a host's place is not
-/// in `apart`.
+/// If the columns differ in length, `slice_ns` is 0, a state's code is not below `STATES_COUNT`, or a host's place is
+/// not in `apart`.
 pub fn count(hops: &Hops, ends: &Ends, apart: Apart, slice_ns: i64, late_ns: i64, by_flow: bool) -> Counted {
     assert!(
         hops.lens_agree() && ends.lens_are(hops.connection.len()),
@@ -128,7 +129,7 @@ mod tests {
     use crate::NO_FRAME;
 
     #[test]
-    fn connections_with_trouble_tell_and_data_is_counted_by_its_hosts() {
+    fn connections_with_trouble_are_listed_and_data_is_counted_by_its_hosts() {
         // 1: plain; 2: no answer; 3: a loss; 4: a reset; 5: sent twice; 6: an answer to a SYN only
         let hops = Hops {
             connection: &[1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6],

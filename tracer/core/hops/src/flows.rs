@@ -1,4 +1,4 @@
-//! Hops counted by flow (one direction of one connection): how well each was paired.
+//! Counts of hops for each flow (one direction of one connection), which show how well it was paired.
 
 use std::ops::Range;
 
@@ -73,8 +73,9 @@ impl Hops<'_> {
         }
     }
 
-    /// Is the next hop of the flow, or the next but one, of the same send or of the same receive? Two apart, since a part
-    /// that was sent again stands between those of the first attempt. A part sent more than twice hides its neighbours.
+    /// Is the next hop of the flow, or the next but one, of the same send or of the same receive? Two apart, since a
+    /// part that was sent again stands between those of the first attempt. A part sent more than twice hides its
+    /// neighbours.
     fn shares_an_end(&self, row: usize) -> bool {
         let near = row.saturating_sub(2)..(row + 3).min(self.connection.len());
         near.into_iter().filter(|&other| other != row).any(|other| {

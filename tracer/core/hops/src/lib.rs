@@ -1,9 +1,10 @@
-//! Passes over columns of hops that are too many for Python: stamps put on the trace's timescale, flows and
-//! links counted, and delays reduced to those that bound a clock.
+//! Passes over the columns of hops, of which there are too many for Python.
 //!
-//! Every function takes columns and gives columns; nothing is kept between calls.
-//! What a row means, and what is done with it, is said in `collector.clocks.alignment`, `collector.hops.quality`,
-//! `collector.hops.path_traffic` and `collector.clocks.bounds`.
+//! - [`align`] converts host stamps to trace times and computes each hop's delay with its uncertainty.
+//! - [`counted`] counts hops by flow, by pair of hosts over time, and by rate.
+//! - [`ways`] and [`hull`] reduce delays to the few that bound the offset between two clocks.
+//!
+//! Every function takes columns and returns columns; nothing is kept between calls.
 #![forbid(unsafe_code)]
 
 pub mod align;

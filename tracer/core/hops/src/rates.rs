@@ -1,5 +1,5 @@
-//! At what rate a link carries a train of packets: what lies in a queue leaves it one behind the other, each as much
-//! later than the one before as the link takes to carry it.
+//! The rate at which a link carries a train of packets. Packets in a queue leave it one behind the other, each later
+//! than the one before by the time that the link takes to carry it.
 //!
 //! ```text
 //! sent      ─▮▮▮▮──────────────────
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_leave_a_queue_one_behind_the_other_tell_its_rate() {
+    fn packets_that_leave_a_queue_one_behind_the_other_show_its_rate() {
         let train = [(0, 1000), (1, 2000), (2, 3000), (3, 4000)]; // 1,250 bytes in 1 ms: 10 Mbit/s
         assert_eq!(rates_of(&train, Kind::Data, true), [(bin(10_000_000), 3)]);
         assert_eq!(rates_of(&train, Kind::Data, false), []);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_sent_far_apart_received_at_once_or_in_time_tell_nothing() {
+    fn packets_sent_far_apart_received_at_once_or_in_time_show_no_rate() {
         assert_eq!(rates_of(&[(0, 1000), (500, 2000)], Kind::Data, true), []);
         assert_eq!(rates_of(&[(0, 1000), (1, 1000)], Kind::Data, true), []);
         assert_eq!(rates_of(&[(0, 100), (1, 250)], Kind::Data, true), []);

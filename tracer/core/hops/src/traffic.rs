@@ -1,4 +1,5 @@
-//! How packets fared between hosts, over time: transfers counted by who sent to whom, slice of time and size of delay.
+//! What happened to packets between hosts over time: transfers counted by sender, receiver, time slice and size of
+//! delay.
 
 use std::ops::Range;
 
@@ -109,8 +110,8 @@ impl<'a> TrafficCounts<'a> {
         }
     }
 
-    /// Add the hops of a flow, all of them, in the order of the stream; first transmissions were also sent in it. One of
-    /// these is overtaken if a later row arrived before it.
+    /// Add the hops of a flow, all of them, in the order of the stream; first transmissions were also sent in it. One
+    /// of these is overtaken if a later row arrived before it.
     #[inline]
     pub(crate) fn add(&mut self, flow: &Hops, ends: &Ends) {
         let mut least_frame = u32::MAX;

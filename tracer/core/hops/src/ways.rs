@@ -1,4 +1,4 @@
-//! Hops by the hosts that they are between: what tells of two clocks.
+//! Hops grouped by the pair of hosts that they are between: the evidence about the clocks of these two.
 
 /// One end of each hop: its host (negative if not known), frame and stamp.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_matched_hops_between_two_hosts_tell_of_clocks() {
+    fn only_matched_hops_between_two_hosts_are_evidence_about_clocks() {
         let send = End {
             host: &[0, 0, 1, -1, 0, 0],
             frame: &[1, 2, 3, 0, 5, 6],

@@ -1,5 +1,6 @@
-//! When each interface of a host captured, as far as its stamps show: the span of each file, and where an interface was
-//! silent. A silence is no hole of the capture by itself: `collector.hops.coverage` decides with what other hosts saw.
+//! When each interface of a host captured, by the stamps of its packets: the time span of each file, and the intervals
+//! in which an interface was silent. A silence alone does not show that the capture has a hole: that is decided later,
+//! by comparison with what other hosts saw.
 //!
 //! Cost: one comparison a packet. Memory is bounded: where silences are many, short ones are forgotten.
 

@@ -1,7 +1,7 @@
 //! How long answers took, as a host saw it: who sent a packet, who acknowledged its end first, and the time between.
 //!
-//! Those are kept whose sequence number has a small hash, the smaller the more there are: so the captures of two hosts keep
-//! the same ones, however much earlier one of them began.
+//! Only packets whose sequence number has a small hash are kept; the more packets there are, the smaller it must be. So
+//! the captures of two hosts keep the same packets, however much earlier one of them began.
 
 use rustc_hash::FxHashMap;
 use twintap_wire::events::EventColumns;
@@ -10,7 +10,7 @@ use twintap_wire::events::EventColumns;
 const ENOUGH_ANSWERS: usize = 1_000;
 /// Packets of a batch that are looked at one by one, of those that ask and of those that answer.
 const MOST_ROWS: usize = 4 * ENOUGH_ANSWERS;
-/// Packets that wait for their answer: under a flood of SYNs most have none, and few of them tell enough.
+/// Packets that may wait for their answer: under a flood of SYNs most get none, and a sample of them is enough.
 const MOST_ASKED: usize = 1 << 16;
 /// 2^32 over the golden ratio: multiplying by it spreads numbers evenly (Knuth, TAOCP 3, §6.4).
 const SPREAD: u32 = 0x9E37_79B1;

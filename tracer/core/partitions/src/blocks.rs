@@ -1,10 +1,11 @@
-//! Packets by column, some rows a block: each column in as few bytes as its values take there.
+//! Packets stored as blocks of rows, column by column, each column in as few bytes as its values need.
 //!
-//! The rows of a block were captured soon after each other, so its values lie close together. A column is its least value,
-//! and of each row what it is above that, in 0, 1, 2, 4 or 8 bytes; or, where that takes far less room (an MSS, a SACK), its
-//! most common value, a bit for each row that has another, and these. A packet of 71 bytes takes about 35.
+//! The rows of a block were captured soon after each other, so the values of a column lie close together. A column is
+//! stored as its least value and, for each row, the difference from it in 0, 1, 2, 4 or 8 bytes. Where that takes far
+//! less room (an MSS, a SACK), it is stored as its most common value, one bit for each row that says whether it
+//! differs, and the values that differ. A packet of 71 bytes takes about 35.
 //!
-//! Little-endian, nothing between columns. It never leaves the process that wrote it.
+//! Little-endian, without padding between columns. A block never leaves the process that wrote it.
 
 use std::ops::Range;
 

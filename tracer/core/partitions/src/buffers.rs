@@ -1,7 +1,7 @@
-//! Bytes by partition: of each, those in memory, and the places of those in a file.
+//! The bytes of each partition: those in memory, and the positions of those that were moved to a file.
 //!
-//! One file for all, without a name, written from front to back whenever memory has no more room. Buffers keep their
-//! memory then, so that it is touched anew only once.
+//! All partitions share one unnamed file, which is written from front to back whenever memory has no more room. Buffers
+//! keep their memory when their bytes are moved, so that the kernel has to provide each page only once.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,7 +1,7 @@
-//! The columns of a partition: rows of all hosts put together, with what each host's own addresses tell of them.
+//! The columns of a partition: rows of all hosts together, with directions inferred from each host's own addresses.
 //!
-//! Addresses are numbered anew, in the order of their texts and only those that occur: readers number them in the order in
-//! which threads meet them, and a table must be the same in every run.
+//! Addresses that occur are numbered anew, in the order of their texts. Readers number them in the order in which
+//! threads meet them, but a table must be the same in every run.
 
 use twintap_wire::events::{EventColumns, HeadColumns};
 use twintap_wire::packet::Direction;
@@ -22,7 +22,8 @@ pub struct HostView<'a> {
     /// Place among all texts.
     pub rank: &'a [u32],
     pub first_point: u16,
-    /// Of each address that is a lane of its own, the lane's host and the interface that leads there; empty without lanes.
+    /// Of each address that is a lane of its own, the lane's host and the interface that leads there; empty without
+    /// lanes.
     pub lanes: &'a [Option<Lane>],
     /// Which packets its capture holds more than once; empty if none.
     pub copying: &'a [Copying],
@@ -74,8 +75,8 @@ impl Validity {
     }
 }
 
-/// Columns of a partition. In `events`, `interface` is the point and `direction` a code with 3 for what stayed inside its
-/// host; addresses are places in `addresses`.
+/// Columns of a partition. In `events`, `interface` is the point and `direction` a code with 3 for what stayed inside
+/// its host; addresses are places in `addresses`.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
     pub events: EventColumns,
@@ -153,8 +154,8 @@ impl Columns {
         blocks::gather(&unsorted, &order, &mut self.events);
     }
 
-    /// Give rows from `start` on to the lanes whose interface saw them. Of what else passed between lanes the direction is
-    /// not known; what passed between a lane and others is the lane's at whatever point (`points` of the matcher).
+    /// Give rows from `start` on to the lanes whose interface saw them. Of what else passed between lanes the direction
+    /// is not known; what passed between a lane and others is the lane's at whatever point (`points` of the matcher).
     fn give_to_lanes(&mut self, start: usize, view: &HostView) {
         if view.lanes.is_empty() {
             return;
@@ -234,14 +235,15 @@ impl Columns {
 }
 
 impl HostView<'_> {
-    /// The direction's code of a packet between two addresses, of which the capture tells `told`.
+    /// The direction's code of a packet between two addresses. `captured` is the code that the capture gives, possibly
+    /// `Unknown`.
     #[inline]
-    fn direction(&self, src: usize, dst: usize, told: u8) -> u8 {
+    fn direction(&self, src: usize, dst: usize, captured: u8) -> u8 {
         match (self.is_own[src], self.is_own[dst]) {
             (true, true) => LOOPBACK,
-            (true, false) if told == Direction::Unknown as u8 => Direction::Send as u8,
-            (false, true) if told == Direction::Unknown as u8 => Direction::Receive as u8,
-            _ => told,
+            (true, false) if captured == Direction::Unknown as u8 => Direction::Send as u8,
+            (false, true) if captured == Direction::Unknown as u8 => Direction::Receive as u8,
+            _ => captured,
         }
     }
 }
@@ -252,7 +254,7 @@ mod tests {
     use twintap_wire::events::Event;
 
     #[test]
-    fn directions_are_inferred_only_where_the_capture_does_not_tell() {
+    fn directions_are_inferred_only_where_the_capture_has_none() {
         let view = HostView {
             is_own: &[true, false, false],
             rank: &[2, 1, 0],
@@ -278,8 +280,8 @@ mod tests {
         assert_eq!(settled(0, 1, 0), (2, 1, 2, 5));
         assert_eq!(settled(1, 0, 0), (1, 2, 1, 5));
         assert_eq!(settled(0, 0, 2), (2, 2, 3, 5), "what stays inside its host");
-        assert_eq!(settled(1, 2, 2), (1, 0, 2, 5), "told by the capture");
-        assert_eq!(settled(1, 2, 0), (1, 0, 0, 5), "nothing tells");
+        assert_eq!(settled(1, 2, 2), (1, 0, 2, 5), "given by the capture");
+        assert_eq!(settled(1, 2, 0), (1, 0, 0, 5), "no evidence");
     }
 
     #[test]

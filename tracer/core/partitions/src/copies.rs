@@ -1,10 +1,11 @@
-//! Packets that a capture holds more than once: a mirror port copies a packet where it enters the switch and where it
-//! leaves; two ports of a bridge, captured as one interface, show it twice. One of them stays.
+//! Leaves out copies: packets that a capture holds more than once. A mirror port copies a packet where it enters the
+//! switch and where it leaves; two ports of a bridge, captured as one interface, show it twice. One of the copies
+//! stays.
 //!
-//! Which packets are copied is the caller's to say (`collector.decode.copies`). Within what it says, a packet is a copy
-//! of another if their headers are the same and so many nanoseconds at most lie between their stamps. A packet sent
-//! again has another IP ID or timestamp, or comes later; where it has neither and comes at once, as many stay as were
-//! sent, since of each packet that stays no more copies are left out than the capture makes.
+//! The caller determines between which addresses packets are copied, how often, and within how many nanoseconds. There,
+//! a packet is a copy of another if their headers are equal and their stamps at most that far apart. A retransmission
+//! has another IP ID or timestamp, or comes later. If it has neither and comes at once, as many packets stay as were
+//! sent, because no more copies are left out for each packet that stays than the capture makes.
 //!
 //! Cost: a look-up for each packet of a capture that copies; nothing for others.
 

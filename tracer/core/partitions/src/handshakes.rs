@@ -1,5 +1,7 @@
-//! Which 4-tuples may be one connection whose addresses were rewritten on the way: see `collector.decode.handshakes`,
-//! which says what a fingerprint is and what the pairs are for.
+//! Which 4-tuples may be one connection whose addresses were rewritten on the way, by a NAT or a balancer.
+//!
+//! A fingerprint is a hash of what such a device keeps of a SYN-ACK: both ISNs, or both timestamps. 4-tuples that share
+//! a fingerprint are only suspected here, so that all of them go into one partition; matching decides.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +21,8 @@ pub fn pairs(seen: &mut [Seen]) -> Vec<(u64, u64)> {
     alike.filter_map(lone_pair).collect()
 }
 
-/// The two keys of which each was seen at one host, if they are two; else, of only two, those of which a host between the
-/// ends saw one or both (a NAT that was captured too): three hosts at least, and not the same ones of each.
+/// The two keys of which each was seen at one host, if they are two; else, of only two, those of which a host between
+/// the ends saw one or both (a NAT that was captured too): three hosts at least, and not the same ones of each.
 fn lone_pair(alike: &[Seen]) -> Option<(u64, u64)> {
     let of_keys = alike.chunk_by(|a, b| a.key == b.key);
     let mut lone = of_keys.filter(|of_key| of_key.first().map(|a| a.host) == of_key.last().map(|b| b.host));
@@ -62,7 +64,7 @@ mod tests {
         assert_eq!(seen(&[(1, 10, 0), (2, 20, 1)]), [], "other fingerprints");
         assert_eq!(seen(&[(1, 10, 0), (1, 10, 1)]), [], "one connection, seen at both ends");
         assert_eq!(seen(&[(1, 10, 0), (1, 10, 1), (1, 20, 0)]), []);
-        assert_eq!(seen(&[(1, 10, 0), (1, 20, 1), (1, 30, 0)]), [], "three tell nothing");
+        assert_eq!(seen(&[(1, 10, 0), (1, 20, 1), (1, 30, 0)]), [], "three prove nothing");
         let over_nat = [(1, 10, 0), (1, 10, 2), (1, 20, 1), (1, 20, 2)];
         assert_eq!(seen(&over_nat), [(10, 20)], "both sides of a NAT that was captured");
         assert_eq!(seen(&over_nat[..3]), [(10, 20)], "one side of it");

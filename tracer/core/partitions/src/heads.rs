@@ -1,6 +1,6 @@
-//! A message head's columns as one run of bytes: what is written once, whatever the number of columns.
+//! A message head as one run of bytes, so that it is written in one piece, whatever the number of its columns.
 //!
-//! Little-endian, in the order of the columns, nothing between them. It never leaves the process that wrote it.
+//! Little-endian, in the order of the columns, without padding. It never leaves the process that wrote it.
 
 use twintap_wire::events::{HeadColumns, Strings};
 use twintap_wire::with_head_columns;

@@ -1,7 +1,7 @@
 //! Addresses of all captures in one numbering, and the key of a connection's 4-tuple.
 //!
-//! A key is the same in every run and on every machine, whatever the numbering. Multiplying by [`SPREAD`] mixes it into the
-//! high bits, which tell the partition (Knuth, TAOCP 3, §6.4).
+//! A key is the same in every run and on every machine, whatever the numbering. Multiplying by [`SPREAD`] mixes it into
+//! the high bits, which number the partition (Knuth, TAOCP 3, §6.4).
 
 use std::net::IpAddr;
 

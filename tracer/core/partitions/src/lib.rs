@@ -1,8 +1,12 @@
-//! Decoded packets spread over partitions by connection, so that later stages run on a part at a time.
+//! Spreads decoded packets over partitions by connection, so that later stages process one part at a time.
 //!
-//! The way of a packet: the reader's columns → [`keys`] tells its partition → [`blocks`] packs it with others of its
-//! partition → [`buffers`] keeps it, in memory while there is room and in a file beyond that → [`columns`] makes columns of a
-//! whole partition again, host by host. On the way [`notes`] keeps what a host's packets tell of the host.
+//! A packet passes from the reader's columns through these modules:
+//! 1. [`keys`] computes its partition.
+//! 2. [`blocks`] packs it with other packets of its partition.
+//! 3. [`buffers`] keeps the block, in memory while there is room and in a file beyond that.
+//! 4. [`columns`] turns a whole partition into columns again, host by host.
+//!
+//! Meanwhile [`notes`] keeps what is learned about a host from its packets.
 //!
 //! All packets of a 4-tuple, either way and of all hosts, are in one partition.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What a host's packets tell of the host: how many, when, between which addresses, and which way.
+//! What is learned about a host from its packets: their number, times, addresses and directions.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use twintap_wire::events::EventColumns;
@@ -8,7 +8,7 @@ use crate::activity::Activity;
 use crate::answers::Answers;
 use crate::sights::Sights;
 
-/// Pairs of addresses that tell a host's own well enough: bounds memory where sources are forged.
+/// Pairs of addresses from which a host's own addresses are inferred: bounds memory where sources are forged.
 pub const ENOUGH_PAIRS: usize = 1 << 16;
 /// Pairs counted beside the map, by their hash: a capture has few, and most packets are of the last ones.
 const RECENT_BITS: u32 = 8;
@@ -20,13 +20,14 @@ type Pair = (u32, u32, u8, u16);
 #[derive(Debug, Default)]
 pub struct Notes {
     pub events_count: u64,
-    /// Packets of which the capture does not tell the direction.
+    /// Packets whose direction the capture does not give.
     pub unknown_count: u64,
     /// Least and greatest stamp; `None` without a packet.
     pub span_ns: Option<(i64, i64)>,
     /// Packets by source and destination, while there are few pairs.
     pub pairs: FxHashMap<(u32, u32), u64>,
-    /// Addresses that the host sent from or received at, and those at the other end. Who is in both only passed through.
+    /// Addresses that the host sent from or received at, and those at the other end. Who is in both only passed
+    /// through.
     pub own: FxHashSet<u32>,
     pub others: FxHashSet<u32>,
     pub answers: Answers,
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_counted_by_pair_and_the_direction_tells_whose_address_is_whose() {
+    fn packets_are_counted_by_pair_and_own_addresses_follow_from_directions() {
         let mut notes = Notes::default();
         let packets = batch(&[(0, 1, 2, 50), (1, 0, 1, 70), (0, 1, 2, 60)]);
         notes.add(&packets, 0, |address| address + 10, |interface| interface + 3);

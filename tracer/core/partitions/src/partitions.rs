@@ -1,4 +1,4 @@
-//! All partitions: batches in, a partition's columns out.
+//! All partitions: takes batches of decoded packets, and returns the columns of one partition at a time.
 
 use std::io;
 use std::path::PathBuf;
@@ -129,7 +129,7 @@ impl Partitions {
         Ok(syns)
     }
 
-    /// What the packets of a host tell of it so far.
+    /// What has been learned about a host from its packets so far.
     pub fn with_notes<T>(&self, host: usize, read: impl FnOnce(&Notes) -> T) -> T {
         read(&locked(&self.hosts[host]).notes)
     }
@@ -160,8 +160,8 @@ impl Partitions {
         Ok(())
     }
 
-    /// The columns of a partition, host by host in the order of frames; nothing if it is empty. They are kept no longer.
-    /// `is_loopback` by an address's rank.
+    /// The columns of a partition, host by host in the order of frames; nothing if it is empty. They are kept no
+    /// longer. `is_loopback` by an address's rank.
     ///
     /// # Errors
     /// What the operating system says of the file.
@@ -265,7 +265,8 @@ impl Host {
         bytes
     }
 
-    /// Move each row to the partition that `partition` tells, with its heads; how many bytes were moved.
+    /// Move each row, with its heads, to the partition that `partition` returns for it. Returns how many bytes were
+    /// moved.
     fn regroup(&mut self, spill: &Spill, partition: impl Fn(&Event) -> usize) -> io::Result<usize> {
         let (mut bytes, mut sorting) = (0, Sorting::default());
         for number in 0..self.parts.len() {

@@ -1,8 +1,9 @@
-//! Where the same packet was seen, for some packets of a host: on a bridge, a router or `-i any`, each passes several
-//! interfaces. Packets are chosen by what they carry, so that a copy on another interface, or in another file, is chosen too.
+//! For a sample of a host's packets, the interfaces at which each was seen: on a bridge, a router or `-i any` a packet
+//! passes several. The sample is chosen by a hash of what packets carry, so the copies of a chosen packet on another
+//! interface, or in another file, are chosen too.
 //!
-//! Cost: a multiplication a packet, and a look-up for those chosen. Memory: `MOST_PACKETS` of each host; where there are
-//! more, half of those chosen before are forgotten, again by what they carry.
+//! Cost: a multiplication for each packet, and a look-up for those chosen. Memory: `MOST_PACKETS` for each host; beyond
+//! that, half of the sample is dropped, again by the hash.
 
 use rustc_hash::FxHashMap;
 use twintap_wire::events::EventColumns;

@@ -1,4 +1,5 @@
-//! Capture files to columns: `tracer._core.CaptureFile`. A batch crosses as arrays that own their memory; nothing is copied.
+//! Capture files to columns: `tracer._core.CaptureFile`. A batch crosses as arrays that own their memory; nothing is
+//! copied.
 
 use std::fs::File;
 use std::io::Seek;
@@ -16,7 +17,7 @@ use twintap_wire::counters::CounterKind;
 use twintap_wire::events::{EventColumns, HeadColumns, Strings};
 use twintap_wire::expansion::Expansion;
 use twintap_wire::http::IdHeaders;
-use twintap_wire::pcapng::escaped;
+use twintap_wire::pcapng::escape_invalid_utf8;
 use twintap_wire::reader::{self, Batch, OpenError, Reader, Source};
 
 use crate::secrets::Secrets;
@@ -89,10 +90,10 @@ impl Rows {
 
 #[pymethods]
 impl CaptureFile {
-    /// Open the file at `path`; `id_headers` hold transaction ids, the most telling first; `clues` are counted;
-    /// `secrets` are overwritten, the built-in ones if none are given; stamps outside of the ranges `believed` (first and
-    /// last, ns) are not taken; `limit` of what it may expand to: free bytes, ratio, most bytes.
-    /// Raises OSError, or ValueError(what it is, what to do) if it is no capture.
+    /// Open the file at `path`; `id_headers` hold transaction ids, the most specific first; `clues` are counted;
+    /// `secrets` are overwritten, the built-in ones if none are given; stamps outside of the ranges `believed` (first
+    /// and last, ns) are not taken; `limit` of what it may expand to: free bytes, ratio, most bytes. Raises OSError, or
+    /// ValueError(what it is, what to do) if it is no capture.
     #[new]
     #[pyo3(signature = (path, id_headers=None, clues=Vec::new(), secrets=None, believed=Vec::new(), limit=None))]
     fn new(
@@ -154,7 +155,8 @@ impl CaptureFile {
         Ok(Some((event_arrays(py, events)?, head_arrays(py, heads)?)))
     }
 
-    /// The packets of these frames (ascending, ahead) as they stand in the file; those that it does not have are left out.
+    /// The packets of these frames (ascending, ahead) as they stand in the file; those that it does not have are left
+    /// out.
     fn copy_packets<'py>(&self, py: Python<'py>, frames: Vec<u32>) -> Vec<CopyFields<'py>> {
         let copies = py.detach(|| self.locked().copy_packets(&frames));
         let fields = |copy: reader::PacketCopy| {
@@ -210,7 +212,7 @@ impl CaptureFile {
     fn clues(&self) -> Vec<EndpointFields> {
         let locked = self.locked();
         let addresses = locked.addresses().all();
-        let text = |bytes: &[u8]| escaped(bytes);
+        let text = |bytes: &[u8]| escape_invalid_utf8(bytes);
         let endpoints = locked.clues().endpoints().into_iter();
         endpoints
             .map(|((address, port), clues)| {
@@ -266,7 +268,7 @@ impl CaptureFile {
     fn counters(&self) -> Vec<CounterFields> {
         let counters = self.locked().counters();
         counters
-            .occurred()
+            .nonzero()
             .map(|(kind, count)| (kind.name(), kind.severity().name(), count, kind.remedy()))
             .collect()
     }

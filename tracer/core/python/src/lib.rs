@@ -1,4 +1,4 @@
-//! `tracer._core`: the only crate that names Python. One module a part; each registers its own classes and functions.
+//! `tracer._core`: the only crate that names Python. Each module registers its own classes and functions.
 
 mod capture;
 mod columns;

@@ -24,7 +24,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(handshake_pairs, module)?)
 }
 
-/// Pairs of keys that may be one connection: of SYN-ACKs each one's fingerprint, key and host; the keys' first, and second.
+/// Pairs of keys that may be one connection: of SYN-ACKs each one's fingerprint, key and host; the keys' first, and
+/// second.
 #[pyfunction]
 fn handshake_pairs<'py>(
     py: Python<'py>,
@@ -61,7 +62,8 @@ type NoteFields = (
     Vec<(u32, u32, u32, u32, i64)>,
 );
 /// Of each file its packets before it, first and last stamp; of each interface that captured its number, first and last
-/// stamp, packets; silences (interface, from, to); (source, destination, interface, packets); passages (source, destination, sights).
+/// stamp, packets; silences (interface, from, to); (source, destination, interface, packets); passages (source,
+/// destination, sights).
 type ActivityFields = (
     Vec<(u16, i64, i64, u64)>,
     Vec<(u16, i64, i64)>,
@@ -126,7 +128,7 @@ impl PyPartitions {
         Ok(columns)
     }
 
-    /// What the packets of a host tell of it so far.
+    /// What has been learned about a host from its packets so far.
     fn notes(&self, host: usize) -> NoteFields {
         let answer = |(&(ack, seq), gap): (&(u32, u32), &Gap)| (ack, seq, gap.asker, gap.answerer, gap.ns);
         self.partitions.with_notes(host, |notes: &Notes| {
@@ -210,8 +212,8 @@ impl PyPartitions {
         })?)
     }
 
-    /// The columns of a partition, or None if it is empty; they are kept no longer. `rank` is an address's place among all
-    /// texts, by which `is_loopback` tells of it. Raises OSError.
+    /// The columns of a partition, or None if it is empty; the partition is emptied. `rank` is the rank of each address
+    /// among the texts of all addresses, and the index into `is_loopback`. Raises OSError.
     fn take<'py>(
         &self,
         py: Python<'py>,

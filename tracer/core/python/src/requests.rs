@@ -1,4 +1,4 @@
-//! What a diagnosis asks of all requests: groups of them, how long their servers waited for others, which were late.
+//! Passes over all requests for the diagnosis: groups of requests, how long servers waited for others, which were late.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;

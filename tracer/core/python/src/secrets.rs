@@ -1,4 +1,4 @@
-//! The rules by which secrets are overwritten: `tracer._core.Secrets`. `tracer.secret_rules` is its public face.
+//! The rules by which secrets are overwritten: `tracer._core.Secrets`, which `tracer.secret_rules` publishes.
 
 use std::sync::Arc;
 

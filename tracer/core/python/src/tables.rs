@@ -90,7 +90,7 @@ impl PyTableFile {
         locked(&self.footer).add(&group.0).map_err(broken)
     }
 
-    /// What stands after the last group; properties are told to readers.
+    /// The bytes after the last group. `properties` are stored as the file's metadata, for its readers.
     fn footer<'py>(&self, py: Python<'py>, properties: Vec<(String, String)>) -> PyResult<Bound<'py, PyArray1<u8>>> {
         Ok(locked(&self.footer)
             .bytes(&properties)

@@ -1,11 +1,13 @@
-//! HTTP heads: where they end, and overwriting the credentials in them with `x`, length kept.
+//! HTTP heads: finds where they end, and overwrites the credentials in them with `x`, without changing any length.
 //!
-//! Which values are credentials is what [`SecretRules`] says: of headers and parameters by name (in a query, behind a `;`,
-//! in a form, percent-encoded or not), of a path by the segment before, of JSON by key, and `user:password@` of a URL.
+//! [`SecretRules`] determine which values are credentials: headers and parameters by name (in a query, after a `;`, in
+//! a form, percent-encoded or not), segments of a path by the segment before, JSON values by key, and `user:password@`
+//! in a URL.
 //!
-//! Each packet is judged alone, so it holds whatever is lost, reordered or sent again. The price: a packet that goes on
-//! with a head begun in another is not known as such, so `head_len` is 0 there, and `redact_unframed` overwrites its whole
-//! first line. A body that itself looks like a head at the start of a packet cannot be told from one.
+//! Each packet is judged alone, so loss, reordering and retransmission change nothing. The price: a packet that
+//! continues a head begun in another is not recognised as such, so `head_len` is 0 there, and `redact_unframed`
+//! overwrites its whole first line. A body that itself looks like a head at the start of a packet cannot be
+//! distinguished from one.
 //!
 //! Source: RFC 9112 §2-6 (messages, bodies), RFC 3986 §3 (query, userinfo).
 
@@ -103,7 +105,8 @@ impl SecretRules {
         }
     }
 
-    /// As `redact`, for bytes that may begin in the middle of a head: then the first line could be the rest of a secret.
+    /// As `redact`, for bytes that may begin in the middle of a head: then the first line could be the rest of a
+    /// secret.
     ///
     /// It is overwritten whole, unless it holds a control character, which no head does.
     pub fn redact_unframed(&self, bytes: &mut [u8]) {
@@ -295,7 +298,8 @@ impl SecretRules {
         self.redact_within(line, seen, false);
     }
 
-    /// Overwrites the value if the name is secret, and says whether it was; of a line that is no header, a form's first.
+    /// Overwrites the value if the name is secret, and says whether it was; of a line that is no header, a form's
+    /// first.
     fn redact_header(&self, line: &mut [u8], seen: u8) -> bool {
         let colon = (seen & COLON != 0).then(|| line.iter().position(|b| *b == b':'));
         let Some(colon) = colon.flatten() else {
@@ -420,7 +424,8 @@ impl SecretRules {
     }
 }
 
-/// Of the next `"name": value` from `at` on, where the name and the value are; a value that is an object or a list is empty.
+/// Of the next `"name": value` from `at` on, where the name and the value are; a value that is an object or a list is
+/// empty.
 fn next_json_value(line: &[u8], mut at: usize) -> Option<(std::ops::Range<usize>, std::ops::Range<usize>)> {
     loop {
         let open = at + line[at..].iter().position(|b| *b == b'"')? + 1;
@@ -491,7 +496,8 @@ fn encoded_equals(ahead: &[u8]) -> Option<(usize, usize)> {
         })
 }
 
-/// Overwrites `user:password` in `scheme://user:password@host`, and an authority without an end where it may be cut in it.
+/// Overwrites `user:password` in `scheme://user:password@host`, and an authority without an end where it may be cut in
+/// it.
 fn redact_userinfo(line: &mut [u8], may_be_cut: bool) {
     let mut from = 0;
     while let Some(found) = line[from..].iter().position(|b| matches!(b, b':' | b'%')) {

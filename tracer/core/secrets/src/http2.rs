@@ -1,5 +1,5 @@
-//! Header blocks of HTTP/2: they are compressed (HPACK), so what is a secret in them is known by no name here. All of a
-//! block is overwritten.
+//! Header blocks of HTTP/2 are compressed (HPACK), so names cannot show where their secrets are: each block is
+//! overwritten whole.
 //!
 //! Limits: a block in a packet that begins within a frame is not found.
 //!

@@ -1,4 +1,4 @@
-//! Lines for people: what is logged, printed, or said of an error.
+//! Overwrites secrets in lines for people: log lines, output, error messages.
 
 use crate::heads::{first_in_line, is_token};
 use crate::rules::SecretRules;

@@ -1,8 +1,8 @@
-//! Command lines: which words, or parts of words, are secrets.
+//! Finds the words, or parts of words, of a command line that are secrets.
 //!
 //! A word is judged by the option before it (`--os-password X`, and by program `swift -K X`), by its own name
-//! (`PGPASSWORD=X`, `--token=X`), and as text (URLs, headers). A word that holds blanks may be a command line of its own
-//! (`sh -c '…'`) and is walked as one.
+//! (`PGPASSWORD=X`, `--token=X`), and as text (URLs, headers). A word that holds blanks may be a command line of its
+//! own (`sh -c '…'`) and is walked as one.
 
 use crate::rules::SecretRules;
 

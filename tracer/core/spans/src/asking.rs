@@ -1,4 +1,4 @@
-//! How long each server waited for those that it asked itself before it answered.
+//! How long each server waited for the servers that it called itself before it answered.
 
 use rayon::prelude::*;
 
@@ -27,10 +27,10 @@ impl Asked<'_> {
     }
 }
 
-/// What each server did until it answered, one value each; `UNSEEN` where nothing tells.
+/// How each server spent its time until it answered, one value for each request; `UNSEEN` where this is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Took {
-    /// For how long at least one of those that it asked ran, between its request and its answer; `UNSEEN` where none did.
+    /// For how long at least one call of the server ran, between its request and its answer; `UNSEEN` where none did.
     pub asking_ns: Vec<i64>,
     /// The rest of the time from the request to the answer.
     pub own_ns: Vec<i64>,

@@ -1,4 +1,4 @@
-//! The root of each row, and how deep it lies below it.
+//! The root of each row, and the row's depth below it.
 
 /// One value a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

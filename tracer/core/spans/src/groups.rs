@@ -1,4 +1,4 @@
-//! Rows that are alike in some codes, numbered.
+//! Numbers groups of rows that have equal codes in some columns.
 
 use rustc_hash::FxHashMap;
 

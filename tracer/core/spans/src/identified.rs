@@ -1,8 +1,11 @@
-//! Parents by a transaction id that both ends show; `collector/requests/parents.py` says which candidate is taken, and
-//! why.
+//! Finds the parent of an exchange by a transaction id that both of them show.
 //!
-//! Cost: a look-up in a table of ids for each exchange; then, on all cores, a search among those that show its id, and
-//! its candidates, no more than a given number.
+//! The candidates are the exchanges with the same id that the child's client had received, as a server, before it sent
+//! the child's request. A single candidate is certain. Of several, those still open when the child began are preferred,
+//! then those whose service is known to call the child's service, then the innermost, which began last.
+//!
+//! Cost: a look-up in a table of ids for each exchange; then, on all cores, a search among the exchanges that show its
+//! id, and a pass over its candidates, of which there are no more than a given number.
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -36,7 +39,7 @@ pub struct Links {
     pub parent: Vec<i64>,
     /// 0 without a parent.
     pub confidence: Vec<f64>,
-    /// It shows an id, and one that tells something.
+    /// It shows an id, and not one that too many exchanges of one server share.
     pub shows_id: Vec<bool>,
 }
 
@@ -53,7 +56,8 @@ impl Exchanges<'_> {
             && self.shown_id.len() == count
     }
 
-    /// Whether the request of `parent` was there before that of `child` left, and, so that no circle forms, began before.
+    /// Whether the request of `parent` was there before that of `child` left, and, so that no circle forms, began
+    /// before.
     fn is_possible(&self, parent: usize, child: usize) -> bool {
         let began = |row: usize| (self.asked_ns[row], self.exchange_id[row]);
         self.opened_ns[parent] <= self.asked_ns[child] && began(parent) < began(child)
@@ -157,7 +161,7 @@ impl Shown {
     }
 }
 
-/// What the exchanges that show some ids tell.
+/// What was found for the exchanges of some ids.
 #[derive(Default)]
 struct Found {
     /// Child and parent.
@@ -166,7 +170,7 @@ struct Found {
     several: Vec<(u32, Vec<u32>)>,
     /// Who calls whom, of the certain.
     calls: FxHashSet<Call>,
-    /// Those whose id tells nothing.
+    /// Exchanges whose id too many exchanges of one server share.
     silenced: Vec<u32>,
     /// Of the id in hand: its exchanges by server.
     by_server: Vec<(i32, u32)>,

@@ -1,5 +1,7 @@
-//! How many requests of each group were late, and by how much. What is late, and which rows are one group, is told by
-//! `collector/findings/lateness.py`.
+//! How many requests of each group were late, and by how much.
+//!
+//! A request is late if it took longer than the limit of its group. The caller derives the limits from the histograms
+//! of [`count_bins`]; [`count_late`] then counts the requests beyond them.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;

@@ -1,13 +1,23 @@
-//! Where each root's time went: its critical path, walked backwards, and what of it each span holds.
+//! Where each root request's time went: walks its critical path backwards and attributes the time to the spans on it.
 //!
-//! The method is explained in the header of `collector/requests/critical_path.py`. A *visit* is a stretch of a span at
-//! its server; a *window* is the part of the root's time that a visit on the path has. Windows are taken one by one:
-//! each is shared out among the stretches of its span, and its critical children's visits get windows of their own.
+//! # The idea
+//! A *visit* is an interval in which a span is at its server. A *window* is the part of the root's time that a visit on
+//! the critical path accounts for.
+//! 1. The walk starts at the end of a visit's server time. The visit of a child that gave its first byte before then,
+//!    and ended last, is what delayed the answer: it is on the path and gets a window.
+//! 2. The same question is asked again at the beginning of that child's visit, and so on back to the arrival of the
+//!    parent's request. Where no child's visit runs, the parent itself works.
+//! 3. Each window is divided among the stretches of its span (connect, network, queue, work …), clipped to the window,
+//!    and the walk continues in the visits of its critical children.
+//!
+//! A child whose answer came after its parent had answered delayed nothing, so it is not on the path. The stamps
+//! compared are of one host: the parent's server is the child's client.
 //!
 //! # Invariant
-//! Stretches of a trace add up to its root's duration: what a child's window has is taken out of its parent's work.
+//! The stretches of a trace add up to its root's duration: the time of a child's window is subtracted from its parent's
+//! work.
 //!
-//! Cost: a sort of a span's children for each of its windows; traces on all cores. Memory: the columns given out.
+//! Cost: a sort of a span's children for each of its windows; traces on all cores. Memory: the output columns.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -167,8 +177,8 @@ impl Nodes<'_> {
         columns.iter().all(|column| column.len() == self.parent.len())
     }
 
-    /// Whether what its server did is not told apart from what the network did: its server's stamp of the request is
-    /// not there, or that of an answer that its client got.
+    /// Whether the server's time cannot be distinguished from the network's: the server's stamp is missing for the
+    /// request, or for an answer that the client received.
     fn shows_one_end(&self, span: usize) -> bool {
         let is_asked = self.sent[span] != UNSEEN;
         let is_heard = self.first_received[span] != UNSEEN;
@@ -589,7 +599,7 @@ mod tests {
         ledger
     }
 
-    /// A span of which only the main visit is told.
+    /// A span of which only the main visit is known.
     fn plain(parent: i64, depth: i64, sent: i64, arrived: i64, answered: i64, ended: i64) -> [i64; COLUMNS] {
         let mut row = [UNSEEN; COLUMNS];
         (row[0], row[1], row[2]) = (parent, depth, sent);

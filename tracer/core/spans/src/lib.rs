@@ -1,10 +1,7 @@
-//! From exchanges to traces: who made which by its transaction id, what waited for what, and where each root's time
-//! went.
+//! From exchanges to traces: parents by transaction id, what each span waited for, and where each root's time went.
 //!
-//! The thresholds and the meaning of every column are Python's (`collector.requests.parents`,
-//! `collector.requests.waits`, `collector.requests.critical_path`, `collector.findings`); here are the loops over all
-//! exchanges. Each is local: to the exchanges that show one id, to the children of one parent, to one trace. So each
-//! costs a pass, and what it keeps for an exchange is a few numbers.
+//! Here are the loops over all exchanges; thresholds are arguments. Each loop is local to the exchanges of one id, to
+//! the children of one parent, or to one trace. So each costs one pass, and keeps a few numbers for each exchange.
 //!
 //! Rows are exchanges, in any order. A parent is a row, or `NONE`.
 //!

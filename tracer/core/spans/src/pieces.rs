@@ -1,4 +1,4 @@
-//! Columns of a table that came in parts, as one: times, and numbers in place of texts.
+//! A table's column that arrives in several parts, read as one: times, or codes in place of texts.
 
 use std::hash::Hasher;
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_column_that_knows_a_row_tells_it() {
+    fn a_row_comes_from_the_first_column_that_has_it() {
         let piece = |values, validity, first_bit| Piece {
             values,
             validity,

@@ -1,4 +1,4 @@
-//! Where ids stand in a column of them.
+//! Finds the row of each id in a column of ids.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;

@@ -1,4 +1,4 @@
-//! Silences of messages (`twintap_exchanges::silences`) by the span that they are of, as the ledger takes them.
+//! Silences of messages (`twintap_exchanges::silences`) grouped by span, in the form that the ledger reads.
 
 /// Why none of a message's bytes was on the way; the codes of the column `cause`.
 pub const IDLE: u8 = 0;

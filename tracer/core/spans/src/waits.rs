@@ -1,5 +1,13 @@
-//! What a span waited for that no packet of its own says: its server's queue, and the others asked at once. How either
-//! is inferred is in `collector/requests/waits.py`.
+//! Infers waits that none of a span's own packets show: in its server's queue, and for parallel calls.
+//!
+//! - *Queue.* A server shows that it has begun to work on a request by its first call to another server, or by asking
+//!   for the body (100 Continue). The time from the request's arrival to that act is work and, before it, queueing. A
+//!   low quantile of this time over a service's requests is taken as the work alone; the rest is the wait in the queue.
+//! - *Parallel calls.* If a parent calls several servers of one service at the same time, the first answer shows how
+//!   long the call itself takes. What the parent waits longer, it waits for the slower ones.
+//!
+//! Limits: a server that calls nobody shows no queue, and a queue that never empties while the trace lasts is taken for
+//! work.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -22,8 +30,8 @@ pub struct Waiting<'a> {
     pub service: &'a [i32],
 }
 
-/// When each request was probably taken up by its server, and when the first of the servers that one parent asked the
-/// same at once had answered; `UNSEEN` where nothing tells, or for one asked alone.
+/// When each request's server probably began to work on it, and when the first of its parent's parallel calls to the
+/// same service was answered. `UNSEEN` where this is not known, or if there were no parallel calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     pub taken_up: Vec<i64>,
@@ -38,8 +46,8 @@ impl Waiting<'_> {
     }
 }
 
-/// What requests waited for. The work before a server acts is the quantile `unhurried` of its service, told by at least
-/// `fewest`.
+/// What requests waited for. The work before a server's first act is the quantile `unhurried` over its service's
+/// requests; it is not computed from fewer than `fewest` of them.
 ///
 /// # Panics
 /// If the columns differ in length.
@@ -72,12 +80,12 @@ fn taken_up(exchanges: &Waiting, unhurried: f64, fewest: usize) -> Vec<i64> {
             acted_ns[of] = acted_ns[of].min(began_ns);
         }
     }
-    let told = |row: usize| {
+    let shows_act = |row: usize| {
         let arrived = arrived_ns[row] != UNSEEN && acted_ns[row] != i64::MAX;
         arrived && acted_ns[row] >= arrived_ns[row]
     };
     let mut gaps: FxHashMap<i32, Vec<i64>> = FxHashMap::default();
-    for row in (0..count).filter(|&row| told(row)) {
+    for row in (0..count).filter(|&row| shows_act(row)) {
         gaps.entry(service[row])
             .or_default()
             .push(acted_ns[row] - arrived_ns[row]);
@@ -91,7 +99,7 @@ fn taken_up(exchanges: &Waiting, unhurried: f64, fewest: usize) -> Vec<i64> {
         })
         .collect();
     let taken_up = |row: usize| {
-        let work_ns = works.get(&service[row]).filter(|_| told(row));
+        let work_ns = works.get(&service[row]).filter(|_| shows_act(row));
         work_ns.map_or(UNSEEN, |work_ns| arrived_ns[row].max(acted_ns[row] - work_ns))
     };
     (0..count).into_par_iter().map(taken_up).collect()

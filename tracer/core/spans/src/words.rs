@@ -1,4 +1,4 @@
-//! What targets name: one word of each, as a place in a list of those that occur.
+//! One word of each request's target, as an index into a list of the words that occur.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Values of few bits, laid end to end, and runs of equal ones.
+//! Values of a few bits each, packed without gaps, and runs of equal values.
 //!
 //! Source: Parquet's `Encodings.md`, "Run Length Encoding / Bit-Packing Hybrid".
 
@@ -21,7 +21,8 @@ pub fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// `values`, given by their `bits`, in `width` bits each (at most 64), the lowest bit first; the last group is filled up.
+/// `values`, given by their `bits`, in `width` bits each (at most 64), the lowest bit first; the last group is filled
+/// up.
 ///
 /// A group takes as many bytes as a value has bits, so up to 16 bits it is put together in a register.
 pub fn pack<T: Copy>(values: &[T], bits: impl Fn(T) -> u64, width: u32, out: &mut Vec<u8>) {

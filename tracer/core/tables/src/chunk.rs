@@ -1,6 +1,6 @@
-//! A column's values as pages: which encoding, which compression.
+//! A column's values as pages of a Parquet file: chooses the encoding and the compression.
 //!
-//! Each is chosen by trying it on some of the values, so it is the same in every run.
+//! Both are chosen by trying them on some of the values, so the choice is the same in every run.
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use parquet::basic::Encoding;
@@ -31,21 +31,21 @@ pub struct Dictionary {
     pub count: usize,
 }
 
-/// The values that an encoding is tried on: some from the middle.
-pub fn tried<T>(values: &[T]) -> &[T] {
+/// The values that encodings are compared on: at most [`TRIED`] from the middle.
+pub fn sample<T>(values: &[T]) -> &[T] {
     let from = values.len().saturating_sub(TRIED) / 2;
     &values[from..values.len().min(from + TRIED)]
 }
 
-/// Append numbers in the encoding that takes least room, as some of them tell; `may_subtract` is false for what only looks
-/// like a number.
+/// Append numbers in the encoding that takes least room for a sample of them. `may_subtract` is false for
+/// floats, whose bits are stored as an integer that must not be subtracted.
 pub fn put_numbers<T: Number>(
     values: &[T],
     may_subtract: bool,
     compressor: &mut Compressor,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let tried = tried(values);
+    let tried = sample(values);
     if values.iter().all(|&value| value == values[0]) {
         return put_distinct(&values[..values.len().min(1)], &vec![0_u8; values.len()], out);
     }
@@ -131,7 +131,7 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// Whether compression is worth its time, as a piece from the middle tells.
+    /// Whether compression is worth its time, judged by a piece from the middle.
     pub fn is_worthwhile(&mut self, bytes: &[u8]) -> bool {
         let tried = &bytes[bytes.len() / 2..][..bytes.len() / TRIED_SHARE];
         self.cost_of(tried) < tried.len() as f64

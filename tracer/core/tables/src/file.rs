@@ -40,7 +40,7 @@ pub struct ColumnSchema {
     pub name: String,
     pub kind: ColumnKind,
     pub may_be_null: bool,
-    /// Whether each row group tells its least and its greatest value.
+    /// Whether each row group stores its least and its greatest value.
     pub has_statistics: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Tables as Parquet files, from columns as the core has them: each row group encoded by itself, on any thread, and its
-//! bytes then placed in a file by whoever owns it.
+//! Writes tables as Parquet files from the core's columns. Each row group is encoded by itself, on any thread; whoever
+//! owns the file then writes its bytes there.
 //!
-//! Numbers are stored as differences, as places in a list of the values that occur, as byte planes or as they are,
-//! whichever takes least room for some of a row group's values, and compressed where that gains half. A general encoder
-//! takes 5 ns a value; these loops take 1 to 2, since they go over whole columns without asking what comes next. The
-//! container (page headers, footer) is the crate `parquet`'s.
+//! Numbers are stored as differences, as indices into a list of the values that occur, as byte planes or as they are,
+//! whichever takes least room for a sample of the row group's values, and are compressed where that halves them. A
+//! general encoder takes 5 ns a value; these loops take 1 to 2, because they process whole columns without a branch for
+//! each value. The container (page headers, footer) is written by the crate `parquet`.
 //!
 //! Each column chunk is one page.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Numbers in the ways in which Parquet can store them.
+//! The encodings in which Parquet can store numbers.
 //!
 //! Source: Parquet's `Encodings.md`: `DELTA_BINARY_PACKED`, `BYTE_STREAM_SPLIT`, `RLE_DICTIONARY`, `PLAIN`.
 

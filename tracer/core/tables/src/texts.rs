@@ -1,4 +1,4 @@
-//! Texts as places in a list of those that occur, or laid end to end after their lengths.
+//! Texts stored as indices into a list of those that occur, or as their lengths followed by all their bytes.
 //!
 //! Source: Parquet's `Encodings.md`: `RLE_DICTIONARY`, `DELTA_LENGTH_BYTE_ARRAY`.
 
@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use foldhash::fast::FixedState;
 use parquet::basic::Encoding;
 
-use crate::chunk::{Dictionary, Encoded, put_places, tried};
+use crate::chunk::{Dictionary, Encoded, put_places, sample};
 use crate::numbers::put_differences;
 
 /// Texts of which so many are distinct among those tried are stored as places in a list.
@@ -17,7 +17,7 @@ const MOST_DISTINCT: usize = 1 << 8;
 
 /// Append texts, as places in a list where few occur.
 pub fn put_texts(texts: &[&[u8]], out: &mut Vec<u8>) -> Encoded {
-    if distinct(tried(texts), MOST_DISTINCT_TRIED).is_some()
+    if distinct(sample(texts), MOST_DISTINCT_TRIED).is_some()
         && let Some((known, places)) = distinct(texts, MOST_DISTINCT)
     {
         return put_places(dictionary(&known), &places, out);

@@ -1,4 +1,4 @@
-//! A column's values as they are given: of whatever width, null ones among them.
+//! A column's values as the caller gives them: of any width, possibly with nulls.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! How fast a capture is decoded to columns: `cargo run --release --example decode_speed -- FILE [ROUNDS]`.
 //!
-//! The file should be in the page cache; the fastest round is told, since the others hold other people's work.
+//! The file should be in the page cache; the fastest round is reported, since the others include other processes' work.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
-//! What a capture shows of the software at an endpoint: which clues its messages give, and a sample of what it is asked.
+//! Counts the clues that show which software runs at an endpoint, and keeps a sample of the requests it receives.
 //!
-//! An endpoint is a server's address and port. A clue is a condition on one message, in either direction: the shape of a
-//! request's target, a header, or the first bytes of a payload that is no HTTP message. Which clues there are, and which
-//! software they show, is the collector's knowledge; here they are counted, as heads are decoded, so no header needs to be
-//! kept for it. The first bytes of a payload are compared wherever in the stream it stands: what is looked for must be
-//! longer than chance allows.
+//! An endpoint is a server's address and port. A clue is a condition on one message, in either direction: the shape of
+//! a request's target, a header, or the first bytes of a payload that is no HTTP message. The caller defines the clues
+//! and knows which software they show. They are counted here, while heads are decoded, so that no header needs to be
+//! kept for them. The first bytes of a payload are compared wherever in the stream it stands, so a pattern must be too
+//! long to match by chance.
 //!
 //! Cost: of a packet without a head one look into a table; of a head about 100 ns. Memory: a few KiB an endpoint.
 
@@ -16,7 +16,7 @@ use crate::http::{Head, HeadKind, HeaderMarks, flag};
 
 /// Marks of headers, and patterns of first bytes, are bits of a word.
 pub const MOST_OF_A_KIND: usize = 64;
-/// Endpoints of one capture that are told apart; forged traffic may show any number.
+/// Most endpoints of one capture that are distinguished; forged traffic may show any number.
 const MOST_ENDPOINTS: usize = 1 << 14;
 /// Requests of an endpoint that are kept, spread evenly over all of them.
 const SAMPLE_LEN: usize = 64;
@@ -235,8 +235,9 @@ impl Clues {
         }
     }
 
-    /// Note the payload of a packet between `ends` that is no head. The server is then the end with the lower port: of
-    /// two ends that send alike, as peers of one protocol do, nothing else tells.
+    /// Note the payload of a packet between `ends` that is no head. The end with the lower port is taken for the
+    /// server: where both ends send the same kind of messages, as peers of one protocol do, nothing else distinguishes
+    /// them.
     #[cold]
     pub fn note_payload(&mut self, payload: &[u8], ends: Ends) {
         let mut bits = payload.first().map_or(0, |&byte| self.rules.first[usize::from(byte)]);

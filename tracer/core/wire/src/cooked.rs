@@ -1,10 +1,10 @@
 //! The interfaces behind one cooked capture: `-i any` writes the packets of every interface of a host into one.
 //!
-//! The header of a Linux cooked capture v2 holds the number of the interface that saw the packet. Each number becomes an
-//! interface of its own, in order of appearance, so that one packet seen at a veth, at its bridge and at the card can be
-//! told from three packets. The first number takes the place of the interface that the file describes (and keeps its
-//! statistics, which are of all of them); the others follow behind all that are known by then. Names are `any:3`: the
-//! number is all that the file tells, and it is that of `ip link` on that host.
+//! The header of a Linux cooked capture v2 holds the number of the interface that saw the packet. Each number becomes
+//! an interface of its own, in order of appearance, so that one packet seen at a veth, at its bridge and at the card
+//! can be distinguished from three packets. The first number replaces the interface that the file describes (and keeps
+//! its statistics, which cover all of them); the others are appended to the interfaces known by then. Names are
+//! `any:3`: the file contains no more than the number, which is that of `ip link` on that host.
 //!
 //! Limits: version 1 of the header has no number. Past [`COOKED_LIMIT`] numbers of a file, packets stay with the
 //! interface described and are counted.
@@ -80,8 +80,12 @@ impl CookedInterfaces {
             interfaces.push(interface);
             index
         } else {
-            let told = std::mem::take(&mut original.name);
-            let name = if told.is_empty() { USUAL_NAME.to_owned() } else { told };
+            let described_name = std::mem::take(&mut original.name);
+            let name = if described_name.is_empty() {
+                USUAL_NAME.to_owned()
+            } else {
+                described_name
+            };
             original.name = format!("{name}:{number}");
             self.names.insert(described, name);
             described

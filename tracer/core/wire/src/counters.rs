@@ -1,7 +1,7 @@
 //! Named counts of what happened to the input, each with a severity and a remedy.
 //!
-//! `Info` is normal; `Notice` may surprise; `DataLoss` means that rows are missing or incomplete, and shows on every view
-//! made from the data; `Error` means that the input contradicts itself.
+//! `Info` is normal; `Notice` may surprise; `DataLoss` means that rows are missing or incomplete, and shows on every
+//! view made from the data; `Error` means that the input contradicts itself.
 
 /// Of a counter: who must care. Values cross to Python by name (`tracer.records.Severity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ counter_kinds! {
     InterfaceUnknown, "interface_unknown", DataLoss, "the capture misses an Interface Description Block; write it again";
     /// More interfaces than a file may describe here.
     TooManyInterfaces, "too_many_interfaces", DataLoss, "split the capture; more than 65,535 interfaces in one file";
-    /// Packets of a cooked capture on more interfaces than are told apart.
+    /// Packets of a cooked capture past the limit of interfaces that are distinguished.
     InterfacesNotToldApart, "interfaces_not_told_apart", Notice,
         "capture on the interfaces that matter by name instead of on `any`; packets past 4,096 interfaces count as of one";
     /// A block or record that was left out because of its size.
@@ -160,7 +160,7 @@ impl Counters {
     }
 
     /// Kinds that occurred, with their counts, in the order of [`CounterKind::ALL`].
-    pub fn occurred(&self) -> impl Iterator<Item = (CounterKind, u64)> + '_ {
+    pub fn nonzero(&self) -> impl Iterator<Item = (CounterKind, u64)> + '_ {
         CounterKind::ALL
             .iter()
             .map(|&kind| (kind, self.get(kind)))

@@ -1,7 +1,7 @@
 //! A decode error as a value: which layer, what was needed, what was there, which field set the limit, and where.
 //!
-//! Source: the shape follows etherparse's `LenError`. A packet cut by the capture's snaplen is normal, so most of these are
-//! counted and nothing more; [`DecodeError::counter`] says under which name.
+//! A packet cut by the capture's snaplen is normal, so most of these errors are only counted, under the name that
+//! [`DecodeError::counter`] returns. Source: the shape follows etherparse's `LenError`.
 
 use std::fmt;
 

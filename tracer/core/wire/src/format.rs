@@ -1,4 +1,4 @@
-//! What a file is, by its first bytes; and what it is instead, when it is no capture.
+//! Recognises the format of a file by its first bytes; if it is no capture, says what it is instead.
 
 use crate::bytes::ByteOrder;
 

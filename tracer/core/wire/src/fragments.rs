@@ -1,14 +1,14 @@
-//! Datagrams that were split on the way, put together again as far as TCP needs: how long they are.
+//! Reassembles the length of datagrams that were fragmented on the way; TCP needs no more of them here.
 //!
-//! The first fragment holds the TCP header, so its packet is the row: its frame, its time. What it does not hold is the
-//! length of the whole, which the last fragment tells by its place. The row is written at once, and its `payload_len` is
-//! set when every piece was seen. A row whose datagram is not yet whole, and all behind it, are held back from the batch
-//! ([`Fragments::oldest_row`]) and go out with the next one: rows stay in order, and what they say does not depend on
-//! where a batch ends.
+//! The first fragment holds the TCP header, so its packet gives the row, with its frame and time. The length of the
+//! whole datagram follows from the last fragment's offset. The row is written at once, and its `payload_len` is set
+//! when every piece was seen. A row whose datagram is not yet whole is held back from the batch, with all rows after it
+//! ([`Fragments::oldest_row`]), and goes out with the next one. So rows stay in order, and do not depend on where a
+//! batch ends.
 //!
-//! A datagram is given up after [`WINDOW_PACKETS`] packets or [`WINDOW_NS`], or as the oldest of more than
-//! [`DATAGRAM_LIMIT`]. Its row then stands with what the first fragment carried, and is counted. Fragments come in any
-//! order, twice, or overlapping; pieces of one datagram are joined only where one interface saw them.
+//! A datagram is given up after [`WINDOW_PACKETS`] packets or [`WINDOW_NS`], or if it is the oldest of more than
+//! [`DATAGRAM_LIMIT`]. Its row then keeps the length that the first fragment carried, and is counted. Fragments may
+//! come in any order, twice, or overlapping; pieces of one datagram are joined only if the same interface saw them.
 //!
 //! Source: RFC 791 §3.2, RFC 8200 §4.5 (identification, offset, more fragments), RFC 1122 §3.3.2 (time to give up).
 //! Limits: the payload itself is not put together, so a message head is looked for in the first fragment alone.
@@ -21,8 +21,8 @@ use crate::address::Addresses;
 use crate::counters::{CounterKind, Counters};
 use crate::ip::Fragment;
 
-/// Packets of the file, from a datagram's first-seen piece on, within which all others must come. So many rows at most are
-/// held back.
+/// Packets of the file, from a datagram's first-seen piece on, within which all others must come. So many rows at most
+/// are held back.
 pub const WINDOW_PACKETS: u32 = 16_384;
 /// As long as Linux keeps pieces (`net.ipv4.ipfrag_time`).
 pub const WINDOW_NS: i64 = 30_000_000_000;
@@ -82,7 +82,8 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Take one piece, with the row that it is if it is the first of its datagram; the whole if it was the last missing.
+    /// Take one piece, with the row that it is if it is the first of its datagram; the whole if it was the last
+    /// missing.
     pub fn take(
         &mut self,
         datagram: Datagram,

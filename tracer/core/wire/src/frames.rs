@@ -1,17 +1,24 @@
-//! Where HTTP/2 frames begin in packets: each direction of a connection is followed from one frame header to the next.
+//! Finds HTTP/2 frame headers in packets, by following each direction of a connection from one frame header to the
+//! next.
 //!
-//! A frame header stands anywhere in a packet, and may be cut by two. The header before says where: so all that is kept of
-//! a direction is the sequence number of the next header's first byte, and as much of it as has come. Packets that bring
-//! nothing of a header cost a look-up. A direction is followed from where it is sure to be HTTP/2 ([`http2::begins`]): the
-//! preface, settings, or whole frames in a packet. What is not followed is looked at where [`http2::may_begin`] says so.
+//! A frame header can be anywhere in a packet, and can be cut by two packets. The header before it gives its position,
+//! so for each direction only the sequence number of the next header's first byte is kept, and the part of the header
+//! that has arrived. A packet without any part of a header costs one look-up. Following begins where a direction is
+//! certain to be HTTP/2 ([`http2::begins`]): the preface, settings, or a packet of whole frames. Packets of other
+//! directions are examined only if [`http2::may_begin`] holds.
 //!
-//! A header is noted with the packet that brings its last byte, at the place *behind* it, which is never before that packet's
-//! first byte: so it may stand in a packet that came too early and was held back.
+//! A header is recorded with the packet that carries its last byte, at the offset *after* the header. This offset is
+//! never before that packet's first byte, so a header can also be recorded with a packet that came too early and was
+//! held back.
 //!
 //! # What ends following
-//! Bytes that are needed but were not captured (snaplen), a packet that did not come while [`HELD_PACKETS`] others did, a
-//! header that may not be sent. Then a packet that begins with frames is waited for. That frames are missing in between
-//! shows to who reads them: each says where the next one begins. So nothing wrong comes of what was found by mistake either.
+//! - Needed bytes were not captured (snaplen).
+//! - A packet is missing while [`HELD_PACKETS`] others came.
+//! - A header is not valid HTTP/2.
+//!
+//! Following resumes with the next packet that begins with frames. A reader notices that frames are missing in between,
+//! because each frame gives the position of the next one; for the same reason a header that was found by mistake does
+//! no harm.
 //!
 //! # Bounds
 //! [`MOST_FLOWS`] directions of about 80 bytes; [`HELD_BYTES`] of packets held back, of all of them.

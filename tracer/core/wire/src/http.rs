@@ -1,9 +1,11 @@
-//! HTTP/1 message heads: request line or status line, and the headers that the trace keeps, as far as they were captured.
+//! HTTP/1 message heads: request line or status line, and the headers that the trace keeps, as far as they were
+//! captured.
 //!
-//! Source: RFC 9112 §2–4 (message format), §6 (body length). A head is looked for where a payload begins, and again behind
-//! a small message that is whole (pipelining, or `100 Continue` followed by the answer). Header lines that were cut are not
-//! used: half an id is another id. Not handled: obsolete line folding, HTTP/2, a head that begins within a payload behind a
-//! body that began earlier.
+//! A head is searched where a payload begins, and again after a small message that is whole (pipelining, or `100
+//! Continue` followed by the answer). Header lines that were cut are not used, because half an id is another id.
+//!
+//! Not handled: obsolete line folding, HTTP/2, a head that begins within a payload after a body that began earlier.
+//! Source: RFC 9112 §2–4 (message format), §6 (body length).
 
 use memchr::memchr;
 use twintap_secrets::SecretRules;
@@ -71,7 +73,7 @@ const ID_HEADERS: [&str; 5] = [
 /// Of this header, only the trace id is the transaction's.
 const TRACEPARENT: &[u8] = b"traceparent";
 
-/// Headers that hold a transaction id, the most telling first.
+/// Headers that hold a transaction id, the most specific first.
 #[derive(Clone, Debug)]
 pub struct IdHeaders {
     names: Vec<Vec<u8>>,
@@ -94,7 +96,7 @@ impl IdHeaders {
         self
     }
 
-    /// How telling a header is, 0 the most; `None` if it holds no id.
+    /// A header's place in the order of preference, 0 the first; `None` if it holds no id.
     fn rank(&self, name: &[u8]) -> Option<usize> {
         let may_be = self.lengths.0 <= name.len() && name.len() <= self.lengths.1;
         may_be.then(|| self.names.iter().position(|id| name.eq_ignore_ascii_case(id)))?
@@ -157,8 +159,8 @@ impl HeaderMarks {
 /// Which bytes of something a message is about, both ends included; -1 where an end is not given. The last n bytes are
 /// (-1, n).
 ///
-/// Source: RFC 9110 §14.1.2 (`Range`), §14.4 (`Content-Range`). Of several ranges, from the first of the first to the last
-/// of the last.
+/// Source: RFC 9110 §14.1.2 (`Range`), §14.4 (`Content-Range`). Of several ranges, from the first of the first to the
+/// last of the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
     pub first: i64,

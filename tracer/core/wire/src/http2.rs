@@ -9,8 +9,8 @@
 //! |R|                 Stream Identifier (31)                      |
 //! +=+=============================================================+
 //! ```
-//! They are never compressed, so streams, their beginnings and ends show without what HPACK needs. [`crate::frames`] finds
-//! them in packets.
+//! Frame headers are never compressed, so streams, their beginnings and their ends are visible without decoding HPACK.
+//! [`crate::frames`] finds the headers in packets.
 //!
 //! Sources: RFC 9113 §3.4 (preface), §4.1 (header), §6 (types, their lengths, flags and streams).
 
@@ -71,8 +71,8 @@ impl FrameHeader {
         }
     }
 
-    /// Whether its length and stream are those of its type. Another ends a connection (RFC 9113 §6), so it is none. Types
-    /// that are not known may be anything (§5.5).
+    /// Whether its length and stream are those of its type. Another ends a connection (RFC 9113 §6), so it is none.
+    /// Types that are not known may be anything (§5.5).
     pub fn is_valid(&self) -> bool {
         let (is_of_connection, len) = (self.stream == 0, self.payload_len);
         match self.kind {
@@ -89,8 +89,8 @@ impl FrameHeader {
         }
     }
 
-    /// Whether it is of a type that every endpoint knows, and has no flag that its type lacks: what bytes that only look
-    /// like a header rarely are.
+    /// Whether it is of a type that every endpoint knows, and has no flag that its type lacks: what bytes that only
+    /// look like a header rarely are.
     pub fn is_usual(&self) -> bool {
         let known = match self.kind {
             kind::DATA => flag::END_STREAM | flag::PADDED,
@@ -149,8 +149,8 @@ pub struct Chain {
     pub headers_end: usize,
     /// The last frame ends where the payload does.
     pub ends_with_payload: bool,
-    /// There is a frame among them that only HTTP/2 has so.
-    pub is_telling: bool,
+    /// At least one of the frames has a type other than DATA and CONTINUATION, which other protocols do not produce.
+    pub is_conclusive: bool,
 }
 
 /// The frames that `payload` begins with; `None` if it does not begin with a usual one, or another is none.
@@ -163,7 +163,7 @@ pub fn chain(payload: &[u8], wire_len: usize, most: usize) -> Option<Chain> {
             count: 0,
             headers_end: 0,
             ends_with_payload: false,
-            is_telling: false,
+            is_conclusive: false,
         },
     );
     while found.count < most {
@@ -176,7 +176,7 @@ pub fn chain(payload: &[u8], wire_len: usize, most: usize) -> Option<Chain> {
         }
         found.count += 1;
         found.headers_end = at + HEADER_LEN;
-        found.is_telling |= header.kind != kind::DATA && header.kind != kind::CONTINUATION;
+        found.is_conclusive |= header.kind != kind::DATA && header.kind != kind::CONTINUATION;
         at = found.headers_end + header.payload_len as usize;
     }
     found.ends_with_payload = at == wire_len;
@@ -199,7 +199,7 @@ pub fn begins(payload: &[u8], wire_len: usize) -> bool {
     }
     let first = payload.first_chunk().map(FrameHeader::parse);
     let whole =
-        || chain(payload, wire_len, usize::MAX).is_some_and(|found| found.ends_with_payload && found.is_telling);
+        || chain(payload, wire_len, usize::MAX).is_some_and(|found| found.ends_with_payload && found.is_conclusive);
     first.is_some_and(|header| header.is_first_settings()) || whole()
 }
 

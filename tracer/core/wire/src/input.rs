@@ -1,7 +1,7 @@
-//! A window on a stream: the bytes from here on, without the file in memory.
+//! A window on a stream: the bytes from the current position on, without loading the file into memory.
 //!
-//! One buffer is reused for the whole file. It grows only when a single record needs more, up to [`RECORD_LIMIT`]; whatever
-//! is longer is skipped in pieces. So memory is bounded whatever the file claims.
+//! One buffer is reused for the whole file. It grows only when a single record needs more, up to [`RECORD_LIMIT`];
+//! longer records are skipped in pieces. So memory is bounded, whatever lengths the file claims.
 
 use std::io::{ErrorKind, Read};
 
@@ -60,13 +60,13 @@ impl<R: Read> Input<R> {
         self.read_bytes
     }
 
-    /// The bytes held, from the current position on.
+    /// The bytes in the buffer, from the current position on.
     #[inline(always)]
-    pub fn held(&self) -> &[u8] {
+    pub fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Go `len` bytes on, within what is held. The bytes stay in place until the next `require`.
+    /// Go `len` bytes on, within what is buffered. The bytes stay in place until the next `require`.
     #[inline(always)]
     pub fn consume(&mut self, len: usize) {
         assert!(len <= self.end - self.start);
@@ -75,11 +75,11 @@ impl<R: Read> Input<R> {
 
     /// The `len` bytes just consumed, less `tail` at their end.
     #[inline(always)]
-    pub fn consumed(&self, len: usize, tail: usize) -> &[u8] {
+    pub fn last_consumed(&self, len: usize, tail: usize) -> &[u8] {
         &self.buffer[self.start - len - tail..self.start - tail]
     }
 
-    /// Go `len` bytes on, whatever is held; false if the source ends before.
+    /// Go `len` bytes on, whatever is buffered; false if the source ends before.
     pub fn skip(&mut self, mut len: u64) -> bool {
         loop {
             let step = len.min((self.end - self.start) as u64) as usize;
@@ -94,8 +94,8 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Why `require` said no; nothing if it asked for more than [`RECORD_LIMIT`].
-    pub fn ended(&self) -> Option<End> {
+    /// Why `require` returned false; `None` if more than [`RECORD_LIMIT`] bytes were required.
+    pub fn end_reason(&self) -> Option<End> {
         self.ended
     }
 
@@ -176,12 +176,12 @@ mod tests {
             let mut input = dripping(1000, step, None);
             let mut seen = Vec::new();
             while input.require(10) {
-                seen.extend_from_slice(&input.held()[..10]);
+                seen.extend_from_slice(&input.buffered()[..10]);
                 input.consume(10);
-                assert_eq!(input.consumed(3, 7), &seen[seen.len() - 10..seen.len() - 7]);
+                assert_eq!(input.last_consumed(3, 7), &seen[seen.len() - 10..seen.len() - 7]);
             }
             assert_eq!(seen, (0..1000).map(|at| at as u8).collect::<Vec<_>>());
-            assert_eq!(input.ended(), Some(End::Finished));
+            assert_eq!(input.end_reason(), Some(End::Finished));
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         assert!(input.require(BUFFER_LEN * 2));
         assert_eq!(input.buffer.len(), BUFFER_LEN * 2);
         assert!(!input.require(RECORD_LIMIT + 1));
-        assert_eq!(input.ended(), None, "the limit is not the end of the source");
+        assert_eq!(input.end_reason(), None, "the limit is not the end of the source");
         assert!(input.require(BUFFER_LEN * 3));
     }
 
@@ -215,7 +215,7 @@ mod tests {
             let mut input = dripping(5, 5, Some(kind));
             assert!(!input.require(6));
             assert_eq!(
-                (input.held().len(), input.ended()),
+                (input.buffered().len(), input.end_reason()),
                 (5, Some(end)),
                 "what was read before is kept"
             );

@@ -1,4 +1,4 @@
-//! The interfaces of a capture, with what their blocks say of them.
+//! The interfaces of a capture, with the description and the statistics from their blocks.
 
 use crate::link::LinkType;
 use crate::time::Resolution;
@@ -6,7 +6,8 @@ use crate::time::Resolution;
 /// Most stretches between statistics that are kept of an interface.
 const DROPS_LIMIT: usize = 65_536;
 
-/// One interface, as the file describes it. The index in [`crate::reader::Reader::interfaces`] is the events' `interface`.
+/// One interface, as the file describes it. The index in [`crate::reader::Reader::interfaces`] is the events'
+/// `interface`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     pub link_type: LinkType,
@@ -38,9 +39,9 @@ pub struct Drops {
 /// What the Interface Statistics Blocks say, over all sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// `isb_ifrecv`: packets that the interface received, if told.
+    /// `isb_ifrecv`: packets that the interface received, if the block gives it.
     pub received_count: Option<u64>,
-    /// `isb_ifdrop` and `isb_osdrop`: packets that the capture lost, if told.
+    /// `isb_ifdrop` and `isb_osdrop`: packets that the capture lost, if the blocks give it.
     pub dropped_count: Option<u64>,
 }
 
@@ -70,7 +71,8 @@ impl Interface {
         }
     }
 
-    /// Notes what statistics add. Stretches without a loss that follow each other are one, and so are all past the limit.
+    /// Notes what statistics add. Stretches without a loss that follow each other are one, and so are all past the
+    /// limit.
     pub(crate) fn note_drops(&mut self, start_ns: Option<i64>, to_ns: i64, count: u64) {
         let from_ns = self.drops.last().map_or(start_ns, |last| Some(last.to_ns));
         let is_full = self.drops.len() >= DROPS_LIMIT;

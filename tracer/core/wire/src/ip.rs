@@ -1,9 +1,9 @@
 //! IPv4 and IPv6: addresses, what follows, and how long it is on the wire.
 //!
-//! Source: RFC 791 §3.1, RFC 8200 §4, RFC 2675 (jumbo payload), RFC 4302 (AH). Lengths come from the IP header, never from
-//! what was captured. A length of 0 is what Linux writes for a segment that the card is to split (TSO) and for BIG TCP:
-//! there the frame's own length is all there is. A fragment says which piece of which datagram it is; [`crate::fragments`]
-//! puts them together.
+//! Source: RFC 791 §3.1, RFC 8200 §4, RFC 2675 (jumbo payload), RFC 4302 (AH). Lengths come from the IP header, never
+//! from what was captured. Linux writes a length of 0 for a segment that the card is to split (TSO) and for BIG TCP;
+//! there the length is taken from the frame. A fragment header identifies the datagram and the piece;
+//! [`crate::fragments`] reassembles the lengths.
 
 use crate::address::Addresses;
 use crate::bytes::{be16, be32, be128};
@@ -65,7 +65,8 @@ impl IpHeader {
     }
 }
 
-/// The piece at `offset` (in units of 8 bytes), if `more` follow or some went before; nothing if it is the whole datagram.
+/// The piece at `offset` (in units of 8 bytes), if `more` follow or some went before; nothing if it is the whole
+/// datagram.
 fn piece(id: u32, protocol: u8, offset: u16, more: bool, start: usize, len: usize) -> Option<Fragment> {
     (offset > 0 || more).then(|| Fragment {
         id,
@@ -97,12 +98,12 @@ pub fn ipv4(frame: &[u8], offset: usize, original_len: usize) -> Result<IpHeader
             header_len,
         ));
     }
-    let told_len = usize::from(be16(header, 2));
-    let is_length_zero = told_len == 0;
+    let total_len_field = usize::from(be16(header, 2));
+    let is_length_zero = total_len_field == 0;
     let total_len = if is_length_zero {
         original_len.saturating_sub(offset)
     } else {
-        told_len
+        total_len_field
     };
     let Some(len) = total_len.checked_sub(header_len) else {
         return Err(DecodeError::malformed(
@@ -206,7 +207,7 @@ fn walk_extensions(frame: &[u8], read: &mut IpHeader) -> Result<(), DecodeError>
     Err(error)
 }
 
-/// The piece that the fragment header at `read.offset` tells of.
+/// The piece that the fragment header at `read.offset` describes.
 fn six_piece(frame: &[u8], read: &IpHeader) -> Option<Fragment> {
     let header = &frame[read.offset..];
     let place = be16(header, 2);
@@ -215,7 +216,8 @@ fn six_piece(frame: &[u8], read: &IpHeader) -> Option<Fragment> {
     piece(be32(header, 4), header[0], place >> 3, place & 1 != 0, start, len)
 }
 
-/// Whether a datagram that begins with a header of `protocol` may be one of TCP: itself, or an IPv6 extension before it.
+/// Whether a datagram that begins with a header of `protocol` may be one of TCP: itself, or an IPv6 extension before
+/// it.
 pub(crate) fn may_hold_tcp(protocol: u8) -> bool {
     matches!(
         protocol,
@@ -236,11 +238,11 @@ fn extension_len(frame: &[u8], read: &IpHeader) -> Result<Option<usize>, DecodeE
     if available < 8 {
         return Err(DecodeError::cut(Layer::Ipv6Extension, read.offset, 8, available));
     }
-    let told = usize::from(frame[read.offset + 1]);
+    let len_field = usize::from(frame[read.offset + 1]);
     Ok(Some(match read.protocol {
         FRAGMENT => FRAGMENT_LEN,
-        AUTHENTICATION => (told + 2) * 4,
-        _ => (told + 1) * 8,
+        AUTHENTICATION => (len_field + 2) * 4,
+        _ => (len_field + 1) * 8,
     }))
 }
 

@@ -1,7 +1,8 @@
 //! Capture files and packets, decoded to values: pcap and pcapng, link, IP, TCP, HTTP heads.
 //!
-//! The way of a packet: [`input`] holds a window of the file, [`pcap`] or [`pcapng`] finds the next record in it,
-//! [`packet`] walks link → network → transport, [`events`] collects rows by column. [`reader`] joins them, a batch at a time.
+//! A packet is decoded in these steps: [`input`] provides a window of the file, [`pcap`] or [`pcapng`] finds the next
+//! record in it, [`packet`] decodes link → network → transport, [`events`] collects rows by column. [`reader`] runs
+//! these steps, a batch at a time.
 //!
 //! Nothing here panics on input, and memory is bounded by the constants at the head of each module: bad input becomes
 //! a [`error::DecodeError`] and bumps a counter of [`counters`].

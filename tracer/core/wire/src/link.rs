@@ -1,7 +1,7 @@
 //! Link layers: where the network layer begins in a frame, and which one it is.
 //!
-//! Source: the registry of link types at tcpdump.org/linktypes.html; IEEE 802.1Q-2018 §9; `linux/if_packet.h` for the packet
-//! types of cooked captures. Not handled: 802.3 with LLC/SNAP (no IP is sent so today), Wi-Fi, PPP.
+//! Source: the registry of link types at tcpdump.org/linktypes.html; IEEE 802.1Q-2018 §9; `linux/if_packet.h` for the
+//! packet types of cooked captures. Not handled: 802.3 with LLC/SNAP (no IP is sent so today), Wi-Fi, PPP.
 
 use crate::bytes::{ByteOrder, be16};
 use crate::counters::CounterKind;
@@ -41,7 +41,7 @@ pub struct LinkHeader {
     pub network: NetworkType,
     /// Where the network layer begins.
     pub offset: usize,
-    /// Told by cooked captures only.
+    /// Given by cooked captures only.
     pub direction: Direction,
 }
 
@@ -140,8 +140,8 @@ fn sll2(frame: &[u8]) -> Result<LinkHeader, DecodeError> {
     behind_tags(frame, SLL2_LEN, be16(frame, 0), cooked_direction(u16::from(frame[10])))
 }
 
-/// Packet types of `linux/if_packet.h`: host, broadcast, multicast, other host, outgoing. A frame for another host was seen
-/// in promiscuous mode and is neither this host's send nor its receive.
+/// Packet types of `linux/if_packet.h`: host, broadcast, multicast, other host, outgoing. A frame for another host was
+/// seen in promiscuous mode and is neither this host's send nor its receive.
 fn cooked_direction(packet_type: u16) -> Direction {
     match packet_type {
         0..=2 => Direction::Receive,
@@ -150,8 +150,8 @@ fn cooked_direction(packet_type: u16) -> Direction {
     }
 }
 
-/// BSD loopback: an address family in the byte order of the capturing host (NULL) or of the network (LOOP). Families are
-/// below 256, so the order shows.
+/// BSD loopback: an address family in the byte order of the capturing host (NULL) or of the network (LOOP). Families
+/// are below 256, so the order shows.
 fn loopback(frame: &[u8]) -> Result<LinkHeader, DecodeError> {
     need(Layer::Loopback, frame, 0, LOOPBACK_LEN)?;
     let little = ByteOrder::Little.u32(frame, 0);

@@ -1,5 +1,5 @@
-//! What shows that a connection carries no requests, in protocols other than HTTP: the words that begin a subscription, a
-//! session or a blocking read.
+//! Marks in protocols other than HTTP which show that a connection carries no requests: the words that begin a
+//! subscription, a session or a blocking read.
 //!
 //! | protocol | what is read | reach |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | SSH 2 | the version exchange | the connection |
 //! | WebSocket | a payload that is whole frames, and nothing else | that payload: several make a stream |
 //!
-//! A mark stands in the columns of heads: `method` is the word, `target` the protocol, `status` its reach. Marks are looked
-//! for where a payload begins, and of Redis also behind each command that is whole in it (pipelining).
+//! A mark is stored in the columns of heads: `method` is the word, `target` the protocol, `status` its reach. Marks are
+//! searched where a payload begins and, for Redis, also after each whole command in the payload (pipelining).
 //!
 //! Limits: a command whose words are cut by two segments; inline commands of Redis; a connection that unsubscribes from
 //! everything and goes on with requests.
@@ -74,8 +74,8 @@ pub fn may_be_mark(payload: &[u8]) -> bool {
     )
 }
 
-/// Call `note` with each mark of a payload and where it begins there. Arguments: `wire_len`: how long it was before it was
-/// cut.
+/// Call `note` with each mark of a payload and where it begins there. Arguments: `wire_len`: how long it was before it
+/// was cut.
 pub fn each_mark(payload: &[u8], wire_len: usize, mut note: impl FnMut(usize, Head<'static>)) {
     match payload.first() {
         Some(b'*') => each_of_redis(payload, &mut note),
@@ -96,8 +96,8 @@ pub fn each_mark(payload: &[u8], wire_len: usize, mut note: impl FnMut(usize, He
     }
 }
 
-/// Whether the frames of a WebSocket are masked that a payload is made of; `None` if it is not, or what was captured of it
-/// does not show it.
+/// Whether the frames of a WebSocket are masked that a payload is made of; `None` if it is not, or what was captured of
+/// it does not show it.
 pub fn frames_masked(payload: &[u8], wire_len: usize) -> Option<bool> {
     let (mut at, mut masked) = (0_usize, None);
     for _ in 0..FRAME_LIMIT {
@@ -114,7 +114,8 @@ pub fn frames_masked(payload: &[u8], wire_len: usize) -> Option<bool> {
     None
 }
 
-/// How long the frame at the start of `bytes` is, and whether it is masked (RFC 6455 §5.2); `None` if there can be none.
+/// How long the frame at the start of `bytes` is, and whether it is masked (RFC 6455 §5.2); `None` if there can be
+/// none.
 fn websocket_frame(bytes: &[u8]) -> Option<(usize, bool)> {
     let (&[first, second], rest) = bytes.split_first_chunk()?;
     let (opcode, len7, is_masked) = (first & 0x0f, second & 0x7f, second & 0x80 != 0);

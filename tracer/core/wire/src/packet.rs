@@ -1,8 +1,9 @@
-//! One packet to one row: the walk link → network (→ tunnel → network) → transport, and the short way for the common packet.
+//! Decodes one packet to one row: a general path link → network (→ tunnel → network) → transport, and a fast path.
 //!
-//! Nearly every packet of a datacentre is Ethernet, IPv4 without options, TCP with the timestamps option and nothing else. For
-//! these all fields stand at fixed offsets, and one length check covers them ([`Decoder::push`]); every other packet takes
-//! the walk ([`walk`]), which gives the same row: a test compares the two. `examples/decode_speed.rs` measures.
+//! Nearly every packet of a datacentre is Ethernet, IPv4 without options, TCP with the timestamps option and nothing
+//! else. The fields of these packets are at fixed offsets, so one length check covers them ([`Decoder::push`]). Every
+//! other packet takes the general path ([`walk`]). Both give the same row; a test compares them.
+//! `examples/decode_speed.rs` measures the speed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ pub struct Segment<'a> {
     pub payload_len: u32,
     /// As much of it as was captured.
     pub payload: &'a [u8],
-    /// Told by cooked link headers.
+    /// Given by cooked link headers only.
     pub direction: Direction,
     pub is_length_zero: bool,
     /// The first piece of a datagram of which `payload_len` is not all.
@@ -314,7 +315,7 @@ impl Decoder {
         }
         let direction = match packet.direction {
             Direction::Unknown => segment.direction,
-            told => told,
+            by_interface => by_interface,
         };
         let (src_addr, dst_addr) = self.addresses.intern(segment.addresses);
         let event = Event {

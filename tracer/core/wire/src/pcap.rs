@@ -1,7 +1,8 @@
 //! pcap files: a header of 24 bytes, then records of 16 bytes and a packet.
 //!
-//! Source: draft-ietf-opsawg-pcap; savefile.c of libpcap for files before version 2.4, whose two lengths are swapped. Seconds are
-//! unsigned (good to 2106). Handled elsewhere: the magic number, and with it byte order and resolution ([`crate::format`]).
+//! Source: draft-ietf-opsawg-pcap; savefile.c of libpcap for files before version 2.4, whose two lengths are swapped.
+//! Seconds are unsigned (good to 2106). Handled elsewhere: the magic number, and with it byte order and resolution
+//! ([`crate::format`]).
 
 use std::io::Read;
 
@@ -40,13 +41,16 @@ impl Pcap {
         fraction_ns: u32,
     ) -> Result<(Self, Interface), NotACapture> {
         if !input.require(FILE_HEADER_LEN) {
-            let what = format!("a pcap file cut off within its header ({} bytes)", input.held().len());
+            let what = format!(
+                "a pcap file cut off within its header ({} bytes)",
+                input.buffered().len()
+            );
             return Err(NotACapture {
                 what,
                 next_step: "capture again".to_owned(),
             });
         }
-        let header = &input.held()[..FILE_HEADER_LEN];
+        let header = &input.buffered()[..FILE_HEADER_LEN];
         let (major, minor) = (order.u16(header, 4), order.u16(header, 6));
         if major != VERSION_MAJOR {
             let what = format!("a pcap file of version {major}.{minor}, which is not read");
@@ -81,7 +85,7 @@ impl Pcap {
         if !input.require(RECORD_HEADER_LEN) {
             return Step::end_of(input, 0);
         }
-        let header = &input.held()[..RECORD_HEADER_LEN];
+        let header = &input.buffered()[..RECORD_HEADER_LEN];
         let time = HostTime::from_seconds(self.order.u32(header, 0), self.order.u32(header, 4), self.fraction_ns);
         let (mut captured_len, mut original_len) = (self.order.u32(header, 8), self.order.u32(header, 12));
         if self.minor < 4 && (self.minor < 3 || captured_len > original_len) {

@@ -1,11 +1,12 @@
 //! pcapng files: sections of blocks, each with options.
 //!
-//! Source: draft-ietf-opsawg-pcapng. Several sections, each in its own byte order; any time resolution; Enhanced, Simple and
-//! obsolete Packet Blocks; direction from `epb_flags`; names from Name Resolution Blocks; drops from Interface Statistics
-//! Blocks. Other blocks are skipped and counted.
+//! Source: draft-ietf-opsawg-pcapng. Several sections, each in its own byte order; any time resolution; Enhanced,
+//! Simple and obsolete Packet Blocks; direction from `epb_flags`; names from Name Resolution Blocks; drops from
+//! Interface Statistics Blocks. Other blocks are skipped and counted.
 //!
-//! A long capture is many sections one behind the other (`cat` of segments), and each describes its interfaces again: equal
-//! descriptions at the same place are one interface here. Interfaces, names and comments are kept up to the limits below.
+//! A long capture is many sections one behind the other (`cat` of segments), and each describes its interfaces again:
+//! equal descriptions at the same place are one interface here. Interfaces, names and comments are kept up to the
+//! limits below.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -125,13 +126,13 @@ struct Tally {
 pub struct Pcapng {
     order: ByteOrder,
     section: u32,
-    /// The current section's host, if told: part of an interface's identity.
+    /// The current section's host, if the section names it: part of an interface's identity.
     host: String,
     locals: Vec<Local>,
     /// Hash of (host, place in the section, description) to index.
     known: HashMap<u64, u16>,
     tallies: Vec<Tally>,
-    /// Drops that packet blocks tell of (`epb_dropcount`).
+    /// Drops that packet blocks report (`epb_dropcount`).
     pub drops_between: u64,
 }
 
@@ -185,7 +186,7 @@ impl Pcapng {
         if !input.require(MINIMUM_BLOCK_LEN) {
             return Err(Step::end_of(input, 0));
         }
-        let Some(held) = input.held().first_chunk::<MINIMUM_BLOCK_LEN>() else {
+        let Some(held) = input.buffered().first_chunk::<MINIMUM_BLOCK_LEN>() else {
             return Err(Step::end_of(input, 0));
         };
         if ByteOrder::Little.u32(held, 0) == block::SECTION_HEADER {
@@ -208,7 +209,7 @@ impl Pcapng {
     #[inline]
     fn enhanced_packet<R: Read>(&mut self, input: &mut Input<R>, len: usize) -> Step {
         input.consume(len);
-        let body = input.consumed(len, 0);
+        let body = input.last_consumed(len, 0);
         if len < PACKET_FIXED_LEN + BLOCK_TRAILER_LEN {
             return Step::LeftOut(CounterKind::BlocksMalformed);
         }
@@ -311,7 +312,7 @@ impl Pcapng {
             return Some(Step::end_of(input, len));
         }
         input.consume(len);
-        let body = input.consumed(len, 0);
+        let body = input.last_consumed(len, 0);
         match kind {
             block::SECTION_HEADER => return self.section_header(body, section, counters),
             block::INTERFACE_DESCRIPTION => self.interface_description(body, interfaces, counters),
@@ -583,13 +584,13 @@ fn sum(left: Option<u64>, right: Option<u64>) -> Option<u64> {
 
 /// Text of an option, shortened to the limit; bytes that are no UTF-8 as escapes.
 fn text(value: &[u8]) -> String {
-    escaped(&value[..value.len().min(TEXT_LIMIT)])
+    escape_invalid_utf8(&value[..value.len().min(TEXT_LIMIT)])
         .trim_end_matches('\0')
         .to_owned()
 }
 
 /// `value` as text, each byte that is no UTF-8 as `\xNN`.
-pub fn escaped(value: &[u8]) -> String {
+pub fn escape_invalid_utf8(value: &[u8]) -> String {
     let mut text = String::with_capacity(value.len());
     for chunk in value.utf8_chunks() {
         text.push_str(chunk.valid());

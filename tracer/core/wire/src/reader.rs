@@ -1,4 +1,4 @@
-//! A capture, a batch of columns at a time.
+//! Reads a capture, one batch of columns at a time.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -54,12 +54,12 @@ impl Step {
     /// The end, at the start of a record, or `within` so many bytes of one.
     #[cold]
     pub fn end_of<R: Read>(input: &Input<R>, within: usize) -> Self {
-        Self::End(match input.ended() {
+        Self::End(match input.end_reason() {
             Some(End::Corrupt) => Some(CounterKind::CompressionCorrupt),
             Some(End::Failed) => Some(CounterKind::ReadFailed),
             Some(End::Excessive) => Some(CounterKind::ExpansionRefused),
             Some(End::Cut) => Some(CounterKind::CaptureTruncated),
-            _ if within > 0 || !input.held().is_empty() => Some(CounterKind::CaptureTruncated),
+            _ if within > 0 || !input.buffered().is_empty() => Some(CounterKind::CaptureTruncated),
             _ => None,
         })
     }
@@ -160,7 +160,7 @@ impl<R: Read> Reader<R> {
     pub fn new(source: R) -> Result<Self, OpenError> {
         let mut input = Input::new(source);
         input.require(DETECT_LEN);
-        let held = input.held();
+        let held = input.buffered();
         let mut interfaces = Vec::new();
         let format = match detect(&held[..held.len().min(DETECT_LEN)])? {
             Format::Pcap { order, fraction_ns } => {
@@ -231,8 +231,8 @@ impl<R: Read> Reader<R> {
         &self.decoder.clues
     }
 
-    /// The columns of the next up to `packets` packets, and of those held back before; nothing at the end. Rows behind an
-    /// incomplete datagram are held back for the next batch (see [`crate::fragments`]).
+    /// The columns of the next up to `packets` packets, and of those held back before; nothing at the end. Rows behind
+    /// an incomplete datagram are held back for the next batch (see [`crate::fragments`]).
     pub fn next_batch(&mut self, packets: usize) -> Option<Batch> {
         if self.is_done {
             return None;
@@ -259,8 +259,8 @@ impl<R: Read> Reader<R> {
         is_any.then_some(Batch { events, heads })
     }
 
-    /// Copy the packets of `frames`, their secrets overwritten, which ascend and lie ahead; those that the file does not have are left out. What is read
-    /// on the way is not decoded.
+    /// Copy the packets of `frames`, their secrets overwritten, which ascend and lie ahead; those that the file does
+    /// not have are left out. What is read on the way is not decoded.
     pub fn copy_packets(&mut self, frames: &[u32]) -> Vec<PacketCopy> {
         let mut copies = Vec::with_capacity(frames.len());
         for &frame in frames {
@@ -280,7 +280,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn copy(&mut self, record: &Record) -> PacketCopy {
-        let mut data = self.input.consumed(record.captured_len, record.tail_len).to_vec();
+        let mut data = self.input.last_consumed(record.captured_len, record.tail_len).to_vec();
         let payload = packet::payload_range(record.link_type, &data, record.original_len);
         let (payload, rules) = (&mut data[payload], &self.decoder.secrets);
         if twintap_secrets::head_len(payload) > 0 {
@@ -327,7 +327,7 @@ impl<R: Read> Reader<R> {
         if record.is_damaged {
             self.note_damaged();
         }
-        let data = self.input.consumed(record.captured_len, record.tail_len);
+        let data = self.input.last_consumed(record.captured_len, record.tail_len);
         let mut interface = record.interface;
         if record.link_type == LinkType::LINUX_SLL2 {
             interface = self
@@ -410,7 +410,7 @@ impl<R: Read> Reader<R> {
             FileFormat::Pcap(_) => 0,
             FileFormat::Pcapng(pcapng) => pcapng.drops_between,
         };
-        // Both tell of the same drops.
+        // Both count the same drops.
         counters.add(
             CounterKind::CaptureDropped,
             by_interface.fold(0, u64::saturating_add).max(by_packet),

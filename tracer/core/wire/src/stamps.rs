@@ -1,9 +1,10 @@
-//! Which stamps of a capture are believed, and what is taken in place of the others.
+//! Decides which stamps of a capture are believed, and replaces the others.
 //!
-//! A damaged stamp is decades off. Differences of such stamps leave 64 bits, and one of them makes a capture of a second
-//! last for years. What pcap's 32 bits of seconds hold (1970 to 2106) keeps every difference and sum of two within int64;
-//! a caller that has seen the whole capture gives narrower ranges. A packet outside of them is taken as if captured when
-//! the one before it was, counted, and its frame noted, so that nothing is made of its time.
+//! A damaged stamp is decades off. The difference of two such stamps can overflow 64 bits, and a single one makes a
+//! capture of a second seem to last for years. Stamps within the 32 bits of seconds of pcap (1970 to 2106) keep every
+//! difference and sum of two within int64; a caller that has seen the whole capture gives narrower ranges. A packet
+//! whose stamp is outside of them gets the stamp of the packet before it and is counted. Its frame is recorded, so that
+//! no conclusion is drawn from its time.
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 /// What pcap can hold: from 1970 on, below 2^32 s.
@@ -29,7 +30,7 @@ impl Default for Believed {
 }
 
 impl Believed {
-    /// Only stamps in these ranges, which are not told apart from [`ALL`] where there are none.
+    /// Believe only stamps in these ranges; without ranges, those in [`ALL`].
     pub fn new(mut ranges: Vec<(i64, i64)>) -> Self {
         if ranges.is_empty() {
             ranges.push(ALL);

@@ -1,7 +1,7 @@
 //! The TCP header and the options that matching needs.
 //!
-//! Source: RFC 9293 §3.1; RFC 7323 (window scale, timestamps); RFC 2018 (SACK); RFC 9768 for the AE flag. The ports to the
-//! window are in the first 16 bytes, so a packet cut behind them still gives a row. Other options are stepped over.
+//! Source: RFC 9293 §3.1; RFC 7323 (window scale, timestamps); RFC 2018 (SACK); RFC 9768 for the AE flag. The ports to
+//! the window are in the first 16 bytes, so a packet cut behind them still gives a row. Other options are stepped over.
 
 use crate::bytes::{be16, be32};
 use crate::error::{DecodeError, Layer, LimitedBy};
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn sack_blocks_tell_acks_apart() {
+    fn sack_blocks_distinguish_acks() {
         let one = read(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
         let other = read(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 3]);
         assert_eq!(one.present, present::SACK);

@@ -1,9 +1,10 @@
-//! TLS records: where they begin, what they hold, how long they are; nothing of what is in them but the first hello.
+//! TLS records: where they begin, their types and lengths. Of their contents only the first hello is read.
 //!
-//! Source: RFC 8446 §5.1 (record layer), §4.1.2–4.1.3 (hellos), RFC 5246 §6.2.1. A record is looked for where a payload
-//! begins, and behind each record that is captured that far. Bytes within a record that look like one are rare (one
-//! payload in millions); who reads records leaves out those that begin within another. Not handled: a record whose
-//! header is cut by two segments.
+//! A record is searched where a payload begins, and after each record that is captured to its end. Bytes within a
+//! record that look like a record are rare (one payload in millions); whoever reads records leaves out those that begin
+//! within another. Not handled: a record whose header is cut by two segments.
+//!
+//! Source: RFC 8446 §5.1 (record layer), §4.1.2–4.1.3 (hellos), RFC 5246 §6.2.1.
 
 use crate::http::{ByteRange, Head, HeadKind};
 

@@ -1,8 +1,8 @@
 //! Tunnels: where the inner network layer begins in an IP packet that carries another.
 //!
-//! Source: RFC 2003 and RFC 4213 (IP in IP), RFC 2784 and RFC 2890 (GRE), RFC 7348 (VXLAN), RFC 8926 (Geneve). VXLAN and Geneve are
-//! known by their UDP destination port, so a network that uses others shows as UDP. Not handled: GRE version 1 (PPTP) and
-//! with source routing, GUE, FOU, WireGuard and ESP (encrypted).
+//! Source: RFC 2003 and RFC 4213 (IP in IP), RFC 2784 and RFC 2890 (GRE), RFC 7348 (VXLAN), RFC 8926 (Geneve). VXLAN
+//! and Geneve are known by their UDP destination port, so a network that uses others shows as UDP. Not handled: GRE
+//! version 1 (PPTP) and with source routing, GUE, FOU, WireGuard and ESP (encrypted).
 
 use crate::bytes::be16;
 use crate::error::{DecodeError, Layer};
@@ -15,7 +15,7 @@ const IPV6_IN_IP: u8 = 41;
 const GRE: u8 = 47;
 
 const UDP_LEN: usize = 8;
-/// IANA's port, and the one that Linux uses unless told otherwise.
+/// IANA's port, and the default port of Linux.
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 const VXLAN_LEN: usize = 8;
 /// The flag that says that the network identifier is valid; it always is.

@@ -204,7 +204,7 @@ fn a_capture_without_packets_leaves_one_segment() {
 }
 
 #[test]
-fn drops_after_the_last_packet_are_told_in_a_segment_of_their_own() {
+fn drops_after_the_last_packet_are_written_to_a_segment_of_their_own() {
     for (dropped_count, segments_count) in [(0, 1), (9, 2)] {
         let folder = Folder::new();
         let mut writer = SegmentWriter::new(settings(&folder), Arc::default());

@@ -158,7 +158,8 @@ fn a_head_split_anywhere_leaks_nothing_of_either_packet() {
             redact(&mut kept);
             assert!(!leaks(&kept), "first of {head:?} at {at}");
 
-            // Unless the split is between two heads, the second packet is not known for a head: `http` keeps nothing of it.
+            // Unless the split is between two heads, the second packet is not known for a head: `http` keeps nothing of
+            // it.
             let continuation_len = head_len(second);
             let starts_a_head = at == 0 || (head.starts_with("HTTP/1.1 100") && second.starts_with(b"HTTP/1.1 200"));
             assert_eq!(
@@ -190,7 +191,7 @@ fn the_first_bytes_policy_leaks_nothing_at_any_split_either() {
 }
 
 #[test]
-fn what_tells_requests_apart_stays_readable() {
+fn what_distinguishes_requests_stays_readable() {
     let head = "PUT /v1/AUTH_test/c/o?multipart-manifest=put&format=json HTTP/1.1\r\nHost: 10.77.0.20:8080\r\n\
                 X-Trans-Id: tx0123-abc\r\nX-Openstack-Request-Id: r\r\nUser-Agent: python-swiftclient-4.9\r\n\
                 X-Auth-User: test:tester\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
