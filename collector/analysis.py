@@ -249,7 +249,7 @@ def run_stages(
         alignment = shared(alignment, clock_of, [host.host for host in info.hosts])
         writer.write_table("clocks", alignment.clocks)
         covered = coverage.coverages(
-            captures.activities, coverage.added(missing), alignment.clocks, coverage.added(lost)
+            captures.activities, coverage.merge_missing(missing), alignment.clocks, coverage.merge_missing(lost)
         )
         info = _with_coverage(info, captures, covered)
         info = replace(
@@ -266,7 +266,7 @@ def run_stages(
         progressed = Counted(progress, len(events_counts))
         rebuilt = _rebuild(
             pool, workers, info, alignment, windows_at, writer, hops, held, by_time,
-            damaged.damaged(suspected, captures.look), _cut_short(last, captures, options), watched,
+            damaged.find_damaged(suspected, captures.look), _cut_short(last, captures, options), watched,
             lambda number: progressed.done(events_counts[number], 1),
         )  # fmt: skip
         choices = Choices(watched, rebuilt.calls)
@@ -446,7 +446,8 @@ def _rebuild(
     """Align and rebuild each partition, and write or keep what it gives; `done` is called with each one's number.
 
     Services are called `host:port` yet: which of them are replicas shows when all exchanges are there.
-    Arguments: `wrong`, as `damaged.damaged`; `cut_short`, as `chunked.cut_short`; `watched`, what shows it.
+    Arguments: `wrong`, from `damaged.find_damaged`; `cut_short`, from `chunked.cut_short`; `watched`, the calls to
+    keep.
     """
     end_ns, exchanges_count, rebuilt = _end_ns(info, alignment), 0, _Rebuilt()
     names = ServiceNames(())
@@ -456,8 +457,8 @@ def _rebuild(
         spoilt = None
         mine = wrong.filter(pl.col("connection_id") // ID_STRIDE == number)
         if len(mine):
-            hops, spoilt = damaged.undelivered(hops, mine, alignment.clocks)
-            drops = damaged.others(drops, mine)
+            hops, spoilt = damaged.mark_undelivered(hops, mine, alignment.clocks)
+            drops = damaged.drops_of_intact(drops, mine)
         hops = gaps.doubt_losses(settle_windows(align(hops, alignment), connections, windows))
         hops = conform("hops", hops.append_column("exchange_id", pa.nulls(hops.num_rows, pa.int64())))
         first_id = number * ID_STRIDE + 1
@@ -466,7 +467,7 @@ def _rebuild(
         ended = with_endings(built.exchanges, built.hops, fins, cut_short)
         ended = ended if holed is None else holed.without_endings(ended)
         built = built._replace(exchanges=outcomes.with_outcomes(ended))
-        paused = sender_pauses.aligned(paused, alignment.clocks)
+        paused = sender_pauses.align_pauses(paused, alignment.clocks)
         counts = hop_counts(built.hops)
         found = symptoms.collect_symptoms(
             built.hops, connections, built.exchanges, end_ns, paused, counts, drops, spoilt, holed

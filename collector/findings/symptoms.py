@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from collector.hops import damaged, host_drops, recoveries, sender_pauses
 from collector.hops.counts import HopCounts, hop_counts
-from collector.hops.failed_connections import added, connecting, in_vain
-from collector.hops.path_traffic import RATE_KEYS, added_traffic
+from collector.hops.failed_connections import connecting, in_vain, merge_groups
+from collector.hops.path_traffic import RATE_KEYS, merge_traffic
 from collector.hops.retransmission_stalls import PAIR, stalls
 from collector.requests import gaps, head_of_line
 from collector.requests.exchanges import UNKNOWN
@@ -58,10 +58,10 @@ class Symptoms:
     rates: pl.DataFrame
     lost: pl.DataFrame  # as `stalls`
     recovered: pl.DataFrame  # as `recoveries`
-    paused: pl.DataFrame  # as `sender_pauses.told`
+    paused: pl.DataFrame  # as from `sender_pauses.pauses_by_host_pair`
     behind: pl.DataFrame  # as `head_of_line`
-    dropped: pl.DataFrame  # as `host_drops.located`
-    damaged: pl.DataFrame  # as `damaged.located`
+    dropped: pl.DataFrame  # as from `host_drops.drops_by_host_pair`
+    damaged: pl.DataFrame  # as from `damaged.damaged_by_host_pair`
     unseen: pl.DataFrame  # as `gaps.missed_bytes`, each connection
     connecting: pl.DataFrame  # as `connecting`
     in_vain: pl.DataFrame  # as `in_vain`, each connection
@@ -86,13 +86,13 @@ def collect_symptoms(
 
     Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
     `connections` and of `exchanges`, of which streams are no requests; `end_trace_ns`, when the last capture ended;
-    `paused`, their pauses as `sender_pauses.aligned`, where the packets themselves were looked at; `counts`, the hops'
-    `hop_counts`, if they are counted already; `drops`, as `host_drops.host_drops`, likewise; `spoilt`, as
+    `paused`, their pauses from `sender_pauses.align_pauses`, where the packets themselves were looked at; `counts`, the
+    hops' `hop_counts`, if they are counted already; `drops`, as `host_drops.host_drops`, likewise; `spoilt`, as
     `damaged.PACKETS`; `holed`, connections that the captures show with holes.
     """
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
     streams, exchanges = stream_ids(exchanges), requests_of(exchanges)
-    told, asked = _rows(hops, counts.telling), _rows(exchanges, _cut_or_failed(exchanges))
+    told, asked = _rows(hops, counts.troubled_rows), _rows(exchanges, _cut_or_failed(exchanges))
     gapped = NO_CONNECTIONS if holed is None else holed.gaps["connection_id"].unique()
     rare = (
         _rare(told, connections, asked, end_trace_ns, spoilt, gapped) if told.num_rows or asked.num_rows else _nothing()
@@ -102,11 +102,11 @@ def collect_symptoms(
         sent=counts.sent,
         traffic=counts.traffic,
         rates=counts.rates,
-        paused=sender_pauses.told(paused, hops, streams),
+        paused=sender_pauses.pauses_by_host_pair(paused, hops, streams),
         behind=head_of_line.head_of_line(exchanges),
-        dropped=host_drops.located(drops, _frame(told, [*HOP_COLUMNS, "receive_frame"])),
+        dropped=host_drops.drops_by_host_pair(drops, _frame(told, [*HOP_COLUMNS, "receive_frame"])),
         unseen=pl.DataFrame(schema=gaps.MISSED) if holed is None else gaps.missed_bytes(holed.gaps, hops),
-        damaged=damaged.located(spoilt, _frame(told, HOP_COLUMNS)),
+        damaged=damaged.damaged_by_host_pair(spoilt, _frame(told, HOP_COLUMNS)),
     )
 
 
@@ -122,7 +122,7 @@ def _rare(
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     ends = _frame(connections, CONNECTION_COLUMNS)
     return {
-        "lost": stalls(damaged.without(packets, spoilt), "data"),
+        "lost": stalls(damaged.without_damaged(packets, spoilt), "data"),
         "recovered": recoveries.recoveries(packets),
         "connecting": connecting(packets, ends, end_trace_ns),
         "in_vain": in_vain(packets, ends),
@@ -296,15 +296,15 @@ def _added_misses(rows: pl.DataFrame) -> pl.DataFrame:
 ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "sent": lambda rows: rows.group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
     "lost": _added_losses,
-    "traffic": added_traffic,
+    "traffic": merge_traffic,
     "rates": lambda rows: rows.group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
-    "recovered": recoveries.added,
-    "paused": sender_pauses.added,
+    "recovered": recoveries.merge_groups,
+    "paused": sender_pauses.merge_groups,
     "behind": head_of_line.added,
-    "dropped": host_drops.added,
-    "damaged": host_drops.added,
+    "dropped": host_drops.merge_groups,
+    "damaged": host_drops.merge_groups,
     "unseen": lambda rows: rows,
-    "connecting": added,
+    "connecting": merge_groups,
     "in_vain": lambda rows: rows,
     "ended": lambda rows: rows,
     "missed": _added_misses,

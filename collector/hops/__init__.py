@@ -1,1 +1,1 @@
-"""Packets paired with their other end, and what happened to those that did not arrive."""
+"""Matches the sends and receives of packets across hosts, and explains those that did not arrive."""

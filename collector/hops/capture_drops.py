@@ -1,6 +1,7 @@
-"""When captures dropped packets themselves, on the trace's timescale, as it is told: by findings, the report, the page.
+"""When a capture itself dropped packets, on the trace's timescale, as findings, the report and the page show it.
 
-Source: `HostInfo.dropped`, what each capture says between two of its statistics (`collector.hops.coverage`).
+Source: `HostInfo.dropped`, the drops that each capture counts between two of its statistics
+(`collector.hops.coverage`).
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from collector.trace.model import TraceInfo
 
 @dataclass(frozen=True, slots=True)
 class CaptureDrops:
-    """Packets that a host's capture dropped by its own word; `stretches` in trace time, ascending, at least one."""
+    """Packets that a host's capture reports as dropped; `stretches` in trace time, ascending, at least one."""
 
     host: str
     stretches: tuple[DropSpan, ...]
@@ -26,12 +27,12 @@ class CaptureDrops:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The packets dropped in all stretches."""
         return sum(stretch.count for stretch in self.stretches)
 
     @property
     def when(self) -> str:
-        """`between +1.200 s and +2.300 s`; of several stretches, also which lost most."""
+        """`between +1.200 s and +2.300 s`; with several stretches, also the one that lost most."""
         first, last = self.stretches[0], max(self.stretches, key=lambda each: each.to_ns)
         said = self._between(DropSpan(first.from_ns, last.to_ns, 0))
         if len(self.stretches) == 1:
@@ -41,12 +42,12 @@ class CaptureDrops:
 
     @property
     def words(self) -> str:
-        """In one line."""
+        """One line for people to read."""
         of = self.count + self.captured_count
         return f"the capture on {self.host} dropped {self.count:,} of {of:,} packets itself, {self.when}"
 
     def within(self, from_ns: int | None, to_ns: int | None) -> int:
-        """How many may be of a time (all of it, if no time is given)."""
+        """At most so many packets were dropped in an interval of trace time; without an interval: all of them."""
         begin, end = (from_ns, to_ns if to_ns is not None else from_ns)
         if begin is None or end is None:
             return self.count
@@ -58,7 +59,10 @@ class CaptureDrops:
 
 
 def capture_drops(info: TraceInfo, clocks: pa.Table) -> tuple[CaptureDrops, ...]:
-    """Of each host whose capture says that it dropped packets and when. Arguments: the table `clocks` of the trace."""
+    """The drops of each host whose capture reports when it dropped packets.
+
+    Arguments: `clocks`, the trace's table.
+    """
     dropping = [host for host in info.hosts if host.dropped]
     if not dropping:
         return ()
@@ -69,12 +73,12 @@ def capture_drops(info: TraceInfo, clocks: pa.Table) -> tuple[CaptureDrops, ...]
     for host in dropping:
         spans = trace_spans(host.host, tuple((begin, end) for begin, end, _ in host.dropped), clocks)
         stretches = (DropSpan(*span, count) for span, (_, _, count) in zip(spans, host.dropped, strict=True))
-        found.append(CaptureDrops(host.host, _joined(stretches), start_ns, host.packets_count))
+        found.append(CaptureDrops(host.host, _merge_adjacent(stretches), start_ns, host.packets_count))
     return tuple(found)
 
 
-def _joined(stretches: Iterable[DropSpan]) -> tuple[DropSpan, ...]:
-    """Those that touch as one."""
+def _merge_adjacent(stretches: Iterable[DropSpan]) -> tuple[DropSpan, ...]:
+    """Stretches that touch become one."""
     joined: list[DropSpan] = []
     for each in sorted(stretches, key=lambda each: each.from_ns):
         if joined and each.from_ns <= (last := joined[-1]).to_ns:

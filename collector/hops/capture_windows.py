@@ -1,8 +1,8 @@
-"""Capture windows: a lone packet whose other end was not capturing at that time is `outside_window`, not lost.
+"""Capture windows: an unmatched packet whose other end was not capturing at that time is `outside_window`, not lost.
 
-Captures of several hosts start and stop 10-250 ms apart, and some have holes (`collector.hops.coverage`), so this needs
-aligned clocks and comes after them. Where the other end's capture dropped packets itself at that time, as many as seem
-lost, one that seems lost is `unmatched`: it may have arrived.
+Captures of several hosts start and stop 10-250 ms apart, and some have holes (`collector.hops.coverage`). To compare
+their times, this stage needs aligned clocks. If the other end's capture itself dropped at least as many packets at that
+time as seem lost, a packet that seems lost is `unmatched`: it may have arrived.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ UNSEEN = [HopState.LOST, HopState.CAPTURE_DROPPED, HopState.UNMATCHED]
 
 
 class CaptureWindows:
-    """When captured hosts captured what, on the trace's timescale.
+    """The intervals in which each host captured, on the trace's timescale.
 
-    Arguments: by host, its `coverages` in stamps of its own, and `activities`, which say where packets between two
-    addresses pass; `clocks` as in the trace; `edge_ns`, what is taken off each window's edges.
+    Arguments: by host, its `coverages` in its own timestamps, and its `activities`, which name the points that packets
+    between two addresses pass; `clocks` as in the trace; `edge_ns`, by how much each window is shortened at each edge.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class CaptureWindows:
     def is_capturing(
         self, host: str, at_ns: NDArray[np.int64], pair: tuple[str, str] | None = None
     ) -> NDArray[np.bool_]:
-        """Whether a host was capturing at times of the trace (shape (n,)), where packets between two addresses pass.
+        """Whether a host was capturing at given trace times (shape (n,)), at the points that packets of `pair` pass.
 
-        A host without a capture never is. Without a `pair`: whether any of its points was.
+        A host without a capture never is. Without a `pair` of addresses: whether any of its points was.
         """
         activity, spans = self._activities.get(host), self._points.get(host)
         if activity is None or not spans:
@@ -61,8 +61,8 @@ class CaptureWindows:
         return covers(union(span for place in places for span in spans[place]), at_ns, self._edge_ns)
 
     def is_doubtful(self, host: str, at_ns: NDArray[np.int64], pair: tuple[str, str]) -> NDArray[np.bool_]:
-        """Whether a host's capture dropped packets itself at times of the trace (shape (n,)), where packets between two
-        addresses pass, so that one that it lacks may have been there."""
+        """Whether a host's capture dropped packets at given trace times (shape (n,)), at the points that packets of
+        `pair` pass: a packet missing there may have arrived."""
         spans = self._doubtful.get(host)
         if not spans:
             return np.zeros(len(at_ns), dtype=np.bool_)
@@ -71,19 +71,19 @@ class CaptureWindows:
 
 
 def trace_spans(host: str, spans: tuple[Span, ...], clocks: pa.Table) -> tuple[Span, ...]:
-    """Spans of a host's stamps on the trace's timescale."""
+    """Intervals of a host's clock, converted to the trace's timescale."""
     edges = pa.array([edge for span in spans for edge in span], pa.int64())
     at = to_trace_ns(pa.array([host] * len(edges), pa.string()), edges, clocks).tolist()
     return tuple(zip(at[::2], at[1::2], strict=True))
 
 
 def settle_windows(hops: pa.Table, connections: pa.Table, windows: CaptureWindows) -> pa.Table:
-    """`hops` (aligned) with lone packets `outside_window` where the other host was not capturing when it came by.
+    """`hops` (aligned), with unmatched packets marked `outside_window` if the other host was not capturing then.
 
-    The other end's time is taken to be the lone end's plus the median delay between the two hosts (less, for a packet
-    seen only at its receiver). Packets vary around it, so near a window's edge the other host counts as not capturing
-    (`CaptureWindows`).
-    Cost: next to nothing where no packet is alone.
+    The time at the missing end is estimated with the median delay between the two hosts: added to the send time, or
+    subtracted from the receive time. Delays vary around the median, so close to a window's edge the other host counts
+    as not capturing (`CaptureWindows`).
+    Cost: negligible if every packet is matched.
     """
     if not hops["send_trace_ns"].null_count + hops["receive_trace_ns"].null_count:
         return hops
@@ -104,7 +104,7 @@ def settle_windows(hops: pa.Table, connections: pa.Table, windows: CaptureWindow
 def _beyond(
     hops: pl.DataFrame, connections: pa.Table, windows: CaptureWindows
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of lone packets at whose time their other host was not capturing, and those when it captured in part."""
+    """Rows of unmatched packets whose other host was not capturing then; and rows for which its capture had drops."""
     delay = (pl.col("receive_trace_ns") - pl.col("send_trace_ns")).median().over("send_host", "receive_host")
     lone_send, lone_receive = pl.col("receive_trace_ns").is_null(), pl.col("send_trace_ns").is_null()
     typical = delay.fill_null(0).cast(pl.Int64)

@@ -1,7 +1,7 @@
-"""All that is counted of hops, in one pass over them: by flow, by hosts, by link and time; and who tells of trouble.
+"""Counts hops in one pass: by flow, by pair of hosts, and by network path and time; and selects connections in trouble.
 
-The table `quality` is made of it (`collector.hops.quality`), and what findings tell of connections and links
-(`collector.findings.symptoms`, `collector.hops.path_traffic`).
+The table `quality` (`collector.hops.quality`) and the findings about connections and network paths
+(`collector.findings.symptoms`, `collector.hops.path_traffic`) are computed from these counts.
 """
 
 from collections.abc import Sequence
@@ -31,22 +31,23 @@ class HopCounts:
     """Hops of whole connections, counted."""
 
     flows: Columns
-    """One row a flow, if they were asked for, as `tracer/core/hops/src/flows.rs` counts and explains: `start` (its
+    """One row for each flow, if requested. The columns are explained in `tracer/core/hops/src/flows.rs`: `start` (its
     first row in `hops`), `state_<code>`, `split`, `retransmitted`, `early`, `bytes`, `matched_bytes`; all int64."""
-    telling: Int64Array
-    """Rows of the connections in which anything but plain success happened."""
+    troubled_rows: Int64Array
+    """Rows in `hops` of the connections in which at least one packet did not simply arrive once."""
     sent: pl.DataFrame
     """`send_host, receive_host, sent`: data hops of each pair of hosts."""
     traffic: pl.DataFrame
-    """As `collector.hops.path_traffic` says, as are `rates`."""
+    """As described in `collector.hops.path_traffic`."""
     rates: pl.DataFrame
+    """As described in `collector.hops.path_traffic`."""
 
 
 def hop_counts(hops: pa.Table, by_flow: bool = True) -> HopCounts:
-    """The counts of some hops.
+    """Count the hops of whole connections.
 
-    Arguments: `hops`, whole connections, in the order that matching gives them: a connection's direction is one run of
-    rows; `by_flow`, whether flows are asked for. Cost: ~20 ns a hop.
+    Arguments: `hops`, in the order of matching: the rows of one direction of a connection are consecutive; `by_flow`,
+    whether to count each flow, too. Cost: ~20 ns a hop.
     """
     columns: Columns = {name: numbers(hops[name]) for name in PLAIN}
     columns |= {"kind": codes(hops["kind"], KINDS), "state": codes(hops["state"], STATES)}
@@ -54,12 +55,14 @@ def hop_counts(hops: pa.Table, by_flow: bool = True) -> HopCounts:
     columns["receive_host"], receivers = indices(hops["receive_host"])
     apart = np.array([one != other for one in senders for other in receivers], dtype=np.bool_)
     counted = _core.count_hops(columns, apart, len(receivers), SLICE_NS, LATE_NS, by_flow)
-    sent, traffic, rates = (_named(counted[name], senders, receivers) for name in ("sent", "traffic", "rates"))
+    sent, traffic, rates = (
+        _with_host_names(counted[name], senders, receivers) for name in ("sent", "traffic", "rates")
+    )
     return HopCounts(counted["flows"], counted["telling"], sent, traffic, rates)
 
 
-def _named(sums: Columns, senders: Sequence[str], receivers: Sequence[str]) -> pl.DataFrame:
-    """Sums with the names of hosts, `send_host` and `receive_host`, in place of places."""
+def _with_host_names(sums: Columns, senders: Sequence[str], receivers: Sequence[str]) -> pl.DataFrame:
+    """Sums, with host numbers replaced by the columns `send_host` and `receive_host`."""
     ends = {"send_host": _texts(senders, sums["sender"]), "receive_host": _texts(receivers, sums["receiver"])}
     counts = {name: nullable(values) for name, values in sums.items() if name not in ("sender", "receiver")}
     frame = pl.from_arrow(pa.table(ends | counts))
@@ -68,5 +71,5 @@ def _named(sums: Columns, senders: Sequence[str], receivers: Sequence[str]) -> p
 
 
 def _texts(texts: Sequence[str], places: Int64Array) -> pa.StringArray:
-    """Texts by their places; -1 is null."""
+    """The text at each index of `places`; -1 is null."""
     return pa.array(texts, pa.string()).take(nullable_where(places, places < 0))

@@ -1,25 +1,25 @@
-"""When each capture point captured, as intervals: outside them its host saw nothing, so nothing is lost there.
+"""The intervals in which each point captured. A packet missing outside them is not lost: nobody was looking.
 
-A capture begins and ends, is restarted, or stalls for a while. What other hosts saw meanwhile has no other end, and is
-no loss. Each point's coverage begins as the spans of its files, from the beginning that an agent's sections state, else
-from the first packet, to the last packet of each file. Files that follow each other are one span (`tcpdump -C`, `-G`),
-but for holes:
+A capture begins and ends, is restarted, or stalls for a while. Packets that other hosts saw meanwhile have no other
+end, and are no losses. A point's coverage is at first the span of each of its files: from the beginning that an agent's
+section states, or else from the first packet, to the last packet. Consecutive files (`tcpdump -C`, `-G`) are one span,
+except for holes:
 
-- an agent's capture that begins anew (`twintap.since`) did not capture between the two;
-- where a point is silent while other hosts received what it must have sent, and had acknowledged what they sent there,
-  it was not capturing. A link that is down looks different: nothing is received or acknowledged then.
+- an agent's capture that was restarted (`twintap.since`) did not capture between its two runs;
+- a silent point was not capturing if meanwhile other hosts received packets that it must have sent, and got
+  acknowledgements for packets that they sent there. If a link is down, nothing is received or acknowledged.
 
-Between two files a few such packets are enough; within one a capture seldom stops, so there many must be missing, both
-ways, for a while.
+Between two files a few such packets prove a hole. Within one file a capture seldom stops, so there many packets must be
+missing, in both directions, for a while.
 
-A capture that cannot keep up drops packets between others that it keeps: that is no hole, but the time is *covered in
-part*. Its statistics say how many it dropped since the ones before (pcapng's Interface Statistics Blocks: an agent
-writes them with each segment, `dumpcap` at the end). Where they are as many as the packets that seem lost there, what
-was not seen there proves nothing: nothing is lost, and no silence is inferred (`collector.findings.captures`).
+A capture that cannot keep up drops single packets and keeps others. That is no hole, but the time is *covered in part*.
+The capture's statistics count the drops since the previous statistics (pcapng's Interface Statistics Blocks: an agent
+writes them with each segment, `dumpcap` at the end). If they count at least as many drops as packets seem lost there, a
+missing packet proves nothing: no loss is reported and no silence inferred (`collector.findings.captures`).
 
-Limits: a hole in which no other captured host exchanged anything with this one is not seen, and does no harm. What
-`tcpdump` drops is only on its standard error; acknowledgements show most of it (`capture_dropped`,
-`collector.requests.gaps`). Drops of a capture on `any` are those of all its interfaces.
+Limits: a hole during which no other captured host exchanged packets with this one is not detected, and does no harm.
+`tcpdump` reports its drops only on standard error; acknowledgements reveal most of them (`capture_dropped`,
+`collector.requests.gaps`). A capture on `any` reports the drops of all its interfaces together.
 Source: draft-ietf-opsawg-pcapng §4.6.
 """
 
@@ -38,20 +38,21 @@ from collector.trace.schema import HopState
 Ints = NDArray[np.int64]
 
 HOLE_LEAST_NS, HOLE_LEAST_SENT, HOLE_LEAST_RECEIVED = 200_000_000, 8, 2
-"""A silence within one file is a hole from so long on, if so many packets from the host and to it are missing in it."""
+"""A silence within one file is a hole if it lasts at least so long and at least so many sent and received packets of
+the host are missing in it."""
 BETWEEN_LEAST_SENT, BETWEEN_LEAST = 1, 2
-"""Between two files: so many packets that the host sent, and so many of both ways."""
+"""Missing packets that prove a hole between two files: so many sent by the host, and so many in both directions."""
 EDGE_NS = 1_000_000
-"""So near to a hole, delays that vary may put a packet on the other side of its edge."""
+"""Delays vary by so much: closer to a hole's edge, a packet may belong to its other side."""
 SLICE_NS = 1_000_000
-"""Of evidence: missing packets are counted by slices of time, so that memory does not grow with them."""
+"""Missing packets are counted by slices of time of this length, so that memory does not grow with their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCoverage:
-    """When a host's points captured, as stamps of its host (ns): for each point ascending, disjoint spans.
+    """When a host's points captured, in the host's own time (ns): for each point ascending, disjoint spans.
 
-    `drops`: for each point the times that it covers in part; `doubtful`: those of them in which what it did not see
+    `drops`: for each point, the times that it covers in part; `doubtful`: those of them in which a missing packet
     proves nothing.
     """
 
@@ -61,17 +62,17 @@ class HostCoverage:
 
     @property
     def whole(self) -> tuple[Span, ...]:
-        """When any of them did."""
+        """The spans in which at least one point captured."""
         return union(span for spans in self.points for span in spans)
 
     @property
     def in_part(self) -> tuple[DropSpan, ...]:
-        """What any of them covers in part; each once (a capture on `any` has the same for all its interfaces)."""
+        """The times that any point covers in part, each once (a capture on `any` repeats them for each interface)."""
         return tuple(sorted({drop for of_point in self.drops for drop in of_point}, key=lambda drop: drop.from_ns))
 
 
 def union(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The spans as ascending ones that do not touch."""
+    """The union of the spans, as ascending spans that do not touch."""
     joined: list[Span] = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1]:
@@ -82,7 +83,7 @@ def union(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def without(spans: Sequence[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
-    """The spans but for the holes, whose own edges remain; nothing of what is no longer than an edge."""
+    """The spans minus the holes; the holes' own edges stay covered. Pieces no longer than an edge are omitted."""
     left = list(spans)
     for begin, end in holes:
         kept = []
@@ -99,8 +100,9 @@ def without(spans: Sequence[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
 def covers(spans: Sequence[Span], at_ns: Ints, edge_ns: int = 0, hole_edge_ns: int = EDGE_NS) -> NDArray[np.bool_]:
     """Whether each time is within a span.
 
-    Arguments: `spans` ascending and disjoint; `at_ns`, shape (n,), on the same clock; `edge_ns` is taken off the outer
-    edges and `hole_edge_ns` (or `edge_ns`, if that is more) off those of holes. Cost: a binary search for each.
+    Arguments: `spans` ascending and disjoint; `at_ns`, shape (n,), on the same clock; the spans are shortened by
+    `edge_ns` at the outer edges and by `hole_edge_ns` (or `edge_ns`, if larger) at the edges of holes.
+    Cost: a binary search for each time.
     """
     if not spans:
         return np.zeros(len(at_ns), dtype=np.bool_)
@@ -129,16 +131,16 @@ MISSING_SCHEMA = pl.Schema(
 
 NOTHING_MISSING = pl.DataFrame(schema=MISSING_SCHEMA)
 MISSING = (HopState.CAPTURE_DROPPED, HopState.OUTSIDE_WINDOW)
-"""States of packets that went by unseen."""
+"""States of packets that passed a capture without being recorded."""
 
 
 def missing_packets(hops: pa.Table, connections: pa.Table, states: Sequence[HopState] = MISSING) -> pl.DataFrame:
-    """Packets that a captured host sent or received by the word of others, and that its capture lacks, by slice.
+    """Packets missing in the capture of a host that, as other captures show, sent or received them; counted by slice.
 
-    Arguments: `hops` of whole connections, not aligned yet, and these; `states` of packets that count.
-    Returns a row for each `host` that lacks them, `peer` that saw them, pair of addresses, way (`sent`: by the host)
-    and slice (`host_ns`, the peer's own stamp).
-    Cost: next to nothing where no packet is missing.
+    Arguments: `hops` of whole `connections`, not aligned yet; `states` of the hops that count.
+    Returns: a row for each `host` whose capture lacks them, `peer` that saw them, pair of addresses, direction (`sent`:
+    by the host) and slice (`host_ns`, in the peer's own time).
+    Cost: negligible if no packet is missing.
     """
     state = hops["state"].combine_chunks()
     texts = state.dictionary.to_pylist()
@@ -163,8 +165,8 @@ def missing_packets(hops: pa.Table, connections: pa.Table, states: Sequence[HopS
     return found.group_by(keys).agg(pl.len().alias("count")).cast(MISSING_SCHEMA)
 
 
-def added(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The missing packets of all parts."""
+def merge_missing(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The missing packets of all partitions."""
     return pl.concat([pl.DataFrame(schema=MISSING_SCHEMA), *(part for part in parts if len(part))])
 
 
@@ -174,10 +176,10 @@ def coverages(
     clocks: pa.Table,
     lost: pl.DataFrame = NOTHING_MISSING,
 ) -> dict[str, HostCoverage]:
-    """When each host's points captured.
+    """The intervals in which each host's points captured.
 
-    Arguments: `activities` by host; `missing` as `missing_packets`, of all connections; `clocks` as in the trace;
-    `lost`, as `missing`, packets that seem lost on the way to the host.
+    Arguments: `activities` by host; `missing`, from `missing_packets`, of all connections; `clocks` as in the trace;
+    `lost`, in the form of `missing`: packets that seem lost on the way to the host.
     """
     found = {}
     for host, activity in activities.items():
@@ -195,27 +197,28 @@ def coverages(
 
 
 def _doubtful(drops: Sequence[DropSpan], stamps: Ints, _: NDArray[np.bool_], count: Ints) -> tuple[Span, ...]:
-    """The times in which a capture dropped as many packets as seem lost there, or more."""
+    """The times in which a capture dropped at least as many packets as seem lost there."""
     sums = np.concatenate([[0], np.cumsum(count)])
 
-    def lost(drop: DropSpan) -> int:
+    def lost_within(drop: DropSpan) -> int:
         first, last = np.searchsorted(stamps, drop.from_ns), np.searchsorted(stamps, drop.to_ns, side="right")
         return int(sums[last] - sums[first])
 
-    return union((drop.from_ns, drop.to_ns) for drop in drops if drop.count >= lost(drop))
+    return union((drop.from_ns, drop.to_ns) for drop in drops if drop.count >= lost_within(drop))
 
 
 def _at_points(
     host: str, activity: HostActivity, missing: pl.DataFrame, clocks: pa.Table
 ) -> Iterator[tuple[Ints, NDArray[np.bool_], Ints]]:
-    """`_at_point` of each point."""
+    """The result of `_at_point` for each point."""
     own = missing.filter(pl.col("host") == host)
     stamps = _stamps_at(host, own, clocks)
     return (_at_point(number, activity, own, stamps) for number in range(len(activity.points)))
 
 
 def _stamps_at(host: str, missing: pl.DataFrame, clocks: pa.Table) -> Ints:
-    """When missing packets would have been stamped by the host: the peers' stamps on the trace's scale, and back."""
+    """The host's times of missing packets: the peers' times, converted to the trace's timescale and then to the
+    host."""
     if missing.is_empty():
         return np.empty(0, dtype=np.int64)
     at = to_trace_ns(missing["peer"].to_arrow().cast(pa.string()), missing["host_ns"].to_arrow(), clocks)
@@ -223,7 +226,8 @@ def _stamps_at(host: str, missing: pl.DataFrame, clocks: pa.Table) -> Ints:
 
 
 def to_host_ns(host: str, trace_ns: Ints, clocks: pa.Table) -> Ints:
-    """Stamps of a host at times of the trace; shape as given. Within a step of its clock, by the line before it."""
+    """A host's own times at given trace times, same shape. Within a step of its clock, the line before the step
+    holds."""
     rows = sorted((row for row in clocks.to_pylist() if row["host"] == host), key=lambda row: row["from_host_ns"])
     stamps = trace_ns.copy()
     for row in rows:
@@ -237,7 +241,7 @@ def to_host_ns(host: str, trace_ns: Ints, clocks: pa.Table) -> Ints:
 def _at_point(
     number: int, activity: HostActivity, missing: pl.DataFrame, stamps: Ints
 ) -> tuple[Ints, NDArray[np.bool_], Ints]:
-    """Of the missing packets those that pass a point: stamps, whether the host sent them, and how many."""
+    """The missing packets that pass a point: their times, whether the host sent them, and their counts."""
     pairs = missing.select("client_addr", "server_addr")
     known = {pair: number in activity.points_of(pair) for pair in set(pairs.rows())}
     here = np.array([known[pair] for pair in pairs.iter_rows()], dtype=np.bool_)
@@ -269,7 +273,7 @@ def _point_coverage(point: PointActivity, stamps: Ints, sent: NDArray[np.bool_],
 
 
 def _file_spans(files: Sequence[FileSpan]) -> tuple[tuple[Span, ...], list[Span], list[Span]]:
-    """The spans of files, joined where they follow each other; the times between them; those between two captures."""
+    """The spans of files, consecutive ones merged; the times between them; those between two runs of a capture."""
     ordered = sorted(files, key=lambda file: file.from_ns)
     between: list[Span] = []
     restarts: list[Span] = []

@@ -1,14 +1,14 @@
-"""Packets that arrived damaged: in the receiver's capture with a wrong TCP checksum, so that its TCP had them never.
+"""Finds packets that arrived damaged: the receiver's capture has them with a wrong TCP checksum, so its TCP drops them.
 
-Only packets whose bytes came again are looked at: a damaged one always is sent again, and few others are. Their bytes
-are read from the captures a second time, which costs nothing where no packet of those came whole. An agent keeps heads
-only, so it looks at each packet that it receives, and marks those that are wrong (core `capture`, `checksum.rs`).
-A checksum is judged where most others that the same host received are right: not where nobody fills them in (veth,
-`lo`), or where they are known to be cut. What is damaged is no delivery: its hop is lost, and the wait is that for the
-copy.
+Only packets whose bytes were retransmitted are examined: a damaged packet always is, few others are. Their bytes are
+read from the captures a second time; that costs nothing if none of them was captured whole. An agent keeps only the
+heads of packets, so it verifies each packet that it receives and marks those with a wrong checksum (core `capture`,
+`checksum.rs`). A checksum is judged only if most others that the same host received are right: not if nobody fills them
+in (veth, `lo`), and not if packets are known to be cut. A damaged packet is not delivered: its hop is lost, and the
+wait lasts until its copy arrives.
 
-Limits: a packet whose damage lies in its addresses, ports or numbers is another one's or nobody's, so it is merely
-lost; an agent with `--payload none` sees no whole packets.
+Limits: a packet whose addresses, ports or sequence numbers are damaged matches another packet or none, so it only
+counts as lost; an agent with `--payload none` sees no whole packets.
 
 Source: RFC 9293 §3.1; `collector.decode.checksums`.
 """
@@ -23,41 +23,41 @@ import pyarrow.compute as pc
 
 from collector.clocks.alignment import to_trace_ns
 from collector.decode.checksums import Checksum
-from collector.hops.host_drops import GROUPS, added, copies_of, sequence_offsets, twice_received
+from collector.hops.host_drops import GROUPS, copies_of, merge_groups, sequence_offsets, twice_received_connections
 from collector.hops.matching import STATES
 from collector.hops.retransmission_stalls import PAIR
 from collector.trace.schema import HopState
 
 LONGEST_PAYLOAD = 8_960
-"""Of a jumbo frame. What is longer was joined behind the wire."""
+"""The payload of a jumbo frame. A longer packet was merged by the receiving host (GRO)."""
 OTHERS = 16
-"""Packets of each connection's receiver that are looked at beside those that came again."""
+"""How many packets of each connection's receiver are examined beside the retransmitted ones."""
 LEAST_GOOD, LEAST_GOOD_SHARE = 4, 0.8
-"""Other packets of a receiver that must be right, and their share of those that can be judged."""
+"""How many other packets of a receiver must have a right checksum, and their share of those that can be judged."""
 MOST_LOOKED_AT = 50_000
-"""Packets of a host; more are not looked at."""
+"""At most so many packets of a host are examined."""
 SUSPECTS = {
     "connection_id": pl.Int64,
     "receive_host": pl.String,
     "receive_frame": pl.UInt32,
-    "waited_ns": pl.Int64,  # until its copy arrived; null for one that did not come again, which is for comparison
+    "waited_ns": pl.Int64,  # until its copy arrived; null if it was not retransmitted and only serves as a comparison
 }
 FRAME = ["connection_id", "receive_host", "receive_frame"]
 TRANSFER = ["connection_id", "from_client", "stream_start", "attempt"]
 PACKETS = [*TRANSFER, *PAIR, "receive_trace_ns", "waited_ns"]
-"""Of a damaged packet: its hop, when it arrived, and how long it was until its copy did."""
+"""Columns of a damaged packet: its hop, when it arrived, and how long after it its copy arrived."""
 ARRIVAL = ["connection_id", "host", "frame", "host_ns", "seq", "payload_len"]
 Look = Callable[[str, Sequence[int]], Iterable[tuple[int, Checksum]]]
-"""Host and frames (ascending) to each one's frame and what its checksum is; without those that cannot be judged."""
+"""From a host and frame numbers (ascending) to the frames and their checksums; omits those that cannot be judged."""
 
 
 def suspects(events: pa.Table, hops: pa.Table, marking: Collection[str] = ()) -> pl.DataFrame:
-    """Arrivals of payload that were captured whole and whose bytes came again, and some others (`SUSPECTS`).
+    """Received payload that was captured whole and was retransmitted, and some other packets (columns `SUSPECTS`).
 
-    Arguments: as `host_drops.host_drops`; `marking`, hosts whose agents marked damaged packets, which need not be
-    there whole. Cost: next to nothing where no bytes came again.
+    Arguments: as for `host_drops.host_drops`; `marking`, the hosts whose agents marked damaged packets, which then need
+    not be captured whole. Cost: negligible without retransmissions.
     """
-    twice = twice_received(hops)
+    twice = twice_received_connections(hops)
     found: list[tuple[int, str, int, int | None]] = []
     for (connection, host), rows in _arrivals(events, twice, marking).group_by(
         "connection_id", "host", maintain_order=True
@@ -75,7 +75,7 @@ def suspects(events: pa.Table, hops: pa.Table, marking: Collection[str] = ()) ->
 
 
 def _arrivals(events: pa.Table, connections: pa.Array, marking: Collection[str]) -> pl.DataFrame:
-    """What hosts received of these connections, judgeable and of one packet's length, by connection, host and time."""
+    """Received packets of these connections that can be judged and are not merged, by connection, host and time."""
     if not len(connections):
         return pl.DataFrame(events.select(ARRIVAL).slice(0, 0))
     marked = pc.is_in(events["host"].cast(pa.string()), pa.array(sorted(marking), pa.string()))
@@ -88,10 +88,10 @@ def _arrivals(events: pa.Table, connections: pa.Array, marking: Collection[str])
     return came.sort("connection_id", "host", "host_ns", "frame")
 
 
-def damaged(suspected: Sequence[pl.DataFrame], look: Look) -> pl.DataFrame:
-    """Those of the suspects that were damaged (`SUSPECTS`).
+def find_damaged(suspected: Sequence[pl.DataFrame], look: Look) -> pl.DataFrame:
+    """The suspects that are damaged (columns `SUSPECTS`).
 
-    Arguments: all partitions' `suspects`; `look`, which judges packets of the captures.
+    Arguments: `suspected`, the `suspects` of all partitions; `look`, which computes checksums of captured packets.
     """
     every = pl.concat([pl.DataFrame(schema=SUSPECTS), *(part for part in suspected if len(part))])
     found = [every.clear()]
@@ -112,10 +112,10 @@ def _damaged_at(host: str, rows: pl.DataFrame, look: Look) -> pl.DataFrame:
     return rows.filter(bad).select(list(SUSPECTS))
 
 
-def undelivered(hops: pa.Table, wrong: pl.DataFrame, clocks: pa.Table) -> tuple[pa.Table, pl.DataFrame]:
-    """`hops` (not aligned) whose damaged arrivals are lost; and of each such packet what it was (`PACKETS`).
+def mark_undelivered(hops: pa.Table, wrong: pl.DataFrame, clocks: pa.Table) -> tuple[pa.Table, pl.DataFrame]:
+    """`hops` (not aligned), with damaged packets marked lost; and these packets (columns `PACKETS`).
 
-    Arguments: `wrong`, as `damaged`; `clocks` as in the trace.
+    Arguments: `wrong`, from `find_damaged`; `clocks` as in the trace.
     """
     names = [*TRANSFER, *PAIR, "receive_frame", "receive_host_ns"]
     rows = pl.DataFrame(hops.select(names)).with_columns(pl.col(PAIR).cast(pl.String)).with_row_index("row")
@@ -123,10 +123,10 @@ def undelivered(hops: pa.Table, wrong: pl.DataFrame, clocks: pa.Table) -> tuple[
     at = np.zeros(hops.num_rows, dtype=np.bool_)
     at[came["row"].to_numpy()] = True
     for name in ("receive_frame", "receive_host_ns"):
-        hops = _set(hops, name, pc.if_else(pa.array(at), None, hops[name]))
+        hops = _with_column(hops, name, pc.if_else(pa.array(at), None, hops[name]))
     states = hops["state"].combine_chunks()
     codes = np.where(at, STATES.index(HopState.LOST).as_py(), states.indices.to_numpy()).astype(np.int32)
-    hops = _set(hops, "state", pa.DictionaryArray.from_arrays(pa.array(codes), STATES))
+    hops = _with_column(hops, "state", pa.DictionaryArray.from_arrays(pa.array(codes), STATES))
     there = pc.or_(pc.is_valid(hops["send_frame"]), pc.is_valid(hops["receive_frame"]))
     each = came.unique(FRAME, keep="first", maintain_order=True)
     stamps = each["receive_host_ns"].to_arrow()
@@ -134,14 +134,14 @@ def undelivered(hops: pa.Table, wrong: pl.DataFrame, clocks: pa.Table) -> tuple[
     return hops.filter(there), each.with_columns(receive_trace_ns=pl.Series(at_ns)).select(PACKETS)
 
 
-def _set(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, values)
 
 
-def located(each: pl.DataFrame | None, hops: pl.DataFrame) -> pl.DataFrame:
-    """Damaged packets by pair of hosts, as `host_drops.added` gives them.
+def damaged_by_host_pair(each: pl.DataFrame | None, hops: pl.DataFrame) -> pl.DataFrame:
+    """Damaged packets by pair of hosts, with the columns of `host_drops.GROUPS`.
 
-    Arguments: `PACKETS`; the hops of their connections, with exchanges.
+    Arguments: `each`, with columns `PACKETS`; the hops of their connections, with exchanges.
     """
     if each is None:
         return pl.DataFrame(schema=GROUPS)
@@ -160,14 +160,14 @@ def located(each: pl.DataFrame | None, hops: pl.DataFrame) -> pl.DataFrame:
         begin_ns=begin,
         end_ns=end,
     )
-    return added(cases).select(list(GROUPS))
+    return merge_groups(cases).select(list(GROUPS))
 
 
-def others(drops: pa.Table, wrong: pl.DataFrame) -> pa.Table:
-    """`host_drops.host_drops` but for packets that were damaged."""
+def drops_of_intact(drops: pa.Table, wrong: pl.DataFrame) -> pa.Table:
+    """The rows of `host_drops.host_drops` without those of damaged packets."""
     return pl.DataFrame(drops).join(wrong, on=FRAME, how="anti").to_arrow()
 
 
-def without(hops: pl.DataFrame, each: pl.DataFrame | None) -> pl.DataFrame:
-    """The hops but for those of damaged packets. Arguments: `PACKETS`."""
+def without_damaged(hops: pl.DataFrame, each: pl.DataFrame | None) -> pl.DataFrame:
+    """The hops without those of damaged packets. Arguments: `each`, with columns `PACKETS`."""
     return hops if each is None else hops.join(each, on=TRANSFER, how="anti", maintain_order="left")

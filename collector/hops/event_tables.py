@@ -1,4 +1,4 @@
-"""Columns of packets, as the core has them, as rows of the tables `events` and `messages`."""
+"""Builds the tables `events` and `messages` from the core's columns of packets."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +15,18 @@ PLAIN = (
     *("frame", "host_ns", "src_port", "dst_port", "seq", "ack", "flags", "payload_len", "window"),
     *("captured_len", "original_len"),
 )
-"""Columns that go into `events` as they are."""
+"""Columns that `events` takes unchanged."""
 OF_A_HEAD = (
     *("head_kind", "head_flags", "method", "target", "status", "content_length", "head_len"),
     *("range_first", "range_last", "transaction_id", "user_agent"),
 )
-"""Columns that go into `messages` as they are."""
+"""Columns that `messages` takes unchanged."""
 
 
 def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
-    """Rows of `events`, and `duplicate`: another point of its host speaks for the packet, so it is in no hop.
+    """Rows of `events`, and a column `duplicate`: another point of the same host represents the packet in its hop.
 
-    Arguments: `placed` is what matching tells of each packet: `connection_id`, and in `duplicate_bits` one for each.
+    Arguments: `placed`, what matching found for each packet: `connection_id`, and `duplicate_bits`, one bit for each.
     """
     events = decoded.events
     columns = {name: nullable(events[name]) for name in PLAIN}
@@ -49,9 +49,9 @@ def event_table(decoded: Decoded, placed: Columns) -> pa.Table:
 
 
 def message_table(decoded: Decoded, placed: Columns) -> pa.Table:
-    """Rows of `messages`: HTTP heads with their place in a connection's stream.
+    """Rows of `messages`: HTTP heads with their position in a connection's stream.
 
-    Arguments: `placed` is what matching tells of each head's packet: `connection_id`, `from_client`, `stream_offset`.
+    Arguments: `placed`, what matching found for each head's packet: `connection_id`, `from_client`, `stream_offset`.
     """
     heads = decoded.heads
     rows = heads["event_row"].to_numpy()

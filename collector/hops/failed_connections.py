@@ -1,16 +1,16 @@
-"""Connections that came up late or not at all, counted, with what became of each packet of their handshakes.
+"""Counts connections established late or never, with the fate of each packet of their handshakes.
 
-A SYN that never arrived was lost on the way, or its answer was. One that was answered with RST was refused: nobody
-listens there. Otherwise it is the server's kernel that did not take it, at a host whose capture shows its arrival. A
-Linux server has two queues for a port that it listens on:
+A SYN without an answer was lost on the way, or its answer was. A SYN answered with RST was refused: nobody listens
+there. If the capture of the server's host shows that the SYN arrived and no answer was sent, the server's kernel
+ignored it. A Linux server has two queues for a port that it listens on:
 
     SYN ──▶ [ SYN queue ] ──SYN-ACK──▶ client ──ACK──▶ [ accept queue ] ──▶ accept()
 
-While the accept queue is full a SYN is dropped without a word, and the client sends it again after 1, 3, 7 … seconds.
-If it fills up after the SYN was answered, the client's ACK is dropped, and the server sends the SYN-ACK again, while
-the client holds the connection to be there and may have sent its request. Neither is a loss of the network.
+While the accept queue is full, SYNs are dropped silently, and the client retransmits them after 1, 3, 7 … seconds. If
+the queue fills up after the SYN was answered, the client's ACK is dropped and the server retransmits the SYN-ACK, while
+the client considers the connection established and may have sent its request. Neither is a loss in the network.
 
-Limits: only where the server's host was captured; a firewall on that host drops SYNs without a word, too.
+Limits: only if the server's host was captured; a firewall on that host drops SYNs silently, too.
 
 Source: RFC 9293 §3.5; Linux, net/ipv4/tcp_input.c (tcp_conn_request), net/ipv4/tcp_minisocks.c (tcp_check_req);
 Documentation/networking/snmp_counter.rst (ListenOverflows, ListenDrops).
@@ -19,33 +19,34 @@ Documentation/networking/snmp_counter.rst (ListenOverflows, ListenDrops).
 import polars as pl
 
 GROUP = ("fate", "why", "client_host", "server_host", "server_addr", "server_port")
-"""`fate`: refused, unanswered, late (it came up in the end). `why`, of packets in vain: refused, lost, ignored,
-waiting (ignored, where the same ports had just been used), or unseen."""
+"""`fate`: refused, unanswered, late (established in the end). `why` the packets had no effect: refused, lost, ignored,
+waiting (ignored, and the same ports had just been used), or unseen."""
 LATE_NS = 1_000_000_000
-"""TCP's first timeout (RFC 6298 §2): a SYN so old by the capture's end was not answered."""
+"""TCP's first timeout (RFC 6298 §2): a SYN that is so old when the capture ends counts as unanswered."""
 
 FORGOTTEN_NS = 60_000_000_000
-"""A side that closed first keeps the connection's ports taken for so long (Linux, TCP_TIMEWAIT_LEN)."""
+"""The side that closes first reserves the connection's ports for so long (Linux, TCP_TIMEWAIT_LEN)."""
 
 
 def connecting(hops: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int) -> pl.DataFrame:
-    """Troubles of handshakes, one row for each of `GROUP`.
+    """Handshakes that failed or were late, one row for each `GROUP`.
 
-    Arguments: hops of connections that had any trouble; their rows of `connections`; when the last capture ended.
-    Returns: `count` (connections), `vain` (packets without effect), `cost_ns` (all waits), `begin_ns`, `end_ns` (first
-    to last), and of the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; longest first.
+    Arguments: hops of connections in trouble; their rows of `connections`; when the last capture ended.
+    Returns: `count` (connections), `vain` (packets without effect), `cost_ns` (sum of all waits), `begin_ns`, `end_ns`
+    (first to last), and for the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; longest
+    first.
     """
     tried = (
-        _tried(hops)
+        _attempts(hops)
         .join(_with_reuse(connections), on="connection_id")
         .with_columns(fate=_fate(end_trace_ns), why=_why())
     )
-    told = tried.filter(pl.col("fate").is_not_null()).with_columns(
+    troubled = tried.filter(pl.col("fate").is_not_null()).with_columns(
         to_trace_ns=pl.coalesce("up_ns", "last_ns"), span_id=pl.lit(None, pl.Int64)
     )
-    told = told.with_columns(worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
+    troubled = troubled.with_columns(worst_ns=pl.col("to_trace_ns") - pl.col("from_trace_ns"))
     return (
-        told.sort("worst_ns", "connection_id", descending=[True, False])
+        troubled.sort("worst_ns", "connection_id", descending=[True, False])
         .group_by(GROUP, maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("count"),
@@ -60,13 +61,15 @@ def connecting(hops: pl.DataFrame, connections: pl.DataFrame, end_trace_ns: int)
 
 
 def in_vain(hops: pl.DataFrame, connections: pl.DataFrame) -> pl.DataFrame:
-    """Connections on which nothing could be said when it was wanted: refused, not answered, or answered late.
+    """Connections that were not usable when the client wanted them: refused, not answered, or answered late.
 
-    Arguments: as `connecting`.
+    Arguments: as for `connecting`.
     Returns: `connection_id, client_host, server` (its host, or its address where that was not captured), `server_port,
     began_ns, refused_ns` (null for those that were not refused), one row each.
     """
-    tried = _tried(hops).filter(pl.col("spoke_ns").is_null() & (pl.col("up_ns").is_null() | (pl.col("attempts") > 1)))
+    tried = _attempts(hops).filter(
+        pl.col("spoke_ns").is_null() & (pl.col("up_ns").is_null() | (pl.col("attempts") > 1))
+    )
     return tried.join(connections, on="connection_id").select(
         *("connection_id", "client_host", "server_port"),
         server=pl.coalesce("server_host", "server_addr"),
@@ -75,8 +78,8 @@ def in_vain(hops: pl.DataFrame, connections: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def added(groups: pl.DataFrame) -> pl.DataFrame:
-    """Rows of several parts as one for each of `GROUP`."""
+def merge_groups(groups: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several partitions, merged to one for each `GROUP`."""
     return (
         groups.sort("worst_ns", descending=True, maintain_order=True)
         .group_by(GROUP, maintain_order=True)
@@ -114,9 +117,10 @@ def _with_reuse(connections: pl.DataFrame) -> pl.DataFrame:
     return ordered.with_columns(reused=(since < FORGOTTEN_NS).fill_null(value=False))
 
 
-def _tried(hops: pl.DataFrame) -> pl.DataFrame:
-    """Connections whose SYN was seen, one row each: how often it was sent (`attempts`), in `vain`, `lost` and `ignored`
-    (arrived, and not answered before the next, or ever); answers sent and lost; when it came up."""
+def _attempts(hops: pl.DataFrame) -> pl.DataFrame:
+    """Connections whose SYN was seen, one row each: how often it was sent (`attempts`), how often without effect
+    (`vain`), `lost`, and `ignored` (it arrived and was not answered before the next one, or ever); answers sent and
+    lost; when the connection was established."""
     kind, at = pl.col("kind"), pl.coalesce("send_trace_ns", "receive_trace_ns")
     syns = hops.filter(kind == "syn").with_columns(at=at).sort("connection_id", "at")
     tried = syns.join(_answers(hops), on="connection_id", how="left")
@@ -144,8 +148,8 @@ def _tried(hops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _answers(hops: pl.DataFrame) -> pl.DataFrame:
-    """What came of connections' SYNs: `answered_ns, last_answer_ns, up_ns, answers, answers_lost`, the client's packets
-    after that (`acks_lost`; `acks_ignored` arrived before the answer was sent again), `spoke_ns` (data), `reset_ns`."""
+    """What followed the SYNs: `answered_ns, last_answer_ns, up_ns, answers, answers_lost`, the client's next packets
+    (`acks_lost`; `acks_ignored`: arrived before the answer was retransmitted), `spoke_ns` (data), `reset_ns`."""
     kind, at = pl.col("kind"), pl.coalesce("send_trace_ns", "receive_trace_ns")
     arrival, lost = pl.coalesce("receive_trace_ns", "send_trace_ns"), pl.col("state") == "lost"
     answer, client = kind == "syn_ack", pl.col("from_client")

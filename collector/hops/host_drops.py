@@ -1,21 +1,21 @@
-"""Packets that reached a host's capture and never its TCP: dropped inside the host, by a firewall or a full buffer.
+"""Finds packets that reached a host's capture but not its TCP: dropped inside the host, by a firewall or a full buffer.
 
-A capture takes packets before the host's firewall and TCP do. So such a packet is in the capture, and so is the copy
-that the sender makes of it later. The receiver's own acknowledgements between the two arrivals show what its TCP had:
+A capture sees packets before the host's firewall and TCP do. So the capture has both the dropped packet and its later
+retransmission (the copy). The acknowledgements that the receiver sent between the two show what its TCP had:
 
-- It acknowledged the range's end: TCP had it. The ACK was lost or late, and the copy was in vain.
-- It sent a packet, 0.3 ms after the first arrival or later, whose ACK ends within the range; or sooner, two with SACK
-  blocks: TCP did not have it, since every packet acknowledges all that TCP has.
-- It sent one such packet with SACK blocks at any time, and nothing further on had arrived before: what TCP has of later
-  bytes then arrived after these, and a connection's packets pass a host in their order. So TCP did not have them.
-- It sent nothing, for longer than an ACK may be delayed, and acknowledged the copy without a SACK block: TCP did not
-  have it. It would have acknowledged in time, and a copy of what it had would have brought a SACK block (DSACK).
-- Else it cannot be judged, and is not counted.
+- It acknowledged the end of the range: TCP had it. The ACK was lost or late, and the copy was unnecessary.
+- It sent a packet at least 0.3 ms after the first arrival whose ACK ends within the range; or, sooner, two such packets
+  with SACK blocks: TCP did not have it, since every packet acknowledges all that TCP has.
+- It sent one such packet with SACK blocks at any time, and no later bytes had arrived before the range: TCP did not
+  have the range. The later bytes that TCP has arrived after it, and a host processes a connection's packets in order.
+- It sent nothing for longer than an ACK may be delayed, and acknowledged the copy without a SACK block: TCP did not
+  have it. Otherwise it would have acknowledged in time, and the copy would have caused a SACK block (DSACK).
+- In all other cases nothing can be concluded, and the packet is not counted.
 
-What arrives late, behind a copy with a later timestamp, is no such thing: TCP itself discards it (RFC 7323 §5, PAWS).
+A packet that arrives after a copy with a later timestamp is no drop: TCP itself discards it (RFC 7323 §5, PAWS).
 
-Limits: only where the receiver's host was captured, with directions. Behind a hole in the stream the first cause is
-counted, and others only once the ACKs have reached them, so counts are low rather than high.
+Limits: only if the receiver's host was captured, with directions. Behind a hole in the stream only the first cause is
+counted, and others once the ACKs have reached them. Counts are therefore lower bounds.
 
 Source: RFC 9293 §3.10.7.4 (an ACK carries RCV.NXT), RFC 1122 §4.2.3.2 and RFC 5681 §4.2 (an ACK is delayed less than
 500 ms, and not behind a hole), RFC 2883 (DSACK); Linux, net/ipv4/tcp_input.c (tcp_data_queue), snmp_counter.rst.
@@ -33,13 +33,13 @@ from collector.hops.retransmission_stalls import PAIR
 from tracer.records import Columns
 
 SETTLED_NS = 300_000
-"""A packet is with TCP so long after the capture had it: a batch of the network card's passes the capture as a whole,
-then TCP. Or it waits for a process that holds the socket; then no ACK is sent either."""
+"""TCP has a packet so long after the capture: a batch from the network card passes the capture as a whole, then TCP.
+If the packet waits for a process that holds the socket instead, no ACK is sent either."""
 REPEATED, APART_NS = 2, 100_000
-"""So many ACKs behind a hole settle it sooner, if the copy is not of the same batch: what fills a hole is acknowledged
-at once."""
+"""So many ACKs of a hole prove a drop sooner, if the copy does not belong to the same batch: TCP acknowledges at once
+what fills a hole."""
 DELAYED_NS = 210_000_000
-"""No Linux delays an ACK longer (TCP_DELACK_MAX, 200 ms); others may, but then a copy brings a DSACK."""
+"""Linux delays no ACK longer (TCP_DELACK_MAX, 200 ms); other systems may, but then the copy causes a DSACK."""
 ACK, SYN = 0x10, 0x02
 EVENT_COLUMNS = ["connection_id", "host", "frame", "host_ns", "direction", "seq", "ack", "flags", "window", "tsval"]
 FOUND = {
@@ -53,12 +53,13 @@ SUMS = ("dropped", "cost_ns")
 
 
 def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32]) -> pa.Table:
-    """Arrivals of payload that the receiver's TCP never had (`FOUND`).
+    """Received payload that the receiver's TCP never had (columns `FOUND`).
 
-    Arguments: `events` and `hops` of whole connections, as `collector.hops.matching` makes them; of each event a hash
-    of its SACK blocks, 0 without any. Cost: a pass over `hops`; more only for connections in which bytes arrived twice.
+    Arguments: `events` and `hops` of whole connections, from `collector.hops.matching`; `sack_hash`, for each event a
+    hash of its SACK blocks, 0 without any. Cost: a pass over `hops`; more only for connections in which bytes arrived
+    twice.
     """
-    twice = twice_received(hops)
+    twice = twice_received_connections(hops)
     if not len(twice):
         return pl.DataFrame(schema=FOUND).to_arrow()
     mine = pc.is_in(events["connection_id"], twice)
@@ -74,14 +75,14 @@ def host_drops(events: pa.Table, hops: pa.Table, sack_hash: NDArray[np.uint32]) 
     return pl.DataFrame(found, FOUND, orient="row").to_arrow()
 
 
-def twice_received(hops: pa.Table) -> pa.Array:
-    """Connections in which bytes arrived that had been sent before."""
+def twice_received_connections(hops: pa.Table) -> pa.Array:
+    """Connections in which retransmitted bytes arrived."""
     again = pc.and_(pc.greater(hops["attempt"], 1), pc.is_valid(hops["receive_frame"]))
     return hops["connection_id"].filter(again).unique()
 
 
 def _at_host(rows: pl.DataFrame) -> Iterator[tuple[int, int]]:
-    """Of what one host saw of a connection, both ways: the frames that its TCP never had, and waits."""
+    """The frames of a connection that one host's TCP never had, and the waits; from all packets that the host saw."""
     came = rows.filter((pl.col("direction") == "receive") & (pl.col("payload_len") > 0))
     went = rows.filter((pl.col("direction") == "send") & ((pl.col("flags") & ACK) > 0))
     if came.is_empty() or went.is_empty():
@@ -113,12 +114,12 @@ def _at_host(rows: pl.DataFrame) -> Iterator[tuple[int, int]]:
 
 
 def sequence_offsets(sequence: NDArray[np.int64], base: int) -> NDArray[np.int64]:
-    """Sequence numbers as signed distances from `base` (RFC 9293 §3.4)."""
+    """Signed distances of sequence numbers from `base` (RFC 9293 §3.4)."""
     return (sequence - base + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def copies_of(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Rows of arrivals, in order of time, whose bytes arrived again, each with the first that brought its beginning."""
+    """Rows of arrivals (in order of time) whose bytes arrived again, each with the first row that repeats its start."""
     reach = np.maximum.accumulate(end)
     again = np.flatnonzero(start[1:] < reach[:-1]) + 1
     by_start = np.argsort(start, kind="stable")
@@ -132,13 +133,13 @@ def copies_of(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tupl
 
 
 MOST_BYTES = 1 << 17
-"""No packet of a capture is longer."""
+"""No captured packet is longer."""
 
 
 def _never_had(acks: Columns, begin: int, end: int, since: int, until: int, in_order: bool) -> bool:
-    """Whether the bytes from `begin` to `end`, which arrived at `since` and again at `until`, had not come to TCP.
+    """Whether TCP never had the bytes from `begin` to `end`, which arrived at `since` and again at `until`.
 
-    Arguments: `in_order`, whether nothing further on had arrived before them.
+    Arguments: `in_order`, whether no later bytes had arrived before them.
     """
     known, before, after = np.searchsorted(acks["at"], [since, since + SETTLED_NS, until], side="right")
     had = acks["ack"][:after].max(initial=np.iinfo(np.int64).min)
@@ -158,10 +159,10 @@ def _never_had(acks: Columns, begin: int, end: int, since: int, until: int, in_o
     return bool(quiet and until - since >= DELAYED_NS and made_good.any())
 
 
-def located(drops: pa.Table | None, hops: pl.DataFrame) -> pl.DataFrame:
-    """Drops by pair of hosts, as `added` gives them.
+def drops_by_host_pair(drops: pa.Table | None, hops: pl.DataFrame) -> pl.DataFrame:
+    """Drops by pair of hosts (columns `GROUPS`).
 
-    Arguments: as `host_drops` gives them; the aligned hops of their connections.
+    Arguments: `drops`, from `host_drops`; the aligned hops of their connections.
     """
     if drops is None or not drops.num_rows:
         return pl.DataFrame(schema=GROUPS)
@@ -179,7 +180,7 @@ def located(drops: pa.Table | None, hops: pl.DataFrame) -> pl.DataFrame:
         begin_ns="receive_trace_ns",
         end_ns=pl.col("receive_trace_ns") + pl.col("waited_ns"),
     )
-    return added(each).select(list(GROUPS))
+    return merge_groups(each).select(list(GROUPS))
 
 
 GROUPS = {
@@ -187,11 +188,11 @@ GROUPS = {
     **dict.fromkeys((*SUMS, "worst_ns", "begin_ns", "end_ns"), pl.Int64),
     **dict.fromkeys(("connection_id", "span_id", "from_trace_ns", "to_trace_ns"), pl.Int64),
 }
-"""One row for each pair of hosts: packets dropped, what connections waited, first to last, and the longest wait."""
+"""One row for each pair of hosts: packets dropped, how long connections waited, first to last, and the longest wait."""
 
 
-def added(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of several parts as one for each pair of hosts."""
+def merge_groups(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several partitions, merged to one for each pair of hosts."""
     return (
         rows.sort("worst_ns", descending=True, maintain_order=True)
         .group_by(PAIR, maintain_order=True)

@@ -1,7 +1,7 @@
-"""Events to hops: each transfer of bytes from a send on one host to a receive on another.
+"""Matches events to hops: each hop is one transfer of bytes from a send on one host to a receive on another.
 
-The loop over packets is the core's (`tracer._core.match_events`, whose header explains the method). Here its columns
-become tables.
+The core loops over the packets (`tracer._core.match_events`, whose header explains the method). This module converts
+its columns to tables.
 """
 
 from dataclasses import dataclass, replace
@@ -30,13 +30,13 @@ MATCHED_COLUMNS = (
     *("host", "interface", "host_ns", "direction", "src_end", "dst_end", "src_port", "dst_port", "seq", "ack", "flags"),
     *("window", "payload_len", "ip_id", "tsval", "tsecr", "options", "mss", "window_scale", "sack_hash", "frame"),
 )
-"""Of the events, what the core's matching looks at."""
+"""Columns of the events that the core needs to match them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Tables of `collector.trace.schema` (`hops` without trace times, `events` with `duplicate`); pauses as
-    `pause_table`."""
+    """Tables of `collector.trace.schema` (`hops` without trace times, `events` with `duplicate`); `pauses` as from
+    `sender_pauses.pause_table`."""
 
     events: pa.Table
     hops: pa.Table
@@ -46,9 +46,9 @@ class Matched:
 
 
 def match(decoded: Decoded, first_connection_id: int = 1) -> Matched:
-    """Pair every transfer between the packets of `decoded` (all hosts, whole connections).
+    """Match the sends and receives among the packets of `decoded` (all hosts, whole connections).
 
-    Arguments: `first_connection_id` numbers the connections from there, so that partitions can be matched alone.
+    Arguments: `first_connection_id`, the id of the first connection, so that partitions can be matched independently.
     Cost: linear in packets, ~0.1-0.3 µs each on one core.
     """
     if decoded.forwarded is not None:
@@ -69,7 +69,7 @@ def _head_rows(decoded: Decoded) -> NDArray[np.uint32]:
 
 
 def _of_ends(decoded: Decoded, first_connection_id: int) -> tuple[Columns, int, NDArray[np.uint32]]:
-    """What the core is to match: all events but those that a host on the path saw."""
+    """The core's input: all events except those seen by hosts that only forward them."""
     rows = _head_rows(decoded)
     if decoded.forwarded is None:
         return decoded.events, first_connection_id, rows
@@ -79,7 +79,7 @@ def _of_ends(decoded: Decoded, first_connection_id: int) -> tuple[Columns, int, 
 
 
 def _over_all(placed: Columns, forwarded: NDArray[np.bool_]) -> Columns:
-    """`placed`, which is of the other rows, for all: forwarded packets are in no hop, and of no connection's ends."""
+    """`placed` extended to all rows: forwarded packets belong to no hop and to no connection."""
     kept, count = ~forwarded, len(forwarded)
     connection_id = np.zeros(count, dtype=np.int64)
     connection_id[kept] = placed["connection_id"]
@@ -92,7 +92,7 @@ def _over_all(placed: Columns, forwarded: NDArray[np.bool_]) -> Columns:
     }
 
 
-def _coded(codes: NDArray[np.generic], values: pa.Array, missing: int | None = None) -> pa.DictionaryArray:
+def _dictionary_column(codes: NDArray[np.generic], values: pa.Array, missing: int | None = None) -> pa.DictionaryArray:
     mask = None if missing is None else codes == missing
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=mask), values)
 
@@ -103,8 +103,8 @@ def _connection_table(found: Columns, decoded: Decoded, first_connection_id: int
     for side in ("client", "server"):
         isn = found[f"{side}_isn"]
         columns |= {
-            f"{side}_host": _coded(found[f"{side}_host"], decoded.hosts, NO_HOST),
-            f"{side}_addr": _coded(found[f"{side}_addr"] % np.uint32(len(addresses)), addresses),
+            f"{side}_host": _dictionary_column(found[f"{side}_host"], decoded.hosts, NO_HOST),
+            f"{side}_addr": _dictionary_column(found[f"{side}_addr"] % np.uint32(len(addresses)), addresses),
             f"{side}_port": nullable(found[f"{side}_port"]),
             f"{side}_isn": pa.array(np.maximum(isn, 0).astype(np.uint32), mask=isn < 0),
         }
@@ -114,7 +114,7 @@ def _connection_table(found: Columns, decoded: Decoded, first_connection_id: int
 
 
 def _translations(found: Columns, n: int, addresses: pa.Array) -> dict[str, pa.Array]:
-    """How the server's host knows the connections that a NAT or balancer rewrote; null for all others."""
+    """The addresses of connections at the server's host, if a NAT or load balancer rewrote them; otherwise null."""
     columns, rows = {}, found["translated_row"]
     untouched = np.ones(n, dtype=bool)
     untouched[rows] = False

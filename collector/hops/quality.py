@@ -1,7 +1,7 @@
-"""How well packets were paired: counts for each connection and direction, to be summed by hosts or over all.
+"""Matching quality: counts for each connection and direction, which can be summed by hosts or over the trace.
 
-A trace without these counts asks to be believed. Every packet that was captured is in one of them. What each count is
-and how far to trust it: docs/pairing.md.
+Every captured packet is in one of these counts, so a reader can check how complete a trace is. docs/pairing.md explains
+each count and how far to trust it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,20 +22,20 @@ COUNTS = (
     "bytes",
     "matched_bytes",
 )
-"""Columns of `schema.QUALITY` that add up."""
+"""Columns of `schema.QUALITY` that can be summed."""
 
 
 _FAILED = ("capture_dropped_count", "ambiguous_count", "unmatched_count", "early_count")
-"""What could have been paired and was not, or was paired wrongly."""
+"""Hops that should have been matched and were not, or were matched wrongly."""
 _PAIR = ("send_host", "receive_host")
 _ENDS = tuple(f"{side}_{what}" for side in ("client", "server") for what in ("host", "addr", "port"))
 CONNECTION_COLUMNS = ("connection_id", *_ENDS)
-"""Of the table `connections`, what `connections_of` needs."""
+"""Columns of the table `connections` that `connections_of` needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Sums over some rows of the table `quality`; `schema.QUALITY` says what each is."""
+    """Sums over rows of the table `quality`; `schema.QUALITY` explains each count."""
 
     hops_count: int  # of all states
     matched_count: int
@@ -52,28 +52,28 @@ class Counts:
 
     @property
     def pairable_count(self) -> int:
-        """Hops that two captures saw or should have seen: all but those lost and those outside a capture."""
+        """Hops that two captures saw or should have seen: all except those lost and those outside a capture."""
         return self.hops_count - self.lost_count - self.outside_window_count
 
     @property
     def failed_count(self) -> int:
-        """Hops that should have been paired and were not, and pairs that cannot be right."""
+        """Hops that should have been matched and were not, and matches that cannot be right."""
         return self.pairable_count - self.matched_count + self.early_count
 
     @property
     def matched_share(self) -> str:
-        """Of the hops that could be paired, how many are."""
+        """The share of the pairable hops that are matched, as text."""
         return percent(self.matched_count, self.pairable_count)
 
     @property
     def bytes_share(self) -> str:
-        """Of the bytes that could be paired, how many are."""
+        """The share of the bytes that are matched, as text."""
         return percent(self.matched_bytes, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class HostPair:
-    """All that one host sent to another; a host is null where it was not captured."""
+    """The hops from one host to another; a host that was not captured is null."""
 
     send_host: str | None
     receive_host: str | None
@@ -83,7 +83,7 @@ class HostPair:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionQuality:
-    """Both directions of one connection; a host is null where it was not captured."""
+    """Both directions of one connection; a host that was not captured is null."""
 
     connection_id: int
     client_host: str | None
@@ -96,11 +96,11 @@ class ConnectionQuality:
 
 
 def quality_of(hops: pa.Table, counts: HopCounts | None = None) -> pa.Table:
-    """The table `quality` of these hops (whole connections, in the order that matching gives them: a connection's
-    direction is one run of rows).
+    """The table `quality` of `hops` (whole connections, in the order of matching: the rows of one direction of a
+    connection are consecutive).
 
-    Arguments: `counts`, their `hop_counts`, if they are counted already.
-    Source: `schema.QUALITY` says what each count is. Cost: one pass.
+    Arguments: `counts`, their `hop_counts`, if already computed.
+    Source: `schema.QUALITY` explains each count. Cost: one pass.
     """
     flows = (hop_counts(hops) if counts is None else counts).flows
     states = {f"{state}_count": flows[f"state_{code}"] for code, state in enumerate(HopState)}
@@ -114,8 +114,8 @@ def quality_of(hops: pa.Table, counts: HopCounts | None = None) -> pa.Table:
 class Summary:
     """Sums over the table `quality`.
 
-    `worst`: `connection_id` and the counts of connections in which pairing failed or packets were lost, worst first. A
-    connection that was only partly captured is none of them: nothing could be done better.
+    `worst`: `connection_id` and the counts of connections in which matching failed or packets were lost, worst first.
+    A connection that was only partly captured is not among them: its packets could not be matched better.
     """
 
     total: Counts
@@ -125,14 +125,14 @@ class Summary:
 
 
 def summary_of(slabs: Iterable[pa.Table], most: int) -> Summary:
-    """The sums over the table `quality`, with at most so many of the worst connections.
+    """The sums over the table `quality`, with at most `most` of the worst connections.
 
-    Arguments: `slabs`, its rows in their order, those of a connection side by side. Cost: one pass. Memory: a slab.
+    Arguments: `slabs`, its rows in order; those of one connection are adjacent. Cost: one pass. Memory: a slab.
     """
     parts = [_summary_of_slab(slab, most) for slab in _whole_connections(slabs)]
     pairs = _sums(pl.concat([each.pairs for each in parts]), *_PAIR)
     order = [True, True, True, False, False]
-    pairs = pairs.sort(_failed(), "lost_count", "hops_count", *_PAIR, descending=order)
+    pairs = pairs.sort(_failed_count(), "lost_count", "hops_count", *_PAIR, descending=order)
     return Summary(
         total=_counts(_sums(pairs).row(0, named=True)),
         host_pairs=tuple(
@@ -145,7 +145,7 @@ def summary_of(slabs: Iterable[pa.Table], most: int) -> Summary:
 
 
 def connections_of(worst: pl.DataFrame, slabs: Iterable[pa.Table]) -> tuple[ConnectionQuality, ...]:
-    """The connections of `Summary.worst`, by name.
+    """The connections of `Summary.worst`, with their hosts and addresses.
 
     Arguments: `slabs` of the table `connections`, with `CONNECTION_COLUMNS`.
     """
@@ -161,7 +161,7 @@ def connections_of(worst: pl.DataFrame, slabs: Iterable[pa.Table]) -> tuple[Conn
 
 @dataclass(frozen=True, slots=True)
 class _Slab:
-    """Of some rows of `quality`: the sums by pairs of hosts, and `Summary.imperfect_count` and `.worst`."""
+    """Sums over some rows of `quality`: by pairs of hosts, and as `Summary.imperfect_count` and `.worst`."""
 
     pairs: pl.DataFrame
     imperfect_count: int
@@ -169,7 +169,7 @@ class _Slab:
 
 
 def _whole_connections(slabs: Iterable[pa.Table]) -> Iterator[pl.DataFrame]:
-    """The rows of `slabs`, without a connection in two of them; at least one slab."""
+    """The rows of `slabs`, cut so that each connection is whole; at least one slab."""
     left = _counts_of_connections(TABLES["quality"].empty_table())
     for slab in slabs:
         rows = pl.concat([left, _counts_of_connections(slab)])
@@ -190,25 +190,25 @@ def _summary_of_slab(rows: pl.DataFrame, most: int) -> _Slab:
     pairs = rows.group_by(*_PAIR).agg(
         pl.col(*COUNTS, "hops_count").sum(), connections_count=pl.col("connection_id").n_unique().cast(pl.Int64)
     )
-    spoilt = rows.filter((_failed() > 0) | (pl.col("lost_count") > 0))["connection_id"].unique()
+    spoilt = rows.filter((_failed_count() > 0) | (pl.col("lost_count") > 0))["connection_id"].unique()
     imperfect = _sums(rows.filter(pl.col("connection_id").is_in(spoilt.implode())), "connection_id")
     return _Slab(pairs, len(spoilt), _worst(imperfect, most))
 
 
 def _sums(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """The sums of all counts, of all rows or of those alike in `by`."""
+    """The sums of all counts, over all rows or grouped by the columns `by`."""
     counts = pl.col(*COUNTS, "hops_count", "^connections_count$").sum()
     return rows.group_by(*by).agg(counts) if by else rows.select(counts)
 
 
 def _worst(connections: pl.DataFrame, most: int) -> pl.DataFrame:
-    """The worst of connections with their counts, at most so many."""
-    ordered = connections.sort(_failed(), "lost_count", "connection_id", descending=[True, True, False])
+    """The worst connections with their counts, at most `most`."""
+    ordered = connections.sort(_failed_count(), "lost_count", "connection_id", descending=[True, True, False])
     return ordered.select("connection_id", *COUNTS, "hops_count").head(most)
 
 
 def percent(part: int, whole: int) -> str:
-    """`99.98 %`, rounded down: `100 %` is all of it. `–` of nothing."""
+    """`99.98 %`, rounded down, so that `100 %` means all; `–` if `whole` is 0."""
     if not whole:
         return "–"
     hundredths = part * 10_000 // whole
@@ -220,7 +220,7 @@ def _frame(table: pa.Table) -> pl.DataFrame:
     return pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def _failed() -> pl.Expr:
+def _failed_count() -> pl.Expr:
     return pl.sum_horizontal(_FAILED)
 
 

@@ -1,7 +1,8 @@
-"""How far a trace can be trusted, as it is told: pairing by hosts and by connection, clocks that were set, addresses
-that were rewritten on the way.
+"""Summarises how far a trace can be trusted: matching by hosts and by connection, clock steps, and translated
+addresses.
 
-The same for `tracer report`, the collector's API and the viewer. Every table it needs is small beside the hops.
+`tracer report`, the collector's API and the viewer all show this summary. The tables it reads are small compared with
+the hops.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from collector.trace.durations import with_uncertainty
 from collector.trace.schema import TABLES
 
 WORST = 20
-"""How many connections are named unless asked for more."""
+"""How many of the worst connections are named by default."""
 _HALVES = ("client_addr", "server_addr", "server_port")
 _TRANSLATED = tuple(f"translated_{name}" for name in _HALVES)
 NAMES = {
@@ -33,7 +34,7 @@ NAMES = {
     "unmatched_count": "unmatched",
     "early_count": "early",
 }
-"""The counts beside hops and matched ones, in the order in which they are told, in words."""
+"""Counts other than hops and matched hops, in the order in which they are shown, with their wording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class ClockStep:
     """A clock that was set, or changed its rate, while its host was captured."""
 
     host: str
-    frame: int  # the first of the host that was stamped afterwards
+    frame: int  # the host's first frame with a timestamp after the step
     at_trace_ns: int
     step_ns: int  # forwards if positive
     uncertainty_ns: int | None
@@ -55,7 +56,7 @@ class ClockStep:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """Addresses as the client's host knows them, and as the server's host knows the same ends."""
+    """A connection's addresses at the client's host, and those of the same ends at the server's host."""
 
     client_addr: str
     server_addr: str
@@ -81,39 +82,39 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What a trace says of itself."""
+    """How far a trace can be trusted."""
 
     total: Counts
     host_pairs: tuple[HostPair, ...]  # worst first
-    imperfect_connections_count: int  # in which pairing failed or packets were lost
+    imperfect_connections_count: int  # in which matching failed or packets were lost
     worst_connections: tuple[ConnectionQuality, ...]  # of these, worst first
     clock_steps: tuple[ClockStep, ...]
     translations: tuple[Translation, ...]  # most used first
-    capture_drops: tuple[CaptureDrops, ...] = ()  # what captures say that they dropped, and when
+    capture_drops: tuple[CaptureDrops, ...] = ()  # packets that captures report as dropped, and when
 
     @property
     def words(self) -> str:
-        """In a few words, with the exact count of bytes."""
+        """The share of matched bytes, with the exact count of bytes."""
         if not self.total.bytes:
             return "no bytes to pair"
         return f"{self.total.bytes_share} of {self.total.bytes:,} bytes paired"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What captures dropped, the clock steps and the translations, a line for each."""
+        """One line for each capture with drops, each clock step and each translation."""
         drops, steps = (each.words for each in self.capture_drops), (each.words for each in self.clock_steps)
         return (*drops, *steps, *(each.words for each in self.translations))
 
     @property
     def hops_words(self) -> str:
-        """How many hops, and whether one is received before it was sent: so far, clocks are proven wrong."""
+        """The count of hops, and of those received before they were sent, which prove that clocks are wrong."""
         hops, early = self.total.hops_count, self.total.early_count
         clocks = f"{early:,} of them received before sent" if early else "none received before it was sent"
         return f"{hops:,} hop{'s' * (hops != 1)}, {clocks}"
 
 
 def read_pairing(url: str, most_connections: int = WORST) -> Pairing:
-    """The pairing of the trace at `url`, naming at most so many connections.
+    """The summary of the trace at `url`, naming at most `most_connections`.
 
     Raises: `InputError` if it is no trace.
     """
@@ -138,7 +139,7 @@ def _slabs(url: str, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def clock_steps(clocks: pa.Table) -> tuple[ClockStep, ...]:
-    """Where a host's clock goes from one line of the table `clocks` to the next, host by host in order of time."""
+    """The steps between one line of a host's clock and the next in the table `clocks`, by host, then by time."""
     rows = clocks.to_pylist()
     hosts = dict.fromkeys(row["host"] for row in rows)
     return tuple(step for host in hosts for step in _steps([row for row in rows if row["host"] == host]))
@@ -171,7 +172,7 @@ def pair_name(pair: HostPair) -> str:
 
 
 def trouble_words(counts: Counts) -> str:
-    """What is not as it should be, of so many hops: `1 lost, 2 ambiguous of 40 hops`."""
+    """The counts that show trouble: `1 lost, 2 ambiguous of 40 hops`."""
     words = [f"{count:,} {NAMES[name]}" for name in NAMES if name != "split_count" and (count := getattr(counts, name))]
     return f"{', '.join(words)} of {counts.hops_count:,} hops"
 
@@ -182,7 +183,7 @@ def _end(address: str | None, port: int | None) -> str:
 
 
 def _steps(rows: list[dict[str, Any]]) -> Iterator[ClockStep]:
-    """Between the lines of one host."""
+    """The steps between the clock lines of one host."""
     for before, after in pairwise(sorted(rows, key=lambda row: row["from_frame"] or 0)):
         drift_ns = before["skew_ppb"] * (before["to_host_ns"] - before["from_host_ns"]) // 1_000_000_000
         bars = (before["uncertainty_ns"], after["uncertainty_ns"])
@@ -196,10 +197,9 @@ def _steps(rows: list[dict[str, Any]]) -> Iterator[ClockStep]:
 
 
 def skew_doubt_ppb(row: Mapping[str, Any]) -> int:
-    """How far a clock's drift may be from what its line says.
+    """The uncertainty of a clock's rate (ppb), from a row of `clocks`.
 
-    The line may be too early at one end by all that its times are uncertain by, and too late at the other. Arguments: a
-    row of `clocks`.
+    In the worst case the line is too early at one end and too late at the other, by the full uncertainty of its times.
     """
     lasted_ns = max(1, row["to_host_ns"] - row["from_host_ns"])
     return int(2 * (row["uncertainty_ns"] or 0) * 1_000_000_000 // lasted_ns)

@@ -1,8 +1,8 @@
-"""How long connections waited for what the network had lost, by pair of hosts.
+"""How long connections waited for retransmissions of lost packets, by pair of hosts.
 
-A stall lasts from the first sending of bytes (or of a SYN) whose attempt was lost to the sending of the attempt that
-arrived: the sender's own clock, so exact. Stalls of one direction of a connection that overlap, as after the loss of
-several packets of a window, count once.
+A stall lasts from the first transmission of bytes (or of a SYN) that was lost to the transmission of the attempt that
+arrived. Both times are of the sender's clock, so the duration is exact. Overlapping stalls in one direction of a
+connection, as after the loss of several packets of a window, count once.
 """
 
 import polars as pl
@@ -11,7 +11,7 @@ PAIR = ["send_host", "receive_host"]
 
 
 def stalls(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Losses of one kind of hop, one row for each pair of hosts.
+    """The stalls after losses of one kind of hop, one row for each pair of hosts.
 
     Arguments: `hops`, columns of `collector.trace.schema.HOPS`; `kind`, `data` or `syn`.
     Returns: `send_host, receive_host, lost` (count), `cost_ns` (all stalls), `from_trace_ns, to_trace_ns` (first to
@@ -33,14 +33,14 @@ def stalls(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 def merged_waits(hops: pl.DataFrame, kind: str) -> pl.DataFrame:
     """Each stall: `connection_id, from_client, send_host, receive_host, span_id, from_trace_ns, to_trace_ns`, the lost
-    bytes' `stream_start`, and `copied_ns`, when the first of them were sent again."""
+    bytes' `stream_start`, and `copied_ns`, when the first of them were retransmitted."""
     lost = hops.filter((pl.col("kind") == kind) & (pl.col("state") == "lost"))
     again = hops.filter((pl.col("kind") == kind) & (pl.col("state") != "lost") & (pl.col("attempt") > 1))
-    return _merged(_waits(lost, again))
+    return _merge_overlapping(_waits(lost, again))
 
 
 def _waits(lost: pl.DataFrame, again: pl.DataFrame) -> pl.DataFrame:
-    """Each lost attempt with the first later sending that covers its first byte; none: the wait has no length."""
+    """Each lost attempt with the first later transmission of its first byte; without one the wait has length 0."""
     keys = ["connection_id", "from_client"]
     copies = again.select(*keys, "stream_start", copy_end="stream_end", copied_ns="send_trace_ns").drop_nulls(
         "copied_ns"
@@ -62,8 +62,8 @@ def _waits(lost: pl.DataFrame, again: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _merged(waits: pl.DataFrame) -> pl.DataFrame:
-    """Waits of a flow that overlap, as one."""
+def _merge_overlapping(waits: pl.DataFrame) -> pl.DataFrame:
+    """Overlapping waits of a flow, merged to one."""
     flow = ["connection_id", "from_client"]
     ordered = waits.sort(*flow, "from_trace_ns")
     reach = pl.col("to_trace_ns").cum_max().shift().over(flow)

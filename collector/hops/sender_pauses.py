@@ -1,7 +1,7 @@
-"""Where senders stood still with more to send, and what held them.
+"""Pauses of senders that had more to send, and the TCP mechanism that caused each pause.
 
-The core finds pauses while it matches (`tracer/core/matching/src/pauses.rs`): a sender that goes on in the same moment
-in which an acknowledgement comes had waited for it. What it had waited for is told by the figures of that moment:
+The core finds pauses while it matches (`tracer/core/matching/src/pauses.rs`): a sender that resumes at the moment an
+acknowledgement arrives was waiting for it. The state of the connection at that moment gives the reason:
 
 | why | the sender had |
 |---|---|
@@ -10,10 +10,10 @@ in which an acknowledgement comes had waited for it. What it had waited for is t
 | `delayed_ack` | room, and a small segment to send behind an unacknowledged one; the ACK came 30 to 510 ms late |
 | `slow_start` | been idle, and now fewer bytes on the way than before that; the ACK came after a round trip |
 
-A window that holds less than the way does is full once a round trip, and its last ACK often says 0: the bytes have
-arrived and are read the moment after. So only by its length does a closed window tell of a receiver that does not read.
+A window smaller than the path's capacity fills up once every round trip, and its last ACK often announces 0: the bytes
+have arrived and are read a moment later. So a closed window shows that the receiver does not read only if it lasts.
 
-All else is how TCP works: a new connection's slow start, recovery from a loss.
+All other pauses are normal for TCP: a new connection's slow start, recovery from a loss.
 
 Source: RFC 9293 §3.8.6 (windows), RFC 1122 §4.2.3.2 (an ACK is delayed less than 0.5 s; Linux 40 ms, others 200 ms) and
 §4.2.3.4 (Nagle), RFC 5681 §4.1 (restart of idle connections).
@@ -30,23 +30,23 @@ from collector.trace.arrow import dictionary_array, nullable
 from tracer.records import Columns
 
 LEAST_DELAY_NS, MOST_DELAY_NS = 30_000_000, 510_000_000
-"""Of a delayed ACK beyond the round trip; Linux's least is 40 ms less a tick."""
+"""Range of a delayed ACK's delay beyond the round trip; on Linux it is at least 40 ms less a tick."""
 ROUND_TRIPS = 2
-"""An ACK that comes later than this was held by the receiver, not by the network."""
+"""An ACK that takes more round trips than this was delayed by the receiver, not by the network."""
 USUAL_MSS_BYTES = 1448
-"""Where no handshake told."""
+"""The MSS assumed if no handshake was captured."""
 FEWEST_SEGMENTS = 2
-"""In flight after an idle time: the least restart window (RFC 5681 §4.1)."""
+"""Segments in flight after an idle time: the smallest restart window (RFC 5681 §4.1)."""
 LEAST_PAUSE_NS = 1_000_000
-"""A shorter one, which only ended what a copy of sent bytes had interrupted, is not told (`pauses.rs`: `PAUSE_NS`)."""
+"""Shorter pauses are ignored if they only end what a retransmission had interrupted (`pauses.rs`: `PAUSE_NS`)."""
 STAMPS = ("stopped", "released", "resumed")
 PLACE = ["why", "send_host", "receive_host"]
-TOLD = {
+GROUP_COLUMNS = {
     **dict.fromkeys(PLACE, pl.String),
     **dict.fromkeys(("count", "connections", "cost_ns", "begin_ns", "end_ns", "worst_ns"), pl.Int64),
     **dict.fromkeys(("connection_id", "span_id", "from_trace_ns", "to_trace_ns", "in_flight_bytes"), pl.Int64),
 }
-"""Columns of `told`."""
+"""Columns of `pauses_by_host_pair`."""
 HOLDS: dict[str, type[np.generic]] = {
     "connection_id": np.int64,
     "from_client": np.bool_,
@@ -57,17 +57,17 @@ HOLDS: dict[str, type[np.generic]] = {
 
 
 def pause_table(found: Columns, hosts: pa.StringArray) -> pa.Table:
-    """Pauses as the core found them: `connection_id, from_client, host` (the sender), `*_ns` of its own clock, bytes.
+    """The core's pauses as a table: `connection_id, from_client, host` (the sender), `*_ns` of its own clock, bytes.
 
-    Arguments: columns of the core, whose -1 is what is not known; the names of hosts.
+    Arguments: `found`, the core's columns, in which -1 means unknown; the names of hosts.
     """
     columns = {name: nullable(values) for name, values in found.items() if values.dtype != bool}
     columns |= {name: pa.array(values) for name, values in found.items() if values.dtype == bool}
     return pa.table(columns | {"host": dictionary_array(found["host"].astype("i4"), hosts)})
 
 
-def aligned(pauses: pa.Table, clocks: pa.Table) -> pa.Table:
-    """`pauses` with `stopped_trace_ns, released_trace_ns, resumed_trace_ns`."""
+def align_pauses(pauses: pa.Table, clocks: pa.Table) -> pa.Table:
+    """`pauses` with the columns `stopped_trace_ns, released_trace_ns, resumed_trace_ns`."""
     for name in STAMPS if pauses.num_rows else ():
         stamps = to_trace_ns(pauses["host"].combine_chunks(), pauses[f"{name}_ns"], clocks)
         pauses = pauses.append_column(f"{name}_trace_ns", pa.array(stamps))
@@ -75,10 +75,10 @@ def aligned(pauses: pa.Table, clocks: pa.Table) -> pa.Table:
 
 
 def holds(pauses: pa.Table | None) -> Columns:
-    """Pauses in which TCP held the sender, as the core takes them: `connection_id`, `from_client`, `stream_offset` of
-    the bytes that left then, and `is_reader`, whether the receiver's window was closed.
+    """The pauses in which TCP held the sender back, as columns for the core: `connection_id`, `from_client`,
+    `stream_offset` of the bytes sent next, and `is_reader`, whether the receiver's window was closed.
 
-    A pause that ends with less than a segment, and that nothing of TCP's explains, is the application's.
+    Omitted are pauses that end with less than a segment and have no TCP reason: there the application paused.
     """
     if pauses is None or not pauses.num_rows:
         return {name: np.empty(0, kind) for name, kind in HOLDS.items()}
@@ -88,14 +88,14 @@ def holds(pauses: pa.Table | None) -> Columns:
     return {name: np.ascontiguousarray(rows[name].to_numpy(), dtype=kind) for name, kind in HOLDS.items()}
 
 
-def told(pauses: pa.Table | None, hops: pa.Table, streams: pl.Series | None = None) -> pl.DataFrame:
-    """Pauses by what held the sender, one row for each `why, send_host, receive_host`.
+def pauses_by_host_pair(pauses: pa.Table | None, hops: pa.Table, streams: pl.Series | None = None) -> pl.DataFrame:
+    """Pauses grouped by their reason, one row for each `why, send_host, receive_host`.
 
-    Arguments: `pauses` as `aligned`; all hops of their connections, with exchanges; ids of the exchanges that are
-    streams, where only a reader that does not read counts, since nobody waits for a request there.
-    Returns: `TOLD`: `count` (pauses), `connections`, `cost_ns` (all; of a window that nobody reads from the moment it
-    was full, whatever was sent again meanwhile), `begin_ns, end_ns` (first to last), and of the longest `worst_ns,
-    connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
+    Arguments: `pauses` from `align_pauses`; all hops of their connections, with exchanges; `streams`, ids of exchanges
+    that are streams: in these only `zero_window` counts, since nobody waits for the end of a request.
+    Returns: columns `GROUP_COLUMNS`: `count` (pauses), `connections`, `cost_ns` (of all pauses; for `zero_window` since
+    the window was full, even if bytes were retransmitted meanwhile), `begin_ns, end_ns` (first to last), and for the
+    longest pause `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns, in_flight_bytes`; costliest first.
     """
     if pauses is None or not pauses.num_rows:
         return _nothing()
@@ -125,17 +125,19 @@ def told(pauses: pa.Table | None, hops: pa.Table, streams: pl.Series | None = No
             in_flight_bytes=pl.col("in_flight_bytes").first(),
         )
     )
-    return found.select(pl.col(name).cast(kind) for name, kind in TOLD.items())
+    return found.select(pl.col(name).cast(kind) for name, kind in GROUP_COLUMNS.items())
 
 
 @cache
 def _nothing() -> pl.DataFrame:
-    return pl.DataFrame(schema=TOLD)
+    return pl.DataFrame(schema=GROUP_COLUMNS)
 
 
-def added(groups: pl.DataFrame) -> pl.DataFrame:
-    """Rows of several parts as one for each place and `why`."""
-    worst = [name for name in TOLD if name not in {*PLACE, "count", "connections", "cost_ns", "begin_ns", "end_ns"}]
+def merge_groups(groups: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several partitions, merged to one for each of `PLACE`."""
+    worst = [
+        name for name in GROUP_COLUMNS if name not in {*PLACE, "count", "connections", "cost_ns", "begin_ns", "end_ns"}
+    ]
     return (
         groups.sort("worst_ns", descending=True, maintain_order=True)
         .group_by(PLACE, maintain_order=True)
@@ -154,7 +156,7 @@ def _segment_bytes() -> pl.Expr:
 
 
 def _full_before() -> pl.Expr:
-    """For how long before the last copy of sent bytes a window that nobody reads had been full."""
+    """For `zero_window`: how long the window had been full before the last retransmission of sent bytes."""
     before = (pl.col("stopped_ns") - pl.col("full_ns")).clip(lower_bound=0).fill_null(0)
     return pl.when(pl.col("why") == "zero_window").then(before).otherwise(0)
 
@@ -177,7 +179,8 @@ def _why() -> pl.Expr:
 
 
 def _with_exchanges(rows: pl.DataFrame, hops: pa.Table) -> pl.DataFrame:
-    """`rows` with `receive_host` and `exchange_id` of the bytes that waited; of those before, if none came after."""
+    """`rows` with `receive_host` and `exchange_id` of the bytes that waited, or of the bytes before if none
+    followed."""
     flow = ["connection_id", "from_client"]
     frame = pl.DataFrame(hops.select([*flow, "kind", "stream_start", "receive_host", "exchange_id"]))
     mine = frame.join(rows.select(flow).unique(), on=flow, how="semi").filter(pl.col("kind").cast(pl.String) == "data")

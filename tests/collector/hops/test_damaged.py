@@ -8,7 +8,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.packet import Raw
 
 from collector.decode.checksums import Checksum, tcp_checksum
-from collector.hops.damaged import SUSPECTS, damaged
+from collector.hops.damaged import SUSPECTS, find_damaged
 
 RAW = 101
 GOOD = bytes(IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=1, dport=2) / Raw(b"x" * 10))
@@ -28,5 +28,5 @@ def test_a_checksum_is_judged_where_most_others_are_right(others: list[bytes], f
         return [(frame, tcp_checksum(RAW, packets[frame])) for frame in frames]
 
     rows = [(1, "b", frame, 9 if frame in (4, 5) else None) for frame in packets]
-    wrong = damaged([pl.DataFrame(rows, SUSPECTS, orient="row")], look)
+    wrong = find_damaged([pl.DataFrame(rows, SUSPECTS, orient="row")], look)
     assert wrong["receive_frame"].to_list() == found
