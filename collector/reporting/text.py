@@ -206,12 +206,11 @@ def _show_parts(console: Console, story: Story, most: int) -> None:
         for part in story.parts
         if part in largest_parts
     ]
-    columns = ([part.label for part, _, _ in rows], [took for _, took, _ in rows], [of_all for _, _, of_all in rows])
-    taken = sum(2 + max(map(cell_len, cells)) for cells in columns)
-    cells = max(1, min(BAR_CELLS, console.width - 2 - taken))  # rather a shorter bar than one cut off
     for part, took, of_all in rows:
-        grid.add_row(part.label, took, of_all, "█" * round(cells * part.duration_ns / largest) or "▏")
-    _print(console, grid)
+        grid.add_row(part.label, took, of_all, "█" * round(BAR_CELLS * part.duration_ns / largest) or "▏")
+    labels = grid.columns[0]
+    labels.no_wrap, labels.overflow = False, "fold"  # a long one takes two lines; no figure and no bar is cut
+    _print(console, grid, names=0)
     _more(console, len(story.parts), most)
 
 

@@ -1,5 +1,6 @@
 """What the report says, as it is printed, as JSON and as a page."""
 
+import dataclasses
 import io
 import json
 import re
@@ -178,6 +179,22 @@ def test_nothing_that_says_what_to_do_is_cut(tmp_path: Path, width: int) -> None
     words = " ".join(printed.getvalue().split())
     for remedy in [counter.remedy, report.story.sentence, *(finding.remedy for finding in report.findings[:3])]:
         assert " ".join(remedy.split()) in words
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_a_long_part_of_the_time_takes_two_lines_and_cuts_no_figure(tmp_path: Path, width: int) -> None:
+    write_script_trace(str(tmp_path / "trace"), UPLOAD)
+    report = gather(str(tmp_path / "trace"))
+    long = "in a-service-with-a-long-name, between pieces of its answer or before the close that ended it"
+    parts = [dataclasses.replace(part, label=f"{long} {n}") for n, part in enumerate(report.story.parts)]
+    report = dataclasses.replace(report, story=dataclasses.replace(report.story, parts=tuple(parts)))
+    printed = io.StringIO()
+    show(report, Console(width=width, highlight=False, file=printed, force_terminal=True, color_system=None))
+    section = printed.getvalue().split("Where the time went", 1)[1].split("\nHosts", 1)[0]
+    assert "…" not in section
+    assert section.count(" %") == section.count("%") == len(parts)
+    assert max(map(len, section.splitlines())) <= width
+    assert max(line.count("█") for line in section.splitlines()) == 10
 
 
 def test_the_command_prints_plainly_into_a_pipe(tmp_path: Path) -> None:
