@@ -339,7 +339,7 @@ def _put_together(
     beside = [pool.submit(memory.give_back), pool.submit(writer.write_table, "spans", linked)]
     linked = linked.select(findings.SPAN_COLUMNS)
     writer.finish("connections")
-    told = findings.told(
+    found = findings.build_findings(
         wrong.result(),
         (
             requests_of(slab)
@@ -353,7 +353,7 @@ def _put_together(
         lambda: (slab for _, slab in read_batches(writer.url, "connections", findings.CONNECTION_COLUMNS)),
         places,
     )
-    writer.write_table("findings", told)
+    writer.write_table("findings", found)
     for job in beside:
         job.result()
     return unread_connections(streams)

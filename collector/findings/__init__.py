@@ -1,16 +1,16 @@
-"""What is wrong or remarkable in a trace, each with its evidence, its cost and what to do.
+"""Findings: what is wrong or remarkable in a trace, each with its evidence, its cost and a remedy.
 
-One finding for each kind and place, not one for each packet: it counts the cases and points at the worst one
-(connection, span, time). `cost_ns` is request time that somebody waited. Ordered by severity, then cost. What happened
-on connections was counted before, a partition at a time (`collector.findings.symptoms`); here it is judged and put into
-words, family by family, and `causes` tells which follow from which.
+There is one finding for each kind and place, not one for each packet: it counts the cases and names the worst one
+(connection, span, time). `cost_ns` is the request time that somebody waited. Findings are ordered by severity, then by
+cost. The symptoms on connections have been counted before, partition by partition (`collector.findings.symptoms`). Here
+each family judges its symptoms and words its findings, and `causes` determines which findings follow from which.
 
-What is unusual is told by the trace itself: by other hosts, other links, other times of it. Fixed figures only keep
-what is too small to matter from being said. Limits: causes are named as far as packets show them (docs/diagnosis.md).
+The trace itself defines what is usual: its other hosts, other network paths, and other times. Fixed thresholds only
+suppress what is too small to matter. Limits: causes are named as far as packets show them (docs/diagnosis.md).
 """
 
-from collector.findings.diagnosis import find, told
+from collector.findings.diagnosis import build_findings, find
 from collector.findings.ports import CONNECTION_COLUMNS
 from collector.findings.requests import EXCHANGE_COLUMNS, SPAN_COLUMNS
 
-__all__ = ["CONNECTION_COLUMNS", "EXCHANGE_COLUMNS", "SPAN_COLUMNS", "find", "told"]
+__all__ = ["CONNECTION_COLUMNS", "EXCHANGE_COLUMNS", "SPAN_COLUMNS", "build_findings", "find"]

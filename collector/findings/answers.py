@@ -1,11 +1,12 @@
-"""Requests that got no answer, a broken one, or one that says that something failed.
+"""Findings about requests that got no answer, an incomplete one, or one that reports an error.
 
 A server is silent if it sent no answer at all for a while although several requests waited for one: a dead process
-behind a living kernel, which goes on accepting and acknowledging. Where it answered others meanwhile, the request is
-merely unanswered; where it waited itself, for a server that it had asked or for the body, it is not silent either.
-Where messages cannot be read, a turn of a connection stands for a request: it is owed an answer where nearly all other
-turns got theirs in much less time, and those that waited got theirs together. How long is unusual is told by the other
-hosts of the same service, and by its own other answers.
+whose kernel still accepts connections and acknowledges data. If it answered other requests meanwhile, the request is
+merely unanswered. If it waited itself, for another server or for the request's body, it is not silent either.
+
+If messages cannot be read, each turn of a connection counts as a request. It expects an answer if nearly all other
+turns were answered in much less time and the waiting ones were answered together. A silence is unusually long in
+comparison with the other hosts of the same service and with the server's other answers.
 """
 
 from collections.abc import Iterable
@@ -26,26 +27,27 @@ from collector.trace.time_columns import UNSEEN, Int64Array, text_codes
 from tracer import _core
 
 SILENT_NS, SILENT_RATIO = 1_000_000_000, 4
-"""A server is silent if it answers nothing for so long, and for so many times as long as its peers at their worst."""
+"""A server is silent if it answers nothing for at least so long, and for so many times its peers' longest stall."""
 STALL_NS = SILENT_NS // SILENT_RATIO
-"""A time without an answer that may be a peer's worst."""
+"""The shortest time without an answer that can count as a peer's longest stall."""
 WAITING = 2
-"""How many requests must wait in the middle of that time: one may be slow by itself."""
+"""How many requests must wait in the middle of that time: a single one may be slow by itself."""
 SLOW_LEAST = 3
-"""So many requests at other times tell a slow server from one that is silent for once."""
+"""So many slow requests at other times show a server that is slow, not one that fell silent once."""
 INSUFFICIENT_STORAGE = 507
-"""RFC 4918 §11.5; Swift's servers say it of a full or unmounted device."""
+"""RFC 4918 §11.5; Swift's servers answer it for a full or unmounted device."""
 
 WAITS = [
     *("server_host", "service", "exchange_id", "connection_id", "asked", "arrived", "invited", "answered", "given_up"),
     *("heard", "asking_ns", "own_ns"),
 ]
 USUAL_LEAST, USUAL_SHARE = 20, 0.99
-"""Turns of a protocol that cannot be read tell of a silence where so many others were answered, nearly all of them
-(this share) in much less time: else a client may have said something that wants no answer, as a subscriber does."""
+"""In a protocol that cannot be read, unanswered turns show a silence only if at least so many other turns were
+answered, nearly all of them (this share) in much less time: otherwise a client may have sent something that needs no
+answer, as a subscriber does."""
 TOGETHER_SHARE = 0.2
-"""What a stopped process owes, it answers at once when it goes on: most of it within this share of the silence."""
-"""What is asked of requests that waited."""
+"""A stopped process answers all waiting requests as soon as it resumes: most within this share of the silence."""
+"""The columns needed of requests that waited."""
 _FATES = {
     "unanswered": (
         "warning",
@@ -64,7 +66,7 @@ _FATES = {
 
 
 def answer_findings(troubles: Symptoms, requests: Requests, end_trace_ns: int) -> list[Finding]:
-    """All that is wrong with answers."""
+    """All findings about answers."""
     return [
         *_silent(requests, troubles, end_trace_ns),
         *_cut_exchanges(troubles, requests),
@@ -73,8 +75,8 @@ def answer_findings(troubles: Symptoms, requests: Requests, end_trace_ns: int) -
     ]
 
 
-def _stalled(requests: Requests) -> NDArray[np.bool_]:
-    """Requests that arrived at servers that let one of them wait for as long as a stall is."""
+def _went_to_stalled_server(requests: Requests) -> NDArray[np.bool_]:
+    """Whether each request went to a server at which at least one request waited as long as a stall."""
     known = (requests.asked != UNSEEN) & requests.where(pl.col("server_host").is_not_null())
     arrived = np.where(requests.arrived == UNSEEN, requests.asked, requests.arrived)
     waited = known & ((requests.answered == UNSEEN) | (requests.answered - arrived >= STALL_NS))
@@ -86,7 +88,7 @@ def _stalled(requests: Requests) -> NDArray[np.bool_]:
 
 
 def _until(rows: pl.DataFrame, troubles: Symptoms, end_trace_ns: int) -> pl.DataFrame:
-    """Requests with `until` when each waited: the answer, the end of the connection, or of the trace."""
+    """Requests with `until`, the end of each wait: the answer, or the end of the connection or of the trace."""
     ended = troubles.ended.select("closed_ns", exchange_id="span_id")
     until = pl.min_horizontal("given_up", "closed_ns")
     return rows.join(ended, on="exchange_id", how="left", maintain_order="left").with_columns(
@@ -95,15 +97,15 @@ def _until(rows: pl.DataFrame, troubles: Symptoms, end_trace_ns: int) -> pl.Data
 
 
 def _silent(all_requests: Requests, troubles: Symptoms, end_trace_ns: int) -> Iterable[Finding]:
-    """Servers that answered nothing for a while."""
-    stalled = _stalled(all_requests)
+    """A finding for each server that answered nothing for a while."""
+    stalled = _went_to_stalled_server(all_requests)
     if not stalled.any():
         return
     shown = pl.Series("readable", all_requests.readable[stalled])
     # The server's capture may have a hole where the answer left: then it was answered before it arrived.
     rows = all_requests.frame(stalled).select(WAITS).with_columns(shown, answered=pl.coalesce("answered", "heard"))
     requests = _until(rows, troubles, end_trace_ns)
-    # Of a connection with holes nobody knows what was answered meanwhile.
+    # On a connection with holes nobody knows what was answered meanwhile.
     requests = requests.filter(~pl.col("connection_id").is_in(troubles.unseen["connection_id"].unique().implode()))
     # The last that is said in an unknown protocol may want no answer.
     requests = requests.filter(pl.col("readable") | pl.col("answered").is_not_null())
@@ -142,7 +144,7 @@ def _silent(all_requests: Requests, troubles: Symptoms, end_trace_ns: int) -> It
 
 
 def _silent_until(requests: pl.DataFrame, row: dict[str, int]) -> int:
-    """When the last request ended that got no answer since a silence began, before anything was answered again."""
+    """When the last of the requests ended that a silence left unanswered, before the server answered again."""
     there = requests.filter(
         (pl.col("server_host") == row["server_host"])
         & (pl.col("service") == row["service"])
@@ -154,14 +156,14 @@ def _silent_until(requests: pl.DataFrame, row: dict[str, int]) -> int:
 
 
 def _slow_at_other_times(requests: pl.DataFrame, row: dict[str, int]) -> bool:
-    """Whether that host also took nearly so long for requests that it had before the silence, or after."""
+    """Whether the host took nearly as long for requests before or after the silence."""
     apart = (pl.col("until") <= row["since"]) | (pl.col("asked") >= row["until"])
     long = pl.col("own_ns") * SILENT_RATIO >= row["stall"]
     return requests.filter((pl.col("server_host") == row["server_host"]) & apart & long).height >= SLOW_LEAST
 
 
 def _owes_answers(requests: pl.DataFrame, row: dict[str, int]) -> bool:
-    """Whether a server whose protocol cannot be read used to answer soon, and answered all that waited together."""
+    """Whether a server whose protocol cannot be read usually answers soon, and answered all waiting turns together."""
     mine = requests.filter(
         (pl.col("server_host") == row["server_host"]) & (pl.col("service") == row["service"])
     ).with_columns(took=pl.col("answered") - pl.coalesce("arrived", "asked"))
@@ -177,7 +179,7 @@ def _owes_answers(requests: pl.DataFrame, row: dict[str, int]) -> bool:
 
 
 def _waits_within(requests: pl.DataFrame, row: dict[str, int]) -> list[int]:
-    """How long requests to a silent server waited that were there in its silence."""
+    """How long each request waited that was open during the server's silence."""
     until = pl.col("until")
     there = requests.filter(
         (pl.col("server_host") == row["server_host"])
@@ -190,9 +192,9 @@ def _waits_within(requests: pl.DataFrame, row: dict[str, int]) -> list[int]:
 
 
 def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
-    """Times between a server's answers in which somebody waited: `since`, `until`, `stall` (ns), `waiting` (how many).
+    """Intervals between a server's answers in which requests waited: `since`, `until`, `stall` (ns), `waiting` (count).
 
-    Answers in order of time; a stall begins with the answer before, or with the first arrival of those still waiting.
+    The answers are in order of time. A stall begins with the previous answer, or with the first request still waiting.
     """
     for_body = pl.col("invited").is_not_null() & pl.col("answered").is_null()
     short = pl.col("answered").is_null() & (pl.col("until") - pl.col("asked") < SILENT_NS)
@@ -226,16 +228,16 @@ def _stalls(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_server(rows: pl.DataFrame) -> tuple[Int64Array, Int64Array]:
-    """The rows by server, and of each in order of `until`; and where each server's begin."""
+    """The rows ordered by server, then by `until`; and the index of each server's first row."""
     number, _ = _core.row_groups([text_codes(rows[name]) for name in ("server_host", "service")])
     order = np.argsort(rows["until"].to_numpy(), kind="stable")
-    few = number.max(initial=0) < 1 << 15  # then it is sorted by its digits
+    few = number.max(initial=0) < 1 << 15  # then numpy uses a radix sort
     order = order[np.argsort(number[order].astype(np.int16 if few else np.int32), kind="stable")]
     return order, np.flatnonzero(np.diff(number[order], prepend=-1))
 
 
 def _cut_exchanges(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
-    """Requests without a whole answer."""
+    """Findings about requests without a complete answer."""
     for row in troubles.cut.iter_rows(named=True):
         severity, kind, text, remedy = _FATES[row["fate"]]
         wait = f", the longest wait {in_words(row['worst_ns'])}" if row["worst_ns"] else ""
@@ -257,7 +259,7 @@ def _cut_exchanges(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
 
 
 def _server_errors(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
-    """Answers of 500 and above."""
+    """Findings about answers with a status of 500 and above."""
     if troubles.failed.is_empty():
         return
     failed = requests.frame(requests.statuses() >= 500)
@@ -291,7 +293,7 @@ def _server_errors(troubles: Symptoms, requests: Requests) -> Iterable[Finding]:
 
 
 def _usual_ns(requests: Requests, failed: pl.DataFrame) -> dict[str, float]:
-    """What nine of ten requests take that the services of these failed ones answer well."""
+    """By service: the duration below which nine of ten of its successful requests stay, for services with failures."""
     services = failed["service"].cast(pl.String).unique().implode()
     status = requests.statuses()
     well = requests.where(pl.col("service").cast(pl.String).is_in(services)) & (status >= 200) & (status < 400)
@@ -300,7 +302,8 @@ def _usual_ns(requests: Requests, failed: pl.DataFrame) -> dict[str, float]:
 
 
 def _reasons(requests: Requests, failed: pl.DataFrame) -> dict[tuple[str, str, int], str]:
-    """Of servers that `failed` requests, by status, what most of these had asked in vain before, in words."""
+    """By server and status of `failed` requests: the calls to other servers that failed before most of them, as
+    text."""
     given_up, _ = requests.given_up()
     vain = pl.concat([requests.frame(given_up), failed]).unique("exchange_id", maintain_order=True)
     failed = failed.select("exchange_id", of="server_host", by="service", said="status")

@@ -1,9 +1,9 @@
-"""What the captures themselves missed, and which findings it puts in doubt.
+"""Findings about packets that the captures themselves missed; and which other findings they put in doubt.
 
-Silence is only proof where somebody listened. A packet that a capture dropped looks like one that was lost, an answer
-that it dropped like none, a gap in it like a sender that stood still. So what is told by packets that were not seen is
-no more than a notice if the captures there missed as many packets as it counts cases: of those that a capture counted
-itself, only those of that time.
+A missing packet proves something only if the capture was complete. A packet that a capture dropped looks like a lost
+one, a dropped answer looks like none, and a gap in the capture looks like a sender that paused. So a finding inferred
+from the absence of packets becomes a notice if the captures there missed at least as many packets as it has cases. If a
+capture counted its drops itself, only those at the time of the finding matter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from collector.decode.absurd_stamps import STAMPS_ABSURD
 from collector.decode.merged_captures import MERGED
-from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listed, times
+from collector.findings.finding import DOUBTS, LOSS_LEAST, LOSS_SHARE, Finding, listing, times
 from collector.findings.symptoms import Symptoms
 from collector.hops.capture_drops import CaptureDrops, capture_drops
 from collector.trace.model import TraceInfo
 
 DROPS = "capture_dropped"
-"""The counter of what a capture says that it dropped (`tracer/core/wire/src/counters.rs`)."""
-TOLD_BY_ABSENCE = frozenset(
+"""The counter of packets that a capture reports as dropped (`tracer/core/wire/src/counters.rs`)."""
+INFERRED_FROM_ABSENCE = frozenset(
     {
         *(
             "link_down",
@@ -38,12 +38,12 @@ TOLD_BY_ABSENCE = frozenset(
         *("zero_window", "small_window", "delayed_ack", "slow_start_after_idle"),
     }
 )
-"""Kinds that are told by what was not seen, or by how long nothing was."""
+"""Kinds that are inferred from missing packets, or from the length of a silence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holes:
-    """Of a host's connections those whose streams go on behind bytes that no capture has."""
+    """The connections of a host whose streams continue behind bytes that no capture has."""
 
     connections: int
     gaps: int
@@ -53,7 +53,7 @@ class Holes:
 
     @property
     def words(self) -> str:
-        """What is not judged for them."""
+        """One clause: what these connections lack, and that nothing is inferred about them."""
         return (
             f"{times(self.connections, 'connection')} went on behind holes (at least {self.bytes:,} bytes in "
             f"{times(self.gaps, 'place')} are in no capture, though what follows them came), and no silence, loss or "
@@ -63,39 +63,39 @@ class Holes:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Packets that a host's capture missed: `count` by its own word, or by the acknowledgements of others; a packet at
-    least for each hole. `told`: when, if its own word says so of all of them."""
+    """Packets that a host's capture missed: `count`, from its own statistics or from acknowledgements; at least one for
+    each hole. `drops`: when it dropped them, if its own statistics account for all of them."""
 
     count: int
     captured_count: int
     holes: "Holes | None" = None
-    told: CaptureDrops | None = None
+    drops: CaptureDrops | None = None
 
     @property
     def only_holes(self) -> bool:
-        """Whether nothing but its connections' holes shows that packets are missing."""
+        """Whether only the holes of its connections show that packets are missing."""
         return self.holes is not None and self.count <= self.holes.gaps
 
     @property
     def same_holes(self) -> "Holes | None":
-        """By what it is said together with other hosts'."""
+        """A key: hosts with the same holes share a finding; None if more than holes is known."""
         return self.holes if self.only_holes else None
 
     def near(self, finding: Finding) -> int:
-        """How many may be of the time of a finding."""
-        if self.told is None:
+        """At most so many of the packets were missed at the time of a finding."""
+        if self.drops is None:
             return self.count
-        return self.told.within(finding.from_trace_ns, finding.to_trace_ns)
+        return self.drops.within(finding.from_trace_ns, finding.to_trace_ns)
 
     @property
     def much(self) -> bool:
-        """More than a view of this host bears."""
+        """Whether so many packets are missing that views of this host mislead."""
         return self.count >= LOSS_LEAST and self.count >= LOSS_SHARE * (self.count + self.captured_count)
 
 
 def missed_by_host(troubles: Symptoms, info: TraceInfo, clocks: pa.Table) -> dict[str, Missed]:
-    """What each host's capture missed; hosts that missed nothing are left out."""
-    told = {drops.host: drops for drops in capture_drops(info, clocks)}
+    """The packets that each host's capture missed; hosts that missed none are omitted."""
+    own_drops = {drops.host: drops for drops in capture_drops(info, clocks)}
     captured = {host.host: host.packets_count for host in info.hosts}
     dropped = {row["host"]: row["count"] for row in troubles.missed.iter_rows(named=True)}
     for host in captured:
@@ -105,18 +105,20 @@ def missed_by_host(troubles: Symptoms, info: TraceInfo, clocks: pa.Table) -> dic
     for host, hole in holes.items():
         dropped[host] = max(dropped.get(host, 0), hole.gaps)
     return {
-        host: Missed(count, captured.get(host, 0), holes.get(host), _told(told.get(host), count))
+        host: Missed(count, captured.get(host, 0), holes.get(host), _if_complete(own_drops.get(host), count))
         for host, count in dropped.items()
         if count
     }
 
 
-def _told(drops: CaptureDrops | None, count: int) -> CaptureDrops | None:
+def _if_complete(drops: CaptureDrops | None, count: int) -> CaptureDrops | None:
+    """`drops`, if they account for all missed packets; otherwise None."""
     return drops if drops is not None and drops.count >= count else None
 
 
 def _holes(troubles: Symptoms, hosts: list[str]) -> dict[str, Holes]:
-    """The holes of each host's connections. Arguments: all captured hosts: the only one has what no end's shows."""
+    """The holes of each host's connections. Arguments: all captured hosts; a single one has all holes without a
+    host."""
     alone = pl.lit(hosts[0] if len(hosts) == 1 else None, pl.String)
     known = troubles.unseen.with_columns(host=pl.coalesce("host", alone)).drop_nulls("host")
     ordered = known.sort("bytes", descending=True, maintain_order=True)
@@ -131,7 +133,7 @@ def _holes(troubles: Symptoms, hosts: list[str]) -> dict[str, Holes]:
 
 
 def capture_findings(troubles: Symptoms, missed: Mapping[str, Missed]) -> Iterable[Finding]:
-    """Packets that went by and are not in a host's capture. Arguments: `missed` as `missed_by_host`."""
+    """Findings about packets that a host's capture missed. Arguments: `missed`, from `missed_by_host`."""
     seen = {row["host"]: row for row in troubles.missed.iter_rows(named=True)}
     same: dict[Holes | str, list[str]] = {}
     for host, gap in sorted(missed.items(), key=lambda each: (-each[1].count, each[0])):
@@ -141,20 +143,20 @@ def capture_findings(troubles: Symptoms, missed: Mapping[str, Missed]) -> Iterab
 
 
 def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> Finding:
-    """Of hosts that missed the same."""
-    where = f"the capture on {hosts[0]}" if len(hosts) == 1 else f"the captures on {listed(hosts)}"
+    """One finding for `hosts`, which missed the same packets."""
+    where = f"the capture on {hosts[0]}" if len(hosts) == 1 else f"the captures on {listing(hosts)}"
     if gap.holes is not None and gap.only_holes:
         text = f"{where} missed packets: {gap.holes.words}"
         at_ns = gap.holes.at_ns
         row = row or {"connection_id": gap.holes.worst, "from_trace_ns": at_ns, "to_trace_ns": at_ns}
     elif gap.count > row.get("count", 0):
-        when = "" if gap.told is None else f", {gap.told.when}"
+        when = "" if gap.drops is None else f", {gap.drops.when}"
         text = (
             f"{where} dropped {gap.count:,} of {times(gap.count + gap.captured_count, 'packet')}{when}: "
-            "what was lost on the way or left unanswered there cannot be told from what it missed"
+            "what was lost on the way or left unanswered there cannot be distinguished from what it missed"
         )
-        if gap.told is not None:
-            stretches = gap.told.stretches
+        if gap.drops is not None:
+            stretches = gap.drops.stretches
             row = {
                 "connection_id": row.get("connection_id"),
                 "from_trace_ns": stretches[0].from_ns,
@@ -182,7 +184,7 @@ def _capture_finding(hosts: list[str], gap: Missed, row: Mapping[str, Any]) -> F
 
 
 def stamp_findings(info: TraceInfo) -> Iterable[Finding]:
-    """Packets whose stamps are years from all others of their host (`collector.decode.absurd_stamps`)."""
+    """Findings about packets stamped years away from all others of their host (`collector.decode.absurd_stamps`)."""
     for counter in info.counters:
         if counter.name == STAMPS_ABSURD:
             yield Finding(
@@ -197,19 +199,20 @@ def stamp_findings(info: TraceInfo) -> Iterable[Finding]:
 
 
 def with_doubts(found: Iterable[Finding], missed: Mapping[str, Missed], info: TraceInfo) -> list[Finding]:
-    """The findings; those that the captures' own gaps may explain as notices that say so.
+    """`found`, with each finding that gaps of the captures may explain turned into a notice that says so.
 
-    What a capture shows that holds its packets twice is none: a second sight looks like a packet sent again.
-    Arguments: `missed` as `missed_by_host`.
+    If a capture holds its packets twice, its retransmissions are no findings: the second sight of a packet looks like
+    one.
+    Arguments: `missed`, from `missed_by_host`.
     """
     twice = {counter.host for counter in info.counters if counter.name == MERGED}
     if twice:
         known = {host.host for host in info.hosts} - twice
-        found = [each for each in found if each.kind not in TOLD_BY_ABSENCE or known.intersection(each.hosts)]
-    return [_doubted(finding, missed) if finding.kind in TOLD_BY_ABSENCE else finding for finding in found]
+        found = [each for each in found if each.kind not in INFERRED_FROM_ABSENCE or known.intersection(each.hosts)]
+    return [_with_doubt(finding, missed) if finding.kind in INFERRED_FROM_ABSENCE else finding for finding in found]
 
 
-def _doubted(finding: Finding, missed: Mapping[str, Missed]) -> Finding:
+def _with_doubt(finding: Finding, missed: Mapping[str, Missed]) -> Finding:
     near = {host: missed[host].near(finding) for host in finding.hosts if host in missed}
     hosts = sorted((host for host in near if near[host]), key=lambda host: (-near[host], host))
     dropped = sum(near[host] for host in hosts)
@@ -219,5 +222,5 @@ def _doubted(finding: Finding, missed: Mapping[str, Missed]) -> Finding:
         finding,
         severity="notice" if finding.urgent else finding.severity,
         cause=f"{DOUBTS} on {hosts[0]}",
-        text=f"{finding.text}; no proof, since the captures there ({listed(hosts)}) missed {times(dropped, 'packet')}",
+        text=f"{finding.text}; no proof, since the captures there ({listing(hosts)}) missed {times(dropped, 'packet')}",
     )

@@ -1,9 +1,9 @@
-"""Which finding follows from which: one trouble has many symptoms, and only it is to be acted on.
+"""Determines which finding is the cause of which: one trouble has many symptoms, and only the cause needs action.
 
-A server that was stopped also shows requests unanswered, resets, copies on other hosts, a slow proxy. So kinds stand in
-an order of how deep they lie, and one further up takes with it those below that it can bring about, if they are of the
-same time and of the same host (or link), or of a host that asks it, directly or through others. What follows from
-another stays, as a notice that names its cause.
+A stopped server also causes unanswered requests, resets, writes to other hosts, and a slow proxy. So kinds are ordered
+from root causes to symptoms, and each kind lists the kinds that it can cause. A finding causes another one if their
+times overlap and the other one is of the same host (or network path), or of a host that calls this one, directly or
+through others. A finding with a cause is kept as a notice that names the cause.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from collector.findings.finding import LOSS_LEAST, Finding
 
 SLACK_NS = 1_000_000_000
-"""What a trouble brings about may show so long after its end: retries and timeouts."""
+"""Consequences of a trouble may appear so long after its end: retries and timeouts."""
 _BROKEN = frozenset(
     {
         *("unanswered_request", "connection_reset", "truncated_response", "client_gave_up"),
@@ -29,10 +29,10 @@ _LISTEN = frozenset({"listen_queue_full", "listen_drops"})
 _RESENT = frozenset({"retransmission_timeout", "tail_loss", "fast_retransmission"})
 _HELD = frozenset({"zero_window", "small_window"})
 _AWAY = frozenset({"small_window", "slow_start_after_idle"})
-"""Waits for round trips, which count on a long way only."""
+"""Waits for round trips, which matter only on a long path."""
 _CLOCK = frozenset({"unaligned_clock", "inconsistent_clock"})
 _UNANSWERED = frozenset({"slow_replica"})
-"""A server that does not answer is not slow: as far as it looks so by what was given up, its silence is the cause."""
+"""A server that does not answer is not slow: if it looks slow by the requests given up, its silence is the cause."""
 
 BRINGS: Mapping[str, frozenset[str]] = {
     "link_down": _BROKEN | _UNCONNECTED | _SLOW | _SILENT | _LATE | _FAILED | _LISTEN | _CLOCK | _RESENT | _HELD,
@@ -60,11 +60,11 @@ BRINGS: Mapping[str, frozenset[str]] = {
     "server_error": _BROKEN | frozenset({"server_error", "slow_disk", "handoffs", "uneven_load"}),
     "slow_replica": _BROKEN | _SLOW | _LISTEN | _HELD,
 }
-"""What each kind can bring about, deepest first."""
+"""The kinds that each kind can cause, root causes first."""
 ORDER = tuple(BRINGS)
 NOBODY: Mapping[tuple[str | None, str | None], frozenset[tuple[str | None, str | None]]] = MappingProxyType({})
 RIVALS = ("narrow_link", "slow_link", "reordering")
-"""Ways of a link to be late: the one that costs most is meant, the others are how else it shows."""
+"""Kinds of delay on a network path: the one that costs most is the cause, the others are its symptoms."""
 
 OF_SERVICES = frozenset(
     {
@@ -72,10 +72,10 @@ OF_SERVICES = frozenset(
         *("unanswered_request", "client_gave_up", "truncated_response", "server_error", "zero_window", "port_reuse"),
     }
 )
-"""Kinds that are of one service: they bring about nothing of another one of that host, unless that one asks it."""
+"""Kinds about one service: they cause nothing at another service of the same host, unless that one calls it."""
 
 Askers = Mapping[str, frozenset[str]]
-"""Each host with all that ask it, directly or through others."""
+"""For each host, all hosts that call it, directly or through others."""
 Place = tuple[str | None, str | None]
 """A service: its host, its name."""
 
@@ -83,9 +83,9 @@ Place = tuple[str | None, str | None]
 def with_causes(
     found: Iterable[Finding], askers: Askers, asked_by: Mapping[Place, frozenset[Place]] = NOBODY
 ) -> list[Finding]:
-    """The findings, each that follows from another as a notice that says so.
+    """The findings; each that follows from another becomes a notice that names its cause.
 
-    Arguments: `asked_by`, each service with those that ask it, directly or through others.
+    Arguments: `asked_by`, for each service the services that call it, directly or through others.
     """
     every = list(found)
     causes = sorted((one for one in every if one.kind in BRINGS and one.urgent), key=lambda one: _depth(one, askers))
@@ -93,12 +93,13 @@ def with_causes(
     for cause in causes:
         if not any(_brings(deeper, cause, askers, asked_by) for deeper in named):
             named.append(cause)
-    return [_told(finding, named, askers, asked_by) for finding in every]
+    return [_demote_consequence(finding, named, askers, asked_by) for finding in every]
 
 
-def _told(
+def _demote_consequence(
     finding: Finding, causes: Sequence[Finding], askers: Askers, asked_by: Mapping[Place, frozenset[Place]]
 ) -> Finding:
+    """A notice that names its cause, if one of `causes` explains the finding; otherwise the finding itself."""
     if finding.cause is not None or any(finding is cause for cause in causes):
         return finding
     of = next((cause for cause in causes if _brings(cause, finding, askers, asked_by)), None)
@@ -109,14 +110,14 @@ def _told(
 
 
 def _depth(finding: Finding, askers: Askers) -> tuple[int, bool, int, int]:
-    """Of one kind, what is asked by more hosts, directly or through others, lies deeper."""
+    """Sort key: root causes first; within one kind, hosts that more hosts call, directly or through others."""
     kind = RIVALS[0] if finding.kind in RIVALS else "slow_disk" if _is_broken_device(finding) else finding.kind
     asked_by = 0 if kind in RIVALS else len(askers.get(finding.host or "", ()))
     return ORDER.index(kind), not _is_broken_device(finding), -asked_by, -finding.cost_ns
 
 
 def _is_broken_device(finding: Finding) -> bool:
-    """Whether a device fails at once, which no slowness explains; that it is slow, too, is how else it shows."""
+    """Whether a device fails immediately. Slowness does not explain that; it is rather another symptom."""
     return finding.kind in _FAILED and finding.quick and bool(finding.devices)
 
 
@@ -137,7 +138,7 @@ def _brings(cause: Finding, finding: Finding, askers: Askers, asked_by: Mapping[
 
 
 def _may_explain(cause: Finding, finding: Finding) -> bool:
-    """Whether what is known of the two allows one to be slow because of the other, or to fail because of it."""
+    """Whether `cause` can, by what is known of both, explain that `finding` is slow or fails."""
     if finding.kind == "slow_disk" and cause.kind in _FAILED:
         return _is_broken_device(cause) and cause.host == finding.host and bool(cause.devices & finding.devices)
     if cause.kind == "slow_disk" and _is_broken_device(finding):
@@ -151,7 +152,7 @@ def _may_explain(cause: Finding, finding: Finding) -> bool:
 
 
 def _concerns(cause: Finding, finding: Finding, asked_by: Mapping[Place, frozenset[Place]]) -> bool:
-    """Whether a finding of the same host may be of the service that the cause is of, or of one that asks it."""
+    """Whether a finding of the same host may concern the cause's service, or a service that calls it."""
     services = cause.services or frozenset(name for name in (cause.service,) if name is not None)
     mine = finding.services or frozenset(name for name in (finding.service,) if name is not None)
     if cause.kind not in OF_SERVICES or not services or not mine or services & mine:
@@ -161,7 +162,7 @@ def _concerns(cause: Finding, finding: Finding, asked_by: Mapping[Place, frozens
 
 
 def _at_once(cause: Finding, finding: Finding) -> bool:
-    """Whether the finding's time meets the cause's; no time meets any."""
+    """Whether the two overlap in time; a finding without a time overlaps with all."""
     bounds = (cause.from_trace_ns, cause.to_trace_ns, finding.from_trace_ns, finding.to_trace_ns)
     if any(bound is None for bound in bounds):
         return True

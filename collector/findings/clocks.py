@@ -1,4 +1,4 @@
-"""Clocks: not aligned, stepped, or wrong by more than a kept clock is."""
+"""Findings about clocks: not aligned, stepped, or further off than a synchronised clock."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,11 +13,11 @@ from collector.trace.model import TraceInfo
 OFFSET_NS = 10_000_000
 """NTP keeps hosts of a network within a few ms (RFC 5905 §4: "a few milliseconds" over LANs and well-kept WANs)."""
 SKEW_PPB = 100_000
-"""A quartz is good to about 100 ppm; NTP disciplines what is within 500 (RFC 5905 §11.3)."""
+"""A quartz is accurate to about 100 ppm; NTP corrects up to 500 ppm (RFC 5905 §11.3)."""
 
 
 def clock_findings(clocks: pa.Table, info: TraceInfo) -> Iterable[Finding]:
-    """What is wrong with the clocks of hosts that sent or received anything. Arguments: the table `clocks`."""
+    """Findings about the clocks of hosts that sent or received packets. Arguments: the table `clocks`."""
     busy = {host.host for host in info.hosts if host.events_count}
     if len(busy) < 2:
         return
@@ -29,18 +29,18 @@ def clock_findings(clocks: pa.Table, info: TraceInfo) -> Iterable[Finding]:
     for host, rows in rows_of.items():
         if host in busy and not (host in on_path and rows[0]["method"] == "none"):
             yield from _of_host(host, rows, whole)
-    yield from _stepped(step for step in clock_steps(clocks) if step.host in busy)
+    yield from _step_findings(step for step in clock_steps(clocks) if step.host in busy)
 
 
 def _whole(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """From when to when the trace lasts, by the clocks that are on its timescale."""
+    """The interval of the whole trace, from the clocks that are aligned."""
     windows = [window for row in rows if row["method"] != "none" and (window := _window([row]))]
     ends = (("from_trace_ns", min), ("to_trace_ns", max))
     return {name: of(window[name] for window in windows) for name, of in ends} if windows else {}
 
 
 def _of_host(host: str, rows: list[dict[str, Any]], whole: dict[str, Any]) -> Iterable[Finding]:
-    """Arguments: the lines of its clock; when the trace lasts, which is all that is known of one without any."""
+    """Arguments: the host's clock lines; the trace's interval, which stands in for that of a host without any line."""
     first = rows[0]
     if first["method"] == "none":
         yield Finding(
@@ -66,8 +66,8 @@ def _of_host(host: str, rows: list[dict[str, Any]], whole: dict[str, Any]) -> It
     yield from _wrong(host, rows)
 
 
-def _stepped(steps: Iterable[ClockStep]) -> Iterable[Finding]:
-    """One for each host; what is no more than the clocks are uncertain by is no step."""
+def _step_findings(steps: Iterable[ClockStep]) -> Iterable[Finding]:
+    """One finding for each host; steps within the clocks' uncertainty are ignored."""
     of: dict[str, list[ClockStep]] = {}
     for step in steps:
         if abs(step.step_ns) > (step.uncertainty_ns or 0):
@@ -88,7 +88,7 @@ def _stepped(steps: Iterable[ClockStep]) -> Iterable[Finding]:
 
 
 def _window(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """From when to when these lines of a host's clock hold, on the trace's timescale."""
+    """The interval covered by these lines of a host's clock, in trace time."""
     first, last = rows[0], rows[-1]
     if first["offset_ns"] is None or last["offset_ns"] is None:
         return {}
@@ -109,9 +109,9 @@ def _wrong(host: str, rows: list[dict[str, Any]]) -> Iterable[Finding]:
     if abs(offset) - doubt < OFFSET_NS and abs(skew) - skew_doubt < SKEW_PPB:
         return
     way = "ahead of" if offset > 0 else "behind"
-    told = abs(skew) > max(1000, skew_doubt)
+    drifts = abs(skew) > max(1000, skew_doubt)
     speed = f"{abs(skew) / 1000:.0f} ± {skew_doubt / 1000:.0f} ppm too {'fast' if skew > 0 else 'slow'}"
-    drift = f", and runs {speed}" if told else ""
+    drift = f", and runs {speed}" if drifts else ""
     yield Finding(
         severity="warning",
         kind="clock_offset",

@@ -1,4 +1,4 @@
-"""Connections that were refused, not answered, or came up late; and ports that run out."""
+"""Findings about connections that were refused, not answered, or established late."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from collector.findings.finding import LOSS_LEAST, Finding, evidence, listed, times, weight
+from collector.findings.finding import LOSS_LEAST, Finding, evidence, listing, times, weight
 from collector.findings.requests import Requests
 from collector.findings.scans import without_scans
 from collector.findings.symptoms import Symptoms
@@ -50,21 +50,21 @@ WORDS = {
         "see that the server is up, and look for what drops packets to port {port} on the way",
     ),
 }
-"""Why SYNs were in vain: kind, what became of them, remedy."""
+"""By the reason why SYNs had no effect: kind, wording, remedy."""
 
 
 MOST_NAMED = 8
-"""Ports of a host that are named."""
+"""At most so many ports of a host are named."""
 IN_VAIN = ("refused", "unanswered")
-"""Of connections that never came up."""
+"""Fates of connections that were never established."""
 LOST = ("lost", "gone")
-"""What the network lost is weighed as other losses are: by its number, or by what clients waited for it."""
+"""Losses in the network are weighed like other losses: by their number, or by how long clients waited for them."""
 
 
 def connection_findings(troubles: Symptoms, requests: Requests, services: ServiceNames) -> Iterable[Finding]:
-    """One for each server host and cause; ports of one host together.
+    """One finding for each server host and cause, for all its ports together.
 
-    Arguments: `services`, names of servers. What only daemons waited for costs nothing.
+    Arguments: `services`, names of servers. Waits of background requests cost nothing.
     """
     if troubles.connecting.is_empty():
         return
@@ -80,7 +80,7 @@ def connection_findings(troubles: Symptoms, requests: Requests, services: Servic
 
 
 def _with_waiting(rows: pl.DataFrame, requests: Requests, services: ServiceNames) -> pl.DataFrame:
-    """With `cost_ns` nothing where all that the client asks of that service is background work."""
+    """`rows` with `cost_ns` set to 0 if all requests of the client to that service are background work."""
     of = ("client_host", "server_host", "service")
     asked = requests.groups.group_by(of).agg(pl.col("waited").sum() > 0).with_columns(pl.col(of).cast(pl.String))
     named = rows.with_columns(service=services.of_rows(rows))
@@ -114,7 +114,7 @@ def _handshake(cause: str, server: str, rows: list[dict[str, Any]]) -> Finding:
     what = became.format(server=server, late=late, packets=times(vain, "handshake packet"))
     waited = sum(row["waited_ns"] for row in rows)
     wait = f"; that took {in_words(waited)}" + (f", at worst {in_words(worst['worst_ns'])}" if count > 1 else "")
-    told = bool(waited) and cause != "refused"
+    has_wait = bool(waited) and cause != "refused"
     return Finding(
         severity="warning",
         kind=kind,
@@ -122,12 +122,12 @@ def _handshake(cause: str, server: str, rows: list[dict[str, Any]]) -> Finding:
         touches=frozenset(clients),
         services=frozenset(str(row["service"]) for row in rows),
         count=count,
-        text=f"{times(count, 'connection')} from {listed(clients)} to {names} {what}{wait if told else ''}"
+        text=f"{times(count, 'connection')} from {listing(clients)} to {names} {what}{wait if has_wait else ''}"
         + fingerprint(
             "connect",
             [row["worst_ns"] for row in rows if row["fate"] == "unanswered"],
             {str(row["service"]) for row in rows},
         ),
-        remedy=remedy.format(port=listed(map(str, ports[:MOST_NAMED])) + (" …" if len(ports) > MOST_NAMED else "")),
+        remedy=remedy.format(port=listing(map(str, ports[:MOST_NAMED])) + (" …" if len(ports) > MOST_NAMED else "")),
         **{**evidence(worst), "from_trace_ns": begin, "to_trace_ns": end, "cost_ns": cost},
     )

@@ -1,4 +1,4 @@
-"""All findings of a trace: each family's own, then what follows from what."""
+"""Builds the table `findings`: runs all families of findings, then determines which finding is the cause of which."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -37,18 +37,19 @@ T = TypeVar("T")
 def find(tables: Mapping[str, pa.Table], info: TraceInfo) -> pa.Table:
     """The table `findings` of a whole trace in memory.
 
-    Arguments: `tables` by name, with at least `hops, connections, exchanges, spans, clocks`; what the trace says of
-    itself.
+    Arguments: `tables` by name, with at least `hops, connections, exchanges, spans, clocks`; the trace's `info`.
     """
     hops, exchanges = tables["hops"], tables["exchanges"]
     end_ns = pc.max(pc.coalesce(hops["send_trace_ns"], hops["receive_trace_ns"])).as_py() or 0
     troubles = collect_symptoms(hops, tables["connections"], exchanges, end_ns)
     parts = merge_symptoms([troubles])
     connections = [tables["connections"]]
-    return told(parts, [exchanges], tables["spans"], tables["clocks"], info, end_ns, connections=lambda: connections)
+    return build_findings(
+        parts, [exchanges], tables["spans"], tables["clocks"], info, end_ns, connections=lambda: connections
+    )
 
 
-def told(
+def build_findings(
     troubles: Symptoms,
     exchanges: Iterable[pa.Table],
     spans: pa.Table,
@@ -59,10 +60,11 @@ def told(
     connections: Parts | None = None,
     rings: Places = NO_PLACES,
 ) -> pa.Table:
-    """The table `findings`, from the troubles of all connections, the requests, the hosts' own counters, the clocks.
+    """The table `findings`, from the symptoms of all connections, the requests, the hosts' own counters, the clocks.
 
-    Arguments: parts of `exchanges`, at least `requests.EXCHANGE_COLUMNS`, of `connections` `ports.CONNECTION_COLUMNS`;
-    `end_trace_ns`, when the last capture ended; `rings`, what ring files say of the store's devices.
+    Arguments: parts of `exchanges`, with at least `requests.EXCHANGE_COLUMNS`; parts of `connections`, with
+    `ports.CONNECTION_COLUMNS`; `end_trace_ns`, when the last capture ended; `rings`, which devices the ring files
+    assign.
     """
     requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)
     missed = missed_by_host(troubles, info, clocks)
@@ -82,19 +84,19 @@ def told(
         lambda: clock_findings(clocks, info),
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = [finding for family in pool.map(lambda tell: list(tell()), families) for finding in family]
+        found = [finding for family in pool.map(lambda build: list(build()), families) for finding in family]
     caused = with_causes(with_doubts(found, missed, info), _askers(requests), _asked_by(requests))
     return as_table(usage.beside(caused))
 
 
 def _askers(requests: Requests) -> Askers:
-    """Who asks whom, through any number of others."""
+    """For each host, all hosts that call it, through any number of others."""
     pairs = requests.groups.select("client_host", "server_host").drop_nulls().unique().rows()
     return _through_others((server, client) for client, server in pairs if client != server)
 
 
 def _asked_by(requests: Requests) -> Mapping[Place, frozenset[Place]]:
-    """Each service with those that ask it, through any number of others, as far as links show it."""
+    """For each service, the services that call it, through any number of others, as far as links show them."""
     children = np.flatnonzero(requests.parent != NONE)
     pairs = np.unique(np.stack((requests.group[children], requests.group[requests.parent[children]])), axis=1)
     places: list[Place] = requests.groups.select(pl.col("server_host", "service").cast(pl.String)).rows()
@@ -102,14 +104,14 @@ def _asked_by(requests: Requests) -> Mapping[Place, frozenset[Place]]:
 
 
 def _through_others(pairs: Iterable[tuple[T, T]]) -> Mapping[T, frozenset[T]]:
-    """Of pairs of who is asked and by whom: each with all that ask it, directly or not."""
+    """From pairs (called, caller): for each callee, all its callers, direct and indirect."""
     asked_by: dict[T, set[T]] = {}
     for asked, asker in pairs:
         asked_by.setdefault(asked, set()).add(asker)
-    return {asked: frozenset(_reached(asked, asked_by)) for asked in asked_by}
+    return {asked: frozenset(_all_callers(asked, asked_by)) for asked in asked_by}
 
 
-def _reached(host: T, asked_by: Mapping[T, Iterable[T]]) -> set[T]:
+def _all_callers(host: T, asked_by: Mapping[T, Iterable[T]]) -> set[T]:
     reached, waiting = set[T](), [host]
     while waiting:
         for asker in asked_by.get(waiting.pop(), ()):

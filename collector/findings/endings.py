@@ -1,21 +1,22 @@
-"""Requests that somebody ended before they were wholly answered, by who did and how (`collector.requests.endings`).
+"""Findings about requests that one side ended before the answer was complete (`collector.requests.endings`).
 
-- `server_died`: the server's side ended several connections at one moment, each with FIN or RST in place of an answer.
-  A process that ends does that: its kernel closes all its connections within a moment, whenever each was asked. What
-  ends each request by itself (a limit of the server, a `return 444`) does it so long after each was asked, and the
-  server answers others in between: that is no death. One connection that ended so is enough where the server's port
-  refused a connection soon after, and nothing was answered in between: nobody listens there any more.
-- `truncated_response`: the server closed before the length that it had promised.
-- `connection_reset`, `unanswered_request`: the server's side broke a connection off, or closed it, and no others then.
-- `client_gave_up`: the client left first. Where several left after the same wait, at different moments, that is its
-  limit. Where it left several at one moment, it ended itself or was stopped, which says nothing of the server. What a
-  server left because another call of the same request had been answered (a replica too many, a hedged read), and then
-  went well, needed no answer. Where a request waited for the call in vain, that is what it cost, even if a second try
-  went well.
+- `server_died`: the server's side ended several connections at one moment, each with FIN or RST instead of an answer.
+  When a process ends, its kernel closes all its connections within a moment, no matter when each request was sent. A
+  server that ends requests one by one (a limit, a `return 444`) does so after the same wait for each, and answers other
+  requests in between: that is no death. A single connection is enough if the server's port refused a connection soon
+  afterwards and no request was answered in between: then nobody listens there any more.
+- `truncated_response`: the server closed the connection before it had sent as many bytes as announced.
+- `connection_reset`, `unanswered_request`: the server's side reset or closed one connection, and no others then.
+- `client_gave_up`: the client left first. If several requests ended after the same wait at different moments, the wait
+  is the client's limit. If they ended at one moment, the client itself ended or was stopped, which proves nothing about
+  the server. A call that its caller abandoned because another call of the same request was answered (a surplus replica,
+  a hedged read) needed no answer if that request then succeeded. If the request waited for the call, that wait is its
+  cost, even if a second try succeeded.
 
-Limits: one connection that a dying process ended is not told from one that it chose to end where nobody tries to
-connect soon after, or a supervisor has started it again by then. In a protocol without visible heads a server's FIN may
-be its answer to a goodbye: it counts only where several died together, or its port refused afterwards.
+Limits: if nobody tries to connect soon afterwards, or a supervisor has restarted the process by then, a connection
+ended by a dying process cannot be distinguished from one ended on purpose. In a protocol without visible heads a
+server's FIN may answer a goodbye: it counts only if several connections ended together, or the port refused connections
+afterwards.
 """
 
 from collections.abc import Iterator
@@ -39,20 +40,20 @@ from collector.trace.durations import in_words
 from collector.trace.time_columns import UNSEEN
 
 MOMENT_NS, MOMENT_GAP_NS = 1_000_000_000, 250_000_000
-"""What a process's end closes is closed within this time, and with no longer gap. A kernel takes microseconds for each;
-a supervisor that ends several workers one by one takes longer."""
+"""All connections of a process that ends are closed within this time, and with no longer gap. A kernel takes
+microseconds for each; a supervisor that ends several workers one by one takes longer."""
 FEWEST_AT_ONCE = 2
-"""Connections ended at one moment; one may be ended for a reason of its own."""
+"""Fewest connections ended at one moment; a single one may have a reason of its own."""
 REFUSED_SOON_NS = 10_000_000_000
-"""A port that refuses within this time after a connection was ended lost its process then, rather than later."""
+"""If a port refuses connections within this time after one was ended, its process ended then."""
 OWED_NS = 5_000_000
-"""Without visible heads a request that waited so long wanted an answer rather than that its connection be closed."""
+"""Without visible heads, a request that waited so long expected an answer and not just the end of its connection."""
 ALIKE_SHARE, ALIKE_NS, FEWEST_ALIKE = 0.05, 20_000_000, 2
-"""Waits are alike if all but a tenth lie so close together, by their middle one, or by what a busy host adds."""
+"""Waits are alike if nine of ten lie within this share of their median, or within the delay that a busy host adds."""
 LIMIT_LEAST_NS = 20_000_000
 """No client's timeout is shorter."""
 MOST_SHARE = 0.5
-"""A client that waits for so large a share of its requests to a server in vain has a trouble with that server."""
+"""If so large a share of a client's requests to a server is never answered, the trouble lies with that server."""
 SILENT_REMEDY = (
     "see whether that process is stopped, hangs or is slow (ps -o stat,wchan; its log); or let the client wait longer"
 )
@@ -63,7 +64,7 @@ Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What is said of a group of requests that one side ended."""
+    """The wording for a group of requests that one side ended."""
 
     kind: str
     text: str
@@ -93,8 +94,8 @@ _TRUNCATED = _Words(
 
 
 def ending_findings(troubles: Symptoms, requests: Requests) -> list[Finding]:
-    """All that is said of requests that somebody ended."""
-    ended = _counted(troubles.ended, requests)
+    """All findings about requests that one side ended early."""
+    ended = _that_count(troubles.ended, requests)
     if ended.is_empty():
         return []
     by_server = ended.filter(~pl.col("ending").is_in(BY_CLIENT))
@@ -109,8 +110,8 @@ def ending_findings(troubles: Symptoms, requests: Requests) -> list[Finding]:
     ]
 
 
-def _counted(ended: pl.DataFrame, requests: Requests) -> pl.DataFrame:
-    """Those that count: not what a protocol without visible heads may say without wanting an answer."""
+def _that_count(ended: pl.DataFrame, requests: Requests) -> pl.DataFrame:
+    """The requests that count. In a protocol without visible heads, messages that may need no answer do not."""
     readable = pl.col("protocol") != UNKNOWN
     silent, left = pl.col("response_bytes").is_null(), pl.col("ending").is_in(BY_CLIENT)
     waited = pl.col("outcome").is_in(["waited", "abandoned"])
@@ -136,15 +137,14 @@ def _counted(ended: pl.DataFrame, requests: Requests) -> pl.DataFrame:
 
 
 def _was_flowing() -> pl.Expr:
-    """Whether the answer was on its way when its client left, who stopped it as players and browsers do and waited for
-    nothing."""
+    """Whether the answer was arriving when the client left, as players and browsers do: nobody waited for the rest."""
     begun = pl.col("first_ns") < pl.col("closed_ns")
     return (begun & (pl.col("last_ns") >= pl.col("closed_ns") - LIMIT_LEAST_NS)).fill_null(value=False)
 
 
 def _needless(requests: Requests, ended: pl.DataFrame) -> pl.DataFrame:
-    """`span_id, for_another, needless`: which of these requests were made for another that went well all the same, and
-    which of them it did not wait for, since another of its calls had been answered."""
+    """`span_id, for_another, needless`: whether a request was made for another one that succeeded nevertheless, and
+    whether that one did not wait for it, since another of its calls had been answered."""
     ids = numbers(requests.exchanges["exchange_id"])
     rows = np.flatnonzero(np.isin(ids, ended["span_id"].to_numpy()))
     parent = requests.parent[rows]
@@ -164,22 +164,22 @@ def _needless(requests: Requests, ended: pl.DataFrame) -> pl.DataFrame:
 
 
 def _answered_groups(requests: Requests) -> NDArray[np.bool_]:
-    """Of which groups any request was answered."""
+    """For each group, whether any of its requests was answered."""
     return np.bincount(requests.group[requests.answered != UNSEEN], minlength=len(requests.groups)) > 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Death:
-    """Requests that a server's end took with it, and how many connections its port refused soon after."""
+    """Requests that failed because a server ended, and how many connections its port refused soon after."""
 
     rows: pl.DataFrame
     refused_count: int
 
 
 def _deaths(by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame) -> Iterator[_Death]:
-    """Requests that a server's end took with it: those without any answer, and those that it was answering then.
+    """Requests that failed because a server ended: those without an answer, and those that it was answering then.
 
-    Arguments: `in_vain`, as `collector.hops.failed_connections.in_vain`.
+    Arguments: `in_vain`, from `collector.hops.failed_connections.in_vain`.
     """
     owed = pl.col("readable") | (pl.col("waited_ns") >= OWED_NS)
     of_connections = ~pl.col("ending").is_in([Ending.STALE, Ending.SERVER_RESET_STREAM])
@@ -188,7 +188,7 @@ def _deaths(by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame) 
         silent = mine.filter(pl.col("silent"))
         at_server = _at_server(requests, host, service)
         for moment in _moments(silent):
-            gone = _gone(moment, requests.answered[at_server], in_vain)
+            gone = _ended_before_refusal(moment, requests.answered[at_server], in_vain)
             if gone is None and not _is_death(moment, requests, at_server):
                 continue
             taken, refused = gone or (moment, 0)
@@ -196,11 +196,13 @@ def _deaths(by_server: pl.DataFrame, requests: Requests, in_vain: pl.DataFrame) 
             yield _Death(mine.filter(pl.col("closed_ns").is_between(first, last)), refused)
 
 
-def _gone(moment: pl.DataFrame, answered: Longs, in_vain: pl.DataFrame) -> tuple[pl.DataFrame, int] | None:
-    """Those that a server ended whose port refused connections soon after, and how many; None if there are none.
+def _ended_before_refusal(
+    moment: pl.DataFrame, answered: Longs, in_vain: pl.DataFrame
+) -> tuple[pl.DataFrame, int] | None:
+    """The requests that a server ended before its port refused connections, and how many it refused; None if none.
 
-    Arguments: `answered`, when the server answered which request, `UNSEEN` of others: those that it ended before it
-    answered another are not among them.
+    Arguments: `answered`, when the server answered each request, `UNSEEN` for others: requests that it ended before it
+    answered another one are omitted.
     """
     last = int(moment["closed_ns"].to_numpy().max())
     place = pl.format("{}:{}", "server", "server_port")
@@ -214,7 +216,7 @@ def _gone(moment: pl.DataFrame, answered: Longs, in_vain: pl.DataFrame) -> tuple
 
 
 def _moments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Rows in order of `closed_ns`, cut where nothing was closed for a while."""
+    """Rows, which are in order of `closed_ns`, split where no connection was closed for a while."""
     apart = pl.col("closed_ns").diff().fill_null(0) > MOMENT_GAP_NS
     numbered = rows.with_columns(moment=apart.cast(pl.Int64).cum_sum())
     for _, moment in numbered.group_by("moment", maintain_order=True):
@@ -222,7 +224,7 @@ def _moments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _at_server(requests: Requests, host: object, service: object) -> NDArray[np.bool_]:
-    """Of which requests a service of a host was asked."""
+    """Whether each request went to a given service of a host."""
     return requests.where(
         pl.col("server_host").cast(pl.String).eq_missing(pl.lit(host, pl.String))
         & pl.col("service").cast(pl.String).eq_missing(pl.lit(service, pl.String))
@@ -230,7 +232,7 @@ def _at_server(requests: Requests, host: object, service: object) -> NDArray[np.
 
 
 def _is_death(moment: pl.DataFrame, requests: Requests, at_server: NDArray[np.bool_]) -> bool:
-    """Whether these ended together because their server did: not each so long after it was asked, and nothing that came
+    """Whether these requests ended together because their server ended: their waits differ, and no request that arrived
     after the first of them was answered before the last."""
     closed, waited = moment["closed_ns"].to_numpy(), moment["waited_ns"].to_numpy()
     if moment["connection_id"].n_unique() < FEWEST_AT_ONCE or np.ptp(closed) > MOMENT_NS:
@@ -272,7 +274,7 @@ def _death_finding(found: _Death) -> Finding:
 
 
 def _ended_by_server(rows: pl.DataFrame) -> Iterator[Finding]:
-    """What the server's side ended, and was no death."""
+    """Findings about requests that the server's side ended although its process did not end."""
     partial, reset = ~pl.col("silent"), pl.col("ending").is_in(RESETS)
     each = (
         (_CLOSED, (pl.col("ending") == Ending.SERVER_CLOSED) & pl.col("silent")),
@@ -298,7 +300,7 @@ def _wait_words(worst: dict[str, int]) -> str:
 
 
 def _short_words(rows: pl.DataFrame) -> str:
-    """`; at worst 1,200 of 50,000 bytes came`; of chunked answers only, how much did."""
+    """`; at worst 1,200 of 50,000 bytes came`; for chunked answers only how many came."""
     if rows["response_due_bytes"].null_count() == len(rows):
         fewest = int(rows["response_bytes"].to_numpy().min())
         return f"; the last chunk never came, {'at worst ' * (len(rows) > 1)}after {fewest:,} bytes"
@@ -308,7 +310,7 @@ def _short_words(rows: pl.DataFrame) -> str:
 
 
 def _given_up(rows: pl.DataFrame, requests: Requests) -> Iterator[Finding]:
-    """What clients left."""
+    """Findings about requests that clients ended."""
     for _, mine in rows.group_by(GROUP, maintain_order=True):
         worst = mine.sort("waited_ns", "span_id", descending=[True, False]).row(0, named=True)
         limit, at_once = _limit(mine), len(mine) > 1 and _is_one_moment(mine)
@@ -323,7 +325,7 @@ def _given_up(rows: pl.DataFrame, requests: Requests) -> Iterator[Finding]:
 
 
 def _given_up_severity(rows: pl.DataFrame, limit: int, at_once: bool, requests: Requests) -> str:
-    """A second try that went well makes it a matter of time alone, and an answer from elsewhere of none at all."""
+    """If a second try succeeded, only time was lost; if another server's answer sufficed, nothing was."""
     if rows["needless"].all():
         return "info"
     share = int((~rows["flowing"]).sum()) / max(1, rows["total"][0])
@@ -333,8 +335,8 @@ def _given_up_severity(rows: pl.DataFrame, limit: int, at_once: bool, requests: 
 
 
 def _silent_ns(rows: pl.DataFrame, requests: Requests) -> int:
-    """For how long their server answered nobody, while several of these waited in turn; 0 if it did, or if what it
-    answered to others was not captured."""
+    """How long the server answered nobody while several of these requests waited; 0 if it answered one, or if its
+    answers to others were not captured."""
     first, last = _least(rows["asked_ns"]), _most(rows["closed_ns"])
     host, service = rows["server_host"][0], rows["service"][0]
     if first is None or last is None or host is None or not rows["silent"].all():
@@ -369,13 +371,13 @@ def _given_up_words(rows: pl.DataFrame, limit: int, at_once: bool) -> _Words:
 
 
 def _is_one_moment(rows: pl.DataFrame) -> bool:
-    """Whether the client left all at once: rather at one moment than each after the same wait, as far as that shows."""
+    """Whether the requests ended at one moment, rather than each after the same wait."""
     closed, waited = (int(np.ptp(rows[name].to_numpy())) for name in ("closed_ns", "waited_ns"))
     return closed <= MOMENT_GAP_NS and closed <= max(waited, ALIKE_NS)
 
 
 def _limit(rows: pl.DataFrame) -> int:
-    """How long all of these waited, from the first byte or the last, if they waited equally long, ns; else 0."""
+    """The common wait (ns) of all these requests, from the first byte or the last; 0 if their waits differ."""
     for since in ("begun_ns", "asked_ns"):
         waits = np.sort((rows["closed_ns"] - rows[since]).drop_nulls().to_numpy())
         if len(waits) < FEWEST_ALIKE:

@@ -1,4 +1,4 @@
-"""What a finding is, and the table that findings are kept in."""
+"""The type `Finding`, and the table of findings."""
 
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -15,27 +15,29 @@ SEVERITIES = ("error", "warning", "notice", "info")
 """Most urgent first. From `warning` on somebody should act; a `notice` is worth knowing, or follows from another."""
 
 DOUBTS = "capture_drop"
-"""The kind that says how little a capture saw (`collector.findings.captures`)."""
+"""The kind that reports how much a capture missed (`collector.findings.captures`)."""
 
 WORTH_ACTING = 0.01
-"""Of all request time of a trace: what is merely slow and costs less is a notice."""
+"""Share of a trace's total request time: a slowness that costs less is a notice."""
 
 LONGEST_NS = (1 << 63) - 1
-"""What a column of times holds; the cost of many requests that clocks decades apart make long may be more."""
+"""The largest value of a time column; with clocks decades apart, the cost of many requests may exceed it."""
 FAILURE_NS = 1_000_000_000
-"""How much waiting a failed attempt of a client weighs, in the order of findings: about as long as a person waits
-before thoughts wander (Nielsen, Usability Engineering, 1993, 5.5), and as TCP waits to try again (RFC 6298 §2)."""
+"""When findings are ordered, a client's failed attempt weighs as much as so long a wait: about as long as a person
+waits before thoughts wander (Nielsen, Usability Engineering, 1993, 5.5), and as TCP waits to try again (RFC 6298
+§2)."""
 
 LOSS_SHARE, LOSS_LEAST = 0.002, 10
-"""Of data packets. From here on a loss is more than what a full queue drops now and then (Mathis et al. 1997: at this
-share TCP over 10 ms is held to about 30 Mbit/s). Fewer, of data or of handshakes, are judged by what they cost."""
+"""Share and count of lost data packets from which on a loss is more than a full queue's occasional drops (Mathis et al.
+1997: at this share TCP over 10 ms is limited to about 30 Mbit/s). Fewer, of data or handshakes, are judged by their
+cost."""
 
 
 MOST_LISTED = 5
-"""Names that a text lists."""
+"""At most so many names are listed in a text."""
 MOST_LINES, LINE_CELLS = 3, 190
-"""What a finding takes of a terminal of 200 columns, its remedy included: whoever reads several wants them at a glance.
-Of such a line indentation and the severity with its cost take some."""
+"""Most lines of a finding, with its remedy, on a terminal of 200 columns, so that several can be read at a glance; and
+the cells of a line without indentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Finding:
     text: str
     remedy: str
     host: str | None = None
-    peer_host: str | None = None  # the other end, if it is a link between two hosts that is meant
+    peer_host: str | None = None  # the other end, if the finding is about the path between two hosts
     service: str | None = None
     connection_id: int | None = None
     span_id: int | None = None
@@ -57,11 +59,11 @@ class Finding:
     cost_ns: int = 0
     failed_count: int = 0  # clients' own attempts that failed or were given up
     cause: str | None = None  # "KIND on HOST" of the finding that this one follows from
-    touches: frozenset[str] = frozenset()  # other hosts that it is about; not in the table
-    services: frozenset[str] = frozenset()  # several services of the host that it is about; not in the table
-    unanswered: bool = False  # half of its cases or more were never answered; not in the table
-    devices: frozenset[str] = frozenset()  # devices of the host that it is about; not in the table
-    quick: bool = False  # what failed did so no later than others succeed; not in the table
+    touches: frozenset[str] = frozenset()  # other hosts concerned; not in the table
+    services: frozenset[str] = frozenset()  # the services of the host concerned, if several; not in the table
+    unanswered: bool = False  # at least half of its cases were never answered; not in the table
+    devices: frozenset[str] = frozenset()  # devices of the host concerned; not in the table
+    quick: bool = False  # the failures took no longer than successes; not in the table
 
     @property
     def urgent(self) -> bool:
@@ -70,31 +72,31 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """How another finding names it as its cause."""
+        """The text by which other findings name it as their cause."""
         return f"{self.kind} on {self.host}"
 
     @property
     def lines_count(self) -> int:
-        """Of how many lines it is on a terminal of 200 columns; its text begins with severity and cost there."""
+        """How many lines it takes on a terminal of 200 columns, where its text begins with severity and cost."""
         head = f"{self.severity}, {in_words(self.cost_ns)}: "
         return sum(len(textwrap.wrap(words, LINE_CELLS)) for words in (head + self.text, self.remedy))
 
     @property
     def weight_ns(self) -> int:
-        """What it cost, failures and time on one scale."""
+        """Its cost, with failures and time on one scale."""
         return self.cost_ns + FAILURE_NS * self.failed_count
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Where it is, and whom it is about."""
+        """All hosts concerned."""
         return self.touches | {host for host in (self.host, self.peer_host) if host is not None}
 
 
 def as_table(found: Iterable[Finding]) -> pa.Table:
-    """The table `findings`: most severe first, then what stands for itself, then what weighs most.
+    """The table `findings`: most severe first, then those without a cause, then by weight.
 
-    A failed attempt weighs as much as `FAILURE_NS` of waiting, and what follows from a finding weighs with it. Before
-    all that is as severe stands what puts the others in doubt.
+    A failed attempt weighs as much as `FAILURE_NS` of waiting, and a finding's consequences add to its weight. Within
+    one severity, the findings that put others in doubt come first.
     """
     every = list(found)
     brought: dict[str, int] = {}
@@ -117,12 +119,12 @@ def as_table(found: Iterable[Finding]) -> pa.Table:
 
 
 def weight(cost_ns: int, total_ns: int) -> str:
-    """The severity of something that is merely slow, by its share of all request time."""
+    """The severity of a slowness, by its share of all request time."""
     return "warning" if cost_ns >= WORTH_ACTING * total_ns else "notice"
 
 
 def evidence(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a group of cases: the worst one, and the cost of all."""
+    """The fields of a finding that describe a group of cases: the worst one, and the cost of all."""
     return {name: row[name] for name in ("connection_id", "span_id", "from_trace_ns", "to_trace_ns", "cost_ns")}
 
 
@@ -131,8 +133,8 @@ def times(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def listed(words: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; of many the first: `a, b, c and 5 more`."""
+def listing(words: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; of many only the first: `a, b, c and 5 more`."""
     each = list(words)
     if len(each) > MOST_LISTED:
         each = [*each[: MOST_LISTED - 1], f"{len(each) - MOST_LISTED + 1:,} more"]
@@ -140,7 +142,7 @@ def listed(words: Iterable[str]) -> str:
 
 
 def frame(table: pa.Table) -> pl.DataFrame:
-    """A table with its texts as texts."""
+    """A table as a frame, with its dictionary columns as strings."""
     made = pl.from_arrow(table)
     assert isinstance(made, pl.DataFrame)
     return made.with_columns(pl.col(pl.Categorical).cast(pl.String))

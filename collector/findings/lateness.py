@@ -1,8 +1,8 @@
-"""How many requests of a server (or a device) are late, by what its peers take.
+"""Counts the late requests of a server (or a device), in comparison with its peers.
 
-A request is late if it took a multiple of what nine of ten took at the peers: the same service, asked with the same
-method, on all other hosts. So bounds are found from histograms: those of all less the host's own (eight bins an octave,
-so a bound is good to 9 %).
+A request is late if it took a multiple of the time below which nine of ten stayed at the peers: the same service and
+method on all other hosts. The bounds come from histograms: that of all hosts minus the host's own (eight bins an
+octave, so a bound is accurate to 9 %).
 
 Cost: passes of the core over the requests (`tracer/core/spans/src/lateness.rs`), whatever the number of servers.
 """
@@ -20,11 +20,11 @@ from tracer import _core
 from tracer.records import Columns
 
 MOST_SHARE, LATE_RATIO = 0.9, 2.0
-"""A request is late beyond this many times what this share of the peers' requests stays below."""
+"""A request is late if it took more than so many times the duration below which this share of its peers' stays."""
 LEAST_OF_PEERS = 8
-"""Requests of the peers; with fewer nothing is usual."""
+"""Fewest requests of the peers: with fewer there is no usual duration."""
 RARE_SHARE = 0.02
-"""Of a few requests none may be late; this many are taken to be."""
+"""The least share of late requests assumed at the peers: among a few requests there may be none."""
 MOMENT_NS = 500_000_000
 BINS_PER_OCTAVE = 8
 LATE_RATIO_BINS = 8
@@ -35,10 +35,10 @@ _AT_SERVER = ["server_host", *_OF_SERVICE]
 
 
 class Timed:
-    """Requests and how long their servers took for them."""
+    """Requests, and how long their servers took."""
 
     def __init__(self, requests: Requests, group: NDArray[np.int32], own_ns: Int64Array, answered: Int64Array) -> None:
-        """Arguments: all requests; the group of each, negative for one that is left out; what its server took; when it
+        """Arguments: all requests; the group of each, negative if omitted; its server's own time (ns); when it
         answered."""
         self.requests = requests
         self.times: Columns = {
@@ -52,13 +52,13 @@ class Timed:
 
 
 def lateness(timed: Timed, keys: list[str]) -> pl.DataFrame:
-    """For each pool of requests, those alike in `keys` (a server, or a device of it) and service: how many were late,
-    and how many would be by what peers do. Requests without one of `keys` are left out.
+    """How many requests were late, and how many would be at the peers' rate, by `keys` (a server, or one of its
+    devices) and service. Requests without one of `keys` are omitted.
 
-    Returns: `keys`, `service`, `count`, `late_count`, `expected`, `spread` (standard deviation of that by chance),
-    `moments` and `late_moments` (in how many stretches of `MOMENT_NS` they began), of the late ones `took` (median),
-    `usual` (what nine of ten take elsewhere), `cost_ns` (beyond that, on critical paths), `from_trace_ns,
-    to_trace_ns`; of the slowest one `connection_id, exchange_id`.
+    Returns: `keys`, `service`, `count`, `late_count`, `expected`, `spread` (standard deviation of `expected` by
+    chance), `moments` and `late_moments` (in how many intervals of `MOMENT_NS` all and the late ones began); for the
+    late ones `took` (median), `usual` (the duration below which nine of ten stay elsewhere), `cost_ns` (beyond that, on
+    critical paths), `from_trace_ns, to_trace_ns`; for the slowest one `connection_id, exchange_id`.
     """
     groups, codes = timed.requests.groups, timed.requests.codes
     named = np.all([codes[name] != -1 for name in keys], axis=0)
@@ -87,10 +87,11 @@ def lateness(timed: Timed, keys: list[str]) -> pl.DataFrame:
 
 
 def _bounds(bins: pl.DataFrame, codes: Mapping[str, NDArray[np.int32]]) -> tuple[Floats, Floats]:
-    """Of each group, beyond what a request of it is late, and the share of the requests elsewhere that are; infinite
-    and 0 where too few are.
+    """For each group, the duration beyond which its requests are late, and the share of late requests elsewhere;
+    infinite and 0 if there are too few elsewhere.
 
-    Arguments: how many requests (`count`) of a `group` took so long (`bin`); server, service and method of each group.
+    Arguments: `bins`, how many requests (`count`) of a `group` took how long (`bin`); server, service and method of
+    each group.
     """
     service = _core.row_groups([codes[name] for name in _OF_SERVICE])[0]
     server, first = _core.row_groups([codes[name] for name in _AT_SERVER])

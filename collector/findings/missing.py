@@ -1,16 +1,15 @@
-"""Replicas that lack what another one has: one request asked several servers for the same thing; one answered 404,
-another had it.
+"""Detects replicas that lack an object: one request asked several servers for it; one answered 404, another had it.
 
-Three things must hold, or nothing is said. The targets show that it was the same thing (the device aside). The answer
-with it came from another server or device, which never said 404 to the same question itself: whatever appears
-meanwhile, as what a client polls for, is nobody's loss. And between the two answers nobody was asked to change that
-thing at any server of the service: a PUT or DELETE explains a 404.
+Three conditions must hold. The targets name the same object (apart from the device). The successful answer came from
+another server or device, which never answered 404 to the same question itself: an object that appears meanwhile, as one
+that a client polls for, is not missing. And between the two answers no server of the service was asked to change the
+object: a PUT or DELETE explains a 404.
 
     HEAD /d1/12/AUTH_a → 404 (storage1), PUT /d1/12/AUTH_a, HEAD /d2/12/AUTH_a → 204 (storage2): storage1 lacks nothing
 
-Limits: a change whose target is hidden, or that came another way than by requests of that service, is not seen.
+Limits: a change is not noticed if its target is hidden, or if it was not made by requests to that service.
 
-Cost: a pass over the requests; the rest is for those that asked in vain.
+Cost: a pass over the requests; further work only for those answered 404.
 """
 
 from collections.abc import Iterable
@@ -34,11 +33,11 @@ _PLACE = ["server_host", "device"]
 
 
 def missing_replicas(requests: Requests) -> Iterable[Finding]:
-    """Findings `missing_replica`, one for each server."""
+    """The findings `missing_replica`, one for each server."""
     in_vain, in_full = _answers(requests)
     if not len(in_vain):
         return
-    missing = _unexplained(requests, _pairs(_asked(requests, in_vain), _asked(requests, in_full)))
+    missing = _without_change(requests, _pairs(_by_thing(requests, in_vain), _by_thing(requests, in_full)))
     for (host, service), rows in missing.sort("begin", "exchange_id").group_by(
         "server_host", "service", maintain_order=True
     ):
@@ -71,7 +70,8 @@ def _remedy(service: str) -> str:
 
 
 def _answers(requests: Requests) -> tuple[Int64Array, Int64Array]:
-    """Rows of reads that were answered 404, and of those answered with the thing, that one parent asked alike."""
+    """Rows of reads that were answered 404, and rows of successful reads, if one parent asked both the same
+    question."""
     status = requests.statuses()
     asked = (requests.parent != NONE) & requests.where(pl.col("method").is_in(READS))
     not_there = (status == NOT_FOUND) & asked
@@ -85,8 +85,8 @@ def _answers(requests: Requests) -> tuple[Int64Array, Int64Array]:
     return np.flatnonzero(not_there & alike), np.flatnonzero(is_there & alike)
 
 
-def _asked(requests: Requests, rows: Int64Array) -> pl.DataFrame:
-    """Requests with `thing`, what their target names whatever the device, by time; those without a target left out."""
+def _by_thing(requests: Requests, rows: Int64Array) -> pl.DataFrame:
+    """Requests with `thing`, their target without the device, by time; those without a target are omitted."""
     frame = requests.frame(rows).with_columns(pl.col(pl.Categorical).cast(pl.String))
     parts = located(frame).drop("device")
     named = pl.concat_str(*(pl.col(part).fill_null("") for part in PARTS[1:]), separator="/").str.strip_chars_end("/")
@@ -100,7 +100,7 @@ def _asked(requests: Requests, rows: Int64Array) -> pl.DataFrame:
 
 
 def _pairs(vain: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
-    """Each read in vain with the nearest answer to its question: `since`, `until` around both."""
+    """Each unsuccessful read with the nearest successful answer to its question: `since`, `until` span both."""
     there = full.select(*_QUESTION, "begin", "ended", *(pl.col(name).alias(f"other_{name}") for name in _PLACE))
     near = vain.join_asof(
         there.rename({"ended": "other_ended"}).with_columns(other_begin="begin"),
@@ -116,13 +116,13 @@ def _pairs(vain: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _unexplained(requests: Requests, reads: pl.DataFrame) -> pl.DataFrame:
-    """Of pairs those between whose answers nobody was asked to change the thing."""
+def _without_change(requests: Requests, reads: pl.DataFrame) -> pl.DataFrame:
+    """The pairs between whose answers no request to change the object was made."""
     if reads.is_empty():
         return reads
     mine = pl.col("service").cast(pl.String).is_in(reads["service"].unique().to_list())
     writes = mine & ~pl.col("method").cast(pl.String).is_in(READS)
-    changes = _asked(requests, np.flatnonzero(requests.where(writes)))
+    changes = _by_thing(requests, np.flatnonzero(requests.where(writes)))
     both = reads.select("exchange_id", "service", "since", "until", path=_path()).join(
         changes.select("service", changed="begin", settled="ended", path=_path()), on=["service", "path"]
     )
@@ -131,5 +131,5 @@ def _unexplained(requests: Requests, reads: pl.DataFrame) -> pl.DataFrame:
 
 
 def _path() -> pl.Expr:
-    """A thing without the query of its target."""
+    """The target of an object without its query."""
     return pl.col("thing").str.replace(r"[?].*$", "")

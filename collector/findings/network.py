@@ -1,13 +1,13 @@
-"""Links: down, lossy, slow, narrow, reordering. Each is named as what it is of: one host's link, or one between two.
+"""Findings about network links: down, lossy, slow, narrow, reordering. Each names a host's link, or one between two
+hosts.
 
-What is usual is what the other links of the trace do, in the same trace. A link whose delay is high even at its best (a
-low quantile) is slow. A narrow one has packets wait in a queue, and while they do it carries what it can and no more:
-they arrive one behind the other, all at one rate, however close they were sent; or its rate is the same, slice after
-slice, whatever is asked of it. Where packets wait while the rate goes up and down, it is not the link that they wait
-for, but a busy host, or a burst of their own. A single pair of hosts has nothing to be compared with, but itself at
-other times.
+The other links of the same trace define what is usual. A link is slow if its delay is high even at its best (a low
+quantile). A link is narrow if packets wait in a queue while it carries as much as it can: they arrive at one rate, one
+behind the other, no matter how close they were sent; or the link's rate is the same in slice after slice, whatever the
+demand. If packets wait while the rate varies, they wait for a busy host, or in a burst of their own, but not for the
+link. A single pair of hosts can only be compared with itself at other times.
 
-Where all links of a host are wrong in the same way, it is the host's own link; otherwise it is the one between the two.
+If most links of a host have the same trouble, the host's own link is named; otherwise the link between the two hosts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listed, times, weight
+from collector.findings.finding import LOSS_LEAST, LOSS_SHARE, Finding, evidence, listing, times, weight
 from collector.findings.requests import Requests
 from collector.findings.symptoms import PAIR, Symptoms
 from collector.hops.path_traffic import LATE_NS, SLICE_NS, bin_of_delay, delay_of_bin, rate_of_bin
@@ -27,36 +27,37 @@ from collector.trace.time_columns import UNSEEN
 from tracer import _core
 
 DOWN_LOST, DOWN_SLICES = 3, 2
-"""A link is down if nothing came through while at least so many packets were sent over so many slices of time."""
+"""A link is down if no packet arrived while at least so many were sent over so many slices of time."""
 LATE_RATIO = 8
 """A link is late in a slice if its median delay is this many times the usual one, and by `LATE_NS`."""
 LATE_SLICES, LATE_PACKETS = 3, 20
-"""In how many slices, and how many packets, before it is said."""
+"""Fewest late slices, and fewest packets in them, of a link that is reported as late."""
 QUEUE_RATIO = 8
-"""A late link's median over its best (2 %) from which on it is no way that is long, but a wait."""
+"""From this ratio of a late link's median to its best delay (2 %) on, packets wait in a queue; below, the path is
+long."""
 FULL_SHARE, FULL_QUANTILE, FULL_SLICES, FULL_RATIO = 0.93, 0.9, 6, 1.3
-"""A link is full in late slices if their median rate is this share of their highest (its quantile), with so many
-slices; and a queue's length varies, so that the median delay is this many times the best."""
+"""A link is full in its late slices if their median rate is this share of their highest (this quantile), over so many
+slices, and if the median delay is this many times the best: the length of a queue varies."""
 RATE_SHARE, RATE_LEAST = 0.7, 20
-"""Packets that leave a queue tell its rate if this share of so many lie in one bin of rates (an octave has four) or in
-those beside it: other packets between them, and a busy receiver, spread the rest."""
+"""Packets that leave a queue show its rate if this share of so many lie in one bin of rates (an octave has four) or its
+neighbours: other packets between them, and a busy receiver, spread the rest."""
 QUEUED_BYTES = 1500
-"""What must lie in a queue for it to be one: a packet at least. Its rate times the wait is how much does."""
+"""Fewest bytes in a queue, one packet. The queue's length is its rate multiplied by the wait."""
 OVERTAKEN_SHARE, OVERTAKEN_LEAST = 0.01, 10
-"""Reordering that a path with two queues makes by itself is rarer (RFC 4737 gives no norm; Linux bears 3 packets)."""
+"""A path with two queues reorders less by itself (RFC 4737 gives no norm; Linux tolerates 3 packets)."""
 BEST, MIDDLE = 0.02, 0.5
 USUAL = 1 / 3
-"""Which of all links, by their delay, is the usual one: with few hosts, one bad host has half of the links."""
+"""Quantile of all links, by delay, that counts as usual: with few hosts, one bad host has half of the links."""
 HOST_SHARE = 0.7
-"""Of a host's links that must be wrong for it to be the host's own."""
+"""Share of a host's links that must have a trouble for it to be the host's own link."""
 
 Pair = tuple[str, str]
-"""Two hosts in the order of their names; one host twice is what it sends to itself."""
+"""Two hosts in the order of their names; one host twice for its packets to itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where links are wrong: at a host (`peer` is None), or between two."""
+    """The place of a link's trouble: a host (`peer` is None), or between two hosts."""
 
     host: str
     peer: str | None
@@ -69,7 +70,7 @@ class Place:
 
 
 def places(wrong: Mapping[Pair, float], active: Iterable[Pair]) -> list[Place]:
-    """The fewest places that explain the wrong pairs of hosts, heaviest first.
+    """The fewest places that explain the pairs of hosts in trouble, heaviest first.
 
     Arguments: `wrong`, each pair's weight; `active`, all pairs that sent anything.
     """
@@ -95,7 +96,7 @@ def places(wrong: Mapping[Pair, float], active: Iterable[Pair]) -> list[Place]:
 
 
 class Links:
-    """All links of a trace: what they carried, over time, and what requests waited for them."""
+    """All links of a trace: their traffic over time, and how long requests waited for them."""
 
     def __init__(self, troubles: Symptoms, requests: Requests) -> None:
         self.troubles = troubles
@@ -105,12 +106,12 @@ class Links:
 
     @cached_property
     def active(self) -> set[Pair]:
-        """All pairs of hosts that sent anything."""
+        """All pairs of hosts with traffic."""
         ends = self.traffic.select(PAIR).unique().rows()
         return {_in_order(*pair) for pair in ends if pair[0] != pair[1]}
 
     def findings(self) -> list[Finding]:
-        """All that is wrong with links."""
+        """All findings about links."""
         return [
             *self.down(),
             *self.late(),
@@ -121,7 +122,7 @@ class Links:
         ]
 
     def down(self) -> Iterable[Finding]:
-        """Links over which nothing came through for a while."""
+        """Links on which no packet arrived for a while."""
         dead = self._dead_runs()
         by_pair = {_pair(row): row for row in dead.iter_rows(named=True)}
         for place in places({pair: row["lost"] for pair, row in by_pair.items()}, self.active):
@@ -139,12 +140,12 @@ class Links:
                 to_trace_ns=end,
                 cost_ns=self._unheard_ns(place, begin, end),
                 text=f"nothing came through on {place.words} for {in_words(end - begin)}: all {times(lost, 'packet')} "
-                f"to or from {listed(others)} were lost, though both captures ran",
+                f"to or from {listing(others)} were lost, though both captures ran",
                 remedy="look at that cable, switch port or firewall (ip -s link, ethtool); the host itself may be well",
             )
 
     def late(self) -> Iterable[Finding]:
-        """Links whose packets take much longer than those of others: slow ones and narrow ones."""
+        """Links whose packets take much longer than on others: slow ones and narrow ones."""
         late = {(row["send_host"], row["receive_host"]): row for row in self._late_ways().iter_rows(named=True)}
         for kind in ("narrow_link", "slow_link"):
             of_kind = [row for row in late.values() if row["kind"] == kind]
@@ -181,7 +182,7 @@ class Links:
             )
 
     def losses(self) -> Iterable[Finding]:
-        """Data that the network lost."""
+        """Data packets that the network lost."""
         lost = self.troubles.lost.join(self.troubles.sent, on=PAIR, how="left", nulls_equal=True, maintain_order="left")
         rows = {
             (row["send_host"], row["receive_host"]): row | {"sent": row["sent"] or row["lost"]}
@@ -198,12 +199,12 @@ class Links:
                 yield self._loss(None, [row])
 
     def damaged(self) -> Iterable[Finding]:
-        """Data that arrived with a wrong checksum."""
+        """Data packets that arrived with a wrong checksum."""
         for (host,), rows in self.troubles.damaged.group_by("receive_host", maintain_order=True):
             worst = rows.row(0, named=True)
             count, cost = int(rows["dropped"].sum()), int(rows["cost_ns"].sum())
             known = rows["send_host"].drop_nulls().unique().sort().to_list()
-            senders = listed(known) or "hosts that were not captured"
+            senders = listing(known) or "hosts that were not captured"
             yield Finding(
                 severity="warning",
                 kind="damaged_packets",
@@ -225,7 +226,7 @@ class Links:
             )
 
     def dropped_in_hosts(self) -> Iterable[Finding]:
-        """Data that arrived at a host's capture and never came to its TCP."""
+        """Data packets that reached a host's capture but not its TCP."""
         for (host,), rows in self.troubles.dropped.group_by("receive_host", maintain_order=True):
             worst = rows.row(0, named=True)
             dropped, cost = int(rows["dropped"].sum()), int(rows["cost_ns"].sum())
@@ -238,7 +239,7 @@ class Links:
                 host=str(host),
                 touches=frozenset(senders),
                 count=dropped,
-                text=f"{times(dropped, 'data packet')} from {listed(senders)} reached the capture on {host}, but not "
+                text=f"{times(dropped, 'data packet')} from {listing(senders)} reached the capture on {host}, but not "
                 f"its TCP ({100 * dropped / max(sent, dropped):.1f} %): not acknowledged, and sent again; connections "
                 f"waited {in_words(cost)} for the copies, at worst {in_words(worst['worst_ns'])} at once",
                 remedy=f"look at the firewall and the socket buffers of {host} (nft list ruleset; nstat "
@@ -304,7 +305,7 @@ class Links:
         )
 
     def _dead_runs(self) -> pl.DataFrame:
-        """For each pair of hosts the longest time in which all that was sent was lost: `send_host` …, `lost`."""
+        """For each pair of hosts, the longest time in which all packets were lost: `send_host` …, `lost`."""
         first, second = pl.min_horizontal(PAIR), pl.max_horizontal(PAIR)
         if self.traffic["lost"].sum() < DOWN_LOST:
             return pl.DataFrame()
@@ -319,7 +320,7 @@ class Links:
         return dead.sort("lost", descending=True).unique(PAIR, keep="first", maintain_order=True)
 
     def _late_ways(self) -> pl.DataFrame:
-        """Directions between two hosts that are late for a while, with how late, since when, and what they carry."""
+        """Directions between two hosts that are late for a while, with their delay, beginning and load."""
         came = pl.col("hops") > pl.col("lost")
         if not _may_be_late(self.traffic.lazy().filter(came)):
             return pl.DataFrame()
@@ -360,11 +361,11 @@ class Links:
         return found.with_columns(kind=kind).drop_nulls("kind").sort(PAIR)
 
     def _network_ns(self, place: Place, begin: int, end: int) -> int:
-        """What requests on those links spent in the network meanwhile, on their critical paths."""
+        """How long requests on those links spent in the network meanwhile, on their critical paths (ns)."""
         return int(self._between(place, begin, end).filter("waited")["network_ns"].sum() or 0)
 
     def _unheard_ns(self, place: Place, begin: int, end: int) -> int:
-        """What requests waited on those links meanwhile."""
+        """How long requests waited for those links meanwhile (ns)."""
         rows = self._between(place, begin, end)
         return int(rows.select((pl.col("ended") - pl.col("begin") - pl.col("pause_ns")).sum()).item() or 0)
 
@@ -379,7 +380,7 @@ class Links:
 
 
 def _may_be_late(came: pl.LazyFrame) -> bool:
-    """Whether in some slice half of a way's packets took so long that they could be late, whatever is usual.
+    """Whether in some slice half of a direction's packets took so long that they may be late, whatever is usual.
 
     Arguments: traffic that arrived.
     """
@@ -401,7 +402,7 @@ def _in_order(one: str, other: str) -> Pair:
 
 
 def _by_pair(rows: pl.DataFrame, *counts: str) -> dict[Pair, dict[str, int]]:
-    """Rows of both directions as one."""
+    """Rows of both directions, merged to one for each pair."""
     first, second = pl.min_horizontal(PAIR), pl.max_horizontal(PAIR)
     both = rows.unnest("time").group_by(send_host=first, receive_host=second).agg(
         pl.col(counts).sum(), pl.col("begin").min(), pl.col("end").max()
@@ -410,9 +411,10 @@ def _by_pair(rows: pl.DataFrame, *counts: str) -> dict[Pair, dict[str, int]]:
 
 
 def _full(seen: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
-    """`send_host, receive_host, full`: whether in late slices the link, or that of one of its ends, carried one rate.
+    """`send_host, receive_host, full`: whether the link, or that of one of its ends, had a constant rate in late
+    slices.
 
-    Arguments: all traffic; the late ways, with `slice`.
+    Arguments: all traffic; the late directions, with `slice`.
     """
     found = late.select(PAIR).unique()
     names: list[str] = []
@@ -427,7 +429,7 @@ def _full(seen: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
 
 
 def _link_rates(rates: pl.DataFrame) -> pl.DataFrame:
-    """`send_host, receive_host, link_rate` (bit/s) of links out of which late packets came at one rate."""
+    """`send_host, receive_host, link_rate` (bit/s) of links from which late packets arrived at one rate."""
     rows = []
     for pair, bins in rates.group_by(PAIR) if len(rates) else ():
         hops: dict[int, int] = dict(bins.select("bin", "hops").iter_rows())
@@ -446,7 +448,7 @@ def _slices() -> pl.Expr:
 
 
 def _quantile(rows: pl.DataFrame, keys: list[str], share: float, name: str) -> pl.DataFrame:
-    """The delay that this share of hops stays below, for each of `keys`, from the histogram."""
+    """The delay below which this share of hops stays, for each of `keys`, from the histogram."""
     slices = pl.col("slice").rank("dense").cast(pl.Int32)  # they may lie decades apart
     hosts = pl.col(pl.String).cast(pl.Categorical).to_physical().cast(pl.Int32).fill_null(-1)
     codes = rows.select(keys).with_columns(hosts, *([slices] if "slice" in keys else []))

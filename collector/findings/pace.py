@@ -1,13 +1,13 @@
-"""Servers that take longer than their peers: a slow disk, a starved host, or a slow server.
+"""Findings about servers that take longer than their peers: a slow disk, a starved host, or a slow server.
 
-Compared is a server's own time, without what it waited for others (`lateness`). Some requests are late everywhere; a
-server is slow if so many more of its are late that it is no chance (a binomial test). So a server that is slow for a
-third of the trace only is found as well as one that always is, and a machine on which everything is slow has no slow
-server.
+The comparison uses a server's own time, without its waits for others (`lateness`). Everywhere some requests are late; a
+server is slow if more of its requests are late than chance explains (a binomial test). This also finds a server that is
+slow for only a third of the trace; on a machine on which everything is slow, no single server is named.
 
 A request that was given up took at least as long as its client waited.
 
-What is slow tells why: one device of several, that disk; one service, that server; several services at once, the host.
+The extent of the slowness shows its cause: one device of several, that disk; one service, that server; several services
+of a host, the host.
 """
 
 from collections.abc import Iterable
@@ -17,28 +17,28 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from collector.findings.finding import Finding, listed, times, weight
+from collector.findings.finding import Finding, listing, times, weight
 from collector.findings.lateness import Timed, lateness
 from collector.findings.requests import Requests
 from collector.trace.durations import in_words
 from collector.trace.time_columns import UNSEEN, Int64Array
 
 LEAST = 5
-"""Requests of a server, before it is judged."""
+"""Fewest requests of a server that is judged."""
 SHARE_RATIO, SHARE_MORE, CHANCE_Z = 3.0, 0.1, 4.0
-"""Slow: the share of late requests is this many times the peers', by this much more, and by so many standard
-deviations: by chance once in 30,000 comparisons."""
+"""A server is slow if its share of late requests is this many times the peers', exceeds it by this much, and by so many
+standard deviations: by chance once in 30,000 comparisons."""
 ALSO_RATIO, ALSO_Z = 2.0, 2.5
-"""The rest of a host with a slow server is slow, too: this many times as many late requests as elsewhere, by so many
-standard deviations. Less is asked of it than to be slow by itself: by chance once in 160."""
+"""If one server of a host is slow, the rest of the host is slow, too, with this many times as many late requests as
+elsewhere, by so many standard deviations: by chance once in 160. That is less than a server by itself needs."""
 BESIDE = 0.1
-"""What else is late on a host by less than this share of what one of its disks is late by is a symptom beside it: where
-a host is short of a processor, all that it serves waits alike."""
+"""If one disk of a host is late, what else is late there by less than this share of the disk's delay is a symptom of
+it: if the host lacked processor time, all its services would be late alike."""
 MOMENTS = 5
-"""In how many different moments late requests began: many at once are a hiccup, not a slow server. In a
-shorter trace all of them."""
+"""Fewest different moments at which late requests began: many at one moment are a hiccup, not a slow server. In a
+shorter trace, all moments."""
 LATE_BY_NS = 1_000_000
-"""Late by less than this is not worth a word."""
+"""Smaller delays are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +51,23 @@ class _Slow:
     count: int
     late_count: int
     took_ns: int  # median of the late ones
-    usual_ns: int  # what nine of ten take elsewhere
+    usual_ns: int  # nine of ten elsewhere take less
     cost_ns: int
     worst: dict[str, Any]
 
     @property
     def late_by_ns(self) -> int:
-        """Of the late ones, in the median."""
+        """How much later than usual the median late request was."""
         return self.took_ns - self.usual_ns
 
 
 def pace_findings(requests: Requests) -> list[Finding]:
-    """Hosts, disks and servers that are slow, each by its own."""
+    """Findings about slow hosts, disks and servers."""
     own_ns, answered = _until_given_up(requests)
-    told = (own_ns != UNSEEN) & requests.readable & requests.where(pl.col("server_host").is_not_null())
-    if not told.any():
+    judged = (own_ns != UNSEEN) & requests.readable & requests.where(pl.col("server_host").is_not_null())
+    if not judged.any():
         return []
-    timed = Timed(requests, np.where(told, requests.group, np.int32(-1)), own_ns, answered)
+    timed = Timed(requests, np.where(judged, requests.group, np.int32(-1)), own_ns, answered)
     servers = lateness(timed, ["server_host"])
     devices = lateness(timed, ["server_host", "device"])
     slow = [*_slow(servers), *_slow(devices)]
@@ -75,7 +75,7 @@ def pace_findings(requests: Requests) -> list[Finding]:
     for host in sorted({each.host for each in slow}):
         here = pl.col("server_host") == host
         found += _of_host([each for each in slow if each.host == host], servers.filter(here), devices.filter(here))
-    vain = _unanswered(requests)
+    vain = _unanswered_counts(requests)
     return [
         replace(
             finding,
@@ -86,8 +86,8 @@ def pace_findings(requests: Requests) -> list[Finding]:
     ]
 
 
-def _unanswered(requests: Requests) -> dict[tuple[str | None, str | None], int]:
-    """How many requests to each service of each host were given up without any answer."""
+def _unanswered_counts(requests: Requests) -> dict[tuple[str | None, str | None], int]:
+    """By host and service: how many requests were given up without any answer."""
     rows, _ = requests.given_up()
     vain = requests.frame(rows[requests.answered[rows] == UNSEEN])
     counts = vain.group_by(pl.col("server_host", "service").cast(pl.String)).len()
@@ -95,7 +95,7 @@ def _unanswered(requests: Requests) -> dict[tuple[str | None, str | None], int]:
 
 
 def _until_given_up(requests: Requests) -> tuple[Int64Array, Int64Array]:
-    """What each server took itself, and when it answered; where it did not, until the request was given up."""
+    """Each server's own time (ns), and when it answered; without an answer, until the request was given up."""
     rows, given_up = requests.given_up()
     if not len(rows):
         return requests.own_ns, requests.answered
@@ -110,7 +110,7 @@ def _until_given_up(requests: Requests) -> tuple[Int64Array, Int64Array]:
 
 
 def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) -> Iterable[Finding]:
-    """Arguments: what is slow on a host; all its servers and devices, as `lateness`."""
+    """Arguments: the slow servers and devices of a host; all its servers and devices, from `lateness`."""
     disks = [each for each in slow if each.device and _others_are_quick(each, devices)]
     if disks:
         beside = BESIDE * max(each.late_by_ns for each in disks)
@@ -118,7 +118,7 @@ def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) ->
     host, services = slow[0].host, sorted({each.service for each in slow})
     rest = servers.filter(pl.col("service") != services[0])
     if len(services) > 1 or (not disks and _is_late(rest)):
-        yield _starved(
+        yield _starved_finding(
             host, servers["service"].sort().to_list(), [each for each in slow if each.device is None] or slow
         )
         return
@@ -141,7 +141,7 @@ def _of_host(slow: list[_Slow], servers: pl.DataFrame, devices: pl.DataFrame) ->
 
 
 def _is_late(groups: pl.DataFrame) -> bool:
-    """Whether these together have more late requests than others do."""
+    """Whether these groups together have more late requests than their peers."""
     late, expected, spread = (
         groups.select(pl.col("late_count").sum(), pl.col("expected").sum(), (pl.col("spread") ** 2).sum().sqrt()).row(0)
         if len(groups)
@@ -157,7 +157,7 @@ def _late_words(slow: _Slow) -> str:
     )
 
 
-def _starved(host: str, services: list[str], slow: list[_Slow]) -> Finding:
+def _starved_finding(host: str, services: list[str], slow: list[_Slow]) -> Finding:
     worst = max(slow, key=lambda each: each.cost_ns)
     return Finding(
         severity="warning",
@@ -166,8 +166,8 @@ def _starved(host: str, services: list[str], slow: list[_Slow]) -> Finding:
         count=sum(each.late_count for each in slow),
         cost_ns=sum(each.cost_ns for each in slow),
         **worst.worst,
-        text=f"all of {host} is slow, whatever it serves ({listed(services)}), though its kernel answers as quickly as "
-        f"others: of {worst.service}, {_late_words(worst)}",
+        text=f"all of {host} is slow, whatever it serves ({listing(services)}), though its kernel answers as quickly "
+        f"as others: of {worst.service}, {_late_words(worst)}",
         remedy="its processors or memory are short: see what else runs there, and quotas (vmstat, top, cpu.stat, PSI)",
     )
 
@@ -188,14 +188,14 @@ def _finding(kind: str, slow: _Slow, text: str, remedy: str) -> Finding:
 
 
 def _others_are_quick(slow: _Slow, devices: pl.DataFrame) -> bool:
-    """Whether the same server serves from other devices, too, that are not late."""
+    """Whether the same server also uses other devices, and these are not late."""
     others = devices.filter((pl.col("service") == slow.service) & (pl.col("device") != slow.device))
     as_late = others.filter(pl.col("took") - pl.col("usual") >= BESIDE * slow.late_by_ns)
     return bool((others["count"] >= LEAST).any()) and not _is_late(as_late)
 
 
 def _slow(groups: pl.DataFrame) -> list[_Slow]:
-    """Of `lateness`, those that are slow."""
+    """The slow ones among the rows of `lateness`."""
     more = pl.col("late_count") - pl.col("expected")
     slow = groups.filter(
         (pl.col("count") >= LEAST)

@@ -1,8 +1,9 @@
-"""Where requests went: to servers that stood in for another, and to one server more than to its peers.
+"""Findings about where requests went: to handoffs, which stand in for another server, and to one server more than
+others.
 
-Neither is wrong by itself, so both are notices: a handoff is what keeps a store writable, and popular objects are
-where they are. Which writes are handoffs' is inferred from the failures before them (`collector.services.replicas`), or
-known from ring files (`collector.services.rings`).
+Neither is wrong by itself, so both are notices: handoffs keep a store writable, and popular objects attract requests.
+Which writes went to handoffs is inferred from the failures before them (`collector.services.replicas`), or known from
+ring files (`collector.services.rings`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from collector.findings.finding import Finding, listed, times
+from collector.findings.finding import Finding, listing, times
 from collector.findings.ports import Parts
 from collector.findings.requests import Requests
 from collector.requests.critical_path import NONE
@@ -22,9 +23,9 @@ from collector.services.services import PARTS, has_ring
 from collector.trace.time_columns import UNSEEN, Int64Array
 
 UNEVEN_LEAST, UNEVEN_RATIO = 100, 2.0
-"""A server gets more than its share if it gets so many requests, and this many times what its peers get on average."""
+"""A server is overloaded if it gets at least so many requests, and this many times its peers' average."""
 POPULAR_SHARE = 0.5
-"""Of a server's requests, that are for one thing, from which on it is named."""
+"""A target is named if it gets more than this share of a server's requests."""
 SERVER_ERROR = 500
 _SERVER = ["service", "server_host"]
 
@@ -32,17 +33,18 @@ _SERVER = ["service", "server_host"]
 def placement_findings(
     requests: Requests, failed: pl.DataFrame, connections: Parts | None = None, rings: Places = NO_PLACES
 ) -> Iterator[Finding]:
-    """Handoffs and uneven load.
+    """The findings `handoffs` and `uneven_load`.
 
-    Arguments: as `requests.requests_of`; connections in vain (`collector.hops.failed_connections.in_vain`); of
-    `connections`, `CONNECTION_COLUMNS`; what ring files say, if there are any.
+    Arguments: `requests`, from `requests.requests_of`; `failed`, connections from
+    `collector.hops.failed_connections.in_vain`; `connections` with `CONNECTION_COLUMNS`; `rings`, the assignments of
+    ring files, if any.
     """
     yield from _handoffs(requests, failed, connections, rings)
-    yield from _uneven(requests)
+    yield from _uneven_load(requests)
 
 
 def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | None, rings: Places) -> Iterable[Finding]:
-    """Writes that went to another server than they were meant for, by the host they were meant for."""
+    """Findings about writes that went to another server than the one intended, by the intended host."""
     asked = requests.where(pl.col("device").is_not_null()) & (requests.partition != NONE) & (requests.parent != NONE)
     vain = np.zeros(len(asked), dtype=np.bool_)
     vain[requests.given_up()[0]] = True
@@ -66,7 +68,7 @@ def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | Non
             touches=frozenset(names),
             count=len(each),
             **_evidence(each, "critical_ns"),
-            text=f"{times(len(each), 'write')} meant for {service} on {host} went to handoffs on {listed(names)}"
+            text=f"{times(len(each), 'write')} meant for {service} on {host} went to handoffs on {listing(names)}"
             + (" (as the ring says)" if rings.rings else ""),
             remedy="see why that server or disk was passed over"
             + ("; the replicators bring the copies home afterwards" if has_ring(str(service)) else ""),
@@ -74,12 +76,12 @@ def _handoffs(requests: Requests, failed: pl.DataFrame, connections: Parts | Non
 
 
 def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> pl.DataFrame:
-    """Requests for devices, as `replicas.ATTEMPTS`, with `device, address, partition` for ring files.
+    """Requests to devices (columns `replicas.ATTEMPTS`), with `device, address, partition` for ring files.
 
-    Arguments: their rows; the table `connections`.
+    Arguments: `rows` of the requests; the table `connections`.
     """
     frame = requests.frame(rows).with_columns(
-        pl.col(pl.Categorical).cast(pl.String), asked_ns=_parents_asked(requests, rows)
+        pl.col(pl.Categorical).cast(pl.String), asked_ns=_parent_arrivals(requests, rows)
     )
     wanted = frame["connection_id"].unique().implode()
     ends = pl.concat(
@@ -114,15 +116,15 @@ def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> pl.Da
     )
 
 
-def _parents_asked(requests: Requests, rows: Int64Array) -> pl.Series:
-    """When the parent of each was at its server, or began; null where neither is known."""
+def _parent_arrivals(requests: Requests, rows: Int64Array) -> pl.Series:
+    """When each request's parent reached its server, or else began; null if neither is known."""
     parent = requests.parent[rows]
     at = np.where(requests.asked[parent] == UNSEEN, requests.begin[parent], requests.asked[parent])
     return pl.Series(at).replace(UNSEEN, None)
 
 
-def _uneven(requests: Requests) -> Iterable[Finding]:
-    """Servers that get much more than their peers of what clients wait for, and what of."""
+def _uneven_load(requests: Requests) -> Iterable[Finding]:
+    """Findings about servers that get many more requests of waiting clients than their peers, and their main target."""
     waited = requests.groups.filter(pl.col("waited") > 0).drop_nulls(_SERVER)
     counts = waited.group_by(_SERVER).agg(count=pl.col("waited").sum())
     hosts = pl.len().over("service")
@@ -148,19 +150,19 @@ def _uneven(requests: Requests) -> Iterable[Finding]:
 
 
 def _spreads(service: str) -> str:
-    """What spreads requests over servers, as far as is known."""
+    """What distributes requests over the servers of a service, as far as known."""
     return "the ring's weights" if has_ring(service) else "what spreads requests over its servers (a load balancer)"
 
 
 def _popular(here: pl.DataFrame) -> str:
-    """What most of these requests are for, if it is one thing."""
+    """A clause that names the target of most of these requests, if it is one."""
     targets = here["target"].drop_nulls().value_counts(sort=True)
     target, count = targets.row(0) if len(targets) else ("", 0)
     return f"; {times(count, 'request')} of them for {target}" if count > POPULAR_SHARE * len(here) else ""
 
 
 def _evidence(rows: pl.DataFrame, cost: str) -> dict[str, Any]:
-    """Their time, what they cost, and the one that cost most."""
+    """The fields of a finding about these requests: their time, their cost, and the costliest one."""
     worst = rows.sort(cost, "exchange_id", descending=[True, False], nulls_last=True).row(0, named=True)
     return {
         "connection_id": worst["connection_id"],

@@ -1,11 +1,12 @@
-"""Clients that run out of ports for one server.
+"""Detects clients that run out of ports for one server.
 
-A client has one port for each connection to a server's port, and a port that it closed first stays taken for `WAIT_NS`.
-When none is left, `connect()` fails before any packet, so a capture shows only what led there: within that time, the
-client's ports lie so dense that no more can be between them, or they are as many as Linux has by default.
+A client needs one port for each connection to a server's port, and the port of a connection that it closed first stays
+reserved for `WAIT_NS`. When none is left, `connect()` fails before any packet is sent, so a capture only shows the
+state before: within that time, the client's ports fill a range without gaps, or they are as many as Linux has by
+default.
 
-Systems that hand out ports one after the other also make a dense row, and are left out. Linux takes every second port
-of its range first; the others only when these are taken.
+Systems that assign ports in ascending order fill a range, too, and are excluded. Linux first assigns every second port
+of its range, and the others only when these are used up.
 
 Source: RFC 9293 §3.6.1 (TIME-WAIT; Linux waits 60 s, TCP_TIMEWAIT_LEN), RFC 6056 (choice of ports); Linux,
 Documentation/networking/ip-sysctl.rst (ip_local_port_range) and net/ipv4/inet_hashtables.c.
@@ -31,21 +32,21 @@ WAIT_NS = 60_000_000_000
 DEFAULT_PORTS = 28_232
 """From 32768 to 60999."""
 FEWEST_PORTS = 24
-"""A shorter row of ports may be dense by chance."""
+"""Fewer ports may fill a range by chance."""
 FULL_SHARE = 0.9
 IN_TURN_SHARE = 0.5
-"""Of new connections on the port after the last one: from here on ports are handed out in turn."""
+"""If so large a share of new connections uses the port after the last one, ports are assigned in ascending order."""
 PAIR = ["client_addr", "server_addr", "server_port"]
 
 
 Parts = Callable[[], Iterable[pa.Table]]
-"""A table part by part, each time anew."""
+"""Returns a new iteration over the parts of a table."""
 
 
 def port_findings(connections: Parts | None, clocks: pa.Table) -> list[Finding]:
-    """One for each client and server's port. Arguments: of `connections`, `CONNECTION_COLUMNS`; the table `clocks`.
+    """One finding for each client and server port. Arguments: `connections`, with `CONNECTION_COLUMNS`; table `clocks`.
 
-    Cost: a pass; a sort of the connections of a client that has that many to one server. Memory: that of those.
+    Cost: a pass; a sort for each client with that many connections to one server. Memory: those connections.
     """
     if connections is None:
         return []
@@ -66,7 +67,7 @@ def port_findings(connections: Parts | None, clocks: pa.Table) -> list[Finding]:
         return []
     rows = stacked(_of_pairs(part, dense, clocks) for part in connections()).sort("at", "connection_id")
     groups = rows.group_by("pair", maintain_order=True)
-    return [found for (pair,), group in groups for found in _found(group, *_addresses(dense, pair))]
+    return [found for (pair,), group in groups for found in _port_findings(group, *_addresses(dense, pair))]
 
 
 def _addresses(pairs: pl.DataFrame, pair: Any) -> tuple[str, str, int]:
@@ -89,8 +90,8 @@ def _span() -> pl.Expr:
     return port.max() - port.min() + 1
 
 
-def _found(rows: pl.DataFrame, client_addr: str, server_addr: str, server_port: int) -> Iterable[Finding]:
-    """Of the connections of one client to one server's port, in order of time."""
+def _port_findings(rows: pl.DataFrame, client_addr: str, server_addr: str, server_port: int) -> Iterable[Finding]:
+    """The finding, if any, about the connections (in order of time) of one client to one server port."""
     span = rows.select(_span()).item()
     in_turn = rows.select((pl.col("client_port").cast(pl.Int64).diff() == 1).mean()).item() or 0
     used = _most_within_the_wait(rows)
@@ -121,7 +122,7 @@ def _found(rows: pl.DataFrame, client_addr: str, server_addr: str, server_port: 
 
 
 def _most_within_the_wait(rows: pl.DataFrame) -> pl.DataFrame:
-    """Those of a stretch of `WAIT_NS` with the most ports; stretches begin every half of it."""
+    """The connections of the interval of `WAIT_NS` with the most ports; intervals begin every half of it."""
     half = (pl.col("at") - pl.col("at").min()) // (WAIT_NS // 2)
     numbered = rows.select("client_port", stretch=half)
     both = pl.concat([numbered, numbered.with_columns(pl.col("stretch") - 1)])

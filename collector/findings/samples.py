@@ -1,4 +1,4 @@
-"""What the hosts' own counters say (`samples`): connections that the kernel turned away."""
+"""Findings from the hosts' own counters (`samples`): connections that a kernel rejected."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ NS_PER_S = 1e9
 
 
 def sample_findings(samples: pa.Table | None, clocks: pa.Table) -> Iterable[Finding]:
-    """What hosts noted of themselves; nothing without samples."""
+    """All findings from hosts' counters; none without samples."""
     if samples is not None:
         yield from _turned_away(frame(samples), clocks)
 

@@ -1,9 +1,9 @@
-"""One host that tries many ports, each once or twice: a scan, said once instead of once for each port.
+"""Detects port scans: one host that tries many ports, each once or twice. A scan is one finding, not one for each port.
 
-Ports that were refused or did not answer are counted. A service that is down is tried at one port, or at a few, again
-and again; so many ports, each tried no more than twice in the middle, are tried by something that looks for open ones.
+Ports that refused or did not answer are counted. Clients of a service that is down try one port, or a few, again and
+again. A host that tries many ports, in the median at most twice each, is looking for open ones.
 
-Limits: a scan of few ports is no scan here; open ports that it finds are connections like any other.
+Limits: a scan of few ports is not detected; open ports that a scan finds count as ordinary connections.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,20 +11,20 @@ from typing import Any
 
 import polars as pl
 
-from collector.findings.finding import Finding, evidence, listed, times
+from collector.findings.finding import Finding, evidence, listing, times
 from collector.trace.durations import in_words
 
 LEAST_PORTS = 20
-"""More ports than a host's services have that are down at one time."""
+"""More ports than a host's services use that may be down at one time."""
 MOST_TRIES = 2
-"""Of a port in the middle: a scanner tries a port that does not answer once more."""
+"""Tries of a port, in the median: a scanner retries a port that does not answer once."""
 IN_VAIN = ("refused", "unanswered")
 MOST_NAMED = 3
-"""Servers that are named."""
+"""At most so many servers are named."""
 
 
 def without_scans(rows: pl.DataFrame) -> tuple[list[Finding], pl.DataFrame]:
-    """The scans, and the other rows. Arguments: `troubles.connecting`, with any more columns."""
+    """Findings about scans, and the remaining rows. Arguments: `Symptoms.connecting`, possibly with more columns."""
     tried = pl.coalesce("server_host", "server_addr")
     vain = rows.with_columns(tried=tried).filter(pl.col("fate").is_in(IN_VAIN))
     by_port = vain.group_by("client_host", "tried", "server_port").agg(pl.col("count").sum())
@@ -36,7 +36,7 @@ def without_scans(rows: pl.DataFrame) -> tuple[list[Finding], pl.DataFrame]:
         pl.col("fate").is_in(IN_VAIN)
     )
     often = of_scans.group_by("client_host", "server_addr", "server_port").agg(all=pl.col("count").sum())
-    often = often.filter(pl.col("all") > MOST_TRIES)  # a service that is really asked for
+    often = often.filter(pl.col("all") > MOST_TRIES)  # a service that is really wanted
     keys = ["client_host", "server_addr", "server_port"]
     of_scans = of_scans.join(often, on=keys, how="anti", nulls_equal=True, maintain_order="left")
     of = [*keys, "fate", "why"]
@@ -50,13 +50,13 @@ def _scans(rows: pl.DataFrame) -> Iterator[Finding]:
 
 
 def _scan(client: object, rows: Sequence[Mapping[str, Any]]) -> Finding:
-    """Of all that one host tried in vain."""
+    """The finding about all failed attempts of one host."""
     servers = sorted({str(row["server_host"] or row["server_addr"]) for row in rows})
     ports = len({(row["server_addr"], row["server_port"]) for row in rows})
     begin, end = min(row["begin_ns"] for row in rows), max(row["end_ns"] for row in rows)
     fates = {fate: sum(row["count"] for row in rows if row["fate"] == fate) for fate in IN_VAIN}
-    became = listed(f"{count:,} {what}" for what, count in fates.items() if count)
-    named = listed(servers) if len(servers) <= MOST_NAMED else f"{len(servers):,} hosts"
+    became = listing(f"{count:,} {what}" for what, count in fates.items() if count)
+    named = listing(servers) if len(servers) <= MOST_NAMED else f"{len(servers):,} hosts"
     worst = max(rows, key=lambda row: row["worst_ns"])
     who = str(client) if client else "a host that was not captured"
     return Finding(

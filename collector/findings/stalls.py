@@ -1,4 +1,4 @@
-"""Senders that stood still with more to send, how what was lost was sent again, and requests behind others."""
+"""Findings about pauses of senders, retransmissions, and requests that waited behind others on a connection."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from collector.services.ends import end_name, service_at
 from collector.trace.durations import in_words
 
 STUCK_NS = 500_000_000
-"""A window closed for so long outlived the sender's first probe (after 200 ms at least: Linux, TCP_RTO_MIN), which ends
-a wait for an update that came to nothing. A shorter wait is how a busy receiver holds a quick sender back: a notice."""
+"""A window closed for so long outlasted the sender's first probe (after at least 200 ms: Linux, TCP_RTO_MIN), which
+ends the wait for a lost update. A shorter wait is how a busy receiver slows a fast sender: a notice."""
 MUCH_SHARE = 0.75
-"""Of all request time: where short waits are so much of it, the receiver is what to look at. Half of it is seen in
-healthy stores on the way of a large object, whose proxy and client wait in turn (two of eleven reference captures)."""
+"""Share of all request time: if short waits take so much of it, the receiver is worth a look. Half of it occurs in
+healthy stores that move a large object, whose proxy and client wait in turn (two of eleven reference captures)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """How a kind is said. `text` may name `{sender}`, `{receiver}`, `{read}`, `{count}`, `{cost}`, `{worst}`."""
+    """The wording of a kind. `text` may name `{sender}`, `{receiver}`, `{read}`, `{count}`, `{cost}`, `{worst}`."""
 
     kind: str
     at_receiver: bool
@@ -73,14 +73,14 @@ RECOVERIES = {
     "tail": _Words(
         "tail_loss",
         at_receiver=False,
-        text="the last bytes of messages from {sender} to {receiver} were lost, {times}, which only a timer can tell: "
-        "{cost} of waiting",
+        text="the last bytes of messages from {sender} to {receiver} were lost, {times}, which only a timer can "
+        "detect: {cost} of waiting",
         remedy="find the loss first; tail loss probes shorten the wait (net.ipv4.tcp_early_retrans=3, the default)",
     ),
     "fast": _Words(
         "fast_retransmission",
         at_receiver=False,
-        text="data from {sender} to {receiver} was sent again as soon as later bytes told of its loss, {times}: {cost} "
+        text="data from {sender} to {receiver} was sent again as soon as later bytes showed its loss, {times}: {cost} "
         "of waiting, also by {behind} that had arrived after it",
         remedy="find the loss; the recovery itself is as quick as it can be",
     ),
@@ -88,9 +88,9 @@ RECOVERIES = {
 
 
 def stall_findings(troubles: Symptoms, total_ns: int) -> list[Finding]:
-    """One for each kind and pair of hosts.
+    """One finding for each kind and pair of hosts.
 
-    Arguments: the troubles of all connections; all request time, which the severity goes by.
+    Arguments: the symptoms of all connections; the total request time, by which the severity is judged.
     """
     return [
         *_pauses(troubles.paused, total_ns),

@@ -1,8 +1,8 @@
-"""What went wrong on connections, counted: what `collector.findings` tells, gathered a partition at a time.
+"""Counts the symptoms of trouble on connections, one partition at a time; `collector.findings` judges them.
 
-All hops and exchanges of a connection are in one partition, so losses, refusals and broken answers are counted there,
-and only groups of them are kept: so many cases, between these hosts, the worst of them here. Groups of several
-partitions add up. So neither hops nor exchanges wait for the end.
+All hops and exchanges of a connection are in one partition, so losses, refusals and incomplete answers are counted
+there. Only groups of cases are kept: their count, their hosts, and the worst case. The groups of several partitions are
+merged. So neither hops nor exchanges have to be kept until the end.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,8 @@ from collector.trace.arrow import numbers
 from collector.trace.schema import TABLES
 
 LATE_NS = 1_000_000_000
-"""A request that waited so long by the capture's end is unanswered, not cut off. As TCP's first timeout (RFC 6298)."""
+"""A request that has waited so long when the capture ends is unanswered, not cut off. TCP's first timeout (RFC
+6298)."""
 
 HOP_COLUMNS = (
     *("connection_id", "kind", "from_client", "send_host", "receive_host", "state", "attempt", "exchange_id"),
@@ -51,7 +52,7 @@ NO_CONNECTIONS = pl.Series([], dtype=pl.Int64)
 
 @dataclass(frozen=True, slots=True)
 class Symptoms:
-    """One frame for each kind of trouble, one row for each group of cases; times are trace times in ns."""
+    """One frame for each kind of symptom, one row for each group of cases; times are trace times in ns."""
 
     sent: pl.DataFrame  # as `HopCounts`, and the next two
     traffic: pl.DataFrame
@@ -65,7 +66,7 @@ class Symptoms:
     unseen: pl.DataFrame  # as `gaps.missed_bytes`, each connection
     connecting: pl.DataFrame  # as `connecting`
     in_vain: pl.DataFrame  # as `in_vain`, each connection
-    ended: pl.DataFrame  # as `_ended`, each request that somebody ended before it was wholly answered
+    ended: pl.DataFrame  # as `_ended_requests`, one row for each request that one side ended early
     missed: pl.DataFrame  # host; count, connection_id, from_trace_ns, to_trace_ns
     cut: pl.DataFrame  # fate, client_host, server_host, service; count, cost_ns, and the worst
     failed: pl.DataFrame  # server_host, service, status; count, and the first
@@ -82,20 +83,22 @@ def collect_symptoms(
     spoilt: pl.DataFrame | None = None,
     holed: gaps.Pieces | None = None,
 ) -> Symptoms:
-    """What went wrong on some connections.
+    """The symptoms on some connections.
 
-    Arguments: all their hops (with trace times and exchanges; a connection's are one run of rows), their rows of
-    `connections` and of `exchanges`, of which streams are no requests; `end_trace_ns`, when the last capture ended;
-    `paused`, their pauses from `sender_pauses.align_pauses`, where the packets themselves were looked at; `counts`, the
-    hops' `hop_counts`, if they are counted already; `drops`, as `host_drops.host_drops`, likewise; `spoilt`, as
-    `damaged.PACKETS`; `holed`, connections that the captures show with holes.
+    Arguments: all their `hops` (with trace times and exchanges; the rows of a connection are consecutive), their rows
+    of `connections` and of `exchanges`, of which streams are no requests; `end_trace_ns`, when the last capture ended;
+    `paused`, their pauses from `sender_pauses.align_pauses`, if the packets were examined; `counts`, the hops'
+    `hop_counts`, if already computed; `drops`, from `host_drops.host_drops`, likewise; `spoilt`, damaged packets with
+    columns `damaged.PACKETS`; `holed`, connections with holes in the captures.
     """
     counts = hop_counts(hops, by_flow=False) if counts is None else counts
     streams, exchanges = stream_ids(exchanges), requests_of(exchanges)
-    told, asked = _rows(hops, counts.troubled_rows), _rows(exchanges, _cut_or_failed(exchanges))
+    troubled, asked = _rows(hops, counts.troubled_rows), _rows(exchanges, _cut_or_failed(exchanges))
     gapped = NO_CONNECTIONS if holed is None else holed.gaps["connection_id"].unique()
     rare = (
-        _rare(told, connections, asked, end_trace_ns, spoilt, gapped) if told.num_rows or asked.num_rows else _nothing()
+        _rare(troubled, connections, asked, end_trace_ns, spoilt, gapped)
+        if troubled.num_rows or asked.num_rows
+        else _nothing()
     )
     return Symptoms(
         **rare,
@@ -104,9 +107,9 @@ def collect_symptoms(
         rates=counts.rates,
         paused=sender_pauses.pauses_by_host_pair(paused, hops, streams),
         behind=head_of_line.head_of_line(exchanges),
-        dropped=host_drops.drops_by_host_pair(drops, _frame(told, [*HOP_COLUMNS, "receive_frame"])),
+        dropped=host_drops.drops_by_host_pair(drops, _frame(troubled, [*HOP_COLUMNS, "receive_frame"])),
         unseen=pl.DataFrame(schema=gaps.MISSED) if holed is None else gaps.missed_bytes(holed.gaps, hops),
-        damaged=damaged.damaged_by_host_pair(spoilt, _frame(told, HOP_COLUMNS)),
+        damaged=damaged.damaged_by_host_pair(spoilt, _frame(troubled, HOP_COLUMNS)),
     )
 
 
@@ -118,7 +121,7 @@ def _rare(
     spoilt: pl.DataFrame | None = None,
     gapped: pl.Series = NO_CONNECTIONS,
 ) -> dict[str, pl.DataFrame]:
-    """What hops and exchanges say that may tell of trouble."""
+    """The symptoms among hops and exchanges that may be in trouble."""
     packets, asked = _frame(hops, HOP_COLUMNS), _frame(exchanges, EXCHANGE_COLUMNS)
     ends = _frame(connections, CONNECTION_COLUMNS)
     return {
@@ -126,16 +129,16 @@ def _rare(
         "recovered": recoveries.recoveries(packets),
         "connecting": connecting(packets, ends, end_trace_ns),
         "in_vain": in_vain(packets, ends),
-        "ended": _ended(asked),
-        "missed": _missed(packets),
-        "cut": _cut(asked, end_trace_ns, gapped),
-        "failed": _failed(asked),
+        "ended": _ended_requests(asked),
+        "missed": _missed_packets(packets),
+        "cut": _cut_requests(asked, end_trace_ns, gapped),
+        "failed": _failed_requests(asked),
     }
 
 
 @cache
 def _nothing() -> dict[str, pl.DataFrame]:
-    """Of a part where all went well, as most do: thirty queries less."""
+    """The result for a partition without trouble, as most are: it saves thirty queries."""
     hops, connections, exchanges = (TABLES[name].empty_table() for name in ("hops", "connections", "exchanges"))
     return _rare(hops, connections, exchanges, end_trace_ns=0)
 
@@ -145,20 +148,20 @@ def _rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
 
 
 def _cut_or_failed(exchanges: pa.Table) -> NDArray[np.int64]:
-    """Rows of exchanges without a whole answer, with one that came too late, or that says that the server failed."""
+    """Rows of exchanges whose answer is incomplete, came too late, or reports that the server failed."""
     odd = ~numbers(exchanges["complete"]) | (numbers(exchanges["status"]) >= 500)
     return np.flatnonzero(odd | exchanges["ending"].is_valid().to_numpy())
 
 
 def merge_symptoms(parts: Iterable[Symptoms]) -> Symptoms:
-    """The troubles of all parts, group by group; itself a part that others can be added to."""
+    """The symptoms of all parts, merged group by group. The result can be merged again."""
     every = list(parts)
-    of = {field.name: _stacked([getattr(part, field.name) for part in every]) for field in fields(Symptoms)}
+    of = {field.name: _concat([getattr(part, field.name) for part in every]) for field in fields(Symptoms)}
     return Symptoms(**{name: _sums(name, rows) if len(rows) else rows for name, rows in of.items()})
 
 
 def with_services(troubles: Symptoms, names: ServiceNames) -> Symptoms:
-    """`troubles` whose services are called `host:port`, by their names."""
+    """`troubles` with services named instead of `host:port`."""
     found = {}
     for each in fields(Symptoms):
         rows: pl.DataFrame = getattr(troubles, each.name)
@@ -168,13 +171,13 @@ def with_services(troubles: Symptoms, names: ServiceNames) -> Symptoms:
     return replace(troubles, **found)
 
 
-def _stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _concat(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat([part for part in parts if len(part)] or parts[:1])
 
 
 def _sums(name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of one field of `Symptoms` as one for each group."""
-    found = ADDED[name](rows)
+    """Rows of one field of `Symptoms`, merged to one for each group."""
+    found = MERGE[name](rows)
     return found.select(rows.columns).cast(rows.schema)
 
 
@@ -189,8 +192,8 @@ def _frame(table: pa.Table, names: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def _added(groups: pl.DataFrame, keys: Sequence[str], counts: Sequence[str], worst: str) -> pl.DataFrame:
-    """Groups of the same keys as one: counts and costs added up, the rest from the one with the worst case."""
+def _merge_groups(groups: pl.DataFrame, keys: Sequence[str], counts: Sequence[str], worst: str) -> pl.DataFrame:
+    """Merges groups with the same keys: counts and costs are summed, the rest is of the group with the worst case."""
     return (
         groups.sort(worst, descending=True, maintain_order=True)
         .group_by(keys, maintain_order=True)
@@ -202,30 +205,30 @@ def _at() -> pl.Expr:
     return pl.coalesce("send_trace_ns", "receive_trace_ns")
 
 
-def _ended(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """Requests that somebody ended before they were wholly answered (`collector.requests.endings`), one row each:
+def _ended_requests(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Requests that one side ended before the answer was complete (`collector.requests.endings`), one row each:
     `span_id, connection_id, client_host, server_host, service, protocol, ending, outcome, response_bytes,
     response_due_bytes`, its server as `host:port` (`place`); when its first and its last byte left (`begun_ns,
-    asked_ns`), those of its answer arrived (`first_ns, last_ns`), when it ended (`closed_ns`)."""
+    asked_ns`); when those of its answer arrived (`first_ns, last_ns`); when it ended (`closed_ns`)."""
     return exchanges.filter(pl.col("ending").is_not_null()).select(
         *("connection_id", "client_host", "server_host", "service", "protocol", "ending", "outcome"),
         *("response_bytes", "response_due_bytes"),
         span_id="exchange_id",
         place="service",
-        begun_ns=pl.coalesce("request_first_sent_trace_ns", _asked()),
-        asked_ns=_asked(),
+        begun_ns=pl.coalesce("request_first_sent_trace_ns", _asked_ns()),
+        asked_ns=_asked_ns(),
         first_ns=pl.coalesce("response_first_received_trace_ns", "response_first_sent_trace_ns"),
         last_ns=pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns"),
         closed_ns="closed_trace_ns",
     )
 
 
-def _asked() -> pl.Expr:
+def _asked_ns() -> pl.Expr:
     return pl.coalesce("request_last_sent_trace_ns", "request_last_received_trace_ns")
 
 
-def _missed(hops: pl.DataFrame) -> pl.DataFrame:
-    """Packets that a capture missed although they went by."""
+def _missed_packets(hops: pl.DataFrame) -> pl.DataFrame:
+    """By host: packets that its capture missed although they passed."""
     unseen = pl.when(pl.col("receive_trace_ns").is_null()).then("receive_host").otherwise("send_host")
     missed = hops.filter(pl.col("state") == "capture_dropped")
     return missed.group_by(host=unseen, maintain_order=True).agg(
@@ -236,15 +239,15 @@ def _missed(hops: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _cut(exchanges: pl.DataFrame, end_trace_ns: int, gapped: pl.Series) -> pl.DataFrame:
-    """Requests without a whole answer that nobody is seen to have ended: left waiting, or cut by the capture's edge, or
-    by a hole of it (`gapped` connections).
+def _cut_requests(exchanges: pl.DataFrame, end_trace_ns: int, gapped: pl.Series) -> pl.DataFrame:
+    """Requests without a complete answer that neither side ended: left waiting, or cut by the capture's edge, or by a
+    hole in it (`gapped` connections).
 
-    Only where heads tell: in an unknown protocol the last thing that a client says may want no answer.
+    Only for readable heads: in an unknown protocol a client's last message may need no answer.
     """
     cut = exchanges.filter(~pl.col("complete") & (pl.col("protocol") != UNKNOWN) & pl.col("ending").is_null())
     answered = pl.coalesce("response_last_received_trace_ns", "response_last_sent_trace_ns")
-    cut = cut.with_columns(spoke=pl.max_horizontal(_asked(), answered))
+    cut = cut.with_columns(spoke=pl.max_horizontal(_asked_ns(), answered))
     open_still = pl.col("response_bytes").is_null() & pl.col("given_up_trace_ns").is_null()
     is_seen = ~pl.col("connection_id").is_in(gapped.implode())
     late = open_still & is_seen & (end_trace_ns - pl.col("spoke") >= LATE_NS)
@@ -261,8 +264,8 @@ def _cut(exchanges: pl.DataFrame, end_trace_ns: int, gapped: pl.Series) -> pl.Da
     )
 
 
-def _failed(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """Requests that a server failed to serve, by its own word; the worst is the first of them."""
+def _failed_requests(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Requests whose answer reports that the server failed; the first one counts as the worst."""
     failed = exchanges.filter(pl.col("status") >= 500).sort("exchange_id")
     return failed.group_by(FAILED, maintain_order=True).agg(
         pl.len().alias("count"),
@@ -275,17 +278,17 @@ def _failed(exchanges: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _added_losses(rows: pl.DataFrame) -> pl.DataFrame:
+def _merge_losses(rows: pl.DataFrame) -> pl.DataFrame:
     first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
     return (
-        _added(rows, PAIR, ("lost",), "worst_ns")
+        _merge_groups(rows, PAIR, ("lost",), "worst_ns")
         .drop("from_trace_ns", "to_trace_ns")
         .join(rows.group_by(PAIR).agg(first, last), on=PAIR, nulls_equal=True)
         .sort("cost_ns", descending=True, maintain_order=True)
     )
 
 
-def _added_misses(rows: pl.DataFrame) -> pl.DataFrame:
+def _merge_misses(rows: pl.DataFrame) -> pl.DataFrame:
     first, last = pl.col("from_trace_ns").min(), pl.col("to_trace_ns").max()
     groups = rows.group_by("host", maintain_order=True)
     return groups.agg(pl.col("count").sum(), pl.col("connection_id").first(), first, last).sort(
@@ -293,9 +296,9 @@ def _added_misses(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+MERGE: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "sent": lambda rows: rows.group_by(PAIR, maintain_order=True).agg(pl.col("sent").sum()),
-    "lost": _added_losses,
+    "lost": _merge_losses,
     "traffic": merge_traffic,
     "rates": lambda rows: rows.group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
     "recovered": recoveries.merge_groups,
@@ -307,8 +310,8 @@ ADDED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "connecting": merge_groups,
     "in_vain": lambda rows: rows,
     "ended": lambda rows: rows,
-    "missed": _added_misses,
-    "cut": lambda rows: _added(rows, CUT, ("count",), "worst_ns"),
-    "failed": lambda rows: _added(rows, FAILED, ("count",), "worst_ns"),
+    "missed": _merge_misses,
+    "cut": lambda rows: _merge_groups(rows, CUT, ("count",), "worst_ns"),
+    "failed": lambda rows: _merge_groups(rows, FAILED, ("count",), "worst_ns"),
 }
-"""How rows of several parts become one for each group, by the field of `Symptoms`."""
+"""By field of `Symptoms`: the function that merges rows of several parts to one for each group."""

@@ -1,4 +1,4 @@
-"""Waits that look like a known timeout, by their length (`timeouts.toml`)."""
+"""Recognises known timeouts by the length of waits (`timeouts.toml`)."""
 
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -7,19 +7,19 @@ from functools import cache
 from importlib.resources import files
 
 NEAR = 0.1
-"""A timeout fires late by what the process that waits is busy with, never early."""
+"""A timeout may fire late by this share, if the waiting process is busy."""
 EARLY = 0.005
 NS_PER_S = 1e9
 
 
 def fingerprint(waits_for: str, waits_ns: Sequence[int], services: Iterable[str]) -> str:
-    """`, as after 10 s: Swift's node_timeout of a proxy`, if the waits are of that length; else nothing.
+    """A clause such as `; 10 s is Swift's node_timeout of a proxy` if the waits have that length; otherwise empty.
 
-    Arguments: `waits_for`, `connect` or `answer`; all waits, in ns; what was waited for: a product's timeout is named
-    only of services that are shown to be that product's.
+    Arguments: `waits_for`, `connect` or `answer`; all waits (ns); the services waited for: a product's timeout is named
+    only if they are known to be that product's.
     """
     shown = " ".join(services).lower()
-    for known in _known():
+    for known in _known_timeouts():
         near = [(1 - EARLY) * known.ns <= wait <= (1 + NEAR) * known.ns for wait in waits_ns]
         of_product = known.product in shown
         if of_product and known.waits_for == waits_for and near and sum(near) * 2 > len(near):
@@ -30,13 +30,13 @@ def fingerprint(waits_for: str, waits_ns: Sequence[int], services: Iterable[str]
 @dataclass(frozen=True, slots=True)
 class _Timeout:
     name: str
-    product: str  # the word of its services' names; "" for what any has
+    product: str  # a word in its services' names; "" if any product has it
     waits_for: str
     ns: float
 
 
 @cache
-def _known() -> tuple[_Timeout, ...]:
+def _known_timeouts() -> tuple[_Timeout, ...]:
     document = tomllib.loads(files("collector.findings").joinpath("timeouts.toml").read_text(encoding="utf-8"))
     return tuple(
         _Timeout(entry["name"], entry.get("product", ""), entry["waits_for"], float(entry["seconds"]) * NS_PER_S)

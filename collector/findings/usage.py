@@ -1,10 +1,10 @@
-"""What hosts used (`samples`) beside what is said of them: processors wanted in vain, disks that were busy.
+"""Resource usage of hosts (`samples`): adds it to the findings about these hosts, and reports exhausted resources.
 
-Findings of a slow host get a clause with its own figures and those of the others meanwhile; whether they agree is the
-reader's to see. A host that lacked a processor, or a disk that was busy, while others were not is a finding by itself,
-as a notice: samples tell that a process had to wait, not that a request did.
+A finding about a slow host gets a clause with the host's figures and those of the other hosts at that time; the reader
+judges whether they explain it. A host that lacked processor time, or a disk that was busy, while others were not, is a
+finding of its own, but only a notice: samples show that a process had to wait, not that a request did.
 
-A sample is the mean of the interval that ends at its stamp.
+A sample is the mean of the interval that ends at its timestamp.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,10 +18,11 @@ from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import MOST_LINES, Finding, frame, times
 from collector.findings.requests import Requests
 
-TOLD_BESIDE = frozenset({"host_starved", "slow_replica", "slow_disk", "server_silent", "listen_queue_full"})
-"""Kinds whose text shows what the host used meanwhile."""
+WITH_USAGE = frozenset({"host_starved", "slow_replica", "slow_disk", "server_silent", "listen_queue_full"})
+"""Kinds whose text shows the host's usage at that time."""
 FULL_PERCENT, OTHERS_SHARE, LEAST_SAMPLES = 80.0, 0.5, 3
-"""Used up: at least this much in so many samples in a row, while the others have at most this share of it."""
+"""A resource is exhausted at this usage or more in so many consecutive samples, while the other hosts have at most this
+share of it."""
 WAIT, CPU, DISK = "cpu_wait_percent", "cpu_percent", "disk_busy_percent"
 WORDS = {
     WAIT: (
@@ -31,7 +32,7 @@ WORDS = {
     CPU: ("its processes used {own:.0f} % of a core", " (elsewhere {others:.0f} %)"),
     DISK: ("its disk {device} was busy for {own:.0f} %", " (other disks {others:.0f} %)"),
 }
-"""How a metric is told, and those of others beside it."""
+"""Wording of each metric, and of its values at other hosts."""
 USED_UP = {
     WAIT: (
         "host_saturated",
@@ -61,12 +62,12 @@ class Usage:
         )
 
     def beside(self, found: Iterable[Finding]) -> Iterator[Finding]:
-        """The findings, those of a slow host with what it used meanwhile.
+        """The findings; those about a slow host show its usage at that time.
 
-        Of that as many clauses as `MOST_LINES` leave room for; the table `samples` has all of it.
+        As many clauses are added as fit in `MOST_LINES`; the table `samples` has all of them.
         """
         for finding in found:
-            clauses = self._clauses(finding) if finding.kind in TOLD_BESIDE else []
+            clauses = self._clauses(finding) if finding.kind in WITH_USAGE else []
             for clause in clauses:
                 longer = replace(finding, text=f"{finding.text}; {clause}")
                 if longer.lines_count <= MOST_LINES:
@@ -74,7 +75,8 @@ class Usage:
             yield finding
 
     def findings(self, requests: Requests) -> Iterator[Finding]:
-        """Hosts and disks that were used up while others were not; what requests did there meanwhile is the cost."""
+        """Findings about hosts and disks that were exhausted while others were not; the cost is that of requests
+        there."""
         together = ["metric", "slot"]
         mean = (pl.col("value").sum() - pl.col("value")) / (pl.len() - 1)
         rows = self.rows.sort(*_KEY, "at").with_columns(others=mean.over(together))
@@ -91,8 +93,8 @@ class Usage:
             yield _used_up(row, requests)
 
     def _clauses(self, finding: Finding) -> list[str]:
-        """What the finding's host used in its time, a clause for each metric in which it differs from the
-        others; disks only if busy at all. What shows most comes first."""
+        """Usage of the finding's host at its time: a clause for each metric that differs from the other hosts; disks
+        only if busy at all. The most significant metric comes first."""
         begin, end = finding.from_trace_ns, finding.to_trace_ns
         if begin is None or end is None:
             return []
@@ -105,16 +107,16 @@ class Usage:
             if row["metric"] != DISK or round(row["value"]):
                 others = means.filter(same)["value"].mean()
                 if not isinstance(others, float) or _differ(row["value"], others):
-                    clauses.append(_told(row | {"own": row["value"], "others": others}))
+                    clauses.append(_describe_usage(row | {"own": row["value"], "others": others}))
         return clauses
 
 
 def _differ(own: float, others: float) -> bool:
-    """Whether one of them is at most half of the other: what is alike explains nothing."""
+    """Whether one value is at most half of the other: similar values explain nothing."""
     return min(own, others) <= OTHERS_SHARE * max(own, others)
 
 
-def _told(row: dict[str, Any]) -> str:
+def _describe_usage(row: dict[str, Any]) -> str:
     own, beside = WORDS[row["metric"]]
     return (own if row["others"] is None else own + beside).format(**row)
 
@@ -141,6 +143,6 @@ def _used_up(row: dict[str, Any], requests: Requests) -> Finding:
         to_trace_ns=row["end"],
         count=row["samples"],
         cost_ns=int(spent["spent"].sum() or 0),
-        text=f"{row['host']} had no more to give for {seconds:.0f} s: {_told(row)}{served}",
+        text=f"{row['host']} had no more to give for {seconds:.0f} s: {_describe_usage(row)}{served}",
         remedy=remedy,
     )

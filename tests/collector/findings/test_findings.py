@@ -5,7 +5,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from collector.findings import find, told
+from collector.findings import build_findings, find
 from collector.findings.clocks import clock_findings
 from collector.findings.network import _quantile
 from collector.findings.symptoms import collect_symptoms, merge_symptoms
@@ -85,9 +85,9 @@ CASES = {
             "warning packet_loss proxy 420 | 3 data packets on the link between client and proxy lost (33.3 %); "
             "connections waited 420.0 µs for the copies, at worst 220.0 µs at once",
             "notice tail_loss proxy 220 | the last bytes of messages from proxy to client were lost, 1 time, which "
-            "only a timer can tell: 220.0 µs of waiting",
+            "only a timer can detect: 220.0 µs of waiting",
             "notice tail_loss client 200 | the last bytes of messages from client to proxy were lost, 1 time, which "
-            "only a timer can tell: 200.0 µs of waiting",
+            "only a timer can detect: 200.0 µs of waiting",
         ],
     ),
     "a loss between two programs of one host": (
@@ -101,7 +101,7 @@ CASES = {
             "warning packet_loss proxy 220 | 1 data packet from proxy to proxy lost (33.3 %); connections waited "
             "220.0 µs for the copies, at worst 220.0 µs at once",
             "notice tail_loss proxy 220 | the last bytes of messages from proxy to proxy were lost, 1 time, which "
-            "only a timer can tell: 220.0 µs of waiting",
+            "only a timer can detect: 220.0 µs of waiting",
         ],
     ),
     "a loss told by later bytes, at once and by a timer, and one at the end that a probe found": (
@@ -133,9 +133,9 @@ CASES = {
             "notice retransmission_timeout proxy 200390 | data from proxy to client was sent again only when a timer "
             "ran out, 1 time: 200.4 ms of waiting, also by 1,000 bytes that had arrived after it",
             "notice tail_loss proxy 1940 | the last bytes of messages from proxy to client were lost, 1 time, which "
-            "only a timer can tell: 1.9 ms of waiting",
+            "only a timer can detect: 1.9 ms of waiting",
             "notice fast_retransmission proxy 65 | data from proxy to client was sent again as soon as later bytes "
-            "told of its loss, 1 time: 65.0 µs of waiting, also by 1,000 bytes that had arrived after it",
+            "showed its loss, 1 time: 65.0 µs of waiting, also by 1,000 bytes that had arrived after it",
         ],
     ),
     "a SYN that had to be sent again": (
@@ -454,8 +454,8 @@ def test_a_drift_is_told_where_the_packets_allow_no_other(seconds: float, offset
     other = {**line, "host": "a", "method": "hull", "offset_ns": 0, "skew_ppb": 0, "reference": True}
     host = HostInfo("a", (), (), (), 1, 1, 0, 1)
     info = replace(INFO, hosts=(host, replace(host, host="b")))
-    told = [finding.text for finding in clock_findings(table("clocks", [other, clock]), info)]
-    assert [text.split(";")[0] for text in told] == ([f"the clock of b is {expected}"] if expected else [])
+    reported = [finding.text for finding in clock_findings(table("clocks", [other, clock]), info)]
+    assert [text.split(";")[0] for text in reported] == ([f"the clock of b is {expected}"] if expected else [])
 
 
 def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
@@ -475,12 +475,14 @@ def test_what_the_kernel_turned_away_is_told_from_the_samples() -> None:
     built = build_exchanges(tables.hops, tables.messages, tables.connections, names_of_ports({8080: "swift"}))
     parts = merge_symptoms([collect_symptoms(built.hops, tables.connections, built.exchanges, 0)])
     given = (parts, [built.exchanges], link(built.exchanges), clocks, INFO, 0)
-    (finding,) = [f for f in told(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"]
+    (finding,) = [
+        f for f in build_findings(*given, table("samples", samples)).to_pylist() if f["kind"] == "listen_drops"
+    ]
     assert finding["text"] == (
         "the kernel of proxy counted 5 packets of connections that its full listen queues turned away (ListenDrops)"
     )
     assert (finding["from_trace_ns"], finding["to_trace_ns"]) == (1_499_999_993, 1_999_999_993)
-    assert [f["kind"] for f in told(*given).to_pylist() if f["kind"] == "listen_drops"] == []
+    assert [f["kind"] for f in build_findings(*given).to_pylist() if f["kind"] == "listen_drops"] == []
 
 
 def kinds(script: str) -> list[str]:

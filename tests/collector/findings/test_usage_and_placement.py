@@ -44,8 +44,8 @@ def slow(kind: str = "host_starved", until_s: int = 3) -> Finding:
 
 def test_what_a_slow_host_used_meanwhile_stands_beside_it() -> None:
     values = {"storage1": [0, 10, 10, 10], "storage2": [0, 20, 20, 20], "storage3": [0, 90, 92, 94]}
-    (told,) = usage(values, offset_ns=500 * S).beside([slow()])
-    assert told.text == ("slow; a process there wanted a processor and had none for 92 % of the time (elsewhere 15 %)")
+    (shown,) = usage(values, offset_ns=500 * S).beside([slow()])
+    assert shown.text == ("slow; a process there wanted a processor and had none for 92 % of the time (elsewhere 15 %)")
     assert [finding.text for finding in usage(values).beside([slow("packet_loss")])] == ["slow"]
     assert [finding.text for finding in Usage(None, table("clocks", [])).beside([slow()])] == ["slow"]
 
