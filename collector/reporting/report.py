@@ -33,7 +33,7 @@ SLOWEST_SHARE = 0.02
 """Of the requests, those that the stage table's last column is the mean of; the 99th percentile is in their middle."""
 MOST_BARS = 60
 """How many spans of the slowest request are drawn."""
-_SUMMED = (*story.OUTERMOST_COLUMNS, "exchange_id", "complete", "protocol")
+_SUMMED = tuple(dict.fromkeys((*story.OUTERMOST_COLUMNS, "exchange_id", "complete", "protocol", "start_trace_ns")))
 """Of all rows, what a summary of the requests counts."""
 TROUBLE = ("data_loss", "error")
 """Severities of counters that show on every view."""
@@ -252,7 +252,7 @@ def _drift_words(skew_ppb: int, doubt_ppb: int) -> str:
 
 def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
     rows = every.columns(*_SUMMED)
-    asked = of_clients(rows.filter(pl.col("depth") == 0), rows).select("trace_id", "outcome")
+    asked = of_clients(_placed(every, rows.filter(pl.col("depth") == 0)), rows).select("trace_id", "outcome")
     of_clients_count = int(rows["trace_id"].is_in(asked["trace_id"].implode()).sum())
     background = _background(every)
     roots, left = story.outermost(rows), story.abandoned(rows)
@@ -287,6 +287,14 @@ def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
         ),
         slowest=tuple(_request_line(of_slowest.filter(pl.col("trace_id") == root)) for root in slowest),
     )
+
+
+def _placed(every: RequestRows, roots: pl.DataFrame) -> pl.DataFrame:
+    """Roots of which any moment is known; of others a piece behind a hole was captured, which no list can show."""
+    if not roots["start_trace_ns"].null_count():
+        return roots
+    timed = every.columns("exchange_id").filter(every.earliest().is_not_null())
+    return roots.join(timed, on="exchange_id", how="semi", maintain_order="left")
 
 
 def _background(every: RequestRows) -> pl.DataFrame:

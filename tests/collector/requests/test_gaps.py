@@ -14,6 +14,8 @@ from collector.analysis import _exchanges, analyse
 from collector.decode.sources import host_sources
 from collector.findings.captures import Holes, Missed, capture_findings
 from collector.findings.symptoms import Symptoms
+from collector.queries import open_trace
+from collector.reporting.report import gather
 from collector.requests.gaps import Pieces, doubt_losses, find_gaps, gapped_flows
 from collector.trace import store
 from collector.trace.schema import conform
@@ -142,6 +144,14 @@ def test_holes_are_said_once_and_nothing_is_inferred_from_them(tmp_path: Path, h
     assert len(said) == len(hosts)
     assert all("no silence, loss or missing answer is inferred there" in text for text in said)
     assert not [row for row in findings if row["kind"] != "capture_drop" and row["severity"] == "warning"]
+
+
+def test_the_report_counts_the_requests_that_the_viewer_lists(tmp_path: Path) -> None:
+    found(tmp_path, *(thinned(path, 0.7) for path in simulated(tmp_path / "net", 0.0)))
+    url = str(tmp_path / "trace")
+    counted = gather(url).requests
+    assert counted.count == open_trace(url).summary.requests_count
+    assert counted.count < counted.exchanges_count  # of some no moment is known
 
 
 def test_one_hole_of_two_captures_is_said_of_both_in_the_order_of_their_names() -> None:
