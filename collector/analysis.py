@@ -363,11 +363,11 @@ def _settled(by_time: SortedRuns, info: TraceInfo, rebuilt: _Rebuilt) -> Iterato
     """All exchanges by time, a slab at a time, with their outcomes and with what is no request, now that every server
     and all its connections are known; and with the names of services."""
     names, answering = ServiceNames(info.services), frozenset(rebuilt.answering)
-    triggered = rebuilt.streams.triggered()
+    triggered = rebuilt.streams.triggered_connections()
     for slab in by_time.slabs(ROW_GROUP_ROWS):
-        settled = outcomes.settled(with_streams(slab, triggered), answering)
-        place = settled.schema.get_field_index("service")
-        yield settled.set_column(place, "service", renamed(settled["service"], names))
+        final = outcomes.final_outcomes(with_streams(slab, triggered), answering)
+        place = final.schema.get_field_index("service")
+        yield final.set_column(place, "service", renamed(final["service"], names))
 
 
 def _written(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -503,7 +503,7 @@ def _exchanges(
     if holed is None or holed.gaps.is_empty():
         return build_exchanges(hops, messages, connections, names, first_id, paused)
     parts = holed.hops(hops), holed.heads(messages, hops), holed.connections(connections)
-    return holed.restored(build_exchanges(*parts, names, first_id, paused), hops)
+    return holed.rejoin(build_exchanges(*parts, names, first_id, paused), hops)
 
 
 def _end_ns(info: TraceInfo, alignment: Alignment) -> int:

@@ -303,7 +303,7 @@ MERGE: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "rates": lambda rows: rows.group_by(RATE_KEYS, maintain_order=True).agg(pl.col("hops").sum()),
     "recovered": recoveries.merge_groups,
     "paused": sender_pauses.merge_groups,
-    "behind": head_of_line.added,
+    "behind": head_of_line.merge_groups,
     "dropped": host_drops.merge_groups,
     "damaged": host_drops.merge_groups,
     "unseen": lambda rows: rows,

@@ -33,7 +33,7 @@ from collector.reporting.fan_out import fan_out_waits, quorum_words
 from collector.reporting.one_ended import one_ended
 from collector.reporting.request_rows import RequestRows
 from collector.requests.critical_path import NONE, UNSEEN, Int64Array, Ledger, Nodes, make_ledger
-from collector.requests.endings import until_ended
+from collector.requests.endings import as_clients_saw
 from collector.requests.link_doubt import inferred_ns
 from collector.requests.openings import bounds_of
 from collector.requests.outcomes import Outcome, is_abandoned
@@ -372,7 +372,7 @@ def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: 
 
 def _nodes(rows: pl.DataFrame, parent: Int64Array, depth: Int64Array) -> Nodes:
     names = pl.col("service", "ending", "method").cast(pl.Categorical)
-    times = until_ended(rows.select(names, "status", pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
+    times = as_clients_saw(rows.select(names, "status", pl.col("^.*_trace_ns$", *STALLS).cast(pl.Int64)).to_arrow())
     asked = target_numbers(rows.select("target").to_arrow()["target"].cast(pa.string()))
     opened = rows.select(pl.col("start_trace_ns").eq(pl.col("connect_start_trace_ns")).fill_null(value=False))
     return make_nodes(times, parent, depth, bounds_of(times, opened.to_series().to_numpy()), asked)

@@ -1,1 +1,1 @@
-"""Requests and their parents, from hops, with a ledger of where the time of each went."""
+"""Rebuilds requests and their parents from hops, and computes a ledger of where the time of each request went."""

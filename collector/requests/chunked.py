@@ -1,11 +1,11 @@
-"""Chunked answers that were cut short: their server closed before the last chunk.
+"""Detects chunked answers that were cut short: their server closed the connection before the last chunk.
 
-A chunked answer says no length in its head; it ends with a chunk of size 0, perhaps trailer fields, and an empty line.
-So its last bytes are CR LF CR LF. Of the last answer of each connection that somebody ended, the packet with its last
-bytes is read again from a capture that holds all of it; where none does, nothing is said.
+The head of a chunked answer states no length; the answer ends with a chunk of size 0, perhaps trailer fields, and an
+empty line. So its last bytes are CR LF CR LF. For the last answer of each connection that one side ended, the packet
+with the answer's last bytes is read again from a capture that has it whole. If none has, nothing is concluded.
 
-Invariant: an answer that is whole is never called cut: one whose last chunk happens to end in an empty line looks
-whole, and so does one whose last packet is shorter than that.
+Invariant: a complete answer is never reported as cut. The converse does not hold: an answer looks complete if the last
+chunk received happens to end in an empty line, or if the last packet is shorter than CR LF CR LF.
 Source: RFC 9112 §7.1.
 """
 
@@ -21,22 +21,22 @@ from tracer.records import HeadFlag, HeadKind
 
 END = b"\r\n\r\n"
 FIRST_FINAL = 200
-"""Statuses below are of interim answers, which have no body."""
+"""Lower statuses are those of interim answers, which have no body."""
 MOST_LOOKED_AT = 50_000
-"""Packets of a host; more are not looked at."""
+"""At most so many packets of a host are examined."""
 LAST_PACKETS = pl.Schema({"connection_id": pl.Int64, "host": pl.String, "frame": pl.UInt32})
 FLOW = ["connection_id", "from_client"]
 Payloads = Callable[[str, Sequence[int]], Iterable[tuple[int, bytes]]]
-"""Host and frames (ascending) to each one's frame and TCP payload; without those that are not there as on the wire."""
+"""From a host and frame numbers (ascending) to the frames and their TCP payloads; omits packets not captured whole."""
 
 
 def last_packets(events: pa.Table, hops: pa.Table, messages: pa.Table) -> pl.DataFrame:
-    """Packets with the last bytes of connections that ended on a chunked answer (`LAST_PACKETS`), each at one host that
+    """The last data packets of connections whose last answer is chunked (columns `LAST_PACKETS`), each at one host that
     captured all of it.
 
-    Arguments: of whole connections, not aligned yet. Cost: next to nothing where no answer is chunked.
+    Arguments: tables of whole connections, not aligned yet. Cost: negligible without chunked answers.
     """
-    chunked = _last_is_chunked(messages)
+    chunked = _flows_ending_chunked(messages)
     if chunked.is_empty():
         return pl.DataFrame(schema=LAST_PACKETS)
     rows = np.flatnonzero(np.isin(numbers(hops["connection_id"]), chunked["connection_id"].to_numpy()))
@@ -62,7 +62,7 @@ def last_packets(events: pa.Table, hops: pa.Table, messages: pa.Table) -> pl.Dat
 def cut_short(packets: Sequence[pl.DataFrame], payloads: Payloads) -> pl.Series:
     """Connections whose last answer is chunked and lacks its end.
 
-    Arguments: all partitions' `last_packets`; `payloads`, which reads packets of the captures again.
+    Arguments: `packets`, the `last_packets` of all partitions; `payloads`, which reads captured packets again.
     """
     every = pl.concat([pl.DataFrame(schema=LAST_PACKETS), *(part for part in packets if len(part))])
     found = []
@@ -77,8 +77,8 @@ def cut_short(packets: Sequence[pl.DataFrame], payloads: Payloads) -> pl.Series:
     return pl.Series("connection_id", found, pl.Int64)
 
 
-def _last_is_chunked(messages: pa.Table) -> pl.DataFrame:
-    """Flows (`FLOW`) whose last head is of a chunked final answer."""
+def _flows_ending_chunked(messages: pa.Table) -> pl.DataFrame:
+    """Flows (columns `FLOW`) whose last head is that of a chunked final answer."""
     flags, kinds = numbers(messages["head_flags"]), numbers(messages["head_kind"])
     is_chunked = (kinds == HeadKind.RESPONSE) & (flags & HeadFlag.CHUNKED > 0)
     if not is_chunked.any():
@@ -93,7 +93,7 @@ def _last_is_chunked(messages: pa.Table) -> pl.DataFrame:
 
 
 def _packets(events: pa.Table, seen: pl.DataFrame) -> pl.DataFrame:
-    """Those of `events` that are in `seen` (`LAST_PACKETS`)."""
+    """The rows of `events` that are in `seen` (columns `LAST_PACKETS`)."""
     rows = np.flatnonzero(np.isin(numbers(events["connection_id"]), seen["connection_id"].to_numpy()))
     names = [*LAST_PACKETS, "flags", "captured_len", "original_len"]
     return seen.join(_frame(events.select(names).take(pa.array(rows))), on=list(LAST_PACKETS), maintain_order="left")

@@ -1,29 +1,30 @@
-"""Who ended a request before it was wholly answered: the columns `exchanges.ending` and `closed_trace_ns`.
+"""Determines who ended a request before its answer was complete: columns `exchanges.ending` and `closed_trace_ns`.
 
-A FIN or RST has a sender, a time and a place in its sender's stream, so packets show more than "no answer":
+A FIN or RST has a sender, a time and a position in its sender's stream, so packets show more than "no answer":
 
-    client_closed, client_reset   the client left first: it gave up, was stopped, or had no use for the answer any more
-    server_closed, server_reset   the server ended the connection in place of the answer, or in the middle of one whose
-                                  length it had promised
+    client_closed, client_reset   the client left first: it gave up, was stopped, or no longer needed the answer
+    server_closed, server_reset   the server ended the connection instead of answering, or in the middle of an answer
+                                  whose length it had announced
     stale                         the server had closed a kept connection before the request reached it
 
-An answer is whole if it has the length that its head promises (`response_due_bytes`), or the last of its chunks
-(`collector.requests.chunked`); one that promises neither ends wherever its server ends it. A whole answer has an ending
-only if its client had left before it came.
+An answer is complete if it has the length that its head announces (`response_due_bytes`), or its last chunk
+(`collector.requests.chunked`); an answer with neither ends wherever its server ends it. A complete answer has an ending
+only if its client had left before it arrived.
 
-1. Take the first FIN and the first RST of either side of each connection, with the stamps of both ends. A FIN may ride
-   on the last data of its side (`closing_data`).
-2. A client's FIN is no leaving while it goes on listening (a half-close, RFC 9293 §3.6): it came with the request, or
-   bytes of the server reached it later, and no RST of the client answered them.
-3. Who was first is decided at one host, by its own clock: had the other side's FIN arrived there before its own left?
-4. The server's FIN that left before the request arrived is `stale`, if the connection had served a request before.
-   Of a server whose end was not captured: one that reached the client sooner than a round trip after the request left.
-5. A FIN stands behind the last byte of its stream. Where bytes before it were seen at neither end, the captures missed
-   them, and whether there was an answer cannot be decided: no ending.
+1. Take the first FIN and the first RST of either side of each connection, with the timestamps of both ends. The last
+   data packet of a side may carry its FIN (`closing_data`).
+2. A client that sent a FIN but still reads has not left (a half-close, RFC 9293 §3.6): its FIN came with the request,
+   or it later received bytes of the server and answered them with no RST.
+3. Which side was first is decided at one host, by its own clock: had the other side's FIN arrived before its own left?
+4. If the server's FIN left before the request arrived, and the connection had served a request before, the ending is
+   `stale`. If the server's end was not captured: if its FIN reached the client less than a round trip after the request
+   left.
+5. A FIN follows the last byte of its stream. If bytes before it were captured at neither end, it cannot be decided
+   whether there was an answer: no ending.
 
-Invariants: `closed_trace_ns` is null exactly where `ending` is; `stale` and `server_*` never have a whole answer.
-Limits: a chunked answer of which no capture holds the last packet whole looks whole. A middlebox that ends a
-connection in both directions looks like the end that it speaks for.
+Invariants: `closed_trace_ns` is null exactly where `ending` is; `stale` and `server_*` never have a complete answer.
+Limits: a chunked answer looks complete if no capture holds its last packet whole. If a middlebox ends a connection in
+both directions, its packets look like those of the ends in whose name it sends them.
 Source: RFC 9293 §3.6, §3.10.7; RFC 9112 §6.3, §9.6 (message length, closing).
 """
 
@@ -39,7 +40,7 @@ from collector.trace.arrow import indices, numbers
 
 
 class Ending(StrEnum):
-    """Who ended a connection that owed an answer, and how."""
+    """Which side ended a connection before an answer was complete, and how."""
 
     CLIENT_CLOSED = "client_closed"
     CLIENT_RESET = "client_reset"
@@ -51,14 +52,14 @@ class Ending(StrEnum):
 
 
 STREAM_RESETS = [str(Ending.CLIENT_RESET_STREAM), str(Ending.SERVER_RESET_STREAM)]
-"""Of HTTP/2: the exchange alone was ended, by RST_STREAM, and its connection goes on (RFC 9113 §6.4). Found by the core
-(`tracer/core/exchanges/src/http2.rs`), in its order."""
+"""Endings of HTTP/2: RST_STREAM ended only the exchange, and its connection continues (RFC 9113 §6.4). Found by the
+core (`tracer/core/exchanges/src/http2.rs`), in its order."""
 BY_CLIENT = (Ending.CLIENT_CLOSED, Ending.CLIENT_RESET, Ending.CLIENT_RESET_STREAM)
 ENDINGS = [str(each) for each in Ending]
 HALF_CLOSE_NS = 2_000_000
-"""A client that ends its half of a connection because its request is whole does so at once; a busy host takes some."""
+"""A client that half-closes because its request is complete does so at once; a busy host may take so long."""
 RST_SLACK_BYTES = 1
-"""A RST that follows a FIN stands one behind it, as the FIN takes a sequence number (RFC 9293 §3.4)."""
+"""A RST that follows a FIN has a sequence number one higher, since the FIN uses one (RFC 9293 §3.4)."""
 
 FIN_FLAG = 0x01
 _HOPS = (
@@ -74,7 +75,7 @@ _ASKED = (
 
 
 def closing_data(events: pa.Table) -> pa.Table:
-    """Events that carry data and a FIN, which is no hop of its own: `connection_id, host, frame`."""
+    """Events with both data and a FIN, which then is no hop of its own: `connection_id, host, frame`."""
     both = (numbers(events["flags"]) & FIN_FLAG > 0) & (numbers(events["payload_len"]) > 0)
     return events.select(["connection_id", "host", "frame"]).take(pa.array(np.flatnonzero(both)))
 
@@ -85,19 +86,19 @@ NO_CONNECTIONS = pl.Series([], dtype=pl.Int64)
 def with_endings(
     exchanges: pa.Table, hops: pa.Table, fins: pa.Table | None = None, cut_short: pl.Series = NO_CONNECTIONS
 ) -> pa.Table:
-    """Exchanges of some connections with `ending` and `closed_trace_ns`; what the exchange alone shows of them
-    (`STREAM_RESETS`) stays.
+    """Exchanges of some connections with `ending` and `closed_trace_ns` filled in; endings that the exchange itself
+    shows (`STREAM_RESETS`) are kept.
 
     Arguments: all hops of these connections, with trace times and `exchange_id`; `fins`, their `closing_data`;
     `cut_short`, connections whose last answer lacks its end (`collector.requests.chunked`).
-    Cost: a pass over the kinds of hops; connections that ended by a reset or with something owed are looked at as rows.
+    Cost: a pass over the kinds of hops; more only for connections that ended with a reset or an incomplete answer.
     """
     of = numbers(exchanges["connection_id"])
     ended, reset = _ended_connections(hops)
     if fins is not None:
         ended = np.concatenate([ended, numbers(fins["connection_id"])])
-    is_cut = _is_cut(exchanges, cut_short)
-    codes, closed = _known(exchanges)
+    is_cut = _is_cut_short(exchanges, cut_short)
+    codes, closed = _known_endings(exchanges)
     open_ = codes < 0
     owed = np.isin(of, ended) & (is_cut | ~_is_whole(exchanges))
     rows = np.flatnonzero(open_ & (owed | np.isin(of, reset)))
@@ -112,16 +113,16 @@ def with_endings(
     return _with_column(_with_column(exchanges, "ending", ending), "closed_trace_ns", pa.array(closed, mask=~known))
 
 
-def _known(exchanges: pa.Table) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Places of endings in `ENDINGS` that are known already, -1 for others; and when they were."""
+def _known_endings(exchanges: pa.Table) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """For each exchange, the index in `ENDINGS` of an ending already known, or -1; and when it ended."""
     place, names = indices(exchanges["ending"])
     codes = np.array([*(ENDINGS.index(name) for name in names), -1], np.int32)[place]
     return codes, numbers(exchanges["closed_trace_ns"]).copy()
 
 
-def until_ended(exchanges: pa.Table) -> pa.Table:
-    """Exchanges as their clients saw them: those that somebody ended before any of the answer came are without it, and
-    were given up then.
+def as_clients_saw(exchanges: pa.Table) -> pa.Table:
+    """Exchanges as their clients saw them: if one ended before any byte of the answer arrived, the answer is removed
+    and the exchange counts as given up at that time.
 
     Arguments: at least `ending`, `closed_trace_ns`, `given_up_trace_ns`, `response_first_*_trace_ns`.
     """
@@ -150,14 +151,14 @@ def _ended_connections(hops: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def _is_whole(exchanges: pa.Table) -> NDArray[np.bool_]:
-    """Whether each has as much of an answer as was promised."""
+    """Whether each exchange has as many bytes of an answer as announced."""
     answered = exchanges["response_bytes"].is_valid().to_numpy()
     due = numbers(exchanges["response_due_bytes"], np.iinfo(np.int64).min)
     return answered & (numbers(exchanges["response_bytes"]) >= due)
 
 
-def _is_cut(exchanges: pa.Table, cut_short: pl.Series) -> NDArray[np.bool_]:
-    """Which are the last of these connections, and answered."""
+def _is_cut_short(exchanges: pa.Table, cut_short: pl.Series) -> NDArray[np.bool_]:
+    """Whether each exchange is the last of its connection, in `cut_short`, and has an answer."""
     found = np.zeros(exchanges.num_rows, dtype=np.bool_)
     of = numbers(exchanges["connection_id"])
     rows = np.flatnonzero(np.isin(of, cut_short.to_numpy()))
@@ -169,7 +170,7 @@ def _is_cut(exchanges: pa.Table, cut_short: pl.Series) -> NDArray[np.bool_]:
 
 
 def _with_earlier(exchanges: pa.Table, rows: NDArray[np.int64]) -> pl.Series:
-    """Whether the connection of each of these rows had served another exchange before."""
+    """For each of these rows, whether its connection had served another exchange before."""
     ids, of = numbers(exchanges["exchange_id"]), numbers(exchanges["connection_id"])
     first = pl.DataFrame({"connection": of, "exchange": ids}).group_by("connection").agg(pl.col("exchange").min())
     mine = pl.DataFrame({"connection": of[rows], "mine": ids[rows]})
@@ -179,11 +180,11 @@ def _with_earlier(exchanges: pa.Table, rows: NDArray[np.int64]) -> pl.Series:
 
 
 def _endings(asked: pl.DataFrame, hops: pa.Table, fins: pa.Table | None) -> pl.DataFrame:
-    """`ending` (a place in `ENDINGS`, -1 for none) and `closed_ns`, for each row of `asked`."""
+    """`ending` (an index in `ENDINGS`, -1 for none) and `closed_ns`, for each row of `asked`."""
     mine = np.isin(numbers(hops["connection_id"]), asked["connection_id"].unique().to_numpy())
     packets = _frame(hops.select(_HOPS).take(pa.array(np.flatnonzero(mine))))
     if fins is not None and fins.num_rows:
-        packets = pl.concat([packets, _riding(packets, _frame(fins))], how="diagonal")
+        packets = pl.concat([packets, _fins_on_data(packets, _frame(fins))], how="diagonal")
     sides = _asking_sides(asked, packets)
     rows = asked.join(sides, on="exchange_id", how="left", maintain_order="left")
     rows = rows.with_columns(pl.col("asks_as_client").fill_null(value=True))
@@ -194,11 +195,11 @@ def _endings(asked: pl.DataFrame, hops: pa.Table, fins: pa.Table | None) -> pl.D
             named, left_on=["connection_id", "as_client"], right_on=["connection_id", f"{side}_from_client"],
             how="left", maintain_order="left",
         )  # fmt: skip
-    return _decided(rows)
+    return _decide_endings(rows)
 
 
-def _riding(packets: pl.DataFrame, fins: pl.DataFrame) -> pl.DataFrame:
-    """FINs that came with data, as hops of their own behind it."""
+def _fins_on_data(packets: pl.DataFrame, fins: pl.DataFrame) -> pl.DataFrame:
+    """FINs carried by data packets, as hops of their own behind the data."""
     data = packets.filter(pl.col("kind") == "data")
     for end in ("send", "receive"):
         mark = fins.rename({"host": f"{end}_host", "frame": f"{end}_frame"}).with_columns(
@@ -215,7 +216,7 @@ def _riding(packets: pl.DataFrame, fins: pl.DataFrame) -> pl.DataFrame:
 
 
 def _asking_sides(asked: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
-    """`exchange_id, asks_as_client`: of each request, whether the connection's client sent it."""
+    """`exchange_id, asks_as_client`: whether the connection's client sent the request."""
     data = packets.filter(pl.col("kind") == "data").join(
         asked.select("exchange_id", "request_first_sent_trace_ns", "request_first_received_trace_ns"), on="exchange_id"
     )
@@ -226,8 +227,8 @@ def _asking_sides(asked: pl.DataFrame, packets: pl.DataFrame) -> pl.DataFrame:
 
 
 def _closings(packets: pl.DataFrame) -> pl.DataFrame:
-    """Of each direction of a connection that has any, when it was ended: `fin_sent, fin_received, rst_sent,
-    rst_received`; when its last bytes arrived (`heard`); whether bytes before its end were seen nowhere (`missed`)."""
+    """For each direction of a connection, when it was ended: `fin_sent, fin_received, rst_sent, rst_received`; when its
+    last bytes arrived (`heard`); whether bytes before its end were captured nowhere (`missed`)."""
     kind = pl.col("kind")
     fin, rst, data = kind == "fin", kind == "rst", kind == "data"
     seen = pl.col("stream_end").filter(data).max().fill_null(0)
@@ -244,7 +245,7 @@ def _closings(packets: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _decided(rows: pl.DataFrame) -> pl.DataFrame:
+def _decide_endings(rows: pl.DataFrame) -> pl.DataFrame:
     """Steps 2 to 5 of the header, over rows with the closings of both sides."""
     enough = pl.col("response_bytes") >= pl.col("response_due_bytes").fill_null(0)
     whole = pl.col("response_bytes").is_not_null() & enough & ~pl.col("is_cut")
@@ -283,7 +284,7 @@ def _decided(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _listens() -> pl.Expr:
-    """Whether the client's FIN is only the end of what it says (step 2)."""
+    """Whether the client's FIN only ends its own direction (step 2)."""
     at_client = pl.col("server_heard") > pl.col("client_fin_sent")
     at_server = pl.col("server_sent") > pl.col("client_fin_received")
     heard = pl.coalesce(at_client, at_server, pl.lit(value=False))
@@ -309,7 +310,7 @@ def _client_first() -> pl.Expr:
 
 
 def _before_the_answer() -> pl.Expr:
-    """Whether the client's end came before the last byte of the answer, where that was seen."""
+    """Whether the client ended before the last byte of the answer, if that was captured."""
     sent = pl.min_horizontal("client_fin_sent", "client_rst_sent") < pl.col("response_last_received_trace_ns")
     received = pl.min_horizontal("client_fin_received", "client_rst_received") < pl.col("response_last_sent_trace_ns")
     return pl.coalesce(sent, received, pl.lit(value=False))

@@ -1,13 +1,14 @@
-"""Requests and their responses, from hops: who asked whom, when each byte that matters left and arrived.
+"""Rebuilds requests and their responses from hops: client and server, and when their first and last bytes left and
+came.
 
-The loop over hops and heads is the core's (`tracer._core.build_exchanges`, whose header explains the method): each
-connection is cut into exchanges, by its HTTP heads where it shows any, by its frames if it is HTTP/2 (a stream is an
-exchange, without method, target and status), otherwise by turn-taking. Of a connection that
-shows TLS records, only application records take turns; its handshake is part of opening the connection
-(`tls_start_trace_ns`, `tls_end_trace_ns`). Here its columns become tables.
+The core loops over hops and heads (`tracer._core.build_exchanges`, whose header explains the method): it divides each
+connection into exchanges, by its HTTP heads if it shows any, by its frames if it is HTTP/2 (a stream is an exchange,
+without method, target and status), otherwise by turn-taking. On a connection with TLS records, only application records
+take turns; the handshake is part of opening the connection (`tls_start_trace_ns`, `tls_end_trace_ns`). This module
+converts the core's columns to tables.
 
-`complete` is false where there is evidence that the exchange was cut: its first or last bytes were seen at neither
-end, there is no response, or fewer bytes went by than a head declares.
+`complete` is false if there is evidence that the exchange was cut: its first or last bytes were captured at neither
+end, it has no response, or fewer bytes were captured than a head declares.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ from tracer.records import Columns, HeadFlag
 HTTP, HTTP2 = "http/1.1", "http/2"
 UNKNOWN = "unknown"
 UNSEEN = np.iinfo(np.int64).min
-"""The core's mark of a value that is not known."""
+"""The core's value for unknown."""
 NO_ROW = -1
 NO_BYTE = -1
 RANGE = ("range_first", "range_last")
@@ -57,7 +58,7 @@ FOUND_LATER = ("connect_stall_ns", "request_stall_ns", "response_stall_ns", "clo
 MEASURES = [
     column.name for column in EXCHANGES if column.name.endswith(("_ns", "_bytes")) and column.name not in FOUND_LATER
 ]
-"""Columns that the core gives as they are."""
+"""Columns that are taken from the core unchanged."""
 
 
 CAUSES = pa.array([str(cause) for cause in SilenceCause])
@@ -65,8 +66,8 @@ CAUSES = pa.array([str(cause) for cause in SilenceCause])
 
 
 class Built(NamedTuple):
-    """Exchanges, the hops with `exchange_id` filled in, the long silences of messages (table `silences`), and what
-    shows which of it are streams (`collector.requests.streams`)."""
+    """Exchanges, the hops with `exchange_id` filled in, the long silences of messages (table `silences`), and the
+    evidence of which exchanges are streams (`collector.requests.streams`)."""
 
     exchanges: pa.Table
     hops: pa.Table
@@ -82,11 +83,11 @@ def build_exchanges(
     first_id: int = 1,
     pauses: pa.Table | None = None,
 ) -> Built:
-    """Cut every connection into exchanges.
+    """Divide every connection into exchanges.
 
-    Arguments: tables of `collector.trace.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); names of
-    servers. `first_id` numbers the exchanges from there, so that partitions can be built alone; `pauses`, where senders
-    stood still (`collector.hops.sender_pauses.pause_table`).
+    Arguments: tables of `collector.trace.schema` (HOPS with trace times, MESSAGES, CONNECTIONS); the names of
+    servers; `first_id`, the id of the first exchange, so that partitions can be built independently; `pauses` of
+    senders (`collector.hops.sender_pauses.pause_table`).
     Returns: the table `exchanges`, numbered in order of time, and `hops` in its own row order with
     `exchange_id`.
     """
@@ -95,7 +96,7 @@ def build_exchanges(
     ends["service"], names = services.of_connections(connections)
     found = _core.build_exchanges(_hop_columns(hops), _head_columns(messages), ends, holds(pauses), first_id)
     place = hops.schema.get_field_index("exchange_id")
-    named = hops.set_column(place, "exchange_id", _known(found, "hop_exchange", hops.num_rows))
+    named = hops.set_column(place, "exchange_id", _numbers_or_null(found, "hop_exchange", hops.num_rows))
     service = _services(found["service"], names, connections, services)
     exchanges = with_stalls(_exchange_table(found, messages, hosts.names, service, first_id), named)
     evidence = stream_evidence(found, exchanges, messages, connections)
@@ -114,7 +115,7 @@ def _silence_table(found: Columns) -> pa.Table:
 
 
 class _Hosts(NamedTuple):
-    """The ends of connections, as places in one list of names, -1 where not known."""
+    """The ends of connections, as indices in one list of names, -1 if unknown."""
 
     client: NDArray[np.int32]
     server: NDArray[np.int32]
@@ -155,7 +156,8 @@ def _services(
 ) -> pa.DictionaryArray:
     """The service of each exchange.
 
-    Arguments: `places` in `names`; less than -1, it is -2 less the row of its connection, whose client was asked.
+    Arguments: `places`, indices in `names`; a value below -1 is -2 minus the row of a connection whose client is the
+    server of the exchange.
     """
     turned = np.flatnonzero(places < NO_ROW)
     if len(turned):
@@ -178,9 +180,9 @@ def _exchange_table(
 ) -> pa.Table:
     count = len(found["connection_id"])
     names = pa.array(hosts, pa.string())
-    columns = {name: _known(found, name, count) for name in MEASURES}
+    columns = {name: _numbers_or_null(found, name, count) for name in MEASURES}
     columns |= {name: _texts_at(found[name], names) for name in ("client_host", "server_host")}
-    columns |= _said(found, messages) | _byte_range(found, messages)
+    columns |= _head_texts(found, messages) | _byte_range(found, messages)
     columns |= {
         "exchange_id": nullable(np.arange(first_id, first_id + count)),
         "connection_id": nullable(found["connection_id"]),
@@ -202,7 +204,7 @@ def _exchange_table(
 
 
 def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.Array:
-    """How long each response is to be, head and body, by its head; null where that promises no length.
+    """The length of each response, head and body, that its head announces; null if it announces none.
 
     Source: RFC 9112 §6.3.
     """
@@ -223,7 +225,7 @@ def _due(found: Columns, messages: pa.Table, method: pa.DictionaryArray) -> pa.A
 
 
 def _byte_range(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
-    """Of which bytes each exchange is: as its request says, or else its response."""
+    """The byte range that each exchange transfers, from its request, or else from its response."""
     count = len(found["connection_id"])
     ends = [np.full(count, NO_BYTE), np.full(count, NO_BYTE)]
     for rows in (found["request_row"], found["response_row"]):
@@ -235,14 +237,14 @@ def _byte_range(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
     return {name: nullable_where(end, end == NO_BYTE) for name, end in zip(RANGE, ends, strict=True)}
 
 
-def _known(found: Columns, name: str, count: int) -> pa.Array:
-    """So many numbers; the core gives none of them where all are null."""
+def _numbers_or_null(found: Columns, name: str, count: int) -> pa.Array:
+    """The core's column `name`; the core omits columns in which all values are null."""
     values = found[name]
     return null_array(count, pa.int64()) if values is None else nullable(values, found[f"{name}_validity"])
 
 
-def _said(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
-    """What the heads of exchanges say in words."""
+def _head_texts(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
+    """The text fields of the heads of exchanges."""
     rows = {"target": "request_row", "transaction_id": "id_row", "response_transaction_id": "other_id_row"}
     said = {name: _text(found, name, row) for name, row in rows.items()}
     method, methods = _distinct(found, messages["method"])
@@ -251,7 +253,7 @@ def _said(found: Columns, messages: pa.Table) -> dict[str, pa.Array]:
 
 
 def _text(found: Columns, name: str, rows: str) -> pa.Array:
-    """What some heads say, null where there is none."""
+    """One text field of the heads, null without a head."""
     count, offsets = len(found["connection_id"]), found[f"{name}_offsets"]
     if offsets is None:
         return null_array(count, pa.string())
@@ -259,7 +261,7 @@ def _text(found: Columns, name: str, rows: str) -> pa.Array:
 
 
 def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32], pa.StringArray]:
-    """What the heads of requests say, as places in a list of it; `NO_ROW` where there is no head."""
+    """One text field of the heads of requests, as indices in a list of distinct values; `NO_ROW` without a head."""
     if found["request_row"] is None:
         return np.full(len(found["connection_id"]), NO_ROW, dtype=np.int32), pa.array([], pa.string())
     places, first = _core.distinct_texts(texts(column), found["request_row"])
@@ -267,14 +269,14 @@ def _distinct(found: Columns, column: pa.ChunkedArray) -> tuple[NDArray[np.int32
 
 
 def _texts_at(places: NDArray[np.int32], names: pa.StringArray) -> pa.DictionaryArray:
-    """Texts by their places in `names`; `NO_ROW` is null, which has place 0."""
+    """The text at each index of `names`; `NO_ROW` is null, stored as index 0."""
     return dictionary_array(np.maximum(places, 0), names, bits(places != NO_ROW))
 
 
 def _askers(agent: NDArray[np.int32], agents: Sequence[str]) -> dict[str, pa.Array]:
-    """`background` and `client_service`: who asked, by the request's User-Agent.
+    """`background` and `client_service`: the kind of client, by the request's User-Agent.
 
-    Arguments: of each exchange its place in `agents`, or `NO_ROW`, which is the last of what is looked up here.
+    Arguments: `agent`, for each exchange an index in `agents`, or `NO_ROW` (-1), which selects the last element below.
     """
     daemon = np.array([*(bool(name) and is_background(name) for name in agents), False])
     unknown = np.array([*(not name for name in agents), True])

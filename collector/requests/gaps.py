@@ -1,19 +1,19 @@
-"""Bytes that no capture has although their stream goes on behind them: holes of the captures.
+"""Finds holes: bytes that no capture has although their stream continues behind them.
 
-TCP delivers a stream without holes. So where a later byte of a direction was captured (or any packet whose number lies
-further on), and bytes before it are in no capture of either end, these went by unseen, whoever was silent or lost
-nothing meanwhile. A capture that could not keep up misses some packets at random; one that was stopped misses a time.
+TCP delivers a stream without holes. So if a later byte of a direction was captured (or any packet with a higher
+sequence number), and bytes before it are in no capture of either end, the captures missed these bytes. A capture that
+cannot keep up misses packets at random; one that is stopped for a while misses all packets of that time.
 
-What is said around a hole is not what happened: an answer in it looks like none, and the next one like the answer to an
-earlier request. So a connection is cut at its holes into *pieces*, each read as if the capture began and ended there,
-and the exchanges on both sides of a hole have no known answer.
+A hole falsifies the exchanges around it: an answer inside it looks missing, and the next answer looks like that of an
+earlier request. So a connection is divided at its holes into *pieces*, each read as if the capture began and ended
+there, and the exchanges on both sides of a hole have no known answer.
 
-1. `gapped_flows` compares, for each direction of a connection, how far it goes with how many of its bytes were seen.
-2. `find_gaps` lists the holes of those that lack some, with the time of the packet that shows each.
-3. `Pieces` gives the piece of each hop and head, and takes the exchanges of pieces for those of their connections.
+1. `gapped_flows` compares, for each direction of a connection, the length of its stream with the bytes captured.
+2. `find_gaps` lists the holes of flows that lack bytes, with the time of the packet that reveals each.
+3. `Pieces` assigns hops and heads to pieces, and assigns the exchanges of pieces to their connections again.
 
-Invariants: a connection without a hole is one piece and stays as it is. Limits: what is missing at the end of a stream
-shows only if its sender says something later; data that was truly lost and given up looks the same.
+Invariants: a connection without a hole is one piece and is not changed. Limits: bytes missing at the end of a stream
+are noticed only if its sender sends something later; data that was really lost and given up looks the same.
 
 Source: RFC 9293 §3.4.
 """
@@ -36,26 +36,26 @@ Longs = NDArray[np.int64]
 
 KINDS = [str(kind) for kind in HopKind]
 PLACED = frozenset({HopKind.DATA, HopKind.ACK, HopKind.FIN})
-"""Kinds whose place in the stream is what its sender has reached; that of others may be before it, or anywhere."""
+"""Kinds whose sequence number shows how far the sender has come; that of other kinds may be lower, or arbitrary."""
 LEAST_BYTES = 2
-"""A FIN takes a number without a byte (RFC 9293 §3.4), and what follows it stands one further."""
+"""Fewest missing bytes of a hole: a FIN uses a sequence number without a byte (RFC 9293 §3.4)."""
 PIECE = 1 << 62
-"""Pieces behind the first have numbers from here on; no connection's is so high."""
+"""Ids of the pieces after the first begin here; no connection has so high an id."""
 FLOW = ["connection_id", "from_client"]
 GAPS = {
     "connection_id": pl.Int64,
     "from_client": pl.Boolean,
-    "start": pl.Int64,  # of the missing bytes in their stream
+    "start": pl.Int64,  # stream offset of the missing bytes
     "end": pl.Int64,
-    "at_ns": pl.Int64,  # trace time of the first packet behind them, at the server where it was seen there
+    "at_ns": pl.Int64,  # trace time of the first packet behind them, at the server if captured there
 }
 MISSED = {"host": pl.String, "connection_id": pl.Int64, "gaps": pl.Int64, "bytes": pl.Int64, "at_ns": pl.Int64}
 ANSWER = [name for name in EXCHANGES.names if name.startswith("response_") and name != "response_due_bytes"]
-"""Columns of which nothing is known where a hole may hold the answer."""
+"""Columns that are unknown if a hole may contain the answer."""
 
 
 def gapped_flows(hops: pa.Table) -> Longs:
-    """Rows of all flows that lack bytes. Cost: a few passes over columns, ~10 ns a hop."""
+    """The rows of all flows that lack bytes. Cost: a few passes over columns, ~10 ns a hop."""
     if not hops.num_rows:
         return np.empty(0, dtype=np.int64)
     connection, from_client = numbers(hops["connection_id"]), numbers(hops["from_client"])
@@ -72,9 +72,9 @@ def gapped_flows(hops: pa.Table) -> Longs:
 
 
 def find_gaps(hops: pa.Table, rows: Longs, messages: pa.Table) -> pl.DataFrame:
-    """The holes of flows (`GAPS`), by connection and time.
+    """The holes of flows (columns `GAPS`), by connection and time.
 
-    Arguments: aligned `hops`, `rows` as `gapped_flows`; `messages`, whose heads show where requests begin.
+    Arguments: aligned `hops`; `rows`, from `gapped_flows`; `messages`, whose heads show where requests begin.
     """
     names = [*FLOW, "kind", "stream_start", "stream_end", "send_trace_ns", "receive_trace_ns"]
     mine = pl.DataFrame(hops.select(names).take(pa.array(rows))).with_columns(pl.col("kind").cast(pl.String))
@@ -90,8 +90,8 @@ def find_gaps(hops: pa.Table, rows: Longs, messages: pa.Table) -> pl.DataFrame:
 
 
 def _from_requests(found: pl.DataFrame, hops: pa.Table, messages: pa.Table) -> pl.DataFrame:
-    """Holes of answers, from the last request on that came before what is behind them, if that is its answer: nothing
-    was answered since, and no request behind it is missing."""
+    """Holes in answers, moved back to the last request before the data behind them, if that data is its answer: no
+    answer came since, and no later request is missing."""
     names = [*FLOW, "stream_start", "stream_end", "send_trace_ns", "receive_trace_ns"]
     rows = np.flatnonzero(np.isin(numbers(hops["connection_id"]), found["connection_id"].unique().to_numpy()))
     data = pl.DataFrame(hops.select(names).take(pa.array(rows))).filter(pl.col("stream_end") > pl.col("stream_start"))
@@ -106,14 +106,15 @@ def _from_requests(found: pl.DataFrame, hops: pa.Table, messages: pa.Table) -> p
 
 
 def _with_latest(rows: pl.DataFrame, at: str, events: pl.DataFrame, event_at: str) -> pl.DataFrame:
-    """Rows with the last event of their connection until then."""
+    """Rows with the last preceding event of their connection."""
     return rows.sort(at).join_asof(
         events, left_on=at, right_on=event_at, by="connection_id", strategy="backward", check_sortedness=False
     )
 
 
 def _requests(found: pl.DataFrame, data: pl.DataFrame, messages: pa.Table) -> pl.DataFrame:
-    """`connection_id, asked_ns` of requests with a head, by time, and whether no other may be missing right behind."""
+    """`connection_id, asked_ns` of requests with a head, by time, and whether no other can be missing right after
+    it."""
     heads = pl.DataFrame(messages.select([*FLOW, "stream_offset", "head_kind"])).filter(
         pl.col("from_client") & (pl.col("head_kind") == HeadKind.REQUEST)
     )
@@ -135,19 +136,19 @@ def _requests(found: pl.DataFrame, data: pl.DataFrame, messages: pa.Table) -> pl
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Connections cut at their holes: `gaps` as `GAPS`, and `number`, of each piece but the first of a connection."""
+    """Connections divided at their holes: `gaps`, with columns `GAPS` and `number`, the id of the piece behind each."""
 
     gaps: pl.DataFrame
 
     def hops(self, hops: pa.Table) -> pa.Table:
-        """`hops`, those behind a hole of the piece that begins there."""
+        """`hops`, with those behind a hole assigned to the piece that begins there."""
         server = pl.when("from_client").then(pl.coalesce("receive_trace_ns", "send_trace_ns"))
         other = pl.coalesce("send_trace_ns", "receive_trace_ns")
         rows = pl.DataFrame(hops.select([*FLOW, "send_trace_ns", "receive_trace_ns"]))
         return _with_ids(hops, self._piece(rows.select("connection_id", at_ns=server.otherwise(other))))
 
     def heads(self, messages: pa.Table, hops: pa.Table) -> pa.Table:
-        """`messages`, each of the piece that the bytes there are of. Arguments: as `hops` was given."""
+        """`messages`, each assigned to the piece of its bytes. Arguments: `hops`, as given to the method `hops`."""
         mine = numbers(hops["connection_id"]) if hops.num_rows else np.empty(0, np.int64)
         rows = np.flatnonzero(np.isin(mine, self.gaps["connection_id"].to_numpy()))
         some = pl.DataFrame(hops.select([*FLOW, "stream_start", "stream_end"]).take(pa.array(rows)))
@@ -162,7 +163,7 @@ class Pieces:
         return _with_ids(messages, ids.to_numpy())
 
     def connections(self, connections: pa.Table) -> pa.Table:
-        """`connections` and the pieces behind holes, of which the capture has no handshake."""
+        """`connections`, and the pieces behind holes, which have no captured handshake."""
         of, ids = self._ids()
         known = numbers(connections["connection_id"])
         order = np.argsort(known)
@@ -173,8 +174,8 @@ class Pieces:
             more = more.set_column(at, name, pa.nulls(len(rows), more.schema.field(name).type))
         return pa.concat_tables([connections, _with_ids(more, ids).cast(connections.schema)])
 
-    def restored(self, built: Built, hops: pa.Table) -> Built:
-        """What was built of pieces as that of their connections. Arguments: `hops` as they were.
+    def rejoin(self, built: Built, hops: pa.Table) -> Built:
+        """`built` with the exchanges of pieces assigned to their connections. Arguments: the original `hops`.
 
         Exchanges that lie at a hole have no known answer.
         """
@@ -192,7 +193,7 @@ class Pieces:
         return built._replace(exchanges=exchanges, hops=whole_hops, streams=StreamEvidence(streams, late, said))
 
     def without_endings(self, exchanges: pa.Table) -> pa.Table:
-        """Exchanges of which nothing says who ended them where a hole may hold the answer."""
+        """`exchanges` without an ending where a hole may contain the answer."""
         holed = np.isin(numbers(exchanges["connection_id"]), self.gaps["connection_id"].to_numpy())
         unknown = holed & exchanges["response_bytes"].is_null().to_numpy()
         for name in ("ending", "closed_trace_ns", "given_up_trace_ns"):
@@ -200,7 +201,7 @@ class Pieces:
         return exchanges
 
     def _ids(self) -> tuple[Longs, Longs]:
-        """Of each hole its connection, and the number of the piece behind it."""
+        """For each hole, its connection and the id of the piece behind it."""
         return self.gaps["connection_id"].to_numpy(), np.arange(len(self.gaps), dtype=np.int64) + PIECE
 
     def _of_whole(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -222,7 +223,8 @@ class Pieces:
         return found.sort("row").select(pl.coalesce("piece", "connection_id")).to_series().to_numpy()
 
     def _at_hole(self, exchanges: pa.Table) -> NDArray[np.bool_]:
-        """Whether each is the last before a hole, if not a whole answer, or the first behind one without both heads."""
+        """Whether each exchange is the last before a hole and incomplete, or the first behind one without both
+        heads."""
         piece = numbers(exchanges["connection_id"])
         whole = self._whole(piece)
         count = len(piece)
@@ -245,16 +247,16 @@ class Pieces:
 
 
 def _is_whole(exchanges: pa.Table) -> NDArray[np.bool_]:
-    """Whether an answer has the length that its head promises."""
+    """Whether each answer has the length that its head announces."""
     due, have = exchanges["response_due_bytes"], exchanges["response_bytes"]
     return pc.fill_null(pc.greater_equal(have, due), False).to_numpy()
 
 
 def missed_bytes(gaps: pl.DataFrame, hops: pa.Table) -> pl.DataFrame:
-    """What the captures of each host lack by the connections' holes (`MISSED`).
+    """The bytes that the captures of each host lack, by the connections' holes (columns `MISSED`).
 
-    Arguments: `hops` of the connections; a host captures one of which it has a packet. `host` is null where nothing
-    shows which end its capture is of.
+    Arguments: `hops` of the connections; a host captured a connection if it has a packet of it. `host` is null if it is
+    unknown which end the capture belongs to.
     """
     mine = np.isin(numbers(hops["connection_id"]), gaps["connection_id"].to_numpy())
     names = ["connection_id", "send_host", "send_frame", "receive_host", "receive_frame"]
@@ -275,8 +277,8 @@ def missed_bytes(gaps: pl.DataFrame, hops: pa.Table) -> pl.DataFrame:
 
 
 def doubt_losses(hops: pa.Table) -> pa.Table:
-    """`hops` with lone ACKs, FINs and the like `unmatched` instead of lost where the capture at the other end missed
-    more of that connection: nothing acknowledges them, so nothing shows that they did not arrive."""
+    """`hops` with unmatched ACKs, FINs and the like `unmatched` instead of lost if the capture at the other end missed
+    bytes of that connection: nobody acknowledges them, so nothing shows that they did not arrive."""
     states, known = indices(hops["state"])
     dropped, lost = (known.index(name) if name in known else -1 for name in (HopState.CAPTURE_DROPPED, HopState.LOST))
     if dropped < 0 or lost < 0 or not (states == dropped).any() or not (states == lost).any():

@@ -1,11 +1,10 @@
-"""Requests that waited on their connection behind the response to the one before (HTTP pipelining, RFC 9112 §9.3.2).
+"""Requests that waited on their connection behind the response to the previous one (HTTP pipelining, RFC 9112 §9.3.2).
 
-A server answers in the order of requests. One that was whole at the server while it still answered the one before could
-not be answered, however quick it is: from then until the last byte of that response left, both at the server's clock.
-Streams of HTTP/2 do not wait for each other, and of a protocol that is not read nothing is known.
+A server answers requests in their order. A request that has completely arrived while the server still sends the
+previous response waits until the last byte of that response has left; both times are of the server's clock. Streams of
+HTTP/2 do not wait for each other, and nothing is known of protocols that cannot be read.
 
-Limits: only what was sent early waits where packets see it; a client that holds a request back until its connection is
-free shows nothing.
+Limits: a client that holds a request back until its connection is free causes no wait that packets show.
 """
 
 from functools import cache
@@ -19,9 +18,9 @@ from collector.trace.arrow import indices, numbers
 from tracer import _core
 
 LEAST_NS = 1_000_000
-"""A shorter wait is told by nobody."""
+"""Shorter waits are ignored."""
 PLACE = ["client_host", "server_host", "service"]
-TOLD = {
+GROUP_COLUMNS = {
     **dict.fromkeys(PLACE, pl.String),
     **dict.fromkeys(("count", "cost_ns", "begin_ns", "end_ns", "worst_ns"), pl.Int64),
     **dict.fromkeys(("connection_id", "span_id", "from_trace_ns", "to_trace_ns"), pl.Int64),
@@ -33,8 +32,9 @@ def head_of_line(exchanges: pa.Table) -> pl.DataFrame:
     """Requests that waited behind another's response, one row for each of `PLACE`.
 
     Arguments: all exchanges of some connections, in order of time.
-    Returns: `TOLD`: `count` (requests), `cost_ns` (all waits), `begin_ns, end_ns` (first to last), and of the longest
-    wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; costliest first. Cost: ~10 ns an exchange.
+    Returns: columns `GROUP_COLUMNS`: `count` (requests), `cost_ns` (sum of all waits), `begin_ns, end_ns` (first to
+    last), and for the longest wait `worst_ns, connection_id, span_id, from_trace_ns, to_trace_ns`; costliest first.
+    Cost: ~10 ns an exchange.
     """
     came = numbers(exchanges["request_last_received_trace_ns"], UNSEEN)
     free = numbers(exchanges["response_last_sent_trace_ns"], UNSEEN)
@@ -54,16 +54,16 @@ def head_of_line(exchanges: pa.Table) -> pl.DataFrame:
     )
     wait = pl.col("to_trace_ns") - pl.col("from_trace_ns")
     rows = rows.with_columns(cost_ns=wait, worst_ns=wait, begin_ns="from_trace_ns", end_ns="to_trace_ns")
-    return added(rows.select(*TOLD))
+    return merge_groups(rows.select(*GROUP_COLUMNS))
 
 
 @cache
 def _nothing() -> pl.DataFrame:
-    return pl.DataFrame(schema=TOLD)
+    return pl.DataFrame(schema=GROUP_COLUMNS)
 
 
-def added(groups: pl.DataFrame) -> pl.DataFrame:
-    """Rows of several parts as one for each of `PLACE`."""
+def merge_groups(groups: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several partitions, merged to one for each of `PLACE`."""
     worst = ("worst_ns", "connection_id", "span_id", "from_trace_ns", "to_trace_ns")
     return (
         groups.sort("worst_ns", descending=True, maintain_order=True)

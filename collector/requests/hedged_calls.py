@@ -1,19 +1,21 @@
-"""Calls that a server left because another had answered the same: they held nothing up from the moment the other began.
+"""Finds calls that a server abandoned because another call got the same answer: they delay nothing once that one
+begins.
 
     parent   ──┬─ first ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄✕ left
                │         └─ second ────────── answer ──┘ used
     waited for  │ first   │ second            │
 
-A hedged request goes to a second server when the first is slow; whoever answers first is taken, the other one is left.
-What its parent waited for is the first until the second began, and the second from then on. A call is such if
+A hedged request goes to a second server if the first is slow; the first answer is used, and the other call is
+abandoned. Its parent waits for the first call until the second begins, and then for the second. A call is abandoned in
+this way if
 
 - its client left it (`endings.BY_CLIENT`),
-- another call of the same parent asked the same (method and target, where both can be read), began before that, and was
-  answered well before that,
-- and most of what the call waited lay before that answer: a client that waits on wants its answer.
+- another call of the same parent asked the same (method and target, if both can be read), and began and was
+  successfully answered before that,
+- and most of the call's wait lay before that answer: a client that keeps waiting wants its own answer.
 
-All stamps are of one host, the parent's server. Not handled: a call whose answer comes and is not used, which looks
-like any other; replicas that are asked for the same by different targets; protocols that are not read.
+All timestamps are of one host, the parent's server. Not handled: calls whose answer arrives and is not used, which look
+like any other; replicas that are asked for the same object by different targets; protocols that cannot be read.
 
 Source: Dean and Barroso, "The Tail at Scale", CACM 56/2 (2013).
 """
@@ -29,20 +31,20 @@ from collector.trace.time_columns import UNSEEN, Int64Array, seen
 
 NO_PARENT = -1
 NEEDLESS_SHARE = 0.5
-"""A call whose last wait, since another call of the same request was answered, is a smaller share of all it waited, was
-left because of that answer."""
+"""If the wait after the other call's answer is a smaller share of a call's whole wait, it was abandoned because of that
+answer."""
 WENT_WELL = 400
-"""Statuses below are of answers that say no trouble (RFC 9110 §15)."""
+"""Lower statuses are those of successful answers (RFC 9110 §15)."""
 
 
 def left_for_another(
     exchanges: pa.Table, parent: Int64Array, start: Int64Array, asked: NDArray[np.uint64]
 ) -> tuple[Int64Array, Int64Array]:
-    """The rows of such calls, ascending, and when the other of each began, or itself if later (trace times, ns).
+    """The rows of such calls, ascending, and when the other call began, or the call itself if later (trace times, ns).
 
-    Arguments: `exchanges` with `ending, closed_trace_ns, status, method` and the response's first stamps; of each its
-    parent's row, or -1; when it began; a number for its target, 0 where that is not known.
-    Cost: a pass over the endings; siblings of calls that were left are looked at as rows.
+    Arguments: `exchanges` with `ending, closed_trace_ns, status, method` and the response's first timestamps; for each
+    its parent's row, or -1; when it began; a number for its target, 0 if unknown.
+    Cost: a pass over the endings; more only for siblings of calls that were left.
     """
     place, names = indices(exchanges["ending"])
     left = np.flatnonzero(np.isin(place, [names.index(name) for name in BY_CLIENT if name in names]))

@@ -1,20 +1,20 @@
-"""Which servers do the same work, where nothing that they say shows it: for links only, which learn from many calls.
+"""Groups servers that do the same work although no content shows it; only for links, which are learned from many calls.
 
-Replicas are one service where what they are asked shows it (`collector.services.service_names`). Where it does not
-(TLS, captures without payload, few requests) each server is a service `HOST:PORT` of its own, and reports and views
-leave it at that. Links are learned for calls of one kind; what goes to one of three replicas at random is a third of a
-kind, of which no request makes a whole number. So for links servers are taken together that look alike from outside.
+Replicas form one service if their requests show it (`collector.services.service_names`). Otherwise (TLS, captures
+without payload, few requests) each server is a service `HOST:PORT` of its own, also in reports and views. Links are
+learned for calls of one kind. If calls go to one of three replicas at random, each replica gets a third of a kind, and
+no request makes a whole number of them. So for links, servers that look alike from outside are treated as one service.
 
-Input: the exchanges' table. Output: of each service the one in whose place it is learned from. Two servers without a
-name, of different hosts, look alike if
+Input: the exchanges' table. Output: for each service, the one that represents it in learning. Two servers without a
+name, on different hosts, look alike if
 1. they listen on the same port,
-2. at least half of the hosts that ask the one that fewer ask also ask the other,
-3. and their requests and answers have the same sizes: what both have in common of their distributions over octaves of
-   request and response bytes is at least `LEAST_COMMON`.
+2. at least half of the hosts that call the one with fewer callers also call the other,
+3. and their requests and answers have similar sizes: their distributions over octaves of request and response bytes
+   overlap by at least `LEAST_COMMON`.
 
-Limits: two services that happen to have the same port, callers and sizes are taken together; a request that makes one
-call to each is then learned as making two of one kind, of which each goes to another server (`one_each` in the core's
-`links/src/host.rs`), which is the same.
+Limits: two services with the same port, callers and sizes by accident are treated as one. A request that makes one call
+to each is then learned as making two calls of one kind, each to a different server (`one_each` in the core's
+`links/src/host.rs`), which is equivalent.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ import polars as pl
 import pyarrow as pa
 
 LEAST_COMMON = 0.5
-"""Share of the sizes that two servers' exchanges have in common: most of replicas', few of different services'."""
+"""Overlap of the size distributions of two servers' exchanges: large for replicas, small for different services."""
 LEAST_CALLERS = 0.5
 COLUMNS = ["client_host", "server_host", "service", "method", "request_bytes", "response_bytes"]
 OCTAVES = 64
@@ -33,7 +33,7 @@ UNNAMED = r"^(.*):(\d+)$"
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server without a name: who asks it, and how its exchanges' sizes are distributed."""
+    """A server without a name: its callers, and the distribution of its exchanges' sizes."""
 
     service: str
     callers: frozenset[str]
@@ -47,7 +47,7 @@ class _Server:
 
 
 def learned_together(exchanges: pa.Table) -> pa.Table:
-    """The same exchanges, `service` of servers that look alike being that of the first of them.
+    """`exchanges`, with `service` of servers that look alike replaced by that of the first of them.
 
     Arguments: columns of `collector.trace.schema.EXCHANGES`.
     """
@@ -61,8 +61,8 @@ def learned_together(exchanges: pa.Table) -> pa.Table:
 
 
 def like_servers(exchanges: pl.DataFrame) -> dict[str, str]:
-    """Of services that look like another, that one. Arguments: `COLUMNS`."""
-    unnamed = _unnamed(exchanges)
+    """For each service that looks like another one, that other service. Arguments: `exchanges` with `COLUMNS`."""
+    unnamed = _without_name(exchanges)
     if len(unnamed) < 2:
         return {}
     own = exchanges.lazy().filter(pl.col("service").cast(pl.String).is_in(unnamed["service"].implode()))
@@ -82,8 +82,8 @@ def like_servers(exchanges: pl.DataFrame) -> dict[str, str]:
     return stand_ins
 
 
-def _unnamed(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """`service, port` of services that are called by their one server, and of which no head was seen."""
+def _without_name(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """`service, port` of services that are named after their only server and of which no head was captured."""
     services = exchanges.group_by("service").agg(
         pl.col("server_host").cast(pl.String).unique().first(),
         pl.col("server_host").n_unique().alias("hosts"),
@@ -97,7 +97,7 @@ def _unnamed(exchanges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _server(service: str, counts: pl.DataFrame) -> _Server:
-    """Arguments: of its exchanges `size, len, client_host` by size."""
+    """Arguments: `counts`, with `size, len, client_host` of its exchanges by size."""
     total = counts["len"].sum()
     return _Server(
         service,

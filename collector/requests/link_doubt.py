@@ -1,7 +1,7 @@
-"""How much of what a report says rests on links that were inferred, and which of them are in doubt.
+"""Summarises how much of a report depends on inferred links, and how many of these are uncertain.
 
-A link by transaction id is read; any other is inferred from names, order and time, with a confidence that says how
-often such links are right (docs/linking-accuracy.md).
+A link by transaction id is read from packets. Every other link is inferred from names, order and time; its confidence
+is the share of such links that are right (docs/linking-accuracy.md).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from collector.requests.spans import LEDGER_COLUMNS, places
 from collector.trace.schema import LinkReason
 
 LOW_CONFIDENCE = 0.8
-"""Below this a link is shown as uncertain: of those drawn as certain at most one in five may then be wrong."""
+"""Links with a lower confidence are shown as uncertain: of those drawn as certain, at most one in five may be wrong."""
 INFERRED = (pl.col("link_reason") != str(LinkReason.TRANSACTION_ID)).fill_null(value=False)
 UNCERTAIN = INFERRED & (pl.col("confidence") < LOW_CONFIDENCE).fill_null(value=False)
 
@@ -25,13 +25,13 @@ class LinkSummary:
     count: int
     inferred_count: int
     uncertain_count: int  # with a confidence below `LOW_CONFIDENCE`
-    mean_confidence: float | None  # of those inferred; null if there is none
-    headline_inferred_ns: int  # of the headline's time, what is on spans below an inferred link
+    mean_confidence: float | None  # of the inferred links; null if there is none
+    headline_inferred_ns: int  # the part of the headline's time on spans below an inferred link
     headline_ns: int
 
 
 def inferred_ns(rows: pl.DataFrame) -> int:
-    """Of the ledgers of some spans, what is on those that hang, themselves or through a parent, on an inferred link.
+    """The part of these spans' ledgers on spans that have an inferred link, themselves or through a parent.
 
     Arguments: `exchange_id, parent_span_id, link_reason, depth` and the ledger's columns.
     """
@@ -46,7 +46,7 @@ def inferred_ns(rows: pl.DataFrame) -> int:
 
 
 def link_summary(spans: pl.DataFrame, headline_inferred_ns: int, headline_ns: int) -> LinkSummary:
-    """Arguments: `link_reason, confidence` of all spans; the headline's time, and of it what rests on inference."""
+    """The summary. Arguments: `spans` with `link_reason, confidence`; the headline's time, and its inferred part."""
     linked = spans.filter(pl.col("link_reason").is_not_null())
     sure = linked.filter(INFERRED)["confidence"].mean()
     return LinkSummary(
@@ -62,7 +62,7 @@ def link_summary(spans: pl.DataFrame, headline_inferred_ns: int, headline_ns: in
 def links_words(links: LinkSummary) -> str:
     """`376 of 376 calls are linked by inference, … (mean confidence 73 %, 198 below 80 %); 12 % of the time above …`.
 
-    "" where every link was read.
+    "" if every link was read.
     """
     if not links.inferred_count or links.mean_confidence is None:
         return ""

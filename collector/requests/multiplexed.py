@@ -1,26 +1,26 @@
-"""Exchanges that are no requests: turns of connections on which several requests and answers are under way at once.
+"""Detects exchanges that are no requests: turns of connections that carry several requests and answers at once.
 
-Where no head is visible, an exchange is a turn: what the client says until the server speaks, then what the server says
-until the client speaks (`tracer/core/exchanges/src/turns.rs`). Over a connection that carries messages of many requests
-in both directions (a websocket between the nodes of a store, Ceph's messenger) a turn begins and ends wherever
-two messages happen to meet. It is nobody's request, so nobody made it, and nothing was made for it. HTTP/2 is not among
-them: its streams are exchanges of their own (`tracer/core/exchanges/src/http2.rs`).
+Without visible heads, an exchange is a turn: the bytes of the client until the server sends, then the bytes of the
+server until the client sends (`tracer/core/exchanges/src/turns.rs`). On a connection that carries messages of many
+requests in both directions (a websocket between the nodes of a store, Ceph's messenger), a turn begins and ends
+wherever two messages happen to meet. Such a turn is no request, so it has no parent and no children. HTTP/2 does not
+belong here: its streams are exchanges of their own (`tracer/core/exchanges/src/http2.rs`).
 
-Such connections show it in their silences. Who asks and then waits says what it has to say, and is answered. Where
-requests run beside each other, a client that is silent goes on though it heard nothing, since the next message is of
-another request; and so does the server. A slow upload makes requests of that shape, a streamed answer makes answers of
-it; a connection of which both are, again and again, carries several things at once.
+The silences of such connections reveal them. A client with one request sends it without a break and waits for the
+answer. If several requests overlap, a client continues after a silence although it received nothing, since the next
+message belongs to another request; and so does the server. A slow upload has requests of that shape, a streamed answer
+has answers of it; a connection on which both occur again and again carries several requests at once.
 
 Input: the exchanges' table. Output: which of them are such turns. Algorithm:
-1. Exchanges without a head, by client host, server host and service; those of a group that use a connection again and
-   again (`LEAST_TURNS_EACH` in the mean) and are many (`LEAST_TURNS`).
-2. Of each group the share of requests in which their sender was silent by its own choice (`silences.rs`: `Source`),
-   and the share of such answers.
-3. Multiplexed if both are at least `LEAST_SHARE`.
+1. Group the exchanges without a head by client host, server host and service. Keep groups that reuse connections
+   (`LEAST_TURNS_EACH` turns each on average) and have enough turns (`LEAST_TURNS`).
+2. For each group, compute the share of requests during which the sender was silent by its own choice (`silences.rs`:
+   `Source`), and the share of such answers.
+3. A group is multiplexed if both shares are at least `LEAST_SHARE`.
 
-Limits: with one request at a time nothing shows, and turns are nearly what was asked. Of few turns nothing is said. A
-keep-alive connection behind TLS over which slow uploads and slowly streamed answers both go is taken for one of these;
-then links are left out, none is wrong.
+Limits: with one request at a time nothing is detected, and turns are nearly the requests. Few turns prove nothing. A
+keep-alive connection behind TLS with both slow uploads and slowly streamed answers is mistaken for a multiplexed one;
+then links are missing, but none is wrong.
 """
 
 import numpy as np
@@ -31,18 +31,19 @@ from numpy.typing import NDArray
 from collector.requests.exchanges import HTTP2
 
 LEAST_TURNS = 20
-"""Turns between two hosts of which it is said whether they are requests: as many as links are learned from."""
+"""Fewest turns between two hosts that are judged: as many as are needed to learn links."""
 LEAST_TURNS_EACH = 4
-"""Turns for each connection in the mean; with fewer, a connection is opened for each request."""
+"""Fewest turns of a connection on average; with fewer, a connection is opened for each request."""
 LEAST_SHARE = 0.1
-"""Share of requests, and of answers, that go on after a silence: 0.13 to 0.39 over MinIO's websockets with 8 requests
-at once, 0.54 to 0.74 between Ceph's servers, at most 0.06 and 0.09 between Ceph's gateway and servers with one."""
+"""Share of requests, and of answers, that continue after a silence: 0.13 to 0.39 over MinIO's websockets with 8
+requests at once, 0.54 to 0.74 between Ceph's servers, at most 0.06 and 0.09 between Ceph's gateway and servers with
+one."""
 COLUMNS = ["connection_id", "client_host", "server_host", "service", "method", "protocol"]
 ENDS = ["client_host", "server_host", "service"]
 
 
 def multiplexed_turns(exchanges: pa.Table) -> NDArray[np.bool_]:
-    """Which exchanges are turns of multiplexed connections, in their order.
+    """Whether each exchange is a turn of a multiplexed connection.
 
     Arguments: `exchanges`, columns of `collector.trace.schema.EXCHANGES`.
     """

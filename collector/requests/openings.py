@@ -1,26 +1,26 @@
-"""When each span begins and ends, and which connections were opened for the request that came first on them.
+"""Determines when each span begins and ends, and which connections were opened for their first request.
 
-A request lasts from its first byte sent until the last byte of its answer arrived. Where its connection was opened for
-it, the handshake belongs to it too, from the first SYN until the client acknowledged the server's. What lies between
-the two is the client's pause, and no part of the request:
+A request lasts from its first byte sent until the last byte of its answer arrives. If its connection was opened for it,
+the handshake belongs to it, too, from the first SYN until the client acknowledges the server's SYN. The time between
+handshake and request is the client's pause, and not part of the request:
 
     SYN ─ handshake ─ ACK ┄┄ pause ┄┄ first byte ─ request, work, response ─ last byte
     start                                                                    end          duration = end − start − pause
 
-A connection that sets up TLS has a second handshake, with the client's pause before and behind it; the first byte is
-then that of the first application record.
+A connection with TLS has a second handshake, with the client's pauses before and after it; the first byte is then that
+of the first application record.
 
-The first request of a connection is not always what it was opened for: pools and browsers open some in advance. Two
-things show that:
+A connection is not always opened for its first request: pools and browsers open some in advance. This is recognised
 
-- a request of a server on behalf of another (a child): the SYN was sent before that other request had arrived. Both
-  stamps are of one host;
-- any other: the connection lay idle for `IDLE_NS`, and meanwhile the same client asked the same server something else.
+- for a request that a server makes on behalf of another (a child): if the SYN was sent before that other request had
+  arrived (both timestamps are of one host);
+- for any other request: if the connection was idle for `IDLE_NS`, and meanwhile the same client sent the same server
+  another request.
 
-Such a handshake held nothing up, so it is no part of any request.
+Such a handshake delayed nothing, so it is not part of any request.
 
-Limits: a client that opens one connection, waits, and then asks is held to have opened it for that request. Where the
-handshake's end was not seen, a request begins at its first byte.
+Limits: if a client opens a connection, waits, and then sends a request, the connection counts as opened for that
+request. If the handshake's end was not captured, a request begins with its first byte.
 """
 
 from dataclasses import dataclass
@@ -33,16 +33,16 @@ from collector.trace.arrow import indices
 from collector.trace.time_columns import UNSEEN, Int64Array, seen
 
 IDLE_NS = 100_000_000
-"""A client uses a connection that it opened for a request within this time, or has nothing else to ask there."""
+"""A connection that is idle for so long was not opened for its first request, if the client made others meanwhile."""
 NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """When spans begin and end; arrays of one length, trace times in ns, `UNSEEN` where not known."""
+    """When spans begin and end; arrays of one length, trace times in ns, `UNSEEN` if unknown."""
 
     start: Int64Array
-    connected: Int64Array  # when the handshake that belongs to the span had ended; UNSEEN where none does
+    connected: Int64Array  # when the handshake that belongs to the span had ended; UNSEEN without one
     tls_start: Int64Array  # the handshake of TLS, likewise
     tls_end: Int64Array
     sent: Int64Array  # its first byte
@@ -50,7 +50,7 @@ class Bounds:
 
     @property
     def pause(self) -> Int64Array:
-        """For how long the client had a connection that it had opened for the span, and asked nothing, ns; else 0."""
+        """How long (ns) the client waited between opening a connection for the span and sending the request; else 0."""
         opened, secured = self.connected != UNSEEN, self.tls_start != UNSEEN
         until = np.where(self.end == UNSEEN, self.sent, np.minimum(self.sent, self.end))
 
@@ -64,8 +64,8 @@ class Bounds:
 def find_bounds(exchanges: pa.Table, parent: Int64Array) -> Bounds:
     """When the spans of `exchanges` begin and end.
 
-    Arguments: the table `exchanges`; of each its parent's row, `NONE` for a root. Cost: passes over the rows, and a
-    sort if any connection lay idle for long.
+    Arguments: the table `exchanges`; for each its parent's row, `NONE` for a root. Cost: passes over the rows, and a
+    sort if any connection was idle for long.
     """
     begun, up, sent = (seen(exchanges, name) for name in ("connect_start", "connected", "request_first_sent"))
     opened = (begun != UNSEEN) & (up >= begun) & (sent >= up)
@@ -76,7 +76,7 @@ def find_bounds(exchanges: pa.Table, parent: Int64Array) -> Bounds:
 
 
 def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
-    """As `find_bounds`, where it is known which connections were opened for their first request."""
+    """The result of `find_bounds`, given which connections were `opened` for their first request."""
     first_byte = seen(exchanges, "request_first_sent", "request_first_received")
     connected, tls_start, tls_end = (seen(exchanges, name) for name in ("connected", "tls_start", "tls_end"))
     in_order = (tls_start >= connected) & (tls_end >= tls_start) & (seen(exchanges, "request_first_sent") >= tls_end)
@@ -92,7 +92,7 @@ def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
 
 
 def _before_their_parent(exchanges: pa.Table, parent: Int64Array, begun: Int64Array) -> NDArray[np.bool_]:
-    """Whether each SYN was sent before the request had arrived on whose behalf its connection was used."""
+    """Whether each SYN was sent before the parent request had arrived."""
     arrived = seen(exchanges, "request_first_received")[parent]
     return (parent != NONE) & (arrived != UNSEEN) & (begun < arrived)
 
@@ -100,7 +100,7 @@ def _before_their_parent(exchanges: pa.Table, parent: Int64Array, begun: Int64Ar
 def _idle_beside_others(
     exchanges: pa.Table, parent: Int64Array, opened: NDArray[np.bool_], up: Int64Array, sent: Int64Array
 ) -> NDArray[np.bool_]:
-    """Whether each root's connection lay idle for long while its client asked the same server something else."""
+    """Whether each root's connection was idle for long while its client sent the same server another request."""
     idle = np.zeros(len(opened), np.bool_)
     rows = np.flatnonzero(opened & (parent == NONE))
     rows = rows[sent[rows] - up[rows] >= IDLE_NS]
@@ -115,6 +115,6 @@ def _idle_beside_others(
     places[order] = np.arange(len(order))
     for row in rows.tolist():
         before = order[places[row] - 1]
-        # What was sent last before it, of the same client to the same server.
+        # The last request before it from the same client to the same server.
         idle[row] = places[row] > 0 and pair[before] == pair[row] and sent[before] > up[row]
     return idle

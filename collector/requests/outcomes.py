@@ -1,26 +1,26 @@
-"""What became of requests, as far as packets show it: `ok`, `failed`, `abandoned` or `unknown`, the column
+"""Determines the outcome of requests, as far as packets show it: `ok`, `failed`, `abandoned` or `unknown`, the column
 `exchanges.outcome`.
 
-Failed is what is seen to have failed:
+A request failed if there is evidence of the failure:
 
-- A status from 500 on, and 408, 429 and 499: the server says that it did not serve the request (RFC 9110 §15.6),
-  refused it for its time or number (RFC 9110 §15.5.9, RFC 6585 §4), or that its client had left (nginx, MinIO). Any
-  other 4xx is an answer: the server did its part, and clients ask so on purpose (Swift's HEAD before a PUT gets 404, a
-  first request without credentials 401, a conditional one 412). OpenTelemetry's HTTP conventions judge servers by the
-  same line.
-- No answer, or less of it than its head promised, since the server's side ended the connection
-  (`collector.requests.endings`). In a protocol without visible heads nobody knows when an answer is whole, and a
-  goodbye is answered by closing: there only a reset counts, of a request that has no byte of an answer.
+- A status of 500 and above, or 408, 429 or 499: the server did not serve the request (RFC 9110 §15.6), refused it for
+  its duration or the number of requests (RFC 9110 §15.5.9, RFC 6585 §4), or reports that its client had left (nginx,
+  MinIO). Any other 4xx is a normal answer: the server did its part, and clients provoke such answers on purpose
+  (Swift's HEAD before a PUT gets 404, a first request without credentials 401, a conditional one 412). OpenTelemetry's
+  HTTP conventions draw the same line for servers.
+- No answer, or an incomplete one, because the server's side ended the connection (`collector.requests.endings`). In a
+  protocol without visible heads it is unknown when an answer is complete, and servers answer a goodbye by closing:
+  there only a reset counts, and only for a request without a byte of an answer.
 
-Abandoned is what its client left before the answer was whole: it gave up, was stopped, or needed the answer no more.
-Whether the server would have answered is not known, so how long it took says nothing of the server. Without visible
-heads the last thing that a client says may want no answer (PostgreSQL's Terminate, a log line). There the client
-must have waited for one: `LATE_NS`, or `PATIENCE` times as long as the slowest answer that it had on that connection
-and at least `LONG_NS`, or `NO_GOODBYE_NS` if an answer came after it had left; of a server that answers others in that
-trace.
+A request is abandoned if its client left before the answer was complete: the client gave up, was stopped, or no longer
+needed the answer. It is unknown whether the server would have answered, so the duration says nothing about the server.
+Without visible heads a client's last message may need no answer (PostgreSQL's Terminate, a log line). There the client
+must have waited for one: for `LATE_NS`, or `PATIENCE` times as long as its slowest answer on that connection and at
+least `LONG_NS`, or for `NO_GOODBYE_NS` if an answer came after it had left; and the server must answer other requests
+in the trace.
 
-Ok is a whole answer with a status. All else is unknown: an answer in a protocol without visible status, what was cut
-off by the beginning or the end of a capture, and what still waited then, however long.
+A request is ok if it has a complete answer with a status. Everything else is unknown: an answer in a protocol without
+visible status, a request cut off by the beginning or end of a capture, and one still waiting then, however long.
 """
 
 from enum import StrEnum
@@ -35,18 +35,18 @@ from collector.requests.exchanges import UNKNOWN
 from collector.trace.arrow import dictionary_array, indices, numbers
 
 SERVER_ERROR = 500
-"""Statuses from here on are failures of the service (RFC 9110 §15.6)."""
+"""This and higher statuses are failures of the service (RFC 9110 §15.6)."""
 REFUSED = (408, 429, 499)
-"""Request Timeout, Too Many Requests, Client Closed Request: nothing is wrong with the request itself."""
+"""Request Timeout, Too Many Requests, Client Closed Request: the request itself is not at fault."""
 LATE_NS = 1_000_000_000
-"""A client that waits so long wants an answer. As TCP's first timeout (RFC 6298)."""
+"""A client that waits so long expects an answer. TCP's first timeout (RFC 6298)."""
 LONG_NS, PATIENCE = 100_000_000, 10
-"""So does one that waits so long, and so many times as long as for its slowest answer on that connection. What a
-program says before it leaves, it says within milliseconds of leaving, even on a busy host."""
+"""So does a client that waits so long, and so many times as long as for its slowest answer on that connection. A
+program sends its goodbye only milliseconds before it closes, even on a busy host."""
 
 
 class Outcome(StrEnum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     OK = "ok"
     FAILED = "failed"
@@ -56,7 +56,7 @@ class Outcome(StrEnum):
 
 OUTCOMES = [str(each) for each in Outcome]
 WAITED = len(OUTCOMES)
-"""While a partition is looked at: left after a wait, in a protocol in which some messages want no answer."""
+"""Preliminary outcome within a partition: left after a wait, in a protocol in which some messages need no answer."""
 Server = tuple[str | None, str | None]
 """Host and service."""
 
@@ -71,43 +71,44 @@ _ANSWERED = (
 
 
 NO_GOODBYE_NS = 10_000_000
-"""Nor does it wait so long to leave; if then an answer comes after it left, it had asked something."""
+"""A program that sends a goodbye closes sooner; if it waits so long and an answer comes after it left, it expected
+it."""
 
 
 def is_abandoned() -> pl.Expr:
-    """Of which requests nobody waited for the answer; never null."""
+    """Whether a request's client abandoned it; never null."""
     return pl.col("outcome").eq_missing(pl.lit(str(Outcome.ABANDONED)))
 
 
 def measured_ns() -> pl.Expr:
-    """Of a group of requests (`outcome`, `duration_ns`), the durations that say how long their server takes: all but
-    those of abandoned ones; where there are no others, these."""
+    """The durations of a group of requests (`outcome`, `duration_ns`) that measure their server: those of all requests
+    that were not abandoned; if there are none, those of the abandoned ones."""
     return pl.col("duration_ns").filter(~is_abandoned() | is_abandoned().all())
 
 
 def is_failure(status: NDArray[np.uint16]) -> NDArray[np.bool_]:
-    """Which statuses say that the server did not do its part; 0 is none."""
+    """Whether each status reports a failure of the server; 0 means no status."""
     return (status >= SERVER_ERROR) | np.isin(status, REFUSED)
 
 
 def with_outcomes(exchanges: pa.Table) -> pa.Table:
-    """Exchanges of some connections, with their endings (`collector.requests.endings`), with `outcome`, not yet settled
-    (`settled`).
+    """Exchanges of some connections, which have their endings (`collector.requests.endings`), with a preliminary
+    `outcome`; `final_outcomes` makes it final.
 
-    Cost: two passes over the exchanges; those that somebody ended are looked at as rows.
+    Cost: two passes over the exchanges; more only for those that one side ended.
     """
     status, complete = numbers(exchanges["status"]), numbers(exchanges["complete"])
     codes = np.full(len(status), OUTCOMES.index(Outcome.UNKNOWN), dtype=np.int32)
     codes[complete & (status > 0)] = OUTCOMES.index(Outcome.OK)
     ended = np.flatnonzero(exchanges["ending"].is_valid().to_numpy())
     if len(ended):
-        codes[ended] = _of_ended(exchanges, ended)
+        codes[ended] = _outcomes_of_ended(exchanges, ended)
     codes[is_failure(status)] = OUTCOMES.index(Outcome.FAILED)
     return _with_column(exchanges, dictionary_array(codes, pa.array([*OUTCOMES, "waited"])))
 
 
 def answering(exchanges: pa.Table) -> frozenset[Server]:
-    """Servers that answered anything in a protocol without visible heads."""
+    """The servers that answered a request in a protocol without visible heads."""
     protocol, protocols = indices(exchanges["protocol"])
     if UNKNOWN not in protocols:
         return frozenset()
@@ -119,8 +120,8 @@ def answering(exchanges: pa.Table) -> frozenset[Server]:
     return frozenset((every[0][at], every[1][of]) for at, of in pairs.T.tolist())
 
 
-def settled(exchanges: pa.Table, servers: frozenset[Server]) -> pa.Table:
-    """`exchanges` of `with_outcomes` with their outcomes, now that all `servers` that answered are known."""
+def final_outcomes(exchanges: pa.Table, servers: frozenset[Server]) -> pa.Table:
+    """`exchanges` from `with_outcomes` with their final outcomes. Arguments: all `servers` that answered requests."""
     codes, names = indices(exchanges["outcome"])
     place = np.array([OUTCOMES.index(name) if name in OUTCOMES else WAITED for name in names] or [0], dtype=np.int32)
     codes = place[codes]
@@ -132,8 +133,8 @@ def settled(exchanges: pa.Table, servers: frozenset[Server]) -> pa.Table:
     return _with_column(exchanges, dictionary_array(codes, pa.array(OUTCOMES)))
 
 
-def _of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Outcomes of those exchanges that somebody ended, given by their rows."""
+def _outcomes_of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The outcomes of the exchanges in rows `ended`, which one side ended."""
     rows = _frame(exchanges.select(_ASKED).take(pa.array(ended)))
     rows = rows.join(_slowest(exchanges, rows["connection_id"]), on="connection_id", how="left", maintain_order="left")
     left, visible = pl.col("ending").is_in(BY_CLIENT), pl.col("protocol") != UNKNOWN
@@ -157,7 +158,7 @@ def _of_ended(exchanges: pa.Table, ended: NDArray[np.int64]) -> NDArray[np.int32
 
 
 def _slowest(exchanges: pa.Table, wanted: pl.Series) -> pl.DataFrame:
-    """`connection_id, slowest_ns`: of these connections the longest wait for an answer that came."""
+    """`connection_id, slowest_ns`: the longest wait for an answer on each of these connections."""
     mine = np.isin(numbers(exchanges["connection_id"]), wanted.unique().to_numpy())
     rows = _frame(exchanges.select(_ANSWERED).take(pa.array(np.flatnonzero(mine))))
     at_client = pl.col("response_first_received_trace_ns") - pl.col("request_last_sent_trace_ns")

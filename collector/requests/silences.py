@@ -1,8 +1,8 @@
-"""Silences of messages, as the ledger takes them: by the row of their span.
+"""Silences of messages, in the form that the ledger needs: by the row of their span.
 
-A silence is a stretch of a message in which none of its bytes was on the way (`tracer/core/exchanges/src/silences.rs`
-explains how they are found). Long ones are rows of the table `silences`; of all of them the table `exchanges` has sums,
-so what is short is the difference: its place in time is not known, only which message it is of.
+A silence is a stretch of a message in which none of its bytes was in transit (`tracer/core/exchanges/src/silences.rs`
+explains how silences are found). Long silences are rows of the table `silences`. The table `exchanges` has sums of all
+silences, so the short ones are the difference: their message is known, but not their place in time.
 """
 
 import numpy as np
@@ -18,31 +18,31 @@ from tracer.records import Columns
 CAUSES = [str(cause) for cause in SilenceCause]
 """In the order of the core's codes."""
 SUMS = [(f"{of}_silent_{cause}_ns", of == "response", cause) for of in ("request", "response") for cause in CAUSES]
-"""Columns of `exchanges` that add silences up: name, whether of the response, cause."""
+"""Columns of `exchanges` with sums of silences: name, whether of the response, cause."""
 SUM_COLUMNS = [name for name, _, _ in SUMS]
 
 
 def silences_by_row(silences: pa.Table, exchanges: pa.Table) -> Columns:
-    """Long silences, and sums of the short ones, in the order of rows and of time.
+    """The long silences, and sums of the short ones, ordered by row and time.
 
     Arguments: the table `silences`; `exchanges` with `exchange_id` and `SUM_COLUMNS`, in the order of the spans.
-    Silences of other exchanges are left out.
-    Returns: `row, in_response, cause, from_ns, to_ns` of the long ones, and `short_row, short_in_response, short_cause,
-    short_ns` of the short ones; times in ns.
+    Silences of other exchanges are ignored.
+    Returns: `row, in_response, cause, from_ns, to_ns` for long silences, and `short_row, short_in_response,
+    short_cause, short_ns` for short ones; times in ns.
     """
     ids = numbers(exchanges["exchange_id"])
     long = _long(silences, ids)
     short = [_short(exchanges, long, *column) for column in SUMS]
     return long | {
-        "short_row": _joined([rows for rows, _, _, _ in short], np.int64),
-        "short_in_response": _joined([np.full(len(rows), response) for rows, response, _, _ in short], np.bool_),
-        "short_cause": _joined([np.full(len(rows), cause) for rows, _, cause, _ in short], np.uint8),
-        "short_ns": _joined([sums for _, _, _, sums in short], np.int64),
+        "short_row": _concat([rows for rows, _, _, _ in short], np.int64),
+        "short_in_response": _concat([np.full(len(rows), response) for rows, response, _, _ in short], np.bool_),
+        "short_cause": _concat([np.full(len(rows), cause) for rows, _, cause, _ in short], np.uint8),
+        "short_ns": _concat([sums for _, _, _, sums in short], np.int64),
     }
 
 
 def no_silences() -> Columns:
-    """As `silences_by_row`, where there is none."""
+    """The result of `silences_by_row` without any silence."""
     kinds = {"row": np.int64, "in_response": np.bool_, "cause": np.uint8, "from_ns": np.int64, "to_ns": np.int64}
     short = {"short_row": np.int64, "short_in_response": np.bool_, "short_cause": np.uint8, "short_ns": np.int64}
     return {name: np.empty(0, kind) for name, kind in (kinds | short).items()}
@@ -65,7 +65,7 @@ def _long(silences: pa.Table, ids: Int64Array) -> Columns:
 def _short(
     exchanges: pa.Table, long: Columns, name: str, in_response: bool, cause: str
 ) -> tuple[Int64Array, bool, int, Int64Array]:
-    """Rows whose message has short silences of one cause, and how long these are together."""
+    """Rows whose message has short silences of one cause, and their total duration."""
     code, column = CAUSES.index(cause), exchanges[name]
     if column.null_count == len(column):
         return np.empty(0, np.int64), in_response, code, np.empty(0, np.int64)
@@ -76,5 +76,5 @@ def _short(
     return rows, in_response, code, sums[rows]
 
 
-def _joined(parts: list[NDArray[np.generic]], kind: type[np.generic]) -> NDArray[np.generic]:
+def _concat(parts: list[NDArray[np.generic]], kind: type[np.generic]) -> NDArray[np.generic]:
     return np.ascontiguousarray(np.concatenate(parts), dtype=kind)

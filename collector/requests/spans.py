@@ -1,8 +1,8 @@
-"""Exchanges as spans of traces: each root request, everything done for it, and where its time went.
+"""Converts exchanges to spans of traces: each root request, all requests made for it, and where its time went.
 
 Parents come from `collector.requests.parents`, the ledger from `collector.requests.critical_path`. A trace is a root
-and all below it; `trace_id` is the root's `exchange_id`. Work put off until after the answer stays in the trace, with
-an empty ledger.
+span and all spans below it; `trace_id` is the root's `exchange_id`. Work deferred until after the answer belongs to the
+trace, with an empty ledger.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
-from collector.requests.endings import until_ended
+from collector.requests.endings import as_clients_saw
 from collector.requests.exchanges import NO_BYTE, RANGE
 from collector.requests.hedged_calls import left_for_another
 from collector.requests.openings import Bounds, find_bounds
@@ -39,7 +39,7 @@ LEDGER_COLUMNS = (
     *("server_or_network_ns", "response_network_ns", "stall_ns", "request_idle_ns", "response_idle_ns"),
     *("send_held_ns", "reader_wait_ns"),
 )
-"""The stretches of a span, in order of time; stalls may be in any part of the network's."""
+"""The stretches of a span, in order of time; stalls may occur in any network stretch."""
 
 STALLS = ("connect_stall_ns", "request_stall_ns", "response_stall_ns")
 
@@ -53,7 +53,7 @@ COLUMNS = [
     *("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns", *STALLS, *SUM_COLUMNS),
     *("ending", "closed_trace_ns", "status"),
 ]
-"""Of the table `exchanges`, what is needed here beside `target`, `transaction_id` and `response_transaction_id`."""
+"""Columns of `exchanges` needed beside `target`, `transaction_id` and `response_transaction_id`."""
 NO_IDS: NDArray[np.uint64] = np.empty(0, np.uint64)
 REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
 
@@ -61,20 +61,20 @@ REASONS = pa.array([LinkReason.TRANSACTION_ID.value, LinkReason.TIMING.value])
 def link(exchanges: pa.Table, silences: pa.Table | None = None) -> pa.Table:
     """The table `spans` of a table `exchanges` (at least `COLUMNS`, targets and transaction ids), in its row order.
 
-    Arguments: `silences`, the table of their messages' silences; without it they count as network.
+    Arguments: `silences`, the table of their messages' silences; without it, silences count as network.
     """
     return link_all([exchanges], SILENCES.empty_table() if silences is None else silences)
 
 
 def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
-    """As `link`, of a table `exchanges` that comes in parts. Memory: about 430 bytes for each exchange, no texts."""
+    """The result of `link` for a table `exchanges` in parts. Memory: about 430 bytes for each exchange, no texts."""
     rows, shown_id, words, asked = _in_numbers(exchanges)
     ids = coalesce(rows, ["exchange_id"], NONE)
     links = find_links(rows, shown_id, words)
     del shown_id, words
     parent = links.parent
     forest = _core.trace_forest(parent)
-    rows = until_ended(rows)
+    rows = as_clients_saw(rows)
     bounds = find_bounds(rows, parent)
     nodes = make_nodes(rows, parent, forest["depth"], bounds, asked)
     silent = silences_by_row(silences, rows)
@@ -104,9 +104,8 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
 def _in_numbers(
     parts: Iterable[pa.Table],
 ) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
-    """`COLUMNS` of all parts without transaction ids, in place of which each has a 64-bit hash: one in 10^7 traces errs
-    by that. No id is 0. And the words of targets and byte ranges, hashed to 32 bits, and whole targets, as
-    `target_numbers`."""
+    """`COLUMNS` of all parts; 64-bit hashes of their transaction ids, 0 without one (they collide in one of 10^7
+    traces); the words of targets and byte ranges, hashed to 32 bits; and whole targets as from `target_numbers`."""
     tables, asked, answered = [EXCHANGES.empty_table().select(COLUMNS)], [NO_IDS], [NO_IDS]
     targets = [NO_IDS]
     words = [_words(EXCHANGES.empty_table())]
@@ -116,12 +115,12 @@ def _in_numbers(
         targets.append(target_numbers(part["target"]))
         asked.append(_hashes(part["transaction_id"]))
         answered.append(_hashes(part["response_transaction_id"]))
-    shown = _shown(np.concatenate(asked), np.concatenate(answered))
+    shown = _shown_ids(np.concatenate(asked), np.concatenate(answered))
     return pa.concat_tables(tables), shown, np.concatenate(words), np.concatenate(targets)
 
 
 def target_numbers(targets: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """A number for each target, 0 where it is not known."""
+    """A number for each target, 0 if unknown."""
     return _hashes(targets)
 
 
@@ -139,10 +138,10 @@ def _hashes(ids: pa.ChunkedArray) -> NDArray[np.uint64]:
     return found
 
 
-def _shown(asked: NDArray[np.uint64], answered: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The transaction id of each exchange: its request's, or its response's where others show that one.
+def _shown_ids(asked: NDArray[np.uint64], answered: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The transaction id of each exchange: its request's, or its response's if other exchanges show that one.
 
-    A client's own id (`X-Request-Id`) may end at the first server, which names another in its answer and in its calls.
+    A client's own id (`X-Request-Id`) may end at the first server, which uses another one in its answer and its calls.
     """
     if not answered.any():
         return asked
@@ -156,20 +155,21 @@ def ledger_series(ledger: Ledger) -> dict[str, pl.Series]:
 
 
 def places(ids: pl.Series, wanted: pl.Series) -> Int64Array:
-    """The row of each wanted id; NONE where it is null, or none of the ids."""
+    """The row of each wanted id; NONE if it is null or not among the ids."""
     return _core.places(ids.to_numpy(), [wanted.fill_null(NONE).to_numpy()], ID_STRIDE_BITS)[0]
 
 
 def make_nodes(
     exchanges: pa.Table, parent: Int64Array, depth: Int64Array, bounds: Bounds, asked: NDArray[np.uint64]
 ) -> Nodes:
-    """The stamps of `exchanges` that bound their stretches, and what they waited for. Arguments:
-    `collector.requests.waits`; `asked`, as `target_numbers`.
+    """The timestamps of `exchanges` that bound their stretches, and their waits (`collector.requests.waits`).
 
-    What was left for another's answer held its parent up only until that one began
-    (`collector.requests.hedged_calls`). A client that was not captured leaves the server's stamps: such a root begins
-    when its request arrived and ends when its response had left. A request that was never answered lasts until its
-    client gave it up.
+    Arguments: `asked`, from `target_numbers`.
+
+    A call abandoned for another one's answer delayed its parent only until that other call began
+    (`collector.requests.hedged_calls`). If the client was not captured, only the server's timestamps are known: such a
+    root begins when its request arrived and ends when its response had left. A request that was never answered lasts
+    until its client gave it up.
     """
     connect_stall, request_stall, response_stall = (coalesce(exchanges, [name], 0) for name in STALLS)
     head_arrived, continued = seen(exchanges, "request_first_received"), seen(exchanges, "continue_sent")

@@ -1,5 +1,5 @@
-"""How long each exchange waited for what the network had lost: for a SYN or its answer, for bytes of its request or of
-its response."""
+"""How long each exchange waited for lost packets: for a SYN or its answer, for bytes of its request or of its
+response."""
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ COLUMNS = [
 
 
 def with_stalls(exchanges: pa.Table, hops: pa.Table) -> pa.Table:
-    """`exchanges` with its columns `*_stall_ns`.
+    """`exchanges` with its columns `*_stall_ns` filled in.
 
     Arguments: both tables of `collector.trace.schema`, `hops` with `exchange_id`.
     """

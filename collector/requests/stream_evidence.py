@@ -1,8 +1,8 @@
-"""What a partition's connections show of streams: those that messages or their shape show, and what shows others.
+"""Collects the evidence for streams in a partition: those recognised by one connection, and candidates for the rest.
 
-The core decides by what a connection shows alone (`tracer/core/exchanges/src/streams.rs`); here its columns become
-frames. `collector.requests.streams` makes the table `streams` of them, and judges what takes all connections of a
-server.
+The core decides what a single connection shows (`tracer/core/exchanges/src/streams.rs`); this module converts its
+columns to frames. `collector.requests.streams` builds the table `streams` from them, and judges the candidates, which
+needs all connections of a server.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from tracer.records import Columns
 UNSEEN = np.iinfo(np.int64).min
 HTTP, HTTP2, UNKNOWN = "http/1.1", "http/2", "unknown"
 CANDIDATE = "candidate"
-"""In place of a reason: its server spoke late, but what the connection shows alone makes it no stream."""
+"""In place of a reason: the server sent late messages, but the connection alone does not prove a stream."""
 REASONS = [CANDIDATE, *(str(reason) for reason in StreamReason if reason != StreamReason.TRIGGERED)]
 """In the order of the core's codes."""
 WORDS = {
@@ -34,15 +34,15 @@ MEASURES = (
     *("begin_trace_ns", "end_trace_ns", "to_client_count", "to_server_count", "to_client_bytes", "to_server_bytes"),
     *("delay_median_ns", "delay_p99_ns", "uncertainty_ns", "longest_idle_ns"),
 )
-"""Columns of the table `streams` that the core gives as they are."""
+"""Columns of the table `streams` that are taken from the core unchanged."""
 
 
 class StreamEvidence(NamedTuple):
-    """Of some connections, as frames.
+    """Evidence of some connections, as frames.
 
     `streams`: the columns of the table `streams` (`reason` may be `CANDIDATE`), `server` (a hash of address and port)
-    and `turns`. `late`: when servers of candidates spoke late (`connection_id, at_ns`; `asked`: if the client had
-    spoken last). `said`: when clients' messages arrived (`server, connection_id, at_ns`).
+    and `turns`. `late`: when servers of candidates sent late messages (`connection_id, at_ns`; `asked`: whether the
+    client had sent last). `said`: when clients' messages arrived (`server, connection_id, at_ns`).
     """
 
     streams: pl.DataFrame
@@ -53,7 +53,7 @@ class StreamEvidence(NamedTuple):
 def stream_evidence(found: Columns, exchanges: pa.Table, messages: pa.Table, connections: pa.Table) -> StreamEvidence:
     """The evidence of a partition.
 
-    Arguments: `found`, columns of the core's `build_exchanges`, and the tables that it went by.
+    Arguments: `found`, columns of the core's `build_exchanges`, and the tables that were its input.
     """
     servers = _servers(connections)
     late = {"connection_id": found["late_connection_id"], "at_ns": found["late_ns"], "asked": found["late_asked"] != 0}
@@ -64,7 +64,7 @@ def stream_evidence(found: Columns, exchanges: pa.Table, messages: pa.Table, con
 
 
 def _servers(connections: pa.Table) -> pl.DataFrame:
-    """`connection_id, server`: a hash of its server's address and port, as its own host knows them."""
+    """`connection_id, server`: a hash of the server's address and port at its own host."""
     rows = pl.DataFrame(connections.select(["connection_id", *_OF_SERVER])).with_columns(
         pl.col(pl.Categorical).cast(pl.String)
     )
@@ -114,7 +114,7 @@ _ENDS = ("client_host", "server_host", "service")
 
 
 def _words(reason: str, method: str, target: str, pieces: int) -> tuple[str, str]:
-    """The protocol of a stream, and what shows it. Arguments: `method, target`: of the mark's row."""
+    """The protocol of a stream, and its evidence in words. Arguments: `method, target` of the row that shows it."""
     if reason == StreamReason.WORD:
         return target, f"{method} ({target})"
     if reason == StreamReason.UNASKED:

@@ -1,26 +1,26 @@
-"""The table `streams`: what of a trace is no request, and why.
+"""Builds the table `streams`: exchanges and connections that are no requests, and why.
 
-Subscriptions, sessions, tunnels, event streams and blocking reads last as long as their clients want. Most show what
-they are by themselves (`collector.requests.stream_evidence`). Where messages cannot be read, a server that speaks when
-*another* client has spoken shows it: a broker that passes messages on, a queue whose reader waits for work, a long
+Subscriptions, sessions, tunnels, event streams and blocking reads last as long as their clients want. Most can be
+recognised by themselves (`collector.requests.stream_evidence`). If messages cannot be read, a server that sends when
+*another* client has sent reveals a stream: a broker that forwards messages, a queue whose reader waits for work, a long
 poll.
 
     publisher ──▶ ·            ──▶ ·                  ──▶ ·          messages of other connections, as they arrive
     server          ▶ ·            ▶ ·                  ▶ ·          late messages to this client, at once
 
-1. A server's message is late if nothing was said on its connection for 20 ms.
-2. It is triggered if a message of another connection of that server, which is not mostly answered late itself (clients
-   of a slow server ask in step with its answers), had arrived within the window before it: of `WINDOW_NS`, or so short
-   that `MOST_CHANCE` of all times at most lie in such windows.
+1. A server's message is late if its connection was silent for 20 ms before.
+2. A late message is triggered if a message of another connection of the server arrived within a window before it. That
+   other connection must not be mostly answered late itself (clients of a slow server ask in step with its answers). The
+   window is `WINDOW_NS`, or shorter, so that at most `MOST_CHANCE` of all times lie in such windows.
 3. A connection is a stream if `LEAST_SHARE` of its late messages are triggered, more than chance can explain, and
-   - most of them come unasked (the server had spoken last), or
+   - most of them come unasked (the server had sent last), or
    - nearly every turn on it is such a wait (`LEAST_TURNS` of them or more).
 
-All stamps are the server's own host's. A request that waits for a lock that others hold, among other requests on
-its connection, stays a request, and so does a slow answer, which nobody else's message brings about.
+All timestamps are those of the server's own host. If one of several requests on a connection waits for a lock that
+others hold, it stays a request; so does a slow answer, since no other client's message triggers it.
 
-Limits: a connection on which all that is asked waits for others' requests, such as statements that are always blocked
-by the same lock, looks like a queue's reader. Where the server's host was not captured, nothing shows this.
+Limits: if all requests on a connection wait for requests of others, such as statements always blocked by the same lock,
+it looks like a queue's reader. Nothing is detected if the server's host was not captured.
 Cost: a sort of all messages by server, and a search for each late one. Memory: 24 bytes for each message of a client.
 """
 
@@ -37,31 +37,31 @@ from collector.requests.stream_evidence import CANDIDATE, StreamEvidence
 from collector.trace.schema import STREAMS, StreamReason, conform
 
 WINDOW_NS = 2_000_000
-"""A server passes a message on within this time; one that has more to do is not recognised."""
+"""A server forwards a message within this time; a slower one is not recognised."""
 MOST_CHANCE = 0.05
 LEAST_SHARE, LEAST_OF_TURNS = 0.75, 0.9
 LEAST_TURNS = 5
 SLOW_SHARE = 0.75
-"""Of a connection's turns; what is asked on it is then answered late itself, and brings about nothing."""
+"""If so large a share of a connection's turns is answered late, its messages do not count as triggers."""
 SURE_LOG_ODDS = math.log(1e4)
 """Chance explains fewer than one connection in so many."""
 OTHERS_LOOKED_AT = 8
-"""Messages before a late one, of which the last of another connection counts."""
+"""So many messages before a late one are examined; the last one of another connection counts."""
 
 
 class StreamJudge:
-    """Takes the evidence of all partitions, then says which connections are streams."""
+    """Collects the evidence of all partitions, then decides which connections are streams."""
 
     def __init__(self) -> None:
         self._parts: list[StreamEvidence] = []
         self._judged: tuple[pl.DataFrame, pl.DataFrame] | None = None
 
     def add(self, evidence: StreamEvidence) -> None:
-        """Take in that of one partition."""
+        """Add the evidence of one partition."""
         self._parts.append(evidence)
 
-    def triggered(self) -> NDArray[np.int64]:
-        """Ids of connections that are streams by what other connections of their servers show, ascending."""
+    def triggered_connections(self) -> NDArray[np.int64]:
+        """Ids of connections that are streams by the evidence of other connections of their servers, ascending."""
         return self._all()[1]["connection_id"].sort().to_numpy()
 
     def table(self) -> pa.Table:
@@ -85,13 +85,13 @@ class StreamJudge:
     def _all(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         if self._judged is None:
             streams = pl.concat([part.streams for part in self._parts]) if self._parts else pl.DataFrame()
-            self._judged = streams, _triggered(streams, self._parts)
+            self._judged = streams, _triggered_streams(streams, self._parts)
             self._parts = []
         return self._judged
 
 
 def with_streams(exchanges: pa.Table, triggered: NDArray[np.int64]) -> pa.Table:
-    """`exchanges` with `is_stream` of all that is on the `triggered` connections, too."""
+    """`exchanges` with `is_stream` set also for those on the `triggered` connections."""
     if not len(triggered):
         return exchanges
     more = pc.is_in(exchanges["connection_id"], value_set=pa.array(triggered))
@@ -101,18 +101,18 @@ def with_streams(exchanges: pa.Table, triggered: NDArray[np.int64]) -> pa.Table:
 
 
 def requests_of(exchanges: pa.Table) -> pa.Table:
-    """Those that are requests."""
+    """The exchanges that are requests."""
     streams = pc.fill_null(exchanges["is_stream"], fill_value=False)
     return exchanges.filter(pc.invert(streams)) if pc.any(streams).as_py() else exchanges
 
 
 def stream_ids(exchanges: pa.Table) -> pl.Series:
-    """The ids of those that are no requests."""
+    """The ids of the exchanges that are no requests."""
     streams = pc.fill_null(exchanges["is_stream"], fill_value=False)
     return pl.Series(exchanges["exchange_id"].filter(streams).to_pylist(), dtype=pl.Int64)
 
 
-def _triggered(streams: pl.DataFrame, parts: Iterable[StreamEvidence]) -> pl.DataFrame:
+def _triggered_streams(streams: pl.DataFrame, parts: Iterable[StreamEvidence]) -> pl.DataFrame:
     """`connection_id, hits, count` of the candidates that are streams."""
     found: list[tuple[int, int, int]] = []
     candidates = streams.filter(pl.col("reason") == CANDIDATE) if len(streams) else streams
@@ -130,9 +130,10 @@ def _triggered(streams: pl.DataFrame, parts: Iterable[StreamEvidence]) -> pl.Dat
 def _of_server(
     candidates: pl.DataFrame, late: pl.DataFrame, said_ns: NDArray[np.int64], said_by: NDArray[np.int64]
 ) -> list[tuple[int, int, int]]:
-    """The streams among a server's connections. Arguments: when its clients' messages came, ascending, and on which."""
+    """The streams among a server's connections. Arguments: when its clients' messages came, ascending, and on which
+    connection."""
     turns = dict(candidates.select("connection_id", "turns").iter_rows())
-    asks = ~np.isin(said_by, _slowly_answered(late, turns))
+    asks = ~np.isin(said_by, _with_slow_answers(late, turns))
     said_ns, said_by = said_ns[asks], said_by[asks]
     stamps = np.concatenate([said_ns, late["at_ns"].to_numpy()])
     span_ns = max(1, int(stamps.max() - stamps.min()))
@@ -147,9 +148,9 @@ def _of_server(
     return found
 
 
-def _slowly_answered(late: pl.DataFrame, turns: dict[int, int]) -> list[int]:
-    """Connections whose own questions are mostly answered late: clients of a slow server ask again in the order of its
-    answers, so what they ask is no reason for these."""
+def _with_slow_answers(late: pl.DataFrame, turns: dict[int, int]) -> list[int]:
+    """Connections whose requests are mostly answered late. Clients of a slow server ask again in the order of its
+    answers, so their requests do not trigger these answers."""
     waits = late.filter("asked").group_by("connection_id").len()
     return [connection for connection, count in waits.iter_rows() if count >= SLOW_SHARE * turns[connection]]
 
@@ -157,7 +158,7 @@ def _slowly_answered(late: pl.DataFrame, turns: dict[int, int]) -> list[int]:
 def _since_others(
     at_ns: NDArray[np.int64], connection: int, said_ns: NDArray[np.int64], said_by: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """For how long, at each time, no other connection had said anything; infinite where none had."""
+    """For each time, how long ago another connection last sent a message; infinite if none had."""
     since = np.full(len(at_ns), np.inf)
     if not len(said_ns):
         return since
@@ -183,6 +184,8 @@ def _waits_for_others(is_hit: NDArray[np.bool_], asked: NDArray[np.bool_], turns
 
 
 def _divergence(share: float, chance: float) -> float:
-    """Kullback-Leibler divergence of two coins. Times the count, it bounds the chance of such a share (Chernoff)."""
+    """Kullback-Leibler divergence of two coins; multiplied by the count, it bounds the chance of such a share
+    (Chernoff).
+    """
     rest = (1 - share) * math.log((1 - share) / (1 - chance)) if share < 1 else 0.0
     return share * math.log(share / chance) + rest if share > chance else 0.0

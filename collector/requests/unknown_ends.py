@@ -1,9 +1,9 @@
-"""Exchanges of a capture of which nothing shows whose it is: neither its client's end nor its server's is known.
+"""Corrects exchanges of a capture that may be the client's or the server's: it is unknown which end was captured.
 
-Such packets have no direction, so the core takes each stamp for an arrival, and the time between a request and its
-answer for the server's work. It is, if the server was captured; if the client was, it is the network's as well. So
-these exchanges are given the stamps of one place, as one end alone has them: what lies between is the server's or the
-network's, and `one_ended` says that it is not known which end it was.
+Such packets have no direction. The core treats each timestamp as an arrival, and the time between a request and its
+answer as the server's work. That is right if the server was captured; if the client was, the time includes the network.
+So these exchanges get the timestamps of one place, as one end alone has them: the time between is the server's or the
+network's, and `one_ended` reports that it is unknown which end it was.
 """
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ HEAD = "request_head_received_trace_ns"
 
 
 def with_one_place(exchanges: pa.Table) -> pa.Table:
-    """`exchanges` with the arrival of a request as its departure, where neither end is known."""
+    """`exchanges` with the arrival of a request used as its departure if neither end is known."""
     unknown = pc.and_(pc.is_null(exchanges["client_host"]), pc.is_null(exchanges["server_host"]))
     if not pc.any(unknown).as_py():
         return exchanges

@@ -1,8 +1,8 @@
-"""Connections of which it is not said what was asked on them, as a counter of the trace.
+"""Counts connections whose requests are unknown, as a counter of the trace.
 
-They are HTTP/2, but not all headers of their frames are known (`tracer/core/exchanges/src/http2.rs`): several requests
-may have been under way at any time, so none is counted and none has a duration. Their packets, messages and bytes are
-shown (table `streams`, reason `unread`).
+They are HTTP/2, but not all of their frame headers are known (`tracer/core/exchanges/src/http2.rs`): several requests
+may be active at any time, so none is counted and none has a duration. Their packets, messages and bytes are shown
+(table `streams`, reason `unread`).
 """
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ REMEDY = (
 
 
 def unread_connections(streams: pa.Table) -> tuple[CounterInfo, ...]:
-    """One counter of the connections, if there are any. Arguments: the table `streams`."""
+    """One counter of these connections, if there are any. Arguments: the table `streams`."""
     is_unread = pc.equal(streams["reason"].cast(pa.string()), str(StreamReason.UNREAD))
     count = pc.count_distinct(streams["connection_id"].filter(is_unread)).as_py()
     return (CounterInfo(None, UNREAD, Severity.NOTICE, count, REMEDY),) if count else ()

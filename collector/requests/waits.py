@@ -1,15 +1,16 @@
-"""What a span waited for that no packet of its own says: its server's queue, and the others asked at once.
+"""Infers two waits of a span that none of its own packets show: its server's queue, and parallel calls to other
+servers.
 
-**Queue.** A server shows that it has taken a request up by what it does first: it asks another server, or for the body
-(HTTP 100). From the request's first byte to that act there is some work, and before it the wait for a free worker. The
-work alone is what a request takes that did not wait: the `UNHURRIED` quantile of that time over the requests of the
-service in the trace. What is beyond is queue. So a queue that never empties while the trace lasts is taken for work; a
-server that asks nobody has no queue that could be seen, nor one that did so less than `FEWEST` times.
+**Queue.** A server shows that it has taken a request up by its first action: it calls another server, or asks for the
+body (HTTP 100). The time from the request's first byte to that action is a wait for a free worker and some work. The
+work alone is estimated from requests that did not wait: the `UNHURRIED` quantile of that time over the service's
+requests in the trace. The excess is the queue. Limits: a queue that is never empty during the trace counts as work; no
+queue is inferred for a server that calls nobody, or does so fewer than `FEWEST` times.
 
-**Fan-out.** Of servers that one parent asked the same at the same time (same service, one begun before another ended),
-the first answer tells how long the thing takes; what the parent waits longer, it waits for the others.
+**Fan-out.** If one parent asks several servers the same at the same time (same service, one begun before another
+ended), the first answer shows how long the work takes; the parent's further wait is for the other servers.
 
-Source for the first idea: the minimum of a delay as its part without queueing, as in Paxson, "Measurements and Analysis
+Source for the first idea: the minimum of a delay is its part without queueing, as in Paxson, "Measurements and Analysis
 of End-to-End Internet Dynamics" (1997), §16.
 """
 
@@ -32,12 +33,12 @@ def waits(
     invited: Int64Array,
     arrived: Int64Array,
 ) -> Columns:
-    """`taken_up`, when each request was probably taken up by its server, and `first_answered`, when the first of the
-    servers asked the same at once had answered their parent; trace times in ns, `UNSEEN` where nothing tells.
+    """`taken_up`, when the server probably took each request up, and `first_answered`, when the first of the servers
+    that were asked the same at once had answered their parent; trace times in ns, `UNSEEN` if unknown.
 
-    Arguments, one value for each exchange: the row of its parent, `NONE` for a root, beyond the last for a parent that
-    is none of them; a number for its service; when it began, when its answer had ended, when its server asked for the
-    body, when the first byte of its request arrived. Cost: a pass, `tracer/core/spans/src/waits.rs`.
+    Arguments, one value for each exchange: the row of its parent, `NONE` for a root, a row beyond the last if the
+    parent is not among them; a number for its service; when it began, when its answer had ended, when its server asked
+    for the body, when the first byte of its request arrived. Cost: a pass, `tracer/core/spans/src/waits.rs`.
     """
     columns: Columns = {
         "parent": parent,

@@ -105,13 +105,13 @@ CASES = {
 def test_who_waits_for_others_is_a_stream(case):
     late, said, turns, expected = CASES[case]
     judge = judged(late, said, turns)
-    assert judge.triggered().tolist() == [READER] * expected
+    assert judge.triggered_connections().tolist() == [READER] * expected
     assert judge.table().num_rows == expected
 
 
 def test_where_nobody_says_anything_nobody_waits_for_others():
     """The other messages of that server were seen by no capture."""
-    assert judged([(at, True) for at in PUBLISHED], [], 20).triggered().tolist() == []
+    assert judged([(at, True) for at in PUBLISHED], [], 20).triggered_connections().tolist() == []
 
 
 def test_clients_in_step_at_a_slow_server_do_not_wait_for_each_other():
@@ -125,7 +125,7 @@ def test_clients_in_step_at_a_slow_server_do_not_wait_for_each_other():
     kinds = {"server": pl.UInt64, "connection_id": pl.Int64, "at_ns": pl.Int64}
     late = pl.DataFrame(rows, schema=["connection_id", "at_ns", "asked"], orient="row")
     judge.add(StreamEvidence(pl.concat(candidates), late, pl.DataFrame(said, schema=kinds, orient="row")))
-    assert judge.triggered().tolist() == []
+    assert judge.triggered_connections().tolist() == []
 
 
 def test_a_stream_says_why_it_is_one():
@@ -139,7 +139,7 @@ def test_a_stream_says_why_it_is_one():
 
 def test_without_any_stream_there_is_an_empty_table():
     assert StreamJudge().table().schema == STREAMS
-    assert StreamJudge().triggered().tolist() == []
+    assert StreamJudge().triggered_connections().tolist() == []
 
 
 def exchanges(*streams: bool | None) -> pa.Table:
