@@ -134,7 +134,7 @@ def build(shelf: Shelf, url: str, info: TraceInfo, progress: Progress) -> None:
     spans, exchanges = store.read_table(url, "spans"), store.read_table(url, "exchanges")
     build_trees(shelf, spans, exchanges, store.read_table(url, "silences"), times.start_ns)
     del spans, exchanges
-    others_of = (store.read_table(url, name, columns) for name, columns in story.TOLD_WITH.items())
+    others_of = (store.read_table(url, name, columns) for name, columns in story.STORY_TABLES.items())
     told = story.story_of_rows(info, RequestRows.of_trace(url), clocks, *others_of)
     progress(0.3)
     trees = SpanTrees(shelf)

@@ -1,1 +1,1 @@
-"""What a trace says, in one sentence and on one screen, as text and as HTML."""
+"""Reports: summarise a trace in one sentence and on one screen, as text and as HTML."""

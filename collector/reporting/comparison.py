@@ -1,20 +1,20 @@
-"""What differs between two groups of requests, by stage, and whether that is more than noise.
+"""Compares two groups of requests, stage by stage, and tests whether a difference is more than noise.
 
-The groups are two traces, or the slow and the typical requests of one. Requests of one kind (`PUT at swift-proxy`)
-are compared with their like, so another mix of reads and writes is no difference. Of each stage the means are
-compared: they add up, over the stages, to the difference of the whole.
+The groups are two traces, or the slow and the typical requests of one trace. Requests are compared within one kind
+(`PUT at swift-proxy`), so a different mix of reads and writes is no difference. The means of each stage are compared:
+their differences sum up, over the stages, to the difference of the whole.
 
-Requests that run at the same time are slow together, so they are no independent observations, and a test that takes
-them for such finds a difference between any two runs. Each group is therefore cut, in order of time, into at most
-`MOST_BLOCKS` stretches of equally many requests; the means of these are compared. Test: Mann and Whitney's, two-sided.
-The p-values of all kinds and stages together are corrected for their number by Benjamini and Yekutieli's procedure,
-which holds for tests that depend on each other, as parts of one sum do. The interval of a difference is Welch's, 95 %,
-of the same means.
+Requests that run at the same time are slow together, so they are not independent observations; a test that assumes
+independence finds a difference between any two runs. Each group is therefore divided, in order of time, into at most
+`MOST_BLOCKS` blocks of equally many requests, and the means of the blocks are compared. Test: Mann and Whitney's,
+two-sided. The p-values of all kinds and stages together are corrected for their number by Benjamini and Yekutieli's
+procedure, which holds for dependent tests, as parts of one sum are. The interval of a difference is Welch's, 95 %, of
+the same means.
 
 Sources: Mann and Whitney 1947; Benjamini and Yekutieli 2001; Welch 1947; batch means: Law and Kelton, ch. 9.
-Limits: a disturbance longer than a stretch (a minute of another's backup during one of two short runs) is told from
-noise only by running again. Slow and typical are chosen by their durations, so some stage always differs between these:
-the test says which do.
+Limits: only another run can distinguish a disturbance longer than a block (a minute of somebody's backup during one of
+two short runs) from a real difference. Slow and typical requests are chosen by their durations, so some stage always
+differs between them: the test shows which.
 """
 
 import warnings
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from collector.reporting import story
 from collector.reporting.failed_connects import CONNECTION_COLUMNS
 from collector.reporting.request_rows import RequestRows
-from collector.reporting.stage_times import STAGE_COLUMNS, alike, asked_roots, stages_of
+from collector.reporting.stage_times import STAGE_COLUMNS, clients_roots, merge_ways_alike, stages_of
 from collector.trace import store
 from collector.trace.model import TraceInfo
 
@@ -37,9 +37,10 @@ Doubles = NDArray[np.float64]
 
 MOST_BLOCKS = 20
 FEWEST_REQUESTS = 5
-"""Of a kind in either group; with fewer, no test could tell (the least p-value of 4 against 4 is 0.03)."""
+"""Fewest requests of a kind in either group: with fewer no test can succeed (the least p-value of 4 against 4 is
+0.03)."""
 SIGNIFICANT = 0.01
-"""A corrected p-value below this is no noise."""
+"""With a corrected p-value below this, a difference is more than noise."""
 SLOW_SHARE, TYPICAL_FROM, TYPICAL_TO = 0.95, 0.25, 0.75
 """Slow requests are above the first of these quantiles of their kind, typical ones between the others."""
 
@@ -78,7 +79,7 @@ class StageDifference:
 
 @dataclass(frozen=True, slots=True)
 class KindComparison:
-    """Requests of one kind in both groups; the differences of `stages` add up to that of the means (rounded)."""
+    """Requests of one kind in both groups; the differences of `stages` sum up to that of the means (rounded)."""
 
     kind: str
     first: Group
@@ -88,13 +89,13 @@ class KindComparison:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two groups of requests, kind by kind, the kind that has the largest difference in all first."""
+    """Two groups of requests, kind by kind; the kind with the largest total difference comes first."""
 
     first: str
     second: str
     kinds: tuple[KindComparison, ...]
     left_out: tuple[str, ...]  # kinds with too few requests in either group
-    untested: tuple[KindComparison, ...] = ()  # of these, those in both: nothing says whether they differ by noise
+    untested: tuple[KindComparison, ...] = ()  # those of them in both groups: whether they differ by noise is unknown
 
     @property
     def significant(self) -> tuple[StageDifference, ...]:
@@ -104,7 +105,7 @@ class Comparison:
 
 
 def compare_traces(first_url: str, second_url: str) -> Comparison:
-    """The requests of two traces.
+    """Compare the requests of two traces.
 
     Raises: `InputError` if either is no trace.
     """
@@ -112,7 +113,7 @@ def compare_traces(first_url: str, second_url: str) -> Comparison:
 
 
 def stages_at(url: str) -> pl.DataFrame:
-    """The stages of the requests of a trace, as `collector.reporting.stage_times.request_stages` gives them.
+    """The stages of a trace's requests, with the columns of `collector.reporting.stage_times.request_stages`.
 
     Raises: `InputError` if it is no trace.
     """
@@ -120,7 +121,7 @@ def stages_at(url: str) -> pl.DataFrame:
 
 
 def all_stages(url: str, info: TraceInfo) -> pl.DataFrame:
-    """As `stages_at`, where `info` is already read; waits for connections that never came are stages of their own."""
+    """The result of `stages_at`, with `info` already read; waits for failed connections are stages of their own."""
     connections = store.read_table(url, "connections", CONNECTION_COLUMNS)
     tables = [store.read_table(url, name) for name in ("clocks", "silences")]
     return stages_of_all(RequestRows.of_trace(url), info, connections, *tables)
@@ -129,15 +130,15 @@ def all_stages(url: str, info: TraceInfo) -> pl.DataFrame:
 def stages_of_all(
     rows: RequestRows, info: TraceInfo, connections: pa.Table, clocks: pa.Table, silences: pa.Table
 ) -> pl.DataFrame:
-    """As `all_stages`, of the `rows` of a trace, and tables of it."""
+    """The result of `all_stages`, from the `rows` and tables of a trace."""
     with_vain = story.with_waits_in_vain(rows, info, connections, clocks, silences, STAGE_COLUMNS)
-    return stages_of(with_vain, asked_roots(rows))
+    return stages_of(with_vain, clients_roots(rows))
 
 
 def slow_against_typical(stages: pl.DataFrame) -> Comparison:
-    """The slowest 5 % of the requests of each kind against the middle half of it.
+    """Compare the slowest 5 % of the requests of each kind with its middle half.
 
-    Arguments: `stages`, as `collector.reporting.stage_times.request_stages` gives them.
+    Arguments: `stages`, from `collector.reporting.stage_times.request_stages`.
     """
     took = stages.group_by("trace_id", "kind").agg(took=pl.col("duration_ns").sum())
 
@@ -151,12 +152,12 @@ def slow_against_typical(stages: pl.DataFrame) -> Comparison:
 
 
 def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_name: str) -> Comparison:
-    """What differs between two groups of requests.
+    """Compare two groups of requests.
 
-    Arguments: their stages, as `collector.reporting.stage_times.request_stages` gives them, and what to call them.
+    Arguments: their stages, from `collector.reporting.stage_times.request_stages`, and the names of the groups.
     Cost: sorts of the requests; the tests are of at most `MOST_BLOCKS` values each.
     """
-    first, second = alike((first, second))
+    first, second = merge_ways_alike((first, second))
     counts = [dict(_per_request(group).group_by("kind").len().iter_rows()) for group in (first, second)]
     kinds = sorted({*counts[0], *counts[1]})
     enough = [kind for kind in kinds if min(count.get(kind, 0) for count in counts) >= FEWEST_REQUESTS]
@@ -164,14 +165,14 @@ def compare(first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_n
     p_values = np.concatenate([each.p_values for each in tested]) if tested else np.zeros(0)
     corrected = scipy.stats.false_discovery_control(p_values, method="by") if len(p_values) else p_values
     pieces = np.split(corrected, np.cumsum([len(each.stages) for each in tested])[:-1]) if tested else []
-    compared = [each.told(piece, first_name, second_name) for each, piece in zip(tested, pieces, strict=True)]
+    compared = [each.compare_kind(piece, first_name, second_name) for each, piece in zip(tested, pieces, strict=True)]
     compared.sort(key=lambda kind: -abs(kind.second.mean_ns - kind.first.mean_ns) * kind.second.requests_count)
     few = [kind for kind in kinds if kind not in enough]
     in_both = [kind for kind in few if all(kind in count for count in counts)]
     untested = []
     for kind in in_both:
         ours, theirs = (group.filter(pl.col("kind") == kind) for group in (first, second))
-        untested.append(_untested(kind, ours, theirs, first_name, second_name))
+        untested.append(_compare_untested(kind, ours, theirs, first_name, second_name))
     return Comparison(first_name, second_name, tuple(compared), tuple(few), tuple(untested))
 
 
@@ -192,14 +193,14 @@ class _Tested:
         tables = [_table(group, stages) for group in (first, second)]
         blocks = [_block_means(table) for table in tables]
         tested = scipy.stats.mannwhitneyu(*blocks, axis=0)
-        with warnings.catch_warnings():  # of a stage that always takes the same: its interval is 0 then
+        with warnings.catch_warnings():  # if a stage always takes the same time; its interval is then 0
             warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
             interval = scipy.stats.ttest_ind(*blocks, axis=0, equal_var=False).confidence_interval(0.95)
         half_widths = np.nan_to_num((interval.high - interval.low) / 2)
         means = (tables[0].mean(axis=0), tables[1].mean(axis=0))
         return cls(kind, stages, means, half_widths, tested.pvalue, (tables[0].sum(axis=1), tables[1].sum(axis=1)))
 
-    def told(self, corrected: Doubles, first_name: str, second_name: str) -> KindComparison:
+    def compare_kind(self, corrected: Doubles, first_name: str, second_name: str) -> KindComparison:
         columns = (*self.means, self.half_widths)
         rows = []
         for at, stage in enumerate(self.stages):
@@ -210,10 +211,10 @@ class _Tested:
         return KindComparison(self.kind, before, after, tuple(rows))
 
 
-def _untested(
+def _compare_untested(
     kind: str, first: pl.DataFrame, second: pl.DataFrame, first_name: str, second_name: str
 ) -> KindComparison:
-    """A kind of which there are too few for any test: its means, and p-values of 1."""
+    """A kind with too few requests for any test: its means, and p-values of 1."""
     stages = tuple(sorted({*first["stage"].unique(), *second["stage"].unique()}))
     tables = [_table(group, stages) for group in (first, second)]
     means = [table.mean(axis=0) for table in tables]
@@ -240,7 +241,7 @@ def _table(stages: pl.DataFrame, columns: tuple[str, ...]) -> Doubles:
 
 
 def _block_means(table: Doubles) -> Doubles:
-    """Means of stretches of equally many requests."""
+    """The means of blocks of equally many requests."""
     return np.array([block.mean(axis=0) for block in np.array_split(table, min(MOST_BLOCKS, len(table)))])
 
 

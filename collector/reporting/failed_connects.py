@@ -1,16 +1,16 @@
-"""Connections that were asked for and never came about, as what a request waited for.
+"""Adds connections that were never established to the spans, since requests waited for them.
 
-A SYN that nobody answers leaves no exchange, so the time until its client gave up and turned elsewhere would seem to be
-the client's own work: "in swift-proxy" for half a second in which the proxy waited for storage2. Here such a connection
-becomes a child of the request that it was for: it lasts from the SYN until that request turned to another server of the
-same service, or, where none of that service was asked, to another server's same port (a server that nothing was ever
-heard of may have another name than its replicas).
+A SYN that nobody answers leaves no exchange. So the time until its client gave up and tried another server would count
+as the client's own work: "in swift-proxy" for half a second in which the proxy waited for storage2. This module makes
+such a connection a child of the request for which it was opened. It lasts from the SYN until that request called
+another server of the same service, or, if no server of that service was called, another server's same port (a server
+that never sent anything may have another name than its replicas).
 
-Whose it was is told by time: of the host's open requests, the one to which something happened last before the SYN (it
-arrived, another server was asked or had answered).
+The request is inferred by time: of the host's open requests, the one with the last action before the SYN (it arrived,
+or it called another server, or that server answered).
 
-Limits: with many requests at once on a host the last to which something happened may be another. One that turned
-nowhere else has no known end, and is left out.
+Limits: if a host serves many requests at once, the last action may be that of another request. A connection whose
+request called no other server has no known end, and is omitted.
 """
 
 import polars as pl
@@ -21,21 +21,21 @@ from collector.reporting.request_rows import RequestRows
 from collector.services.service_names import OF_CONNECTIONS, ServiceNames
 
 SOON_NS = 50_000_000
-"""A request goes on within this time; a busy host takes some."""
+"""A request continues within this time, even on a busy host."""
 OWNER_COLUMNS = (
     *("exchange_id", "connection_id", "trace_id", "depth", "server_host", "service", "parent_span_id"),
     *("start_trace_ns", "end_trace_ns", "request_first_received_trace_ns", "response_first_sent_trace_ns"),
 )
-"""Of all rows, what tells whose a connection was."""
+"""Columns of all rows by which the request of a connection is inferred."""
 CONNECTION_COLUMNS = (*("connection_id", "client_host", *OF_CONNECTIONS, "client_isn", "server_isn", "first_host_ns"),)
 AT_ONCE_NS = 10_000_000
-"""Servers asked within this time are asked together; one asked later is another try."""
+"""Servers called within this time are called together; a later call is another try."""
 
 
 def dead_ends(
     rows: RequestRows, connections: pa.Table, clocks: pa.Table, services: ServiceNames
 ) -> pl.DataFrame | None:
-    """Rows for connections that never came about, as children: `exchange_id` is less than 0. None if there are none.
+    """A row for each connection that was never established, as a child with a negative `exchange_id`; None if none.
 
     Arguments: the `rows` of a trace; its tables `connections` and `clocks`; names of servers.
     """
@@ -43,7 +43,7 @@ def dead_ends(
     if dead.is_empty():
         return None
     spans = rows.columns(*OWNER_COLUMNS).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    owned = _owned(dead, _with_ports(spans, connections))
+    owned = _with_requests(dead, _with_ports(spans, connections))
     made = owned.select(
         exchange_id=-pl.col("connection_id"),
         connection_id="connection_id",
@@ -66,7 +66,7 @@ def dead_ends(
 
 
 def with_rows(rows: pl.DataFrame, more: pl.DataFrame | None) -> pl.DataFrame:
-    """`rows` and, after them, `more`, as `dead_ends` makes them."""
+    """`rows` followed by `more`, from `dead_ends`."""
     return rows if more is None else pl.concat([rows, more], how="diagonal_relaxed")
 
 
@@ -76,20 +76,20 @@ def _dead(connections: pa.Table, clocks: pa.Table, services: ServiceNames) -> pl
     lone = frame.filter(pl.col("client_isn").is_not_null() & pl.col("server_isn").is_null())
     lone = lone.filter(pl.col("client_host").is_not_null()).with_columns(pl.col(pl.Categorical).cast(pl.String))
     at = to_trace_ns(lone["client_host"].to_arrow().cast(pa.string()), lone["first_host_ns"].to_arrow(), clocks)
-    server = pl.coalesce("server_host", "server_addr")  # of what nothing was heard, only its address may be known
+    server = pl.coalesce("server_host", "server_addr")  # of a server that sent nothing, only its address may be known
     return lone.select("connection_id", "client_host", "server_port", server_host=server).with_columns(
         service=services.of_rows(lone), at=pl.Series(at, dtype=pl.Int64)
     )
 
 
 def _with_ports(rows: pl.DataFrame, connections: pa.Table) -> pl.DataFrame:
-    """`rows` with `server_port`, as their clients know it."""
+    """`rows` with `server_port`, as seen by their clients."""
     ports = pl.DataFrame(connections.select(["connection_id", "server_port"]))
     return rows.join(ports, on="connection_id", how="left")
 
 
-def _owned(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Those with a request that they were for (`parent, trace_id, depth`), and their end (`until`)."""
+def _with_requests(dead: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The failed connections opened for a request (`parent, trace_id, depth`), with their end (`until`)."""
     spans = rows.select(
         "exchange_id", "trace_id", "depth", "server_host", "service", "server_port", "parent_span_id",
         begin="start_trace_ns", end="end_trace_ns", arrived="request_first_received_trace_ns",

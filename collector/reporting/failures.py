@@ -1,9 +1,9 @@
-"""What became of the clients' attempts, for the headline: how many failed, and how; how many their clients gave up.
+"""The outcomes of the clients' attempts, for the headline: how many failed and how, and how many their clients gave up.
 
-An attempt is a request of a client, or a connection of a client that never came up, so that nothing could be asked on
-it. What a server asks on behalf of a request is no attempt of its own: it counts where the client's request failed.
+An attempt is a request of a client, or a client's connection that was never established, so that no request could be
+sent. A call that a server makes for a request is no attempt of its own: it counts if the client's request failed.
 
-Limits: a client that asks anew after a failure makes two attempts, of which one failed.
+Limits: a client that retries after a failure makes two attempts, of which one failed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,14 +27,14 @@ UNCONNECTED: Mapping[str, str] = MappingProxyType(
         "port_reuse": "not answered",
     }
 )
-"""Kinds of findings that count connections that never came up, and what became of these."""
+"""Kinds of findings that count connections never established, and the fate of these connections in words."""
 MOST_STATUSES = 2
-"""So many statuses are named, those with most requests."""
+"""At most so many statuses are named, those with the most requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """What became of all that clients attempted."""
+    """The outcomes of all clients' attempts."""
 
     count: int
     requests_count: int  # of these; the rest are connections
@@ -60,14 +60,14 @@ class Attempts:
 
 
 def attempts_of(rows: pl.DataFrame, findings: pa.Table | None) -> Attempts:
-    """All attempts of a trace.
+    """The attempts of a trace.
 
-    Arguments: `exchanges` and `spans` joined, as columns of both, with `duration_ns`; the table `findings`, which
-    counts the connections that never came up.
+    Arguments: `exchanges` and `spans` joined, with the columns of both and `duration_ns`; the table `findings`, which
+    counts the connections that were never established.
     """
     asked = of_clients(rows.filter(pl.col("depth") == 0), rows)
     failed, left = asked.filter(pl.col("outcome") == Outcome.FAILED), asked.filter(is_abandoned())
-    vain = _unconnected(findings)
+    vain = _unconnected_counts(findings)
     words = [_plural(count, "connection", f"{what}") for what, count in vain.items()]
     median = left["duration_ns"].quantile(0.5, "linear")
     return Attempts(
@@ -80,8 +80,8 @@ def attempts_of(rows: pl.DataFrame, findings: pa.Table | None) -> Attempts:
     )
 
 
-def _unconnected(findings: pa.Table | None) -> dict[str, int]:
-    """How many connections of clients never came up, by what became of them."""
+def _unconnected_counts(findings: pa.Table | None) -> dict[str, int]:
+    """The counts of clients' connections never established, by their fate."""
     found: dict[str, int] = {}
     if findings is None:
         return found
@@ -96,7 +96,7 @@ _KINDS = pa.array([*UNCONNECTED])
 
 
 def _requests_words(failed: pl.DataFrame) -> Iterator[str]:
-    """How requests failed, by what their clients saw."""
+    """Clauses about how requests failed, as their clients saw it."""
     silent, status = pl.col("response_bytes").is_null(), pl.col("status").fill_null(0)
     ended = pl.col("ending").is_not_null()
     answered = failed.filter(~silent & ~ended)

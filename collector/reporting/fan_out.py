@@ -1,10 +1,11 @@
-"""Which answer of several servers asked at once let a request go on, in words, and where a quorum shows at all.
+"""Describes parallel calls of a request to several servers, and whether it waited for a quorum of them.
 
-A parent that asks several servers the same at once (an upload to three replicas) may go on when enough have answered.
-That this was so shows only where the parent had answered before the last of them did: then it waited for a quorum.
-Otherwise it waited for the slower of its calls, whatever they were for. The same is meant where method and target are
-the same but for the target's first segment, which names a device in Swift; calls without a visible target are not held
-to be replicas. All stamps compared are of the parent's host. What was given up before it answered was no part.
+A parent that sends several servers the same request (an upload to three replicas) may continue when enough of them have
+answered. This can be seen only if the parent answered before the last of them did: then it waited for a quorum.
+Otherwise it waited for the slower of its calls, whatever they were for. Calls are for the same object if method and
+target are equal, except for the target's first segment, which names a device in Swift; calls without a visible target
+are never treated as replicas. All timestamps compared are of the parent's host. Calls given up before they were
+answered are ignored.
 """
 
 import numpy as np
@@ -15,16 +16,16 @@ from collector.trace.durations import in_words
 
 ORDINALS = ("none", "first", "second", "third", "fourth", "fifth")
 FOREVER = np.iinfo(np.int64).max
-"""In place of the end of what was not seen to end."""
+"""The end of a call whose end was not captured."""
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 
 
 def quorum_words(rows: pl.DataFrame) -> str:
-    """Who came too late to matter for one request; "" if it asked nobody at once, or waited for all.
+    """The servers that answered too late to matter for one request; "" without parallel calls, or if it waited for all.
 
     Arguments: exchanges and spans of one trace, joined.
     """
-    at_once = _asked_at_once(rows)
+    at_once = _largest_parallel_calls(rows)
     if at_once.is_empty():
         return ""
     parent = rows.filter(pl.col("exchange_id") == at_once["parent_span_id"][0]).row(0, named=True)
@@ -43,11 +44,10 @@ def quorum_words(rows: pl.DataFrame) -> str:
 
 
 def fan_out_waits(rows: pl.DataFrame) -> pl.DataFrame:
-    """What the waits for several calls at once were for.
+    """The waits for parallel calls, by service and kind, in order of their first row.
 
-    Arguments: exchanges and spans joined.
-    Returns: `label, fan_out_wait_ns`, in words (`waiting for the quorum of swift-object`), by service and kind in order
-    of their first row.
+    Arguments: `rows`, exchanges and spans joined.
+    Returns: `label` (`waiting for the quorum of swift-object`), `fan_out_wait_ns`.
     """
     waited = rows.filter(pl.col("fan_out_wait_ns") > 0)
     if waited.is_empty():
@@ -70,15 +70,15 @@ def fan_out_waits(rows: pl.DataFrame) -> pl.DataFrame:
     )
     is_late = alike & elsewhere & (pl.col("returned_other") > pl.col("went_on"))
     groups = pairs.group_by("exchange_id").agg(count=pl.len(), quorum=is_late.fill_null(value=False).any())
-    told = waited.join(groups, on="exchange_id", how="left", maintain_order="left")
-    kinds = told.group_by("service", "quorum", maintain_order=True).agg(
+    labelled = waited.join(groups, on="exchange_id", how="left", maintain_order="left")
+    kinds = labelled.group_by("service", "quorum", maintain_order=True).agg(
         pl.col("fan_out_wait_ns").sum(), least=pl.col("count").min(), most=pl.col("count").max()
     )
     return kinds.select(label=_label(), fan_out_wait_ns="fan_out_wait_ns")
 
 
 def _like() -> pl.Expr:
-    """What a target names, whatever the device."""
+    """The target without the device."""
     named = pl.col("target").str.replace(r"^/[^/]*", "")
     return pl.when(pl.col("target").str.count_matches("/") > 2).then(named).otherwise("target")
 
@@ -91,9 +91,9 @@ def _label() -> pl.Expr:
     return pl.when("quorum").then(pl.format("waiting for the quorum of {}", "service")).otherwise(slower)
 
 
-def _asked_at_once(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of the trace's groups of requests to several servers of one service for the same, begun before the first of them
-    was answered, the one with most: `parent_span_id, server_host, returned` (first byte at the parent), `given_up`, in
+def _largest_parallel_calls(rows: pl.DataFrame) -> pl.DataFrame:
+    """The largest group of parallel calls in a trace (to several servers of one service for the same object, all begun
+    before the first was answered): `parent_span_id, server_host, returned` (first byte at the parent), `given_up`, in
     order of answers."""
     asked = rows.filter(pl.col("parent_span_id").is_not_null() & (pl.col("exchange_id") > 0)).select(
         "parent_span_id", "service", "method", "server_host", "target", like=_like(), began="start_trace_ns",

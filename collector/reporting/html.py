@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML file: the figures are drawn by plotly's own script, which is in the file."""
+"""Writes a report as one self-contained HTML file, which includes plotly's script for the figures."""
 
 import html
 from collections.abc import Sequence
@@ -26,10 +26,11 @@ STRETCHES = {
 """Colour of each stretch of a span."""
 
 BARE = {"template": "plotly_white", "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)"}
-"""A figure without a ground: that of the page, dark or light, shows through; the page colours texts and lines."""
+"""A figure with a transparent background, so that it fits the page in dark and light; the page colours text and
+lines."""
 
 MOST_STAGES = 9
-"""Stages that are drawn by themselves."""
+"""At most so many stages are drawn individually."""
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -93,7 +94,7 @@ def make_html(report: Report) -> str:
 
 
 def _streams(streams: StreamSummary) -> list[str]:
-    """What is no request, by kind."""
+    """The section about streams, by kind."""
     if not streams.count:
         return []
     rows = [group_words(group) for group in streams.groups]
@@ -101,7 +102,7 @@ def _streams(streams: StreamSummary) -> list[str]:
 
 
 def _stages(report: Report) -> list[str]:
-    """Where requests spend their time, and what differs between groups of them."""
+    """The sections about stages of requests, and about differences between groups of requests."""
     parts: list[str] = []
     if report.stages:
         parts += ["<h2>Where requests spend their time</h2>", _stage_bars(report.stages)]
@@ -112,7 +113,7 @@ def _stages(report: Report) -> list[str]:
 
 
 def _comparison(found: Comparison) -> list[str]:
-    """A table for each kind of request; what is noise is said to be."""
+    """A table for each kind of request; differences within the noise are marked."""
     parts = [f"<p>{html.escape(found.first)} → {html.escape(found.second)}</p>"]
     header = ("", found.first, found.second, "difference", "")
     for kind in (*found.untested, *found.kinds):
@@ -128,12 +129,12 @@ def _difference_cells(stage: StageDifference, few: str = "") -> tuple[str, ...]:
     change = ("+" if stage.difference_ns > 0 else "−") + with_uncertainty(
         abs(stage.difference_ns), stage.uncertainty_ns
     )
-    told = few or (f"p = {stage.p_value:.2g}" if stage.is_significant else "noise")
-    return stage.stage, in_words(stage.first_ns), in_words(stage.second_ns), change, told
+    verdict = few or (f"p = {stage.p_value:.2g}" if stage.is_significant else "noise")
+    return stage.stage, in_words(stage.first_ns), in_words(stage.second_ns), change, verdict
 
 
 def _stage_bars(stages: Sequence[StageLine]) -> str:
-    """Two bars, of all requests and of the slowest, of the stages in ms."""
+    """A chart of the stages (ms) with two bars: all requests, and the slowest."""
     go = _plotly()
     figure = go.Figure()
     rest = [sum(getattr(line, name) for line in stages[MOST_STAGES:]) for name in ("mean_ns", "slowest_mean_ns")]
@@ -179,7 +180,7 @@ def _rows(rows: Sequence[tuple[str, ...]], kind: str = "") -> str:
 
 
 def _pairing(pairing: Pairing) -> str:
-    """Sums, what to know of clocks and addresses, a table of the pairs of hosts, and the worst connections."""
+    """Sums, notes on clocks and addresses, a table of the pairs of hosts, and the worst connections."""
     shown = [name for name in NAMES if getattr(pairing.total, name)]
     header = ("", "hops", "matched", *(NAMES[name] for name in shown))
     rows = [
@@ -208,7 +209,7 @@ def _finding(finding: FindingLine) -> str:
 
 
 def _waterfall(bars: Sequence[SpanBar], with_script: bool) -> str:
-    """A row for each span, its stretches one after the other, in milliseconds from the request's start."""
+    """A chart with a row for each span and its consecutive stretches, in milliseconds from the request's start."""
     go = _plotly()
     figure = go.Figure()
     rows = [f"{number}. {'· ' * bar.depth}{bar.label}" for number, bar in enumerate(bars, 1)]

@@ -1,17 +1,17 @@
-"""What one end of a connection cannot show, said as such: how much of a wait was the server's, how much the network's.
+"""States what one end of a connection cannot show: which part of a wait was the server's and which the network's.
 
-Where only the client's host was captured (or the server's capture missed the packets), the time from the last byte of a
-request to the first of its answer is one sum: two ways through the network, and the server's work. It has a ledger
-column of its own, `server_or_network_ns`. A bound on the network's part is seen at that end: no exchange is faster than
-a round trip, and the fastest on the connection (its handshake, or a request and the acknowledgement ahead of its
-answer) was answered by the server's kernel alone. So the network's share is about that or more, and the server's the
-rest or less.
+If only the client's host was captured (or the server's capture missed the packets), the time from the last byte of a
+request to the first byte of its answer is one sum: two network delays, and the server's work. It has a ledger column of
+its own, `server_or_network_ns`. The captured end shows a bound for the network's part: no exchange is faster than a
+round trip, and the fastest round trip on the connection (its handshake, or a request and an acknowledgement that
+precedes its answer) was answered by the server's kernel alone. So the network's share is at least about that, and the
+server's share at most the rest.
 
-Where only the server's host was captured, its work is known exactly. What its client waited besides is not there.
-Where nothing shows whose capture it is (`collector.requests.unknown_ends`), neither is said.
+If only the server's host was captured, its work is known exactly, but not how long the client waited in addition. If it
+is unknown which end was captured (`collector.requests.unknown_ends`), neither is stated.
 
-Limits: a network that is faster at times than the fastest round trip seen has a smaller share. A middlebox that answers
-handshakes itself (a proxy that no capture shows) stands nearer than the server: the network's share is then larger.
+Limits: if the network is at times faster than the fastest round trip captured, its share is smaller. If a middlebox
+answers handshakes itself (a proxy that no capture shows), it is closer than the server: the network's share is larger.
 """
 
 from dataclasses import dataclass
@@ -24,22 +24,22 @@ ONE_ENDED_COLUMNS = (
     *("trace_id", "depth", "client_host", "server_host", "critical_ns", "server_or_network_ns", "round_trip_ns"),
     "request_first_sent_trace_ns",
 )
-"""What `one_ended` asks of rows."""
+"""Columns that `sum_one_ended` needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneEnded:
-    """What spans with one end hold; times in ns."""
+    """Sums over spans of which only one end was captured; times in ns."""
 
-    server_unseen_count: int  # spans on the critical path whose server's end was not seen
+    server_unseen_count: int  # spans on the critical path whose server's end was not captured
     server_or_network_ns: int  # their time that is the server's or the network's
-    network_at_least_ns: int | None  # of that, by the fastest round trips seen; null where none was
-    client_unseen_count: int  # roots whose client's end was not seen
-    which_end_unknown: bool = False  # some were seen at one end, and nothing shows at which
+    network_at_least_ns: int | None  # the network's least part of it, by the fastest round trips; null without any
+    client_unseen_count: int  # roots whose client's end was not captured
+    which_end_unknown: bool = False  # some were captured at one end, and it is unknown at which
 
     @property
     def words(self) -> str:
-        """Sentences, each with a space before it; "" if both ends of everything were seen."""
+        """Sentences, each preceded by a space; "" if both ends of all spans were captured."""
         said = ""
         if self.which_end_unknown:
             said += (
@@ -59,8 +59,8 @@ class OneEnded:
         return said
 
 
-def one_ended(rows: pl.DataFrame) -> OneEnded:
-    """What `rows`, exchanges and spans joined, show from one end only."""
+def sum_one_ended(rows: pl.DataFrame) -> OneEnded:
+    """The sums over `rows`, exchanges and spans joined."""
     blind = rows.filter(pl.col("server_or_network_ns") > 0)
     share = blind.select(pl.min_horizontal("round_trip_ns", "server_or_network_ns").filter(_has_bound()).sum()).item()
     has_bound = len(blind.filter(_has_bound())) > 0

@@ -1,7 +1,6 @@
-"""What happened in a trace, on one screen: where the time went, hosts and their clocks, how well packets were paired,
-requests, findings.
+"""Collects the facts of a report: where the time went, hosts and their clocks, matching quality, requests, findings.
 
-Here the facts are gathered; `collector.reporting.text` and `collector.reporting.html` show them.
+`collector.reporting.text` and `collector.reporting.html` show them.
 """
 
 from collections import Counter
@@ -14,9 +13,9 @@ from collector.decode import capture_sets
 from collector.hops.quality_summary import Pairing, read_pairing, skew_doubt_ppb
 from collector.reporting import story
 from collector.reporting.comparison import Comparison, compare, slow_against_typical, stages_at, stages_of_all
-from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, one_ended
+from collector.reporting.one_ended import ONE_ENDED_COLUMNS, OneEnded, sum_one_ended
 from collector.reporting.request_rows import RequestRows
-from collector.reporting.story import TOLD_WITH, Story
+from collector.reporting.story import STORY_TABLES, Story
 from collector.reporting.stream_summary import StreamSummary, summarise_streams
 from collector.requests.exchanges import UNKNOWN
 from collector.requests.link_doubt import LinkSummary, link_summary
@@ -26,17 +25,17 @@ from collector.trace import durations, store
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 
 SLOWEST = 5
-"""How many requests are named."""
+"""How many of the slowest requests are listed."""
 FEWEST_FOR_STAGES = 50
-"""Of fewer requests the slowest 2 % are one, which is shown by itself."""
+"""With fewer requests, the slowest 2 % are a single one, which is shown anyway."""
 SLOWEST_SHARE = 0.02
-"""Of the requests, those that the stage table's last column is the mean of; the 99th percentile is in their middle."""
+"""The stage table's last column is the mean over this share of the requests; their median is the 99th percentile."""
 MOST_BARS = 60
 """How many spans of the slowest request are drawn."""
 _SUMMED = tuple(dict.fromkeys((*story.OUTERMOST_COLUMNS, "exchange_id", "complete", "protocol", "start_trace_ns")))
 """Of all rows, what a summary of the requests counts."""
 TROUBLE = ("data_loss", "error")
-"""Severities of counters that show on every view."""
+"""Severities of counters that every view shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class HostLine:
     host: str
     packets_count: int
     events_count: int
-    started_after_ns: int | None  # after the first host's first packet, by the hosts' own stamps put on one timescale
+    started_after_ns: int | None  # after the first host's first packet, on the trace's timescale
     captured_ns: int | None
     clock: str  # in words
 
@@ -68,30 +67,30 @@ class RequestLine:
 
 @dataclass(frozen=True, slots=True)
 class RequestSummary:
-    """All root requests of a trace; figures are null where there is none of known length that its client waited for."""
+    """All root requests of a trace; figures are null without a request of known length for which its client waited."""
 
-    count: int  # this and the next four also of those whose length is not known, as where the server reset at once
+    count: int  # this and the next four include requests of unknown length, such as those the server reset at once
     failed_count: int  # this, the next and `unknown_count` by `collector.requests.outcomes`
     abandoned_count: int  # their clients left before they were answered: they are in no figure below
-    abandoned_median_ns: int | None  # how long these waited
+    abandoned_median_ns: int | None  # how long their clients had waited
     unknown_count: int
     exchanges_count: int
     incomplete_count: int
-    unread_count: int  # requests of protocols that are not read: what is sent before the answer counts as one
-    background_count: int  # exchanges that daemons asked, and what was done for them (`services.client_requests`)
-    unlinked_count: int  # exchanges of which it is likely that a request made them, but not known which; all below them
-    background_programs: tuple[tuple[str, int], ...]  # of these, how many for which daemon, most first; known ones only
-    handoffs_count: int  # writes to a server that stood in for another, as the findings say
+    unread_count: int  # requests of protocols that cannot be read: all bytes before the answer count as one
+    background_count: int  # exchanges of daemons, and those made for them (`services.client_requests`)
+    unlinked_count: int  # exchanges that a request probably made, but it is unknown which; and all below them
+    background_programs: tuple[tuple[str, int], ...]  # background exchanges by daemon, most first; known ones only
+    handoffs_count: int  # writes to a server that stood in for another, according to the findings
     mean_ns: int | None
     median_ns: int | None
     p99_ns: int | None
-    one_ended: OneEnded  # what their spans show from one end only
+    one_ended: OneEnded  # sums over spans of which only one end was captured
     slowest: tuple[RequestLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StageLine:
-    """Where the clients' requests spent their time: of one stage, the mean over all, and over the slowest 2 %."""
+    """A stage of the clients' requests: its mean time over all requests, and over the slowest 2 %."""
 
     stage: str
     mean_ns: int
@@ -112,11 +111,10 @@ class FindingLine:
 
 @dataclass(frozen=True, slots=True)
 class SpanBar:
-    """A span of the slowest request: `bounds_ns`, from the request's start, part its five stretches.
+    """A span of the slowest request: `bounds_ns`, from the request's start, separate its five stretches.
 
-    These are connect, its client's pause, request network, work, response network; a stamp not seen makes its stretch
-    empty.
-    A request that was given up without an answer is worked on until then.
+    These are connect, its client's pause, request network, work, response network; a missing timestamp makes its
+    stretch empty. If the request was given up without an answer, its work lasts until then.
     """
 
     label: str
@@ -126,7 +124,7 @@ class SpanBar:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that a report says."""
+    """All facts that a report shows."""
 
     url: str
     info: TraceInfo
@@ -147,7 +145,7 @@ class Report:
 
     @property
     def command(self) -> CommandInfo | None:
-        """What was recorded, if anything was."""
+        """The recorded command, if there was one."""
         return self.info.command
 
 
@@ -157,22 +155,22 @@ def gather(url: str, other_url: str | None = None) -> Report:
     Raises: `InputError` if either is no trace.
     """
     others = None if other_url is None else stages_at(other_url)
-    return store.read_unchanged(url, lambda info: _gathered(url, info, other_url, others))
+    return store.read_unchanged(url, lambda info: _collect_facts(url, info, other_url, others))
 
 
-def _gathered(url: str, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
+def _collect_facts(url: str, info: TraceInfo, other_url: str | None, others: pl.DataFrame | None) -> Report:
     clocks, rows = store.read_table(url, "clocks"), RequestRows.of_trace(url)
     requests = _requests(rows, _frame(url, "findings", ["kind", "count"]))
-    others_of = [store.read_table(url, name, columns) for name, columns in TOLD_WITH.items()]
-    told = story.story_of_rows(info, rows, clocks, *others_of)
+    others_of = [store.read_table(url, name, columns) for name, columns in STORY_TABLES.items()]
+    the_story = story.story_of_rows(info, rows, clocks, *others_of)
     connections, _, silences, *_ = others_of
     stages = stages_of_all(rows, info, connections, clocks, silences)
     del others_of, connections, silences
     return Report(
         url=url,
         info=info,
-        story=told,
-        links=link_summary(rows.columns("link_reason", "confidence"), told.inferred_ns, told.duration_ns),
+        story=the_story,
+        links=link_summary(rows.columns("link_reason", "confidence"), the_story.inferred_ns, the_story.duration_ns),
         hosts=_hosts(info.hosts, clocks.to_pylist()),
         hop_states=_hop_states(url),
         connections_count=store.count_rows(url, "connections"),
@@ -246,7 +244,7 @@ def _clock_words(rows: list[dict[str, Any]], *, on_path: bool) -> str:
 
 
 def _drift_words(skew_ppb: int, doubt_ppb: int) -> str:
-    """How fast a clock runs; what is within its error bar is no drift."""
+    """A clock's drift in words; a drift within its uncertainty is omitted."""
     return f", drift {skew_ppb:+,} ± {doubt_ppb:,} ppb" if abs(skew_ppb) > doubt_ppb else ""
 
 
@@ -255,7 +253,7 @@ def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
     asked = of_clients(_placed(every, rows.filter(pl.col("depth") == 0)), rows).select("trace_id", "outcome")
     of_clients_count = int(rows["trace_id"].is_in(asked["trace_id"].implode()).sum())
     background = _background(every)
-    roots, left = story.outermost(rows), story.abandoned(rows)
+    roots, left = story.outermost(rows), story.abandoned_roots(rows)
     took, outcomes = roots["duration_ns"], asked["outcome"].cast(pl.String).fill_null(str(Outcome.UNKNOWN))
     handoffs = findings.filter(pl.col("kind").cast(pl.String) == "handoffs")
     among = roots if len(roots) else left
@@ -282,7 +280,7 @@ def _requests(every: RequestRows, findings: pl.DataFrame) -> RequestSummary:
         mean_ns=figure(roots.select(pl.col("duration_ns").mean()).item()),
         median_ns=figure(took.quantile(0.5, "linear")),
         p99_ns=figure(took.quantile(0.99)),
-        one_ended=one_ended(
+        one_ended=sum_one_ended(
             every.columns(*ONE_ENDED_COLUMNS).filter(pl.col("trace_id").is_in(roots["trace_id"].implode()))
         ),
         slowest=tuple(_request_line(of_slowest.filter(pl.col("trace_id") == root)) for root in slowest),
@@ -322,7 +320,7 @@ def _request_line(rows: pl.DataFrame) -> RequestLine:
 
 
 def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
-    """Which daemon's each trace is, by its root."""
+    """Counts of exchanges by daemon, taken from the root of each trace."""
     asked = background.filter(pl.col("depth") == 0).select("trace_id", "client_service").drop_nulls()
     names = asked.with_columns(pl.col("client_service").cast(pl.String))
     counts = background.select("trace_id").join(names, on="trace_id").group_by("client_service").len()

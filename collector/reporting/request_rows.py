@@ -1,8 +1,7 @@
-"""Requests as rows: the tables `exchanges` and `spans` of a trace joined, as many columns and rows of them as are asked
-for.
+"""Requests as rows: the tables `exchanges` and `spans` of a trace joined, read column by column or for chosen requests.
 
-A row of all columns takes 600 bytes, so a few million of them, and each copy that a filter makes, take gigabytes. So
-what is asked of all requests reads the columns that it needs, and whole rows are read only of few.
+A row of all columns takes 600 bytes, so a few million rows, and each copy that a filter makes, take gigabytes. So
+queries over all requests read only the columns that they need, and whole rows are read only for a few requests.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from collector.trace.schema import EXCHANGES, SPANS, TABLES
 
 TIMES = tuple(name for name in (*EXCHANGES.names, *SPANS.names) if name.endswith("_trace_ns"))
 AT_ONCE = 4
-"""Times of which the earliest is looked for at once."""
+"""Number of time columns that are compared at once."""
 DURATION = "duration_ns"
 NEVER = np.iinfo(np.int64).max
 
@@ -28,12 +27,14 @@ NEVER = np.iinfo(np.int64).max
 class RequestRows:
     """The spans of a trace, each with its exchange, in the order of the table `spans`."""
 
-    read: Callable[[str, Sequence[str]], pa.Table]  # columns of a table by its name
-    read_some: Callable[[str, NDArray[np.int64]], pa.Table]  # whole rows of a table by its name, in ascending places
+    read: Callable[[str, Sequence[str]], pa.Table]  # from a table's name and columns
+    read_some: Callable[
+        [str, NDArray[np.int64]], pa.Table
+    ]  # from a table's name and row numbers, ascending: whole rows
 
     @classmethod
     def of_trace(cls, url: str) -> Self:
-        """Those of the trace at `url`, read anew whenever they are asked for. Raises, then: `InputError`."""
+        """The rows of the trace at `url`, read again at each use, which then may raise `InputError`."""
         return cls(
             lambda name, columns: store.read_table(url, name, columns),
             lambda name, rows: pa.concat_tables(
@@ -43,14 +44,14 @@ class RequestRows:
 
     @classmethod
     def of_tables(cls, spans: pa.Table, exchanges: pa.Table) -> Self:
-        """Those of tables in memory."""
+        """The rows of tables in memory."""
         tables = {"spans": spans, "exchanges": exchanges}
         return cls(
             lambda name, columns: tables[name].select(columns), lambda name, rows: tables[name].take(pa.array(rows))
         )
 
     def columns(self, *names: str) -> pl.DataFrame:
-        """Some columns of all rows. Names and kinds are categories; `duration_ns` of a root is the sum of its trace's
+        """Some columns of all rows. Text columns are categories; `duration_ns` of a root is the sum of its trace's
         ledger."""
         wanted = dict.fromkeys(names)
         more = ("trace_id", "depth", "critical_ns") if DURATION in wanted else ()
@@ -60,7 +61,7 @@ class RequestRows:
         return (with_durations(rows) if more else rows).select(*wanted)
 
     def earliest(self) -> pl.Series:
-        """The first of all times of each row; null where there is none."""
+        """The earliest time in each row; null without any."""
         first = None
         for at in range(0, len(TIMES), AT_ONCE):
             times = self.columns(*TIMES[at : at + AT_ONCE]).select(pl.min_horizontal(pl.all())).to_series()
@@ -69,30 +70,30 @@ class RequestRows:
         return first
 
     def below(self, *roots: int) -> pl.DataFrame:
-        """All columns of some root requests and of what was done for them; texts as such."""
+        """All columns of some root requests and of all spans below them; texts as strings."""
         wanted = pl.Series(roots, dtype=pl.Int64)
         spans = self.read_some("spans", self._places("spans", "trace_id", wanted))
         ids = pl.Series(spans["span_id"].to_numpy(), dtype=pl.Int64)
-        return joined(spans, self.read_some("exchanges", self._places("exchanges", "exchange_id", ids)))
+        return join_spans(spans, self.read_some("exchanges", self._places("exchanges", "exchange_id", ids)))
 
     def _places(self, table: str, column: str, values: pl.Series) -> NDArray[np.int64]:
-        """Where rows of a table have one of some values in a column."""
+        """The rows of a table whose `column` has one of `values`."""
         return np.flatnonzero(_frame(self.read(table, [column]))[column].is_in(values.implode()).to_numpy())
 
     def whole(self) -> pl.DataFrame:
-        """All columns of all rows; texts as such. For what shares time out anew among all of them."""
-        return joined(self.read("spans", SPANS.names), self.read("exchanges", EXCHANGES.names))
+        """All columns of all rows; texts as strings. Needed to recompute the ledgers of all spans."""
+        return join_spans(self.read("spans", SPANS.names), self.read("exchanges", EXCHANGES.names))
 
 
-def joined(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
-    """Exchanges with their spans' columns, and of each root its `duration_ns`: the sum of its trace's ledger."""
+def join_spans(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
+    """Exchanges with their spans' columns, and for each root its `duration_ns`, the sum of its trace's ledger."""
     texts = pl.col(pl.Categorical).cast(pl.String)
     left, right = (_frame(table).with_columns(texts) for table in (exchanges, spans))
     return with_durations(_side_by_side(left, right))
 
 
 def with_durations(rows: pl.DataFrame) -> pl.DataFrame:
-    """`rows` with `duration_ns`, by `trace_id, depth, critical_ns`."""
+    """`rows` with `duration_ns`, computed from `trace_id, depth, critical_ns`."""
     whole = pl.when(pl.col("depth") == 0).then(pl.col("critical_ns").sum().over("trace_id"))
     return rows.with_columns(whole.alias(DURATION))
 

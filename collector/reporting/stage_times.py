@@ -1,9 +1,9 @@
-"""Each request's time by stage: the ledger of its spans, summed by what was going on and by service.
+"""Divides each request's time into stages: the ledger of its spans, summed by activity and by service.
 
-A stage is named as people speak of it: `uplink to swift-proxy`, `work in swift-object`. Between servers both directions
-of the network are one stage, since clock offsets cancel in their sum. So are both ways between clients and a service
-where the clocks leave open how their sum is split, as the sentence has it (`collector.reporting.story`). The stages of
-a request add up exactly to its duration, as the ledger does (`collector.requests.critical_path`).
+Stages have readable names: `uplink to swift-proxy`, `work in swift-object`. Between servers, both directions of the
+network are one stage, since clock offsets cancel in their sum. The same holds between clients and a service if the
+clocks do not determine how the sum is split, as in the report's sentence (`collector.reporting.story`). The stages of a
+request sum up exactly to its duration, as the ledger does (`collector.requests.critical_path`).
 """
 
 from collections.abc import Iterable
@@ -46,26 +46,26 @@ _OF_ROOTS = (
 
 
 def request_stages(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
-    """Where the time of each request of the clients went.
+    """The stages of each of the clients' requests.
 
-    Arguments: the tables `spans` and `exchanges` of a trace. What was waited for connections that never came is the
-    own time of who waited here; `stages_of` has it apart, of rows as `story.with_waits_in_vain` makes them.
+    Arguments: the tables `spans` and `exchanges` of a trace. Waits for connections that were never established count as
+    the waiting server's own time here; `stages_of` separates them, for rows from `story.with_waits_in_vain`.
     Returns: `trace_id, kind` (`PUT at swift-proxy`), `began_trace_ns, stage, duration_ns`: one row for each request and
-    stage that took time, the outermost requests of known length only (`story.outermost`). Texts are categories.
+    stage that took time; only outermost requests of known length (`story.outermost`). Texts are categories.
     """
     rows = RequestRows.of_tables(spans, exchanges)
-    return stages_of(rows.columns(*STAGE_COLUMNS), asked_roots(rows))
+    return stages_of(rows.columns(*STAGE_COLUMNS), clients_roots(rows))
 
 
-def asked_roots(rows: RequestRows) -> pl.DataFrame:
-    """The outermost requests, with what `stages_of` needs of them."""
+def clients_roots(rows: RequestRows) -> pl.DataFrame:
+    """The outermost requests, with the columns that `stages_of` needs."""
     return story.outermost(rows.columns(*_OF_ROOTS).with_columns(began_trace_ns=rows.earliest()))
 
 
 def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
-    """As `request_stages`. Arguments: `STAGE_COLUMNS` of rows, as `story.with_waits_in_vain` gives them; the
-    `asked_roots` of them. Memory: about 40 bytes for each request and stage, and as much for adding them up."""
-    kind = _named(roots, _kinds(), "method", "service")
+    """The result of `request_stages`. Arguments: `rows` with `STAGE_COLUMNS`, from `story.with_waits_in_vain`; their
+    `clients_roots`. Memory: about 40 bytes for each request and stage, and as much to sum them."""
+    kind = _stage_names(roots, _kinds(), "method", "service")
     asked = roots.select("trace_id", "began_trace_ns", kind=kind, is_asked=pl.lit(value=True))
     of = rows.select("trace_id", *_PLACE).join(asked, on="trace_id", how="left", maintain_order="left")
     vain = pl.when(story.IN_VAIN).then("server_host")
@@ -75,10 +75,10 @@ def stages_of(rows: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
     parts = []
     for name in _FRONT:
         part = of.with_columns(duration_ns=rows[name]).filter((pl.col("duration_ns") > 0) & pl.col("is_asked"))
-        stage = _named(part, _stages(name), "is_root", "service", "vain")
+        stage = _stage_names(part, _stages(name), "is_root", "service", "vain")
         parts.append(part.select("trace_id", "kind", "began_trace_ns", "duration_ns", stage=stage))
     del of
-    return _with_both_ways(_added(pl.concat(parts)), _split_unknown(roots))
+    return _with_both_ways(_sum_stages(pl.concat(parts)), _split_unknown(roots))
 
 
 def _kinds() -> pl.Expr:
@@ -86,23 +86,23 @@ def _kinds() -> pl.Expr:
 
 
 def _stages(name: str) -> pl.Expr:
-    """What the time in a column of the ledger is called."""
+    """The stage name of a ledger column."""
     words = pl.when("is_root").then(pl.lit(_FRONT[name])).otherwise(pl.lit(_BEHIND[name]))
     vain = pl.format("connections to {} that never came", pl.col("vain"))
     return pl.when(pl.col("vain").is_not_null()).then(vain).otherwise(pl.format("{} {}", words, "service"))
 
 
-def _named(rows: pl.DataFrame, name: pl.Expr, *by: str) -> pl.Series:
-    """A text of each row, as a category, made once for all rows that are equal in some columns."""
+def _stage_names(rows: pl.DataFrame, name: pl.Expr, *by: str) -> pl.Series:
+    """A text for each row, as a category, computed once for all rows that are equal in the columns `by`."""
     alike = rows.select(by).unique()
     texts = alike.with_columns(pl.col(pl.Categorical).cast(pl.String)).select(name=name.cast(pl.Categorical))
     known = rows.select(by).join(alike.hstack(texts), on=by, how="left", nulls_equal=True, maintain_order="left")
     return known["name"]
 
 
-def alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Groups of requests' stages (as `request_stages`), with both ways to a service as one stage in all of them if they
-    are in one."""
+def merge_ways_alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Groups of requests' stages (from `request_stages`): if both directions to a service are one stage in one group,
+    they are in all groups."""
     every = list(groups)
     stages = {stage for group in every for stage in group["stage"].unique()}
     services = {stage.removeprefix(prefix) for stage in stages for prefix in _WAYS if stage.startswith(prefix)}
@@ -110,7 +110,7 @@ def alike(groups: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
 
 
 def _split_unknown(roots: pl.DataFrame) -> list[str]:
-    """Services of which the clocks do not tell how a round trip to them is split, by all requests together."""
+    """Services for which the clocks do not determine how a round trip is split, over all requests together."""
     there, back, doubt = pl.col("request_network_ns"), pl.col("response_network_ns"), pl.col("uncertainty_ns")
     both = roots.filter((there > 0) & (back > 0)).group_by("service")
     sums = both.agg(whole=(there + back).sum(), doubt=doubt.sum(), mean=(there + back).mean())
@@ -119,12 +119,12 @@ def _split_unknown(roots: pl.DataFrame) -> list[str]:
 
 
 def _with_both_ways(stages: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
-    """`stages` with what is to and from these services as one each."""
+    """`stages` with both directions to and from each of these services merged to one stage."""
     whole = {f"{prefix}{name}": _BOTH_WAYS.format(name) for name in services for prefix in _WAYS}
     if not whole:
         return stages
-    return _added(stages.with_columns(stage=_named(stages, pl.col("stage").replace(whole), "stage")))
+    return _sum_stages(stages.with_columns(stage=_stage_names(stages, pl.col("stage").replace(whole), "stage")))
 
 
-def _added(stages: pl.DataFrame) -> pl.DataFrame:
+def _sum_stages(stages: pl.DataFrame) -> pl.DataFrame:
     return stages.group_by("trace_id", "kind", "began_trace_ns", "stage").agg(pl.col("duration_ns").sum())

@@ -1,16 +1,17 @@
-"""Where did the time go? One sentence, and the parts behind it, which add up exactly; then what to act on first.
+"""Describes in one sentence where the time went, with the parts behind it, which sum up exactly; then the most urgent
+finding.
 
-With a command (`tracer record`) the story is the command's: from its start to its end by its own host's clock. The
-command is treated as a span above its root requests, so requests that overlap are counted once, by the same walk as
-inside a request (`collector.requests.critical_path`). What is left is the client's own: before its first packet,
+With a command (`tracer record`) the story is that of the command, from its start to its end by its own host's clock.
+The command is treated as a span above its root requests, so overlapping requests are counted once, by the same walk as
+inside a request (`collector.requests.critical_path`). The rest is the client's own time: before its first packet,
 between requests, after the last. Without a command the story is that of the only root request, or of the slowest.
 
-Uplink and downlink (from the first byte sent to the last received) are each a difference of two hosts' stamps, so they
-carry the uncertainty of the clocks. Both directions of one span together are its round trip less the server's time, in
-which clock offsets cancel; so transfers between servers are given as one part, uncertain only where one of its
+Uplink and downlink (from the first byte sent to the last byte received) are each a difference of two hosts' timestamps,
+so they have the uncertainty of the clocks. Both directions of one span together are its round trip minus the server's
+time, in which clock offsets cancel. So transfers between servers are one part, which is uncertain only if one of its
 directions is off the path.
 
-Limits: a request that was neither answered nor given up has no length; its wait shows as time between requests.
+Limits: a request that was neither answered nor given up has no length; its wait appears as time between requests.
 """
 
 import shlex
@@ -30,7 +31,7 @@ from collector.findings.finding import SEVERITIES, WORTH_ACTING
 from collector.reporting.failed_connects import CONNECTION_COLUMNS, dead_ends, with_rows
 from collector.reporting.failures import Attempts, attempts_of
 from collector.reporting.fan_out import fan_out_waits, quorum_words
-from collector.reporting.one_ended import one_ended
+from collector.reporting.one_ended import sum_one_ended
 from collector.reporting.request_rows import RequestRows
 from collector.requests.critical_path import NONE, UNSEEN, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import as_clients_saw
@@ -46,34 +47,34 @@ from collector.trace.durations import in_words, share, with_uncertainty
 from collector.trace.model import CommandInfo, TraceInfo
 from tracer.records import Columns
 
-TOLD_WITH: Mapping[str, Sequence[str] | None] = MappingProxyType(
+STORY_TABLES: Mapping[str, Sequence[str] | None] = MappingProxyType(
     {"connections": CONNECTION_COLUMNS, "findings": None, "silences": None, "streams": None}
 )
-"""Tables that a whole trace's story is also told from, in this order, and columns of them; None for all."""
+"""Further tables from which the story of a whole trace is made, in this order, and their columns; None for all."""
 SENTENCE_PARTS, SENTENCE_SHARE = 6, 0.95
-"""The sentence names the largest parts, until they make up this share, but no more than so many; then the rest."""
+"""The sentence names the largest parts until they reach this share, but at most so many; then the rest."""
 OUTERMOST_COLUMNS = ("trace_id", "depth", "duration_ns", "background", "client_host", "server_host", "outcome")
-"""What `outermost` and `abandoned` ask of rows."""
+"""Columns that `outermost` and `abandoned_roots` need."""
 ATTEMPT_COLUMNS = (*OUTERMOST_COLUMNS, "exchange_id", "response_bytes", "status", "ending")
-"""What a story asks of all requests; what makes its parts, only of the rows that it is of."""
+"""Columns that a story needs of all requests; its parts need more, but only of the rows that it describes."""
 IN_VAIN = pl.col("exchange_id") < 0
-"""Connections that never came about (`collector.reporting.failed_connects`)."""
+"""Connections that were never established (`collector.reporting.failed_connects`)."""
 IDLE_ANSWER = {
     False: "between pieces of its answer",
     True: "between pieces of its answer or before the close that ended it",
 }
-"""Whose time it is while nothing of an answer is on the way, by whether that promised no length."""
+"""Wording for time in which no byte of an answer is in transit, by whether the answer announces no length."""
 COMMAND_CHARACTERS = 60
-"""How much of a command line or a request's path the sentence shows."""
+"""At most so many characters of a command line or a request's path are shown in the sentence."""
 
 
 OPEN_SHARE, OPEN_LEAST_NS = 0.25, 1_000_000
-"""A way there and back of so long is said as a whole where each half of it is uncertain by this share of it or more."""
+"""Both directions of a transfer of at least so long are one part if each is uncertain by at least this share of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A share of the time: `label` says whose."""
+    """A part of the time, with its `label`."""
 
     label: str
     duration_ns: int
@@ -82,16 +83,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The answer to "where did the time go?". The parts are in order of time and add up to `duration_ns`."""
+    """The answer to "where did the time go?". The parts are in order of time and sum up to `duration_ns`."""
 
     sentence: str
     subject: str
     duration_ns: int
     parts: tuple[Part, ...]
-    inferred_ns: int = 0  # of it, what is on calls linked by inference (`collector.requests.link_doubt`)
+    inferred_ns: int = 0  # the part of it on calls linked by inference (`collector.requests.link_doubt`)
 
 
-def tell(
+def make_story(
     info: TraceInfo,
     spans: pa.Table,
     exchanges: pa.Table,
@@ -103,8 +104,8 @@ def tell(
 ) -> Story:
     """The story of a trace: of its command, of its only root request, or of the slowest.
 
-    Arguments: what the trace says of itself, and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`;
-    without `connections`, what was waited for those that never came about is told as their client's own work.
+    Arguments: the trace's `info` and its tables `spans`, `exchanges`, `clocks`, `connections`, `findings`; without
+    `connections`, waits for connections that were never established count as the client's own work.
     """
     rows = RequestRows.of_tables(spans, exchanges)
     return story_of_rows(info, rows, clocks, connections, findings, silences, streams)
@@ -119,7 +120,7 @@ def story_of_rows(
     silences: pa.Table | None = None,
     streams: pa.Table | None = None,
 ) -> Story:
-    """As `tell`, of the `rows` of a trace."""
+    """The result of `make_story`, from the `rows` of a trace."""
     story = _of_requests(info, rows, clocks, connections, silences, findings, streams)
     if info.command is not None and streams is not None:
         story = replace(story, sentence=story.sentence + _beside(streams, info.command.host))
@@ -134,28 +135,28 @@ def _total_ns(rows: RequestRows) -> int:
 
 
 def _without_requests(info: TraceInfo, streams: pa.Table | None) -> str:
-    """What there is in place of requests."""
+    """A sentence for a trace without requests."""
     if streams is None or not len(streams):
         return f"No whole request was seen in {sum(host.packets_count for host in info.hosts)} packets"
-    return f"No whole request was seen, but {_counted(streams)}"
+    return f"No whole request was seen, but {_stream_counts(streams)}"
 
 
 def _beside(streams: pa.Table, host: str) -> str:
-    """What a command's host had open beside its requests; "" if nothing."""
+    """A sentence about the streams that a command's host had open; "" without any."""
     own = streams.filter(pc.equal(streams["client_host"], host).fill_null(False))
-    return f" It had {_counted(own)} open; waiting on them is the client's own time." if len(own) else ""
+    return f" It had {_stream_counts(own)} open; waiting on them is the client's own time." if len(own) else ""
 
 
-def _counted(streams: pa.Table) -> str:
+def _stream_counts(streams: pa.Table) -> str:
     """`2 streams with 40 messages`."""
     messages = sum(pc.sum(streams[name]).as_py() or 0 for name in ("to_client_count", "to_server_count"))
     return f"{len(streams):,} {'streams' if len(streams) > 1 else 'stream'} with {messages:,} messages"
 
 
 def act_first(findings: pa.Table, total_ns: int) -> str:
-    """` To act on first: …`, of the table `findings`; "" if nobody need act.
+    """` To act on first: …`, from the table `findings`; "" if nobody needs to act.
 
-    Arguments: `total_ns`, all request time of the trace. What failed nothing and cost little of that is said to.
+    Arguments: `total_ns`, all request time of the trace. Findings without failures and at little cost are marked so.
     """
     for row in findings.slice(0, 1).to_pylist():
         if row["severity"] in SEVERITIES[:2]:
@@ -191,7 +192,7 @@ def _of_requests(
         return replace(story, sentence=f"{attempts.lead}. {story.sentence}") if attempts.lead else story
     roots = outermost(asked)
     if not len(roots):
-        roots = abandoned(asked)
+        roots = abandoned_roots(asked)
     if not len(roots):
         return Story(f"{attempts.lead or _without_requests(info, streams)}.", "no request", 0, ())
     return _of_slowest(roots.select("exchange_id", "duration_ns", "outcome"), rows, vain, silences, attempts)
@@ -200,32 +201,32 @@ def _of_requests(
 def _dead_ends(
     rows: RequestRows, info: TraceInfo, connections: pa.Table | None, clocks: pa.Table
 ) -> pl.DataFrame | None:
-    """As `failed_connects.dead_ends`; None where nothing was asked for in vain."""
+    """The result of `failed_connects.dead_ends`; None without `connections`."""
     if connections is None:
         return None
     return dead_ends(rows, connections, clocks, ServiceNames(info.services))
 
 
 def outermost(rows: pl.DataFrame) -> pl.DataFrame:
-    """Root spans of known length that clients asked (`collector.services.client_requests`) and waited for
+    """Root spans of known length that clients sent (`collector.services.client_requests`) and did not abandon
     (`collector.requests.outcomes`).
 
-    Arguments: `exchanges` and `spans` joined, as columns of both.
+    Arguments: `exchanges` and `spans` joined, with the columns of both.
     """
-    return _asked(rows).filter(~is_abandoned())
+    return _clients_roots(rows).filter(~is_abandoned())
 
 
-def abandoned(rows: pl.DataFrame) -> pl.DataFrame:
-    """As `outermost`, those that clients did not wait for."""
-    return _asked(rows).filter(is_abandoned())
+def abandoned_roots(rows: pl.DataFrame) -> pl.DataFrame:
+    """Root spans of known length that clients sent and abandoned. Arguments: as for `outermost`."""
+    return _clients_roots(rows).filter(is_abandoned())
 
 
-def _asked(rows: pl.DataFrame) -> pl.DataFrame:
+def _clients_roots(rows: pl.DataFrame) -> pl.DataFrame:
     return of_clients(rows.filter((pl.col("depth") == 0) & (pl.col("duration_ns") > 0)), rows)
 
 
 def request_name(method: str | None, target: str | None, service: str | None) -> str:
-    """What a request is called: `PUT /v1/…`, or the service it went to."""
+    """The name of a request: `PUT /v1/…`, or `request to` its service."""
     return _short(f"{method} {target or ''}".strip()) if method else f"request to {service_name(service)}"
 
 
@@ -237,16 +238,18 @@ def with_waits_in_vain(
     silences: pa.Table | None = None,
     columns: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """`columns` of `rows`, with those for connections that never came about (`IN_VAIN`), and ledgers that hold them."""
+    """`columns` of `rows`, with rows for connections never established (`IN_VAIN`), and ledgers that include them."""
     vain = _dead_ends(rows, info, connections, clocks)
     if vain is None:
         return rows.columns(*columns)
-    return _all_shared_out(rows, vain, silences).select(columns).with_columns(pl.col(pl.String).cast(pl.Categorical))
+    return (
+        _all_with_new_ledgers(rows, vain, silences).select(columns).with_columns(pl.col(pl.String).cast(pl.Categorical))
+    )
 
 
-def _all_shared_out(rows: RequestRows, vain: pl.DataFrame, silences: pa.Table | None) -> pl.DataFrame:
+def _all_with_new_ledgers(rows: RequestRows, vain: pl.DataFrame, silences: pa.Table | None) -> pl.DataFrame:
     whole = with_rows(rows.whole(), vain)
-    return _shared_out(whole, _silences_of(whole, silences))
+    return _with_new_ledgers(whole, _silences_of(whole, silences))
 
 
 def _of_slowest(
@@ -258,7 +261,7 @@ def _of_slowest(
 ) -> Story:
     root = roots.top_k(1, by=["duration_ns", "exchange_id"], reverse=[False, True])["exchange_id"].item()
     if vain is not None and root in vain["trace_id"]:
-        mine = _all_shared_out(rows, vain, silences).filter(pl.col("trace_id") == root)
+        mine = _all_with_new_ledgers(rows, vain, silences).filter(pl.col("trace_id") == root)
     else:
         mine = rows.below(root)
     slowest = mine.row(by_predicate=pl.col("exchange_id") == root, named=True)
@@ -269,12 +272,12 @@ def _of_slowest(
     duration = slowest["duration_ns"]
     left = slowest["outcome"] == Outcome.ABANDONED
     took = f"{'was given up by its client after' if left else 'took'} {in_words(duration)}"
-    spent = f"{took}: {_spent(parts, duration)}." + _quorum(mine) + one_ended(mine).words
+    spent = f"{took}: {_describe_parts(parts, duration)}." + _quorum(mine) + sum_one_ended(mine).words
     return Story(_lead(roots, slowest, name, attempts) + spent, name, duration, parts, inferred_ns(mine))
 
 
 def _lead(roots: pl.DataFrame, slowest: dict[str, Any], name: str, attempts: Attempts) -> str:
-    """What stands before "took 2.0 s: …" of the slowest request: first failures, then the others' mean."""
+    """The words before "took 2.0 s: …" of the slowest request: first failures, then the mean of the others."""
     failed = slowest["outcome"] == Outcome.FAILED
     others = roots.filter(
         ~pl.col("outcome").is_in([str(Outcome.FAILED), str(Outcome.ABANDONED)]).fill_null(value=False)
@@ -309,13 +312,13 @@ def _of_command(command: CommandInfo, rows: pl.DataFrame, clocks: pa.Table, sile
     before, between, after = _client_parts(ledger, top, begin, end, _first_packet(rows, top, begin))
     parts = _nonzero((before, *_server_parts(named), between, after))
     name, duration = f"`{_short(shlex.join(command.argv))}`", end - begin
-    sentence = f"{name} took {in_words(duration)}: {_spent(parts, duration)}." + _quorum(named)
-    sentence += one_ended(named).words
+    sentence = f"{name} took {in_words(duration)}: {_describe_parts(parts, duration)}." + _quorum(named)
+    sentence += sum_one_ended(named).words
     return Story(sentence, name, duration, parts, inferred_ns(named))
 
 
 def _quorum(rows: pl.DataFrame) -> str:
-    """What is to be said of the quorum of the only request that asked several servers at once; "" of many such."""
+    """The sentence about the quorum of the only request with parallel calls; "" if there are several such requests."""
     asking = rows.filter(pl.col("depth") == 1).group_by("trace_id").len().filter(pl.col("len") > 1)
     if len(asking) != 1:
         return ""
@@ -329,15 +332,15 @@ def _silences_of(rows: pl.DataFrame, silences: pa.Table | None) -> Columns:
     return silences_by_row(silences, rows.select("exchange_id", *SUM_COLUMNS).to_arrow())
 
 
-def _shared_out(rows: pl.DataFrame, silent: Columns) -> pl.DataFrame:
-    """`rows` with their ledgers made anew, now that some were added."""
+def _with_new_ledgers(rows: pl.DataFrame, silent: Columns) -> pl.DataFrame:
+    """`rows` with their ledgers recomputed, after rows were added."""
     parent = places(rows["exchange_id"], rows["parent_span_id"])
     ledger = make_ledger(_nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy()), silent)
     return rows.with_columns(**ledger_series(ledger))
 
 
 def _under_command(rows: pl.DataFrame, top: NDArray[np.bool_], begin: int, end: int) -> Nodes:
-    """The forest with the command as the root of the `top` spans; other roots take no part."""
+    """The forest with the command as the root of the `top` spans; other roots are omitted."""
     parent = np.where(top, len(rows), places(rows["exchange_id"], rows["parent_span_id"]))
     nodes = _nodes(rows, parent, rows["depth"].cast(pl.Int64).to_numpy() + 1)
 
@@ -400,7 +403,7 @@ def _client_parts(ledger: Ledger, top: NDArray[np.bool_], begin: int, end: int, 
 
 
 def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
-    """Parts of the spans on the path: connecting, uplink, work by service, the network behind, downlink."""
+    """The parts of the spans on the path: connecting, uplink, work by service, transfers between servers, downlink."""
     every = rows.filter(pl.sum_horizontal(LEDGER_COLUMNS) > 0)
     path, vain = every.filter(~IN_VAIN), every.filter(IN_VAIN).group_by("server_host", maintain_order=True)
     dead = [
@@ -439,7 +442,7 @@ def _server_parts(rows: pl.DataFrame) -> tuple[Part, ...]:
 
 
 def _both_ways(front: str, roots: pl.DataFrame) -> tuple[Part, Part]:
-    """The ways of requests and of their answers; together where only their sum is known, which no clock blurs."""
+    """Parts for sending requests and receiving answers; one part if only their sum is known, which no clock affects."""
     there = _network(f"sending to {front} (uplink)", roots, pl.col("request_network_ns"))
     back = _network(f"receiving from {front} (downlink)", roots, pl.col("response_network_ns"))
     whole = there.duration_ns + back.duration_ns
@@ -451,7 +454,7 @@ def _both_ways(front: str, roots: pl.DataFrame) -> tuple[Part, Part]:
 
 
 def _silent_parts(path: pl.DataFrame) -> tuple[Part, ...]:
-    """When none of a message's bytes was on the way, by who was waited for."""
+    """Parts for time in which no byte of a message was in transit, by who was waited for."""
     closed = (pl.col("until_close") & (pl.col("response_idle_ns") > 0)).fill_null(value=False)
     idle = path.group_by("service", closed=closed, maintain_order=True).agg(pl.col("response_idle_ns").sum())
     roots, behind = path.filter(pl.col("depth") == 0), path.filter(pl.col("depth") > 0)
@@ -474,7 +477,7 @@ def _nonzero(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(part for part in parts if part.duration_ns)
 
 
-def _spent(parts: tuple[Part, ...], duration_ns: int) -> str:
+def _describe_parts(parts: tuple[Part, ...], duration_ns: int) -> str:
     """`301.2 ms (73 %) client start-up, 61.0 ms …, and 3.0 ms elsewhere`, largest first."""
     largest = sorted(parts, key=lambda part: -part.duration_ns)
     covered = np.cumsum([part.duration_ns for part in largest])

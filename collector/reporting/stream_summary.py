@@ -1,4 +1,4 @@
-"""The streams of a trace as a report shows them: each, and those of one service with the same evidence together."""
+"""Summarises the streams of a trace for a report: each stream, and groups of one service with the same evidence."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from collector.trace.durations import in_words, with_uncertainty
 from collector.trace.schema import StreamReason
 
 MOST_LINES = 200
-"""How many streams a report lists by themselves; the rest is counted."""
+"""At most so many streams are listed in a report; the rest is counted."""
 BY_SHAPE = {
     StreamReason.UNASKED: "its server speaks unasked",
     StreamReason.TRIGGERED: "its server speaks when others have spoken",
 }
-"""What streams without a visible word are called."""
+"""Names of streams whose messages cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class StreamGroup:
 
     @property
     def delay_words(self) -> str:
-        """`median 31.0 µs ± 2.0 µs, p99 80.1 µs`; "" where no message was seen at both ends."""
+        """`median 31.0 µs ± 2.0 µs, p99 80.1 µs`; "" if no message was captured at both ends."""
         if self.delay_median_ns is None or self.delay_p99_ns is None:
             return ""
         median = with_uncertainty(self.delay_median_ns, self.uncertainty_ns or 0)
@@ -76,7 +76,7 @@ class StreamSummary:
 
 
 def summarise_streams(streams: pa.Table) -> StreamSummary:
-    """Arguments: the table `streams`."""
+    """The summary. Arguments: the table `streams`."""
     rows = pl.DataFrame(streams).with_columns(pl.col(pl.Categorical).cast(pl.String))
     rows = rows.with_columns(
         messages=pl.col("to_client_count") + pl.col("to_server_count"),
@@ -100,7 +100,7 @@ def streams_words(summary: StreamSummary) -> str:
 
 
 def group_words(group: StreamGroup) -> tuple[str, str, str]:
-    """What it is and whose, how much, and how quick."""
+    """Three texts: its name and service, its traffic, and its delays."""
     several = f"{group.count:,} streams, " if group.count > 1 else ""
     much = f"{several}{group.messages_count:,} message{'s' * (group.messages_count != 1)}"
     idle = f"longest idle {in_words(group.longest_idle_ns)}" if group.longest_idle_ns else ""

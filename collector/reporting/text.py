@@ -1,6 +1,6 @@
-"""A report as text: at most 50 lines on a screen of 100 columns, with colour on a terminal and plain into a pipe.
+"""Prints a report as text: at most 50 lines on a screen of 100 columns, coloured on a terminal, plain in a pipe.
 
-Sentences wrap to the terminal's width; only names in tables are cut, never a remedy.
+Sentences wrap to the terminal's width; only names in tables are shortened, never a remedy.
 """
 
 import re
@@ -27,35 +27,35 @@ from collector.trace.model import CounterInfo
 
 SLOWEST_WORDS = f"mean of the slowest {100 * SLOWEST_SHARE:.0f} %"
 WIDTH = 100
-"""Of what is no terminal."""
+"""The width if the output is no terminal."""
 LINES = 50
 MOST_PARTS, FEWEST_PARTS, MOST_STAGES, MOST_FINDINGS, MOST_TROUBLES, FEWEST_HOSTS = 14, 5, 7, 3, 3, 3
 PAIRING_FRAME, STAGES_FRAME = 3, 5
-"""Lines of these sections besides what they list."""
+"""Lines of these sections in addition to their entries."""
 MOST_DIFFERENCES = 3
-"""Of a comparison, how many stages of each kind of request."""
-"""Of each, how many lines; what is left is counted. Hosts take what the rest leaves of the screen."""
+"""In a comparison, at most so many stages of each kind of request are shown. For this and the limits above: the entries
+left out are counted. Hosts take the lines that the rest leaves."""
 HOSTS_FRAME = 4
-"""Lines of the section of hosts besides the hosts."""
+"""Lines of the section of hosts in addition to the hosts."""
 MOST_NOTES, MOST_WORST, MOST_PAIRS = 2, 3, 5
-"""Of pairing, how many lines of each kind: of clock steps and of translations, of connections, of pairs of hosts."""
+"""Lines of each kind in the section about matching: clock steps and translations, connections, pairs of hosts."""
 PAIRS_FRAME = 2
-"""Lines of the table of pairs besides the pairs."""
+"""Lines of the table of pairs in addition to the pairs."""
 MOST_STREAMS = 4
-"""Kinds of streams that are named."""
+"""At most so many kinds of streams are named."""
 MOST_PROGRAMS = 3
-"""Of the daemons, how many are named."""
+"""At most so many daemons are named."""
 BAR_CELLS = 10
 MOST_NAME_CELLS = 36
 ERROR_STATUS = 400
-"""HTTP statuses from here on say that something was not so (RFC 9110 §15.5), and are shown."""
+"""This and higher HTTP statuses report an error (RFC 9110 §15.5), and are shown."""
 _UNITS = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s)\b|%)|(?<=±) | (?=±)")
-"""Spaces at which a line may not break."""
+"""Spaces at which a line must not break."""
 COLOURS = {"error": "bold red", "warning": "yellow", "notice": "cyan", "info": "dim", "data_loss": "bold red"}
 
 
 def show(report: Report, console: Console | None = None) -> None:
-    """Print the report. Arguments: `console`, where to; standard output if not given."""
+    """Print the report to `console`, by default standard output."""
     console = console or Console(highlight=False)
     console.width = console.width if console.is_terminal else WIDTH
     with console.capture() as above:
@@ -85,7 +85,7 @@ def show(report: Report, console: Console | None = None) -> None:
 
 
 def show_comparison(console: Console, found: Comparison) -> None:
-    """What differs between two groups of requests, kind by kind: what is more than noise; the rest is."""
+    """Print the significant differences between two groups of requests, kind by kind."""
     _heading(console, "Compared", f"{found.first} → {found.second}")
     if not found.kinds and not found.untested:
         console.print("  no kind of request is in both")
@@ -127,7 +127,7 @@ def difference_words(stage: StageDifference) -> str:
 
 
 def _show_stages(console: Console, report: Report, room: int) -> None:
-    """Where requests spend their time, all and the slowest, and what makes slow ones slow; `room` for so many."""
+    """Print the stages of all and of the slowest requests, and what makes slow ones slow, in at most `room` lines."""
     if not report.stages or room < 1:
         return
     mean_ns, slowest_ns = (
@@ -157,7 +157,7 @@ def _trouble(counter: CounterInfo) -> str:
 
 
 def _paragraph(console: Console, words: str, style: str = "", indent: int = 0) -> None:
-    """Wrapped at words; a number keeps its unit."""
+    """Print `words`, wrapped; a number stays with its unit."""
     for line in textwrap.wrap(_UNITS.sub("\u00a0", words), console.width - indent):
         console.print(Text(" " * indent + line.replace("\u00a0", " "), style), overflow="ellipsis", no_wrap=True)
 
@@ -173,12 +173,13 @@ def _more(console: Console, count: int, shown: int, what: str = "") -> None:
 
 
 def _room(count: int, most: int) -> int:
-    """How many of `count` lines are shown: a last one takes the place of the line that would count it."""
+    """How many of `count` entries are shown in `most` lines: a single remaining one replaces the line that counts
+    it."""
     return count if count == most + 1 else most
 
 
 def _grid(*columns: str) -> Table:
-    """A table without lines; a column named with `>` is set to the right."""
+    """A table without rules; a column named with `>` is right-aligned."""
     grid = Table.grid(padding=(0, 2))
     for column in columns:
         grid.add_column(justify="right" if column == ">" else "left", overflow="ellipsis", no_wrap=True)
@@ -186,7 +187,7 @@ def _grid(*columns: str) -> Table:
 
 
 def _print(console: Console, grid: Table, names: int | None = None) -> None:
-    """Indented. Column `names` gets the room that the others leave, so that names are cut and figures are not."""
+    """Print `grid`, indented. Column `names` gets the width that the others leave: names are cut, figures are not."""
     if names is not None:
         others = [column for place, column in enumerate(grid.columns) if place != names]
         taken = sum(2 + max(cell_len(str(cell)) for cell in column.cells) for column in others)
@@ -240,7 +241,7 @@ def _hops_words(report: Report) -> str:
 
 
 def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
-    """Its heading, then in `room` lines: what to know first, the worst connections, the pairs of hosts."""
+    """Print the section about matching: its heading, then in `room` lines notes, worst connections, pairs of hosts."""
     if not pairing.total.hops_count:
         return
     _heading(console, "Pairing", f"{pairing.words}; {pairing.hops_words}")
@@ -266,7 +267,7 @@ def _show_pairing(console: Console, pairing: Pairing, room: int) -> None:
 
 
 def _notes(words: Sequence[str], what: str) -> list[str]:
-    """The first few; the last of them counts the rest."""
+    """The first notes; the last one shown counts the rest."""
     shown = list(words[:MOST_NOTES])
     if len(words) > MOST_NOTES:
         shown[-1] += f", and {len(words) - MOST_NOTES:,} more {what}"
@@ -274,7 +275,7 @@ def _notes(words: Sequence[str], what: str) -> list[str]:
 
 
 def _pairs_grid(pairs: Sequence[HostPair]) -> Table:
-    """The pairs of hosts; a kind of trouble that none of them has is left out."""
+    """A table of the pairs of hosts, without the kinds of trouble that none of them has."""
     columns = [name for name in NAMES if any(getattr(pair.counts, name) for pair in pairs)]
     grid = _grid("<", ">", ">", *(">" for _ in columns))
     rows = [["", "hops", "matched", *(NAMES[name] for name in columns)]]
@@ -302,7 +303,7 @@ def _show_requests(console: Console, requests: RequestSummary, links: str) -> No
     _paragraph(console, _exchanges_words(requests), "dim", 2)
     _paragraph(console, links, "dim", 2)
     grid = _grid(">", "<", ">", "<")
-    # So that no other column is cut: a transaction id is there to be copied.
+    # No other column may be cut: a transaction id is there to be copied.
     grid.columns[1].max_width = MOST_NAME_CELLS
     for line in requests.slowest:
         spans = f"{line.spans_count:,} span{'s' * (line.spans_count != 1)}"
@@ -326,7 +327,7 @@ def _show_streams(console: Console, streams: StreamSummary) -> None:
 
 
 def outcome_words(requests: RequestSummary) -> str:
-    """`; 3 failed, 2 given up by clients, 12 of unknown outcome`; "" where all are seen to have gone well."""
+    """`; 3 failed, 2 given up by clients, 12 of unknown outcome`; "" if all are known to have succeeded."""
     counts = (
         (requests.failed_count, "failed"),
         (requests.abandoned_count, "given up by clients"),
@@ -356,8 +357,8 @@ def _exchanges_words(requests: RequestSummary) -> str:
         (requests.unread_count, "of protocols that are not read, where what is sent before an answer counts as one"),
         (requests.handoffs_count, "writes to handoffs" if requests.handoffs_count > 1 else "write to a handoff"),
     )
-    told = "; ".join(f"{count:,} {what}" for count, what in counts if count)
-    return f"in {requests.exchanges_count:,} exchanges{': ' * bool(told)}{told}"
+    details = "; ".join(f"{count:,} {what}" for count, what in counts if count)
+    return f"in {requests.exchanges_count:,} exchanges{': ' * bool(details)}{details}"
 
 
 def _show_findings(console: Console, findings: Sequence[FindingLine]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from collector.reporting.story import tell
+from collector.reporting.story import make_story
 from collector.trace import store
 
 EXCHANGE_COLUMNS = (
@@ -40,7 +40,7 @@ def summarise(url: str) -> str:
 
 def _story(url: str) -> dict[str, Any]:
     tables = (store.read_table(url, name) for name in ("spans", "exchanges", "clocks"))
-    story = tell(store.read_info(url), *tables)
+    story = make_story(store.read_info(url), *tables)
     return {"duration_ns": story.duration_ns, "parts_ns": {part.label: part.duration_ns for part in story.parts}}
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from collector.reporting.comparison import stages_of_all
 from collector.reporting.request_rows import RequestRows
-from collector.reporting.story import Story, tell
+from collector.reporting.story import Story, make_story
 from collector.requests.spans import link
 from collector.trace.model import TraceInfo
 from collector.trace.schema import SILENCES
@@ -33,7 +33,7 @@ def story_of(*connections: dict[str, object], text: str = PUT) -> Story:
     exchanges = exchanges_of(text)
     timescale = clocks(client=0, proxy=0, storage1=0, storage2=0, storage3=0)
     told: pa.Table = table("connections", list(connections))
-    story = tell(replace(INFO), link(exchanges), exchanges, timescale, told)
+    story = make_story(replace(INFO), link(exchanges), exchanges, timescale, told)
     assert sum(part.duration_ns for part in story.parts) == story.duration_ns
     return story
 
@@ -80,10 +80,10 @@ def test_a_server_that_was_never_heard_of_is_known_by_its_port() -> None:
     ports += [syn(0, "web", "app2", 8000) | {"connection_id": connection_id[1], "server_isn": 2}]
     vain = syn(100, "web", "app1", 8000) | {"connection_id": 77}
     told: pa.Table = table("connections", [*ports, vain])
-    story = tell(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), told)
+    story = make_story(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), told)
     assert parts(story)["waiting for connections to app1 that never came"] == 300_300
     elsewhere: pa.Table = table("connections", [*ports, vain | {"server_port": 5432}])
-    story = tell(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), elsewhere)
+    story = make_story(INFO, link(exchanges), exchanges, clocks(client=0, web=0, app1=0, app2=0), elsewhere)
     assert not any("never came" in part for part in parts(story))
 
 

@@ -8,7 +8,7 @@ import pytest
 from collector.findings.causes import with_causes
 from collector.findings.finding import FAILURE_NS, Finding, as_table
 from collector.reporting.failures import attempts_of
-from collector.reporting.request_rows import joined
+from collector.reporting.request_rows import join_spans
 from collector.reporting.story import act_first
 from collector.requests.spans import link
 from collector.services.ends import service_at
@@ -21,7 +21,7 @@ SILENT = Finding("warning", "server_silent", "", "", host="web", service="web:80
 
 def lead(lines: str, *findings: Finding) -> str:
     exchanges = exchanges_of(lines)
-    return attempts_of(joined(link(exchanges), exchanges), as_table(findings)).lead
+    return attempts_of(join_spans(link(exchanges), exchanges), as_table(findings)).lead
 
 
 def test_where_all_went_well_nothing_is_said() -> None:
@@ -109,7 +109,7 @@ def test_an_older_trace_has_no_counts_of_failures() -> None:
     table = as_table([REFUSED])
     place = table.schema.get_field_index("failed_count")
     none = table.set_column(place, "failed_count", pa.nulls(table.num_rows, pa.int64()))
-    assert attempts_of(joined(link(exchanges_of("")), exchanges_of("")), none).count == 0
+    assert attempts_of(join_spans(link(exchanges_of("")), exchanges_of("")), none).count == 0
 
 
 UNTAKEN = Finding("warning", "connection_unanswered", "", "", host="web", count=40)

@@ -3,7 +3,7 @@
 import pytest
 
 from collector.reporting.fan_out import quorum_words
-from collector.reporting.request_rows import joined
+from collector.reporting.request_rows import join_spans
 from collector.requests.spans import link
 from tests.helpers.exchange_lines import exchanges_of
 
@@ -38,7 +38,7 @@ def test_words(answered: int | None, asked: str, expected: str) -> None:
     for number, times in enumerate(asked.split(", "), 1):
         text += f"proxy > storage{number}/swift-object {times}\n"
     exchanges = exchanges_of(text)
-    rows = joined(link(exchanges), exchanges)
+    rows = join_spans(link(exchanges), exchanges)
     assert quorum_words(rows) == expected
 
 
@@ -56,4 +56,4 @@ def test_calls_that_are_no_replicas_have_no_quorum(servers: list[str], targets: 
     for server, target, times in zip(servers, targets, ("490 500", "590 599", "41590 41600"), strict=True):
         text += f"proxy > {server}/swift-object 20 30 {times} tx=t target={target}\n"
     exchanges = exchanges_of(text)
-    assert quorum_words(joined(link(exchanges), exchanges)) == ""
+    assert quorum_words(join_spans(link(exchanges), exchanges)) == ""

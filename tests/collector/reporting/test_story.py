@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.reporting.story import Story, tell
+from collector.reporting.story import Story, make_story
 from collector.requests.spans import link
 from collector.trace import durations
 from collector.trace.model import CommandInfo, TraceInfo
@@ -43,7 +43,7 @@ def story_of(
         began, ended = (at_us(str(at + offset)) for at in command)
         ran = CommandInfo(("swift", "upload", "c", "a b"), "client", began, ended, 0)
     info = TraceInfo(created_ns=0, tool_version="", hosts=(), command=ran)
-    return tell(info, link(exchanges), exchanges, clocks(**offsets_us), streams=streams)
+    return make_story(info, link(exchanges), exchanges, clocks(**offsets_us), streams=streams)
 
 
 def parts(story: Story) -> list[str]:
@@ -133,7 +133,7 @@ def test_a_quorum_is_said_where_the_last_of_several_like_calls_came_after_the_an
     if "- 40" in calls:
         place = exchanges.column_names.index("target")
         exchanges = exchanges.set_column(place, "target", pa.nulls(len(exchanges), pa.string()))
-    story = tell(TraceInfo(created_ns=0, tool_version="", hosts=()), link(exchanges), exchanges, clocks())
+    story = make_story(TraceInfo(created_ns=0, tool_version="", hosts=()), link(exchanges), exchanges, clocks())
     assert [part for part in parts(story) if part.startswith("waiting")] == [f"{expected} ± 0"]
 
 

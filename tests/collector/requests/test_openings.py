@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from collector.reporting.request_rows import joined
+from collector.reporting.request_rows import join_spans
 from collector.requests.openings import Bounds, bounds_of
 from collector.requests.spans import link
 from collector.trace.time_columns import UNSEEN
@@ -68,7 +68,7 @@ CASES = {
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
 def test_handshake_and_pause(text: str, expected: list[tuple[int, int, int | None]]) -> None:
     exchanges = exchanges_of(text)
-    rows = joined(link(exchanges), exchanges).sort("exchange_id")
+    rows = join_spans(link(exchanges), exchanges).sort("exchange_id")
     found = rows.select("connect_ns", "pause_ns", "duration_ns").rows()
     assert [tuple(None if value is None else value // 1000 for value in row) for row in found] == expected
     for row in rows.filter(depth=0).iter_rows(named=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collector.reporting.request_rows import joined
+from collector.reporting.request_rows import join_spans
 from collector.reporting.story import outermost
 from collector.requests.spans import link
 from collector.services.client_requests import in_background, of_clients
@@ -172,7 +172,7 @@ def test_daemons_requests_are_not_the_clients() -> None:
         storage2 > storage1 700 710 790 800
         """
     )
-    rows = joined(link(exchanges), exchanges)
+    rows = join_spans(link(exchanges), exchanges)
     assert outermost(rows)["exchange_id"].to_list() == [1]
 
 
