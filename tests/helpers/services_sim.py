@@ -2,15 +2,16 @@
 
 Clients ask the first service, each again as soon as it was answered (a closed loop). A service is a `loop` (one thing
 at a time, in order of arrival, as an asynchronous server does), or takes what waits at random (one thing at a time too,
-as threads do that share a processor), or has threads (all at once, each for its own random time). Handling a request is
-steps of work, each followed by calls made at once; when all are answered, or `quorum` of them, it goes on. Each call
-has a connection of its own, or, if these are `kept`, one of its service's that is free. A service that joins answers
-each call at once, and does its steps when the last call of one client's request has come. Every draw comes from one
-seed. Times in ns; the network takes a fixed time.
+as threads do that share a processor), or has threads (all at once, each for its own random time), which may `stall`:
+nothing goes on for a while, and then all that was due. Handling a request is steps of work, each followed by calls made
+at once; when all are answered, or `quorum` of them, it goes on. Each call has a connection of its own, or, if these are
+`kept`, one of its service's that is free. A service that joins answers each call at once, and does its steps when the
+last call of one client's request has come. Every draw comes from one seed. Times in ns; the network takes a fixed time.
 """
 
 import heapq
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,8 @@ NETWORK_NS = 50_000
 CONNECT_NS = 2 * NETWORK_NS
 ACCEPT_NS = 20_000
 """How long it takes to answer a call whose work is done later."""
+WAKING_NS = 100_000
+"""What is due goes on so long after a stall, on average."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Service:
     steps: tuple[Step, ...]
     loop: bool = True
     at_random: bool = False
+    stalls: tuple[int, int] | None = None  # of threads: how long they run, and how long they do not, on average
     passes_body: bool = False
     joins: int = 0  # so many calls of one client's request; 0: each call is served by itself
     answers_last: bool = False  # of those that it joins it answers the last when its steps are done
@@ -95,6 +99,7 @@ class Simulation:
         self._loops: dict[tuple[str, str], _Loop] = {}
         self._free: dict[tuple[str, ...], list[int]] = {}
         self._joined: dict[tuple[str, int], int] = {}
+        self._stalls: dict[tuple[str, str], list[int]] = {}
 
     def run(self, first: str, clients: int, count: int) -> tuple[pa.Table, dict[int, int]]:
         """Requests of so many clients at once until `count` were made."""
@@ -195,7 +200,19 @@ class Simulation:
             loop = self._loops.setdefault((made.server_host, made.service), _Loop())
             begins = max(begins, loop.free_ns)
             loop.free_ns = begins + takes
-        self._at(begins + takes, then)
+        ends = begins + takes
+        if service.stalls:
+            ends = self._resumed_ns(made, service.stalls, self._resumed_ns(made, service.stalls, begins) + takes)
+        self._at(ends, then)
+
+    def _resumed_ns(self, made: Made, stalls: tuple[int, int], due_ns: int) -> int:
+        """When what is due then goes on: at once, or a little after the end of a stall."""
+        turns = self._stalls.setdefault((made.server_host, made.service), [0])
+        while turns[-1] <= due_ns:  # ends of running, stalled, running …
+            turns.append(turns[-1] + round(self._random.expovariate(1 / stalls[(len(turns) - 1) % 2])))
+        after = bisect_right(turns, due_ns)
+        is_stalled = after % 2 == 0
+        return turns[after] + round(self._random.expovariate(1 / WAKING_NS)) if is_stalled else due_ns
 
     def _take_any(self, loop: _Loop) -> None:
         loop.is_busy = bool(loop.waiting)

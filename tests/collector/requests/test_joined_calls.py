@@ -60,7 +60,7 @@ def test_calls_made_after_the_answer_are_of_a_request_that_was_answered(at_once:
     found = calls_out(joining(100, answers_last=False), at_once)
     assert found["given"].mean() >= 0.95
     assert found["right"].mean() >= least
-    assert abs(found["confidence"].mean() - found["right"].mean()) <= 0.15
+    assert abs(found["confidence"].mean() - found["right"].mean()) <= 0.17
 
 
 def test_calls_of_a_rhythm_of_its_own_are_nobodys() -> None:

@@ -15,8 +15,9 @@ const MOST_PAIRS: usize = 128;
 const NEAR_PAIRS: usize = 48;
 /// How much likelier a call ends within its request than after it, before anything is known.
 const OUTSIDE: f64 = 0.02;
-/// Of no more links than this, what a pair shows of itself is left out, in so many steps of its share.
-const MANY: usize = 150;
+/// Of no more links than this, what a pair shows of itself is left out, in so many steps of its share: an order sorts links
+/// to what they then show, and explains itself.
+const MANY: usize = 1000;
 const SHARE_STEPS: usize = 4;
 /// A smaller share teaches nothing.
 const LEAST_SHARE: f64 = 1e-3;
@@ -31,8 +32,9 @@ const HALF: f64 = 0.5;
 const STEEP: f64 = 20.0;
 const MOST_BY_CAUSE: f64 = 5.0;
 const STEEP_BELOW: f64 = 100.0;
-/// A part that needs no closer look at the other side.
-const CLEAR: f64 = 0.6;
+/// A part that needs no closer look at the other side: all that is open. Where a server stalls, what was due meanwhile goes
+/// on together, one action shortly after the other. Any order explains a part of that.
+const CLEAR: f64 = 1.0;
 /// Where so little is open, an order is not asked to explain it.
 const LEAST_UNSURE: f64 = 0.1;
 /// How far from their place, in requests, calls are held to be to see whether that explains the other side better.
