@@ -192,6 +192,7 @@ def analyse(
                 writer.write_table("samples", used)
             info = run_stages(captures, info, options, writer, held, by_time, used, progress)
             writer.write_info(info)
+    memory.give_back()
     progress.end()
     return info
 

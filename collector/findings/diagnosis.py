@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector.execution import memory
 from collector.findings.answers import answer_findings
 from collector.findings.captures import capture_findings, missed_by_host, stamp_findings, with_doubts
 from collector.findings.causes import Askers, Place, with_causes
@@ -67,6 +68,7 @@ def build_findings(
     assign.
     """
     requests, usage = requests_of(exchanges, spans), Usage(samples, clocks)
+    memory.give_back()
     missed = missed_by_host(troubles, info, clocks)
     families: list[Callable[[], Iterable[Finding]]] = [
         lambda: Links(troubles, requests).findings(),

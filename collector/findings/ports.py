@@ -12,17 +12,21 @@ Source: RFC 9293 §3.6.1 (TIME-WAIT; Linux waits 60 s, TCP_TIMEWAIT_LEN), RFC 60
 Documentation/networking/ip-sysctl.rst (ip_local_port_range) and net/ipv4/inet_hashtables.c.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from collector.clocks.alignment import to_trace_ns
 from collector.findings.finding import Finding, times
 from collector.services.ends import end_name
+from collector.trace.arrow import numbers, one_chunk, texts
 from collector.trace.durations import in_words
 from collector.trace.time_columns import stacked
+from tracer import _core
 
 CONNECTION_COLUMNS = [
     *("connection_id", "client_host", "server_host", "client_addr", "client_port", "server_addr", "server_port"),
@@ -36,7 +40,18 @@ FEWEST_PORTS = 24
 FULL_SHARE = 0.9
 IN_TURN_SHARE = 0.5
 """If so large a share of new connections uses the port after the last one, ports are assigned in ascending order."""
+_ODD = np.uint64(0x9E37_79B9_7F4A_7C15)
+NO_ADDRESS, NEVER = -1, np.iinfo(np.int64).min
 PAIR = ["client_addr", "server_addr", "server_port"]
+
+
+class _Used(NamedTuple):
+    """What ports pairs of addresses used, one value for each pair."""
+
+    pair: NDArray[np.uint64]  # as `_pair_numbers`
+    connections: NDArray[np.int64]  # how many
+    low: NDArray[np.uint16]
+    high: NDArray[np.uint16]
 
 
 Parts = Callable[[], Iterable[pa.Table]]
@@ -50,38 +65,58 @@ def port_findings(connections: Parts | None, clocks: pa.Table) -> list[Finding]:
     """
     if connections is None:
         return []
-    port = pl.col("client_port").cast(pl.Int64)
-    counts = [
-        pl.DataFrame(part.select([*PAIR, "client_port"]))
-        .group_by(PAIR)
-        .agg(count=pl.len(), low=port.min(), high=port.max())
-        for part in connections()
-    ]
-    if not counts:
+    dense = _dense_pairs([_used_ports(part) for part in connections()])
+    if not len(dense):
         return []
-    many = pl.concat(counts).group_by(PAIR).agg(pl.col("count").sum(), pl.col("low").min(), pl.col("high").max())
-    span = pl.col("high") - pl.col("low") + 1
-    least = pl.max_horizontal(FEWEST_PORTS, FULL_SHARE * pl.min_horizontal(span, DEFAULT_PORTS))
-    dense = many.filter(pl.col("count") >= least).select(PAIR).with_row_index("pair")
-    if dense.is_empty():
-        return []
-    rows = stacked(_of_pairs(part, dense, clocks) for part in connections()).sort("at", "connection_id")
-    groups = rows.group_by("pair", maintain_order=True)
-    return [found for (pair,), group in groups for found in _port_findings(group, *_addresses(dense, pair))]
+    rows = stacked(_of_pairs(part, dense, clocks) for part in connections())
+    rows = rows[np.lexsort((rows["connection_id"], rows["at"].fill_null(NEVER)))]
+    return [found for _, group in rows.group_by(PAIR, maintain_order=True) for found in _port_findings(group)]
 
 
-def _addresses(pairs: pl.DataFrame, pair: Any) -> tuple[str, str, int]:
-    """The client's address, and the server's with its port."""
-    client, server, port = pairs.row(by_predicate=pl.col("pair") == pair)[1:]
-    return client, server, port
+def _used_ports(connections: pa.Table) -> _Used:
+    """How many connections each pair has, and its lowest and highest port."""
+    pair, port = _pair_numbers(connections), numbers(connections["client_port"])
+    return _merge_pairs(_Used(pair, np.ones(len(pair), np.int64), port, port))
 
 
-def _of_pairs(connections: pa.Table, pairs: pl.DataFrame, clocks: pa.Table) -> pl.DataFrame:
-    """`pair, client_port, connection_id, client, server, at` of connections of these pairs."""
-    rows = pl.DataFrame(connections.select(CONNECTION_COLUMNS)).join(pairs, on=PAIR)
+def _merge_pairs(used: _Used) -> _Used:
+    """Each pair once."""
+    order = np.argsort(used.pair, kind="stable")
+    pair = used.pair[order]
+    first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1])[: len(pair)])
+    if not len(first):
+        return used
+    sums = ((np.add, used.connections), (np.minimum, used.low), (np.maximum, used.high))
+    return _Used(pair[first], *(add.reduceat(values[order], first) for add, values in sums))
+
+
+def _dense_pairs(parts: Sequence[_Used]) -> NDArray[np.uint64]:
+    """The pairs that have used most ports between their lowest and highest."""
+    if not parts:
+        return np.empty(0, np.uint64)
+    many = _merge_pairs(_Used(*(np.concatenate(column) for column in zip(*parts, strict=True))))
+    span = many.high.astype(np.int64) - many.low + 1
+    return many.pair[many.connections >= np.maximum(FEWEST_PORTS, FULL_SHARE * np.minimum(span, DEFAULT_PORTS))]
+
+
+def _pair_numbers(connections: pa.Table) -> NDArray[np.uint64]:
+    """A 64-bit hash of each connection's `PAIR`: a flood has as many addresses as connections, and as texts of a view
+    they would take 150 bytes each. Pairs that share one are told apart where they are looked at."""
+    found = numbers(connections["server_port"]).astype(np.uint64)
+    for name in ("client_addr", "server_addr"):
+        addresses = one_chunk(connections[name]).dictionary_encode()
+        hashes = np.append(_core.text_numbers(texts(addresses.dictionary)), np.uint64(0))
+        found = found * _ODD + hashes[numbers(addresses.indices, NO_ADDRESS)]
+    return found
+
+
+def _of_pairs(connections: pa.Table, pairs: NDArray[np.uint64], clocks: pa.Table) -> pl.DataFrame:
+    """`PAIR, client_port, connection_id, client, server, at` of connections of these pairs."""
+    chosen = np.isin(_pair_numbers(connections), pairs)
+    rows = pl.DataFrame(connections.select(CONNECTION_COLUMNS).filter(pa.array(chosen)))
     host = rows.select(pl.coalesce("client_host", "server_host").cast(pl.String)).to_series()
     began = to_trace_ns(host.to_arrow().cast(pa.string()), rows["first_host_ns"].to_arrow(), clocks)
-    kept = rows.select("pair", "client_port", "connection_id", client="client_host", server="server_host")
+    kept = rows.select(*PAIR, "client_port", "connection_id", client="client_host", server="server_host")
     return kept.with_columns(at=pl.Series(began, dtype=pl.Int64))
 
 
@@ -90,7 +125,7 @@ def _span() -> pl.Expr:
     return port.max() - port.min() + 1
 
 
-def _port_findings(rows: pl.DataFrame, client_addr: str, server_addr: str, server_port: int) -> Iterable[Finding]:
+def _port_findings(rows: pl.DataFrame) -> Iterable[Finding]:
     """The finding, if any, about the connections (in order of time) of one client to one server port."""
     span = rows.select(_span()).item()
     in_turn = rows.select((pl.col("client_port").cast(pl.Int64).diff() == 1).mean()).item() or 0
@@ -111,8 +146,8 @@ def _port_findings(rows: pl.DataFrame, client_addr: str, server_addr: str, serve
         from_trace_ns=used["at"].min(),  # type: ignore[arg-type]
         to_trace_ns=last["at"],
         count=ports,
-        text=f"{end_name(last['client'], client_addr)} used {times(ports, 'port')} ({lowest} to {highest}) for "
-        f"connections to {end_name(last['server'], server_addr)}:{server_port} within "
+        text=f"{end_name(last['client'], last['client_addr'])} used {times(ports, 'port')} ({lowest} to {highest}) for "
+        f"connections to {end_name(last['server'], last['server_addr'])}:{last['server_port']} within "
         f"{in_words(last['at'] - used['at'][0])}, "
         + (f"all that it has there ({again:,} of them again)" if again else "as many as it has")
         + ": further connections fail, or wait until an old one is forgotten (60 s)",

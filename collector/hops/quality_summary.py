@@ -155,7 +155,8 @@ def translations(slabs: Iterable[pa.Table]) -> tuple[Translation, ...]:
 
 
 def _translations_of_slab(slab: pa.Table) -> pl.DataFrame:
-    rows = pl.DataFrame(slab).drop_nulls("translated_server_addr").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    translated = slab.filter(slab["translated_server_addr"].is_valid())
+    rows = pl.DataFrame(translated).with_columns(pl.col(pl.Categorical).cast(pl.String))
     return rows.group_by(*_HALVES, *_TRANSLATED).agg(connections_count=pl.len().cast(pl.Int64))
 
 

@@ -329,7 +329,6 @@ def _programs(background: pl.DataFrame) -> tuple[tuple[str, int], ...]:
 
 def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
     """Means of the stages over all requests, and over the slowest (`SLOWEST_SHARE`)."""
-    stages = stages.select("trace_id", "duration_ns", stage=pl.col("stage").cast(pl.String))
     took = stages.group_by("trace_id").agg(took=pl.col("duration_ns").sum())
     slow = took.filter(pl.col("took") >= pl.col("took").quantile(1 - SLOWEST_SHARE, "linear"))
     of_slow = stages.join(slow, on="trace_id", how="semi").group_by("stage").agg(slowest=pl.col("duration_ns").sum())
@@ -337,7 +336,7 @@ def _stages(stages: pl.DataFrame) -> tuple[StageLine, ...]:
         stages.group_by("stage")
         .agg(mean=pl.col("duration_ns").sum() / len(took))
         .join(of_slow, on="stage", how="left")
-        .with_columns(slowest=pl.col("slowest").fill_null(0) / len(slow))
+        .with_columns(pl.col("stage").cast(pl.String), slowest=pl.col("slowest").fill_null(0) / len(slow))
         .sort("mean", "stage", descending=[True, False])
     )
     return tuple(StageLine(stage, round(mean), round(slowest)) for stage, mean, slowest in means.iter_rows())

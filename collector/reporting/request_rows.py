@@ -94,8 +94,11 @@ def join_spans(spans: pa.Table, exchanges: pa.Table) -> pl.DataFrame:
 
 def with_durations(rows: pl.DataFrame) -> pl.DataFrame:
     """`rows` with `duration_ns`, computed from `trace_id, depth, critical_ns`."""
-    whole = pl.when(pl.col("depth") == 0).then(pl.col("critical_ns").sum().over("trace_id"))
-    return rows.with_columns(whole.alias(DURATION))
+    of = rows.select("trace_id", "depth", "critical_ns")
+    below = of.filter(pl.col("depth") > 0).group_by("trace_id").agg(below=pl.col("critical_ns").sum())
+    sums = of.join(below, on="trace_id", how="left", maintain_order="left")
+    whole = pl.col("critical_ns").fill_null(0) + pl.col("below").fill_null(0)
+    return rows.hstack(sums.select(pl.when(pl.col("depth") == 0).then(whole).alias(DURATION)))
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from collector.trace.arrow import indices
+from collector.trace.arrow import filled, indices
 from collector.trace.time_columns import UNSEEN, Int64Array, seen
 
 IDLE_NS = 100_000_000
@@ -83,12 +83,17 @@ def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
     secured = opened & (tls_start != UNSEEN) & in_order
     return Bounds(
         start=np.where(opened, seen(exchanges, "connect_start"), first_byte),
-        connected=np.where(opened, connected, UNSEEN),
-        tls_start=np.where(secured, tls_start, UNSEEN),
-        tls_end=np.where(secured, tls_end, UNSEEN),
+        connected=_where(opened, connected),
+        tls_start=_where(secured, tls_start),
+        tls_end=_where(secured, tls_end),
         sent=seen(exchanges, "request_first_sent"),
         end=seen(exchanges, "response_last_received", "response_last_sent", "given_up"),
     )
+
+
+def _where(known: NDArray[np.bool_], times: Int64Array) -> Int64Array:
+    """`UNSEEN` where a time is not known; where none is, that takes no memory."""
+    return np.where(known, times, UNSEEN) if known.any() else filled(UNSEEN, len(known))
 
 
 def _before_their_parent(exchanges: pa.Table, parent: Int64Array, begun: Int64Array) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from collector.execution import memory
 from collector.requests.critical_path import NONE, Int64Array, Ledger, Nodes, make_ledger
 from collector.requests.endings import as_clients_saw
 from collector.requests.exchanges import NO_BYTE, RANGE
@@ -79,6 +80,7 @@ def link_all(exchanges: Iterable[pa.Table], silences: pa.Table) -> pa.Table:
     nodes = make_nodes(rows, parent, forest["depth"], bounds, asked)
     silent = silences_by_row(silences, rows)
     del rows
+    memory.give_back()
     ledger = make_ledger(nodes, silent)
     del nodes
     is_root = parent == NONE

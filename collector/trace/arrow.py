@@ -46,7 +46,7 @@ def coalesce(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.
     if first.num_chunks == 1 and not first.null_count:
         return first.chunk(0).to_numpy()
     if len(first) and all(column.null_count == len(column) for column in columns.columns):
-        return _filled(missing, len(first).bit_length())[: len(first)]
+        return filled(missing, len(first))
     batches = columns.to_batches()
     return _core.first_known([[_piece(batch.column(name)) for batch in batches] for name in names], missing)
 
@@ -111,9 +111,14 @@ def _zeros(bits: int) -> pa.Buffer:
     return pa.py_buffer(bytes(8 << bits))
 
 
+def filled(value: int, count: int) -> NDArray[np.int64]:
+    """So often one value, read-only: all such arrays share their memory."""
+    return _filled(value, count.bit_length())[:count]
+
+
 @cache
 def _filled(value: int, bits: int) -> NDArray[np.int64]:
-    """So often a value as any number below 2^bits, read-only."""
+    """As `filled`, for any count below 2^bits."""
     filled = np.full(1 << bits, value)
     filled.flags.writeable = False
     return filled
