@@ -44,7 +44,7 @@ from viewer.tools import (
     upload_dialog,
     upload_form,
 )
-from viewer.wording import KIND_NAMES, compact, duration, exact_time, facts_line, plural, request_title
+from viewer.wording import KIND_NAMES, compact, duration, duration_words, exact_time, facts_line, plural, request_title
 
 REQUESTS_LISTED = 200
 TITLE_END = 14
@@ -364,7 +364,7 @@ def _request_row(request: Request, longest_ns: int) -> Component:
     return request_button(
         [
             _title(request_title(request)),
-            html.Span(duration(request.duration_ns), className="how-long"),
+            html.Span(duration_words(request.duration_ns, ended=request.ended), className="how-long"),
             html.Span(html.I(style={"width": f"{100 * request.duration_ns / longest_ns:.2f}%"}), className="bar"),
             html.Small(detail),
         ],

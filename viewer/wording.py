@@ -37,6 +37,11 @@ def duration(time_ns: int, digits: int = 3) -> str:
     return "0 ns"
 
 
+def duration_words(took_ns: int, *, ended: bool) -> str:
+    """How long a request took; of one whose end was not seen, how much of it was: `≥ 12.0 µs`."""
+    return duration(took_ns) if ended else f"≥ {duration(took_ns)}"
+
+
 def exact_time(time_ns: int) -> str:
     """A time since the trace's start to the nanosecond, in groups of three: `0.040 907 790 s`."""
     sign, size = ("-" if time_ns < 0 else ""), abs(time_ns)

@@ -116,6 +116,7 @@ class Request:
     start_ns: int
     end_ns: int
     duration_ns: int  # without its client's pause (`collector.requests.openings`)
+    ended: bool  # otherwise its end was not seen, and its duration is at least so long
     spans_count: int
     hops_count: int
     problems_count: int

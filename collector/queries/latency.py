@@ -49,6 +49,7 @@ class Scatter:
     numbers: Longs
     start_ns: Longs
     duration_ns: Longs
+    ended: NDArray[np.bool_]  # otherwise the duration is at least so long
     outcome: NDArray[np.object_]  # as `collector.requests.outcomes` has them
     grid: NDArray[np.uint32] | None  # [row, column]
     time_edges_ns: NDArray[np.float64]
@@ -123,8 +124,9 @@ def scatter(requests: pl.DataFrame, duration_ns: int) -> Scatter:
     if many:
         at = (np.maximum(rest["duration_ns"].to_numpy(), shortest), rest["start_ns"].to_numpy())
         grid = np.histogram2d(*at, bins=(duration_edges, time_edges))[0].astype(np.uint32)
-    numbers, start, took, outcome = (dots[name].to_numpy() for name in ("number", "start_ns", "duration_ns", "outcome"))
-    return Scatter(numbers, start, took, outcome, grid, time_edges, duration_edges)
+    numbers, start, took = (dots[name].to_numpy() for name in ("number", "start_ns", "duration_ns"))
+    ended, outcome = dots["ended"].to_numpy(), dots["outcome"].to_numpy()
+    return Scatter(numbers, start, took, ended, outcome, grid, time_edges, duration_edges)
 
 
 def by_concurrency(requests: pl.DataFrame) -> tuple[AtConcurrency, ...]:

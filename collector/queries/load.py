@@ -17,7 +17,7 @@ from collector.queries import latency
 from collector.queries.latency import AtConcurrency, Durations, Flight, Scatter
 from collector.queries.overlay import LaneGroups, Overlay, WholeHops, overlay
 from collector.queries.request_table import RequestClass, request_classes, request_table
-from collector.queries.service_graph import ServiceGraph, call_ends, service_graph
+from collector.queries.service_graph import HopCounts, ServiceGraph, call_ends, service_graph
 from collector.queries.span_trees import SpanTrees
 
 SLOW_SHARE, TYPICAL = 0.95, (0.25, 0.75)
@@ -63,6 +63,7 @@ class RequestRow:
     server_host: str
     start_ns: int
     duration_ns: int
+    ended: bool  # otherwise its end was not seen, and its duration is at least so long
     bytes: int
     in_flight: int
     transaction_id: str
@@ -79,8 +80,8 @@ class Hops(Protocol):
         """Source, target and delay of all that were seen at both ends."""
         ...
 
-    def hops_by_span(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many each span has, and how many of these were lost or sent again."""
+    def hops_by_span(self) -> HopCounts:
+        """How many each span has, and how many of these were lost, or sent again."""
         ...
 
 
@@ -190,9 +191,8 @@ class Load:
     @cached_property
     def _calls(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Both ends of every exchange: services, and services on hosts."""
-        packets, lost = self._hops.hops_by_span()
-        frame = self._trees.frame
-        return call_ends(frame, packets, lost, False), call_ends(frame, packets, lost, True)
+        frame, counts = self._trees.frame, self._hops.hops_by_span()
+        return call_ends(frame, counts, False), call_ends(frame, counts, True)
 
     def _with_call(self, selection: RequestSelection) -> pl.Series:
         """Numbers of requests that hold a call between two nodes, of either graph."""

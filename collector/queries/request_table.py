@@ -48,7 +48,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
     """The requests of a trace, one row each, by number.
 
     Arguments: `spans`, as `SpanTrees.frame`.
-    Returns: `number, start_ns, end_ns, duration_ns, class, method, target, service, status, outcome, failed,
+    Returns: `number, start_ns, end_ns, duration_ns, ended, class, method, target, service, status, outcome, failed,
     client_host, server_host, bytes, transaction_id, outermost` (a client's own: `collector.services.client_requests`),
     `in_flight` (outermost requests in flight when it began, itself included).
     """
@@ -61,6 +61,7 @@ def request_table(spans: pl.DataFrame) -> pl.DataFrame:
         start_ns="start",
         end_ns="end",
         duration_ns="duration_ns",
+        ended=pl.col("end_trace_ns").is_not_null(),
         bytes=size,
         outcome=pl.col("outcome").fill_null(str(Outcome.UNKNOWN)),
         outermost=pl.col("request").is_in(asked.implode()),

@@ -42,7 +42,17 @@ class Edge:
     p50_ns: int  # this and the next without abandoned ones, if there are others
     p99_ns: int
     packets_count: int
-    lost_count: int  # packets sent again or lost
+    lost_count: int  # packets
+    retransmitted_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class HopCounts:
+    """Of each span: how many hops it has, and how many of these were lost, or sent again."""
+
+    hops: NDArray[np.int64]
+    lost: NDArray[np.int64]
+    retransmitted: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +79,18 @@ def service_graph(ends: pl.DataFrame) -> ServiceGraph:
         p99_ns=took.quantile(0.99, "higher").cast(pl.Int64),
         packets_count=pl.col("packets_count").sum(),
         lost_count=pl.col("lost_count").sum(),
+        retransmitted_count=pl.col("retransmitted_count").sum(),
     )
     ordered = rows.sort("exchanges_count", "caller", "callee", descending=[True, False, False])
     edges = tuple(Edge(**row) for row in ordered.iter_rows(named=True))
     return ServiceGraph(_placed(edges, ends), edges)
 
 
-def call_ends(
-    spans: pl.DataFrame, packets: NDArray[np.int64], lost: NDArray[np.int64], hosts_apart: bool
-) -> pl.DataFrame:
+def call_ends(spans: pl.DataFrame, counts: HopCounts, hosts_apart: bool) -> pl.DataFrame:
     """Both ends of every exchange: `request, depth, caller, callee, duration_ns, outcome, bytes, packets_count,
-    lost_count, own` (no daemon asked).
+    lost_count, retransmitted_count, own` (no daemon asked).
 
-    Arguments: `spans` as `SpanTrees.frame`, and the packets of each; `hosts_apart`: a service on two hosts is two
+    Arguments: `spans` as `SpanTrees.frame`, and `counts` of each; `hosts_apart`: a service on two hosts is two
     nodes.
     """
     host = pl.col("server_host").fill_null(UNCAPTURED)
@@ -90,8 +99,9 @@ def call_ends(
     callee = on_host if hosts_apart else service.fill_null(host)
     rows = spans.with_columns(
         callee=callee,
-        packets_count=pl.Series(packets[: len(spans)]),
-        lost_count=pl.Series(lost[: len(spans)]),
+        packets_count=pl.Series(counts.hops[: len(spans)]),
+        lost_count=pl.Series(counts.lost[: len(spans)]),
+        retransmitted_count=pl.Series(counts.retransmitted[: len(spans)]),
     )
     parents = rows.select(parent_span_id="span_id", asked_by="callee", asked_on="server_host")
     rows = rows.join(parents, on="parent_span_id", how="left", maintain_order="left")
@@ -104,6 +114,7 @@ def call_ends(
         "callee",
         "packets_count",
         "lost_count",
+        "retransmitted_count",
         own=~pl.col("background").fill_null(value=False),
         caller=pl.when(same).then(pl.col("asked_by")).otherwise(pl.coalesce(itself, client)),
         duration_ns="duration_ns",

@@ -79,6 +79,7 @@ class Span:
     reader_wait_ns: int = 0
     doubt: str = ""  # where its parent is uncertain: how sure it is, and the next candidate (`requests.link_doubt`)
     pause_ns: int = 0  # between the handshake and the first byte: no part of its duration
+    ended: bool = True  # otherwise its end was not seen, and its duration is at least so long
     silences: tuple[Silence, ...] = ()  # the long ones of its messages, by time
 
     @property
@@ -280,6 +281,7 @@ def _span(number: int, row: dict[str, Any]) -> Span:
         request_sent_ns=row["request_first_sent_trace_ns"],
         request_received_ns=row["request_last_received_trace_ns"],
         response_sent_ns=row["response_first_sent_trace_ns"],
+        ended=row["end_trace_ns"] is not None,
         silences=_silences(row),
         **texts,
         **ledger,

@@ -18,6 +18,7 @@ from collector.queries.lanes import command_of, command_span, lanes_of
 from collector.queries.load import Load
 from collector.queries.overlay import WholeHops
 from collector.queries.problems import Problems, seen
+from collector.queries.service_graph import HopCounts
 from collector.queries.span_trees import Span, SpanTrees
 from collector.queries.tables import Tables
 from collector.queries.timeline.build import Progress, chunks
@@ -126,17 +127,17 @@ class TraceView:
             delay_ns = (columns.received_ns[part] - columns.anchor_ns[part])[rows]
             yield pairs.source[pair], pairs.target[pair], delay_ns
 
-    def hops_by_span(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many hops each span has, and how many of these were lost or sent again."""
+    def hops_by_span(self) -> HopCounts:
+        """How many hops each span has, and how many of these were lost, or sent again."""
         count = len(self._trees.span_ids)
-        found = np.zeros((2, count), dtype=np.int64)
+        found = np.zeros((3, count), dtype=np.int64)
         for part in chunks(len(self._columns)):
             span = self._columns.span[part]
             again = self._columns.arrow_class[part] == ArrowClass.RETRANSMISSION
-            trouble = again | (self._columns.state[part] == LOST)  # a reset is drawn like a loss, but is none
-            for row, mine in enumerate((span >= 0, (span >= 0) & trouble)):
+            lost = self._columns.state[part] == LOST  # a reset is drawn like a loss, but is none
+            for row, mine in enumerate((span >= 0, (span >= 0) & lost, (span >= 0) & again)):
                 found[row] += np.bincount(span[mine], minlength=count)
-        return found[0], found[1]
+        return HopCounts(*found)
 
     def runs_beside(self) -> tuple[Path, ...]:
         """Folders of the load generator's runs that were recorded as this trace."""
@@ -243,6 +244,7 @@ class TraceView:
             start_ns=int(self._trees.start_ns[number]),
             end_ns=int(self._trees.end_ns[number]),
             duration_ns=int(self._trees.durations_ns[number]),
+            ended=root.ended,
             spans_count=self._trees.spans_count(number),
             hops_count=int(first[number + 1] - first[number]),
             problems_count=int(self._made.request_problems[number]),

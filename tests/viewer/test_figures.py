@@ -120,9 +120,13 @@ def test_every_outcome_has_words_and_a_look() -> None:
 
 
 def test_a_call_of_unknown_outcome_is_drawn_as_one_that_went_well_and_says_so() -> None:
-    unknown = Edge("client", "db", 4, 0, 0, 4, 100, 1_000, 2_000, 12, 0)
+    unknown = Edge("client", "db", 4, 0, 0, 4, 100, 1_000, 2_000, 12, 0, 3)
     nodes = (Node("client", 0, 0.5), Node("db", 1, 0.5))
-    for edge, dashed in ((unknown, False), (replace(unknown, failed_count=1), True)):
+    for edge, dashed in (
+        (unknown, False),
+        (replace(unknown, failed_count=1), True),
+        (replace(unknown, lost_count=1), True),
+    ):
         figure = graph_figure(ServiceGraph(nodes, (edge,)), lambda _: "", lambda _: "")
         assert (figure.data[0].line.dash != "solid") == dashed
         assert "4 of unknown outcome" in edge_words(edge)
@@ -141,10 +145,19 @@ def test_a_span_with_an_uncertain_parent_has_a_dashed_frame_and_says_so() -> Non
 
 
 @pytest.mark.parametrize(
-    ("low_ns", "high_ns"), [(4_100_000, 6_900_000), (21_000_000, 29_000_000), (1, 3), (100, 10**9), (5_000, 5_000)]
+    ("low_ns", "high_ns"),
+    [
+        (4_100_000, 6_900_000),
+        (21_000_000, 29_000_000),
+        (1, 3),
+        (100, 10**9),
+        (5_000, 5_000),
+        (321_900_000, 327_000_000),
+        (1_000_000, 1_000_100),
+    ],
 )
 def test_an_axis_of_durations_is_labelled_however_narrow_the_data_are(low_ns: int, high_ns: int) -> None:
-    """Requests of 4.1 to 6.9 ms stood at an axis without a label."""
+    """Requests of 4.1 to 6.9 ms, then of 322 to 327 ms, stood at an axis without a label."""
     axis = duration_axis(low_ns, high_ns, "duration")
     inside = [tick for tick in axis["tickvals"] if low_ns <= tick <= high_ns]
     assert len(inside) >= 2 or low_ns == high_ns

@@ -4,6 +4,7 @@ Text and grid take the page's colours by its style sheet. The colours of series 
 papers, and each comes with a dash and a symbol of its own.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -82,18 +83,29 @@ def duration_axis(low_ns: float, high_ns: float, title: str) -> dict[str, Any]:
         "type": "log",
         "title": {"text": title, "standoff": 4},
         "tickvals": shown,
-        "ticktext": [duration(tick, 2) for tick in shown],
+        "ticktext": _different([[duration(tick, digits) for tick in shown] for digits in range(2, 20)]),
     }
 
 
+def _different(choices: Sequence[list[str]]) -> list[str]:
+    """The first of several ways to write some labels by which all differ, or the last."""
+    return next((labels for labels in choices if len(set(labels)) == len(labels)), choices[-1])
+
+
 def _ticks(low_ns: float, high_ns: float) -> list[int]:
-    """At 1 and 3 of each power of ten; at less where the data are so narrow that fewer than two of these lie inside."""
+    """At 1 and 3 of each power of ten; at less where the data are so narrow that fewer than two of these lie inside; at
+    round steps, as on an even axis, where they are narrower still."""
     ticks: list[int] = []
     for sizes, room in TICKS:
         every = [size * 10**power for power in range(13) for size in sizes]
         ticks = [tick for tick in every if low_ns / room <= tick <= high_ns * room]
         if sum(low_ns <= tick <= high_ns for tick in ticks) >= FEWEST_TICKS:
             return ticks
+    steps = (size * 10**power for power in reversed(range(13)) for size in (5, 2, 1))
+    for step in steps:
+        even = list(range(math.ceil(low_ns / step) * step, math.floor(high_ns) + 1, step))
+        if len(even) >= FEWEST_TICKS:
+            return even
     return ticks or [round(low_ns)]
 
 

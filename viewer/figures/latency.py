@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from collector.queries import AtConcurrency, Durations, Flight, Scatter
 from viewer.figures.frame import BAD, SCALE, STYLES, doubling_axis, duration_axis, framed, style, unit_of
-from viewer.wording import OUTCOME_WORDS, duration
+from viewer.wording import OUTCOME_WORDS, duration, duration_words
 
 FEW = 8
 """Of so many requests or fewer each number has a label: there is no half of one."""
@@ -41,8 +41,11 @@ def scatter_figure(scatter: Scatter, link: Callable[[int], str], area_link: str)
             marker={"color": look.colour, "symbol": look.symbol, "size": 6, "opacity": 0.8},
             customdata=[link(number) for number in scatter.numbers[at].tolist()],
             hovertext=[
-                f"#{number + 1}: {duration(took)}"
-                for number, took in zip(scatter.numbers[at].tolist(), scatter.duration_ns[at].tolist(), strict=True)
+                f"#{number + 1}: {duration_words(took, ended=ended)}"
+                for number, took, ended in zip(
+                    *(values[at].tolist() for values in (scatter.numbers, scatter.duration_ns, scatter.ended)),
+                    strict=True,
+                )
             ],
             hoverinfo="text",
         )

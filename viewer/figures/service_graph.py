@@ -49,13 +49,14 @@ def graph_figure(graph: ServiceGraph, edge_link: Callable[[Edge], str], node_lin
 
 
 def is_bad(edge: Edge) -> bool:
-    """Whether something went wrong on it."""
+    """Whether a request failed or a packet was lost on it. What was sent again alone is no proof of either."""
     return bool(edge.failed_count or edge.lost_count)
 
 
 def edge_words(edge: Edge) -> str:
     """All that is known of a call."""
-    lost = f", {edge.lost_count:,} of {edge.packets_count:,} packets lost or sent again" if edge.lost_count else ""
+    lost = f", {edge.lost_count:,} of {edge.packets_count:,} packets lost" if edge.lost_count else ""
+    lost += f", {edge.retransmitted_count:,} sent again" if edge.retransmitted_count else ""
     outcomes = outcome_words(edge.failed_count, edge.abandoned_count, edge.unknown_count)
     return (
         f"{edge.caller} → {edge.callee}: {edge.exchanges_count:,} exchanges{outcomes}, {bytes_in_words(edge.bytes)}, "

@@ -11,7 +11,7 @@ from viewer.pages.address import Address, request_link
 from viewer.pages.classes import chosen_class, chosen_outcome, class_choices, outcome_choices
 from viewer.pages.context import Given
 from viewer.pages.parts import Row, choices, heading, no_requests, nothing, table
-from viewer.wording import bytes_in_words, duration, exact_time, plural, status_words
+from viewer.wording import bytes_in_words, duration, duration_words, exact_time, plural, status_words
 
 PAGE_ROWS = 100
 HEAD = ("request", "status", "duration", "began", "bytes", "in flight", "from → to", "transaction id", "class")
@@ -102,7 +102,7 @@ def _row(row: RequestRow) -> Row:
     return (
         html.A(f"#{row.number + 1} {row.method} {row.target}".strip(), href=request_link(row.number), title=row.target),
         html.B(status, className="bad") if row.outcome == "failed" else status,
-        duration(row.duration_ns),
+        duration_words(row.duration_ns, ended=row.ended),
         exact_time(row.start_ns),
         bytes_in_words(row.bytes),
         f"{row.in_flight:,}",

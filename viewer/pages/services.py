@@ -13,7 +13,7 @@ from viewer.wording import bytes_in_words, duration
 
 HEAD = (
     *("call", "exchanges", "failed", "given up", "outcome unknown", "bytes", "p50", "p99", "packets"),
-    "lost or sent again",
+    *("lost", "sent again"),
 )
 
 
@@ -71,6 +71,7 @@ def _row(edge: Edge) -> Row:
         duration(edge.p99_ns),
         f"{edge.packets_count:,}",
         f"{edge.lost_count:,}",
+        f"{edge.retransmitted_count:,}",
     )
 
 

@@ -18,9 +18,10 @@ from collector.queries.latency import (
 )
 from collector.queries.overlay import STEPS, LaneGroups, WholeHops, overlay
 from collector.queries.request_table import in_flight_at_start, request_classes, request_table
-from collector.queries.service_graph import call_ends
+from collector.queries.service_graph import HopCounts, call_ends
 from tests.helpers.script_traces import write_script_trace
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
+from viewer.wording import duration_words
 
 UPLOADS = 40
 CLASS = "PUT object 1-16 KiB at swift-proxy"
@@ -40,7 +41,7 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
         **{"method": "PUT", "target": "/v1/a/c/o", "service": "swift-proxy", "status": 201, "complete": True},
         **{"client_host": "client", "server_host": "proxy", "transaction_id": "tx", "background": False},
         **{"outcome": "ok"},
-        **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10},
+        **{"request_bytes": 100, "response_bytes": 100, "start": 0, "end": 10, "end_trace_ns": 10},
     }
     frame = pl.DataFrame([{**usual, "request": at, **row} for at, row in enumerate(rows)])
     return frame.with_columns(duration_ns=pl.col("end") - pl.col("start"))
@@ -63,6 +64,12 @@ def spans(*rows: dict[str, object]) -> pl.DataFrame:
 )
 def test_a_class_is_method_kind_size_and_service(row: dict[str, object], name: str) -> None:
     assert request_table(spans(row))["class"].to_list() == [name]
+
+
+def test_a_request_whose_end_was_not_seen_has_a_duration_of_at_least_what_was() -> None:
+    table = request_table(spans({}, {"end_trace_ns": None}))
+    assert table["ended"].to_list() == [True, False]
+    assert [duration_words(1_500, ended=ended) for ended in table["ended"]] == ["1.50 µs", "≥ 1.50 µs"]
 
 
 @pytest.mark.parametrize("outcome", ["ok", "failed", "unknown", None])
@@ -235,6 +242,7 @@ def test_many_requests_are_counted_and_the_slowest_and_failed_stay_dots() -> Non
             "number": np.arange(count),
             "start_ns": np.arange(count) * 1_000,
             "duration_ns": np.arange(count) + 1,
+            "ended": np.full(count, True),
             "failed": np.arange(count) < 3,
             "outcome": ["failed"] * 3 + ["ok"] * (count - 3),
         }
@@ -273,8 +281,8 @@ def test_who_asks_is_the_service_that_answered_or_what_it_says_it_is() -> None:
         {**ends, "span_id": 2, "parent_span_id": 1, "service": "swift-object", "client_host": "proxy", "depth": 1},
         {**ends, "span_id": 3, "client_service": "object-replicator", "client_host": "storage", "server_host": "b"},
     )
-    none = np.zeros(3, np.int64)
-    callers = [call_ends(rows, none, none, hosts_apart)["caller"].to_list() for hosts_apart in (False, True)]
+    none = HopCounts(*np.zeros((3, 3), np.int64))
+    callers = [call_ends(rows, none, hosts_apart)["caller"].to_list() for hosts_apart in (False, True)]
     assert callers[0] == ["client", "swift-proxy", "object-replicator"]
     assert callers[1] == ["client", "swift-proxy on proxy", "object-replicator on storage"]
 
@@ -287,8 +295,11 @@ def test_the_graph_holds_every_exchange_once(crowd: TraceView) -> None:
     }
     assert sum(edge.exchanges_count for edge in apart.edges) == 4 * UPLOADS
     assert [node.x for node in services.nodes] == [0, 0.5, 1]
-    again = sum(edge.lost_count for edge in services.edges)
-    assert again == sum(crowd.summary.class_counts[3:5]) > 0
+    again, lost = (
+        sum(getattr(edge, name) for edge in services.edges) for name in ("retransmitted_count", "lost_count")
+    )
+    assert (again, lost) == tuple(crowd.summary.class_counts[3:5])
+    assert min(again, lost) > 0
     assert len(crowd.load.select(RequestSelection(caller="swift-proxy", callee="swift-object"))) == UPLOADS
     assert len(crowd.load.select(RequestSelection(caller="client", callee="swift-object"))) == 0
 
@@ -306,6 +317,7 @@ def test_a_reset_is_no_lost_packet(tmp_path: Path) -> None:
     """
     write_script_trace(str(tmp_path / "trace"), script)
     view = open_trace(str(tmp_path / "trace"))
-    hops, lost = view.hops_by_span()
-    assert hops.tolist() == [3, 3]
-    assert lost.tolist() == [0, 2]
+    counts = view.hops_by_span()
+    assert counts.hops.tolist() == [3, 3]
+    assert counts.lost.tolist() == [0, 1]
+    assert counts.retransmitted.tolist() == [0, 1]
