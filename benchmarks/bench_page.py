@@ -36,7 +36,7 @@ operations = [
 
 
 @contextmanager
-def started(*argv: str) -> Iterator[str]:
+def start_service(*argv: str) -> Iterator[str]:
     """A service in a process of its own; the address (or port) in what it says first."""
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
     with subprocess.Popen([sys.executable, "-m", *argv], stdout=subprocess.PIPE, text=True, env=environment) as running:
@@ -57,10 +57,10 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        store = f"http://127.0.0.1:{stack.enter_context(started('benchmarks.instant_server', '0'))}/auth/v1.0"
+        store = f"http://127.0.0.1:{stack.enter_context(start_service('benchmarks.instant_server', '0'))}/auth/v1.0"
         drivers = [
             stack.enter_context(
-                started(
+                start_service(
                     "tracer",
                     "bench",
                     "driver",
@@ -77,7 +77,7 @@ def main(folder: Path) -> None:
         options = [option for url in drivers for option in ("--driver", url)]
         runs = str(scratch / "runs")
         url = stack.enter_context(
-            started("tracer", "bench", "controller", "--listen", "127.0.0.1:0", *options, "--data", runs)
+            start_service("tracer", "bench", "controller", "--listen", "127.0.0.1:0", *options, "--data", runs)
         )
         shown = ""
         for seconds, wait in ((6, ["--wait"]), (4, ["--wait"]), (300, [])):

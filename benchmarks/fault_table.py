@@ -124,10 +124,10 @@ def _row(folder: Path, case: Case) -> str:
     control.ask(folder / "cluster", {"order": "clear", "ids": None})
     findings = store.read_table(str(folder / case.name), "findings").to_pylist()
     texts = [finding["text"] for finding in findings if finding["severity"] != "notice"]
-    told = " · ".join(texts[:FINDINGS_SHOWN]) or "nothing"
+    shown = " · ".join(texts[:FINDINGS_SHOWN]) or "nothing"
     if len(texts) > FINDINGS_SHOWN:
-        told += f" · and {len(texts) - FINDINGS_SHOWN} more"
-    return f"| `{case.words}` | {_client(said)} | {_servers(folder, case)} | {told} |"
+        shown += f" · and {len(texts) - FINDINGS_SHOWN} more"
+    return f"| `{case.words}` | {_client(said)} | {_servers(folder, case)} | {shown} |"
 
 
 def _record(folder: Path, case: Case) -> list[tuple[str, int | str, float]]:

@@ -3,7 +3,8 @@
 Brings up a cluster of its own. Clients write, overwrite, delete and read without pause while a schedule (a function of
 the seed) damages one host after the other: servers killed, stopped and restarted, links cut, lossy, slow and narrow,
 disks full and failing, bits flipped. After each round the clients stand still, the damage is cleared, and the run waits
-until all three replicas of every object and all three listings agree with what the clients were told; then it goes on.
+until all three replicas of every object and all three listings agree with the answers that clients got; then it
+continues.
 
 What is promised, and so checked: with three replicas and damage to at most one host (one zone) at a time, and replicas
 converged before the next, every write that was answered with success is there byte for byte on all three devices, every
@@ -54,7 +55,7 @@ class Summary:
     not_converged: list[str]
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether all promises were kept."""
         return not (self.lost or self.wrong or self.not_converged)
 
@@ -95,7 +96,7 @@ def _on_client_host(options: argparse.Namespace) -> None:
     print(_text(summary))
     if options.json:
         options.json.write_text(json.dumps(dataclasses.asdict(summary), indent=1), "utf-8")
-    sys.exit(0 if summary.passed else 1)
+    sys.exit(0 if summary.has_passed else 1)
 
 
 class Run:
@@ -186,8 +187,8 @@ class Run:
             counts=dict(sorted(counts.items())),
             objects=len(histories),
             acknowledged=counts["PUT 201"] + counts["DELETE 204"],
-            uncertain=sum(history.retired for history in histories),
-            lost=[history.name for history in histories if self._verifier.lost(history)],
+            uncertain=sum(history.is_retired for history in histories),
+            lost=[history.name for history in histories if self._verifier.is_lost(history)],
             wrong=[line for client in self._clients for line in client.wrong],
             not_converged=self._not_converged,
         )

@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in options.cases or CASES:
         with tempfile.TemporaryDirectory(prefix="twintap-floods-", dir=options.folder) as folder:
             flood = CASES[name](Path(folder), int(options.millions * 1e6))
-            outcome = replayed(flood, Path(folder))
+            outcome = replay(flood, Path(folder))
         faults = list(outcome.faults(flood))
         failed |= bool(faults)
         ended = f"**{'; '.join(faults)}**" if faults else ", ".join(outcome.counters) or outcome.said or "a trace"
@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(failed)
 
 
-def replayed(flood: Flood, folder: Path) -> Outcome:
+def replay(flood: Flood, folder: Path) -> Outcome:
     """Analyse a capture by `tracer replay` in a process of its own."""
     trace = folder / "trace"
     command = [sys.executable, "-P", "-m", "tracer", "replay", "--quiet", "-o", str(trace), str(flood.path)]
@@ -144,7 +144,7 @@ def _one_by_one(folder: Path, count: int) -> Flood:
     return _on_one_connection(folder, [(True, 0x18, PING), (False, 0x18, PONG)], count)
 
 
-def _pipelined(ask: bytes, answer: bytes) -> Callable[[Path, int], Flood]:
+def _pipeline_writer(ask: bytes, answer: bytes) -> Callable[[Path, int], Flood]:
     def write(folder: Path, count: int) -> Flood:
         each = SUPER_SEGMENT_BYTES // len(ask)
         return _on_one_connection(folder, [(True, 0x18, ask * each), (False, 0x18, answer * each)], -(-count // each))
@@ -162,8 +162,8 @@ def _equal_acks(folder: Path, count: int) -> Flood:
     return Flood(path, -(-count // BATCH) * BATCH)
 
 
-def _compressed(write: Callable[[Path, int], Flood]) -> Callable[[Path, int], Flood]:
-    def written(folder: Path, count: int) -> Flood:
+def _compressing_writer(write: Callable[[Path, int], Flood]) -> Callable[[Path, int], Flood]:
+    def write_compressed(folder: Path, count: int) -> Flood:
         plain = write(folder, count)
         packed = plain.path.with_name(plain.path.name + ".gz")
         with plain.path.open("rb") as source, gzip.open(packed, "wb", 6) as target:
@@ -171,17 +171,17 @@ def _compressed(write: Callable[[Path, int], Flood]) -> Callable[[Path, int], Fl
         plain.path.unlink()
         return Flood(packed, plain.packets_count)
 
-    return written
+    return write_compressed
 
 
 CASES: dict[str, Callable[[Path, int], Flood]] = {
     "syns": _syns,
     "connections": _connections,
     "one-by-one": _one_by_one,
-    "pipelined-redis": _pipelined(PING, PONG),
-    "pipelined-http": _pipelined(GET, OK),
+    "pipelined-redis": _pipeline_writer(PING, PONG),
+    "pipelined-http": _pipeline_writer(GET, OK),
     "equal-acks": _equal_acks,
-    "equal-acks-gz": _compressed(_equal_acks),
+    "equal-acks-gz": _compressing_writer(_equal_acks),
 }
 
 

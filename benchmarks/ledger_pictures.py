@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from playwright.sync_api import Browser
 
-from benchmarks.viewer_session import browser, served, wait_settled
+from benchmarks.viewer_session import browser, serve, wait_settled
 
 SYSTEMS = {
     "chunked-slow-server": "a streamed answer, as of server-sent events: the server sleeps between six pieces",
@@ -48,7 +48,7 @@ def main(kept: Path, folder: Path) -> None:
 def _panel(chromium: Browser, run: Path, theme: str) -> bytes:
     """The panel of a run's slowest request."""
     trace = run / "said-tcpdump" / "trace"
-    with served(str(trace)) as url:
+    with serve(str(trace)) as url:
         context = chromium.new_context(
             viewport=WINDOW, color_scheme="dark" if theme == "dark" else "light", reduced_motion="reduce",
             device_scale_factor=SCALE,

@@ -3,7 +3,7 @@
     python -m benchmarks.profile CLIENT.pcap SERVER.pcap
 
 The whole of `tracer replay` runs in one thread, its libraries' pools too, and the functions in `STAGES` are timed, each
-without those that it calls. What is in none of them is the row before the last. CPU time, so that a busy machine tells
+without those that it calls. What is in none of them is the row before the last. CPU time, so that a busy machine gives
 the same but for its caches. The last line is JSON: nanoseconds for each packet by stage, and `total`.
 """
 
@@ -90,7 +90,7 @@ class Profile:
             self.seconds[title] += passed - self._inner.pop()
             self._inner[-1] += passed
 
-    def timed(self, function: Callable[..., Any], titles: dict[str, str]) -> Callable[..., Any]:
+    def with_timing(self, function: Callable[..., Any], titles: dict[str, str]) -> Callable[..., Any]:
         """`function`, booked on the title for its first argument after `self`, or else for ``."""
 
         @wraps(function)
@@ -127,7 +127,7 @@ def places() -> Iterator[tuple[Any, str, dict[str, str]]]:
 
 def _instrument(profile: Profile) -> None:
     for owner, name, titles in places():
-        setattr(owner, name, profile.timed(getattr(owner, name), titles))
+        setattr(owner, name, profile.with_timing(getattr(owner, name), titles))
     for module in ("collector.analysis", "collector.decode.captures"):
         vars(importlib.import_module(module))["ThreadPoolExecutor"] = Inline
 

@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--once", nargs=2, metavar=("COUNT", "IDS"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.once:
-        print(json.dumps(_measured(int(options.once[0]), options.once[1] == "shown")))
+        print(json.dumps(_measure(int(options.once[0]), options.once[1] == "shown")))
         return 0
     print("\n".join(table(options.most)))
     return 0
@@ -85,7 +85,7 @@ def table(most: int) -> list[str]:
     return lines
 
 
-def _measured(count: int, with_ids: bool) -> dict[str, float]:
+def _measure(count: int, with_ids: bool) -> dict[str, float]:
     """Seconds of the stages over about so many exchanges."""
     one, info = _template()
     rebuilt = partial(_rebuilt, ServiceNames(info.services))
@@ -98,7 +98,7 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
         while some := list(islice(parts, MADE_AT_ONCE)):
             before = len(done)
             work = partial(run_in_order, pool, WORKERS, some, rebuilt, lambda _, made: done.append(made))
-            spent_s = _timed(took, work)
+            spent_s = _cpu_seconds(took, work)
             of_exchanges = sum(one.exchanges_s for one in done[before:])
             of_findings = sum(one.findings_s for one in done[before:])
             took["exchanges_s"] += spent_s * of_exchanges / (of_exchanges + of_findings)
@@ -112,10 +112,10 @@ def _measured(count: int, with_ids: bool) -> dict[str, float]:
             wrong = pool.submit(symptoms.merge_symptoms, counted)
             linked.append((spans.link(exchanges), wrong.result()))
 
-        took["spans_s"] += _timed(took, link)
+        took["spans_s"] += _cpu_seconds(took, link)
     ((table, wrong),) = linked
     clocks = one["clocks"]
-    took["findings_s"] += _timed(took, lambda: findings.build_findings(wrong, [asked], table, clocks, info, 0, None))
+    took["findings_s"] += _cpu_seconds(took, lambda: findings.build_findings(wrong, [asked], table, clocks, info, 0, None))
     return took | {"count": exchanges.num_rows}
 
 
@@ -138,7 +138,7 @@ def _rebuilt(names: ServiceNames, numbered: tuple[int, Part]) -> _Rebuilt:
     return _Rebuilt(built.exchanges, wrong, built_s - began_s, time.thread_time() - built_s)
 
 
-def _timed(took: dict[str, float], work: Callable[[], object]) -> float:
+def _cpu_seconds(took: dict[str, float], work: Callable[[], object]) -> float:
     """Do the work, add how long it took to `wall_s`, and return the CPU time of all threads."""
     began, began_wall = time.process_time(), time.perf_counter()
     work()
@@ -163,13 +163,13 @@ def _parts(one: Tables, copies: int, each: int, with_ids: bool) -> Iterator[Part
     for start in range(0, copies, each):
         numbers = range(start, min(copies, start + each))
         yield (
-            _repeated(one["hops"], numbers, step),
-            _repeated(messages, numbers, step),
-            _repeated(one["connections"], numbers, step),
+            _repeat(one["hops"], numbers, step),
+            _repeat(messages, numbers, step),
+            _repeat(one["connections"], numbers, step),
         )
 
 
-def _repeated(table: pa.Table, numbers: range, step: int) -> pa.Table:
+def _repeat(table: pa.Table, numbers: range, step: int) -> pa.Table:
     """Copies of a table of the template, each later and with ids of its own."""
     many = pa.concat_tables([table] * len(numbers)).combine_chunks().unify_dictionaries()
     number = np.repeat(np.array(numbers), table.num_rows)

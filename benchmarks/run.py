@@ -100,7 +100,7 @@ def _measure(folder: Path, sizes: Sequence[int], runs: int) -> list[Series]:
     for size in sizes:
         captures = traffic.write(folder, size)
         print(f"bench: {captures.packets_count:,} packets", file=sys.stderr)
-        tools = {**OURS, **(_installed(OTHERS) if size <= SLOW_LIMIT else {})}
+        tools = {**OURS, **(_installed_tools(OTHERS) if size <= SLOW_LIMIT else {})}
         series = {tool: Series(tool, captures.packets_count) for tool in tools}
         for _ in range(runs):
             for tool, one in series.items():
@@ -109,7 +109,7 @@ def _measure(folder: Path, sizes: Sequence[int], runs: int) -> list[Series]:
     return done
 
 
-def _installed(tools: dict[str, str]) -> dict[str, str]:
+def _installed_tools(tools: dict[str, str]) -> dict[str, str]:
     found = {tool: title for tool, title in tools.items() if tool == "dpkt" or shutil.which(tool)}
     for tool in tools.keys() - found.keys():
         print(f"bench: {tool} is not installed, so it is not measured (apt-get install {tool})", file=sys.stderr)
@@ -119,10 +119,12 @@ def _installed(tools: dict[str, str]) -> dict[str, str]:
 def _run_once(tool: str, files: list[Path], series: Series) -> None:
     if tool in OURS or tool == "dpkt":
         ran = run([sys.executable, "-m", "benchmarks.stages", tool, *map(str, files)])
-        told = json.loads(ran.last_line)
-        assert told["packets_count"] == series.packets_count, f"{tool} saw {told} of {series.packets_count} packets"
-        series.seconds.append(told["seconds"])
-        series.cpu_seconds.append(told["cpu_seconds"])
+        printed = json.loads(ran.last_line)
+        assert printed["packets_count"] == series.packets_count, (
+            f"{tool} saw {printed} of {series.packets_count} packets"
+        )
+        series.seconds.append(printed["seconds"])
+        series.cpu_seconds.append(printed["cpu_seconds"])
         series.peak_rss_bytes = max(series.peak_rss_bytes, ran.peak_rss_bytes)
         return
     empty = files[0].parent / "empty.pcap"

@@ -98,9 +98,9 @@ def _measure(case: Case, runs: int) -> Cost:
     seconds, peak = [], 0
     for _ in range(runs):
         ran = run([sys.executable, "-m", "benchmarks.stages", "end_to_end", *map(str, case.files)])
-        told = json.loads(ran.last_line)
-        assert told["packets_count"] == case.packets_count, f"{told} of {case}"
-        seconds.append(told["cpu_seconds"])
+        printed = json.loads(ran.last_line)
+        assert printed["packets_count"] == case.packets_count, f"{printed} of {case}"
+        seconds.append(printed["cpu_seconds"])
         peak = max(peak, ran.peak_rss_bytes)
     return Cost(case, median(seconds) / case.packets_count * 1e6, peak)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 from playwright.sync_api import Browser, Page
 
-from benchmarks.viewer_session import browser, served, wait_settled
+from benchmarks.viewer_session import browser, serve, wait_settled
 from tests.helpers.synthetic_trace import Recipe, write_synthetic_trace
 
 SIZES = ((1280, 720), (1920, 1080))
@@ -57,11 +57,11 @@ def main(trace: str, folder: Path, large: bool, crowd: str | None, run: str | No
     looks = [(theme, size) for size in [*SIZES, *([LARGE] if large else [])] for theme in THEMES]
     with browser() as chromium:
         if only in (None, "trace"):
-            with served(trace) as url:
+            with serve(trace) as url:
                 for theme, size in looks:
                     _take(chromium, url, folder, theme, size)
         if crowd and only in (None, "crowd"):
-            with served(crowd, *(["--bench", run] if run else [])) as url:
+            with serve(crowd, *(["--bench", run] if run else [])) as url:
                 for theme, size in looks:
                     _take_pages(chromium, url, folder, theme, size)
         if only in (None, "states"):
@@ -118,7 +118,7 @@ def _take_states(chromium: Browser, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         empty, live = Path(scratch) / "empty", Path(scratch) / "session" / "live"
         write_synthetic_trace(empty, Recipe(uploads_count=0, argv=None))
-        with _page(chromium, "light", SIZES[0]) as (page, shoot), served(str(empty)) as url:
+        with _page(chromium, "light", SIZES[0]) as (page, shoot), serve(str(empty)) as url:
             page.goto(url)
             wait_settled(page)
             shoot(folder, "empty")
@@ -126,7 +126,7 @@ def _take_states(chromium: Browser, folder: Path) -> None:
         write_synthetic_trace(live, Recipe(uploads_count=40, span_ns=2_000_000_000, lost_share=0.01, argv=None))
         _make_recent(live)
         with _page(chromium, "light", SIZES[0]) as (page, shoot):
-            with served(str(live)) as url:
+            with serve(str(live)) as url:
                 page.goto(url)
                 wait_settled(page)
                 page.wait_for_selector("#live-state:not([hidden])")
@@ -134,7 +134,7 @@ def _take_states(chromium: Browser, folder: Path) -> None:
             page.keyboard.press("n")
             page.wait_for_selector("#banner.shown")
             shoot(folder, "error")
-    with _page(chromium, "light", SIZES[0]) as (page, shoot), served() as url:
+    with _page(chromium, "light", SIZES[0]) as (page, shoot), serve() as url:
         page.goto(url)
         page.wait_for_selector("#upload-choose")
         page.evaluate(DROP_TEXT)

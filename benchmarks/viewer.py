@@ -20,7 +20,7 @@ each, the index is made first, in a run of its own; then, with the index warm:
 wall times are too long by as much or more. Takes about 2 minutes for 10 million hops and 5 for 50 million on a machine
 at rest; less than 2 GB of memory to make a trace, 6 GB to index 50 million.
 
-With `--use MINUTES`, a page is used at random for so long instead, and what it and the server hold is told on the way:
+With `--use MINUTES`, a page is used at random for so long instead, and their memory is printed meanwhile:
 what grows all along leaks.
 """
 
@@ -79,21 +79,23 @@ class Row:
 @click.option("--hops", multiple=True, type=int, default=(10_000_000,), show_default=True, help="Of made-up traces.")
 @click.option("--hosts", default=10, show_default=True, help="Of made-up traces.")
 @click.option("--keep", type=click.Path(path_type=Path), help="A folder for made-up traces, to be used again.")
-@click.option("--use", "minutes", type=float, help="Use a page for so many minutes, and tell what it holds.")
+@click.option(
+    "--use", "minutes", type=float, help="Use a page for so many minutes, and print how much memory it holds."
+)
 def main(trace: str | None, hops: tuple[int, ...], hosts: int, keep: Path | None, minutes: float | None) -> None:
     """Measure, and print a table for each trace."""
     with tempfile.TemporaryDirectory(prefix="twintap-viewer-") as temporary:
         for count in [0] if trace else hops:
-            path = Path(trace) if trace else _made(keep or Path(temporary), count, hosts)
+            path = Path(trace) if trace else _make_trace(keep or Path(temporary), count, hosts)
             click.echo(f"\n{path.name}: load {_load():.2f}")
             _index(path)
             if minutes is None:
-                _tell(_measure(str(path)))
+                _print_table(_measure(str(path)))
             else:
                 _use(str(path), minutes)
 
 
-def _made(folder: Path, hops: int, hosts: int) -> Path:
+def _make_trace(folder: Path, hops: int, hosts: int) -> Path:
     path, uploads = folder / f"{hops // 1_000_000}M-{hosts}", hops // len(TEMPLATE)
     if not path.exists():
         begin = time.process_time()
@@ -120,14 +122,14 @@ def _load() -> float:
     return (time.perf_counter() - wall) / 0.5
 
 
-def _tell(rows: list[Row]) -> None:
+def _print_table(rows: list[Row]) -> None:
     click.echo(f"{'':<46}{'p50':>8}{'p95':>8}{'worst':>8}{'goal':>8}{'n':>6}")
     for row in rows:
         goal = "" if row.goal is None else f"{row.goal:.0f}"
         missed = " missed" if row.goal is not None and _high(row.values) > row.goal else ""
         figures = (statistics.median(row.values), _high(row.values), max(row.values))
-        told = "".join(f"{figure:8.1f}" if figure < 10 else f"{figure:8.0f}" for figure in figures)
-        click.echo(f"{row.name + ', ' + row.unit:<46}{told}{goal:>8}{len(row.values):6}{missed}")
+        shown = "".join(f"{figure:8.1f}" if figure < 10 else f"{figure:8.0f}" for figure in figures)
+        click.echo(f"{row.name + ', ' + row.unit:<46}{shown}{goal:>8}{len(row.values):6}{missed}")
 
 
 def _high(values: Sequence[float]) -> float:
@@ -142,7 +144,7 @@ def _measure(trace: str) -> list[Row]:
             _open(page, url)
             whole = (time.perf_counter() - started) * 1_000
             large = int(page.evaluate("window.twintap.meta.hops")) >= LARGE_HOPS
-            views = [_timed(lambda: _open(page, url)) for _ in range(3)]
+            views = [_time_ms(lambda: _open(page, url)) for _ in range(3)]
             rows.append(Row("first usable view", views, goal=3_000 if large else 2_000))
             rows.append(Row("first usable view, from the command's start", [whole]))
             rows += _gestures(page, process, settle_goal=150 if large else 120)
@@ -202,7 +204,7 @@ def _cpu_ms(process: psutil.Process) -> float:
     return float(times.user + times.system) * 1_000
 
 
-def _timed(act: Callable[[], object]) -> float:
+def _time_ms(act: Callable[[], object]) -> float:
     begin = time.perf_counter()
     act()
     return (time.perf_counter() - begin) * 1_000
@@ -333,11 +335,11 @@ def _use(trace: str, minutes: float) -> None:
         _open(page, url)
         session, begin, steps = page.context.new_cdp_session(page), time.monotonic(), 0
         click.echo(f"{'s':>6}{'steps':>8}{'heap, MiB':>11}{'elements':>10}{'listeners':>11}{'server, MiB':>13}")
-        told = -1.0
+        reported = -1.0
         while (spent := time.monotonic() - begin) < 60 * minutes:
-            if spent // 30 > told:
-                told = spent // 30
-                heap, elements, listeners = held(session)
+            if spent // 30 > reported:
+                reported = spent // 30
+                heap, elements, listeners = page_memory(session)
                 click.echo(
                     f"{spent:6.0f}{steps:8}{heap:11.1f}{elements:10}{listeners:11}{memory_mib(process)[0]:13.0f}"
                 )
@@ -348,7 +350,7 @@ def _use(trace: str, minutes: float) -> None:
             steps += 1
 
 
-def held(session: CDPSession) -> tuple[float, int, int]:
+def page_memory(session: CDPSession) -> tuple[float, int, int]:
     """MiB of the page's heap after its garbage was collected, elements, listeners."""
     session.send("HeapProfiler.collectGarbage")
     counters = session.send("Memory.getDOMCounters")

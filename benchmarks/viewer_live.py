@@ -1,7 +1,7 @@
 """A page that follows a live trace under load: `python -m benchmarks.viewer_live [--minutes 3] [--rate 1500]`.
 
 Two hosts in network namespaces exchange HTTP requests at an even rate, an agent on each ships to a collector, `tracer
-view` follows its live trace, and headless Chromium (software rendering) looks at it. Each ten seconds it is told: how
+view` follows its live trace, and headless Chromium (software rendering) looks at it. Every ten seconds it prints how
 far behind the page says it is, makes of the trace that it went on to, packets in view, drops and what the window had no
 room for; the page's heap after its garbage was collected, its elements and listeners; the own memory of the server and
 of the collector. What grows all along leaks.
@@ -21,13 +21,13 @@ import psutil
 from playwright.sync_api import CDPSession, Page
 
 from benchmarks.live_latency import CLIENT, PORT, SERVER, SESSION, TOKEN, shipping_agent
-from benchmarks.viewer import held, memory_mib
+from benchmarks.viewer import memory_mib, page_memory
 from benchmarks.viewer_session import browser, server_of, wait_settled
 from collector.trace import store
 from tests.helpers.live_hosts import TRACER, NoNamespacesError, Pair, pair
 from tracer.errors import InputError
 
-TOLD_SECONDS = 10
+REPORT_SECONDS = 10
 STATE = """() => ({ text: document.getElementById("live-state").textContent, badge: window.twintap.badgeText,
     makes: window.benchmarkMakes.size, requests: window.twintap.meta.requests })"""
 COUNT_MAKES = """() => {
@@ -62,11 +62,11 @@ def _measure(hosts: Pair, folder: Path, seconds: float, rate: float, window: flo
         ) as client,
     ):
         _await_make(str(live))
-        with _followed(str(live)) as (page, server):
+        with _follow(str(live)) as (page, server):
             session, began = page.context.new_cdp_session(page), time.monotonic()
             while client.poll() is None:
-                _tell(page, session, time.monotonic() - began, server, psutil.Process(collector.pid))
-                time.sleep(TOLD_SECONDS)
+                _report(page, session, time.monotonic() - began, server, psutil.Process(collector.pid))
+                time.sleep(REPORT_SECONDS)
 
 
 def _await_make(trace: str) -> None:
@@ -81,7 +81,7 @@ def _await_make(trace: str) -> None:
 
 
 @contextmanager
-def _followed(trace: str) -> Iterator[tuple[Page, psutil.Process]]:
+def _follow(trace: str) -> Iterator[tuple[Page, psutil.Process]]:
     with browser() as chromium, server_of(trace) as (url, process):
         page = chromium.new_page(viewport={"width": 1500, "height": 900})
         page.goto(url)
@@ -90,9 +90,9 @@ def _followed(trace: str) -> Iterator[tuple[Page, psutil.Process]]:
         yield page, process
 
 
-def _tell(page: Page, session: CDPSession, at: float, server: psutil.Process, collector: psutil.Process) -> None:
+def _report(page: Page, session: CDPSession, at: float, server: psutil.Process, collector: psutil.Process) -> None:
     state = page.evaluate(STATE)
-    heap, elements, listeners = held(session)
+    heap, elements, listeners = page_memory(session)
     click.echo(
         f"{at:4.0f} s: {state['text']}; {state['makes']} makes, {state['badge']}, {state['requests']:,} requests; "
         f"page {heap:.1f} MiB, {elements} elements, {listeners} listeners; "

@@ -18,7 +18,7 @@ SETTLED = "() => window.twintap && window.twintap.settledCount > {count} && !win
 
 
 @contextmanager
-def served(*arguments: str) -> Iterator[str]:
+def serve(*arguments: str) -> Iterator[str]:
     """The URL of `tracer view` with these arguments, on a free port of this machine, while the context lasts."""
     with server_of(*arguments) as (url, _):
         yield url
@@ -26,7 +26,7 @@ def served(*arguments: str) -> Iterator[str]:
 
 @contextmanager
 def server_of(*arguments: str) -> Iterator[tuple[str, psutil.Process]]:
-    """As `served`, with the server's process."""
+    """As `serve`, with the server's process."""
     tracer = str(Path(sys.executable).with_name("tracer"))
     argv = [tracer, "view", *arguments, "--listen", "127.0.0.1:0", "--no-browser"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.diagnosis.cases import CLEAN, PLANS, Case, cases
-from benchmarks.diagnosis.judge import Verdict, judged, table
+from benchmarks.diagnosis.judge import Verdict, judge_run, table
 from benchmarks.diagnosis.live import TRUTH_FILE, record_all
 
 
@@ -24,20 +24,20 @@ def main() -> None:
     options = _options()
     if not options.judge and not options.again:
         kinds = options.only.split(",") if options.only else [CLEAN, *PLANS]
-        wanted = [case for kind in kinds for case in _wanted(kind, options)]
+        wanted = [case for kind in kinds for case in _selected_cases(kind, options)]
         left = [case for case in wanted if not (options.folder / case.name / TRUTH_FILE).exists()]
         record_all(left, options.folder.resolve(), options.seconds)
     runs = sorted(path.parent for path in options.folder.glob(f"*/{TRUTH_FILE}"))
     verdicts = []
     for run in runs:
-        verdicts.append(judged(run, again=options.again))
+        verdicts.append(judge_run(run, again=options.again))
         print(_line(verdicts[-1]), file=sys.stderr)
     print(table(verdicts))
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(verdict) for verdict in verdicts], indent=1), "utf-8")
 
 
-def _wanted(kind: str, options: argparse.Namespace) -> list[Case]:
+def _selected_cases(kind: str, options: argparse.Namespace) -> list[Case]:
     count = options.clean if kind == CLEAN else options.runs
     return cases(kind, options.first + count)[options.first :]
 

@@ -44,7 +44,7 @@ class Verdict:
     others: tuple[str, ...]  # those after the first
 
 
-def judged(run: Path, *, again: bool) -> Verdict:
+def judge_run(run: Path, *, again: bool) -> Verdict:
     """Grade a run's folder. Arguments: `again`, to analyse its captures anew first."""
     trace, captures = run / "trace", run / "trace.captures"
     if again:

@@ -1,4 +1,4 @@
-"""Clients that write, overwrite, delete and read without end, and remember what they were told."""
+"""Clients that write, overwrite, delete and read without end, and remember the answers."""
 
 import collections
 import dataclasses
@@ -78,7 +78,7 @@ class Client(threading.Thread):
         self._random = random.Random(f"{seed}/client/{number}")
 
     def run(self) -> None:
-        """Until told to end."""
+        """Write and read until `ending` is set."""
         while not self.ending:
             if not self.gate.is_set():
                 self.stands.set()
@@ -89,7 +89,7 @@ class Client(threading.Thread):
             time.sleep(PAUSE_S)
 
     def _operate(self) -> None:
-        open_ones = [history for history in self.histories[-OBJECTS_AT_ONCE:] if not history.retired]
+        open_ones = [history for history in self.histories[-OBJECTS_AT_ONCE:] if not history.is_retired]
         if not open_ones or self._random.random() < 0.3:
             history = History(f"c{self._number}-{len(self.histories):05}", self._seed)
             self.histories.append(history)
@@ -122,15 +122,15 @@ class Client(threading.Thread):
         answer = self._access.ask("GET", f"/{self._container}/{history.name}")
         self.counts[f"GET {answer.status or answer.error}"] += 1
         if answer.status == 404:
-            self.counts["read: " + ("as written" if "" in history.allowed() else "missing for now")] += 1
+            self.counts["read: " + ("as written" if "" in history.allowed_etags() else "missing for now")] += 1
         elif answer.status == 200:
-            self.counts["read: " + self._judged(history, answer)] += 1
+            self.counts["read: " + self._classify(history, answer)] += 1
 
-    def _judged(self, history: History, answer: Answer) -> str:
+    def _classify(self, history: History, answer: Answer) -> str:
         etag = hashlib.md5(answer.body, usedforsecurity=False).hexdigest()
         if etag != answer.headers.get("etag", ""):
-            return "damaged, and its ETag tells"
-        if etag in history.allowed():
+            return "damaged, as its ETag shows"
+        if etag in history.allowed_etags():
             return "as written"
         if history.version_of(etag) is not None:
             return "an older version for now"

@@ -25,7 +25,7 @@ class History:
     uncertain: int | None = None  # a last write whose fate is unknown
 
     @property
-    def retired(self) -> bool:
+    def is_retired(self) -> bool:
         """Whether nothing more is to be written to it."""
         return self.uncertain is not None
 
@@ -38,7 +38,7 @@ class History:
         """The bytes of a version."""
         return random.Random(f"{self.seed}/{self.name}/{version}").randbytes(self.sizes[version])
 
-    def allowed(self) -> set[str]:
+    def allowed_etags(self) -> set[str]:
         """ETags of what may be stored now; "" for nothing."""
         base = DELETED if self.acknowledged is None else self.acknowledged
         versions = {base} | ({self.uncertain} if self.uncertain is not None else set())

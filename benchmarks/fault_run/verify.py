@@ -21,7 +21,7 @@ POLL_S = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Replica:
-    """One object on one device: its ETag by what came over the wire, "" if there is none, "?…" if it cannot be told."""
+    """One object on one device: its ETag by what came over the wire, "" if there is none, "?…" if unknown."""
 
     device: Device
     etag: str
@@ -53,22 +53,22 @@ class Verifier:
     def object_faults(self, history: History) -> list[str]:
         """What is wrong with an object's replicas on their own devices."""
         found = self._replicas(history.name)
-        allowed = history.allowed()
+        allowed = history.allowed_etags()
         if {replica.etag for replica in found} <= allowed and len({replica.etag for replica in found}) == 1:
             return []
-        shown = ", ".join(f"{r.device.host}/{r.device.name}: {self._shown(history, r.etag)}" for r in found)
-        wanted = " or ".join(self._shown(history, etag) for etag in sorted(allowed))
+        shown = ", ".join(f"{r.device.host}/{r.device.name}: {self._describe(history, r.etag)}" for r in found)
+        wanted = " or ".join(self._describe(history, etag) for etag in sorted(allowed))
         return [f"{history.name} should be {wanted}; is {shown}"]
 
-    def lost(self, history: History) -> bool:
+    def is_lost(self, history: History) -> bool:
         """Whether no device at all, handoffs included, holds what was acknowledged."""
         held = {replica.etag for replica in self._replicas(history.name, handoffs=True)}
-        return not held & history.allowed()
+        return not held & history.allowed_etags()
 
     def listing_faults(self, histories: Iterable[History]) -> list[str]:
         """Where a container replica's listing differs from what is stored."""
-        must = {h.name for h in histories if "" not in h.allowed()}
-        may = {h.name for h in histories if h.allowed() != {""}}
+        must = {h.name for h in histories if "" not in h.allowed_etags()}
+        may = {h.name for h in histories if h.allowed_etags() != {""}}
         faults = []
         for device, names in self._listings():
             if names is None:
@@ -126,7 +126,7 @@ class Verifier:
         return ask(service.address, service.port, "GET", f"/{quote(path)}{query}")
 
     @staticmethod
-    def _shown(history: History, etag: str) -> str:
+    def _describe(history: History, etag: str) -> str:
         if not etag:
             return "absent"
         version = history.version_of(etag)

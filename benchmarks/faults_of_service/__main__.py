@@ -98,7 +98,7 @@ def _inside(options: argparse.Namespace) -> int:
         finally:
             watched.end()
             watching.join()
-        return _judged(service, watched, log, options)
+        return _judge(service, watched, log, options)
 
 
 def _hurt(service: Service, options: argparse.Namespace) -> None:
@@ -108,8 +108,8 @@ def _hurt(service: Service, options: argparse.Namespace) -> None:
     time.sleep(5)
 
 
-def _traffic(what: str, enter: Sequence[str], *told: str) -> Part:
-    argv = (*enter, sys.executable, "-m", "benchmarks.faults_of_service.traffic", what, *told)
+def _traffic(what: str, enter: Sequence[str], *arguments: str) -> Part:
+    argv = (*enter, sys.executable, "-m", "benchmarks.faults_of_service.traffic", what, *arguments)
     return Part(f"traffic {what}", lambda: argv, "ready")
 
 
@@ -124,7 +124,7 @@ def _kill(part: Part) -> None:
         part.end(signal.SIGKILL)
 
 
-def _judged(service: Service, watched: watch.Watch, log: Path, options: argparse.Namespace) -> int:
+def _judge(service: Service, watched: watch.Watch, log: Path, options: argparse.Namespace) -> int:
     """End the agents, analyse, judge, print."""
     faults_found: dict[str, list[str]] = {"a status was wrong": watched.wrong}
     ended = [f"{name}: exit status {status}" for name, status in _agents_ended(service).items() if status]
@@ -165,7 +165,7 @@ def _print(
     print("\n| done | to | times |\n|---|---|--:|")
     for (kind, target), count in sorted(kinds.items()):
         print(f"| {kind} | {target} | {count} |")
-    acknowledged = watch.acknowledged(service)
+    acknowledged = watch.acknowledgements(service)
     segments = {(each["host"], each["number"]) for each in acknowledged}
     print(f"\nacknowledgements {len(acknowledged):,} of {len(segments):,} segments; requests sent {sent:,}, of which ")
     print(", ".join(f"{count:,} surely captured on {host}" for host, count in must.items()))

@@ -11,7 +11,7 @@ import polars as pl
 
 from benchmarks.faults_of_service import traffic
 from benchmarks.faults_of_service.service import SESSION, Service
-from benchmarks.faults_of_service.watch import acknowledged
+from benchmarks.faults_of_service.watch import acknowledgements
 from collector.trace import store
 from collector.trace.schema import HopState
 
@@ -35,7 +35,7 @@ class Truth:
 
 def segment_faults(service: Service) -> Iterator[str]:
     """Acknowledged segments that the collector does not have, or not as they were."""
-    for each in acknowledged(service):
+    for each in acknowledgements(service):
         host, number = each["host"], each["number"]
         file = service.data / "sessions" / SESSION / host / f"{host}-{number:06d}.pcapng"
         if not file.is_file():

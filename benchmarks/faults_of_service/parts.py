@@ -27,7 +27,7 @@ class Line:
 
 @dataclass
 class Life:
-    """One process of a part, by the machine's clock: from when it was ready until it was told to end, or ended."""
+    """One process of a part, by the machine's clock: from when it was ready until it was signalled to end or ended."""
 
     ready: float
     ended: float | None = None
@@ -85,12 +85,12 @@ class Part:
     def end(self, number: signal.Signals) -> int:
         """Send it a signal that ends it; its exit status."""
         assert self.process is not None
-        told = time.time()
+        signalled = time.time()
         self.process.send_signal(signal.SIGCONT)
         self.process.send_signal(number)
         status = self.process.wait(PATIENCE_S)
         if self.lives and self.lives[-1].ended is None:
-            self.lives[-1].ended, self.lives[-1].how, self.lives[-1].status = told, number.name, status
+            self.lives[-1].ended, self.lives[-1].how, self.lives[-1].status = signalled, number.name, status
         return status
 
     def signal(self, number: signal.Signals) -> None:

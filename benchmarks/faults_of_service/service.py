@@ -55,8 +55,8 @@ class Service:
         self.acknowledged_log = self.folder / "acknowledged.jsonl"
         python = (sys.executable, "-m")
         witness = ("benchmarks.faults_of_service.witness", f"{ADDRESS}:{AGENTS_PORT}", f"{ADDRESS}:{COLLECTOR_PORT}")
-        told = (str(self.acknowledged_log), str(self.seed), str(SHARE_CUT))
-        self.witness = Part("witness", lambda: (*python, *witness, *told), "ready")
+        arguments = (str(self.acknowledged_log), str(self.seed), str(SHARE_CUT))
+        self.witness = Part("witness", lambda: (*python, *witness, *arguments), "ready")
         collect = ("collect", "--data", str(self.data), "--listen", f"{ADDRESS}:{COLLECTOR_PORT}")
         token = ("--token-file", str(self.folder / "token"))
         self.collector = Part("collector", lambda: (*TRACER, *collect, *token), "collecting at")
@@ -111,7 +111,7 @@ def faults(service: Service, source: random.Random, until: float) -> Iterator[Do
             time.sleep(pause_s)
 
 
-def _ended(number: signal.Signals) -> Fault:
+def _end_with(number: signal.Signals) -> Fault:
     def make(service: Service, target: str, hold_s: float, _source: random.Random) -> None:
         part = service.parts[target]
         service.hurt_for(target, hold_s + 60)
@@ -132,7 +132,7 @@ def start(service: Service, target: str) -> None:
         time.sleep(1)
 
 
-def _stopped(service: Service, target: str, hold_s: float, _source: random.Random) -> None:
+def _stop(service: Service, target: str, hold_s: float, _source: random.Random) -> None:
     service.hurt_for(target, hold_s)
     service.parts[target].signal(signal.SIGSTOP)
     time.sleep(hold_s)
@@ -159,15 +159,15 @@ def _clock_stepped(service: Service, target: str, hold_s: float, source: random.
     host = target.removeprefix("agent ")
     offset_ns = round(source.uniform(-CLOCK_STEP_S, CLOCK_STEP_S) * 1e9)
     service.offsets_ns[host] = (offset_ns, time.time_ns() + round((hold_s + STEP_AHEAD_S) * 1e9))
-    _ended(signal.SIGTERM)(service, target, hold_s, source)
+    _end_with(signal.SIGTERM)(service, target, hold_s, source)
     time.sleep(STEP_AHEAD_S)
 
 
 AGENTS = ("agent a", "agent b")
 KINDS: dict[str, tuple[Fault, tuple[str, ...]]] = {
-    "killed": (_ended(signal.SIGKILL), ("collector", "viewer", *AGENTS)),
-    "ended": (_ended(signal.SIGTERM), ("collector", "viewer", *AGENTS)),
-    "stopped": (_stopped, ("collector", "viewer", *AGENTS)),
+    "killed": (_end_with(signal.SIGKILL), ("collector", "viewer", *AGENTS)),
+    "ended": (_end_with(signal.SIGTERM), ("collector", "viewer", *AGENTS)),
+    "stopped": (_stop, ("collector", "viewer", *AGENTS)),
     "disk full": (_disk_full, ("collector", *AGENTS)),
     "no descriptors": (_no_descriptors, ("collector", "viewer", *AGENTS)),
     "clock stepped": (_clock_stepped, AGENTS),

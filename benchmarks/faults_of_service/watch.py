@@ -70,7 +70,7 @@ class Watch:
         said = yield from self._ask(self.service.collector, _of_session("/live"))
         if said is None:
             return
-        made = _made(self.service.live_trace)
+        made = _description(self.service.live_trace)
         if not said["running"]:
             yield "live analysis does not run"
         if bool(said["waiting_count"]) != bool(said["behind_seconds"]):
@@ -84,10 +84,13 @@ class Watch:
                 yield f"the window holds {said['packets_count']} packets, its trace {packets_count}"
 
     def _viewer(self) -> Iterator[str]:
-        before, note = _made(self.service.live_trace), _text(self.service.live_trace.with_name(".live.error")).strip()
+        before, note = (
+            _description(self.service.live_trace),
+            _text(self.service.live_trace.with_name(".live.error")).strip(),
+        )
         asked = time.time()
         said = yield from self._ask(self.service.viewer, f"http://127.0.0.1:{VIEWER_PORT}/api/live")
-        after = _made(self.service.live_trace)
+        after = _description(self.service.live_trace)
         if said is None or before is None or after is None:
             return
         hurt = max(self.service.viewer.hurt_until, self.service.collector.hurt_until) > time.time()
@@ -134,12 +137,12 @@ class Watch:
 def acknowledged_numbers(service: Service) -> dict[str, set[int]]:
     """The numbers of the segments that were acknowledged, by host."""
     found: dict[str, set[int]] = {}
-    for each in acknowledged(service):
+    for each in acknowledgements(service):
         found.setdefault(each["host"], set()).add(each["number"])
     return found
 
 
-def acknowledged(service: Service) -> list[dict[str, Any]]:
+def acknowledgements(service: Service) -> list[dict[str, Any]]:
     """What the witness has seen acknowledged."""
     text = _text(service.acknowledged_log)
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
@@ -159,7 +162,7 @@ def _of_session(path: str) -> str:
     return f"http://{ADDRESS}:{COLLECTOR_PORT}/api/sessions/{SESSION}{path}"
 
 
-def _made(trace: Path) -> Any:
+def _description(trace: Path) -> Any:
     """The description of the trace that is there now; None if there is none."""
     text = _text(trace / "trace.json")
     return json.loads(text) if text else None

@@ -56,7 +56,7 @@ def judge(number: int, folders: Sequence[Path], keep: Path | None = None) -> Ver
     rule = random.choice(rules.RULES) if random.random() < RULE_SHARE else None
     names = ["as it is"]
     if rule is None or (random.random() < 0.5 and rule is rules.RULES[0]):
-        captures, names = mutations.mutated(captures, random)
+        captures, names = mutations.mutate(captures, random)
     name = f"{captures.name}: {', '.join(names)}" + (f"; {rule.name}" if rule else "")
     mode = random.choice(pipeline.MODES) if rule is None else "named"
     with tempfile.TemporaryDirectory(prefix="twintap-fuzz-") as folder:

@@ -41,7 +41,7 @@ NRB_IPV4 = 1
 HEADS = (b"HTTP/1.", b"User-Agent: ", b"X-Trans-Id: ", b"Content-Length: ", b"Host: ", b"GET ", b"PUT ", b"Transfer-")
 
 
-def mutated(captures: Captures, random: Random) -> tuple[Captures, list[str]]:
+def mutate(captures: Captures, random: Random) -> tuple[Captures, list[str]]:
     """The captures after one to three mutations, and what these are called."""
     names = []
     for _ in range(random.choice((1, 1, 1, 2, 3))):

@@ -76,7 +76,7 @@ def run(arguments: Sequence[str], folder: Path, *, html: bool) -> Run:
     child = os.fork()
     if not child:
         _child(arguments, folder, html=html)
-    status, used = _watched(child)
+    status, used = _wait_for(child)
     result = folder / RESULT
     observed = json.loads(result.read_text()) if result.exists() else {}
     said, printed = ((folder / name).read_bytes().decode("utf-8", "surrogateescape") for name in ("err", "out"))
@@ -84,7 +84,7 @@ def run(arguments: Sequence[str], folder: Path, *, html: bool) -> Run:
     return Run(code, said, printed, used.ru_maxrss << 10, used.ru_utime + used.ru_stime, observed)
 
 
-def _watched(child: int) -> tuple[int, resource.struct_rusage]:
+def _wait_for(child: int) -> tuple[int, resource.struct_rusage]:
     used_s, used_at_s = 0.0, time.monotonic()
     while True:
         ended, status, used = os.wait4(child, os.WNOHANG)

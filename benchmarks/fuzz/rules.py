@@ -58,11 +58,11 @@ def _swap_hosts(captures: Captures, random: Random) -> tuple[Captures, str]:
 
 def _shift_clock(captures: Captures, random: Random) -> tuple[Captures, str]:
     host, shift_ns = random.choice(list(captures.hosts)), random.choice(SHIFT_NS)
-    moved = [_moved(record, shift_ns) for record in split(captures.hosts[host])]
+    moved = [_move(record, shift_ns) for record in split(captures.hosts[host])]
     return replace(captures, hosts=captures.hosts | {host: join(moved)}), host
 
 
-def _moved(record: Record, shift_ns: int) -> Record:
+def _move(record: Record, shift_ns: int) -> Record:
     if not record.is_packet:
         return record
     first, second = record.stamp()

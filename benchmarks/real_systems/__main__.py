@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.real_systems import systems  # noqa: F401  registers all scenarios
 from benchmarks.real_systems.captures import judged_captures
 from benchmarks.real_systems.lab import LabError
-from benchmarks.real_systems.run import Judged, judged, record
+from benchmarks.real_systems.run import Judged, record, verdicts_of
 from benchmarks.real_systems.scenario import REGISTER, Scenario, missing
 from benchmarks.real_systems.table import write_docs
 
@@ -59,7 +59,7 @@ def _one(wanted: Scenario, folder: Path, *, again: bool) -> Iterator[Judged]:
     if problem:
         yield Judged(wanted.name, wanted.words, "", problem=problem)
     else:
-        yield from judged(wanted, folder)
+        yield from verdicts_of(wanted, folder)
 
 
 def _show(one: Judged) -> None:

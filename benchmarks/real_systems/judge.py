@@ -147,13 +147,13 @@ def failures(pairs: Pairs) -> Iterator[Verdict]:
     """Which requests failed, by the logs' statuses (0 is no answer), and which their clients left."""
     if not pairs or "outcome" not in pairs[0][1]:
         return
-    for outcome, wanted in (("failed", _failed), ("abandoned", lambda call: call.abandoned)):
+    for outcome, wanted in (("failed", _is_failure), ("abandoned", lambda call: call.abandoned)):
         true = sum(wanted(call) for call, _ in pairs)
         said = sum(row["outcome"] == outcome for _, row in pairs)
         yield Verdict(f"{outcome} requests", str(true), str(said), said == true)
 
 
-def _failed(call: Call) -> bool:
+def _is_failure(call: Call) -> bool:
     return not call.abandoned and (not 100 <= call.status < 500 or call.status in REFUSED)
 
 

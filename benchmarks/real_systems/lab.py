@@ -208,7 +208,7 @@ class Lab:
         """Load rules of nft there."""
         self.tool(host, "nft", "-f", str(self.file(f"{host}.nft", rules)))
 
-    def dropped(self, host: str, family: str = "ip") -> int:
+    def dropped_count(self, host: str, family: str = "ip") -> int:
         """How many packets that rule has dropped."""
         found = json.loads(self.tool(host, "nft", "-j", "list", "table", family, "judge"))
         rules = [item["rule"] for item in found["nftables"] if "rule" in item]

@@ -34,7 +34,7 @@ def number_of(target: str) -> int:
     return int(target.rpartition("n=")[2])
 
 
-def tabbed(path: Path) -> list[list[str]]:
+def split_by_tabs(path: Path) -> list[list[str]]:
     """The lines of a log whose fields stand between tabs."""
     return [line.split("\t") for line in path.read_text("utf-8").splitlines()]
 

@@ -40,7 +40,7 @@ def record(wanted: Scenario, folder: Path) -> None:
     truth.write(folder)
 
 
-def judged(wanted: Scenario, folder: Path) -> Iterator[Judged]:
+def verdicts_of(wanted: Scenario, folder: Path) -> Iterator[Judged]:
     """The verdicts on what `record` left in a folder, for each kind of capture."""
     truth = read_truth(folder)
     with ThreadPoolExecutor() as pool:

@@ -41,7 +41,7 @@ def start_nginx(lab: Lab, host: str, http: str, port: int = 80, workers: int = 2
     lab.start(host, "nginx", "-c", str(conf), port=port)
 
 
-def proxied(address: str, *upstreams: str, keep: int = 8, more: str = "") -> str:
+def proxy_config(address: str, *upstreams: str, keep: int = 8, more: str = "") -> str:
     """An nginx that hands all over to these upstreams, over so many kept connections."""
     servers = " ".join(f"server {upstream} max_fails=0;" for upstream in upstreams)
     return (
@@ -53,7 +53,7 @@ def proxied(address: str, *upstreams: str, keep: int = 8, more: str = "") -> str
 
 def nginx_log(lab: Lab, below: str = "") -> list[NginxLine]:
     """What nginx's log has by now."""
-    return [_nginx_line(*line) for line in logs.tabbed(lab.folder / below / "nginx.log")]
+    return [_nginx_line(*line) for line in logs.split_by_tabs(lab.folder / below / "nginx.log")]
 
 
 def start_gunicorn(lab: Lab, host: str, app: str, *options: str, port: int = 8000) -> None:

@@ -124,8 +124,8 @@ def page(areas: Sequence[AreaResult], clients: Sequence[tuple[str, str]]) -> Ite
         counts = (each.asked_count - len(each.different), len(each.different) - len(each.open), len(each.open))
         yield f"| {each.area} | {each.asked_count} | " + " | ".join(map(str, counts)) + " |"
     yield "\n### What differs, and why\n\n| requests | why |\n|---:|---|"
-    told = Counter(reason for each in areas for found in each.different for reason in reasons(found))
-    yield from (f"| {count} | {reason} |" for reason, count in told.most_common())
+    counts_by_reason = Counter(reason for each in areas for found in each.different for reason in reasons(found))
+    yield from (f"| {count} | {reason} |" for reason, count in counts_by_reason.most_common())
     if still_open:
         yield "\nOpen:\n"
         yield from (

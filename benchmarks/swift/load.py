@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         self.closed = True
-        self._done(0)
+        self._on_done(0)
 
     def data_received(self, data: bytes) -> None:
         if self._left is None:
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._left -= len(data)
         if self._left <= 0:
             self._left = None
-            self._done(self._status)
+            self._on_done(self._status)
 
     async def call(self, message: bytes, body: bytes = b"") -> int:
         """Send it; the answer's status."""
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._transport.writelines([message, body])
         return await self._answer
 
-    def _done(self, status: int) -> None:
+    def _on_done(self, status: int) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(status)
 

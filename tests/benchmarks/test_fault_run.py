@@ -12,7 +12,7 @@ import pytest
 from benchmarks.fault_run.damage import rounds
 from benchmarks.fault_run.objects import DELETED, History
 from storage_cluster import topology as topologies
-from storage_cluster.faults.kinds import checked
+from storage_cluster.faults.kinds import with_defaults
 from tests.helpers.system_tools import needs_nft
 
 HOSTS = ("storage1", "storage2", "storage3")
@@ -24,12 +24,12 @@ def md5(body: bytes) -> str:
 
 def test_only_what_was_acknowledged_last_may_be_there() -> None:
     history = History("x", 1)
-    assert history.allowed() == {""}
+    assert history.allowed_etags() == {""}
     (first, old), (second, new) = history.next_body(10), history.next_body(20)
     history.acknowledged = first
-    assert history.allowed() == {md5(old)}
+    assert history.allowed_etags() == {md5(old)}
     history.acknowledged = second
-    assert history.allowed() == {md5(new)}
+    assert history.allowed_etags() == {md5(new)}
     assert history.version_of(md5(old)) == 0 and history.version_of(md5(b"?")) is None
 
 
@@ -37,10 +37,10 @@ def test_a_write_without_an_answer_may_be_there_or_not_and_is_the_last() -> None
     history = History("x", 1)
     history.acknowledged, _ = history.next_body(10)
     history.uncertain, body = history.next_body(20)
-    assert history.allowed() == {history.etag(0), md5(body)}
-    assert history.retired
+    assert history.allowed_etags() == {history.etag(0), md5(body)}
+    assert history.is_retired
     history.uncertain = DELETED
-    assert history.allowed() == {history.etag(0), ""}
+    assert history.allowed_etags() == {history.etag(0), ""}
 
 
 def test_bytes_follow_from_seed_name_and_version() -> None:
@@ -56,7 +56,7 @@ def test_the_schedule_follows_from_the_seed_and_hurts_one_host_at_a_time() -> No
     bundled = topologies.load(topologies.BUNDLED_FILE)
     for planned in first:
         assert {fault.host for fault in planned.faults} == {planned.host}
-        assert all(checked(fault, bundled) for fault in planned.faults)
+        assert all(with_defaults(fault, bundled) for fault in planned.faults)
     assert {planned.host for planned in first} == {*HOSTS, "proxy"}
 
 

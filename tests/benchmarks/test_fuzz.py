@@ -65,7 +65,7 @@ def _child(script: str) -> int:
 
 def test_a_run_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "MOST_IDLE_S", 0.3)
-    status, _ = pipeline._watched(_child("import signal; signal.pause()"))
+    status, _ = pipeline._wait_for(_child("import signal; signal.pause()"))
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
@@ -73,7 +73,7 @@ def test_a_run_that_is_only_slow_is_not(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(pipeline, "MOST_IDLE_S", 0.3)
     used_s = iter(range(10_000))
     monkeypatch.setattr(pipeline, "_cpu_s", lambda _child: next(used_s))
-    status, _ = pipeline._watched(_child("import time; time.sleep(1)"))
+    status, _ = pipeline._wait_for(_child("import time; time.sleep(1)"))
     assert status == 0
 
 

@@ -1,4 +1,4 @@
-"""The limit of what packets of `chain` tell, against all ways there are."""
+"""The limit of what the packets of `chain` can show, compared with an enumeration of all possibilities."""
 
 from itertools import permutations
 
@@ -30,6 +30,6 @@ def test_ways_are_drawn_evenly() -> None:
             assert shares.get(request, 0.0) == pytest.approx(expected, abs=0.03)
 
 
-def test_a_call_that_only_one_request_can_have_made_is_told() -> None:
+def test_a_call_that_only_one_request_can_have_made_is_certain() -> None:
     requests = np.array([[0, 10], [20, 30]])
     assert shares_of_ways(requests, np.array([[2, 5], [22, 25]]), sweeps=10) == [{0: 1.0}, {1: 1.0}]

@@ -60,12 +60,12 @@ def test_wrong_links_that_are_sure_are_counted(tmp_path: Path) -> None:
     truth_file(tmp_path, exchanges)
     truth = listed_truth(exchanges, connections_of(exchanges), read_truth(tmp_path))
 
-    def told(found: pl.DataFrame) -> dict[str, str]:
+    def by_figure(found: pl.DataFrame) -> dict[str, str]:
         return dict(zip(HEADS, row("x", found, truth), strict=True))
 
-    good = told(links((3, 1, 0.99), (4, 2, 0.99), (99, 2, 0.5)))
+    good = by_figure(links((3, 1, 0.99), (4, 2, 0.99), (99, 2, 0.5)))
     assert (good["links"], good["right"], good["sure and wrong"], good["others"]) == ("2", "100.00%", "0", "1 at 0.50")
-    bad = told(links((3, 2, 0.99), (4, 2, 0.8)))
+    bad = by_figure(links((3, 2, 0.99), (4, 2, 0.8)))
     assert (bad["right"], bad["sure"], bad["sure and wrong"]) == ("50.00%", "1", "1")
 
 

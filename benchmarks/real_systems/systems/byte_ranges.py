@@ -2,7 +2,7 @@
 
 The first asks a sidecar whether a client may, then the origin where the block is (`X-Accel-Redirect`), then the sidecar
 again, and sends the block. The sidecar takes random times, and is asked over the loopback, which is not captured. All
-requests have one target, and all answers one length, so only ranges tell which the origin was asked for whom. Truth: a
+requests have one target, and all answers one length, so only ranges distinguish the requests to the origin. Truth: a
 header that nginx hands on and the product does not know; the client's log, and both nginx' access logs (ms).
 """
 

@@ -63,7 +63,7 @@ class LossyDownload(Download):
         lab.drop(SWITCH, f"ip daddr {lab.address('client')} numgen random mod 50 == 0", "bridge", "forward")
 
     def refine(self, lab: Lab, truth: Truth) -> None:
-        truth.lost = lab.dropped(SWITCH, "bridge")
+        truth.lost = lab.dropped_count(SWITCH, "bridge")
         truth.fault = Fault(
             "packet_loss to the client", ("packet_loss", "tail_loss", "fast_retransmission", "retransmission_timeout"),
             ("client", "web"),

@@ -130,14 +130,14 @@ class ClientTimeout(Scenario):
         words = ("--at-once", "4", "--keep", "--timeout", self.timeout_s)
         said = lab.python("client", "http_client", f"http://{self.server}", "120", *words)
         calls = left_by_client(logs.client_calls(said, self.server))
-        logged = logs.tabbed(web_servers.gunicorn_log_file(lab, "app"))
+        logged = logs.split_by_tabs(web_servers.gunicorn_log_file(lab, "app"))
         answered = [call for call in calls if not call.abandoned]
         logs.with_server_times(answered, {target: int(took_us) * 1_000 for target, took_us, *_ in logged}, 1_000)
         truth = Truth(calls=calls, names={self.server: r"gunicorn|app:8000|.*8000"})
-        self.injected(truth)
+        self.note_fault(truth)
         return truth
 
-    def injected(self, truth: Truth) -> None:
+    def note_fault(self, truth: Truth) -> None:
         """What is wrong in this run."""
         truth.fault = Fault("client_gave_up at app", ("client_gave_up",), ("app", "client"))
 
@@ -165,7 +165,7 @@ class PatientClient(ClientTimeout):
         truth.only = ("findings", "failed", "abandoned", "packets", "words", "products")  # curl logs no times here
         return truth
 
-    def injected(self, truth: Truth) -> None:
+    def note_fault(self, truth: Truth) -> None:
         """Nothing."""
 
 
@@ -187,10 +187,10 @@ class Truncated(Scenario):
         web = f"{lab.address('web')}:80"
         calls = logs.client_calls(lab.python("client", "http_client", f"http://{web}", "20", "--pause", "0.05"), web)
         truth = Truth(calls=calls)
-        self.injected(truth)
+        self.note_fault(truth)
         return truth
 
-    def injected(self, truth: Truth) -> None:
+    def note_fault(self, truth: Truth) -> None:
         """What is wrong in this run."""
         truth.fault = Fault("truncated_response of app", ("truncated_response",), ("app", "client", "web"))
         truth.only = ("first finding", "findings", "failed", "packets", "words", "products")  # no times of a broken one
@@ -204,7 +204,7 @@ class WithoutLength(Truncated):
     words = "the same; whole answers without Content-Length, ended by closing"
     program, http_version = WITHOUT_LENGTH, "1.0"
 
-    def injected(self, truth: Truth) -> None:
+    def note_fault(self, truth: Truth) -> None:
         """Nothing."""
 
 

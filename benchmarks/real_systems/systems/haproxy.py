@@ -81,7 +81,7 @@ class HAProxy(Scenario):
             said = rest_of(load)
         server = f"{lab.address('lb')}:80"
         calls = logs.client_calls(said, server)
-        log = logs.tabbed(lab.folder / "lb-haproxy.out")
+        log = logs.split_by_tabs(lab.folder / "lb-haproxy.out")
         log = [line for line in log if len(line) == 4]
         took = {line[0]: round(float(line[1]) * 1e6) for line in log}
         asked = {line[0]: round(float(line[2]) * 1e6) for line in log}
@@ -191,7 +191,7 @@ class Lossy(HAProxy):
         yield
 
     def truth(self, lab: Lab, truth: Truth) -> None:
-        truth.lost = lab.dropped(SWITCH, "bridge")
+        truth.lost = lab.dropped_count(SWITCH, "bridge")
         truth.fault = Fault("packet_loss at app1", ("packet_loss",), ("app1", "lb"))
 
 
@@ -207,5 +207,5 @@ class DroppedInHost(HAProxy):
         yield
 
     def truth(self, lab: Lab, truth: Truth) -> None:
-        truth.more["dropped"] = lab.dropped("app1")
+        truth.more["dropped"] = lab.dropped_count("app1")
         truth.fault = Fault("dropped_in_host on app1", ("dropped_in_host",), ("app1",))

@@ -66,10 +66,10 @@ class _Holes(_Service):
         raise NotImplementedError
 
     def capturing(self, lab: Lab, folder: Path) -> AbstractContextManager[None]:
-        return self._thinned(lab, folder)
+        return self._thin(lab, folder)
 
     @contextmanager
-    def _thinned(self, lab: Lab, folder: Path) -> Iterator[None]:
+    def _thin(self, lab: Lab, folder: Path) -> Iterator[None]:
         with capturing(lab, self.captured or self.hosts, folder, self.by):
             yield
         drawn = random.Random(1)
@@ -92,7 +92,7 @@ class _Holes(_Service):
         both = [(_took_ns(row), took[row["target"]]) for row in said.exchanges.to_dicts() if row["target"]]
         known = [(one, bounds) for one, bounds in both if one is not None]
         wrong = [one for one, bounds in known if not within(one, bounds)]
-        told = " ".join(said.text.split()).count("no silence, loss or missing answer is inferred there")
+        mentions = " ".join(said.text.split()).count("no silence, loss or missing answer is inferred there")
         return [
             Verdict("nothing inferred from holes", "none", ", ".join(claimed) or "none", not claimed),
             Verdict(
@@ -100,7 +100,7 @@ class _Holes(_Service):
                 slowest <= longest + 1_000_000,
             ),
             Verdict("durations that are said", f"{len(known)} right", f"{len(wrong)} wrong", bool(known) and not wrong),
-            Verdict("the holes are said", "once", f"{told} times", told == 1),
+            Verdict("the holes are said", "once", f"{mentions} times", mentions == 1),
         ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def packets_of(file: Path) -> tuple[bytes, list[tuple[float, bytes]]]:
     return body[:FILE_HEADER_LEN], packets
 
 
-def merged(files: Sequence[Path], into: Path) -> None:
+def merge(files: Sequence[Path], into: Path) -> None:
     """One capture of several, as a mirror port of all their interfaces makes it: all packets by time."""
     headers, packets = zip(*map(packets_of, files), strict=True)
     by_time = sorted((packet for each in packets for packet in each), key=lambda packet: packet[0])
@@ -65,7 +65,7 @@ class _Mirror(Scenario):
         ports = [replace(tcpdump(switch, apart), argv=_to(switch, apart, host)) for host in self.mirrored]
         with running(tcpdump(lab.hosts["client"], folder / TCPDUMP), *ports):
             yield
-        merged(sorted(apart.glob("*.pcap")), folder / TCPDUMP / f"{PROBE}.pcap")
+        merge(sorted(apart.glob("*.pcap")), folder / TCPDUMP / f"{PROBE}.pcap")
 
     def capturing(self, lab: Lab, folder: Path) -> AbstractContextManager[None]:
         return self._mirroring(lab, folder)

@@ -14,7 +14,7 @@ from benchmarks.real_systems.web_servers import (
     empty_logs,
     gunicorn_log_file,
     nginx_log,
-    proxied,
+    proxy_config,
     start_gunicorn,
     start_nginx,
 )
@@ -42,7 +42,7 @@ class NginxGunicorn(Scenario):
 
     def start(self, lab: Lab) -> None:
         start_gunicorn(lab, "app", APP, "--workers", "2", "--threads", "4")
-        start_nginx(lab, "web", proxied(lab.address("web"), f"{lab.address('app')}:8000"))
+        start_nginx(lab, "web", proxy_config(lab.address("web"), f"{lab.address('app')}:8000"))
         self.ask(lab, first=10_000, count=40)  # the pool is there before the captures begin
         empty_logs(lab, "app")
 
@@ -58,7 +58,7 @@ class NginxGunicorn(Scenario):
         log = {line.target: line for line in nginx_log(lab)}
         logs.with_server_times(calls, {target: line.took_ns for target, line in log.items()}, 1_000_000)
         inner = []
-        for target, took_us, port, status in logs.tabbed(gunicorn_log_file(lab, "app")):
+        for target, took_us, port, status in logs.split_by_tabs(gunicorn_log_file(lab, "app")):
             number = logs.number_of(target)
             call = Call(f"app {number}", app, target, int(port), number, int(took_us) * 1_000, status=int(status))
             call.client_ns, call.client_resolution_ns = log[target].upstream_ns[0], 1_000_000

@@ -16,7 +16,7 @@ from benchmarks.real_systems.said import Said
 from benchmarks.real_systems.scenario import Scenario, addresses, scenario
 from benchmarks.real_systems.truth import Call, Fault, Truth
 from benchmarks.real_systems.verdict import Verdict, in_ms, within
-from benchmarks.real_systems.web_servers import NGINX_NEEDS, NginxLine, empty_logs, nginx_log, proxied, start_nginx
+from benchmarks.real_systems.web_servers import NGINX_NEEDS, NginxLine, empty_logs, nginx_log, proxy_config, start_nginx
 
 PORT = 8000
 APPS = ("app1", "app2")
@@ -46,7 +46,7 @@ class NginxPool(Scenario):
             }  # fmt: skip
             lab.start_service(host, settings)
         upstreams = [f"{lab.address(host)}:{PORT}" for host in APPS]
-        start_nginx(lab, "web", proxied(lab.address("web"), *upstreams, more=self.nginx_more))
+        start_nginx(lab, "web", proxy_config(lab.address("web"), *upstreams, more=self.nginx_more))
         self.ask(lab, 10_000, 10_040)
         empty_logs(lab)
         for host in APPS:

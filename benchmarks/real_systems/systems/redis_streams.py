@@ -19,7 +19,7 @@ APART_S = "0.12"
 WAITING = ("SUBSCRIBE", "BLPOP")
 
 
-def asked(lab: Lab, host: str, server: str) -> list[Call]:
+def slow_log_calls(lab: Lab, host: str, server: str) -> list[Call]:
     """Every command in Redis's slow log by which nobody waits for others."""
     said = lab.run(host, "redis-cli", "-h", "127.0.0.1", "--json", "slowlog", "get", "-1")
     found = []
@@ -55,7 +55,7 @@ class _Broker(Scenario):
         time.sleep(0.3)
         reader.terminate()
         server = f"{lab.address('cache')}:{PORT}"
-        return Truth(calls=asked(lab, "cache", server), streams=[self.stream(server)])
+        return Truth(calls=slow_log_calls(lab, "cache", server), streams=[self.stream(server)])
 
     def stream(self, server: str) -> StreamTruth:
         """What is pushed."""
@@ -89,9 +89,9 @@ class RedisQueueUnread(RedisQueue):
     by = (AGENT,)
 
     @contextmanager
-    def _captured(self, lab: Lab, folder: Path) -> Iterator[None]:
+    def _capture(self, lab: Lab, folder: Path) -> Iterator[None]:
         with running(*(agent(lab.hosts[name], folder / AGENT, "--payload", "none") for name in self.hosts)):
             yield
 
     def capturing(self, lab: Lab, folder: Path) -> AbstractContextManager[None]:
-        return self._captured(lab, folder)
+        return self._capture(lab, folder)
