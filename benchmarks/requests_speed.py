@@ -115,7 +115,9 @@ def _measure(count: int, with_ids: bool) -> dict[str, float]:
         took["spans_s"] += _cpu_seconds(took, link)
     ((table, wrong),) = linked
     clocks = one["clocks"]
-    took["findings_s"] += _cpu_seconds(took, lambda: findings.build_findings(wrong, [asked], table, clocks, info, 0, None))
+    took["findings_s"] += _cpu_seconds(
+        took, lambda: findings.build_findings(wrong, [asked], table, clocks, info, 0, None)
+    )
     return took | {"count": exchanges.num_rows}
 
 

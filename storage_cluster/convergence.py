@@ -1,11 +1,11 @@
-"""Has the store come to rest? Looks at the devices themselves, past all servers.
+"""Checks whether the store has converged, by reading the devices directly rather than through the servers.
 
-A store has converged when every object, container and account lies on all its primaries and nowhere else, the same on
-each (objects byte for byte, databases row for row), and no word for a container is still to be delivered.
-`disagreements` finds whatever is otherwise; `losses` holds what lies there against what clients were told was done.
+A store has converged when every object, container and account lies on all its primaries and nowhere else, the replicas
+are equal (objects byte for byte, databases row for row), and no container update is still to be delivered.
+`disagreements` lists what differs from that; `losses` compares the devices with the writes that clients had confirmed.
 
-Read it with the cluster up or down. While things change it may name what is only under way: look again until nothing
-is named, or patience is over.
+Both work with the cluster up or down. While things change, `disagreements` may list what is only under way: repeat it
+until it lists nothing, or a deadline has passed.
 """
 
 import collections
@@ -31,7 +31,7 @@ _LOOK_AGAIN_S = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What a client was told of an object: it is there with this body (ETag), or (None) it is not."""
+    """What a client knows of an object from the store's answers: its body's ETag, or None if it does not exist."""
 
     names: Names
     etag: str | None
@@ -42,7 +42,7 @@ def disagreements(data_dir: Path, rings: Mapping[str, Ring]) -> list[str]:
     devices = _devices(data_dir)
     found = list(_pending(devices))
     for kind, ring in rings.items():
-        found += _misplaced(kind, ring, devices)
+        found += _find_misplaced(kind, ring, devices)
     return found
 
 
@@ -57,7 +57,7 @@ def await_agreement(
 
 
 def losses(data_dir: Path, rings: Mapping[str, Ring], expected: Iterable[Expected]) -> list[str]:
-    """What clients were told and a replica does not hold; a line for each."""
+    """Confirmed writes that a replica does not hold; a line for each."""
     found: list[str] = []
     listed: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
     for one in expected:
@@ -87,7 +87,7 @@ def _pending(devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
             yield f"{host}/{name} has {count} words for containers to deliver"
 
 
-def _misplaced(kind: str, ring: Ring, devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
+def _find_misplaced(kind: str, ring: Ring, devices: Mapping[tuple[str, str], Path]) -> Iterator[str]:
     where: dict[tuple[int, str], dict[tuple[str, str], Path]] = collections.defaultdict(dict)
     for place, root in devices.items():
         for partition, digest, directory in layout.hash_dirs(root, f"{kind}s"):
@@ -115,7 +115,9 @@ def _content(kind: str, directory: Path) -> object:
             return tuple((name, hashlib.md5((directory / name).read_bytes()).hexdigest()) for name in names)
         except FileNotFoundError:
             return "changes while it is read"
-    return peek(KINDS[kind], directory / f"{directory.name}.db", lambda database: repr(database.state().told))
+    return peek(
+        KINDS[kind], directory / f"{directory.name}.db", lambda database: repr(database.state().comparable_state)
+    )
 
 
 def _object_losses(data_dir: Path, ring: Ring, one: Expected) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The cluster's errors, as the command line tells them."""
+"""The cluster's errors, as the command line reports them."""
 
 import contextlib
 from collections.abc import Iterator

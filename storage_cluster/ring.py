@@ -72,7 +72,7 @@ class Ring:
         return iter(self._handoffs(partition))
 
     @functools.cached_property
-    def held(self) -> dict[Device, int]:
+    def replica_counts(self) -> dict[Device, int]:
         """How many replicas each device holds."""
         counts = dict.fromkeys(self.devices, 0)
         for row in self.table:

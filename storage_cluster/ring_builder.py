@@ -66,7 +66,7 @@ def balance_percent(ring: Ring) -> float:
     weight = sum(device.weight for device in ring.devices)
     total = ring.partition_count * ring.shape.replicas
     shares = {device: total * device.weight / weight for device in ring.devices if device.weight}
-    return max(100 * abs(ring.held[device] - share) / share for device, share in shares.items())
+    return max(100 * abs(ring.replica_counts[device] - share) / share for device, share in shares.items())
 
 
 class _Table:
@@ -171,12 +171,15 @@ class _Table:
             or self._count(partition, host) >= self._bounds[host][1]
         ):
             return False
-        return self._owed(partition) < row.count(_EMPTY) or self._count(partition, zone) < self._bounds[zone][0]
+        return (
+            self._missing_replicas(partition) < row.count(_EMPTY)
+            or self._count(partition, zone) < self._bounds[zone][0]
+        )
 
     def _offender(self, partition: int) -> int | None:
         """The column of a replica that must go for dispersion's sake; of several, the one most above quota."""
         row = self.rows[partition]
-        short = self._owed(partition) > row.count(_EMPTY)
+        short = self._missing_replicas(partition) > row.count(_EMPTY)
         offending = [
             column
             for column, index in enumerate(row)
@@ -191,7 +194,7 @@ class _Table:
         above = any(self._count(partition, tier) > self._bounds[tier][1] for tier in (zone, host))
         return above or self._devices[index].weight <= 0 or (short and zone_count > self._bounds[zone][0])
 
-    def _owed(self, partition: int) -> int:
+    def _missing_replicas(self, partition: int) -> int:
         """How many replicas zones must still get that have fewer than dispersion wants."""
         return sum(max(0, self._bounds[zone][0] - self._count(partition, zone)) for zone in self._demanding)
 

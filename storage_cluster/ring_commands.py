@@ -70,7 +70,7 @@ def set_weight(device: str, weight: float) -> None:
     """Give a device another share of the data; 0 empties it."""
     with operator_errors():
         host, name = _split(device)
-        _change(lambda devices: _replaced(devices, host, name, weight))
+        _change(lambda devices: _replace(devices, host, name, weight))
 
 
 @command.command()
@@ -81,7 +81,7 @@ def add(device: str, weight: float, zone: int | None) -> None:
     """Add a device to a storage host that is up."""
     with operator_errors():
         host, name = _split(device)
-        _change(lambda devices: _added(devices, Device(host, name, _zone(host, zone), weight)))
+        _change(lambda devices: _add(devices, Device(host, name, _zone(host, zone), weight)))
 
 
 @command.command()
@@ -90,7 +90,7 @@ def remove(device: str) -> None:
     """Take a device out of the rings; what it holds is moved to the others."""
     with operator_errors():
         host, name = _split(device)
-        _change(lambda devices: _removed(devices, host, name))
+        _change(lambda devices: _remove(devices, host, name))
 
 
 def _current() -> tuple[Topology, dict[str, Ring]]:
@@ -120,7 +120,7 @@ def _print_placement(topology: Topology, made: dict[str, Ring], names: tuple[str
     for device in (*primaries, *handoffs):
         root = default_state_dir() / "data" / device.host / device.name
         directory = layout.hash_dir(root, f"{ring.name}s", partition, digest)
-        click.echo(f"  {directory}  {_found(directory)}" + _suffix(device, primaries))
+        click.echo(f"  {directory}  {_list_names(directory)}" + _suffix(device, primaries))
 
 
 def _label(device: Device) -> str:
@@ -137,7 +137,7 @@ def _curl(topology: Topology, service_name: str, device: Device, partition: int,
     return f"curl -g -I {shlex.quote(f'http://{service.address}:{service.port}{path}')}"
 
 
-def _found(directory: Path) -> str:
+def _list_names(directory: Path) -> str:
     names = sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else []
     return " ".join(names) or "(nothing)"
 
@@ -147,7 +147,7 @@ def _print_shares(topology: Topology, made: dict[str, Ring]) -> None:
     click.echo(f"{1 << shape.partition_power} partitions, {shape.replicas} replicas; replicas held by each device:")
     click.echo(f"  {'device':<14} {'zone':>4} {'weight':>6} " + " ".join(f"{name:>9}" for name in made))
     for device in next(iter(made.values())).devices:
-        counts = " ".join(f"{ring.held[device]:>9}" for ring in made.values())
+        counts = " ".join(f"{ring.replica_counts[device]:>9}" for ring in made.values())
         click.echo(f"  {device.host + '/' + device.name:<14} {device.zone:>4} {device.weight:>6g} {counts}")
     strayed = " ".join(f"{ring_builder.balance_percent(ring):>8.1f}%" for ring in made.values())
     click.echo(f"  {'most off its weight':<26} {strayed}")
@@ -189,17 +189,17 @@ def _index(devices: Sequence[Device], host: str, name: str) -> int:
     raise MissingResourceError(f"the rings have no device {host}/{name}", f"they have: {known}")
 
 
-def _replaced(devices: list[Device], host: str, name: str, weight: float) -> list[Device]:
+def _replace(devices: list[Device], host: str, name: str, weight: float) -> list[Device]:
     index = _index(devices, host, name)
     return [*devices[:index], dataclasses.replace(devices[index], weight=weight), *devices[index + 1 :]]
 
 
-def _removed(devices: list[Device], host: str, name: str) -> list[Device]:
+def _remove(devices: list[Device], host: str, name: str) -> list[Device]:
     index = _index(devices, host, name)
     return devices[:index] + devices[index + 1 :]
 
 
-def _added(devices: list[Device], new: Device) -> list[Device]:
+def _add(devices: list[Device], new: Device) -> list[Device]:
     if any((device.host, device.name) == (new.host, new.name) for device in devices):
         raise MissingResourceError(f"the rings have {new.host}/{new.name} already", "use: set-weight")
     return [*devices, new]

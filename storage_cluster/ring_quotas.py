@@ -20,12 +20,12 @@ _ROUNDING = 1e-6
 def quotas(devices: Sequence[Device], shape: RingShape, held: Sequence[int]) -> list[int]:
     """How many replicas each device should hold; all together all there are, as far as dispersion lets them."""
     count = 1 << shape.partition_power
-    zones = _grouped(range(len(devices)), lambda index: devices[index].zone)
+    zones = _group_by(range(len(devices)), lambda index: devices[index].zone)
     zone_bounds = _spread({zone: _capacity(devices, members) for zone, members in zones.items()}, shape.replicas)
     wanted = [0] * len(devices)
     for zone, zone_quota in _shares(shape.replicas * count, zones, zone_bounds, devices, held, count).items():
-        hosts = _grouped(zones[zone], lambda index: devices[index].host)
-        host_bounds = _nested(devices, hosts, zone_bounds[zone])
+        hosts = _group_by(zones[zone], lambda index: devices[index].host)
+        host_bounds = _host_bounds(devices, hosts, zone_bounds[zone])
         for host, host_quota in _shares(zone_quota, hosts, host_bounds, devices, held, count).items():
             alone = {index: [index] for index in hosts[host]}
             single = dict.fromkeys(hosts[host], (0, 1))
@@ -36,16 +36,16 @@ def quotas(devices: Sequence[Device], shape: RingShape, held: Sequence[int]) -> 
 
 def bounds(devices: Sequence[Device], replicas: int) -> dict[Tier, Bounds]:
     """For every zone and (zone, host): fewest and most replicas of one partition."""
-    zones = _grouped(range(len(devices)), lambda index: devices[index].zone)
+    zones = _group_by(range(len(devices)), lambda index: devices[index].zone)
     found: dict[Tier, Bounds] = {}
     found.update(_spread({zone: _capacity(devices, members) for zone, members in zones.items()}, replicas))
     for zone, members in zones.items():
-        hosts = _grouped(members, lambda index: devices[index].host)
-        found.update({(zone, host): nested for host, nested in _nested(devices, hosts, found[zone]).items()})
+        hosts = _group_by(members, lambda index: devices[index].host)
+        found.update({(zone, host): nested for host, nested in _host_bounds(devices, hosts, found[zone]).items()})
     return found
 
 
-def _nested(devices: Sequence[Device], hosts: Mapping[str, list[int]], zone: Bounds) -> dict[str, Bounds]:
+def _host_bounds(devices: Sequence[Device], hosts: Mapping[str, list[int]], zone: Bounds) -> dict[str, Bounds]:
     """Bounds of a zone's hosts, whether the zone has its fewest or its most replicas."""
     capacity = {host: _capacity(devices, members) for host, members in hosts.items()}
     fewest, most = _spread(capacity, zone[0]), _spread(capacity, zone[1])
@@ -64,7 +64,7 @@ def _capacity(devices: Sequence[Device], members: Sequence[int]) -> int:
     return sum(devices[index].weight > 0 for index in members)
 
 
-def _grouped(indices: Sequence[int], key: Callable[[int], Hashable]) -> dict[Any, list[int]]:
+def _group_by(indices: Sequence[int], key: Callable[[int], Hashable]) -> dict[Any, list[int]]:
     groups: dict[Any, list[int]] = {}
     for index in indices:
         groups.setdefault(key(index), []).append(index)
@@ -84,7 +84,7 @@ def _shares(
     low = {group: limits[group][0] * partition_count for group in groups}
     high = {group: limits[group][1] * partition_count for group in groups}
     total = min(max(total, sum(low.values())), sum(high.values()))
-    exact = _fitted(total, weight, low, high)
+    exact = _fit_shares(total, weight, low, high)
     share = {group: int(exact[group] + _ROUNDING) for group in groups}
     have = {group: sum(held[index] for index in members) for group, members in groups.items()}
     rounded = [group for group in groups if exact[group] - share[group] > _ROUNDING]
@@ -94,7 +94,7 @@ def _shares(
     return share
 
 
-def _fitted(
+def _fit_shares(
     total: int, weight: Mapping[Any, float], low: Mapping[Any, int], high: Mapping[Any, int]
 ) -> dict[Any, float]:
     """Shares in proportion to weight, cut off at the bounds, that add up to the total."""

@@ -10,7 +10,7 @@ from typing import Any
 
 BUNDLED_DIR = Path(__file__).with_name("topologies")
 BUNDLED_FILE = BUNDLED_DIR / "five-hosts.toml"
-"""The cluster that `up` makes if not told otherwise."""
+"""The cluster that `up` makes by default."""
 
 DAEMONS_SERVICE = "daemons"
 """The process with a storage host's daemons; it listens nowhere."""
@@ -122,7 +122,9 @@ class RingShape:
 class Intervals:
     """When servers do what nobody waits for."""
 
-    account_report_delay_s: float = 5.0  # from a container's change to telling the account; changes between ride along
+    account_report_delay_s: float = (
+        5.0  # from a container's change to the report to the account; later changes are included
+    )
     update_retry_s: float = 5.0  # between attempts to deliver what a container server did not take
     info_cache_s: float = 60.0  # a proxy remembers that a container or account is there, and what its metadata says
     replicate_s: float = 5.0  # between passes of the replicators …

@@ -38,7 +38,7 @@ from storage_cluster.operator import operator_errors
 from tracer.scratch import Scratch, remove_leftovers
 
 RUNS = Path("runs")
-"""Where runs go that are not told a place."""
+"""Where runs go by default."""
 SIMPLE = ("put", "get")
 _SIMPLE_OPTIONS = ("count", "size_bytes", "concurrency", "retries_max", "container", "seconds")
 
@@ -153,7 +153,7 @@ def run(
     help="cosbench: its CSV; ssbench: its report; json: everything.",
 )
 def report(folder: Path, form: str) -> None:
-    """Tell what came of a run, also of one that was killed."""
+    """Show the results of a run, also of one that was killed."""
     with operator_errors():
         found = folders.load(folder)
         click.echo(as_text(found) if form == "text" else export.FORMATS[form](found))
@@ -219,7 +219,7 @@ def _workload(name: str, simple_options: Mapping[str, int | float | str]) -> tup
 
 
 def _run(plan: _Plan, folder: Path) -> list[Run]:
-    """A run for each combination of a sweep's values; each is told when it is done."""
+    """A run for each combination of a sweep's values; each is reported when it is done."""
     done = []
     combinations = list(parameters.combinations(plan.sweep))
     for values in combinations:

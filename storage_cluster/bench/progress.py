@@ -11,7 +11,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Progress:
-    """Shows a stage's counts and what it did in the last moment; silent where nobody looks."""
+    """Shows a stage's counts and its current rate; writes nothing if the stream is no terminal."""
 
     def __init__(self, stream: TextIO = sys.stderr) -> None:
         self._stream = stream
@@ -19,7 +19,7 @@ class Progress:
         self._last = (time.monotonic(), 0)
 
     def __call__(self, stage: Stage, recorder: Recorder) -> None:
-        """Tell how it goes."""
+        """Write one line about the stage's progress."""
         if not self._shown:
             return
         total = recorder.tally.total(key for key in recorder.tally.figures if key.stage == stage.name)

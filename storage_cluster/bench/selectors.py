@@ -103,11 +103,11 @@ def parse_selector(text: str) -> Selector:
     if match := _HISTOGRAM.fullmatch(text):
         return _histogram(match[1])
     if match := _OLD_RANGE.fullmatch(text):
-        return _checked("r", int(match[1]), int(match[2]))
+        return _range_selector("r", int(match[1]), int(match[2]))
     match = _FORM.fullmatch(text)
     if match is None or (match[1] == "c") != (match[3] is None):
         raise ValueError(f"{text!r} is no selector; expected c(N), u(A,B), r(A,B), s(A,B) or h(A|B|WEIGHT,…)")
-    return _checked(match[1], int(match[2]), int(match[3] or match[2]))
+    return _range_selector(match[1], int(match[2]), int(match[3] or match[2]))
 
 
 def parse_sizes(text: str) -> Sizes:
@@ -124,7 +124,7 @@ def constant(number: int) -> Selector:
     return Selector("c", number, number)
 
 
-def _checked(kind: str, low: int, high: int) -> Selector:
+def _range_selector(kind: str, low: int, high: int) -> Selector:
     if low > high:
         raise ValueError(f"{kind}({low},{high}) is empty; the first number must not exceed the second")
     return Selector(cast(Kind, kind), low, high)

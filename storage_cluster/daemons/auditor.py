@@ -15,7 +15,7 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
-from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.daemons.database_replicator import KINDS, ask, places
 from storage_cluster.servers import layout
 from storage_cluster.servers.diskfile import DamagedFileError, ObjectDir
@@ -38,7 +38,7 @@ class ObjectAuditor:
                     self._around.say(f"quarantined {name}/{path_hash}")
                 else:
                     await asyncio.sleep(read_bytes / self._around.intervals.audit_bytes_per_s)
-        return counted(counts)
+        return counts_text(counts)
 
 
 class DatabaseAuditor:
@@ -57,8 +57,8 @@ class DatabaseAuditor:
                 self._around.say(f"{place.file}: {trouble}")
                 own = self._around.own(place.device)
                 answer = await ask(self._around, self._kind, own, place, {"op": "quarantine"})
-                counts["damaged databases quarantined"] += answer.succeeded
-        return counted(counts)
+                counts["damaged databases quarantined"] += answer.is_success
+        return counts_text(counts)
 
     def _trouble(self, file: Path) -> str:
         try:

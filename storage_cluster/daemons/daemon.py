@@ -75,6 +75,6 @@ async def run_forever(
         await sleep(max(interval_s, busy_s / BUSY_SHARE_MAX))
 
 
-def counted(counts: Mapping[str, int]) -> str:
+def counts_text(counts: Mapping[str, int]) -> str:
     """Counts in words, without those that are none: `3 objects pushed, 1 handoff emptied`."""
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)

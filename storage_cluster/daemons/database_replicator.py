@@ -1,11 +1,11 @@
-"""The account and the container replicator: all primaries of a database come to hold the same rows.
+"""The account replicator and the container replicator: they make all primaries of a database hold the same rows.
 
-For each database on each device of this host it presents its state to the other primaries. Where the digests of the
-rows differ it sends the rows that changed since the other was last told, or all of them if that is not enough. What the
-other has and this one lacks, the other's replicator sends. A database that is on a handoff goes when all primaries have
-what it has; one that was deleted goes when that is long enough ago.
+For each database on each device of this host, a replicator sends its state to the other primaries. Where the digests of
+the rows differ, it sends the rows that changed since it last sent rows to that replica, or all rows if that is not
+enough. Rows that only the other replica has are sent by the other host's replicator. A database on a handoff is removed
+when all primaries have its rows; a deleted database is removed when its deletion is long enough ago.
 
-As with objects, what has not changed since all agreed is left alone for `recheck_s`.
+As with objects, a database that has not changed since all replicas agreed is not compared again for `recheck_s`.
 
 Source: Swift, swift.common.db_replicator (`_repl_to_node`, `_usync_db`, `_replicate_object`).
 """
@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.servers import layout
 from storage_cluster.servers.account_db import AccountDatabase
 from storage_cluster.servers.backend import BackendAnswer
@@ -47,7 +47,7 @@ class Place:
 class Agreement:
     """What a database was like when all other primaries agreed with it."""
 
-    told: tuple[object, ...]
+    state: tuple[object, ...]
     primaries: tuple[Device, ...]
     at_s: float
 
@@ -93,7 +93,7 @@ class DatabaseReplicator:
                 self._around.say(f"{place.file} cannot be read: {error}")
             finally:
                 database.close()
-        return counted(self._counts)
+        return counts_text(self._counts)
 
     async def _replicate(self, place: Place, database: ReplicatedDatabase[Any]) -> None:
         ring = self._around.backend.rings[self._kind]
@@ -102,29 +102,29 @@ class DatabaseReplicator:
         state, primaries = database.state(), ring.primaries(place.partition)
         here = self._around.local_device(place.device, primaries)
         known = self._agreements.get(place.file)
-        same = known is not None and (known.told, known.primaries) == (state.told, primaries)
+        same = known is not None and (known.state, known.primaries) == (state.comparable_state, primaries)
         if same and known is not None and time.monotonic() - known.at_s < self._around.intervals.recheck_s:
             return
-        state = await self._reclaimed(place, database)
+        state = await self._reclaim(place, database)
         others = [device for device in primaries if device != here]
         if not all([await self._push(place, database, state, device) for device in others]):
             return
-        if here is None or (state.deleted and state.delete_timestamp < self._reclaim_before()):
+        if here is None or (state.is_deleted and state.delete_timestamp < self._reclaim_before()):
             await self._discard(place, state)
         else:
-            self._agreements[place.file] = Agreement(state.told, primaries, time.monotonic())
+            self._agreements[place.file] = Agreement(state.comparable_state, primaries, time.monotonic())
 
     async def _push(self, place: Place, database: ReplicatedDatabase[Any], state: ReplicaState, device: Device) -> bool:
         """Give a device what it lacks; whether it has all now."""
         message: dict[str, object] = {"op": "sync", "state": dataclasses.asdict(state)}
         answer = await ask(self._around, self._kind, device, place, message)
-        if not answer.succeeded:
+        if not answer.is_success:
             return False
         found = json.loads(answer.body)
         theirs, point = decoded_state(found["state"]), int(found["point"])
         if theirs.digest == state.digest:
             return True
-        start = point if point < state.last_change else 0  # it has heard all, and still differs: tell it all
+        start = point if point < state.last_change else 0  # it has received all changes and still differs: send all
         return await self._send_rows(place, database, state, device, start)
 
     async def _send_rows(
@@ -137,7 +137,7 @@ class DatabaseReplicator:
             columns = [list(vars(row).values()) for row in rows]
             message = {"op": "rows", "replica_id": state.replica_id, "rows": columns, "change": start}
             answer = await ask(self._around, self._kind, device, place, message)
-            if not answer.succeeded:
+            if not answer.is_success:
                 return False
             self._counts["rows pushed"] += json.loads(answer.body)["new_count"]
         return True
@@ -145,11 +145,11 @@ class DatabaseReplicator:
     async def _discard(self, place: Place, state: ReplicaState) -> None:
         message: dict[str, object] = {"op": "discard", "state": dataclasses.asdict(state)}
         own = self._around.own(place.device)
-        if (await ask(self._around, self._kind, own, place, message)).succeeded:
+        if (await ask(self._around, self._kind, own, place, message)).is_success:
             self._agreements.pop(place.file, None)
             self._counts["databases removed"] += 1
 
-    async def _reclaimed(self, place: Place, database: ReplicatedDatabase[Any]) -> ReplicaState:
+    async def _reclaim(self, place: Place, database: ReplicatedDatabase[Any]) -> ReplicaState:
         """The database's state, once the names that went long ago are forgotten."""
         before = self._reclaim_before()
         if database.gone_count(before):

@@ -10,7 +10,7 @@ Source: Swift, swift.obj.expirer.
 import time
 from collections import Counter
 
-from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.daemons.internal import InternalClient
 from storage_cluster.ring import path_hash
 from storage_cluster.servers.expiry import QUEUE_ACCOUNT, timestamp_text
@@ -37,7 +37,7 @@ class Expirer:
                     counts["objects expired"] += 1
             if self._is_ours(container) and int(container) + 2 * 86_400 < time.time():
                 await self._client.delete_container((QUEUE_ACCOUNT, container))  # 409 while anything is in it
-        return counted(counts)
+        return counts_text(counts)
 
     async def _expire(self, container: str, entry: str) -> bool:
         moment, _, path = entry.partition("-")
@@ -48,10 +48,10 @@ class Expirer:
         answer = await self._client.delete_object((account, holder, name), {"X-If-Delete-At": moment})
         late_s = time.time() - int(moment)
         over = answer.status == 404 and late_s > self._around.intervals.reclaim_age_s
-        if not (answer.succeeded or answer.status == _NOT_THAT_MOMENT or over):
+        if not (answer.is_success or answer.status == _NOT_THAT_MOMENT or over):
             return False
         await self._client.delete_row((QUEUE_ACCOUNT, container, entry))
-        return answer.succeeded
+        return answer.is_success
 
     def _is_ours(self, name: str) -> bool:
         index, count = self._share

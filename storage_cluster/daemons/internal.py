@@ -56,11 +56,11 @@ class InternalClient:
         return []
 
     async def delete_object(self, names: tuple[str, str, str], headers: Mapping[str, str]) -> BackendAnswer:
-        """Delete an object on all its replicas, which tell the container's."""
+        """Delete an object on all its replicas, which update the container."""
         return await self._delete(names, "Container", headers)
 
     async def delete_container(self, names: tuple[str, str]) -> BackendAnswer:
-        """Delete a container on all its replicas, which tell the account's."""
+        """Delete a container on all its replicas, which update the account."""
         return await self._delete(names, "Account", {})
 
     async def delete_row(self, names: tuple[str, str, str]) -> bool:

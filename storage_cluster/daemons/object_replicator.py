@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.servers import layout
 from storage_cluster.servers.backend import NO_ANSWER, BackendAnswer, BackendUpload
 from storage_cluster.servers.object_replication import (
@@ -93,7 +93,7 @@ class ObjectReplicator:
             for start in range(0, len(partitions), COMPARED_MAX):
                 chosen = partitions[start : start + COMPARED_MAX]
                 await self._replicate(await asyncio.to_thread(self._due, name, root, chosen))
-        return counted(self._counts)
+        return counts_text(self._counts)
 
     def _partitions(self, name: str, root: Path) -> list[int]:
         ring = self._around.backend.rings["object"]
@@ -110,7 +110,7 @@ class ObjectReplicator:
             primaries = ring.primaries(partition)
             here = self._around.local_device(name, primaries)
             work = Work(name, root, partition, primaries, here, found, digests(found))
-            if found and not self._agreed(work):
+            if found and not self._is_agreed(work):
                 works.append(work)
         return works
 
@@ -137,7 +137,7 @@ class ObjectReplicator:
                 agreement = Agreement(work.digests, work.primaries, time.monotonic())
                 self._agreements[work.device, work.partition] = agreement
 
-    def _agreed(self, work: Work) -> bool:
+    def _is_agreed(self, work: Work) -> bool:
         known = self._agreements.get((work.device, work.partition))
         if known is None or (known.digests, known.primaries) != (work.digests, work.primaries):
             return False
@@ -146,7 +146,7 @@ class ObjectReplicator:
     async def _digests(self, device: Device, partitions: list[int]) -> dict[int, Digests] | None:
         """What a device has of these partitions; None if it does not say."""
         answer = await self._ask("REPLICATE", device, f"/{device.name}", partitions)
-        if not answer.succeeded:
+        if not answer.is_success:
             return None
         return {int(partition): found for partition, found in json.loads(answer.body).items()}
 
@@ -164,7 +164,7 @@ class ObjectReplicator:
         for start in range(0, len(offered), OFFER_MAX):
             path, batch = f"/{device.name}/{work.partition}", dict(offered[start : start + OFFER_MAX])
             answer = await self._ask("SSYNC", device, path, batch)
-            if not answer.succeeded:
+            if not answer.is_success:
                 return False
             for path_hash, names in json.loads(answer.body).items():
                 for name in names:
@@ -200,10 +200,10 @@ class ObjectReplicator:
 async def _pass_on(upload: BackendUpload, file: BinaryIO) -> int:
     """Send a whole file; the server's status."""
     chunk = None
-    while chunk != b"" and not upload.answered:
+    while chunk != b"" and not upload.is_answered:
         chunk = await asyncio.to_thread(file.read, _READ_BYTES)
         upload.send(chunk)
-        if upload.blocked and not await upload.paced():
+        if upload.is_blocked and not await upload.wait_for_room():
             break
     return (await upload.answer()).status
 

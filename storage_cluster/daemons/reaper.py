@@ -8,7 +8,7 @@ Source: Swift, swift.account.reaper.
 
 from collections import Counter
 
-from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.daemons.database_replicator import places
 from storage_cluster.daemons.internal import InternalClient
 from storage_cluster.servers.account_db import AccountDatabase
@@ -35,22 +35,22 @@ class Reaper:
                 continue
             first = ring.primaries(place.partition)[0]
             if (first.host, first.name) == (self._around.host, place.device):
-                for account, container in peek(AccountDatabase, place.file, _left) or ():
+                for account, container in peek(AccountDatabase, place.file, _remaining_containers) or ():
                     await self._reap(account, container, counts)
-        return counted(counts)
+        return counts_text(counts)
 
     async def _reap(self, account: str, container: str, counts: Counter[str]) -> None:
         async for name in self._client.names_in(account, container):
             answer = await self._client.delete_object((account, container, name), {})
-            counts["objects reaped"] += answer.succeeded
+            counts["objects reaped"] += answer.is_success
         answer = await self._client.delete_container((account, container))
-        counts["containers reaped"] += answer.succeeded
+        counts["containers reaped"] += answer.is_success
 
 
-def _left(database: AccountDatabase) -> list[tuple[str, str]]:
+def _remaining_containers(database: AccountDatabase) -> list[tuple[str, str]]:
     """The containers (account, name) that a deleted account still has."""
     state = database.state()
-    if not (state.deleted and state.names):
+    if not (state.is_deleted and state.names):
         return []
     entries = database.entries(Names("", True, "", _CONTAINERS_MAX), reserved=True)
     return [(state.names[0], entry.name) for entry in entries]

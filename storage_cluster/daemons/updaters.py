@@ -1,10 +1,11 @@
-"""The updaters: they bring upwards what was not, or could not be, said at once.
+"""The updaters: they deliver updates to containers and accounts that were not, or could not be, delivered at once.
 
-The container updater tells the account of a container's counts when they have changed since it last did; what it has
-told it keeps in memory, so a new process tells everything once. Only primaries tell: a handoff knows but a part.
+The container updater reports a container's counts to its account if they have changed since the last report. It keeps
+what it has reported in memory, so a new process reports everything once. Only primaries report, because a handoff knows
+only a part of the rows.
 
-The object updater delivers the words for containers that object servers could not say (`async_pending`), to all
-primaries of the container. A word is done when each of them has taken it or has no such container.
+The object updater delivers the container updates that object servers could not deliver (`async_pending`) to all
+primaries of the container. An update is done when each of them has accepted it or has no such container.
 
 Source: Swift, swift.container.updater, swift.obj.updater.
 """
@@ -13,7 +14,7 @@ from collections import Counter
 from http import HTTPStatus
 from pathlib import Path
 
-from storage_cluster.daemons.daemon import Surroundings, counted
+from storage_cluster.daemons.daemon import Surroundings, counts_text
 from storage_cluster.daemons.database_replicator import places
 from storage_cluster.servers.backend import device_path
 from storage_cluster.servers.container_db import ContainerDatabase, ContainerStat
@@ -47,11 +48,11 @@ class ContainerUpdater:
             if found is None:
                 continue
             names, stat = found
-            told = (stat.put_timestamp, stat.delete_timestamp, stat.object_count, stat.bytes_used)
-            if names and told != self._reported.get(place.file) and await self._report(names, stat):
-                self._reported[place.file] = told
+            counts_now = (stat.put_timestamp, stat.delete_timestamp, stat.object_count, stat.bytes_used)
+            if names and counts_now != self._reported.get(place.file) and await self._report(names, stat):
+                self._reported[place.file] = counts_now
                 counts["containers reported"] += 1
-        return counted(counts)
+        return counts_text(counts)
 
     async def _report(self, names: tuple[str, ...], stat: ContainerStat) -> bool:
         backend = self._around.backend
@@ -84,7 +85,7 @@ class ObjectUpdater:
                     kept.file.unlink(missing_ok=True)
                     counts["updates delivered"] += 1
         self._heard = {file: heard for file, heard in self._heard.items() if file in seen and file.exists()}
-        return counted(counts)
+        return counts_text(counts)
 
     async def _deliver(self, kept: Kept) -> bool:
         backend = self._around.backend

@@ -1,8 +1,8 @@
 """Faults of a device: slow, failing, full, and bits that flip.
 
-The first three are orders to the model of the medium (`servers/medium.py`), in a file that servers look at before each
-transfer; a file system of the device's own is filled instead, so it is full for everybody. A bit is flipped in the file
-itself, its times of change put back, so that only who reads it can tell.
+The first three are settings of the medium's model (`servers/medium.py`), in a file that servers read before each
+transfer. A device with a file system of its own is filled instead, so that it is full for every process. A bit is
+flipped in the file itself and the file's times are restored, so that only reading the file reveals it.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class DiskFaults:
     def __init__(self, topology: Topology, state_dir: Path) -> None:
         self._topology = topology
         self._state_dir = state_dir
-        self._told: dict[str, medium.Fault] = {}
+        self._written: dict[str, medium.Fault] = {}
         self.end()  # what a killed keeper left
 
     def apply(self, active: Sequence[Fault]) -> None:
@@ -34,17 +34,17 @@ class DiskFaults:
         wanted: dict[str, medium.Fault] = {}
         for fault in active:
             if fault.kind in KINDS:
-                wanted[fault.target] = _joined(wanted.get(fault.target, medium.Fault()), fault)
-        for target in self._told.keys() - wanted.keys():
+                wanted[fault.target] = _join(wanted.get(fault.target, medium.Fault()), fault)
+        for target in self._written.keys() - wanted.keys():
             self._file(target).unlink(missing_ok=True)
             self._filler(target).unlink(missing_ok=True)
         for target, found in wanted.items():
-            if found != self._told.get(target):
+            if found != self._written.get(target):
                 draft = self._file(target).with_suffix(".draft")
                 draft.write_text(json.dumps(dataclasses.asdict(found)), "ascii")
                 draft.replace(self._file(target))
                 self._fill(target, found.full)
-        self._told = wanted
+        self._written = wanted
 
     def once(self, fault: Fault) -> str:
         """Flip a bit; where it was. Raises: FaultError if nothing is stored there."""
@@ -83,7 +83,7 @@ class DiskFaults:
         return medium.directory(self._state_dir, host) / f"{device}.fault"
 
 
-def _joined(known: medium.Fault, fault: Fault) -> medium.Fault:
+def _join(known: medium.Fault, fault: Fault) -> medium.Fault:
     given = fault.parameters
     return medium.Fault(
         latency_ns=known.latency_ns + (given.latency_ns or 0),

@@ -1,7 +1,7 @@
 """Makes faults and undoes them, inside the keeper.
 
-What is in force is a set; each kind of effect (processes, links, …) is told the whole set whenever it changes and
-brings its part of the cluster in line. So it does not matter in which order overlapping faults come and go.
+The faults in force are a set. Whenever it changes, each kind of effect (processes, links, …) receives the whole set and
+adjusts its part of the cluster to it. So overlapping faults may begin and end in any order.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from typing import Protocol
 from storage_cluster.errors import ClusterError
 from storage_cluster.faults.cpu import CpuFaults
 from storage_cluster.faults.disks import DiskFaults
-from storage_cluster.faults.kinds import KINDS, Fault, FaultError, checked, parse, same_place
+from storage_cluster.faults.kinds import KINDS, Fault, FaultError, parse, same_place, with_defaults
 from storage_cluster.faults.links import LinkFaults
 from storage_cluster.faults.log import FaultLog
 from storage_cluster.faults.ports import ServerPorts
@@ -30,7 +30,7 @@ class Effect(Protocol):
         """Bring it in line with all that is in force. Raises: ClusterError, and then undoes nothing."""
 
     def once(self, fault: Fault) -> str:
-        """Do a momentary fault, if it is of this part; what there is to tell of it. Raises: ClusterError."""
+        """Do a momentary fault, if it is of this part. Returns the detail for the log. Raises: ClusterError."""
 
     def end(self) -> None:
         """The cluster goes down: undo what would outlive it."""
@@ -101,16 +101,16 @@ class Injector:
         for part in self._parts:
             part.end()
         for number in sorted({*self._planned, *self._active}):
-            self._log.ended(number, began_ns, "down")
+            self._log.note_end(number, began_ns, "down")
 
     def _add(self, fault: Fault) -> int:
-        fault = checked(fault, self._topology)
+        fault = with_defaults(fault, self._topology)
         for number, other in {**self._planned, **self._active}.items():
             if same_place(fault, other):
                 raise FaultError(
                     f"fault {number} is that already: {other.text()}", f"first: tracer cluster fault clear {number}"
                 )
-        number = self._log.planned(fault)
+        number = self._log.note_planned(fault)
         self._planned[number] = fault
         if fault.after_ns:
             heapq.heappush(self._due, (self._monotonic_ns() + fault.after_ns, number, "start"))
@@ -126,13 +126,13 @@ class Injector:
         fault = self._planned.pop(number)
         began_ns = time.time_ns()
         if KINDS[fault.kind].momentary:
-            told = " ".join(filter(None, [part.once(fault) for part in self._parts]))
-            self._log.started(number, began_ns, told)
-            self._log.ended(number, time.time_ns(), "momentary")
+            detail = " ".join(filter(None, [part.once(fault) for part in self._parts]))
+            self._log.note_start(number, began_ns, detail)
+            self._log.note_end(number, time.time_ns(), "momentary")
             return
         self._active[number] = fault
         self._apply()
-        self._log.started(number, began_ns)
+        self._log.note_start(number, began_ns)
         if fault.for_ns is not None:
             heapq.heappush(self._due, (self._monotonic_ns() + fault.for_ns, number, "end"))
 
@@ -142,16 +142,16 @@ class Injector:
         try:
             self._apply()
         except ClusterError:
-            self._log.ended(number, began_ns, "failed")
+            self._log.note_end(number, began_ns, "failed")
             raise
-        self._log.ended(number, began_ns, how)
+        self._log.note_end(number, began_ns, how)
 
     def _forget(self, number: int, how: str) -> None:
         """A fault that could not be made, or not be undone by itself: whatever of it is there goes."""
         self._planned.pop(number, None)
         if self._active.pop(number, None) is not None:
             self._apply()
-        self._log.ended(number, time.time_ns(), how)
+        self._log.note_end(number, time.time_ns(), how)
 
     def _clear(self, wanted: Sequence[int] | None) -> list[int]:
         known = sorted({*self._planned, *self._active})
@@ -161,7 +161,7 @@ class Injector:
                 raise FaultError(f"there is no fault {number}", "tracer cluster fault list shows those in force")
         for number in ids:
             if self._planned.pop(number, None) is not None:
-                self._log.ended(number, time.time_ns(), "cleared")
+                self._log.note_end(number, time.time_ns(), "cleared")
             else:
                 self._end(number, "cleared")
         return ids

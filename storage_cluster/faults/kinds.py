@@ -40,7 +40,7 @@ class Parameters:
     latency_ns: int | None = None
     seed: int | None = None
 
-    def given(self) -> dict[str, str | float | int]:
+    def given_values(self) -> dict[str, str | float | int]:
         """Those that apply, by name."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
@@ -117,7 +117,7 @@ class Fault:
 
     def text(self) -> str:
         """What it is, in one line."""
-        given = " ".join(f"{name}={value}" for name, value in self.parameters.given().items())
+        given = " ".join(f"{name}={value}" for name, value in self.parameters.given_values().items())
         return f"{self.kind} {self.target}" + (f" {given}" if given else "")
 
 
@@ -126,11 +126,11 @@ def parse(document: Mapping) -> Fault:
     return Fault(**{**document, "parameters": Parameters(**document["parameters"])})
 
 
-def checked(fault: Fault, topology: Topology) -> Fault:
+def with_defaults(fault: Fault, topology: Topology) -> Fault:
     """The fault with its kind's defaults filled in. Raises: FaultError where it makes no sense on this cluster."""
     kind = KINDS[fault.kind]
     _check_target(fault, kind, topology)
-    given = fault.parameters.given()
+    given = fault.parameters.given_values()
     takes = {**kind.defaults, **dict.fromkeys(kind.required)}
     for name in given:
         if name not in takes:
@@ -172,7 +172,7 @@ def _check_target(fault: Fault, kind: Kind, topology: Topology) -> None:
 
 
 def _check_ranges(fault: Fault) -> None:
-    for name, value in fault.parameters.given().items():
+    for name, value in fault.parameters.given_values().items():
         low, high, text = _RANGES.get(name, (None, None, ""))
         if (low is not None and value < low) or (high is not None and value > high):
             raise FaultError(f"{_option(name)} is out of range", f"give {text}")

@@ -48,17 +48,17 @@ class FaultLog:
         self._file = state_dir / LOG_FILE
         self._next_id = max((record.id for record in read(state_dir)), default=0) + 1
 
-    def planned(self, fault: Fault) -> int:
+    def note_planned(self, fault: Fault) -> int:
         """Note a new fault; its number."""
         number, self._next_id = self._next_id, self._next_id + 1
         self._append(id=number, event="planned", wall_ns=time.time_ns(), fault=dataclasses.asdict(fault))
         return number
 
-    def started(self, number: int, wall_ns: int, detail: str = "") -> None:
+    def note_start(self, number: int, wall_ns: int, detail: str = "") -> None:
         """Note that it is in force, having been made from `wall_ns` to now."""
         self._append(id=number, event="started", wall_ns=wall_ns, done_ns=time.time_ns(), detail=detail)
 
-    def ended(self, number: int, wall_ns: int, how: str) -> None:
+    def note_end(self, number: int, wall_ns: int, how: str) -> None:
         """Note that it is undone."""
         self._append(id=number, event="ended", wall_ns=wall_ns, done_ns=time.time_ns(), how=how)
 
@@ -90,7 +90,7 @@ def close(state_dir: Path) -> None:
     if open_ones:
         log = FaultLog(state_dir)
         for record in open_ones:
-            log.ended(record.id, time.time_ns(), "lost")
+            log.note_end(record.id, time.time_ns(), "lost")
 
 
 def _after(record: Record | None, line: dict) -> Record:

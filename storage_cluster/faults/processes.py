@@ -22,7 +22,7 @@ class ProcessFaults:
 
     def apply(self, active: Sequence[Fault]) -> None:
         """Kill, start, stop, continue. Raises: MissingResourceError for a server that does not start."""
-        killed, stopped = self._meant("kill", active), self._meant("stop", active)
+        killed, stopped = self._targets("kill", active), self._targets("stop", active)
         for service in killed - self._killed:
             self._fleet.kill(service)
         self._fleet.start(sorted(self._killed - killed, key=lambda service: (service.host, service.port)))
@@ -43,7 +43,7 @@ class ProcessFaults:
     def end(self) -> None:
         """Nothing: the processes end with the cluster."""
 
-    def _meant(self, kind: str, active: Sequence[Fault]) -> set[Service]:
+    def _targets(self, kind: str, active: Sequence[Fault]) -> set[Service]:
         return {
             service
             for fault in active

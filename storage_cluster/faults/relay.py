@@ -96,7 +96,7 @@ class Lane:
 
 
 def main() -> None:
-    """Carry frames until told to end."""
+    """Forward frames until standard input closes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("inner")  # towards the host
     parser.add_argument("outer")  # towards the switch
@@ -117,7 +117,7 @@ class Relay:
         self._lanes: dict[socket.socket, Lane] = {}  # by where frames come from; empty until the first order
 
     def run(self) -> None:
-        """Until told to end, or until nobody is left to tell."""
+        """Forward frames until the order to end, or until standard input closes."""
         reading: list[socket.socket] = list(self._ways)
         while reading or any(lane.next_due_ns is not None for lane in self._lanes.values()):
             readable, _, _ = select.select([*reading, *([sys.stdin] if reading else [])], [], [], self._idle_s())

@@ -16,20 +16,20 @@ PERIOD_S = 0.05
 
 
 def main() -> None:
-    """Stop and continue until told to end."""
+    """Stop and continue the processes until a line, or the end of standard input, arrives."""
     share, pids = float(sys.argv[1]), [int(text) for text in sys.argv[2:]]
     begin_s = time.monotonic()
-    while not _told_to_end(begin_s + PERIOD_S * share):
+    while not _receives_end(begin_s + PERIOD_S * share):
         stopped = [pid for pid in pids if not _is_stopped(pid) and _signal(pid, signal.SIGSTOP)]
         begin_s += PERIOD_S
-        ending = _told_to_end(begin_s)
+        ending = _receives_end(begin_s)
         for pid in stopped:
             _signal(pid, signal.SIGCONT)
         if ending:
             return
 
 
-def _told_to_end(until_s: float) -> bool:
+def _receives_end(until_s: float) -> bool:
     readable, _, _ = select.select([sys.stdin], [], [], max(0, until_s - time.monotonic()))
     return bool(readable)
 

@@ -118,7 +118,7 @@ def up(state_dir: Path, topology_file: Path | None = None, *, quiet: bool = Fals
     """
     if shutil.which("nsenter") is None:
         raise MissingResourceError("`nsenter` is not installed", "install util-linux")
-    with _locked(state_dir):
+    with _lock(state_dir):
         found = state.load(state_dir)
         if found is not None and found.running:
             return False
@@ -142,7 +142,7 @@ def was_interrupted(state_dir: Path) -> bool:
     """Whether the directory holds what a cluster left that was killed, or whose start was: the next `up` removes it."""
     if not (state_dir / "topology.toml").exists():
         return False
-    with _locked(state_dir):
+    with _lock(state_dir):
         found = state.load(state_dir)
         return found is None or not found.running
 
@@ -151,7 +151,7 @@ def down(state_dir: Path, *, keep_data: bool = False, keep_logs: bool = False) -
     """Stop the cluster and remove what it left; False if none was up."""
     if not state_dir.is_dir():
         return False
-    with _locked(state_dir):
+    with _lock(state_dir):
         found = state.load(state_dir)
         was_running = found is not None and found.running
         _clean(state_dir, found)
@@ -266,7 +266,7 @@ def _devices(state_dir: Path, host: Host) -> tuple[DeviceStatus, ...]:
 def _fault_status(record: log.Record) -> FaultStatus:
     fault = record.fault
     assert record.started_ns is not None
-    given = fault.parameters.given()
+    given = fault.parameters.given_values()
     return FaultStatus(record.id, fault.kind, fault.target, given, record.started_ns, fault.text())
 
 
@@ -309,7 +309,7 @@ def _remove_files(state_dir: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(state_dir: Path) -> Iterator[None]:
+def _lock(state_dir: Path) -> Iterator[None]:
     """Hold the state directory, so that two commands do not start or stop at once."""
     file = state_dir / "lock"
     while True:

@@ -148,11 +148,11 @@ def _network_bytes(pid: int, interfaces: Collection[str]) -> dict[str, tuple[int
 
 def _tcp(pid: int) -> dict[str, int]:
     texts = {file: _proc(pid, file) for file in {file for file, _ in TCP_COUNTERS.values()}}
-    counters = {file: _named(text) for file, text in texts.items()}
+    counters = {file: _parse_named(text) for file, text in texts.items()}
     return {ours: counters[file][name] for ours, (file, name) in TCP_COUNTERS.items() if name in counters[file]}
 
 
-def _named(text: str) -> dict[str, int]:
+def _parse_named(text: str) -> dict[str, int]:
     """The counters of a file in which a line of names is followed by one of values."""
     lines = text.splitlines()
     found: dict[str, int] = {}

@@ -71,7 +71,7 @@ class HostGroup:
 
 
 def group_name(state_dir: Path, host: str) -> str:
-    """The control group of a host, told apart from those of other clusters."""
+    """The control group of a host, with a name that no other cluster uses."""
     return f"twintap-{hashlib.md5(str(state_dir).encode(), usedforsecurity=False).hexdigest()[:8]}-{host}"
 
 

@@ -38,7 +38,7 @@ SWITCH = "switch"
 
 
 def main() -> None:
-    """Bring the cluster up, say so, and keep it until told to stop."""
+    """Bring the cluster up, report that it is up, and keep it until the order to stop."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--state-dir", type=Path, required=True)
     parser.add_argument("--report-fd", type=int, required=True)

@@ -38,7 +38,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def unshare(flags: int) -> None:
     """Give this process new namespaces. Raises: OSError."""
-    _checked(_libc.unshare(flags), "unshare")
+    _check(_libc.unshare(flags), "unshare")
 
 
 def enter(pid: int, *kinds: str) -> None:
@@ -46,7 +46,7 @@ def enter(pid: int, *kinds: str) -> None:
     for kind in kinds:
         descriptor = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _checked(_libc.setns(descriptor, 0), f"setns {kind}")
+            _check(_libc.setns(descriptor, 0), f"setns {kind}")
         finally:
             os.close(descriptor)
 
@@ -58,14 +58,14 @@ def inode(pid: int | str, kind: str) -> int:
 
 def die_with_parent(parent_pid: int) -> None:
     """Have the kernel kill this process when its parent ends, however it ends; to be repeated after `become_root`."""
-    _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent_pid:  # it ended before the call
         os._exit(1)
 
 
 def outlive_parent() -> None:
     """Undo `die_with_parent`."""
-    _checked(_libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0), "prctl")
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0), "prctl")
 
 
 def has_namespace_rights() -> bool:
@@ -138,7 +138,7 @@ def _run_and_exit(pid: int, function: Callable[[], None], report_fd: int) -> Non
         os._exit(status)
 
 
-def _checked(result: int, call: str) -> None:
+def _check(result: int, call: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), call)

@@ -1,4 +1,4 @@
-"""`python -m storage_cluster.servers SERVICE --host HOST --state-dir DIR`: run one server until told to stop.
+"""`python -m storage_cluster.servers SERVICE --host HOST --state-dir DIR`: run one server until SIGTERM.
 
 SERVICE may be `daemons`: those of a storage host. Prints `ready` once it listens; what goes wrong goes to stderr.
 """

@@ -70,23 +70,23 @@ def proxy_line(service: str, served: Served) -> str:
     headers = served.headers
     token = headers.get("X-Auth-Token") or headers.get("X-Storage-Token") or ""
     values = (
-        _shown(headers.get("X-Forwarded-For", "").partition(",")[0].strip() or address),
+        _field_text(headers.get("X-Forwarded-For", "").partition(",")[0].strip() or address),
         address,
         _moment("%d/%b/%Y/%H/%M/%S", served.end_ns // _SECOND_NS),
         served.method,
-        _shown(served.path),
+        _field_text(served.path),
         "HTTP/1.1",
         str(served.status),
-        _shown(headers.get("Referer")),
-        _shown(headers.get("User-Agent")),
-        _shown(f"{token[:_TOKEN_SHOWN_LEN]}...") if token else "-",
+        _field_text(headers.get("Referer")),
+        _field_text(headers.get("User-Agent")),
+        _field_text(f"{token[:_TOKEN_SHOWN_LEN]}...") if token else "-",
         str(served.bytes_in or "-"),
         str(served.bytes_out or "-"),
-        _shown(headers.get("Etag")),
-        _shown(served.transaction_id),
-        "-",  # headers, if Swift is told to log them
+        _field_text(headers.get("Etag")),
+        _field_text(served.transaction_id),
+        "-",  # headers, if Swift is configured to log them
         f"{(served.end_ns - served.start_ns) / _SECOND_NS:.4f}",
-        _shown(served.source),
+        _field_text(served.source),
         "-",  # what middlewares add
         f"{served.start_ns / _SECOND_NS:.9f}",
         f"{served.end_ns / _SECOND_NS:.9f}",
@@ -106,7 +106,7 @@ def storage_line(service: str, served: Served) -> str:
     )
 
 
-def _shown(value: str | None) -> str:
+def _field_text(value: str | None) -> str:
     return "-" if value is None else quote(value, _UNQUOTED)
 
 

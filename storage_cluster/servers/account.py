@@ -45,7 +45,7 @@ class AccountServer(DatabaseServer[AccountDatabase]):
 
     def _open(self, target: Target, *, create: bool = False) -> AccountDatabase:
         found = self._database(target, create=create)
-        if found is not None and found.stat().deleted:
+        if found is not None and found.stat().is_deleted:
             raise Refusal(403 if create else 404, "Recently deleted" if create else "", _DELETED)
         return super()._open(target, create=create)
 

@@ -86,7 +86,7 @@ class AuthServer:
         proxy = self._backend.topology.service("proxy")
         path = f"/storage_url/{RESELLER_PREFIX}{user.account}"
         found = await self._backend.request(proxy, "GET", path, {"X-Trans-Id": transaction_id})
-        if not found.succeeded:
+        if not found.is_success:
             raise Refusal(503)
         return found.headers["X-Storage-Url"]
 

@@ -41,7 +41,7 @@ class BackendAnswer:
     body: bytes = b""
 
     @property
-    def succeeded(self) -> bool:
+    def is_success(self) -> bool:
         """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
@@ -78,9 +78,9 @@ class BackendUpload:
         self._release = release
 
     @property
-    def answered(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether the server has said its last word, or has gone: it takes no more."""
-        return self._connection.answered
+        return self._connection.is_answered
 
     @property
     def early_status(self) -> int:
@@ -92,14 +92,14 @@ class BackendUpload:
         self._connection.send_chunk(chunk)
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether it takes less than it is sent."""
-        return self._connection.blocked
+        return self._connection.is_blocked
 
-    async def paced(self) -> bool:
+    async def wait_for_room(self) -> bool:
         """Wait until it takes more; False if it is gone."""
         try:
-            await self._connection.paced()
+            await self._connection.wait_for_room()
         except OSError:
             return False
         return True
@@ -144,7 +144,7 @@ class Backend:
     ) -> BackendAnswer:
         """One request with a small body, answered whole."""
         try:
-            connection, _ = await self._asked(service, method, path, headers, body)
+            connection, _ = await self._begin_request(service, method, path, headers, body)
             try:
                 return await _whole_answer(connection)
             finally:
@@ -157,7 +157,7 @@ class Backend:
     ) -> "BackendStream | None":
         """An answer whose body is still to be read; None if the server does not answer. The caller closes it."""
         try:
-            connection, head = await self._asked(service, method, path, headers)
+            connection, head = await self._begin_request(service, method, path, headers)
             return BackendStream(connection, head, functools.partial(self._release, service))
         except OSError:
             return None
@@ -171,12 +171,12 @@ class Backend:
             await connection.asked_for_body()
 
         try:
-            connection, _ = await self._begun(service, ask)
+            connection, _ = await self._ask_over_connection(service, ask)
         except OSError:
             return None
         return BackendUpload(connection, functools.partial(self._release, service))
 
-    async def _asked(
+    async def _begin_request(
         self, service: Service, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[OutboundConnection, ResponseHead]:
         """A connection with the beginning of its answer. Raises: OSError."""
@@ -188,9 +188,9 @@ class Backend:
             connection.ask(method, path, sent, body)
             return connection.head()
 
-        return await self._begun(service, ask)
+        return await self._ask_over_connection(service, ask)
 
-    async def _begun(
+    async def _ask_over_connection(
         self, service: Service, ask: Callable[[OutboundConnection], Awaitable[T]]
     ) -> tuple[OutboundConnection, T]:
         """A connection over which something was asked, and what came of it. Raises: OSError."""
@@ -216,7 +216,7 @@ class Backend:
                 connection.reused = True
                 return connection
             connection.close()
-        return await _connected(service)
+        return await _connect(service)
 
     def _release(self, service: Service, connection: OutboundConnection) -> None:
         if self._pooled and connection.reusable:
@@ -234,7 +234,7 @@ def device_path(device: Device, partition: int, *names: str) -> str:
     return f"/{device.name}/{partition}/" + "/".join(quote(name, safe="/", errors="surrogateescape") for name in names)
 
 
-async def _connected(service: Service) -> OutboundConnection:
+async def _connect(service: Service) -> OutboundConnection:
     """A new connection. Raises: OSError.
 
     A loop that was busy for the whole time looks at its timers before its sockets, and a connection takes some turns

@@ -18,7 +18,7 @@ ETAG_IS_AT = "X-Backend-Etag-Is-At"
 _NOT_WITH_412 = ("Content-Type", "Content-Length", "Accept-Ranges", "Content-Range")
 
 
-def checked(asked: Mapping[str, str], found: CIMultiDict[str]) -> Reply | None:
+def check_conditions(asked: Mapping[str, str], found: CIMultiDict[str]) -> Reply | None:
     """304 or 412 where the conditions of a GET or HEAD say so; None: go on. `found`: the object's headers."""
     status = _status(asked, _etag(asked, found), _seconds(found.get("Last-Modified")))
     if status == 304:

@@ -1,8 +1,8 @@
 """The container server: which objects a container has, kept in SQLite.
 
 `PUT|POST|HEAD|GET|DELETE /device/partition/account/container` from the proxy; `PUT|DELETE …/container/object` from
-object servers. It tells the account servers of a container's birth and death before it answers; of its counts the
-container updater tells them a little later, once for many changes.
+object servers. It reports the creation and deletion of a container to the account servers before it answers; the
+container updater reports the counts a little later, once for many changes.
 """
 
 from storage_cluster.servers import listings
@@ -50,7 +50,7 @@ class ContainerServer(DatabaseServer[ContainerDatabase]):
         container = self._open(target, create=True)
         existed = container.stat().exists
         container.put(timestamp_of(call), metadata_headers(call.headers, METADATA_PREFIXES))
-        await self._tell_account(call, target, container.stat())
+        await self._report_to_account(call, target, container.stat())
         return reply(202 if existed else 201)
 
     async def _delete(self, call: Call, target: Target) -> Reply:
@@ -58,7 +58,7 @@ class ContainerServer(DatabaseServer[ContainerDatabase]):
         if container.stat().object_count:
             raise Refusal(409)
         container.delete(timestamp_of(call))
-        await self._tell_account(call, target, container.stat())
+        await self._report_to_account(call, target, container.stat())
         return reply(204)
 
     def _post(self, call: Call, target: Target) -> Reply:
@@ -91,11 +91,11 @@ class ContainerServer(DatabaseServer[ContainerDatabase]):
         entries = listings.select(listings.parse_query(call.query), container.entries)
         return reply(200, headers, listings.render(entries))
 
-    async def _tell_account(self, call: Call, target: Target, stat: ContainerStat) -> None:
+    async def _report_to_account(self, call: Call, target: Target, stat: ContainerStat) -> None:
         parent = Parent.named_in(call.headers, "Account")
         report = Update("PUT", target.names, report_headers(stat, self._clock.now()))
-        if parent is not None:  # who does not hear it now hears it from the container updater
-            await parent.tell(self._backend, report, call.transaction_id)
+        if parent is not None:  # if it is not delivered now, the container updater delivers it
+            await parent.send(self._backend, report, call.transaction_id)
 
 
 def _stat_headers(stat: ContainerStat) -> dict[str, str]:

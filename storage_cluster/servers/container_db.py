@@ -129,14 +129,14 @@ class ContainerDatabase(ReplicatedDatabase[ObjectRow]):
         """A run of objects, for `listings.select`."""
         where, values = database.names_condition(names)
         rows = self._sql.execute(f"SELECT * FROM object WHERE deleted = 0 AND {where}", values)
-        return [Entry(row["name"], _listed(row)) for row in rows]
+        return [Entry(row["name"], _listing_entry(row)) for row in rows]
 
     def _forget(self) -> None:
         super()._forget()
         self._stat = None
 
 
-def _shown(name: str, value: str) -> str | int | bool:
+def _parameter_value(name: str, value: str) -> str | int | bool:
     """What JSON shows of a parameter of a row's ETag."""
     if name == "slo_etag":
         return f'"{value}"'
@@ -145,7 +145,7 @@ def _shown(name: str, value: str) -> str | int | bool:
     return True if name == "version_symlink" else value
 
 
-def _listed(row: sqlite3.Row) -> dict[str, object]:
+def _listing_entry(row: sqlite3.Row) -> dict[str, object]:
     content_type, size = split_swift_bytes(row["content_type"])
     etag, *parameters = row["etag"].split("; ")
     listed = {
@@ -156,5 +156,5 @@ def _listed(row: sqlite3.Row) -> dict[str, object]:
         "last_modified": iso_date(row["timestamp"]),
     }
     for name, _, value in (parameter.partition("=") for parameter in parameters):
-        listed[name] = _shown(name, value)
+        listed[name] = _parameter_value(name, value)
     return listed

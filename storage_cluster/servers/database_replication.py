@@ -48,18 +48,18 @@ class DatabaseReplication(Generic[D]):
     async def handle(self, call: Call) -> Reply:
         """One call. Raises: Refusal."""
         path = self._path(call)
-        message = _decoded(await call.body.read(MESSAGE_MAX_BYTES))
+        message = _decode(await call.body.read(MESSAGE_MAX_BYTES))
         operation = getattr(self, f"_{message.get('op')}", None)
         if message.get("op") not in ("sync", "rows", "discard", "reclaim", "quarantine") or operation is None:
             raise Refusal(400)
-        with self.guarded(path):
+        with self.quarantine_if_damaged(path):
             try:
                 return reply(200, {"Content-Type": "application/json"}, json.dumps(operation(path, message)).encode())
             except (KeyError, TypeError, ValueError) as error:
                 raise Refusal(400, f"Malformed message: {error!r}") from None
 
     @contextlib.contextmanager
-    def guarded(self, path: Path) -> Iterator[None]:
+    def quarantine_if_damaged(self, path: Path) -> Iterator[None]:
         """Put a database aside that SQLite finds damaged, and refuse the call; what the disk says is not for here."""
         try:
             yield
@@ -99,8 +99,8 @@ class DatabaseReplication(Generic[D]):
 
     def _discard(self, path: Path, message: dict[str, Any]) -> dict[str, Any]:
         found = self._existing(path)
-        told = decoded_state(message["state"])
-        if found.state() != told:
+        expected = decoded_state(message["state"])
+        if found.state() != expected:
             raise Refusal(409, "It has changed since")
         self._databases.discard(path)
         shutil.rmtree(path.parent, ignore_errors=True)
@@ -116,7 +116,7 @@ class DatabaseReplication(Generic[D]):
         return {}
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
+def _decode(body: bytes) -> dict[str, Any]:
     try:
         message = json.loads(body)
     except ValueError:

@@ -21,7 +21,7 @@ class DatabaseServer(abc.ABC, Generic[D]):
     """Answers for the databases of one kind ("accounts" or "containers") on this host's devices."""
 
     def __init__(self, kind: str, names_count: int, database_of: type[D], devices: Devices) -> None:
-        """`names_count`: of the path's names, how many tell the database; what follows is an entry in it."""
+        """`names_count`: how many of the path's names identify the database; the rest identifies an entry in it."""
         self._kind = kind
         self._names_count = names_count
         self._devices = devices
@@ -38,12 +38,12 @@ class DatabaseServer(abc.ABC, Generic[D]):
             if call.method == METHOD:
                 return await self._replication.handle(call)
             target = self._devices.target(call, self._names_count)
-            with self._replication.guarded(self._path(target)):
+            with self._replication.quarantine_if_damaged(self._path(target)):
                 return await self._handle(call, target)
 
     @abc.abstractmethod
     async def _handle(self, call: Call, target: Target) -> Reply:
-        """One call from the proxy, or from a server that tells of an entry."""
+        """One call from the proxy, or from a server that reports an entry."""
 
     def _open(self, target: Target, *, create: bool = False) -> D:
         found = self._database(target, create=create)

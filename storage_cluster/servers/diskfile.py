@@ -295,7 +295,7 @@ def _journals_in_order(path: str) -> bool:
     """Whether what was done before on this file system is on the disk with whatever is synced.
 
     Ext3, ext4 and XFS have one journal, written in order: directories made for an object are there with the object's
-    own. The kernel tells of a journal in /proc/fs/jbd2 and /sys/fs/xfs; where it tells nothing, there may be none.
+    own. The kernel lists journals in /proc/fs/jbd2 and /sys/fs/xfs; a file system that is not listed may have none.
 
     Source: Linux, Documentation/filesystems/ext4/journal.rst, xfs-delayed-logging-design.rst.
     """

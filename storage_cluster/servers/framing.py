@@ -65,7 +65,7 @@ class RequestHead:
     length: int | None = 0  # None: in chunks
 
     @property
-    def framed(self) -> bool:
+    def has_framing(self) -> bool:
         """Whether the client said how its body ends."""
         return self.length is None or "Content-Length" in self.headers
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from storage_cluster.servers.access_log import AccessLog, Served
 from storage_cluster.servers.framing import FramingError, head_bytes
 from storage_cluster.servers.inbound import Exchange, InboundConnection
-from storage_cluster.servers.messages import Body, BrokenOff, Call, ClientGone, Handler, Refusal, Reply, answered
+from storage_cluster.servers.messages import Body, BrokenOff, Call, ClientGone, Handler, Refusal, Reply, reply_of
 from storage_cluster.servers.streams import Clock
 from storage_cluster.servers.times import new_transaction_id
 
@@ -75,7 +75,7 @@ class Front:
                 exchange.body,
                 head.length,
                 exchange.send_continue if exchange.expects_continue else None,
-                framed=head.framed,
+                framed=head.has_framing,
             ),
             transaction_id=self.transaction_id_of(raw_path, head.headers),
             peer=exchange.connection.peer,
@@ -103,7 +103,7 @@ class Front:
         try:
             call.path = decoded_path(raw_path)
             call.names = self.names_of(call.path)
-            return await answered(self.handler, call)
+            return await reply_of(self.handler, call)
         except Refusal as refusal:
             return refusal.reply()
         except ClientGone:
@@ -162,8 +162,8 @@ async def _send(exchange: Exchange, call: Call, reply: Reply) -> None:
 def _send_whole(exchange: Exchange, call: Call, reply: Reply) -> None:
     body = reply.body if isinstance(reply.body, bytes) else b""
     length = str(len(body))
-    if call.method == "HEAD":  # as Swift: of an error's text not even the length is told
-        length = reply.headers.get("Content-Length", length) if reply.succeeded else "0"
+    if call.method == "HEAD":  # as in Swift: not even the length of an error's text is sent
+        length = reply.headers.get("Content-Length", length) if reply.is_success else "0"
     headers = [*_headers(call, reply), ("Content-Length", length)]
     unwanted = call.method == "HEAD" or reply.status in _BODILESS_STATUSES
     exchange.start(_status_line(reply), headers, b"" if unwanted else body)

@@ -47,7 +47,7 @@ class Exchange:
         return not self._continued
 
     async def send_continue(self) -> None:
-        """Tell it to go on."""
+        """Send `100 Continue`, once."""
         if not self._continued:
             self._continued = True
             self.connection.write(_CONTINUE)
@@ -67,7 +67,7 @@ class Exchange:
     async def send(self, data: bytes) -> None:
         """Send more of the response; waits while the client is slower. Raises: ConnectionResetError."""
         self.connection.write(data)
-        if self.connection.blocked or self.connection.lost:
+        if self.connection.is_blocked or self.connection.lost:
             await self.connection.drain()
 
     def abort(self) -> None:
@@ -111,7 +111,7 @@ class InboundConnection(Sending, asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_MAX_BYTES)
         self.peer, self.local = (_address(transport, name) for name in ("peername", "sockname"))
-        self._patience = Patience(CLIENT_TIMEOUT_S, self._tired, self._clock)
+        self._patience = Patience(CLIENT_TIMEOUT_S, self._on_silence, self._clock)
         self._registry.add(self)
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -232,16 +232,16 @@ class InboundConnection(Sending, asyncio.Protocol):
         else:
             self._transport.close()
 
-    def _tired(self) -> None:
+    def _on_silence(self) -> None:
         """Nothing has moved for a while."""
         current = self._waiting[0] if self._waiting else None
-        if current is None or self.blocked:
-            self._transport.abort() if self.blocked else self._transport.close()
+        if current is None or self.is_blocked:
+            self._transport.abort() if self.is_blocked else self._transport.close()
             return
-        if current.body.awaited:
+        if current.body.is_awaited:
             current.body.fail(Refusal(408))
             current.keeps_alive = False
-        self._patience = Patience(CLIENT_TIMEOUT_S, self._tired, self._clock)
+        self._patience = Patience(CLIENT_TIMEOUT_S, self._on_silence, self._clock)
 
 
 def _address(transport: asyncio.BaseTransport, which: str) -> str:

@@ -120,7 +120,7 @@ def _first_run(query: ListingQuery) -> Names:
 def _take(query: ListingQuery, names: Names, found: list[Entry], shown: list[Entry]) -> tuple[Names, bool]:
     """Add what is to be shown of a run; the run to fetch next, and whether nothing is left."""
     for entry in found:
-        folded = _folded(entry.name, query)
+        folded = _subdirectory(entry.name, query)
         if folded is None:
             if not (query.one_level and entry.name == query.prefix):
                 shown.append(entry)
@@ -150,6 +150,6 @@ def _beyond(names: Names, folded: str, *, one_level: bool = False) -> tuple[Name
     return dataclasses.replace(names, low=low, low_included=True), not low
 
 
-def _folded(name: str, query: ListingQuery) -> str | None:
+def _subdirectory(name: str, query: ListingQuery) -> str | None:
     at = name.find(query.delimiter, len(query.prefix)) if query.delimiter else -1
     return None if at < 0 else name[: at + len(query.delimiter)]

@@ -152,7 +152,7 @@ class Medium:
         self._fault_stamp = 0
 
     @property
-    def modelled(self) -> bool:
+    def is_modelled(self) -> bool:
         """Whether transfers can take time or fail: otherwise all methods return 0 at once."""
         self._look_for_fault()
         return self._profile is not None or self._fault is not None
@@ -177,10 +177,10 @@ class Medium:
         return self._transfer("sync", JOURNAL_BYTES, -1)
 
     def _transfer(self, kind: str, size_bytes: int, stream: int) -> float:
-        if not self.modelled:
+        if not self.is_modelled:
             return 0.0
         fault = self._fault or Fault()
-        with self._shared() as counters:
+        with self._lock_counters() as counters:
             if fault.full and kind != "read":
                 counters.errors_count += 1
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -232,7 +232,7 @@ class Medium:
             self._random = random.Random(self._fault.seed) if self._fault.seed is not None else self._random
 
     @contextlib.contextmanager
-    def _shared(self) -> Iterator[Counters]:
+    def _lock_counters(self) -> Iterator[Counters]:
         """The counters, for one change; other processes of the host wait."""
         descriptor = os.open(self._counters_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -1,14 +1,14 @@
 """Requests and responses as values: what every server's behaviour is written in, with no HTTP library in it.
 
-A server is a `Handler`: a `Call` in, a `Reply` out, or `Refusal` raised, which `answered` turns into the reply with
+A server is a `Handler`: a `Call` in, a `Reply` out, or `Refusal` raised, which `reply_of` turns into the reply with
 Swift's words. `servers.http` makes calls from what arrives on a socket and sends replies; tests make them by hand.
 
-A call that causes others (a copy reads, a manifest reads its segments) makes them with `derived`: the same transaction
+A call that causes others (a copy reads, a manifest reads its segments) makes them with `derive`: the same transaction
 id, identity and authorization, and of the headers only what says who asks.
 
 Authorization is a hook, since the one who knows a container's access list is not the one who knows the user: the auth
 middleware sets `authorize`; whoever knows the list calls `check_access`. A hook that is set already stays: TempURL sets
-its own, `derived(privileged=True)` sets `everything_allowed`. Storage servers, which only the proxy reaches, have none.
+its own, `derive(privileged=True)` sets `everything_allowed`. Storage servers, which only the proxy reaches, have none.
 
 Source: Swift, "Middleware and Metadata"; swift.common.swob (statuses' words), swift.common.wsgi (make_subrequest).
 """
@@ -101,7 +101,7 @@ class Identity:
 
 
 class Body:
-    """A request's body, read once, in chunks; asking for the first chunk tells a waiting client to go on."""
+    """A request's body, read once, in chunks; asking for the first chunk sends 100 Continue to a waiting client."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Body:
     ) -> None:
         self._chunks = chunks
         self._send_continue = send_continue
-        self.framed = framed
+        self.has_framing = framed
         """False: the client gave neither a length nor chunks, so there is no body even where one is needed (411)."""
         self.length = length
         """Announced length in bytes; None where it comes in chunks of its own."""
@@ -187,7 +187,7 @@ class Call:
     """Which feature made this derived call ("SLO", "COPY", …), for the log."""
     shared: Shared = dataclasses.field(default_factory=Shared)
 
-    def derived(
+    def derive(
         self,
         *,
         method: str | None = None,
@@ -241,7 +241,7 @@ class Reply:
     """Lets go of what the body is read from; called once the reply is sent or dropped."""
 
     @property
-    def succeeded(self) -> bool:
+    def is_success(self) -> bool:
         """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
@@ -300,7 +300,7 @@ async def everything_allowed(call: Call, _: str | None) -> None:
     call.owner = True
 
 
-async def answered(handler: Handler, call: Call) -> Reply:
+async def reply_of(handler: Handler, call: Call) -> Reply:
     """The handler's reply, also where it refused."""
     try:
         return await handler(call)

@@ -1,7 +1,7 @@
 """The object server: objects' bodies and metadata on this host's devices.
 
 `PUT|GET|HEAD|POST|DELETE /device/partition/account/container/object`, all from the proxy or from daemons. A change is
-on disk, and the container server has been told of it (or has not answered), before the caller gets its 2xx.
+on disk, and the container server has been informed of it (or has not answered), before the caller gets its 2xx.
 
 Metadata comes and goes as headers: the user's (X-Object-Meta-), those that a client wants to see again
 (Content-Encoding, …), and what the proxy's features keep (sysmeta). A POST replaces all but sysmeta.
@@ -95,7 +95,7 @@ class ObjectServer:
 
     async def _put(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)
-        before = _known(stored)
+        before = _info_or_quarantine(stored)
         _check_newest(stored, timestamp)
         if call.headers.get("If-None-Match") == "*" and before is not None and not expiry.has_expired(before.metadata):
             raise Refusal(412)
@@ -121,7 +121,7 @@ class ObjectServer:
         await _spend(target.medium.read(METADATA_BYTES, _stream(target)))
         info = self._info(call, stored)
         headers = CIMultiDict(_info_headers(info))
-        unwanted = conditions.checked(call.headers, headers)
+        unwanted = conditions.check_conditions(call.headers, headers)
         if unwanted is not None:
             return unwanted
         if call.method == "HEAD":
@@ -135,7 +135,7 @@ class ObjectServer:
         if asked is None and info.size <= READ_CHUNK_BYTES:
             headers["Content-Length"] = str(info.size)
             await _spend(target.medium.read(info.size, _stream(target)))
-            return Reply(200, headers, _checked(_read_all(opened, info.size), stored, info))
+            return Reply(200, headers, _verify_body(_read_all(opened, info.size), stored, info))
         reader = functools.partial(self._read, target, opened)
         if asked is None:
             reader = functools.partial(self._read_whole, target, opened, stored, info)
@@ -187,7 +187,7 @@ class ObjectServer:
 
     async def _delete(self, call: Call, target: Target, stored: ObjectDir) -> Reply:
         timestamp = timestamp_of(call)
-        before = _known(stored)
+        before = _info_or_quarantine(stored)
         due = call.headers.get("X-If-Delete-At")
         if due is not None and (before is None or before.metadata.get("X-Delete-At") != due):
             raise Refusal(412 if before else 404)
@@ -201,7 +201,7 @@ class ObjectServer:
 
     def _info(self, call: Call, stored: ObjectDir) -> ObjectInfo:
         """What is stored and not over. Raises: Refusal (404, with the moment of the newest change; 412 on If-Match)."""
-        info = _known(stored)
+        info = _info_or_quarantine(stored)
         if info is not None and not expiry.has_expired(info.metadata):
             return info
         newest = stored.versions().newest
@@ -223,7 +223,7 @@ async def _spend(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def _known(stored: ObjectDir) -> ObjectInfo | None:
+def _info_or_quarantine(stored: ObjectDir) -> ObjectInfo | None:
     try:
         return stored.read_info()
     except DamagedFileError:
@@ -250,7 +250,7 @@ def _read_all(opened: int, size: int) -> bytes:
         os.close(opened)
 
 
-def _checked(body: bytes, stored: ObjectDir, info: ObjectInfo) -> bytes:
+def _verify_body(body: bytes, stored: ObjectDir, info: ObjectInfo) -> bytes:
     """The body, if it is what was written. Raises: Refusal (404) once what is damaged is put aside."""
     if hashlib.md5(body, usedforsecurity=False).hexdigest() != info.etag:
         stored.quarantine()

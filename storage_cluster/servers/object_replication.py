@@ -4,9 +4,9 @@
     SSYNC /device/partition                which files of these objects are wanted ({hash: [names]} in and out)
     PUT /device/partition/hash/name        with X-Backend-Replication: one file as it lies on another replica, whole
 
-A replica's files tell all by their names (`diskfile`), so two suffix directories with the same digest of names hold the
-same versions; that the files themselves are sound is the auditor's business. A tombstone that has been there for
-`reclaim_age_s` counts no longer, and the replicator removes it.
+The names of a replica's files contain their versions (`diskfile`), so two suffix directories with the same digest of
+names hold the same versions. Whether the files are intact is checked by the auditor. A tombstone older than
+`reclaim_age_s` no longer counts, and the replicator removes it.
 
 Source: Swift, swift.obj.replicator and ssync (`REPLICATE`, missing_check); pushing raw files is our own, as rsync does.
 """
@@ -62,7 +62,7 @@ class ObjectReplication:
         partition = int(call.names[1])
         if call.method == "SSYNC":
             offered = _offer(await call.body.read(_MESSAGE_MAX_BYTES))
-            return _json_reply(await self._on_disk(functools.partial(_wanted, device_dir, partition, offered)))
+            return _json_reply(await self._on_disk(functools.partial(_missing_files, device_dir, partition, offered)))
         return await self._take(call, device_dir, partition)
 
     def _digests(self, device_dir: Path, partitions: list[int]) -> dict[int, Digests]:
@@ -106,7 +106,7 @@ def files_of(device_dir: Path, partition: int, suffix: str, reclaim_before: str)
     """The files that count of each object in a suffix directory, by hash; no tombstones from before that moment."""
     suffix_dir = device_dir / "objects" / str(partition) / suffix
     found = {}
-    for path_hash in _listed(suffix_dir):
+    for path_hash in _list_hashes(suffix_dir):
         names = sorted(surviving(names_in(suffix_dir / path_hash)))
         if not is_reclaimable(names, reclaim_before):
             found[path_hash] = names
@@ -140,7 +140,7 @@ def digest_of(files: Files) -> str:
     return md5.hexdigest()
 
 
-def _wanted(device_dir: Path, partition: int, offered: Files) -> Files:
+def _missing_files(device_dir: Path, partition: int, offered: Files) -> Files:
     wanted = {}
     for path_hash, names in offered.items():
         here = set(names_in(object_dir(device_dir, partition, path_hash).directory))
@@ -170,7 +170,7 @@ def _offer(body: bytes) -> Files:
     return offered
 
 
-def _listed(directory: Path) -> Iterable[str]:
+def _list_hashes(directory: Path) -> Iterable[str]:
     try:
         return [name for name in os.listdir(directory) if layout.is_hash(name)]
     except (FileNotFoundError, NotADirectoryError):

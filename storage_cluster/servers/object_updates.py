@@ -1,8 +1,8 @@
-"""What an object server tells others of a change: the container that lists the object, the queue of those that end.
+"""What an object server reports of a change: to the container that lists the object, and to the expiry queue.
 
-The container's row shows what the object's features want it to show: `X-Object-Sysmeta-Container-Update-Override-Etag`
-(and -Size, -Content-Type) stand in for the body's own. What cannot be said now is kept on the device, for the object
-updater to say later.
+The object's features can override what the container's row shows: `X-Object-Sysmeta-Container-Update-Override-Etag`
+(and -Size, -Content-Type) replace the body's own. An update that cannot be delivered now is kept on the device, and the
+object updater delivers it later.
 
 Source: Swift, swift.obj.server (`container_update`, `delete_at_update`), "Container Update Override".
 """
@@ -27,7 +27,7 @@ Described = tuple[int, str, str]
 
 
 class ObjectUpdates:
-    """Tells, and keeps what is not heard."""
+    """Delivers updates, and keeps those that were not accepted."""
 
     def __init__(self, devices: Devices, backend: Backend, disk: Executor) -> None:
         self._devices = devices
@@ -45,12 +45,14 @@ class ObjectUpdates:
             "X-Etag": metadata.get(f"{OVERRIDE}Etag", etag),
             "X-Content-Type": metadata.get(f"{OVERRIDE}Content-Type", content_type),
         }
-        await self._tell(call, target, Parent.named_in(call.headers, "Container"), Update("PUT", target.names, update))
+        await self._deliver(
+            call, target, Parent.named_in(call.headers, "Container"), Update("PUT", target.names, update)
+        )
 
     async def container_delete(self, call: Call, target: Target, timestamp: str) -> None:
         """The object is gone."""
         update = Update("DELETE", target.names, {"X-Timestamp": timestamp})
-        await self._tell(call, target, Parent.named_in(call.headers, "Container"), update)
+        await self._deliver(call, target, Parent.named_in(call.headers, "Container"), update)
 
     async def expiry(
         self, call: Call, target: Target, timestamp: str, before: Mapping[str, str], after: Mapping[str, str]
@@ -70,15 +72,15 @@ class ObjectUpdates:
         devices = ring.primaries(partition)
         device = devices[self._replica_index(target) % len(devices)]
         parent = Parent.on_device("Container", self._backend, device, partition)
-        await self._tell(call, target, parent, Update(method, entry.names, headers))
+        await self._deliver(call, target, parent, Update(method, entry.names, headers))
 
     def _replica_index(self, target: Target) -> int:
-        """Which of the object's replicas this device holds, so that each tells another replica of the queue."""
+        """Which of the object's replicas this device holds, so that each updates another replica of the queue."""
         primaries = self._backend.rings["object"].primaries(int(target.partition))
         here = [(self._devices.host, target.device_dir.name) == (device.host, device.name) for device in primaries]
         return here.index(True) if True in here else 0
 
-    async def _tell(self, call: Call, target: Target, parent: Parent | None, update: Update) -> None:
-        if parent is not None and not await parent.tell(self._backend, update, call.transaction_id):
+    async def _deliver(self, call: Call, target: Target, parent: Parent | None, update: Update) -> None:
+        if parent is not None and not await parent.send(self._backend, update, call.transaction_id):
             keep = functools.partial(PendingUpdates(target.device_dir).add, update, call.transaction_id)
             await asyncio.get_running_loop().run_in_executor(self._disk, keep)

@@ -37,7 +37,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
         """The server is there."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(UNSENT_MAX_BYTES)
-        self._patience = Patience(NODE_TIMEOUT_S, self._tired, self._clock)
+        self._patience = Patience(NODE_TIMEOUT_S, self._on_silence, self._clock)
 
     def connection_lost(self, failure: Exception | None) -> None:
         """The server is gone."""
@@ -89,7 +89,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
             self._send(chunk)
 
     @property
-    def answered(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether an answer has begun, or none will come."""
         return self._head is not None or self._failure is not None
 
@@ -104,7 +104,7 @@ class OutboundConnection(Sending, asyncio.Protocol):
             await self._wait()
         return self._head
 
-    async def paced(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until more may be sent. Raises: OSError."""
         self._patience.touch()
         await self.drain()
@@ -164,9 +164,9 @@ class OutboundConnection(Sending, asyncio.Protocol):
             self.body.fail(failure)
             self._wake()
 
-    def _tired(self) -> None:
-        if self._waiter is not None or self.body.awaited or self.blocked:
+    def _on_silence(self) -> None:
+        if self._waiter is not None or self.body.is_awaited or self.is_blocked:
             self._fail(TimeoutError("the server is silent"))
             self._transport.abort()
         else:
-            self._patience = Patience(NODE_TIMEOUT_S, self._tired, self._clock)
+            self._patience = Patience(NODE_TIMEOUT_S, self._on_silence, self._clock)

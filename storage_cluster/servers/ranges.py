@@ -43,14 +43,14 @@ class ByteRange:
         return f"bytes {self.start}-{self.stop - 1}/{whole_len}"
 
 
-def requested(header: str | None, whole_len: int) -> list[ByteRange] | None:
+def parse_ranges(header: str | None, whole_len: int) -> list[ByteRange] | None:
     """The ranges that a header asks for, in its order; [] if none can be given; None for the whole object."""
     specs = _specs(header or "")
     if not specs:
         return None
     if whole_len == 0 and any(first is None and last for first, last in specs):
         return None
-    found = [one for spec in specs if (one := _resolved(spec, whole_len)) is not None]
+    found = [one for spec in specs if (one := _resolve(spec, whole_len)) is not None]
     return [] if _excessive(specs, found) else found
 
 
@@ -59,7 +59,7 @@ def in_part(status: int, headers: CIMultiDict[str], whole_len: int, asked: str |
 
     `headers` are those of the whole; Content-Length is set here.
     """
-    ranges = requested(asked, whole_len)
+    ranges = parse_ranges(asked, whole_len)
     if ranges is None:
         headers["Content-Length"] = str(whole_len)
         return Reply(status, headers, source(0, whole_len))
@@ -116,7 +116,7 @@ def _specs(header: str) -> list[tuple[int | None, int | None]]:
     return specs
 
 
-def _resolved(spec: tuple[int | None, int | None], whole_len: int) -> ByteRange | None:
+def _resolve(spec: tuple[int | None, int | None], whole_len: int) -> ByteRange | None:
     first, last = spec
     if first is None:
         assert last is not None

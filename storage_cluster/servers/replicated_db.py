@@ -1,10 +1,11 @@
 """What account and container databases have in common: rows that replicas can exchange until all hold the same.
 
-A row is a statement about a name; two statements about one name make a third (`newer`), the same whichever came first.
-Every change of a row gets the database's next change number, so another replica that has heard all up to one number
-needs only what came after (its *sync point*, kept by the listener for each other replica's id). A digest over all rows
-(XOR of each row's hash, so that it can be kept up with every change) tells two replicas that they agree, and an auditor
-that the rows are those that were written. Counts, metadata and the moments of making and deleting are the `stat` row.
+A row is a statement about a name. Two statements about one name are merged to a third (`newer`), which is the same
+whichever came first. Every change of a row gets the database's next change number. So a replica that has received all
+changes up to one number (its *sync point*, kept by the receiver for each other replica's id) needs only what came
+after. A digest over all rows (XOR of each row's hash, so that it can be updated with every change) shows two replicas
+whether they agree, and an auditor whether the rows are those that were written. Counts, metadata and the times of
+creation and deletion are the `stat` row.
 
 Source: Swift, swift.common.db and db_replicator (ROWID as change number, `hash` and `incoming_sync` tables).
 """
@@ -58,7 +59,7 @@ class Lifetime:
         return self.put_timestamp > self.delete_timestamp
 
     @property
-    def deleted(self) -> bool:
+    def is_deleted(self) -> bool:
         """Whether it was deleted, and not made again since."""
         return self.delete_timestamp > self.put_timestamp
 
@@ -77,7 +78,7 @@ class ReplicaState(Lifetime):
     metadata: Mapping[str, tuple[str, str]]  # header: value, timestamp
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def comparable_state(self) -> tuple[object, ...]:
         """What two replicas that agree have in common."""
         stat = (self.created_timestamp, self.put_timestamp, self.delete_timestamp, dict(self.metadata))
         return self.digest, *stat
@@ -158,7 +159,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         change, digest = state.last_change, int(state.digest, 16)
         with database.transaction(self._sql):
             for stated in rows:
-                known = self._known(stated.name)
+                known = self._find_row(stated.name)
                 now = stated if known is None else self.newer(known, stated)
                 if now == known:
                     continue
@@ -208,12 +209,12 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         return [self.row_of(tuple(row)[:-1]) for row in found], found[-1]["change"] if found else change
 
     def sync_point(self, replica_id: str) -> int:
-        """Up to which of its changes another replica has told this one."""
+        """The change number of another replica up to which this one has received its rows."""
         found = self._sql.execute("SELECT change FROM sync_point WHERE replica_id = ?", (replica_id,)).fetchone()
         return found["change"] if found else 0
 
     def set_sync_point(self, replica_id: str, change: int) -> None:
-        """Note up to where another replica has told."""
+        """Note up to which change another replica has sent its rows."""
         self._sql.execute("INSERT OR REPLACE INTO sync_point VALUES (?, ?)", (replica_id, change))
 
     def gone_count(self, timestamp: str) -> int:
@@ -259,7 +260,7 @@ class ReplicatedDatabase(abc.ABC, Generic[R]):
         finally:
             self._sql.execute("COMMIT")
 
-    def _known(self, name: str) -> R | None:
+    def _find_row(self, name: str) -> R | None:
         row = self._sql.execute(f"SELECT * FROM {self.TABLE} WHERE name = ?", (name,)).fetchone()
         return None if row is None else self.row_of(tuple(row)[:-1])
 

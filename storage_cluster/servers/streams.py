@@ -66,7 +66,7 @@ class ArrivingBody:
         self.ended = False
 
     @property
-    def awaited(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether its reader waits for bytes to arrive."""
         return self._waiter is not None
 
@@ -93,7 +93,7 @@ class ArrivingBody:
     def drop(self) -> None:
         """Forget what is here; what still arrives will be forgotten by `feed`'s caller."""
         self._chunks.clear()
-        self._taken()
+        self._resume_source()
 
     def __aiter__(self) -> "ArrivingBody":
         return self
@@ -111,10 +111,10 @@ class ArrivingBody:
                 self._waiter = None
         chunk = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
-        self._taken()
+        self._resume_source()
         return chunk
 
-    def _taken(self) -> None:
+    def _resume_source(self) -> None:
         self._held_bytes = 0
         if self._transport is not None:
             paused, self._transport = self._transport, None
@@ -145,7 +145,7 @@ class Sending:
         self._release()
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the peer is slower than we are."""
         return self._paused
 

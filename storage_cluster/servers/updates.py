@@ -1,8 +1,8 @@
-"""Word from one server to the next one up: objects to their container, containers to their account.
+"""Updates from one server to the next one up: from objects to their container, from containers to their account.
 
-The proxy tells each storage server which replica of the parent it shall inform, in three headers (`X-Container-Host`,
-`-Partition`, `-Device`, and the same with `Account`), so that three servers inform three replicas. What cannot be said
-is kept and said later, so a listing that missed something while its server was down catches up.
+The proxy assigns to each storage server the replica of the parent that it has to update, in three headers
+(`X-Container-Host`, `-Partition`, `-Device`, and the same with `Account`), so that three servers update three replicas.
+An update that cannot be delivered is kept and delivered later, so a listing catches up after its server was down.
 
 Source: Swift, object server's `container_update` and `async_update`, container server's `account_update`.
 """
@@ -55,12 +55,12 @@ class Parent:
             f"X-{self.kind}-Device": self.device,
         }
 
-    async def tell(self, backend: Backend, update: "Update", transaction_id: str) -> bool:
-        """Send the word; whether it was taken."""
+    async def send(self, backend: Backend, update: "Update", transaction_id: str) -> bool:
+        """Send the update; True if it was accepted."""
         service = Service(self.kind.lower(), "", self.address, self.port)
         path = device_path(Device("", self.device, 0), self.partition, *update.names)
         answer = await backend.request(service, update.method, path, {**update.headers, "X-Trans-Id": transaction_id})
-        return answer.succeeded or answer.status == HTTPStatus.NOT_FOUND  # its container is gone: nothing to tell
+        return answer.is_success or answer.status == HTTPStatus.NOT_FOUND  # its container is gone: nothing to update
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +113,7 @@ class PendingUpdates:
 
 
 def report_headers(stat: ContainerStat, timestamp: str) -> dict[str, str]:
-    """What a container's server tells an account's: `timestamp` is when the counts were so."""
+    """A container server's report to an account server; `timestamp` is when the counts held."""
     return {
         "X-Put-Timestamp": stat.put_timestamp,
         "X-Delete-Timestamp": stat.delete_timestamp,

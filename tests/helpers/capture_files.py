@@ -35,11 +35,11 @@ def pcap(
 
 def options(order: str, pairs: Iterable[Option]) -> bytes:
     """Options with their padding, and the end of options if there are any."""
-    written = b"".join(struct.pack(order + "HH", code, len(value)) + padded(value) for code, value in pairs)
+    written = b"".join(struct.pack(order + "HH", code, len(value)) + pad(value) for code, value in pairs)
     return written + struct.pack(order + "HH", 0, 0) if written else b""
 
 
-def padded(value: bytes) -> bytes:
+def pad(value: bytes) -> bytes:
     """`value` with zeros up to a multiple of 4."""
     return value + bytes(-len(value) % 4)
 
@@ -58,7 +58,7 @@ def section(order: str = "<", pairs: Iterable[Option] = ()) -> bytes:
 def interface(
     link_type: int = 1, order: str = "<", snaplen: int = 0, pairs: Iterable[Option] = ((9, b"\x09"),)
 ) -> bytes:
-    """An interface description; nanoseconds unless told otherwise."""
+    """An interface description; nanoseconds by default."""
     return block(INTERFACE, struct.pack(order + "HHI", link_type, 0, snaplen) + options(order, pairs), order)
 
 
@@ -74,18 +74,18 @@ def enhanced(
     """An Enhanced Packet Block."""
     lengths = (len(data), len(data) if original_len is None else original_len)
     fixed = struct.pack(order + "IIIII", interface_id, ticks >> 32, ticks & 0xFFFFFFFF, *lengths)
-    return block(ENHANCED_PACKET, fixed + padded(data) + options(order, pairs), order)
+    return block(ENHANCED_PACKET, fixed + pad(data) + options(order, pairs), order)
 
 
 def obsolete(ticks: int, data: bytes, *, interface_id: int = 0, drops: int = 0xFFFF, order: str = "<") -> bytes:
     """An obsolete Packet Block."""
     fixed = struct.pack(order + "HHIIII", interface_id, drops, ticks >> 32, ticks & 0xFFFFFFFF, len(data), len(data))
-    return block(OBSOLETE_PACKET, fixed + padded(data), order)
+    return block(OBSOLETE_PACKET, fixed + pad(data), order)
 
 
 def simple(data: bytes, order: str = "<") -> bytes:
     """A Simple Packet Block."""
-    return block(SIMPLE_PACKET, struct.pack(order + "I", len(data)) + padded(data), order)
+    return block(SIMPLE_PACKET, struct.pack(order + "I", len(data)) + pad(data), order)
 
 
 def statistics(interface_id: int, pairs: Iterable[Option], order: str = "<") -> bytes:

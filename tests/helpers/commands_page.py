@@ -1,4 +1,4 @@
-"""`docs/commands.md`, written from the commands themselves, so that it cannot tell anything else."""
+"""`docs/commands.md`, written from the commands themselves, so that the two cannot differ."""
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -14,7 +14,7 @@ What `tracer COMMAND --help` prints, for every command. Written by a test from t
 `make test-python PYTEST_ARGS='tests/test_docs.py --regenerate'` writes it anew.
 
 Every command exits 0 when it did what was asked. What the operator can mend (a wrong file, a missing privilege, a port
-in use, a full disk) is told in one line on standard error, with exit status 2. `tracer record` and `tracer cluster
+in use, a full disk) is reported in one line on standard error, with exit status 2. `tracer record` and `tracer cluster
 exec` exit with the status of the command they ran.
 """
 

@@ -17,7 +17,7 @@ from storage_cluster.ring import Ring, path_hash
 from storage_cluster.servers.account import AccountServer
 from storage_cluster.servers.backend import NO_ANSWER, BackendAnswer
 from storage_cluster.servers.container import ContainerServer
-from storage_cluster.servers.messages import Body, Call, Handler, answered
+from storage_cluster.servers.messages import Body, Call, Handler, reply_of
 from storage_cluster.servers.object import ObjectServer
 from storage_cluster.servers.object_replication import object_dir
 from storage_cluster.servers.storage import Devices
@@ -115,7 +115,7 @@ class InProcessStore:
         raw_path, _, query = path.partition("?")
         names = tuple(unquote(raw_path)[1:].split("/", SEGMENTS[service.name] - 1))
         call = Call(method, names, dict(parse_qsl(query)), CIMultiDict(headers), Body.of(body), "tx")
-        reply = await answered(self._servers[service.address, service.name], call)
+        reply = await reply_of(self._servers[service.address, service.name], call)
         return BackendAnswer(reply.status, CIMultiDictProxy(reply.headers), await reply.read())
 
     async def upload(self, service: Service, path: str, headers: Mapping[str, str]) -> "Upload | None":
@@ -131,8 +131,8 @@ class InProcessStore:
 class Upload:
     """A PUT under way."""
 
-    answered = False
-    blocked = False
+    is_answered = False
+    is_blocked = False
 
     def __init__(self, store: InProcessStore, service: Service, path: str, headers: Mapping[str, str]) -> None:
         self._store, self._service, self._path, self._headers = store, service, path, headers

@@ -320,7 +320,7 @@ class _End:
             self.tsecr = sent.tsval
         takes = (start, end + bool(sent.flags & (SYN | FIN)))
         if sent.flags & ACK:
-            self.acknowledged(sent)
+            self.note_acknowledgement(sent)
         if takes[1] > takes[0] or end > start:
             self.accept(*takes)
             self.answer(sent)
@@ -347,7 +347,7 @@ class _End:
             self.closing = True
             self.pump()
 
-    def acknowledged(self, sent: Record) -> None:
+    def note_acknowledgement(self, sent: Record) -> None:
         ack = (sent.ack - self.isn - 1) & 0xFFFFFFFF
         offset = ack - (1 << 32) if ack >= 1 << 31 else ack
         if offset > self.una:

@@ -44,7 +44,7 @@ def places() -> list[Place]:
     responses = [(f"answer {name}", _request(), f"{name}: SECRET") for name in HEADERS]
     found = [_place(name, request, "") for name, request in requests]
     found += [_place(name, request, answer) for name, request, answer in responses]
-    return [_numbered(place, number) for number, place in enumerate(found)]
+    return [_with_number(place, number) for number, place in enumerate(found)]
 
 
 def http2_places() -> list[Place]:
@@ -152,7 +152,7 @@ def _place(name: str, request: str, answer: str) -> Place:
     return Place(name, "", request.encode(), lines.encode())
 
 
-def _numbered(place: Place, number: int) -> Place:
+def _with_number(place: Place, number: int) -> Place:
     secret = f"Zq{number:03d}Wk7{number:03d}Jv"
     filled = (text.replace(b"SECRET", secret.encode()) for text in (place.request, place.response))
     request, response = (text.replace(b"txNUMBER", b"tx%04d" % number) for text in filled)

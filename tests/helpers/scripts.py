@@ -10,9 +10,9 @@ One line for a connection, then one for each transfer on it, sent at a time in �
       300 < 0:80 200 head=160       the same, of which these are the first bytes: the head is that long
       300 < 80:180 late=900 #2        second attempt, received 900 µs after it was sent
       400 > ack
-      500 > fin@120                   a FIN behind 120 bytes of the client's stream (0 unless told; so also `rst@120`)
+      500 > fin@120                   a FIN behind 120 bytes of the client's stream (0 by default; so also `rst@120`)
 
-Words after the range: `#n` attempt, `late=µs` delay (20 unless told), `lost`, `unsent` (send not seen), `unseen`
+Words after the range: `#n` attempt, `late=µs` delay (20 by default), `lost`, `unsent` (send not seen), `unseen`
 (receive not seen), `cut` (head cut by the snaplen), `id=` name for the row; of a head
 `range=first,last`, -1 for what is not given. A host named `-` is not captured.
 """
@@ -86,10 +86,10 @@ def _connection(number: int, client: str, server: str) -> _Connection:
     client_host, client_port = client.rsplit(":", 1)
     server_host, server_port = server.rsplit(":", 1)
 
-    def seen(host: str) -> str | None:
+    def known_host(host: str) -> str | None:
         return None if host == "-" else host
 
-    return _Connection(number, seen(client_host), int(client_port), seen(server_host), int(server_port))
+    return _Connection(number, known_host(client_host), int(client_port), known_host(server_host), int(server_port))
 
 
 def _connection_row(connection: _Connection, hops: list[dict[str, Any]]) -> dict[str, object]:

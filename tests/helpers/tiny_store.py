@@ -1,4 +1,4 @@
-"""A store in memory that speaks just enough Swift, in the test's own event loop, and misbehaves when told to.
+"""A store in memory that speaks just enough Swift, in the test's own event loop, and misbehaves as a test demands.
 
 A test gives `behave`: called with each request before it is answered; what it returns is done instead: bytes are sent
 as they are, `HANG` answers nothing, `CLOSE` and `RESET` end the connection, an awaitable is waited for first.

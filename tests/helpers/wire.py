@@ -1,4 +1,4 @@
-"""The other side of a connection, for protocol tests: a transport that keeps what is written, a clock that is told."""
+"""The other side of a connection, for protocol tests: a transport that keeps what is written, and a settable clock."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class FakeTransport(asyncio.Transport):
         if self.full:
             self._protocol.pause_writing()
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         """What was written since the last call."""
         written, self.written = self.written, b""
         return written
@@ -64,7 +64,7 @@ class FakeTimer:
 
 
 class FakeClock:
-    """Time that passes when told."""
+    """Time that passes when the test says so."""
 
     def __init__(self) -> None:
         self._now_s = 0.0

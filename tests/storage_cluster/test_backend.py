@@ -42,7 +42,7 @@ def with_server(connections: str, script: Callable[[Backend, Service, Front], Aw
     asyncio.run(run())
 
 
-async def uploaded(backend: Backend, service: Service, chunks: list[bytes], headers: dict[str, str]) -> bytes:
+async def upload(backend: Backend, service: Service, chunks: list[bytes], headers: dict[str, str]) -> bytes:
     """What the server says to an upload."""
     upload = await backend.upload(service, "/a", headers)
     assert upload is not None
@@ -55,8 +55,8 @@ async def uploaded(backend: Backend, service: Service, chunks: list[bytes], head
 def test_requests_have_connections_of_their_own_or_share_one(connections: str, peers_count: int) -> None:
     async def script(backend: Backend, service: Service, _: Front) -> None:
         bodies = [(await backend.request(service, "PUT", "/a", {}, b"one")).body]
-        bodies.append(await uploaded(backend, service, [b"t", b"wo"], {}))
-        bodies.append(await uploaded(backend, service, [b"three"], {"Content-Length": "5"}))
+        bodies.append(await upload(backend, service, [b"t", b"wo"], {}))
+        bodies.append(await upload(backend, service, [b"three"], {"Content-Length": "5"}))
         stream = await backend.open(service, "GET", "/a", {})
         assert stream is not None
         bodies.append(b"".join([chunk async for chunk in stream.chunks()]))

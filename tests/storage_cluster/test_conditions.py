@@ -3,7 +3,7 @@
 import pytest
 from multidict import CIMultiDict
 
-from storage_cluster.servers.conditions import checked
+from storage_cluster.servers.conditions import check_conditions
 
 ETAG = "781e5e245d69b566979b86e28d23f2c7"
 FOUND = {"Etag": ETAG, "Last-Modified": "Fri, 20 Nov 2026 12:00:00 GMT", "Content-Type": "a/b", "X-Object-Meta-A": "1"}
@@ -36,19 +36,19 @@ LATER, EARLIER = "Fri, 20 Nov 2037 12:00:00 GMT", "Fri, 20 Nov 2006 12:00:00 GMT
     ],
 )
 def test_status(asked: dict[str, str], status: int | None) -> None:
-    reply = checked(asked, CIMultiDict(FOUND))
+    reply = check_conditions(asked, CIMultiDict(FOUND))
     assert (reply.status if reply is not None else None) == status
 
 
 def test_headers_of_304_and_412() -> None:
-    kept = checked({"If-None-Match": "*"}, CIMultiDict(FOUND))
-    dropped = checked({"If-Match": "x"}, CIMultiDict(FOUND))
+    kept = check_conditions({"If-None-Match": "*"}, CIMultiDict(FOUND))
+    dropped = check_conditions({"If-Match": "x"}, CIMultiDict(FOUND))
     assert kept is not None and kept.headers["Content-Type"] == "a/b"
     assert dropped is not None and "Content-Type" not in dropped.headers and dropped.headers["X-Object-Meta-A"] == "1"
 
 
 def test_another_header_may_stand_for_the_etag() -> None:
     asked = {"If-Match": "slo", "X-Backend-Etag-Is-At": "X-Object-Sysmeta-None, X-Object-Sysmeta-Slo-Etag"}
-    assert checked(asked, CIMultiDict(FOUND | {"X-Object-Sysmeta-Slo-Etag": '"slo"'})) is None
-    reply = checked(asked, CIMultiDict(FOUND))
+    assert check_conditions(asked, CIMultiDict(FOUND | {"X-Object-Sysmeta-Slo-Etag": '"slo"'})) is None
+    reply = check_conditions(asked, CIMultiDict(FOUND))
     assert reply is not None and reply.status == 412

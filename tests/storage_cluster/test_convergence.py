@@ -25,12 +25,12 @@ def store(tmp_path: Path) -> Iterator[LoopbackStore]:
 
 
 class Client:
-    """Writes objects, and remembers what it was told."""
+    """Writes objects, and remembers which writes were confirmed."""
 
     def __init__(self, store: LoopbackStore) -> None:
         self._store = store
         self._token = store.token()
-        self.told: dict[str, str | None] = {}
+        self.confirmed: dict[str, str | None] = {}
         self("PUT", "/c")
 
     def __call__(self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b"") -> int:
@@ -38,18 +38,18 @@ class Client:
 
     def put(self, name: str, body: bytes, headers: dict[str, str] | None = None) -> None:
         assert self("PUT", f"/c/{name}", headers, body) == 201
-        self.told[name] = hashlib.md5(body).hexdigest()
+        self.confirmed[name] = hashlib.md5(body).hexdigest()
 
     def delete(self, name: str) -> None:
         assert self("DELETE", f"/c/{name}") == 204
-        self.told[name] = None
+        self.confirmed[name] = None
 
     @property
     def expected(self) -> list[Expected]:
-        return [Expected(("AUTH_test", "c", name), etag) for name, etag in self.told.items()]
+        return [Expected(("AUTH_test", "c", name), etag) for name, etag in self.confirmed.items()]
 
 
-def converged(store: LoopbackStore, client: Client) -> None:
+def converge(store: LoopbackStore, client: Client) -> None:
     data, now = store.root / "data", store.rings
 
     def troubles() -> list[str]:
@@ -73,7 +73,7 @@ def test_what_went_to_handoffs_while_a_host_was_down_comes_home(store: LoopbackS
     client = Client(store)
     for number in range(6):
         client.put(f"before{number}", b"first")
-    converged(store, client)
+    converge(store, client)
     stop_daemons(store)
     for service in ("object", "container", "account"):
         store.stop("storage2", service)
@@ -89,14 +89,14 @@ def test_what_went_to_handoffs_while_a_host_was_down_comes_home(store: LoopbackS
     for service in ("account", "container", "object"):
         store.restart("storage2", service)
     start_daemons(store)
-    converged(store, client)
+    converge(store, client)
 
 
 def test_a_wiped_device_is_filled_again(store: LoopbackStore) -> None:
     client = Client(store)
     for number in range(12):
         client.put(f"o{number}", bytes([number]) * 1000)
-    converged(store, client)
+    converge(store, client)
     stop_daemons(store)
     for service in ("object", "container", "account"):
         store.stop("storage1", service)
@@ -105,14 +105,14 @@ def test_a_wiped_device_is_filled_again(store: LoopbackStore) -> None:
     for service in ("account", "container", "object"):
         store.restart("storage1", service)
     start_daemons(store)
-    converged(store, client)
+    converge(store, client)
 
 
 def test_a_killed_host_finds_its_way_from_half_written_files(store: LoopbackStore, tmp_path: Path) -> None:
     client = Client(store)
     for number in range(8):
         client.put(f"o{number}", b"x" * 100)
-    converged(store, client)
+    converge(store, client)
     stop_daemons(store)
     client.put("last", b"y")
     devices, snapshot = store.root / "data" / "storage1", tmp_path / "as after SIGKILL"
@@ -132,7 +132,7 @@ def test_a_killed_host_finds_its_way_from_half_written_files(store: LoopbackStor
     for service in ("account", "container", "object"):
         store.restart("storage1", service)
     start_daemons(store)
-    converged(store, client)
+    converge(store, client)
     assert not list(devices.rglob("*half*"))
 
 
@@ -140,14 +140,14 @@ def test_a_new_ring_moves_the_data_and_nothing_is_missed_meanwhile(store: Loopba
     client = Client(store)
     for number in range(12):
         client.put(f"o{number}", bytes([number]) * 1000)
-    converged(store, client)
+    converge(store, client)
     (store.root / "data" / "storage3" / "d3" / "tmp").mkdir(parents=True)
     before = list(store.rings.values())
     devices = [*before[0].devices[1:], Device("storage3", "d3", 3)]  # one goes, one comes
     rings.save([ring_builder.rebalance(ring, devices) for ring in before], store.root / "data" / rings.FILE_NAME)
     for number in range(12):
         assert client("GET", f"/c/o{number}") == 200
-    converged(store, client)
+    converge(store, client)
     gone = before[0].devices[0]
     assert not list(store.root.glob(f"data/{gone.host}/{gone.name}/*/*/*/*/*.d*"))
 
@@ -155,21 +155,21 @@ def test_a_new_ring_moves_the_data_and_nothing_is_missed_meanwhile(store: Loopba
 def test_bit_rot_is_found_and_mended_without_anybody_asking(store: LoopbackStore) -> None:
     client = Client(store)
     client.put("o", b"precious" * 100)
-    converged(store, client)
+    converge(store, client)
     rotten = next(store.root.glob("data/*/*/objects/**/*.data"))
     content = bytearray(rotten.read_bytes())
     content[300] ^= 4
     rotten.write_bytes(content)
-    wait_for(lambda: bool(_quarantined(store, "objects")), "the quarantine")
-    converged(store, client)
-    assert len(_quarantined(store, "objects")) == 1
+    wait_for(lambda: bool(_list_quarantined(store, "objects")), "the quarantine")
+    converge(store, client)
+    assert len(_list_quarantined(store, "objects")) == 1
 
 
 def test_a_damaged_container_is_put_aside_and_made_anew(store: LoopbackStore) -> None:
     client = Client(store)
     for number in range(5):
         client.put(f"o{number}", b"x")
-    converged(store, client)
+    converge(store, client)
     stop_daemons(store)
     store.stop("storage3", "container")
     (file,) = (path for path in store.root.glob("data/storage3/*/containers/*/*/*/*.db") if _mentions(path, b"o4"))
@@ -179,12 +179,12 @@ def test_a_damaged_container_is_put_aside_and_made_anew(store: LoopbackStore) ->
     file.write_bytes(content)
     store.restart("storage3", "container")
     start_daemons(store)
-    wait_for(lambda: bool(_quarantined(store, "containers")), "the quarantine")
-    converged(store, client)
-    assert len(_quarantined(store, "containers")) == 1
+    wait_for(lambda: bool(_list_quarantined(store, "containers")), "the quarantine")
+    converge(store, client)
+    assert len(_list_quarantined(store, "containers")) == 1
 
 
-def _quarantined(store: LoopbackStore, kind: str) -> list[Path]:
+def _list_quarantined(store: LoopbackStore, kind: str) -> list[Path]:
     return list(store.root.glob(f"data/*/*/quarantined/{kind}/*"))
 
 
@@ -196,21 +196,21 @@ def test_an_object_whose_time_is_over_is_deleted(store: LoopbackStore) -> None:
     client = Client(store)
     client.put("stays", b"x")
     client.put("goes", b"x", {"X-Delete-After": "1"})
-    client.told["goes"] = None
-    converged(store, client)
+    client.confirmed["goes"] = None
+    converge(store, client)
     assert (client("GET", "/c/stays"), client("GET", "/c/goes")) == (200, 404)
 
 
 def test_a_deleted_account_is_emptied(store: LoopbackStore) -> None:
     client = Client(store)
     client.put("o", b"x")
-    converged(store, client)
+    converge(store, client)
     ring = store.rings["account"]
     partition = ring.partition("AUTH_test")
     for device in ring.primaries(partition):
         path = f"/{device.name}/{partition}/AUTH_test"
         headers = {"X-Timestamp": f"{time.time():.5f}"}
         answer = store.ask("DELETE", path, headers, service="account", host=device.host)
-        assert answer.status in (204, 404)  # 404: a replicator has told it already
-    client.told["o"] = None
-    converged(store, client)
+        assert answer.status in (204, 404)  # 404: a replicator has brought the deletion already
+    client.confirmed["o"] = None
+    converge(store, client)

@@ -285,7 +285,7 @@ def test_the_container_auditor_finds_a_flipped_bit_that_sqlite_does_not(store: I
     assert not place.file.exists()
 
 
-def test_the_container_updater_tells_all_replicas_of_the_account_once(store: InProcessStore) -> None:
+def test_the_container_updater_reports_to_all_replicas_of_the_account_once(store: InProcessStore) -> None:
     partition, (first, *_), _, _ = store.place("AUTH_a", "c")
     account_partition, holders, _, _ = store.place("AUTH_a")
     for device in holders:

@@ -101,7 +101,7 @@ def test_deletion_leaves_a_tombstone_that_a_newer_put_removes(stored: ObjectDir)
 
 
 @given(cut=st.integers(0, 200))
-def test_a_cut_file_is_told_from_a_sound_one(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_truncated_file_is_detected(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("device")
     (root / "tmp").mkdir()
     stored = ObjectDir(root, root / "objects" / "7" / "abc" / "hash")

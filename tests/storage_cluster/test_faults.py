@@ -16,7 +16,7 @@ from storage_cluster import topology as topologies
 from storage_cluster.errors import MissingResourceError
 from storage_cluster.faults import cpu, log
 from storage_cluster.faults.injector import Injector
-from storage_cluster.faults.kinds import KINDS, Fault, FaultError, Parameters, Target, checked
+from storage_cluster.faults.kinds import KINDS, Fault, FaultError, Parameters, Target, with_defaults
 from storage_cluster.faults.relay import Lane, Relay, Rule
 from storage_cluster.faults.units import DRIFT, DURATION, FRACTION, RATE
 
@@ -39,7 +39,7 @@ def minimal(kind: str, **more: object) -> Fault:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_accepted_with_its_least_and_defaults_are_filled_in(kind: str) -> None:
-    parameters = checked(minimal(kind), BUNDLED).parameters.given()
+    parameters = with_defaults(minimal(kind), BUNDLED).parameters.given_values()
     expected = {name for name, value in KINDS[kind].defaults.items() if value is not None}
     assert parameters.keys() == expected | set(KINDS[kind].required)
 
@@ -69,7 +69,7 @@ def test_every_kind_is_accepted_with_its_least_and_defaults_are_filled_in(kind: 
 )
 def test_what_makes_no_sense_is_refused_with_what_would(fault: Fault, named: str) -> None:
     with pytest.raises(FaultError, match=named):
-        checked(fault, BUNDLED)
+        with_defaults(fault, BUNDLED)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ def test_what_is_no_quantity_is_refused(unit: click.ParamType, text: str) -> Non
 
 
 class Cable:
-    """An effect that notes what it is told."""
+    """An effect that records what it receives."""
 
     def __init__(self) -> None:
-        self.told: list[list[str]] = []
+        self.received: list[list[str]] = []
         self.refuses = ""
         self.ended = False
 
     def apply(self, active: tuple[Fault, ...]) -> None:
         if self.refuses in [fault.kind for fault in active]:
             raise MissingResourceError("no such module", "load it")
-        self.told.append([f"{fault.kind} {fault.target}" for fault in active])
+        self.received.append([f"{fault.kind} {fault.target}" for fault in active])
 
     def once(self, fault: Fault) -> str:
-        self.told.append([f"once {fault.kind}"])
+        self.received.append([f"once {fault.kind}"])
         return "here"
 
     def end(self) -> None:
@@ -147,23 +147,23 @@ def test_a_fault_starts_and_ends_at_its_times(run: Run) -> None:
     assert run.add(minimal("stop", after_ns=100, for_ns=50)) == {"ok": True, "ids": [1]}
     assert run.injector.idle_s() == pytest.approx(100e-9)
     run.at(99)
-    assert (run.cable.told, run.record()) == ([], [(1, "planned", None)])
+    assert (run.cable.received, run.record()) == ([], [(1, "planned", None)])
     run.at(100)
-    assert (run.cable.told, run.record()) == ([["stop storage2/object"]], [(1, "active", None)])
+    assert (run.cable.received, run.record()) == ([["stop storage2/object"]], [(1, "active", None)])
     run.at(149)
-    assert len(run.cable.told) == 1
+    assert len(run.cable.received) == 1
     run.at(150)
-    assert (run.cable.told[1:], run.record()) == ([[]], [(1, "ended", "expired")])
+    assert (run.cable.received[1:], run.record()) == ([[]], [(1, "ended", "expired")])
     assert run.injector.idle_s() is None
 
 
-def test_effects_are_told_the_whole_set(run: Run) -> None:
+def test_effects_receive_the_whole_set(run: Run) -> None:
     run.add(minimal("stop"))
     run.add(minimal("cut"))
     assert run.clear(1)["ids"] == [1]
-    assert run.cable.told[-2:] == [["stop storage2/object", "cut storage2"], ["cut storage2"]]
+    assert run.cable.received[-2:] == [["stop storage2/object", "cut storage2"], ["cut storage2"]]
     assert run.clear()["ids"] == [2]
-    assert run.cable.told[-1] == []
+    assert run.cable.received[-1] == []
     assert run.record() == [(1, "ended", "cleared"), (2, "ended", "cleared")]
 
 
@@ -171,7 +171,7 @@ def test_a_planned_one_can_be_cleared_and_never_starts(run: Run) -> None:
     run.add(minimal("stop", after_ns=100))
     run.clear(1)
     run.at(200)
-    assert (run.cable.told, run.record()) == ([], [(1, "ended", "cleared")])
+    assert (run.cable.received, run.record()) == ([], [(1, "ended", "cleared")])
 
 
 def test_a_cleared_one_does_not_end_again(run: Run) -> None:
@@ -194,7 +194,7 @@ def test_what_cannot_be_made_leaves_nothing_but_its_record(run: Run) -> None:
     run.cable.refuses = "delay"
     answer = run.add(minimal("delay"))
     assert answer == {"ok": False, "error": "no such module", "next_step": "load it"}
-    assert run.cable.told[-1] == ["cut storage2"]
+    assert run.cable.received[-1] == ["cut storage2"]
     assert run.record() == [(1, "active", None), (2, "ended", "failed")]
 
 
@@ -208,7 +208,7 @@ def test_what_cannot_be_undone_is_said_and_is_over_in_the_record(run: Run) -> No
 
 def test_a_momentary_one_is_done_and_over(run: Run) -> None:
     run.add(minimal("restart"))
-    assert (run.cable.told, run.record()) == ([["once restart"]], [(1, "ended", "momentary")])
+    assert (run.cable.received, run.record()) == ([["once restart"]], [(1, "ended", "momentary")])
     assert log.read(run.folder)[0].detail == "here"
 
 
@@ -231,7 +231,7 @@ def test_the_record_keeps_what_was_asked_and_when(run: Run) -> None:
     run.add(minimal("delay", for_ns=9))
     run.clear()
     (record,) = log.read(run.folder)
-    assert record.fault == checked(minimal("delay", for_ns=9), BUNDLED)
+    assert record.fault == with_defaults(minimal("delay", for_ns=9), BUNDLED)
     assert record.started_ns is not None and record.ended_ns is not None
     assert record.planned_ns <= record.started_ns <= record.ended_ns
 
@@ -256,7 +256,7 @@ def frame(source: str, number: int = 0) -> bytes:
     return bytes(10) + bytes(12) + b"\x08\x00" + bytes(12) + address + bytes(4) + bytes([number])
 
 
-def drained(lane: Lane) -> list[tuple[int, int]]:
+def drain(lane: Lane) -> list[tuple[int, int]]:
     """(due, last byte) of each frame in the order it leaves."""
     order = []
     while (due_ns := lane.next_due_ns) is not None:
@@ -271,14 +271,14 @@ def test_delay_counts_from_arrival() -> None:
     lane = Lane([RULE])
     for number, arrival_ns in enumerate((0, 5, 300)):
         lane.add(frame("10.0.0.1", number), arrival_ns)
-    assert drained(lane) == [(100, 0), (105, 1), (400, 2)]
+    assert drain(lane) == [(100, 0), (105, 1), (400, 2)]
 
 
 def test_jitter_spreads_and_keeps_the_order() -> None:
     lane = Lane([dataclasses.replace(RULE, jitter_ns=90)])
     for number in range(200):
         lane.add(frame("10.0.0.1", number), number * 20)
-    order = drained(lane)
+    order = drain(lane)
     assert [number for _, number in order] == list(range(200))
     delays = [due_ns - number * 20 for due_ns, number in order]
     assert 10 <= min(delays) < 60 and 140 < max(delays) <= 190
@@ -288,7 +288,7 @@ def test_reordering_lets_others_pass() -> None:
     lane = Lane([dataclasses.replace(RULE, probability=0.2, delay_ns=5, overtaken=True)])
     for number in range(100):
         lane.add(frame("10.0.0.1", number), number)
-    order = drained(lane)
+    order = drain(lane)
     late = [number for due_ns, number in order if due_ns != number]
     assert 5 < len(late) < 40
     assert all(due_ns == number + 5 for due_ns, number in order if number in late)
@@ -299,7 +299,7 @@ def test_only_the_peers_frames_are_late() -> None:
     lane = Lane([dataclasses.replace(RULE, peer="10.0.0.2")])
     lane.add(frame("10.0.0.1", 1), 0)
     lane.add(frame("10.0.0.2", 2), 0)
-    assert drained(lane) == [(0, 1), (100, 2)]
+    assert drain(lane) == [(0, 1), (100, 2)]
 
 
 def test_a_new_rule_keeps_what_is_queued() -> None:
@@ -307,7 +307,7 @@ def test_a_new_rule_keeps_what_is_queued() -> None:
     earlier.add(frame("10.0.0.1", 1), 0)
     lane.take_over(earlier)
     lane.add(frame("10.0.0.1", 2), 10)
-    assert drained(lane) == [(100, 1), (100, 2)]
+    assert drain(lane) == [(100, 1), (100, 2)]
 
 
 def test_who_was_slowed_goes_back_to_the_control_group_it_came_from() -> None:

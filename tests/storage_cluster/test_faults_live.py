@@ -68,7 +68,7 @@ def add(live: cluster.ClusterStatus) -> Iterator:
 
 
 def as_document(fault: Fault) -> dict:
-    return {"kind": fault.kind, "target": fault.target, "parameters": fault.parameters.given()}
+    return {"kind": fault.kind, "target": fault.target, "parameters": fault.parameters.given_values()}
 
 
 def clear(live: cluster.ClusterStatus, *ids: int) -> None:
@@ -122,7 +122,7 @@ def test_a_delayed_link_is_late_both_ways_and_whole_again_after(live: cluster.Cl
     assert links(live) == before
 
 
-def test_a_narrow_link_carries_what_it_is_told_and_is_wide_again_after(live: cluster.ClusterStatus, add) -> None:
+def test_a_narrow_link_carries_the_rate_set_and_is_wide_again_after(live: cluster.ClusterStatus, add) -> None:
     number = add("bandwidth", "storage2", rate_bits_per_s=1_000_000)
     assert "tbf" in run_on(live, "storage2", sys.executable, "-c", QUEUES)
     assert connects(live, "storage2", 6200)[0] > 0
@@ -170,7 +170,7 @@ def test_a_slow_processor_gets_its_share(live: cluster.ClusterStatus, add) -> No
         assert float(guest.stdout.readline()) < 0.6
 
 
-def test_the_status_tells_of_clock_errors_and_faults(live: cluster.ClusterStatus, add) -> None:
+def test_the_status_shows_clock_errors_and_faults(live: cluster.ClusterStatus, add) -> None:
     number = add("clock", "storage3", offset_ns=-7, drift_ppb=100)
     clock = now(live).host("storage3").clock
     assert clock is not None and (clock.offset_ns, clock.drift_ppb) == (-7, 100)

@@ -69,7 +69,7 @@ def test_a_head_says_how_to_go_on() -> None:
     (head, _) = RequestReader().feed(b"GET / HTTP/1.1\r\nX:  a b \t\r\nx: c\r\n\r\n")
     assert isinstance(head, RequestHead)
     assert head.headers.getall("x") == ["a b", "c"]
-    assert (head.keeps_alive, head.length, head.framed) == (True, 0, False)
+    assert (head.keeps_alive, head.length, head.has_framing) == (True, 0, False)
     assert not one_head(b"GET / HTTP/1.1\r\nConnection: Close\r\n\r\n").keeps_alive
     assert not one_head(b"GET / HTTP/1.0\r\n\r\n").keeps_alive
     assert one_head(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").keeps_alive

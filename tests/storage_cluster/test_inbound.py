@@ -35,7 +35,7 @@ class Conversation:
     async def hear(self) -> bytes:
         """What came back since."""
         await settle()
-        heard = self.transport.taken().split(b"\r\n")
+        heard = self.transport.take().split(b"\r\n")
         return b"\r\n".join(line for line in heard if not line.startswith((b"Date: ", b"X-Trans", b"X-Open")))
 
     @property

@@ -12,7 +12,7 @@ from storage_cluster.servers.proxy.infos import Infos
 
 
 class Replicas:
-    """Storage servers that count questions and may be told what to answer."""
+    """Storage servers that count requests and give the answers that a test sets."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []

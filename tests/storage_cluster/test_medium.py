@@ -12,7 +12,7 @@ from storage_cluster.servers.medium import PROFILES, Medium, Writing, read_count
 
 
 class Bench:
-    """A device with a clock that only moves when told to."""
+    """A device with a clock that only the test moves."""
 
     def __init__(self, folder: Path, profile: str) -> None:
         self.now_ns = 1_000_000_000
@@ -41,7 +41,7 @@ def test_without_profile_and_fault_nothing_is_waited_for_and_nothing_kept(tmp_pa
     bench = Bench(tmp_path, "none")
     bench.medium.admit(10)
     assert bench.medium.read(1 << 20, 1) + bench.medium.write(1 << 20, 1) + bench.medium.sync() == 0
-    assert not bench.medium.modelled
+    assert not bench.medium.is_modelled
     assert list(tmp_path.iterdir()) == [tmp_path / "d1"]
 
 
@@ -106,7 +106,7 @@ def test_a_slow_device_takes_longer_whatever_its_profile(tmp_path: Path) -> None
     assert bench.medium.read(4096, 1) == 0
 
 
-def test_a_failing_device_fails_as_often_as_it_is_told(tmp_path: Path) -> None:
+def test_a_failing_device_fails_with_the_probability_set(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "none")
     bench.fault(error_probability=0.3, seed=5)
     failed = 0

@@ -13,13 +13,13 @@ from tests.helpers.fake_store import FakeStore, ask, call
 
 
 def test_a_body_lets_the_client_go_on_once() -> None:
-    told: list[str] = []
+    order: list[str] = []
 
     async def go_on() -> None:
-        told.append("100")
+        order.append("100")
 
     async def chunks() -> AsyncIterator[bytes]:
-        told.append("read")
+        order.append("read")
         yield b"ab"
         yield b"c"
 
@@ -30,7 +30,7 @@ def test_a_body_lets_the_client_go_on_once() -> None:
         return await body.read(3)
 
     assert asyncio.run(run()) == b"abc"
-    assert told == ["100", "read"]
+    assert order == ["100", "read"]
     assert body.bytes_in == 3
 
 
@@ -53,7 +53,7 @@ def test_a_derived_call_keeps_who_asks_and_drops_what_is_asked() -> None:
         transaction_id="tx1",
         identity=Identity("t:u", frozenset({"a"})),
     )
-    second = first.derived(method="PUT", names=("a", "c", "p"), headers={"X-A": "1"}, body=b"xyz", source="SLO")
+    second = first.derive(method="PUT", names=("a", "c", "p"), headers={"X-A": "1"}, body=b"xyz", source="SLO")
     assert (second.path, second.query, dict(second.headers)) == ("/v1/a/c/p", {}, {"User-Agent": "curl", "X-A": "1"})
     assert (second.transaction_id, second.identity, second.source) == ("tx1", first.identity, "SLO")
     assert second.shared is first.shared
@@ -67,8 +67,8 @@ def test_a_privileged_call_passes_where_the_users_own_does_not() -> None:
     first = call("GET /v1/a/c/o")
     first.authorize = nobody
     with pytest.raises(Refusal):
-        asyncio.run(first.derived().check_access(None))
-    privileged = first.derived(privileged=True)
+        asyncio.run(first.derive().check_access(None))
+    privileged = first.derive(privileged=True)
     asyncio.run(privileged.check_access(None))
     assert privileged.owner
 
@@ -126,11 +126,11 @@ def test_a_streamed_reply_is_read_whole_and_closed() -> None:
             break
         await left.close()
 
-    assert ask(lambda _: _streamed(chunks()), call("GET /v1/a")).body == b"ab"
+    assert ask(lambda _: _stream(chunks()), call("GET /v1/a")).body == b"ab"
     asyncio.run(run())
     assert closed == [True, True]
     assert asyncio.run(reply(200, body=b"x").read()) == b"x"
 
 
-async def _streamed(body: AsyncIterator[bytes]) -> Reply:
+async def _stream(body: AsyncIterator[bytes]) -> Reply:
     return Reply(200, body=body)

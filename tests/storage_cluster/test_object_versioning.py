@@ -233,7 +233,7 @@ def test_nor_delete_it_in_bulk(client: Client) -> None:
     assert json.loads(report.body)["Errors"] == [[HIDDEN, "412 Precondition Failed"]]
 
 
-def test_names_of_versions_sort_newest_first_and_tell_what_they_are() -> None:
+def test_names_of_versions_sort_newest_first_and_can_be_parsed() -> None:
     names = [archive_name(name, f"179500000{n}.00000") for name in ("a", "a/b", "ab") for n in (3, 2, 1)]
     assert names == sorted(names)
     assert split_archive_name(names[0]) == ("a", "1795000003.00000")

@@ -139,13 +139,13 @@ def test_an_object_that_has_expired_is_not_there_and_waits_in_the_queue(
     assert int(due) <= time.time()
     assert [client(f"{method} c/mayfly").status for method in ("GET", "HEAD", "POST")] == [404] * 3
     assert "mayfly" in client("GET c").body.decode()
-    assert queued(shared_store) == [f"{due}-AUTH_test/c/mayfly"]
+    assert list_queue(shared_store) == [f"{due}-AUTH_test/c/mayfly"]
     assert client("DELETE c/mayfly").status == 404
     assert "mayfly" not in client("GET c").body.decode()
-    assert queued(shared_store) == []
+    assert list_queue(shared_store) == []
 
 
-def queued(store: LoopbackStore) -> list[str]:
+def list_queue(store: LoopbackStore) -> list[str]:
     """What the expirer finds about mayflies, read from the container servers' own listings."""
     found = set()
     for file in store.root.glob("data/*/*/containers/*/*/*/*.db"):
@@ -159,6 +159,6 @@ def queued(store: LoopbackStore) -> list[str]:
 
 
 def queue_containers(store: LoopbackStore) -> set[str]:
-    """The names of all containers that servers were told of for the queue."""
+    """The names of all containers that servers received for the expiry queue."""
     paths = [line["path"] for line in store.log("container") if "/.expiring_objects/" in line["path"]]
     return {path.partition("/.expiring_objects/")[2].partition("/")[0].partition("?")[0] for path in paths} - {""}

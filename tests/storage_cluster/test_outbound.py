@@ -37,7 +37,7 @@ def test_one_request_after_the_other_on_a_connection() -> None:
     async def script(dialogue: Dialogue) -> None:
         for method, body in (("GET", b""), ("PUT", b"hi")):
             dialogue.connection.ask(method, "/a", [("X", "y")], body)
-            assert dialogue.transport.taken() == b"%b /a HTTP/1.1\r\nX: y\r\n\r\n%b" % (method.encode(), body)
+            assert dialogue.transport.take() == b"%b /a HTTP/1.1\r\nX: y\r\n\r\n%b" % (method.encode(), body)
             assert await dialogue.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") == (200, b"ok")
             assert dialogue.connection.reusable
         dialogue.connection.ask("HEAD", "/a", [])
@@ -53,7 +53,7 @@ def test_one_request_after_the_other_on_a_connection() -> None:
 def test_an_upload_waits_to_be_asked_for_its_body() -> None:
     async def script(dialogue: Dialogue) -> None:
         dialogue.connection.ask_to_upload("/a", {})
-        assert dialogue.transport.taken().endswith(b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
+        assert dialogue.transport.take().endswith(b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
         asked = asyncio.ensure_future(dialogue.connection.asked_for_body())
         await settle()
         assert not asked.done()
@@ -61,7 +61,7 @@ def test_an_upload_waits_to_be_asked_for_its_body() -> None:
         assert await asked
         for chunk in (b"hello", b""):
             dialogue.connection.send_chunk(chunk)
-        assert dialogue.transport.taken() == b"5\r\nhello\r\n0\r\n\r\n"
+        assert dialogue.transport.take() == b"5\r\nhello\r\n0\r\n\r\n"
         assert await dialogue.answer(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n") == (201, b"")
 
     play(script)
@@ -72,7 +72,7 @@ def test_an_answer_in_place_of_the_question_for_a_body() -> None:
         dialogue.connection.ask_to_upload("/a", {"Content-Length": "5"})
         dialogue.connection.data_received(b"HTTP/1.1 507 Insufficient Storage\r\nContent-Length: 0\r\n\r\n")
         assert not await dialogue.connection.asked_for_body()
-        assert (dialogue.connection.answered, dialogue.connection.early_status) == (True, 507)
+        assert (dialogue.connection.is_answered, dialogue.connection.early_status) == (True, 507)
 
     play(script)
 
@@ -134,8 +134,8 @@ def test_a_server_that_takes_nothing_holds_the_sender_back() -> None:
         dialogue.connection.ask_to_upload("/a", {"Content-Length": "9"})
         dialogue.transport.full = True
         dialogue.connection.send_chunk(b"x")
-        assert dialogue.connection.blocked
-        paced = asyncio.ensure_future(dialogue.connection.paced())
+        assert dialogue.connection.is_blocked
+        paced = asyncio.ensure_future(dialogue.connection.wait_for_room())
         await settle()
         assert not paced.done()
         dialogue.connection.resume_writing()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from storage_cluster.servers.ranges import in_part, requested
+from storage_cluster.servers.ranges import in_part, parse_ranges
 
 TEN = b"0123456789"
 
@@ -53,13 +53,13 @@ async def source(start: int, stop: int) -> AsyncIterator[bytes]:
     ],
 )
 def test_ranges(header: str | None, whole_len: int, found: list[tuple[int, int]] | None) -> None:
-    ranges = requested(header, whole_len)
+    ranges = parse_ranges(header, whole_len)
     assert (ranges if ranges is None else [(one.start, one.stop) for one in ranges]) == found
 
 
 @given(header=st.text(alphabet="bytes=0123456789-, ", max_size=30), whole_len=st.integers(0, 100))
 def test_no_header_asks_for_what_is_not_there(header: str, whole_len: int) -> None:
-    for one in requested(header, whole_len) or []:
+    for one in parse_ranges(header, whole_len) or []:
         assert 0 <= one.start < one.stop <= whole_len
 
 

@@ -32,7 +32,7 @@ def some_devices(seed: int, replicas: int = 3) -> list[Device]:
     return devices
 
 
-def changed(devices: list[Device], seed: int) -> list[Device]:
+def change_devices(devices: list[Device], seed: int) -> list[Device]:
     """The same with a device more, a device less, or another weight."""
     chance = random.Random(-seed - 1)
     at = chance.randrange(len(devices))
@@ -46,7 +46,7 @@ def changed(devices: list[Device], seed: int) -> list[Device]:
 
 
 def off_quota(ring: Ring) -> int:
-    held = [ring.held[device] for device in ring.devices]
+    held = [ring.replica_counts[device] for device in ring.devices]
     wanted = ring_quotas.quotas(ring.devices, ring.shape, held)
     return sum(abs(have - want) for have, want in zip(held, wanted, strict=True))
 
@@ -76,11 +76,11 @@ def test_a_change_moves_what_it_must_and_little_else() -> None:
     for seed in range(80):
         devices = some_devices(seed)
         before = ring_builder.build("object", devices, SHAPE)
-        after = ring_builder.rebalance(before, changed(devices, seed))
+        after = ring_builder.rebalance(before, change_devices(devices, seed))
         assert_dispersed(after)
         assert off_quota(after) == 0, seed
-        had = {(device.host, device.name): count for device, count in before.held.items()}
-        gains = [count - had.get((device.host, device.name), 0) for device, count in after.held.items()]
+        had = {(device.host, device.name): count for device, count in before.replica_counts.items()}
+        gains = [count - had.get((device.host, device.name), 0) for device, count in after.replica_counts.items()]
         this = ring_builder.moved_count(before, after)
         fewest = sum(gain for gain in gains if gain > 0)
         assert fewest <= this <= 2 * fewest + 8, seed
@@ -97,7 +97,7 @@ def test_nothing_moves_without_a_reason() -> None:
 def test_a_new_device_takes_its_share_at_most_one_replica_of_a_partition() -> None:
     before = ring_builder.build("object", BUNDLED.devices, BUNDLED.ring)
     after = ring_builder.rebalance(before, [*BUNDLED.devices, Device("storage3", "d3", 3)])
-    assert sorted(after.held.values()) == [85, 85, 86, 128, 128, 128, 128]
+    assert sorted(after.replica_counts.values()) == [85, 85, 86, 128, 128, 128, 128]
     assert ring_builder.moved_count(before, after) == 85
     for partition in range(before.partition_count):
         assert len(set(before.primaries(partition)) - set(after.primaries(partition))) <= 1
@@ -107,7 +107,7 @@ def test_a_removed_device_gives_up_its_replicas_and_each_other_stays_in_its_colu
     before = ring_builder.build("object", BUNDLED.devices, BUNDLED.ring)
     gone = Device("storage2", "d1", 2)
     after = ring_builder.rebalance(before, [device for device in BUNDLED.devices if device != gone])
-    assert ring_builder.moved_count(before, after) == before.held[gone]
+    assert ring_builder.moved_count(before, after) == before.replica_counts[gone]
     for partition in range(before.partition_count):
         for old, new in zip(before.primaries(partition), after.primaries(partition), strict=True):
             assert old in (new, gone)
@@ -116,14 +116,18 @@ def test_a_removed_device_gives_up_its_replicas_and_each_other_stays_in_its_colu
 def test_weight_decides_the_share_and_zero_empties_a_device() -> None:
     devices = [Device("a", "light", 1, 1.0), Device("a", "heavy", 1, 3.0), Device("a", "none", 1, 0.0)]
     ring = ring_builder.build("object", devices, RingShape(12, 1))
-    assert {device.name: held for device, held in ring.held.items()} == {"light": 1024, "heavy": 3072, "none": 0}
+    assert {device.name: held for device, held in ring.replica_counts.items()} == {
+        "light": 1024,
+        "heavy": 3072,
+        "none": 0,
+    }
     assert ring_builder.balance_percent(ring) == 0
 
 
 def test_a_zone_with_half_of_the_weight_still_holds_a_third_of_three_replicas() -> None:
     devices = [Device("a", "d", 1, 2.0), Device("b", "d", 2, 1.0), Device("c", "d", 3, 1.0)]
     ring = ring_builder.build("object", devices, SHAPE)
-    assert set(ring.held.values()) == {64}
+    assert set(ring.replica_counts.values()) == {64}
     assert ring_builder.balance_percent(ring) == pytest.approx(100 / 3)
 
 

@@ -91,7 +91,7 @@ def test_fewer_devices_than_replicas_is_refused(state_dir: Path) -> None:
         run("remove", "storage2/d2")
 
 
-def test_a_broken_ring_file_is_told(state_dir: Path) -> None:
+def test_a_broken_ring_file_is_reported(state_dir: Path) -> None:
     cluster.rings_file(state_dir).write_text("{", "utf-8")
     with pytest.raises(TracerError, match="the rings cannot be read"):
         run()

@@ -100,7 +100,7 @@ def test_what_is_asked_for(item: dict, asked: Asked) -> None:
     ],
 )
 def test_an_entry(asked: Asked, headers: dict[str, str], segment: Segment, etag_part: str, as_sent: dict) -> None:
-    entry = Entry.found(asked, HEAD | headers)
+    entry = Entry.from_head(asked, HEAD | headers)
     assert (entry.segment, entry.etag_part, entry.as_sent) == (segment, etag_part, as_sent)
     assert parse_stored(json.dumps([entry.fields]).encode()) == [entry]
     assert entry.fields["last_modified"] == "2026-11-20T13:05:00.000000"
@@ -110,4 +110,4 @@ def test_inline_data() -> None:
     entry = Entry({"data": "aGVsbG8="})
     assert (entry.segment.data, entry.segment.length) == (b"hello", 5)
     assert sent_text([entry]) == b'[{"data": "aGVsbG8="}]'
-    assert etag_of([entry, Entry.found(Asked("c", "o"), HEAD)]) == "c8bf5a73d037dcc75247ceb76414aaf0"
+    assert etag_of([entry, Entry.from_head(Asked("c", "o"), HEAD)]) == "c8bf5a73d037dcc75247ceb76414aaf0"

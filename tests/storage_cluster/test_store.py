@@ -236,7 +236,7 @@ def test_the_token_is_checked_once_and_auth_asks_the_proxy_for_its_url(store: Lo
     assert asked["transaction_id"] == grant["transaction_id"]
 
 
-def test_the_client_is_told_to_go_on_only_when_the_servers_are(client: Client, store: LoopbackStore) -> None:
+def test_the_client_gets_100_continue_only_when_the_servers_do(client: Client, store: LoopbackStore) -> None:
     proxy = store.topology.service("proxy")
     head = f"PUT {ACCOUNT}/c/o HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {client.token}\r\nContent-Length: 3\r\n"
     with socket.create_connection((proxy.address, proxy.port), timeout=10) as connection:

@@ -23,18 +23,18 @@ class Server:
     answers_after: int | None = None  # None: only when it is waited for
     taken: bytes = b""
     given_up: bool = False
-    blocked = False
+    is_blocked = False
 
     @property
-    def answered(self) -> bool:
+    def is_answered(self) -> bool:
         return self.answers_after is not None and len(self.taken) >= self.answers_after
 
     @property
     def early_status(self) -> int:
-        return self.status if self.answered else 0
+        return self.status if self.is_answered else 0
 
     def send(self, chunk: bytes) -> None:
-        assert not self.answered
+        assert not self.is_answered
         self.taken += chunk
 
     def give_up(self) -> None:
@@ -78,7 +78,7 @@ def test_all_get_the_body() -> None:
     assert {server.taken for server in servers} == {b"x" * 10 + b"y" * 10}
 
 
-def test_who_has_all_and_says_so_before_the_end_is_told_still_counts() -> None:
+def test_a_server_that_answers_before_the_end_is_sent_still_counts() -> None:
     servers = [Server(answers_after=20) for _ in range(3)]
     assert run(*servers) == [201] * 3
 

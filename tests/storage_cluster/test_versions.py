@@ -13,7 +13,7 @@ def client(shared_store: LoopbackStore) -> Client:
     return Client(shared_store)
 
 
-def listed(client: Client, container: str) -> list[tuple[str, int, str]]:
+def list_versions(client: Client, container: str) -> list[tuple[str, int, str]]:
     """Name (its timestamp as T), bytes and type of each object."""
     entries = json.loads(client(f"GET {container}?format=json").body)
     names = [re.sub(r"/\d{10}\.\d{5}$", "/T", entry["name"]) for entry in entries]
@@ -28,7 +28,7 @@ def test_a_stack_brings_back_what_was(client: Client) -> None:
     client("PUT stack-old")
     for number, body in ((2, b"two!"), (3, b"three")):
         assert client("PUT stack/o", {"Content-Type": f"a/{number}"}, body).status == 201
-    assert listed(client, "stack-old") == [("001o/T", 3, "a/1"), ("001o/T", 4, "a/2")]
+    assert list_versions(client, "stack-old") == [("001o/T", 3, "a/1"), ("001o/T", 4, "a/2")]
     assert client("POST stack/o", {"X-Object-Meta-B": "1"}).status == 202
     for body, headers in ((b"two!", {}), (b"one", {"x-object-meta-a": "1"})):
         assert client("DELETE stack/o").status == 204
@@ -36,7 +36,7 @@ def test_a_stack_brings_back_what_was(client: Client) -> None:
         assert found.body == body
         assert headers.items() <= dict(found.headers).items()
     assert [client("DELETE stack/o").status, client("GET stack/o").status] == [204, 404]
-    assert listed(client, "stack-old") == []
+    assert list_versions(client, "stack-old") == []
     assert client("DELETE stack/o").status == 404
 
 
@@ -47,9 +47,9 @@ def test_a_history_keeps_all_and_marks_deletions(client: Client) -> None:
         client("PUT history/o", {"Content-Type": f"a/{number}"}, b"one")
     assert [client("DELETE history/o").status, client("DELETE history/o").status] == [204, 404]
     mark = ("001o/T", 0, "application/x-deleted;swift_versions_deleted=1")
-    assert listed(client, "history-old") == [("001o/T", 3, "a/1"), ("001o/T", 3, "a/2"), mark, mark]
+    assert list_versions(client, "history-old") == [("001o/T", 3, "a/1"), ("001o/T", 3, "a/2"), mark, mark]
     assert client("PUT history/o", body=b"again").status == 201
-    assert len(listed(client, "history-old")) == 4
+    assert len(list_versions(client, "history-old")) == 4
     client("POST history", {"X-Versions-Location": "history-old"})  # a stack from here on: marks are passed over
     assert client("DELETE history/o").status == 204
     assert client("GET history/o").status == 404
@@ -65,7 +65,7 @@ def test_large_objects_and_links_come_back_as_they_were(client: Client) -> None:
     before = client("HEAD kinds/slo").headers
     for name in ("slo", "link"):
         client(f"PUT kinds/{name}", body=b"plain")
-    assert listed(client, "kinds-old") == [
+    assert list_versions(client, "kinds-old") == [
         ("003slo/T", 5, "application/octet-stream"),
         ("004link/T", 0, "application/symlink"),
     ]
@@ -102,7 +102,7 @@ def test_who_may_not_write_keeps_no_version(client: Client, shared_store: Loopba
     client("PUT guarded", {"X-Versions-Location": "guarded-old"})
     client("PUT guarded/o", body=b"one")
     assert other("PUT guarded/o", body=b"two", account="AUTH_test").status == 403
-    assert listed(client, "guarded-old") == []
+    assert list_versions(client, "guarded-old") == []
     client("POST guarded", {"X-Container-Write": "other:someone"})
     assert other("PUT guarded/o", body=b"two", account="AUTH_test").status == 201
-    assert listed(client, "guarded-old") == [("001o/T", 3, "application/octet-stream")]
+    assert list_versions(client, "guarded-old") == [("001o/T", 3, "application/octet-stream")]

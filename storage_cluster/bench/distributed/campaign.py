@@ -1,8 +1,8 @@
 """One workload on several drivers: stage by stage, all of them together; figures merged, rows gathered as they come.
 
-Each driver's figures are histograms and sums, so the merged ones are those of one driver that had done it all. Of a
-driver that is lost, what it had told by then is kept; the run says so, and ends, or goes on, as asked: then the others
-take over at once what it had left to do of the stage (`split`).
+Each driver's figures are histograms and sums, so the merged figures are those of one driver that had done everything.
+If a driver is lost, what it had reported by then is kept, and the run's record names the driver. The run then ends or
+continues, as configured; if it continues, the others take over at once the lost driver's rest of the stage (`split`).
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class Campaign:
             state, note = "failed", str(error)
         for part in self._parts:
             await part.close(state)
-        self._tell_lost()
+        self._note_lost()
         self.info = dataclasses.replace(self.info, state=state, note=note, ended_ns=time.time_ns())
         folders.save(self.folder, self.info, self.tally)
         return self.info
@@ -109,7 +109,7 @@ class Campaign:
             running, errors = await self._look(number)
             if not self._here():
                 return "failed", "every driver is lost"
-            lost = self._tell_lost()
+            lost = self._note_lost()
             if lost and not (self._stop_on_loss or self._cancelled or errors):
                 running |= await self._take_over(number, (time.time_ns() - started_ns) / 1e9)
             if (self._cancelled or errors or (lost and self._stop_on_loss)) and not stopped:
@@ -181,7 +181,7 @@ class Campaign:
     def _here(self) -> list[Part]:
         return [part for part in self._parts if not part.lost]
 
-    def _tell_lost(self) -> list[str]:
+    def _note_lost(self) -> list[str]:
         lost = [part.driver.name for part in self._parts if part.lost]
         self.info = dataclasses.replace(self.info, lost_drivers=tuple(lost))
         return lost

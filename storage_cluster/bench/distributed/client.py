@@ -45,11 +45,11 @@ def submit(
         pairs = dict(setting.partition("=")[::2] for setting in settings)
         body = {"file": workload.name, "content": content, "settings": pairs}
         body |= {"auth": auth, "user": user, "key": key} if auth else {}
-        run = _asked(controller.post("/api/runs", json=body))["id"]
+        run = _json_answer(controller.post("/api/runs", json=body))["id"]
         click.echo(run)
         if not wait:
             return
-        while (found := _asked(controller.get(f"/api/runs/{run}")))["state"] in _WAITING:
+        while (found := _json_answer(controller.get(f"/api/runs/{run}")))["state"] in _WAITING:
             time.sleep(LOOK_INTERVAL_S)
         if found["state"] == "cancelled" and not found["moments"]:
             raise RunError(f"{run} was called off before it began", "submit it again")
@@ -65,13 +65,13 @@ def status(url: str, run: str, token: str) -> None:
     """Show the drivers and runs of the controller at URL; or how RUN goes, and its report once it is done."""
     with operator_errors(), _controller(url, token) as controller:
         if not run:
-            found = _asked(controller.get("/api/state"))
+            found = _json_answer(controller.get("/api/state"))
             for driver in found["drivers"]:
                 click.echo(f"driver {driver['name']:<16} {'answers' if driver['alive'] else 'does not answer'}")
             for each in found["runs"]:
                 click.echo(_line(each))
             return
-        found = _asked(controller.get(f"/api/runs/{run}"))
+        found = _json_answer(controller.get(f"/api/runs/{run}"))
         if found["state"] == "unreadable":
             raise RunError(f"the controller knows no run {run}", f"it lists them with: tracer bench status {url}")
         click.echo(_line(found))
@@ -92,7 +92,7 @@ def status(url: str, run: str, token: str) -> None:
 def cancel(url: str, run: str, token: str) -> None:
     """Call RUN off: what is under way ends, nothing more begins, and what was done is kept."""
     with operator_errors(), _controller(url, token) as controller:
-        _asked(controller.post(f"/api/runs/{run}/cancel"))
+        _json_answer(controller.post(f"/api/runs/{run}/cancel"))
     click.echo(f"{run} is called off")
 
 
@@ -112,14 +112,14 @@ def _controller(url: str, token: str) -> "Iterator[httpx.Client]":
         ) from None
 
 
-def _asked(answer: "httpx.Response") -> Any:
+def _json_answer(answer: "httpx.Response") -> Any:
     """What it answered. Raises: RunError with its own words."""
     if not answer.is_success:
-        _refused(answer)
+        _raise_refusal(answer)
     return answer.json() if answer.content else None
 
 
-def _refused(answer: "httpx.Response") -> NoReturn:
+def _raise_refusal(answer: "httpx.Response") -> NoReturn:
     try:
         detail = str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):

@@ -49,7 +49,7 @@ def driver(listen: str, name: str, data: Path, token: str) -> None:
 @click.option(
     "--on-loss", type=click.Choice(["continue", "stop"]), default="continue", show_default=True, help="Of a driver."
 )
-@token_option("Who asks must give the same; drivers are told it.")
+@token_option("Requests must carry it; it is passed on to the drivers.")
 def controller(listen: str, urls: tuple[str, ...], data: Path, on_loss: str, token: str) -> None:
     """Split workloads over drivers and merge what came of them; with a page. Until Ctrl-C."""
     from storage_cluster.bench.distributed import controller as controllers  # noqa: PLC0415  FastAPI is slow to import

@@ -175,7 +175,7 @@ def _add_runs(app: FastAPI, controller: Controller) -> None:
 
 
 def _add_results(app: FastAPI, controller: Controller) -> None:
-    def found(key: str) -> folders.Run:
+    def load_run(key: str) -> folders.Run:
         try:
             return folders.load(controller.folder(key))
         except KeyError:
@@ -194,12 +194,12 @@ def _add_results(app: FastAPI, controller: Controller) -> None:
     def report(key: str, form: str = "text") -> PlainTextResponse:
         if form != "text" and form not in export.FORMATS:
             raise HTTPException(404, f"forms are text, {', '.join(export.FORMATS)}")
-        run = found(key)
+        run = load_run(key)
         return PlainTextResponse(as_text(run) if form == "text" else export.FORMATS[form](run))
 
     @app.get("/api/compare")
     def comparison(first: str, second: str) -> PlainTextResponse:
-        runs = found(first), found(second)
+        runs = load_run(first), load_run(second)
         try:
             return PlainTextResponse(compare.as_text(*runs, compare.compare(*runs)))
         except ClusterError as error:

@@ -1,4 +1,4 @@
-"""A driver: does its part of each stage when told to, and tells how it goes.
+"""A driver: runs its part of each stage on the controller's order, and reports its progress.
 
     POST   /missions                    a workload -> {"id": …}
     POST   /missions/ID/stages/NUMBER   begin a stage, or more of the one that runs: work -> its share
@@ -110,7 +110,7 @@ def create_app(name: str, data: Path, token: str = "") -> FastAPI:
     guard(app, token)
     ids = (f"{time.strftime('%Y%m%dT%H%M%S')}-{number}" for number in itertools.count(1))
 
-    def found(mission: str) -> _Doing:
+    def find_mission(mission: str) -> _Doing:
         if mission not in doing:
             raise HTTPException(404, "no such mission")
         return doing[mission]
@@ -134,7 +134,7 @@ def create_app(name: str, data: Path, token: str = "") -> FastAPI:
 
     @app.post("/missions/{mission}/stages/{number}", status_code=202)
     async def begin(mission: str, number: int, shares: dict[str, dict[str, Any]]) -> None:
-        each = found(mission)
+        each = find_mission(mission)
         if not each.may_begin(number):
             raise HTTPException(409, "another stage is running" if each.running else "no such stage")
         try:
@@ -144,20 +144,20 @@ def create_app(name: str, data: Path, token: str = "") -> FastAPI:
 
     @app.get("/missions/{mission}")
     async def status(mission: str) -> dict[str, Any]:
-        return dataclasses.asdict(await found(mission).status())
+        return dataclasses.asdict(await find_mission(mission).status())
 
     @app.get("/missions/{mission}/rows")
     async def some_rows(mission: str, start: int, end: int) -> Response:
-        part = found(mission).rows(start, min(end, start + ROWS_AT_ONCE))
+        part = find_mission(mission).rows(start, min(end, start + ROWS_AT_ONCE))
         return Response(part, media_type="application/zstd")
 
     @app.post("/missions/{mission}/stop", status_code=202)
     async def stop(mission: str) -> None:
-        found(mission).stop()
+        find_mission(mission).stop()
 
     @app.delete("/missions/{mission}")
     async def close(mission: str, state: str = "done") -> None:
-        await found(mission).close(state)
+        await find_mission(mission).close(state)
         del doing[mission]
 
     return app

@@ -74,7 +74,7 @@ def guard(app: FastAPI, token: str) -> None:
         if _same(shown, token) or _same(request.cookies.get(COOKIE, ""), token):
             return await proceed(request)
         if request.method != "POST" or request.url.path != ENTRANCE:
-            return _refused(request)
+            return _refusal(request)
         if not _same(await _token_in_form(request), token):
             return HTMLResponse(FORM, 401)
         response = RedirectResponse("/", 303)
@@ -82,7 +82,7 @@ def guard(app: FastAPI, token: str) -> None:
         return response
 
 
-def _refused(request: Request) -> Response:
+def _refusal(request: Request) -> Response:
     if "text/html" in request.headers.get("accept", ""):
         return HTMLResponse(FORM, 401)
     return PlainTextResponse("the token is missing or wrong", 401)

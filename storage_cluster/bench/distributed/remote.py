@@ -27,7 +27,7 @@ class Driver:
     def __init__(self, url: str, token: str = "") -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.url = url.rstrip("/")
-        self.name = self.url  # until it has told
+        self.name = self.url  # until it has answered with its own
         self.alive = False
         self.client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=ANSWER_TIMEOUT_S, trust_env=False)
 
@@ -59,7 +59,7 @@ class Part:
 
     async def accept(self, mission: Mission) -> None:
         """Give it the workload. Raises: DriverLostError, WorkloadError."""
-        answer = await self._asked(self.driver.client.post("/missions", json=mission.dump()), patience=1)
+        answer = await self._await_answer(self.driver.client.post("/missions", json=mission.dump()), patience=1)
         if answer.status_code == 422:
             raise WorkloadError(f"{self.driver.name}: {answer.json()['detail']}", "mend the workload")
         self.mission = str(self._json(answer)["id"])
@@ -70,20 +70,20 @@ class Part:
         for work, share in shares.items():
             self.shares.setdefault(work, []).append(share)
         url = f"/missions/{self.mission}/stages/{stage}"
-        answer = await self._asked(self.driver.client.post(url, json=dump_shares(shares)), patience=1)
+        answer = await self._await_answer(self.driver.client.post(url, json=dump_shares(shares)), patience=1)
         if answer.status_code != 202:
             self._lose()
 
     async def look(self) -> Status:
         """How it goes; and fetch the rows that this is drawn from. Raises: DriverLostError."""
-        answer = await self._asked(self.driver.client.get(f"/missions/{self.mission}"))
+        answer = await self._await_answer(self.driver.client.get(f"/missions/{self.mission}"))
         found = Status(**self._json(answer))
         await self._fetch(found.rows_len)
         self.tally, self.status = Tally.load(found.figures), found
         return found
 
     def done_of(self, stage: str) -> dict[str, tuple[int, int]]:
-        """Work to the operations and bytes of it that it has told."""
+        """The operations and bytes that it has reported, by work."""
         found: dict[str, tuple[int, int]] = {}
         for key, figures in self.tally.figures.items():
             if key.stage == stage:
@@ -94,10 +94,10 @@ class Part:
 
     async def stop(self) -> None:
         """Let it begin no more. Raises: DriverLostError."""
-        await self._asked(self.driver.client.post(f"/missions/{self.mission}/stop"))
+        await self._await_answer(self.driver.client.post(f"/missions/{self.mission}/stop"))
 
     async def close(self, state: str) -> None:
-        """Tell it that this was all; whether it hears does not matter any more."""
+        """Announce the end of the mission; whether the driver receives it no longer matters."""
         if self.mission and not self.lost:
             try:
                 await self.driver.client.delete(f"/missions/{self.mission}", params={"state": state})
@@ -107,14 +107,18 @@ class Part:
     async def _fetch(self, rows_len: int) -> None:
         while self.fetched_len < rows_len:
             parameters = {"start": self.fetched_len, "end": rows_len}
-            answer = await self._asked(self.driver.client.get(f"/missions/{self.mission}/rows", params=parameters))
+            answer = await self._await_answer(
+                self.driver.client.get(f"/missions/{self.mission}/rows", params=parameters)
+            )
             if not answer.content:
                 self._lose()
             with (self.folder / rows.FILE_NAME).open("ab") as stream:
                 stream.write(answer.content)
             self.fetched_len += len(answer.content)
 
-    async def _asked(self, asking: Awaitable[httpx.Response], *, patience: int = FAILURES_UNTIL_LOST) -> httpx.Response:
+    async def _await_answer(
+        self, asking: Awaitable[httpx.Response], *, patience: int = FAILURES_UNTIL_LOST
+    ) -> httpx.Response:
         """An answer; a driver whose port is closed, or that is silent so many times in a row, is lost."""
         try:
             answer = await asking

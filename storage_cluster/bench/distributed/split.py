@@ -1,9 +1,9 @@
 """Which driver does what of a stage, and who takes over what a lost one had left to do.
 
-A work that has a run time goes on with as many workers as it had, for the time that is left; one that counts operations
-or bytes, until they are done; one that goes over a range (prepare, cleanup, …) is gone over again where the lost driver
-was at it, since nobody can tell how far it was: what it does is the same when done twice. A work that names its driver
-is that driver's own, and nobody takes it over.
+A work with a run time continues with as many workers as it had, for the time that is left. A work that counts
+operations or bytes continues until they are done. A work over a range (prepare, cleanup, …) repeats the lost driver's
+part of the range, because it is unknown how far that driver had come; doing it twice has the same result. A work that
+names its driver belongs to that driver, and no other takes it over.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ def left_by(
 ) -> dict[str, list[Share]]:
     """What a driver leaves of the shares that it had, by work.
 
-    Arguments: `done`, operations and bytes of each work that it has told; `elapsed_s`, since the stage began.
+    Arguments: `done`, operations and bytes of each work that it has reported; `elapsed_s`, since the stage began.
     """
     works = {work.name: work for work in stage.works}
     found: dict[str, list[Share]] = {}

@@ -15,7 +15,7 @@ VARIABLE = "TWINTAP_BENCH_TOKEN"
 def token_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add `--token` and `--token-file` to a command; it takes the token itself, "" if none was given."""
 
-    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def with_token(token: str | None, token_file: Path | None, **given: Any) -> Any:
             say = partial(click.echo, err=True)
@@ -23,4 +23,4 @@ def token_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
         return token_options(purpose, VARIABLE)(with_token)
 
-    return decorated
+    return decorate

@@ -3,10 +3,10 @@
 A load generator must not be what it measures. So there is no client library here: a non-blocking socket, watched by the
 event loop; requests are byte strings made by `storage`; responses go through `httptools` (llhttp). And its times must
 be true: a transport hands bytes to the kernel when the loop comes round, so a stamp taken at `write` is early by all
-that the loop did in between. Here the stamp is taken right before `connect` or `send`. And when bytes arrived is told
-by the kernel (SO_TIMESTAMPNS), which stamps each packet as a capture does; where it does not, right after `recv`. So
-what is measured contains what the packets show at this host, and exceeds it by the way into the kernel; a busy
-generator does not make the store look slow.
+that the loop did in between. Here the stamp is taken right before `connect` or `send`. The time at which bytes arrived
+comes from the kernel (SO_TIMESTAMPNS), which stamps each packet as a capture does; where it does not, the stamp is
+taken right after `recv`. So a measured time contains the time that the packets show at this host, and exceeds it by the
+way into the kernel; a busy generator does not make the store look slow.
 
     start ── connect ──▶ sent ─── first byte ─── end        a connection made for this request
     start=sent ───────────────── first byte ─── end         one kept alive

@@ -32,7 +32,7 @@ class Timer:
             raise OSError(ctypes.get_errno(), "timerfd_create")
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
-        self._loop.add_reader(self._descriptor, self._expired)
+        self._loop.add_reader(self._descriptor, self._on_expiry)
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +50,7 @@ class Timer:
         self._libc.timerfd_settime(self._descriptor, _ABSOLUTE, ctypes.byref(spec), None)
         await self._waiter
 
-    def _expired(self) -> None:
+    def _on_expiry(self) -> None:
         os.read(self._descriptor, 8)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -117,7 +117,7 @@ def _work(element: Element, above: _Context) -> Work:
         auth=context.auth,
     )
     if kind is None:
-        return _limited(element, work)
+        return _with_limits(element, work)
     context.notices.extend(
         f"{element.where(name)} has no effect: a work of type {kind} ends by itself"
         for name in _LIMIT_ATTRIBUTES
@@ -126,7 +126,7 @@ def _work(element: Element, above: _Context) -> Work:
     return work
 
 
-def _limited(element: Element, work: Work) -> Work:
+def _with_limits(element: Element, work: Work) -> Work:
     work = dataclasses.replace(
         work,
         runtime_s=_number(element, "runtime", 0),

@@ -51,7 +51,7 @@ class Table:
             self.fail(f"{value} is less than {least}", key)
         return value
 
-    def parsed(self, key: str, parse: Callable[[str], T], default: T | None = None) -> T:
+    def take_parsed(self, key: str, parse: Callable[[str], T], default: T | None = None) -> T:
         """A text as what it means."""
         if key not in self._values and default is not None:
             self._known.append(key)
@@ -89,7 +89,7 @@ class Table:
         return f"{self._path}.{key}" if self._path else key
 
     def _line(self, key: str) -> str:
-        """Where a key stands: of several of that name the first whose value is this one's, if that can be told."""
+        """The line of a key: of several with that name the first whose value is this one's, if it can be found."""
         if not key or key not in self._values:
             return ""
         found = list(re.finditer(rf'(?<![\w-])"?{re.escape(key)}"?\s*[=:]', self._text))

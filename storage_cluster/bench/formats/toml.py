@@ -94,14 +94,14 @@ def _stage(table: Table, storage: StorageConfig, auth: AuthConfig) -> Stage:
 
 
 def _work(table: Table, storage: StorageConfig, auth: AuthConfig) -> Work:
-    kind = table.parsed("kind", Kind) if "kind" in table else None
+    kind = table.take_parsed("kind", Kind) if "kind" in table else None
     if kind is not None and kind not in (*SCANS, Kind.DELAY):
         table.fail(f"{kind} is an operation's; list it in operations", "kind")
     for key in (*LIMITS, *_LOADS) if kind is not None else ():
         if key in table:
             table.fail(f"a work of kind {kind} ends by itself", key)
     rate = table.take("rate_per_s", float, 0.0)
-    arrivals = table.parsed("arrivals", Arrivals, Arrivals.POISSON)
+    arrivals = table.take_parsed("arrivals", Arrivals, Arrivals.POISSON)
     made = Work(
         name=table.take("name", str, str(kind or "main")),
         kind=kind,
@@ -131,7 +131,7 @@ def _work(table: Table, storage: StorageConfig, auth: AuthConfig) -> Work:
 def _operations(table: Table) -> tuple[Operation, ...]:
     found = []
     for inner in table.tables("operations"):
-        kind = inner.parsed("kind", Kind)
+        kind = inner.take_parsed("kind", Kind)
         if kind in (*SCANS, Kind.DELAY):
             inner.fail(f"{kind} is a work's kind; give it there", "kind")
         found.append(_operation(inner, kind))
@@ -152,8 +152,8 @@ def _operation(table: Table, kind: Kind) -> Operation:
         name="" if kind in SCANS else table.take("name", str, ""),
         containers=containers,
         objects=_names(table, "object", OBJECTS) if with_objects else None,
-        sizes=table.parsed("sizes", parse_sizes) if kind in (Kind.WRITE, Kind.PREPARE) else None,
-        division=table.parsed("division", Division, division),
+        sizes=table.take_parsed("sizes", parse_sizes) if kind in (Kind.WRITE, Kind.PREPARE) else None,
+        division=table.take_parsed("division", Division, division),
         hash_check=table.take("hash_check", bool, False),
         zeros=table.take("zeros", bool, False),
         chunked=table.take("chunked", bool, False),
@@ -163,7 +163,7 @@ def _operation(table: Table, kind: Kind) -> Operation:
 
 def _names(table: Table, what: str, default: Names) -> Names:
     return Names(
-        table.parsed(f"{what}s", parse_selector),
+        table.take_parsed(f"{what}s", parse_selector),
         table.take(f"{what}_prefix", str, default.prefix),
         table.take(f"{what}_suffix", str, ""),
         table.number(f"{what}_digits", 0),

@@ -95,7 +95,7 @@ class _Builder:
         self._open.append(made)
 
     def _attribute_lines(self, attributes: dict[str, str], line: int) -> dict[str, int]:
-        """A tag may go over several lines; expat tells only where it begins."""
+        """A tag may extend over several lines; expat gives only its beginning."""
         begin = self._parser.CurrentByteIndex
         found = {}
         for name in attributes:

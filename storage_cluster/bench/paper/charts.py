@@ -53,7 +53,7 @@ def _throughput(key: tuple[str, str], points: Sequence[Found]) -> Any:
         showgrid=False,
         secondary_y=True,
     )
-    return _framed(made, f"Figure {_FIGURES[key]}: {key[1]} on {key[0].upper()}")
+    return _with_layout(made, f"Figure {_FIGURES[key]}: {key[1]} on {key[0].upper()}")
 
 
 def _use(key: tuple[str, str], points: Sequence[Found]) -> Any:
@@ -67,10 +67,10 @@ def _use(key: tuple[str, str], points: Sequence[Found]) -> Any:
     io = [found.io_percent["storage"] for found in points]
     made.add_trace(go.Scatter(x=at, y=io, name="storage I/O", line={"color": _COLOURS["storage"]}))
     made.update_yaxes(title_text="% (CPU: of one core)", rangemode="tozero")
-    return _framed(made, f"Figure {_FIGURES[key] + 6}: use, {key[1]} on {key[0].upper()}")
+    return _with_layout(made, f"Figure {_FIGURES[key] + 6}: use, {key[1]} on {key[0].upper()}")
 
 
-def _framed(made: Any, title: str) -> Any:
+def _with_layout(made: Any, title: str) -> Any:
     made.update_xaxes(type="log", dtick="D1", title_text="at once")
     made.update_xaxes(tickvals=[2**n for n in range(0, 12, 2)], ticktext=[str(2**n) for n in range(0, 12, 2)])
     made.update_layout(

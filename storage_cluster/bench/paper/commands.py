@@ -12,7 +12,7 @@ from storage_cluster.operator import operator_errors
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _PUBLISH = click.option("--publish", type=_FOLDER, help="Where text and pictures for the docs go.  [default: -o]")
-_tell = functools.partial(click.echo, err=True)
+_notify = functools.partial(click.echo, err=True)
 
 
 @click.group()
@@ -53,14 +53,14 @@ def paper_000(
     with operator_errors():
         folder.mkdir(parents=True, exist_ok=True)
         todo = experiment_000.points(plan, folder)
-        points.do(todo, folder, _tell)
+        points.do(todo, folder, _notify)
         series = experiment_000.gather(plan, points.load(todo, folder))
-        traced = [] if no_traces else traces.record(todo, traces.worst(series, todo), folder, _tell)
+        traced = [] if no_traces else traces.record(todo, traces.worst(series, todo), folder, _notify)
         found = statements_000.statements(series, traces.accounts(traced))
         found += statements_000.of_pictures({each.folder.name: each.parts_ns for each in traced})
         made = outcome.figures(series, traced)
         page = outcome.write_html(made, found, traced, folder, f"Document 000, {plan.objects_count:,} objects")
-        outcome.publish(made, series, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _tell)
+        outcome.publish(made, series, found, traced, publish or folder, ("tracer", *sys.argv[1:]), _notify)
     click.echo(statements_000.as_text(found))
     for each in traced:
         click.echo(f"{each.title}: tracer view {each.folder}")
@@ -83,7 +83,7 @@ def paper_004(quick: bool, folder: Path, large_mb: int | None, publish: Path | N
     with operator_errors():
         folder.mkdir(parents=True, exist_ok=True)
         todo = experiment_004.points(plan, folder)
-        points.do(todo, folder, _tell)
+        points.do(todo, folder, _notify)
         lines = experiment_004.table(points.load(todo, folder))
         text = experiment_004.publish(lines, todo, publish or folder, ("tracer", *sys.argv[1:]))
     click.echo(experiment_004.as_text(lines))

@@ -102,11 +102,11 @@ def gather(plan: Plan, runs: Mapping[str, Run]) -> Series:
     for media in plan.media:
         for size in plan.sizes:
             done = ((c, runs.get(name(media, size, c))) for c in plan.concurrency)
-            found[media, size] = [_found(c, run, plan.objects_count) for c, run in done if run is not None]
+            found[media, size] = [_summarise_run(c, run, plan.objects_count) for c, run in done if run is not None]
     return {key: series for key, series in found.items() if series}
 
 
-def _found(concurrency: int, run: Run, wanted_count: int) -> Found:
+def _summarise_run(concurrency: int, run: Run, wanted_count: int) -> Found:
     keys = [key for key in run.tally.figures if key.stage == "put"]
     total = run.tally.total(keys)
     use = _use(run)

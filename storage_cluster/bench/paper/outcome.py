@@ -17,7 +17,7 @@ from typing import Any
 
 from storage_cluster.bench.paper import arrows, charts, pictures
 from storage_cluster.bench.paper.experiment_000 import Found, Series
-from storage_cluster.bench.paper.points import Tell
+from storage_cluster.bench.paper.points import Notify
 from storage_cluster.bench.paper.statements_000 import MARKS, Statement
 from storage_cluster.bench.paper.traces import Traced
 
@@ -44,8 +44,8 @@ def figures(series: Series, traced: Sequence[Traced]) -> dict[str, Any]:
     """All figures by file name. Raises: MissingResourceError without plotly."""
     made = charts.figures(series)
     for each in traced:
-        if each.is_picture and each.exported.is_dir():
-            picture = arrows.read_picture(each.title, each.folder, each.exported)
+        if each.is_picture and each.csv_path.is_dir():
+            picture = arrows.read_picture(each.title, each.folder, each.csv_path)
             if each.folder.name != _WITH_START:
                 picture = dataclasses.replace(picture, began_ns=0)
             made[each.folder.name] = arrows.figure(picture)
@@ -80,11 +80,11 @@ def publish(
     traced: Sequence[Traced],
     folder: Path,
     command: Sequence[str],
-    tell: Tell,
+    notify: Notify,
 ) -> Path:
     """Pictures and text into a folder, as docs have them; the text's file."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = pictures.draw(made, folder, tell, wide=_WIDE)
+    drawn = pictures.draw(made, folder, notify, wide=_WIDE)
     lines = [
         "# Document 000, done again",
         "",

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from storage_cluster.bench.paper.points import Tell
+from storage_cluster.bench.paper.points import Notify
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTH, HEIGHT = 640, 420
@@ -30,11 +30,11 @@ Promise.all({figures}.map(async ([name, figure, width]) => {{
 </script>"""
 
 
-def draw(figures: Mapping[str, Any], folder: Path, tell: Tell, wide: Collection[str] = ()) -> list[Path]:
+def draw(figures: Mapping[str, Any], folder: Path, notify: Notify, wide: Collection[str] = ()) -> list[Path]:
     """Write NAME.png for each figure, if there is a browser; the files. `wide` ones are twice as wide."""
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
-        tell(f"no pictures as PNG: they are drawn by a browser ({', '.join(BROWSERS)}), and none is installed")
+        notify(f"no pictures as PNG: they are drawn by a browser ({', '.join(BROWSERS)}), and none is installed")
         return []
     with tempfile.TemporaryDirectory(prefix="twintap-pictures-") as scratch:
         page = Path(scratch) / "page.html"
@@ -43,11 +43,11 @@ def draw(figures: Mapping[str, Any], folder: Path, tell: Tell, wide: Collection[
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
-            tell(f"no pictures as PNG: {browser} did not end within {PATIENCE_S} s")
+            notify(f"no pictures as PNG: {browser} did not end within {PATIENCE_S} s")
             return []
     made = [line.split(" ", 1) for line in done.stdout.splitlines() if " data:image/png;base64," in line]
     if len(made) < len(figures):
-        tell(f"{len(figures) - len(made)} of {len(figures)} pictures as PNG could not be drawn by {browser}")
+        notify(f"{len(figures) - len(made)} of {len(figures)} pictures as PNG could not be drawn by {browser}")
     files = []
     for name, picture in made:
         files.append(folder / f"{name}.png")

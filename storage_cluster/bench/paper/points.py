@@ -20,7 +20,7 @@ from storage_cluster.bench.results import folder as folders
 from storage_cluster.bench.results.folder import Run
 from storage_cluster.hosts import cluster, state
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Point:
     topology: Path
 
 
-def do(points: Sequence[Point], folder: Path, tell: Tell) -> None:
+def do(points: Sequence[Point], folder: Path, notify: Notify) -> None:
     """Do all points that are not done yet. Raises: ClusterError."""
     state_dir = folder.absolute() / "cluster"
     signal.signal(signal.SIGTERM, _end)  # so that the cluster is taken down then, too
@@ -40,7 +40,7 @@ def do(points: Sequence[Point], folder: Path, tell: Tell) -> None:
         for number, point in enumerate(points, 1):
             if is_done(folder / point.name):
                 continue
-            tell(f"{number}/{len(points)}  {point.name}")
+            notify(f"{number}/{len(points)}  {point.name}")
             cluster.down(state_dir)
             cluster.up(state_dir, point.topology, quiet=True)
             _run(point, folder, state_dir)

@@ -1,8 +1,8 @@
-"""What document 000 says, sentence by sentence, held against what was found; and where it differs, why.
+"""Compares the statements of document 000, sentence by sentence, with the measurements, and explains differences.
 
-Why is told from two things: what the hosts used at the first point, at the best and where the curve falls (the disk or
-the processor was full, or neither, so requests waited for something else), and what the trace of the point where most
-went wrong shows: which connections failed, at which step, on whose queue.
+A difference is explained from two sources. One is what the hosts used at the first point, at the best point and where
+the curve falls: the disk or the processor was full, or neither, so requests waited for something else. The other is the
+trace of the point with the most failures: which connections failed, at which step, on whose queue.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ IDLE_PERCENT = 10.0
 FULL_SHARE = 0.85  # of all cores
 MUCH = 1.5  # times
 WAIT_PERCENT = 50.0
-TOLD_COUNT = 2  # findings of a trace; the others stand below its title
+QUOTED_COUNT = 2  # findings of a trace that are quoted; the others are listed below its title
 PAPERS_QUEUE = 128  # net.core.somaxconn before Linux 5.4; its table 1: Ubuntu 16.04
 _SAID_OF_15 = "figure 15: uploads one at a time spend long in the proxy, not in the storage node"
 _WHY_OF_15 = (
@@ -133,16 +133,18 @@ def _first(
 
 
 def _failures(by_size: dict[str, list[Found]], said: str, limit: int) -> Iterator[Statement]:
-    """Without one the sweep does not tell if uploads were still being retried when the time of a point was over."""
+    """Without a failure the sweep does not decide, if uploads were still being retried when a point's time was over."""
     for made in _first(by_size, said, limit, lambda found: found.failures_count):
         cut = {size: max(found, key=lambda each: each.unfinished_count) for size, found in by_size.items()}
-        told = [
+        retrying = [
             f"{size}: {most.unfinished_count:,} still retrying at {most.concurrency:,} when the time was over"
             for size, most in cut.items()
             if most.unfinished_count and not any(each.failures_count for each in by_size[size])
         ]
-        unknown = made.agrees is False and bool(told)
-        yield dataclasses.replace(made, found="; ".join((made.found, *told)), agrees=None if unknown else made.agrees)
+        unknown = made.agrees is False and bool(retrying)
+        yield dataclasses.replace(
+            made, found="; ".join((made.found, *retrying)), agrees=None if unknown else made.agrees
+        )
 
 
 def _faster(hdd: dict[str, list[Found]], ssd: dict[str, list[Found]]) -> Iterator[Statement]:
@@ -230,8 +232,8 @@ def _why(statement: Statement, series: Series, accounts: Accounts) -> str:
     parts = [] if any(map(_turned_away, points)) else [_QUEUES]
     if "failures above" in statement.said and not any(each.failures_count for each in points):
         parts.append("nothing went wrong" if not any(map(_retries, points)) else "a retry mended whatever went wrong")
-    told = [f"{medium.upper()}: {text}" for medium in media for text in accounts.get(medium, ())[:TOLD_COUNT]]
-    return "; ".join([*parts, *(["in the trace: " + "; ".join(told)] if told else [])])
+    findings = [f"{medium.upper()}: {text}" for medium in media for text in accounts.get(medium, ())[:QUOTED_COUNT]]
+    return "; ".join([*parts, *(["in the trace: " + "; ".join(findings)] if findings else [])])
 
 
 def _turned_away(found: Found) -> int:

@@ -1,8 +1,8 @@
-"""Traces beside a sweep: its pictures 15 and 16, and of each medium the point where most went wrong, done again under
+"""Traces beside a sweep: its pictures 15 and 16 and, for each medium, the point with the most failures, repeated under
 `tracer record`.
 
-Nothing of the tracer is imported: it is run, as anybody would, and what it says is kept. Where it is not installed
-(the store can be without it) there are no traces, and that is told.
+Nothing of the tracer is imported: it is run as a command, and its output is kept. Where it is not installed (the store
+can be installed without it) there are no traces, and a message says so.
 """
 
 import dataclasses
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from storage_cluster.bench.paper.experiment_000 import Series, name
-from storage_cluster.bench.paper.points import Point, Tell
+from storage_cluster.bench.paper.points import Notify, Point
 from storage_cluster.hosts import cluster, state
 
-_TELLING = (
+_CAUSES = (
     *("server_error", "unanswered_request", "server_silent", "listen_queue_full", "connection_refused"),
     *("connection_reset", "connection_unanswered", "syn_retry", "packet_loss", "capture_drop"),
 )
@@ -38,7 +38,7 @@ class Traced:
     is_picture: bool = False
 
     @property
-    def exported(self) -> Path:
+    def csv_path(self) -> Path:
         """Its tables as CSV."""
         return self.folder.with_suffix(".csv")
 
@@ -65,7 +65,7 @@ def accounts(traced: Sequence[Traced]) -> dict[str, tuple[str, ...]]:
     return {each.folder.name.removeprefix("trace-").partition("-")[0]: each.findings for each in of_points}
 
 
-def record(points: Sequence[Point], worst_points: Sequence[Point], folder: Path, tell: Tell) -> list[Traced]:
+def record(points: Sequence[Point], worst_points: Sequence[Point], folder: Path, notify: Notify) -> list[Traced]:
     """Make the traces that are not there yet. Raises: ClusterError."""
     two = (*_TRACER, "bench", "run", "put", "--count", "2", "--size", "1")
     todo = [
@@ -76,19 +76,19 @@ def record(points: Sequence[Point], worst_points: Sequence[Point], folder: Path,
             for each in worst_points
         ),
     ]
-    return [_record(title, folder / where, topology, argv, folder, tell) for title, where, topology, argv in todo]
+    return [_record(title, folder / where, topology, argv, folder, notify) for title, where, topology, argv in todo]
 
 
 def _again(point: Point) -> tuple[str, ...]:
     return (*_TRACER, "bench", "run", *point.argv)
 
 
-def _record(title: str, where: Path, topology: Path, argv: Sequence[str], folder: Path, tell: Tell) -> Traced:
+def _record(title: str, where: Path, topology: Path, argv: Sequence[str], folder: Path, notify: Notify) -> Traced:
     said, found = where.with_suffix(".txt"), where.with_suffix(".json")
     picture = where.name.startswith("figure")
     made = Traced(title, where, "", is_picture=picture)
     if not said.exists():
-        tell(title)
+        notify(title)
         state_dir = folder.absolute() / "cluster"
         try:
             cluster.up(state_dir, topology, quiet=True)
@@ -97,13 +97,13 @@ def _record(title: str, where: Path, topology: Path, argv: Sequence[str], folder
             cluster.down(state_dir)
         if not (where / "trace.json").exists():
             why = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            tell(f"  no trace of it ({why}); the next time it is tried again")
+            notify(f"  no trace of it ({why}); the next time it is tried again")
             return dataclasses.replace(made, said=why)
         if picture:
-            _run(["export", "--to", "csv", "-o", str(made.exported), str(where)], state_dir)
+            _run(["export", "--to", "csv", "-o", str(made.csv_path), str(where)], state_dir)
         found.write_text(_run(["report", "--json", str(where)], state_dir).stdout, "utf-8")
         said.write_text(done.stdout or done.stderr, "utf-8")
-    return dataclasses.replace(made, said=said.read_text("utf-8"), **_reported(found))
+    return dataclasses.replace(made, said=said.read_text("utf-8"), **_read_report(found))
 
 
 def _run(argv: Sequence[str], state_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -111,14 +111,14 @@ def _run(argv: Sequence[str], state_dir: Path) -> subprocess.CompletedProcess[st
     return subprocess.run([*_TRACER, *argv], env=environment, capture_output=True, text=True, check=False)
 
 
-def _reported(file: Path) -> dict[str, Any]:
+def _read_report(file: Path) -> dict[str, Any]:
     """`findings` and `parts_ns` of a report in JSON; nothing if there is none."""
     try:
         report = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    telling = (each for each in report["findings"] if each["kind"] in _TELLING and each["severity"] != "info")
-    wrong = tuple(each["text"] for each in sorted(telling, key=lambda each: _TELLING.index(each["kind"])))
+    causes = (each for each in report["findings"] if each["kind"] in _CAUSES and each["severity"] != "info")
+    wrong = tuple(each["text"] for each in sorted(causes, key=lambda each: _CAUSES.index(each["kind"])))
     return {"findings": wrong, "parts_ns": {part["label"]: part["duration_ns"] for part in report["story"]["parts"]}}
 
 

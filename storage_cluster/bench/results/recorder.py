@@ -1,7 +1,7 @@
 """Where rows go while a run goes on: into figures at once, into the run's folder a few times per second.
 
 Text is made row by row, so that no request waits while thousands of rows are formatted; compressing and writing is done
-by a thread, which holds no lock on the interpreter. `state` tells figures and the length of the file that go together.
+by a thread, which holds no lock on the interpreter. `state` returns figures and the file length that belongs to them.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ from storage_cluster.bench.run.stage import Runner, verdicts
 from storage_cluster.bench.storage.opening import Login, check
 
 Watch = Callable[[Stage, Recorder], None]
-"""Told a few times per second how a stage goes."""
+"""Called a few times per second with the stage's progress."""
 WATCH_INTERVAL_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -58,7 +58,7 @@ async def _stages(
     called_off = _on_interrupt(runner)
     for number, stage in enumerate(workload.stages):
         started_ns = time.time_ns()
-        watching = asyncio.create_task(_keep_telling(watch, stage, recorder)) if watch else None
+        watching = asyncio.create_task(_watch_progress(watch, stage, recorder)) if watch else None
         try:
             await runner.run(stage)
         finally:
@@ -75,7 +75,8 @@ async def _stages(
 
 
 def _on_interrupt(runner: Runner) -> Callable[[], bool]:
-    """Ctrl-C, SIGTERM or SIGHUP ends the run in good order: what was done is told. A second one ends the process.
+    """Ctrl-C, SIGTERM or SIGHUP ends the run in good order, with a report of what was done. A second one ends the
+    process.
 
     SIGHUP that is ignored, as nohup has it, stays so.
     """
@@ -96,7 +97,7 @@ def _on_interrupt(runner: Runner) -> Callable[[], bool]:
     return lambda: bool(called)
 
 
-async def _keep_telling(watch: Watch, stage: Stage, recorder: Recorder) -> None:
+async def _watch_progress(watch: Watch, stage: Stage, recorder: Recorder) -> None:
     while True:
         await asyncio.sleep(WATCH_INTERVAL_S)
         watch(stage, recorder)

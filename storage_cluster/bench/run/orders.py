@@ -81,7 +81,7 @@ class Draw:
         name = operation.objects.name(self._object()) if operation.objects and self._object else ""
         return make_order(operation, operation.kind, container, name, self._size)
 
-    def done(self, order: Order, succeeded: bool) -> None:
+    def note_outcome(self, order: Order, succeeded: bool) -> None:
         """What came of an order changes nothing here."""
 
     def _chooser(self, what: str, selector: Selector, place: Place, rng: random.Random, shared: Shared) -> Next:
@@ -107,7 +107,7 @@ class DrawFromPopulation:
         target = self._target()
         return make_order(self._operation, self._operation.kind, *target, self._size) if target else None
 
-    def done(self, order: Order, succeeded: bool) -> None:
+    def note_outcome(self, order: Order, succeeded: bool) -> None:
         """A new object exists from now on."""
         if succeeded and self._operation.objects is not None and order.kind is Kind.WRITE:
             self._population.objects.append((order.container, order.object))

@@ -103,7 +103,7 @@ async def run_work(bench: Bench, share: Share) -> None:
         elif work.open_loop is not None:
             await _open(bench, work.open_loop, workers, budget, share, started)
         else:
-            await _until(budget, _gather(_closed(bench, worker, budget, started) for worker in workers))
+            await _until(budget, _gather(_run_closed_loop(bench, worker, budget, started) for worker in workers))
     finally:
         for worker in workers:
             worker.close()
@@ -139,7 +139,7 @@ async def _is_present(bench: Bench, present: dict[str, dict[str, int]], order: O
     return held is not None and (order.size_bytes == held or bool(bench.work.operations[0].population))
 
 
-async def _closed(bench: Bench, worker: Worker, budget: Budget, started: int) -> None:
+async def _run_closed_loop(bench: Bench, worker: Worker, budget: Budget, started: int) -> None:
     ramp = Ramp(bench.work.workers, bench.work.ramp) if bench.work.ramp else None
     while True:
         if ramp is not None:
@@ -201,7 +201,7 @@ class Dispatch:
             if self._idle:
                 task = asyncio.create_task(self._serve(self._idle.pop(), due))
                 self._tasks.add(task)
-                task.add_done_callback(self._ended)
+                task.add_done_callback(self._on_task_end)
             else:
                 self._waiting.append(due)
 
@@ -222,7 +222,7 @@ class Dispatch:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         failure = None if task.cancelled() else task.exception()
         if failure is not None:

@@ -62,7 +62,7 @@ class Source(Protocol):
     def next(self) -> Order | None:
         """One more; None if there is nothing to do it on."""
 
-    def done(self, order: Order, succeeded: bool) -> None:
+    def note_outcome(self, order: Order, succeeded: bool) -> None:
         """What came of it."""
 
 
@@ -89,7 +89,7 @@ class Worker:
         """Do one operation of the mix, due at that time (monotonic, ns): whether it went well, and bytes moved."""
         operation, source, order = self._mix.next()
         succeeded, moved_bytes = await self.do(order, operation.title, due)
-        source.done(order, succeeded)
+        source.note_outcome(order, succeeded)
         return succeeded, moved_bytes
 
     async def do(self, order: Order, title: str, due: int) -> tuple[bool, int]:

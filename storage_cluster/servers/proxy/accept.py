@@ -16,7 +16,7 @@ def best_match(accept: str, offered: Sequence[str]) -> str | None:
     """The offered media type that a client likes best, None if it likes none. Raises: Refusal (400)."""
     if not accept.strip():
         return offered[0]
-    ranges = [_parsed(text) for text in accept.split(",")]
+    ranges = [_parse_range(text) for text in accept.split(",")]
     for _, _, pattern in sorted(ranges, key=lambda found: found[:2]):
         for media_type in offered:
             if _covers(pattern, media_type):
@@ -24,7 +24,7 @@ def best_match(accept: str, offered: Sequence[str]) -> str | None:
     return None
 
 
-def _parsed(text: str) -> tuple[float, int, str]:
+def _parse_range(text: str) -> tuple[float, int, str]:
     """A range as (− quality, number of wildcards, type)."""
     found = _RANGE.fullmatch(text)
     if found is None:

@@ -13,9 +13,9 @@ from storage_cluster.servers import limits
 from storage_cluster.servers.backend import BackendAnswer
 from storage_cluster.servers.listings import PARAMETERS, parse_query
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply, usual_text
-from storage_cluster.servers.metadata import stated
+from storage_cluster.servers.metadata import metadata_in
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.infos import AccountInfo, required
+from storage_cluster.servers.proxy.infos import AccountInfo, require
 
 ALLOWED = {"Allow": "GET, DELETE, HEAD, POST, PUT, OPTIONS"}
 """What goes with a 405."""
@@ -42,12 +42,12 @@ class Accounts:
         if call.method == "POST":
             limits.check_metadata(call.headers, "Account")
             await require_account(self._context, call, account)
-            return await self._changed(call, account)
+            return await self._change_account(call, account)
         if call.method == "PUT":
             limits.check_metadata(call.headers, "Account")
-            return await self._changed(call, account)
+            return await self._change_account(call, account)
         if call.method == "DELETE":
-            return await self._changed(call, account)
+            return await self._change_account(call, account)
         raise Refusal(405, headers=ALLOWED)
 
     async def _show(self, call: Call, account: str) -> Reply:
@@ -59,8 +59,8 @@ class Accounts:
             return reply(200, self._empty_stat(), b"" if call.method == "HEAD" else b"[]")
         return passed_on(call, found)
 
-    async def _changed(self, call: Call, account: str) -> Reply:
-        metadata = stated(call.headers, "Account", METADATA_PREFIXES) if call.method != "DELETE" else {}
+    async def _change_account(self, call: Call, account: str) -> Reply:
+        metadata = metadata_in(call.headers, "Account", METADATA_PREFIXES) if call.method != "DELETE" else {}
         found = await _change(self._context, call, account, call.method, metadata)
         self._context.infos.forget(call, account)
         return passed_on(call, found)
@@ -85,7 +85,7 @@ async def require_account(context: ProxyContext, call: Call, account: str) -> No
         made = await _change(context, call, account, "PUT", {})
         context.infos.forget(call, account)
         info = AccountInfo(made.status)
-    required(info)
+    require(info)
 
 
 async def _change(

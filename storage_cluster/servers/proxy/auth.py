@@ -61,7 +61,7 @@ class Auth:
             if _owns(call, account):
                 call.owner = True
                 return
-            if call.method == "OPTIONS" or _listed(call, access_list) or await self._has_role(call, account):
+            if call.method == "OPTIONS" or _is_listed(call, access_list) or await self._has_role(call, account):
                 return
         if call.identity is None:
             raise Refusal(401, headers=challenge(call))
@@ -96,7 +96,7 @@ def _owns(call: Call, account: str) -> bool:
     return call.identity.owns(account) and (len(call.names) > 1 or call.method not in ("PUT", "DELETE"))
 
 
-def _listed(call: Call, access_list: str | None) -> bool:
+def _is_listed(call: Call, access_list: str | None) -> bool:
     if acl.lets_everybody(access_list, call.headers.get("Referer")) and (
         len(call.names) == 3 or acl.lets_list(access_list)
     ):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from urllib.parse import quote, unquote
 
 from storage_cluster.servers import limits
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, answered
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, reply_of
 from storage_cluster.servers.proxy.bulk_report import Report, reporting
 from storage_cluster.servers.proxy.context import ProxyContext
 
@@ -28,7 +28,7 @@ class BulkDelete:
         """Answer a bulk delete; pass on anything else."""
         if "bulk-delete" not in call.query or call.method not in ("POST", "DELETE") or not call.names:
             return await inner(call)
-        if not call.body.framed:
+        if not call.body.has_framing:
             raise Refusal(411)
 
         async def work() -> None:
@@ -81,7 +81,7 @@ async def _delete(call: Call, inner: Handler, path: str, source: str) -> int:
     if not all(names) or any(character == "\0" or "\udc80" <= character <= "\udcff" for character in path):
         return 412
     kept = {name: call.headers[name] for name in ("X-Auth-Token", "X-Storage-Token") if name in call.headers}
-    reply = await answered(inner, call.derived(method="DELETE", names=names, headers=kept, source=source))
+    reply = await reply_of(inner, call.derive(method="DELETE", names=names, headers=kept, source=source))
     await reply.close()
     return reply.status
 
@@ -104,16 +104,16 @@ async def _listed_paths(call: Call) -> AsyncIterator[str]:
         *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > _LINE_MAX_BYTES:
             raise Refusal(400, "Invalid File Name")
-        for path in filter(None, map(_decoded, lines)):
+        for path in filter(None, map(_decode, lines)):
             yield path
             count += 1
             if count > DELETES_MAX:
                 raise Refusal(413, f"Maximum Bulk Deletes: {DELETES_MAX} per request")
-    if last := _decoded(rest):
+    if last := _decode(rest):
         yield last
 
 
-def _decoded(line: bytes) -> str:
+def _decode(line: bytes) -> str:
     if len(line) > _LINE_MAX_BYTES:
         raise Refusal(400, "Invalid File Name")
     return unquote(line.strip().decode("utf-8", "surrogateescape"), errors="surrogateescape").lstrip("/")

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import IO
 from urllib.parse import quote
 
-from storage_cluster.servers.messages import Body, Call, Handler, Refusal, Reply, answered
+from storage_cluster.servers.messages import Body, Call, Handler, Refusal, Reply, reply_of
 from storage_cluster.servers.proxy.bulk_report import Report, reporting
 from storage_cluster.servers.proxy.context import ProxyContext
 
@@ -38,7 +38,7 @@ class BulkExtract:
             return await inner(call)
         if form.lower() not in _COMPRESSIONS:
             raise Refusal(400, "Unsupported archive format")
-        if not call.body.framed:
+        if not call.body.has_framing:
             raise Refusal(411)
         report = Report("extract", 201, {"Number Files Created": 0})
         extraction = _Extraction(call, inner, report)
@@ -85,7 +85,7 @@ class _Extraction:
         if 200 <= status < 300:
             self._report.count("Number Files Created")
         else:
-            self._failed("/".join(names[1:]), status)
+            self._note_failure("/".join(names[1:]), status)
 
     def _destination(self, member_name: str) -> tuple[str, ...]:
         path = "/".join([*self._call.names[1:], member_name.removeprefix("./").lstrip("/")])
@@ -102,17 +102,17 @@ class _Extraction:
         if status == 404:
             status = await self._ask("PUT", names[:2], {}, Body())
         if not 200 <= status < 300:
-            self._failed("/v1/" + "/".join(names[:2]), status)
+            self._note_failure("/v1/" + "/".join(names[:2]), status)
 
     async def _ask(self, method: str, names: tuple[str, ...], headers: dict[str, str], body: Body) -> int:
         given = self._call.headers
         kept = {name: given[name] for name in ("X-Auth-Token", "X-Storage-Token") if name in given}
-        derived = self._call.derived(method=method, names=names, headers=kept | headers, body=body, source="EA")
-        reply = await answered(self._inner, derived)
+        derived = self._call.derive(method=method, names=names, headers=kept | headers, body=body, source="EA")
+        reply = await reply_of(self._inner, derived)
         await reply.close()
         return reply.status
 
-    def _failed(self, path: str, status: int) -> None:
+    def _note_failure(self, path: str, status: int) -> None:
         if status == 401:
             self._report.stop(401)
             return

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from storage_cluster.servers import limits
 from storage_cluster.servers.backend import BackendAnswer
 from storage_cluster.servers.messages import Call, Refusal, Reply
-from storage_cluster.servers.metadata import stated
+from storage_cluster.servers.metadata import metadata_in
 from storage_cluster.servers.proxy import acl
 from storage_cluster.servers.proxy.accounts import ALLOWED, listing_query, passed_on, require_account, without_owners
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.infos import required
+from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.version_names import as_clients_know
 from storage_cluster.servers.storage import POLICY
 from storage_cluster.servers.updates import Parent
@@ -41,7 +41,7 @@ class Containers:
         account = await self._infos.account(call, names[0])
         if not account.exists:
             await call.check_access(None)
-            required(account)
+            require(account)
         query = listing_query(call)
         found = await self._replicas.first(names, call.method, {"X-Trans-Id": call.transaction_id}, query)
         await call.check_access(found.headers.get("X-Container-Read"))
@@ -58,11 +58,11 @@ class Containers:
 
     async def _post(self, call: Call, names: tuple[str, str]) -> Reply:
         metadata = _metadata(call)
-        required(await self._infos.account(call, names[0]))
+        require(await self._infos.account(call, names[0]))
         return passed_on(call, await self._change(call, names, metadata))
 
     async def _delete(self, call: Call, names: tuple[str, str]) -> Reply:
-        required(await self._infos.account(call, names[0]))
+        require(await self._infos.account(call, names[0]))
         return passed_on(call, await self._change(call, names, {}))
 
     async def _change(self, call: Call, names: tuple[str, str], metadata: Mapping[str, str]) -> BackendAnswer:
@@ -80,7 +80,7 @@ class Containers:
 
 def _metadata(call: Call) -> dict[str, str]:
     """What a request says about a container. Raises: Refusal (400)."""
-    said = stated(without_owners(call), "Container", METADATA_PREFIXES)
+    said = metadata_in(without_owners(call), "Container", METADATA_PREFIXES)
     for name in ("Read", "Write"):
         text = said.get(f"X-Container-{name}")
         if text:

@@ -15,7 +15,7 @@ from storage_cluster.servers import limits
 from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object import CLIENT_METADATA
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import container_and_object, quoted
+from storage_cluster.servers.proxy.object_names import container_and_object, quote_path
 from storage_cluster.servers.values import is_true
 
 _ABOUT_SOURCE = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Range")
@@ -38,15 +38,15 @@ class Copy:
         if len(call.names) != 3:
             return await inner(call)
         if call.method == "COPY":
-            return await _copied(call, inner, call.names, _destination(call))
+            return await _copy(call, inner, call.names, _destination(call))
         if call.method == "PUT" and call.headers.get("X-Copy-From"):
             if call.body.length:
                 raise Refusal(400, "Copy requests require a zero byte body", PLAIN)
-            return await _copied(call, inner, _named(call, "X-Copy-From", "X-Copy-From-Account"), call.names)
+            return await _copy(call, inner, _names_in_header(call, "X-Copy-From", "X-Copy-From-Account"), call.names)
         return await inner(call)
 
 
-async def _copied(call: Call, inner: Handler, source: Names, target: Names) -> Reply:
+async def _copy(call: Call, inner: Handler, source: Names, target: Names) -> Reply:
     asked = {name: call.headers[name] for name in _ABOUT_SOURCE if name in call.headers}
     query = {
         name: value for name, value in call.query.items() if name in ("multipart-manifest", "symlink", "version-id")
@@ -54,13 +54,13 @@ async def _copied(call: Call, inner: Handler, source: Names, target: Names) -> R
     as_manifest = query.get("multipart-manifest") == "get"
     if as_manifest:
         query["format"] = "raw"
-    found = await inner(call.derived(method="GET", names=source, query=query, headers=asked, source="COPY"))
+    found = await inner(call.derive(method="GET", names=source, query=query, headers=asked, source="COPY"))
     if found.status not in (200, 206):
         return found
     try:
         if int(found.headers.get("Content-Length", "0")) > limits.FILE_MAX_BYTES:
             raise Refusal(413, "Your request is too large.", PLAIN)
-        put = call.derived(
+        put = call.derive(
             method="PUT",
             names=target,
             headers=_target_headers(call, found, as_manifest=as_manifest),
@@ -72,7 +72,7 @@ async def _copied(call: Call, inner: Handler, source: Names, target: Names) -> R
         reply = await inner(put)
     finally:
         await found.close()
-    return _described(reply, shown, found, source)
+    return _describe_source(reply, shown, found, source)
 
 
 def _target_headers(call: Call, found: Reply, *, as_manifest: bool) -> CIMultiDict[str]:
@@ -90,11 +90,11 @@ def _target_headers(call: Call, found: Reply, *, as_manifest: bool) -> CIMultiDi
     return headers
 
 
-def _described(reply: Reply, shown: dict[str, str], found: Reply, source: Names) -> Reply:
-    if not reply.succeeded:
+def _describe_source(reply: Reply, shown: dict[str, str], found: Reply, source: Names) -> Reply:
+    if not reply.is_success:
         return reply
-    reply.headers["X-Copied-From"] = quoted(*source[1:])
-    reply.headers["X-Copied-From-Account"] = quoted(source[0])
+    reply.headers["X-Copied-From"] = quote_path(*source[1:])
+    reply.headers["X-Copied-From-Account"] = quote_path(source[0])
     if "X-Object-Version-Id" in found.headers:
         reply.headers["X-Copied-From-Version-Id"] = found.headers["X-Object-Version-Id"]
     if "Last-Modified" in found.headers:
@@ -106,10 +106,10 @@ def _described(reply: Reply, shown: dict[str, str], found: Reply, source: Names)
 def _destination(call: Call) -> Names:
     if not call.headers.get("Destination"):
         raise Refusal(412, "Destination header required")
-    return _named(call, "Destination", "Destination-Account")
+    return _names_in_header(call, "Destination", "Destination-Account")
 
 
-def _named(call: Call, header: str, account_header: str) -> Names:
+def _names_in_header(call: Call, header: str, account_header: str) -> Names:
     names = container_and_object(call.headers[header])
     if names is None:
         raise Refusal(412, f"{header} header must be of the form <container name>/<object name>")

@@ -33,17 +33,17 @@ class _Rules:
 
     @classmethod
     def of(cls, container: ContainerInfo) -> "_Rules":
-        def said(name: str) -> str:
+        def setting(name: str) -> str:
             return container.meta("Container", f"Access-Control-{name}") or ""
 
-        exposed = said("Expose-Headers").replace(",", " ").lower().split()
-        return cls(frozenset(said("Allow-Origin").split()), said("Max-Age"), tuple(exposed))
+        exposed = setting("Expose-Headers").replace(",", " ").lower().split()
+        return cls(frozenset(setting("Allow-Origin").split()), setting("Max-Age"), tuple(exposed))
 
     def trusts(self, origin: str) -> bool:
         return "*" in self.origins or origin in self.origins
 
     def origin_headers(self, origin: str) -> dict[str, str]:
-        """The headers that tell a trusted origin so."""
+        """The headers that inform a trusted origin."""
         if "*" in self.origins:
             return {"Access-Control-Allow-Origin": "*"}
         return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}

@@ -19,7 +19,7 @@ from storage_cluster.servers.listings import LIMIT_MAX
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, usual_text
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.object_names import container_and_object
-from storage_cluster.servers.proxy.segments import Segment, opened, stream, total_len
+from storage_cluster.servers.proxy.segments import Segment, open_reply, stream, total_len
 from storage_cluster.servers.values import etag_of
 
 _MANIFEST = "X-Object-Manifest"
@@ -49,32 +49,34 @@ class Dlo:
 async def _whole(call: Call, inner: Handler, manifest: Reply) -> Reply:
     await manifest.close()
     if manifest.status != 200:  # the manifest's own answer to a range or condition: not what was asked about
-        manifest = await inner(call.derived(method="HEAD", query=call.query, source="DLO"))
+        manifest = await inner(call.derive(method="HEAD", query=call.query, source="DLO"))
     names = container_and_object(manifest.headers.get(_MANIFEST, ""))
     if names is None:
         raise Refusal(409)
-    segments = await _listed(call, inner, *names)
+    segments = await _list_segments(call, inner, *names)
     asked = call.headers.get("Range")
-    found = ranges.requested(asked, total_len(segments))
+    found = ranges.parse_ranges(asked, total_len(segments))
     if found == [] and "," not in (asked or ""):
         return _unsatisfiable(total_len(segments))
     headers = CIMultiDict(manifest.headers)
     headers["Etag"] = f'"{etag_of("".join(one.etag for one in segments).encode())}"'
     headers["Content-Length"] = str(total_len(segments))
-    unwanted = conditions.checked({name: call.headers[name] for name in _CONDITIONS if name in call.headers}, headers)
+    unwanted = conditions.check_conditions(
+        {name: call.headers[name] for name in _CONDITIONS if name in call.headers}, headers
+    )
     if unwanted is not None:
         return unwanted
     if call.method == "HEAD":
         return Reply(200, headers)
     source = functools.partial(stream, segments, functools.partial(_fetch, call, inner))
     one_part = asked if found is not None and len(found) == 1 else None
-    return await opened(ranges.in_part(200, headers, total_len(segments), one_part, source))
+    return await open_reply(ranges.in_part(200, headers, total_len(segments), one_part, source))
 
 
 async def _fetch(call: Call, inner: Handler, segment: Segment, asked: str | None) -> Reply:
     names = (call.names[0], segment.container, segment.name)
     headers = {} if asked is None else {"Range": asked}
-    return await inner(call.derived(method="GET", names=names, headers=headers, source="DLO"))
+    return await inner(call.derive(method="GET", names=names, headers=headers, source="DLO"))
 
 
 def _unsatisfiable(whole_len: int) -> Reply:
@@ -82,15 +84,15 @@ def _unsatisfiable(whole_len: int) -> Reply:
     return Reply(416, headers, usual_text(416).encode())
 
 
-async def _listed(call: Call, inner: Handler, container: str, prefix: str) -> list[Segment]:
+async def _list_segments(call: Call, inner: Handler, container: str, prefix: str) -> list[Segment]:
     """The segments there are now. Raises: Refusal with the status of a listing that cannot be had."""
     segments: list[Segment] = []
     marker = ""
     while True:
         query = {"format": "json", "prefix": prefix, "marker": marker}
-        listing = await inner(call.derived(method="GET", names=(call.names[0], container), query=query, source="DLO"))
-        page = json.loads(await listing.read() or b"[]") if listing.succeeded else []
-        if not listing.succeeded:
+        listing = await inner(call.derive(method="GET", names=(call.names[0], container), query=query, source="DLO"))
+        page = json.loads(await listing.read() or b"[]") if listing.is_success else []
+        if not listing.is_success:
             raise Refusal(listing.status)
         segments += [_segment(container, entry) for entry in page]
         if len(page) < LIMIT_MAX:

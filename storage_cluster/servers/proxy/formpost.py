@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
-from storage_cluster.servers.messages import Body, Call, Handler, Identity, Refusal, Reply, answered, reply
+from storage_cluster.servers.messages import Body, Call, Handler, Identity, Refusal, Reply, reply, reply_of
 from storage_cluster.servers.proxy.context import ProxyContext
 from storage_cluster.servers.proxy.infos import Infos
 from storage_cluster.servers.proxy.multipart import FormReader, Part, boundary_of
@@ -67,15 +67,15 @@ class _Form:
         headers = self._headers(part)
         key = await self._key()
         names = (*self._call.names[:2], self._prefix() + (part.filename or ""))
-        derived = self._call.derived(
+        derived = self._call.derive(
             method="PUT",
             names=names,
             headers=headers,
-            body=Body(_capped(reader.content(), max_bytes), None),
+            body=Body(_limit_length(reader.content(), max_bytes), None),
             source="FP",
         )
         derived.identity, derived.authorize = Identity(".formpost", frozenset()), key.hook()
-        stored = await answered(self._inner, derived)
+        stored = await reply_of(self._inner, derived)
         if stored.status == 413:
             raise Refusal(400, "FormPost: max_file_size exceeded", _PLAIN)
         return stored.status
@@ -83,14 +83,14 @@ class _Form:
     async def _key(self) -> Key:
         expires_s = self._number("expires", "expired not an integer")
         if expires_s < time.time():
-            raise _unauthorized("Form Expired")
+            raise _refusal("Form Expired")
         names = ("redirect", "max_file_size", "max_file_count")
         signed = "\n".join([self._call.path, *(self._fields.get(name, "") for name in names), str(expires_s)])
         signature = Signature.parse(self._fields.get("signature", ""))
         keys = await keys_for(self._infos, self._call, *self._call.names[:2])
         key = signature.key_of((signed,), keys) if signature else None
         if key is None:
-            raise _unauthorized("Invalid Signature")
+            raise _refusal("Invalid Signature")
         return key
 
     def _headers(self, part: Part) -> dict[str, str]:
@@ -125,7 +125,7 @@ class _Form:
         return answer
 
 
-async def _capped(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
+async def _limit_length(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
     left = max_bytes
     async for chunk in chunks:
         left -= len(chunk)
@@ -141,5 +141,5 @@ async def _small(reader: FormReader) -> str:
     return data.decode("utf-8", "surrogateescape").strip()
 
 
-def _unauthorized(what: str) -> Refusal:
+def _refusal(what: str) -> Refusal:
     return Refusal(401, f"FormPost: {what}", {"Www-Authenticate": 'Swift realm="unknown"'})

@@ -1,4 +1,4 @@
-"""The outermost middleware: what servers tell each other in headers is neither taken from clients nor shown to them.
+"""The outermost middleware: headers between servers are neither accepted from clients nor shown to them.
 
 Source: Swift, "Gatekeeper" and "Metadata" (sysmeta, transient sysmeta, X-Backend-*).
 """

@@ -95,21 +95,21 @@ class Infos:
 
     async def account(self, call: Call, account: str, *, fresh: bool = False) -> AccountInfo:
         """An account's; status 404 if it does not exist, 503 if nobody knows. `fresh`: not older than the request."""
-        known = self._known(call, (account,), fresh=fresh)
+        known = self._lookup(call, (account,), fresh=fresh)
         if not isinstance(known, AccountInfo):
-            known = await self._asked(call, (account,), AccountInfo)
+            known = await self._fetch(call, (account,), AccountInfo)
         return known
 
     async def container(self, call: Call, account: str, container: str, *, fresh: bool = False) -> ContainerInfo:
         """A container's; 404 also if its account does not exist. `fresh`: not older than the request."""
         names = (account, container)
-        known = self._known(call, names, fresh=fresh)
+        known = self._lookup(call, names, fresh=fresh)
         if not isinstance(known, ContainerInfo):
             of_account = await self.account(call, account)
             if not of_account.exists:
                 known = call.shared.infos[names] = ContainerInfo(of_account.status)
             else:
-                known = await self._asked(call, names, ContainerInfo)
+                known = await self._fetch(call, names, ContainerInfo)
         return known
 
     def forget(self, call: Call, *names: str) -> None:
@@ -118,7 +118,7 @@ class Infos:
         self._remembered.pop(names, None)
         self._changes += 1
 
-    def _known(self, call: Call, names: tuple[str, ...], *, fresh: bool) -> object:
+    def _lookup(self, call: Call, names: tuple[str, ...], *, fresh: bool) -> object:
         known = call.shared.infos.get(names)
         if known is None and not fresh and names in self._remembered:
             info, until_s = self._remembered[names]
@@ -126,7 +126,7 @@ class Infos:
                 return info
         return known
 
-    async def _asked(self, call: Call, names: tuple[str, ...], kind: type[I]) -> I:
+    async def _fetch(self, call: Call, names: tuple[str, ...], kind: type[I]) -> I:
         changes = self._changes
         found = await self._replicas.first(names, "HEAD", {"X-Trans-Id": call.transaction_id})
         info = kind(found.status, found.headers)
@@ -139,7 +139,7 @@ class Infos:
         return info
 
 
-def required(info: Info) -> None:
+def require(info: Info) -> None:
     """Raises: Refusal (404, 503) unless it exists."""
     if not info.exists:
         raise Refusal(info.status)

@@ -32,9 +32,9 @@ class ListingFormats:
             return await inner(call)
         media_type = wanted_type(call)
         reply = await inner(call)
-        if reply.succeeded and "format" not in call.query:
+        if reply.is_success and "format" not in call.query:
             reply.headers["Vary"] = ", ".join(filter(None, ("Accept", reply.headers.get("Vary"))))
-        if not reply.succeeded or not _is_listing(reply):
+        if not reply.is_success or not _is_listing(reply):
             return reply
         reply.headers["Content-Type"] = f"{media_type}; charset=utf-8"
         if call.method == "GET":

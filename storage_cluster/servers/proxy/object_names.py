@@ -14,6 +14,6 @@ def container_and_object(text: str, *, reserved: bool = False) -> tuple[str, str
     return container, name
 
 
-def quoted(*names: str) -> str:
+def quote_path(*names: str) -> str:
     """Names as a path, percent-encoded, without a leading slash."""
     return "/".join(quote(name, errors="surrogateescape") for name in names)

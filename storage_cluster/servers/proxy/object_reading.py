@@ -45,7 +45,7 @@ class ObjectReader:
         headers = {name: call.headers[name] for name in _PASSED_ON if name in call.headers}
         newest = is_true(call.headers.get("X-Newest"))
         found = await self._search(call, names, devices, headers, newest=newest)
-        reply = Reply(found.status, _kept(found.headers))
+        reply = Reply(found.status, _end_to_end_headers(found.headers))
         if call.method == "HEAD":
             found.close()
             return reply
@@ -109,7 +109,7 @@ class ObjectReader:
             answer.device = device
         return answer
 
-    async def disowned(self, call: Call, names: tuple[str, str, str], stream: BackendStream) -> bool:
+    async def is_disowned(self, call: Call, names: tuple[str, str, str], stream: BackendStream) -> bool:
         """Whether the server of a body that broke off has put the object aside: then what it sent was damaged."""
         assert stream.device is not None
         _, partition, _ = self._replicas.placement(*names)
@@ -174,7 +174,7 @@ class _Body:
 
     async def _go_on(self, sent: int) -> None:
         rest = _rest(self._stream, sent)
-        if rest is None or await self._reader.disowned(self._call, self._names, self._stream):
+        if rest is None or await self._reader.is_disowned(self._call, self._names, self._stream):
             raise BrokenOff
         found = await self._reader.again(self._call, self._names, self._devices, self._stream, rest)
         if found is None:
@@ -205,7 +205,7 @@ def _newer(best: BackendStream | None, other: BackendStream) -> BackendStream:
     return newer
 
 
-def _kept(headers: Mapping[str, str]) -> CIMultiDict[str]:
+def _end_to_end_headers(headers: Mapping[str, str]) -> CIMultiDict[str]:
     kept = CIMultiDict(headers)
     for name in _HOP_BY_HOP:
         kept.popall(name, None)

@@ -52,7 +52,7 @@ def apply_expiry(call: Call) -> None:
     call.headers["X-Delete-At"] = timestamp_text(due_s)
 
 
-def encoded(text: str) -> bytes:
+def wire_bytes(text: str) -> bytes:
     """As bytes on the wire."""
     return text.encode("utf-8", "surrogateescape")
 
@@ -61,7 +61,7 @@ def _check_framing(call: Call) -> None:
     coding = call.headers.get("Transfer-Encoding", "")
     if coding and coding.lower() != "chunked":
         raise Refusal(400, "Invalid Transfer-Encoding header value", PLAIN)
-    if not call.body.framed:
+    if not call.body.has_framing:
         raise Refusal(411, "Missing Content-Length header.", PLAIN)
     if call.body.length is not None and call.body.length > limits.FILE_MAX_BYTES:
         raise Refusal(413, "Your request is too large.", PLAIN)
@@ -73,7 +73,7 @@ def settle_type(call: Call, name: str) -> None:
         call.headers["Content-Type"] = mimetypes.guess_type(name)[0] or "application/octet-stream"
     content_type = call.headers["Content-Type"]
     try:
-        encoded(content_type).decode("utf-8")
+        wire_bytes(content_type).decode("utf-8")
     except UnicodeDecodeError:
         raise Refusal(400, "Invalid Content-Type", PLAIN) from None
 

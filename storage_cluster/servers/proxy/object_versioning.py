@@ -16,12 +16,12 @@ from storage_cluster.servers.content_type import with_swift_bytes
 from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object_updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.infos import ContainerInfo, required
-from storage_cluster.servers.proxy.object_names import quoted
+from storage_cluster.servers.proxy.infos import ContainerInfo, require
+from storage_cluster.servers.proxy.object_names import quote_path
 from storage_cluster.servers.proxy.object_rules import apply_expiry, settle_type
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG
 from storage_cluster.servers.proxy.symlink import TARGET_SYSMETA
-from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE, checked, current, may_write, put_as
+from storage_cluster.servers.proxy.version_copies import DELETED_TYPE, SOURCE, check_reply, current, may_write, put_as
 from storage_cluster.servers.proxy.version_names import (
     ARCHIVE,
     ENABLED,
@@ -66,7 +66,7 @@ class ObjectVersioning:
             return await (_read(call, inner) if version_id is None else _read_version(call, inner, info, version_id))
         if call.method not in ("PUT", "POST", "DELETE"):
             return await inner(call)
-        required(info)
+        require(info)
         await may_write(call, info)
         return await self._change(call, inner, info.sysmeta("Container", ENABLED) == "True", version_id)
 
@@ -89,14 +89,14 @@ class ObjectVersioning:
         apply_expiry(call)
         delete_at = call.headers.pop("X-Delete-At", None)  # the object ends then, the version stays
         version_id = self._context.clock.now()
-        put = call.derived(names=_version(call, version_id), headers=call.headers, body=call.body)
+        put = call.derive(names=_version(call, version_id), headers=call.headers, body=call.body)
         put.headers.popall("If-None-Match", None)
         reply = await inner(put)
-        if not reply.succeeded:
+        if not reply.is_success:
             return reply
         pointer = _Pointer(version_id, reply.headers["Etag"], put.body.bytes_in, put.headers["Content-Type"])
         pointed = await inner(pointer.put(call, put.headers.get(f"{OVERRIDE}Etag"), delete_at))
-        if not pointed.succeeded:
+        if not pointed.is_success:
             return pointed
         reply.headers[ID] = version_id
         return reply
@@ -106,7 +106,7 @@ class ObjectVersioning:
         await _archive_null(call, inner)
         version_id = self._context.clock.now()
         headers, names = {"Content-Type": DELETED_TYPE}, _version(call, version_id)
-        checked(await inner(call.derived(method="PUT", names=names, headers=headers, body=b"", source=SOURCE)))
+        check_reply(await inner(call.derive(method="PUT", names=names, headers=headers, body=b"", source=SOURCE)))
         reply = await inner(call)
         reply.headers[ID] = version_id
         return reply
@@ -127,13 +127,13 @@ class _Pointer:
         shown = (listed or self.etag).partition("; symlink_")[0]
         headers = {
             "Content-Type": self.content_type if sized else with_swift_bytes(self.content_type, self.size),
-            TARGET_SYSMETA: quoted(*_version(call, self.version_id)[1:]),
+            TARGET_SYSMETA: quote_path(*_version(call, self.version_id)[1:]),
             POINTER: self.version_id,
             POINTER_ETAG: self.etag,
             POINTER_BYTES: str(self.size),
             f"{OVERRIDE}Etag": f"{shown}; symlink_path={_location(call, self.version_id)}; version_symlink=true",
         } | ({} if delete_at is None else {"X-Delete-At": delete_at})
-        return call.derived(method="PUT", headers=headers, body=b"", source=SOURCE)
+        return call.derive(method="PUT", headers=headers, body=b"", source=SOURCE)
 
 
 async def _read(call: Call, inner: Handler) -> Reply:
@@ -141,15 +141,15 @@ async def _read(call: Call, inner: Handler) -> Reply:
     reply = await inner(call)
     version_id = reply.headers.get(POINTER, _NULL)
     if version_id != _NULL:
-        shown = {"": f"{quoted(*call.names[1:])}?version-id={version_id}", "-Etag": reply.headers[POINTER_ETAG]}
+        shown = {"": f"{quote_path(*call.names[1:])}?version-id={version_id}", "-Etag": reply.headers[POINTER_ETAG]}
         shown["-Bytes"] = reply.headers[POINTER_BYTES]
         reply.headers.update({f"X-Symlink-Target{name}": value for name, value in shown.items()})
-    inside = f"/v1/{quoted(call.names[0], archive_container(call.names[1]))}/"
+    inside = f"/v1/{quote_path(call.names[0], archive_container(call.names[1]))}/"
     location = reply.headers.get("Content-Location", "")
     if location.startswith(inside):
         version_id = split_archive_name(unquote(location.removeprefix(inside), errors="surrogateescape"))[1]
         reply.headers["Content-Location"] = _location(call, version_id)
-    if reply.succeeded or reply.status in (304, 404, 409, 412, 416):
+    if reply.is_success or reply.status in (304, 404, 409, 412, 416):
         reply.headers[ID] = version_id if reply.status != 404 else _NULL
     return reply
 
@@ -164,7 +164,7 @@ async def _read_version(call: Call, inner: Handler, info: ContainerInfo, version
         await call.check_access(info.read_acl)
     query = {name: value for name, value in call.query.items() if name != "version-id"}
     names = _version(call, version_id)
-    reply = await inner(call.derived(names=names, query=query, headers=call.headers, source=call.source))
+    reply = await inner(call.derive(names=names, query=query, headers=call.headers, source=call.source))
     if reply.status == 404:
         return reply
     reply.headers[ID] = version_id
@@ -179,7 +179,7 @@ async def _read_null(call: Call, inner: Handler) -> Reply:
     if await _current_id(call, inner) is not None:
         raise Refusal(404)
     reply = await inner(call)
-    if reply.succeeded:
+    if reply.is_success:
         reply.headers[ID] = _NULL
     return reply
 
@@ -189,8 +189,8 @@ async def _post(call: Call, inner: Handler) -> Reply:
     version_id = await _current_id(call, inner)
     if version_id is None:
         return await inner(call)
-    reply = await inner(call.derived(names=_version(call, version_id), headers=call.headers))
-    if reply.succeeded:
+    reply = await inner(call.derive(names=_version(call, version_id), headers=call.headers))
+    if reply.is_success:
         await inner(call)
     return reply
 
@@ -200,17 +200,17 @@ async def _make_current(call: Call, inner: Handler, version_id: str) -> Reply:
     if call.body.length != 0:
         raise Refusal(400, "PUT version-id requests require a zero byte body", PLAIN)
     names = _version(call, version_id)
-    head = await inner(call.derived(method="HEAD", names=names, query={"symlink": "get"}, source=SOURCE))
+    head = await inner(call.derive(method="HEAD", names=names, query={"symlink": "get"}, source=SOURCE))
     content_type = head.headers.get("Content-Type", "")
     if head.status == 404 or content_type == DELETED_TYPE:
         raise Refusal(404, "The specified version does not exist", PLAIN)
-    checked(head)
+    check_reply(head)
     await _archive_null(call, inner)
     etag, slo_etag = head.headers["Etag"], head.headers.get(SLO_ETAG)
     pointer = _Pointer(version_id, etag, int(head.headers["Content-Length"]), content_type)
     listed = f"{etag}; slo_etag={slo_etag}" if slo_etag else None
     reply = await inner(pointer.put(call, listed))
-    if reply.succeeded:
+    if reply.is_success:
         reply.headers.update({ID: version_id, "Etag": etag})
     return reply
 
@@ -219,9 +219,9 @@ async def _delete_version(call: Call, inner: Handler, version_id: str) -> Reply:
     """Remove a version for good, and the pointer if it was current."""
     current_id = await _current_id(call, inner)
     if current_id == version_id:
-        checked(await inner(call))
+        check_reply(await inner(call))
         current_id = None
-    reply = await inner(call.derived(names=_version(call, version_id), source=SOURCE))
+    reply = await inner(call.derive(names=_version(call, version_id), source=SOURCE))
     reply.headers.update({ID: version_id, _CURRENT_ID: current_id or _NULL})
     return reply
 
@@ -232,14 +232,14 @@ async def _archive_null(call: Call, inner: Handler) -> bool:
     if found.status == 404 or POINTER in found.headers:
         await found.close()
         return found.status != 404
-    checked(found)
-    checked(await put_as(call, inner, found, _version(call, found.headers["X-Timestamp"])))
+    check_reply(found)
+    check_reply(await put_as(call, inner, found, _version(call, found.headers["X-Timestamp"])))
     return True
 
 
 async def _current_id(call: Call, inner: Handler) -> str | None:
     """The id of the version that is pointed to; None if there is no pointer."""
-    head = call.derived(method="HEAD", query={"symlink": "get"}, source=SOURCE, privileged=True)
+    head = call.derive(method="HEAD", query={"symlink": "get"}, source=SOURCE, privileged=True)
     return (await inner(head)).headers.get(POINTER)
 
 
@@ -260,4 +260,4 @@ def _version(call: Call, version_id: str) -> Names:
 
 
 def _location(call: Call, version_id: str) -> str:
-    return f"/v1/{quoted(*call.names)}?version-id={version_id}"
+    return f"/v1/{quote_path(*call.names)}?version-id={version_id}"

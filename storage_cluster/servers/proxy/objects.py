@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from storage_cluster.servers.messages import Call, Refusal, Reply, reply, usual_text
 from storage_cluster.servers.object import METADATA
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.infos import required
+from storage_cluster.servers.proxy.infos import require
 from storage_cluster.servers.proxy.object_reading import ObjectReader
 from storage_cluster.servers.proxy.object_rules import check_post, check_put
 from storage_cluster.servers.proxy.replicas import best_answer
@@ -39,7 +39,7 @@ class Objects:
             raise Refusal(405, headers={"Allow": _ALLOWED})
         container = await self._infos.container(call, *names[:2])
         await call.check_access(container.read_acl if call.method in ("GET", "HEAD") else container.write_acl)
-        required(container)
+        require(container)
         if call.method in ("GET", "HEAD"):
             return await self._reader.read(call, names)
         if call.method == "PUT":
@@ -64,8 +64,8 @@ class Objects:
         except Refusal as refusal:
             if refusal.status != 409:
                 raise
-            return _accepted()  # something newer is there already, and stays
-        if not best.succeeded:
+            return _accepted_reply()  # something newer is there already, and stays
+        if not best.is_success:
             raise Refusal(best.status)
         return reply(201, {"Etag": best.headers["Etag"], "Last-Modified": http_date(timestamp)})
 
@@ -81,11 +81,11 @@ class Objects:
             headers["X-If-Delete-At"] = call.headers["X-If-Delete-At"]
         per_replica = self._for_replicas(call, names, self._clock.now(), headers)
         best = await self._replicas.change(names, call.method, per_replica.__getitem__)
-        if not best.succeeded:
+        if not best.is_success:
             raise Refusal(best.status)
         if best.status != 202:
             return reply(best.status)
-        return _accepted({k: v for k, v in best.headers.items() if k.lower().startswith("x-object-sysmeta-")})
+        return _accepted_reply({k: v for k, v in best.headers.items() if k.lower().startswith("x-object-sysmeta-")})
 
     def _for_replicas(self, call: Call, names: Names, timestamp: str, headers: dict[str, str]) -> list[dict[str, str]]:
         _, partition, ring = self._replicas.placement(*names[:2])
@@ -96,5 +96,5 @@ class Objects:
         ]
 
 
-def _accepted(headers: Mapping[str, str] | None = None) -> Reply:
+def _accepted_reply(headers: Mapping[str, str] | None = None) -> Reply:
     return reply(202, headers, usual_text(202).encode())

@@ -1,7 +1,7 @@
 """The proxy's middlewares in their order: each sees a call before what is inside it, and the reply after.
 
 A middleware is called with the call and with `inner`, the rest of the pipeline. It answers itself, or passes the call
-on (changed or not) and returns the reply (changed or not), or makes calls of its own with `call.derived(…)`. What
+on (changed or not) and returns the reply (changed or not), or makes calls of its own with `call.derive(…)`. What
 `inner` returns is always a `Reply`: a refusal inside is one already. `ProxyContext.whole` is the entire pipeline, for a
 middleware whose calls must pass those before it as well.
 
@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from storage_cluster.servers.messages import Call, Handler, Reply, answered
+from storage_cluster.servers.messages import Call, Handler, Reply, reply_of
 from storage_cluster.servers.proxy.auth import Auth
 from storage_cluster.servers.proxy.bulk_delete import BulkDelete
 from storage_cluster.servers.proxy.bulk_extract import BulkExtract
@@ -69,9 +69,9 @@ PIPELINE: tuple[MakeMiddleware, ...] = (
 
 def pipeline(middlewares: Sequence[Middleware], app: Handler) -> Handler:
     """All of them around the app, the first outermost."""
-    handler: Handler = functools.partial(answered, app)
+    handler: Handler = functools.partial(reply_of, app)
     for middleware in reversed(middlewares):
-        handler = functools.partial(answered, functools.partial(_step, middleware, handler))
+        handler = functools.partial(reply_of, functools.partial(_step, middleware, handler))
     return handler
 
 

@@ -51,7 +51,7 @@ class Replicas:
             service = self.backend.service(service_name, device)
             path = device_path(device, partition, *names) + query
             answer = await self.backend.request(service, method, path, headers)
-            if answer.succeeded:
+            if answer.is_success:
                 return answer
             if answer.status == 404:
                 not_found = not_found or answer

@@ -48,7 +48,7 @@ async def stream(segments: Sequence[Segment], fetch: Fetch, start: int, stop: in
                 yield chunk
 
 
-async def opened(reply: Reply, chunk_count: int = 1) -> Reply:
+async def open_reply(reply: Reply, chunk_count: int = 1) -> Reply:
     """The reply with its first chunks fetched already. Raises: Refusal (409) if that fails."""
     assert not isinstance(reply.body, bytes)
     body = reply.body

@@ -43,14 +43,14 @@ class Store:
         """One call, as far as its user may."""
         if not call.names:
             raise _no_names(call.path)
-        call = await self._admitted(call)
+        call = await self._admit(call)
         if len(call.names) == 1:
             return await self._accounts.handle(call, call.names[0])
         if len(call.names) == 2:
             return await self._containers.handle(call, (call.names[0], call.names[1]))
         return await self._objects.handle(call, (call.names[0], call.names[1], call.names[2]))
 
-    async def _admitted(self, call: Call) -> Call:
+    async def _admit(self, call: Call) -> Call:
         """The call, with its question of access settled if the owner asks; else it stays open for an access list."""
         try:
             await call.check_access(None)

@@ -50,7 +50,7 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> "Signature | None":
-        """A signature in hex (the digest told by its length) or as `digest:base64`; None if it is none."""
+        """A signature in hex (its length determines the digest) or as `digest:base64`; None if it is none."""
         digest, colon, encoded = text.partition(":")
         try:
             if colon:

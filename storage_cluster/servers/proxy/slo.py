@@ -14,13 +14,13 @@ from multidict import CIMultiDict
 
 from storage_cluster.servers import conditions, ranges, values
 from storage_cluster.servers.content_type import split_swift_bytes
-from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, answered
+from storage_cluster.servers.messages import Call, Handler, Refusal, Reply, reply_of
 from storage_cluster.servers.proxy import slo_put
 from storage_cluster.servers.proxy.bulk_delete import delete_all, delete_report
 from storage_cluster.servers.proxy.bulk_report import reporting
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import quoted
-from storage_cluster.servers.proxy.segments import Segment, opened, stream, total_len
+from storage_cluster.servers.proxy.object_names import quote_path
+from storage_cluster.servers.proxy.segments import Segment, open_reply, stream, total_len
 from storage_cluster.servers.proxy.slo_manifest import Asked, Entry, parse_stored, sent_text
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG, SLO_SIZE
 from storage_cluster.servers.values import is_true
@@ -58,8 +58,8 @@ class Slo:
 
     async def _head(self, call: Call, inner: Handler, segment: Asked) -> Reply:
         names = (call.names[0], segment.container, segment.name)
-        head = call.derived(method="HEAD", names=names, source="SLO")
-        return await answered(functools.partial(self, inner=inner), head)
+        head = call.derive(method="HEAD", names=names, source="SLO")
+        return await reply_of(functools.partial(self, inner=inner), head)
 
     async def _show(self, call: Call, inner: Handler) -> Reply:
         """An object, a large one as what it stands for."""
@@ -79,7 +79,7 @@ class Slo:
             await reply.close()
             reply = await inner(_manifest_get(call))
             headers = _headers(reply)
-        if not reply.succeeded:
+        if not reply.is_success:
             return reply
         segments = [entry.segment for entry in parse_stored(await reply.read())]
         return await self._in_part(call, inner, headers, segments)
@@ -96,17 +96,17 @@ class Slo:
         found = ranges.in_part(200, headers, whole_len, asked, source)
         if isinstance(found.body, bytes):
             return found
-        return await opened(found, 1 if found.status == 200 or ranges.is_single(found.headers) else 2)
+        return await open_reply(found, 1 if found.status == 200 or ranges.is_single(found.headers) else 2)
 
     async def _fetch(self, call: Call, inner: Handler, level: int, segment: Segment, asked: str | None) -> Reply:
-        get = call.derived(
+        get = call.derive(
             method="GET",
             names=(call.names[0], segment.container, segment.name),
             query={} if segment.nested else {"multipart-manifest": "get"},
             headers={_LEVEL: str(level + 1)} | ({} if asked is None else {"Range": asked}),
             source="SLO",
         )
-        return await (answered(functools.partial(self, inner=inner), get) if segment.nested else inner(get))
+        return await (reply_of(functools.partial(self, inner=inner), get) if segment.nested else inner(get))
 
 
 async def _manifest(call: Call, inner: Handler) -> Reply:
@@ -130,7 +130,7 @@ async def _manifest(call: Call, inner: Handler) -> Reply:
 def _manifest_get(call: Call) -> Call:
     """A call for the whole manifest of what a call is about."""
     query = {"multipart-manifest": "get"} | {k: v for k, v in call.query.items() if k == "version-id"}
-    return call.derived(method="GET", query=query, source="SLO")
+    return call.derive(method="GET", query=query, source="SLO")
 
 
 def _headers(reply: Reply) -> CIMultiDict[str]:
@@ -154,7 +154,7 @@ def _deletion(call: Call, inner: Handler) -> Reply:
             if refusal.status == 404:
                 report.count("Number Not Found")
             else:
-                report.errors.append((f"/{quoted(path)}", refusal.text or refusal.status))
+                report.errors.append((f"/{quote_path(path)}", refusal.text or refusal.status))
             return
         await delete_all(call, inner, paths, report, "SLO")
 
@@ -164,8 +164,8 @@ def _deletion(call: Call, inner: Handler) -> Reply:
 async def _paths(call: Call, inner: Handler, container: str, name: str, level: int) -> AsyncIterator[str]:
     """`container/name` of all segments, then of the object itself. Raises: Refusal if it is no large object."""
     names = (call.names[0], container, name)
-    reply = await inner(call.derived(method="GET", names=names, query={"multipart-manifest": "get"}, source="SLO"))
-    if not reply.succeeded:
+    reply = await inner(call.derive(method="GET", names=names, query={"multipart-manifest": "get"}, source="SLO"))
+    if not reply.is_success:
         raise Refusal(reply.status)
     if not is_true(reply.headers.get(_FLAG)):
         await reply.close()

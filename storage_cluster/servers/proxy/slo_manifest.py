@@ -53,7 +53,7 @@ class Entry:
     fields: Mapping[str, Any]
 
     @classmethod
-    def found(cls, asked: Asked, headers: Mapping[str, str]) -> "Entry":
+    def from_head(cls, asked: Asked, headers: Mapping[str, str]) -> "Entry":
         """What the object's HEAD says of it; the range is resolved."""
         size = int(headers["Content-Length"])
         modified = parsedate_to_datetime(headers["Last-Modified"]).timetuple()
@@ -64,7 +64,7 @@ class Entry:
             "content_type": headers.get("Content-Type", ""),
             "last_modified": time.strftime("%Y-%m-%dT%H:%M:%S.000000", modified),
         }
-        part = resolved(asked.range, size)
+        part = resolve_range(asked.range, size)
         if part is not None:
             fields["range"] = f"{part.start}-{part.stop - 1}"
         if is_true(headers.get("X-Static-Large-Object")):
@@ -78,7 +78,7 @@ class Entry:
             data = base64.b64decode(self.fields["data"])
             return Segment(length=len(data), data=data)
         _, container, name = self.fields["name"].split("/", 2)
-        part = resolved(self.fields.get("range"), self.fields["bytes"])
+        part = resolve_range(self.fields.get("range"), self.fields["bytes"])
         return Segment(
             length=part.length if part else self.fields["bytes"],
             container=container,
@@ -116,7 +116,7 @@ def parse_sent(text: bytes, target: str) -> list[Asked]:
     complaints = [f"Index {at}: {trouble}\n" for at, item in enumerate(document) if (trouble := _trouble(item, target))]
     if complaints:
         raise Refusal(400, "".join(complaints), PLAIN)
-    entries = [_asked(item) for item in document]
+    entries = [_parse_asked(item) for item in document]
     if sum(entry.data is None for entry in entries) > SEGMENTS_MAX:
         raise Refusal(413, f"Number of object-backed segments must be <= {SEGMENTS_MAX}")
     if entries and all(entry.data is not None for entry in entries):
@@ -147,9 +147,9 @@ def etag_of(entries: Sequence[Entry]) -> str:
     return values.etag_of("".join(entry.etag_part for entry in entries).encode())
 
 
-def resolved(text: str | None, size: int) -> ranges.ByteRange | None:
+def resolve_range(text: str | None, size: int) -> ranges.ByteRange | None:
     """A segment's range within an object of this size; None for all of it, or if there is none."""
-    found = ranges.requested(f"bytes={text}", size) if text else None
+    found = ranges.parse_ranges(f"bytes={text}", size) if text else None
     return found[0] if found else None
 
 
@@ -180,11 +180,11 @@ def _trouble(item: Any, target: str) -> str | None:
 def _trouble_of_range(text: Any, size: int | None) -> str | None:
     if text is None:
         return None
-    if not isinstance(text, str) or ranges.requested(f"bytes={text}", 1) is None:
+    if not isinstance(text, str) or ranges.parse_ranges(f"bytes={text}", 1) is None:
         return "invalid range"
     if "," in text:
         return "multiple ranges (only one allowed)"
-    if size is not None and ranges.requested(f"bytes={text}", size) == []:
+    if size is not None and ranges.parse_ranges(f"bytes={text}", size) == []:
         return "unsatisfiable range"
     return None
 
@@ -212,7 +212,7 @@ def _size(value: Any) -> int | None:
         return -1
 
 
-def _asked(item: Mapping[str, Any]) -> Asked:
+def _parse_asked(item: Mapping[str, Any]) -> Asked:
     if "data" in item:
         return Asked(data=item["data"])
     container, _, name = item["path"].lstrip("/").partition("/")

@@ -42,15 +42,15 @@ Problem = tuple[str, str]
 
 async def put(call: Call, inner: Handler, head: Head) -> Reply:
     """Store the manifest that the call brings. Raises: Refusal (400, 411, 413, 422)."""
-    if not call.body.framed:
+    if not call.body.has_framing:
         raise Refusal(411, "Missing Content-Length header.", PLAIN)
     asked = parse_sent(await _read(call), "/" + "/".join(call.names[1:]))
-    entries = await _checked(call, asked, head)
+    entries = await _check_segments(call, asked, head)
     etag = etag_of(entries)
     if call.headers.get("Etag", etag).strip('"') != etag:
         raise Refusal(422)
     reply = await inner(_manifest_put(call, entries, etag))
-    if reply.succeeded:
+    if reply.is_success:
         reply.headers["Etag"] = f'"{etag}"'
     return reply
 
@@ -84,7 +84,7 @@ def _manifest_put(call: Call, entries: Sequence[Entry], etag: str) -> Call:
     return call
 
 
-async def _checked(call: Call, asked: Sequence[Asked], head: Head) -> list[Entry]:
+async def _check_segments(call: Call, asked: Sequence[Asked], head: Head) -> list[Entry]:
     """What the segments are. Raises: Refusal (400) with a list of those that are not what the manifest says."""
     limit = asyncio.Semaphore(_HEADS_AT_ONCE)
 
@@ -101,10 +101,10 @@ async def _checked(call: Call, asked: Sequence[Asked], head: Head) -> list[Entry
         if one.data is not None:
             entries.append(Entry({"data": one.data}))
         elif replies[one.path].status == 200:
-            entries.append(Entry.found(one, replies[one.path].headers))
+            entries.append(Entry.from_head(one, replies[one.path].headers))
             problems += _mismatches(one, entries[-1])
     if problems:
-        raise _listed(call, problems)
+        raise _problems_refusal(call, problems)
     return entries
 
 
@@ -123,12 +123,12 @@ def _mismatches(asked: Asked, found: Entry) -> list[Problem]:
         problems.append((asked.path, "Size Mismatch"))
     if asked.etag is not None and asked.etag != found.fields["hash"]:
         problems.append((asked.path, "Etag Mismatch"))
-    if asked.range and ranges.requested(f"bytes={asked.range}", size) == []:
+    if asked.range and ranges.parse_ranges(f"bytes={asked.range}", size) == []:
         problems.append((asked.path, "Unsatisfiable Range"))
     return problems
 
 
-def _listed(call: Call, problems: Sequence[Problem]) -> Refusal:
+def _problems_refusal(call: Call, problems: Sequence[Problem]) -> Refusal:
     media_type = best_match(call.headers.get("Accept", ""), _OFFERED) or "text/plain"
     quoted = [(quote(path, errors="surrogateescape"), text) for path, text in problems]
     if media_type == "application/json":

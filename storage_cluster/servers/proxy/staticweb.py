@@ -35,16 +35,16 @@ class _Site:
 
     @classmethod
     def of(cls, container: ContainerInfo) -> "_Site":
-        def said(name: str) -> str:
+        def setting(name: str) -> str:
             return (container.meta("Container", f"Web-{name}") or "").strip()
 
         return cls(
-            said("Index"),
-            said("Error"),
-            is_true(said("Listings")),
-            said("Listings-CSS"),
-            said("Listings-Label"),
-            said("Directory-Type") or "application/directory",
+            setting("Index"),
+            setting("Error"),
+            is_true(setting("Listings")),
+            setting("Listings-CSS"),
+            setting("Listings-Label"),
+            setting("Directory-Type") or "application/directory",
         )
 
 
@@ -109,9 +109,9 @@ class _Visit:
     async def _listing(self, prefix: str) -> Reply:
         css, title = self._css(prefix), f"Listing of {self._label()}{prefix}"
         if not self._site.listings:
-            return await self._error(reply(404, _HTML, pages.disabled(title, css, self._site.index)))
+            return await self._error(reply(404, _HTML, pages.disabled_page(title, css, self._site.index)))
         found = await self._list(prefix, {"delimiter": "/"})
-        if not found.succeeded:
+        if not found.is_success:
             return await self._error(found)
         entries: list[dict[str, Any]] = json.loads(await found.read())
         if prefix and not entries:
@@ -123,7 +123,7 @@ class _Visit:
         if not self._site.error:
             return found
         page = await self._get(f"{found.status}{self._site.error}")
-        if not page.succeeded:
+        if not page.is_success:
             await page.close()
             return found
         await found.close()
@@ -131,26 +131,26 @@ class _Visit:
 
     async def _get(self, name: str) -> Reply:
         headers = {key: value for key, value in self._call.headers.items() if key.lower() != "range"}
-        return await self._inner(self._call.derived(names=(*self._call.names[:2], name), headers=headers, source="SW"))
+        return await self._inner(self._call.derive(names=(*self._call.names[:2], name), headers=headers, source="SW"))
 
     async def _list(self, prefix: str, query: dict[str, str]) -> Reply:
         query = query | ({"prefix": prefix} if prefix else {})
-        return await self._inner(self._call.derived(method="GET", names=self._call.names[:2], query=query, source="SW"))
+        return await self._inner(self._call.derive(method="GET", names=self._call.names[:2], query=query, source="SW"))
 
     async def _has_folder(self, prefix: str) -> bool:
         if self._site.index:
             names = (*self._call.names[:2], prefix + self._site.index)
-            if (await self._inner(self._call.derived(method="HEAD", names=names, source="SW"))).status < 400:
+            if (await self._inner(self._call.derive(method="HEAD", names=names, source="SW"))).status < 400:
                 return True
         found = await self._inner(
-            self._call.derived(
+            self._call.derive(
                 method="GET",
                 names=self._call.names[:2],
                 query={"prefix": prefix, "limit": "1"},
                 source="SW",
             )
         )
-        return found.succeeded and bool(json.loads(await found.read()))
+        return found.is_success and bool(json.loads(await found.read()))
 
     def _is_folder(self, found: Reply) -> bool:
         kind = found.headers.get("Content-Type", "").partition(";")[0].strip()

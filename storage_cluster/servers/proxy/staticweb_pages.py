@@ -36,7 +36,7 @@ def listing(title: str, css: str, prefix: str, entries: Sequence[Mapping[str, An
     return _page(title, css, f'<h1 id="title">{escape(title)}</h1>\n{table}')
 
 
-def disabled(title: str, css: str, index: str) -> bytes:
+def disabled_page(title: str, css: str, index: str) -> bytes:
     """Says that the folder has no index, and that listings are off."""
     text = (
         "<h1>Web Listing Disabled</h1>\n<p>The owner of this web site has disabled web listing."

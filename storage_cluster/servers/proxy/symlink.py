@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from storage_cluster.servers.messages import PLAIN, Call, Handler, Refusal, Reply
 from storage_cluster.servers.object_updates import OVERRIDE
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import container_and_object, quoted
+from storage_cluster.servers.proxy.object_names import container_and_object, quote_path
 from storage_cluster.servers.proxy.slo_put import SLO_ETAG
 from storage_cluster.servers.proxy.version_names import POINTER, open_inside
 from storage_cluster.servers.values import etag_of
@@ -63,20 +63,20 @@ class Link:
     @property
     def location(self) -> str:
         """The target's path."""
-        return "/v1/" + quoted(*self.names)
+        return "/v1/" + quote_path(*self.names)
 
     @property
     def headers(self) -> dict[str, str]:
         """The link as its reader sees it with `symlink=get`."""
-        shown = {_TARGET: quoted(*self.names[1:])}
+        shown = {_TARGET: quote_path(*self.names[1:])}
         if not self.own_account:
-            shown[_ACCOUNT] = quoted(self.names[0])
+            shown[_ACCOUNT] = quote_path(self.names[0])
         if self.etag is not None:
             shown |= {_ETAG: self.etag, _BYTES: str(self.size)}
         return shown
 
     @property
-    def kept(self) -> dict[str, str]:
+    def sysmeta_headers(self) -> dict[str, str]:
         """The link as sysmeta, with what the container's listing shows of it."""
         listed = f"{_EMPTY_ETAG}; symlink_path={self.location}"
         if self.etag is not None:
@@ -97,7 +97,7 @@ class Symlink:
         if call.method == "PUT" and _TARGET in call.headers:
             await _prepare(call, inner)
         if call.method == "POST":
-            return await _posted(call, inner)
+            return await _post(call, inner)
         if call.method not in ("GET", "HEAD"):
             return await inner(call)
         if call.query.get("symlink") == "get":
@@ -105,10 +105,10 @@ class Symlink:
             link = Link.kept_in(reply.headers, call.names[0])
             reply.headers.update(link.headers if link else {})
             return reply
-        return await _followed(call, inner)
+        return await _follow(call, inner)
 
 
-async def _followed(call: Call, inner: Handler) -> Reply:
+async def _follow(call: Call, inner: Handler) -> Reply:
     """What is at the end of the links that begin here. Raises: Refusal (409)."""
     reply, static, location, levels = await inner(call), None, "", 0
     while (link := Link.kept_in(reply.headers, call.names[0])) is not None:
@@ -117,7 +117,7 @@ async def _followed(call: Call, inner: Handler) -> Reply:
         if levels > LEVELS_MAX:
             raise Refusal(409, f"Too many levels of symbolic links, maximum allowed is {LEVELS_MAX}", PLAIN)
         static, location = static or link.etag, link.location
-        call = call.derived(names=link.names, query=call.query, headers=call.headers, source="SYM")
+        call = call.derive(names=link.names, query=call.query, headers=call.headers, source="SYM")
         if POINTER in reply.headers:  # who may read the object may read its versions
             call.authorize = functools.partial(open_inside, call.authorize)
         reply = await inner(call)
@@ -131,17 +131,17 @@ async def _followed(call: Call, inner: Handler) -> Reply:
 
 async def _prepare(call: Call, inner: Handler) -> None:
     """Turn a PUT with a target into one with sysmeta. Raises: Refusal (400, 409, 412)."""
-    link = _asked(call)
+    link = _link_in_headers(call)
     if call.body.length or (call.body.length is None and await _has_bytes(call)):
         raise Refusal(400, "Symlink requests require a zero byte body", PLAIN)
     etag = call.headers.get(_ETAG, "").strip('"')
     if etag:
-        link = await _checked(call, inner, link, etag)
+        link = await _check_target(call, inner, link, etag)
     elif not call.headers.get("Content-Type"):
         call.headers["Content-Type"] = "application/symlink"
     for name in _ALL:
         call.headers.popall(name, None)
-    call.headers.update(link.kept)
+    call.headers.update(link.sysmeta_headers)
 
 
 async def _has_bytes(call: Call) -> bool:
@@ -151,13 +151,13 @@ async def _has_bytes(call: Call) -> bool:
     return False
 
 
-async def _checked(call: Call, inner: Handler, link: Link, etag: str) -> Link:
+async def _check_target(call: Call, inner: Handler, link: Link, etag: str) -> Link:
     """The static link, with what its target is now. Raises: Refusal (409, or what the target's HEAD answered)."""
-    head = await _followed(call.derived(method="HEAD", names=link.names, source="SYM"), inner)
+    head = await _follow(call.derive(method="HEAD", names=link.names, source="SYM"), inner)
     location = head.headers.get("Content-Location", link.location)
     if head.status == 404:
         raise Refusal(409, "X-Symlink-Target does not exist", PLAIN | {"Content-Location": location})
-    if not head.succeeded:
+    if not head.is_success:
         raise Refusal(head.status)
     if etag not in _etags(head):
         raise _mismatch(head, etag, location)
@@ -166,12 +166,12 @@ async def _checked(call: Call, inner: Handler, link: Link, etag: str) -> Link:
     return dataclasses.replace(link, etag=etag, size=int(head.headers["Content-Length"]))
 
 
-async def _posted(call: Call, inner: Handler) -> Reply:
+async def _post(call: Call, inner: Handler) -> Reply:
     if _TARGET in call.headers:
         raise Refusal(400, "A PUT request is required to set a symlink target", PLAIN)
     reply = await inner(call)
     link = Link.kept_in(reply.headers, call.names[0])
-    if not reply.succeeded or link is None:
+    if not reply.is_success or link is None:
         return reply
     headers = CIMultiDict({"Location": link.location})
     if link.etag is not None:
@@ -179,7 +179,7 @@ async def _posted(call: Call, inner: Handler) -> Reply:
     return Reply(307, headers, _POSTED.encode())
 
 
-def _asked(call: Call) -> Link:
+def _link_in_headers(call: Call) -> Link:
     text = call.headers[_TARGET]
     names = None if text.startswith("/") else container_and_object(text)
     if names is None:

@@ -57,7 +57,7 @@ class TempUrl:
         await self._authorize(call, claim)
         _check_headers(call)
         call.query = {}
-        return _presented(await inner(call), call, claim, query)
+        return _present(await inner(call), call, claim, query)
 
     async def _authorize(self, call: Call, claim: _Claim) -> None:
         assert claim.signature is not None
@@ -109,11 +109,11 @@ def _check_headers(call: Call) -> None:
             raise Refusal(400, f"The header {name!r} is not allowed in this tempurl")
 
 
-def _presented(reply: Reply, call: Call, claim: _Claim, query: dict[str, str]) -> Reply:
+def _present(reply: Reply, call: Call, claim: _Claim, query: dict[str, str]) -> Reply:
     """The reply without private metadata, with a file name for whoever saves it."""
     if call.method in ("GET", "HEAD"):
         _hide_metadata(reply.headers)
-        if reply.succeeded:
+        if reply.is_success:
             disposition = _disposition(call.names[2], reply.headers.get("Content-Disposition"), query)
             reply.headers["Content-Disposition"] = disposition
             reply.headers["Expires"] = formatdate(claim.expires_s, usegmt=True)

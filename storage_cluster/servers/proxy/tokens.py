@@ -34,7 +34,7 @@ class Tokens:
         auth = self._backend.topology.service("auth")
         headers = {"X-Auth-Token": token, "X-Trans-Id": transaction_id}
         answer = await self._backend.request(auth, "GET", "/auth/token", headers)
-        if not answer.succeeded:
+        if not answer.is_success:
             return None
         life_s = min(float(answer.headers["X-Auth-Ttl"]), REMEMBER_MAX_S)
         groups = frozenset(unquote(answer.headers["X-Auth-Groups"]).split(","))

@@ -63,7 +63,7 @@ class Upload:
             path = device_path(device, partition, *self._names)
             upload = await backend.upload(backend.service("object", device), path, headers)
             if upload is not None:
-                if upload.early_status in (0, *_FINAL_STATUSES) or _succeeded(upload):
+                if upload.early_status in (0, *_FINAL_STATUSES) or _is_success(upload):
                     return upload
                 upload.give_up()
         return None
@@ -73,15 +73,15 @@ class Upload:
         for status in _FINAL_STATUSES:
             if early.count(status) >= self._replicas.quorum:
                 raise Refusal(status)
-        open_ones = [upload for upload in uploads if not upload.answered or _succeeded(upload)]
+        open_ones = [upload for upload in uploads if not upload.is_answered or _is_success(upload)]
         if len(open_ones) < self._replicas.quorum:
             raise Refusal(503)
         return open_ones
 
     async def _transfer(self, call: Call, uploads: list[BackendUpload]) -> None:
-        """Pass the body on; who goes away, or answers before its end, is taken out of the list.
+        """Pass the body on; a server that goes away, or answers before its end, is removed from the list.
 
-        A server that knows the length may have stored all, and said so, before it is told of the end.
+        A server that knows the length may have stored everything, and answered, before the end is sent to it.
         """
         async for chunk in call.body:
             if chunk:
@@ -90,19 +90,19 @@ class Upload:
 
     async def _pass_on(self, chunk: bytes, uploads: list[BackendUpload]) -> None:
         for upload in list(uploads):
-            if not await _passed(chunk, upload):
+            if not await _send_chunk(chunk, upload):
                 uploads.remove(upload)
         if len(uploads) < self._replicas.quorum:
             raise Refusal(503)
 
 
-def _succeeded(upload: BackendUpload) -> bool:
+def _is_success(upload: BackendUpload) -> bool:
     return upload.early_status // 100 == 2
 
 
-async def _passed(chunk: bytes, upload: BackendUpload) -> bool:
+async def _send_chunk(chunk: bytes, upload: BackendUpload) -> bool:
     """Send a piece, empty at the end; False if the server is gone, refuses, or has answered what it cannot know."""
-    if upload.answered:
-        return _succeeded(upload) and not chunk
+    if upload.is_answered:
+        return _is_success(upload) and not chunk
     upload.send(chunk)
-    return not upload.blocked or await upload.paced() or _succeeded(upload)
+    return not upload.is_blocked or await upload.wait_for_room() or _is_success(upload)

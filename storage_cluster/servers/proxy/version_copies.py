@@ -28,9 +28,7 @@ async def may_write(call: Call, info: ContainerInfo) -> None:
 
 async def current(call: Call, inner: Handler, names: Names) -> Reply:
     """The object there, as it is stored. The caller closes it."""
-    return await inner(
-        call.derived(method="GET", names=names, query={"symlink": "get"}, source=SOURCE, privileged=True)
-    )
+    return await inner(call.derive(method="GET", names=names, query={"symlink": "get"}, source=SOURCE, privileged=True))
 
 
 async def put_as(call: Call, inner: Handler, found: Reply, names: Names, extra: dict[str, str] | None = None) -> Reply:
@@ -39,15 +37,15 @@ async def put_as(call: Call, inner: Handler, found: Reply, names: Names, extra: 
     headers["Content-Type"] = found.headers.get("Content-Type", "application/octet-stream")
     headers["Etag"] = found.headers.get("Etag", "")
     headers.update(extra or {})
-    put = call.derived(method="PUT", names=names, headers=headers, body=found.as_body(), source=SOURCE, privileged=True)
+    put = call.derive(method="PUT", names=names, headers=headers, body=found.as_body(), source=SOURCE, privileged=True)
     try:
         return await inner(put)
     finally:
         await found.close()
 
 
-def checked(reply: Reply) -> Reply:
+def check_reply(reply: Reply) -> Reply:
     """The reply to a write of a version, if it went well. Raises: Refusal (412, 503): the change itself is not made."""
-    if reply.succeeded:
+    if reply.is_success:
         return reply
     raise Refusal(412 if 400 <= reply.status < 500 else 503)

@@ -34,17 +34,17 @@ Fields = dict[str, Any]
 async def listed_versions(call: Call, inner: Handler) -> Reply:
     """The listing as a JSON reply. Raises: Refusal (400)."""
     _check(call.query)
-    reply = await inner(call.derived(query=_without_versions(call.query)))
-    if not reply.succeeded:
+    reply = await inner(call.derive(query=_without_versions(call.query)))
+    if not reply.is_success:
         return reply
     own = json.loads(await reply.read() or b"[]")
     archived: list[Fields] = []
     if f"X-Container-Sysmeta-{ARCHIVE}" in reply.headers:
         names = (call.names[0], archive_container(call.names[1]))
         query = _archive_query(call.query)
-        listing = await inner(call.derived(names=names, query=query, source=SOURCE, privileged=True))
-        archived = json.loads(await listing.read() or b"[]") if listing.succeeded else []
-    merged = _Merge(own, archived, await _marked(call, inner), reverse=is_true(call.query.get("reverse")))
+        listing = await inner(call.derive(names=names, query=query, source=SOURCE, privileged=True))
+        archived = json.loads(await listing.read() or b"[]") if listing.is_success else []
+    merged = _Merge(own, archived, await _marker_version(call, inner), reverse=is_true(call.query.get("reverse")))
     reply.body = json.dumps(merged.entries()[: _limit(call.query)]).encode()
     reply.headers.update({"Content-Type": "application/json; charset=utf-8", "Content-Length": str(len(reply.body))})
     return reply
@@ -62,14 +62,14 @@ class _Merge:
     def entries(self) -> list[Fields]:
         """Entries in order."""
         folders = {entry["subdir"].lstrip(MARK) for entry in (*self.own, *self.archived) if "subdir" in entry}
-        current = self.marked | {entry["name"]: _pointed(entry) for entry in self.own if "name" in entry}
+        current = self.marked | {entry["name"]: _target_version(entry) for entry in self.own if "name" in entry}
         versions = [_version(entry) for entry in self.archived if "name" in entry]
         newest: dict[str, str] = {}
         for entry in versions:
             newest[entry["name"]] = max(newest.get(entry["name"], ""), entry["version_id"])
         for entry in versions:
             entry["is_latest"] = _is_latest(entry, current, newest)
-        rows = [(entry["name"], entry["version_id"], _ordered(entry)) for entry in versions]
+        rows = [(entry["name"], entry["version_id"], _put_slo_etag_last(entry)) for entry in versions]
         rows += [(entry["name"], "null", _null(entry)) for entry in self.own if _is_null(entry)]
         rows += [(folder, "", {"subdir": folder}) for folder in folders]
         rows.sort(key=lambda row: row[1], reverse=True)  # "null" is above all digits
@@ -91,33 +91,33 @@ def _version(entry: Fields) -> Fields:
     return entry | {"name": name, "is_latest": False, "version_id": version_id}
 
 
-def _ordered(entry: Fields) -> Fields:
+def _put_slo_etag_last(entry: Fields) -> Fields:
     slo_etag = {"slo_etag": entry.pop("slo_etag")} if "slo_etag" in entry else {}
     return entry | slo_etag
 
 
 def _null(entry: Fields) -> Fields:
-    return _ordered(entry | {"version_id": "null", "is_latest": True})
+    return _put_slo_etag_last(entry | {"version_id": "null", "is_latest": True})
 
 
 def _is_null(entry: Fields) -> bool:
-    return "name" in entry and _pointed(entry) is None
+    return "name" in entry and _target_version(entry) is None
 
 
-def _pointed(entry: Fields) -> str | None:
+def _target_version(entry: Fields) -> str | None:
     """The version that a row of the container's own listing points to."""
     if not entry.get("version_symlink"):
         return None
     return str(entry["symlink_path"]).rpartition("?version-id=")[2]
 
 
-async def _marked(call: Call, inner: Handler) -> dict[str, str | None]:
+async def _marker_version(call: Call, inner: Handler) -> dict[str, str | None]:
     if "version_marker" not in call.query:
         return {}
     names = (*call.names, call.query["marker"])
     query = {"symlink": "get"}
-    head = await inner(call.derived(method="HEAD", names=names, query=query, source=SOURCE, privileged=True))
-    return {names[-1]: head.headers.get(POINTER)} if head.succeeded else {}
+    head = await inner(call.derive(method="HEAD", names=names, query=query, source=SOURCE, privileged=True))
+    return {names[-1]: head.headers.get(POINTER)} if head.is_success else {}
 
 
 def _check(query: Mapping[str, str]) -> None:

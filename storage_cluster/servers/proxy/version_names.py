@@ -35,13 +35,13 @@ def archive_container(container: str) -> str:
 
 def archive_name(name: str, version_id: str) -> str:
     """The object that is a version of the one of that name."""
-    return f"{MARK}{name}{MARK}{_inverted(version_id)}"
+    return f"{MARK}{name}{MARK}{_invert(version_id)}"
 
 
 def split_archive_name(archived: str) -> tuple[str, str]:
     """Name and version id."""
     name, _, inverted = archived.removeprefix(MARK).rpartition(MARK)
-    return name, _inverted(inverted)
+    return name, _invert(inverted)
 
 
 def is_reserved(name: str) -> bool:
@@ -70,6 +70,6 @@ def is_version_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def _inverted(timestamp: str) -> str:
+def _invert(timestamp: str) -> str:
     left = _LAST_UNITS - int(timestamp.replace(".", ""))
     return f"{left // _UNITS:010d}.{left % _UNITS:05d}"

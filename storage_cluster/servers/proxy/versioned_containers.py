@@ -7,8 +7,8 @@ import json
 
 from storage_cluster.servers.messages import Call, Handler, Refusal, Reply
 from storage_cluster.servers.proxy.context import ProxyContext
-from storage_cluster.servers.proxy.object_names import quoted
-from storage_cluster.servers.proxy.version_copies import SOURCE, checked
+from storage_cluster.servers.proxy.object_names import quote_path
+from storage_cluster.servers.proxy.version_copies import SOURCE, check_reply
 from storage_cluster.servers.proxy.version_listing import listed_versions
 from storage_cluster.servers.proxy.version_names import ARCHIVE, ENABLED, archive_container
 from storage_cluster.servers.values import is_true
@@ -33,7 +33,7 @@ class VersionedContainers:
         listing = call.method == "GET" and "versions" in call.query
         reply = await (listed_versions(call, inner) if listing else inner(call))
         enabled = reply.headers.get(_SYSMETA)
-        if reply.succeeded and enabled and call.method in ("GET", "HEAD"):
+        if reply.is_success and enabled and call.method in ("GET", "HEAD"):
             reply.headers[_HEADER] = enabled
             if f"X-Container-Sysmeta-{ARCHIVE}" in reply.headers:
                 await self._add_bytes(call, reply)
@@ -48,8 +48,8 @@ class VersionedContainers:
         call.headers[_SYSMETA] = str(enabled)
         if enabled and info.sysmeta("Container", ARCHIVE) is None:
             names = (call.names[0], archive_container(call.names[1]))
-            call.headers[f"X-Container-Sysmeta-{ARCHIVE}"] = quoted(names[1])
-            checked(await inner(call.derived(method="PUT", names=names, source=SOURCE, privileged=True)))
+            call.headers[f"X-Container-Sysmeta-{ARCHIVE}"] = quote_path(names[1])
+            check_reply(await inner(call.derive(method="PUT", names=names, source=SOURCE, privileged=True)))
 
     async def _add_bytes(self, call: Call, reply: Reply) -> None:
         """Count the versions in, which take the container's room."""
@@ -64,10 +64,10 @@ class VersionedContainers:
         await call.check_access(None)
         archive = (call.names[0], archive_container(call.names[1]))
         query = {"limit": "1"}
-        versions = await inner(call.derived(method="GET", names=archive, query=query, source=SOURCE, privileged=True))
-        if versions.succeeded and json.loads(await versions.read() or b"[]"):
+        versions = await inner(call.derive(method="GET", names=archive, query=query, source=SOURCE, privileged=True))
+        if versions.is_success and json.loads(await versions.read() or b"[]"):
             raise Refusal(409, "Delete all versions before deleting container.")
         reply = await inner(call)
-        if reply.succeeded:
-            await inner(call.derived(method="DELETE", names=archive, source=SOURCE, privileged=True))
+        if reply.is_success:
+            await inner(call.derive(method="DELETE", names=archive, source=SOURCE, privileged=True))
         return reply

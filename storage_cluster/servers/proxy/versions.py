@@ -19,7 +19,7 @@ from storage_cluster.servers.proxy.version_copies import (
     DELETED_TYPE,
     SOURCE,
     Names,
-    checked,
+    check_reply,
     current,
     may_write,
     put_as,
@@ -60,8 +60,8 @@ class Versions:
         await _archive_current(call, inner, archive)
         names = (*archive, _version_name(call.names[2], self._context.clock.now()))
         headers = {"Content-Type": DELETED_TYPE}
-        mark = call.derived(method="PUT", names=names, headers=headers, body=b"", source=SOURCE, privileged=True)
-        checked(await inner(mark))
+        mark = call.derive(method="PUT", names=names, headers=headers, body=b"", source=SOURCE, privileged=True)
+        check_reply(await inner(mark))
         return await inner(call)
 
 
@@ -71,9 +71,9 @@ async def _archive_current(call: Call, inner: Handler, archive: Names) -> None:
     if found.status == 404 or "X-Object-Manifest" in found.headers:
         await found.close()
         return
-    checked(found)
+    check_reply(found)
     names = (*archive, _version_name(call.names[2], found.headers["X-Timestamp"]))
-    checked(await put_as(call, inner, found, names))
+    check_reply(await put_as(call, inner, found, names))
 
 
 async def _delete_and_restore(call: Call, inner: Handler, archive: Names) -> Reply:
@@ -83,15 +83,15 @@ async def _delete_and_restore(call: Call, inner: Handler, archive: Names) -> Rep
         found = await current(call, inner, version)
         if found.status == 404:
             continue
-        checked(found)
+        check_reply(found)
         if found.headers.get("Content-Type") == DELETED_TYPE:  # left by another mode: the object was not there then
             await found.close()
             deleted = await inner(call)
             if deleted.status != 404:
                 return deleted
         else:
-            checked(await put_as(call, inner, found, call.names))
-        reply = await inner(call.derived(names=version, source=SOURCE, privileged=True))
+            check_reply(await put_as(call, inner, found, call.names))
+        reply = await inner(call.derive(names=version, source=SOURCE, privileged=True))
         if found.headers.get("Content-Type") != DELETED_TYPE:
             return reply
     return await inner(call)
@@ -101,8 +101,8 @@ async def _newest_first(call: Call, inner: Handler, archive: Names) -> AsyncIter
     """Names of the object's versions."""
     query = {"format": "json", "prefix": _version_name(call.names[2], ""), "reverse": "on"}
     while True:
-        listing = await inner(call.derived(method="GET", names=archive, query=query, source=SOURCE, privileged=True))
-        entries = json.loads(await listing.read() or b"[]") if listing.succeeded else []
+        listing = await inner(call.derive(method="GET", names=archive, query=query, source=SOURCE, privileged=True))
+        entries = json.loads(await listing.read() or b"[]") if listing.is_success else []
         if not entries:
             return
         for entry in entries:

@@ -38,7 +38,7 @@ KNOWN = (
         request="PUT .*/c/refused.*multipart-manifest=put.*",
     ),
     Known(
-        "A segment's first trouble is told; Swift goes on and finds that no object is left.",
+        "A segment's first trouble is reported; Swift goes on and finds that no object is left.",
         r"body: 'Index 0: data must be valid base64.*",
         area="static large objects",
     ),

@@ -48,40 +48,40 @@ def tempurl(site: Site) -> None:
 
 def _methods(site: Site) -> None:
     for method in ("GET", "HEAD"):
-        _signed(site, method, OBJECT)
+        _send_signed(site, method, OBJECT)
     for signed in ("GET", "PUT", "POST", "DELETE"):
-        _signed(site, "HEAD", OBJECT, _Signing(method=signed))
-    _signed(site, "PUT", "/t/new", body=b"abc")
-    _signed(site, "GET", "/t/new", _Signing(method="PUT"))
-    _signed(site, "PUT", "/t/new", _Signing(method="GET"), body=b"abc")
-    _signed(site, "POST", "/t/new", headers={"X-Object-Meta-Z": "1"})
-    _signed(site, "DELETE", "/t/new")
+        _send_signed(site, "HEAD", OBJECT, _Signing(method=signed))
+    _send_signed(site, "PUT", "/t/new", body=b"abc")
+    _send_signed(site, "GET", "/t/new", _Signing(method="PUT"))
+    _send_signed(site, "PUT", "/t/new", _Signing(method="GET"), body=b"abc")
+    _send_signed(site, "POST", "/t/new", headers={"X-Object-Meta-Z": "1"})
+    _send_signed(site, "DELETE", "/t/new")
     for headers in ({"X-Object-Manifest": "t/x"}, {"X-Copy-From": "/t/plain.txt"}, {"X-Timestamp": "1"}):
-        _signed(site, "PUT", "/t/new", headers=headers, body=b"")
-    _signed(site, "COPY", OBJECT, headers={"Destination": "t/x"})
-    _signed(site, "GET", "/t/none")
-    _signed(site, "PUT", "/none/new", body=b"")
-    _signed(site, "GET", "/t")
-    _signed(site, "GET", "/t/plain.txt", headers={"Range": "bytes=1-2"})
-    _signed(site, "GET", "/t/plain.txt", headers={"If-None-Match": "*"})
+        _send_signed(site, "PUT", "/t/new", headers=headers, body=b"")
+    _send_signed(site, "COPY", OBJECT, headers={"Destination": "t/x"})
+    _send_signed(site, "GET", "/t/none")
+    _send_signed(site, "PUT", "/none/new", body=b"")
+    _send_signed(site, "GET", "/t")
+    _send_signed(site, "GET", "/t/plain.txt", headers={"Range": "bytes=1-2"})
+    _send_signed(site, "GET", "/t/plain.txt", headers={"If-None-Match": "*"})
 
 
 def _keys_and_digests(site: Site) -> None:
     for key in ("akey2", "ckey", "wrong"):
-        _signed(site, "GET", "/t/plain.txt", _Signing(key=key))
+        _send_signed(site, "GET", "/t/plain.txt", _Signing(key=key))
     for digest in ("sha256", "sha512", "md5"):
-        _signed(site, "GET", "/t/plain.txt", _Signing(digest=digest))
-        _signed(site, "GET", "/t/plain.txt", _Signing(digest=digest, base64=True))
+        _send_signed(site, "GET", "/t/plain.txt", _Signing(digest=digest))
+        _send_signed(site, "GET", "/t/plain.txt", _Signing(digest=digest, base64=True))
 
 
 def _times(site: Site) -> None:
     later = int(time.time()) + 1000
-    _signed(site, "GET", "/t/plain.txt", _Signing(expires=str(int(time.time()) - 5)))
-    _signed(site, "GET", "/t/plain.txt", _Signing(expires="never"))
+    _send_signed(site, "GET", "/t/plain.txt", _Signing(expires=str(int(time.time()) - 5)))
+    _send_signed(site, "GET", "/t/plain.txt", _Signing(expires="never"))
     for form in ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S"):
         shown = time.strftime(form, time.gmtime(later))
-        _signed(site, "GET", "/t/plain.txt", _Signing(expires=str(later), shown_expires=shown))
-    _signed(site, "GET", "/t/plain.txt", _Signing(expires="2145916800", shown_expires="2038-01-01"))
+        _send_signed(site, "GET", "/t/plain.txt", _Signing(expires=str(later), shown_expires=shown))
+    _send_signed(site, "GET", "/t/plain.txt", _Signing(expires="2145916800", shown_expires="2038-01-01"))
 
 
 def _file_names(site: Site) -> None:
@@ -93,19 +93,19 @@ def _file_names(site: Site) -> None:
         "filename=",
         "other=1",
     ):
-        _signed(site, "GET", "/t/plain.txt", _Signing(extra=f"&{extra}"))
-        _signed(site, "GET", OBJECT, _Signing(extra=f"&{extra}"))
-    _signed(site, "GET", "/t/a%22b")
+        _send_signed(site, "GET", "/t/plain.txt", _Signing(extra=f"&{extra}"))
+        _send_signed(site, "GET", OBJECT, _Signing(extra=f"&{extra}"))
+    _send_signed(site, "GET", "/t/a%22b")
 
 
 def _places(site: Site) -> None:
     for ip_range in ("0.0.0.0/0", "192.0.2.0/24", "junk"):
-        _signed(site, "GET", "/t/plain.txt", _Signing(ip_range=ip_range))
+        _send_signed(site, "GET", "/t/plain.txt", _Signing(ip_range=ip_range))
     for prefix, shown in (("dir/", "dir/"), ("dir/", "zz"), ("", ""), ("dir", "dir"), ("dir/", "dir")):
-        _signed(site, "GET", OBJECT, _Signing(prefix=prefix, extra=f"&temp_url_prefix={shown}"))
+        _send_signed(site, "GET", OBJECT, _Signing(prefix=prefix, extra=f"&temp_url_prefix={shown}"))
 
 
-def _signed(
+def _send_signed(
     site: Site,
     method: str,
     path: str,

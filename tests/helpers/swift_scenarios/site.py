@@ -159,7 +159,9 @@ def _exchange(request: str, method: str, answer: Answer) -> Exchange:
             continue
         of_manifest = key == "x-manifest-etag" or (key == "etag" and "multipart-manifest=get" in request)
         headers[key] = "<etag>" if of_manifest else "<later>" if _LATER.fullmatch(key) else _header_value(key, value)
-    return Exchange(_worded(request), f"{answer.status} {answer.reason}", dict(sorted(headers.items())), _body(answer))
+    return Exchange(
+        _replace_words(request), f"{answer.status} {answer.reason}", dict(sorted(headers.items())), _body(answer)
+    )
 
 
 def _header_value(key: str, value: str) -> str:
@@ -167,7 +169,7 @@ def _header_value(key: str, value: str) -> str:
         return ", ".join(sorted(part.strip() for part in value.split(",")))
     if key == "x-auth-token-expires":
         return "<seconds>"
-    return _worded(value)
+    return _replace_words(value)
 
 
 def _length_says_nothing(method: str, answer: Answer) -> bool:
@@ -183,13 +185,13 @@ def _body(answer: Answer) -> str:
         return f"{len(answer.body)} bytes"
     if kind.startswith("application/json") and answer.body:
         with contextlib.suppress(ValueError):
-            return _worded(json.dumps(_comparable(json.loads(answer.body)), sort_keys=True))
+            return _replace_words(json.dumps(_comparable(json.loads(answer.body)), sort_keys=True))
     if b"<html>" in answer.body and (b"<table" in answer.body or b"Web Listing Disabled" in answer.body):
         title = re.findall(rb"<title>(.*?)</title>", answer.body)
-        return _worded(b" ".join([*title, *re.findall(rb'href="(.*?)"', answer.body)]).decode("latin-1"))
+        return _replace_words(b" ".join([*title, *re.findall(rb'href="(.*?)"', answer.body)]).decode("latin-1"))
     text = answer.body.decode("utf-8", "backslashreplace")
     spaces_while_at_work = text.lstrip().startswith("Number ")  # a bulk request's, to keep its connection
-    return _worded(text.lstrip() if spaces_while_at_work else text)
+    return _replace_words(text.lstrip() if spaces_while_at_work else text)
 
 
 def _comparable(found: object) -> object:
@@ -207,7 +209,7 @@ def _comparable_entry(entry: dict[str, object]) -> dict[str, object]:
     return entry | said_later | of_manifest
 
 
-def _worded(text: str) -> str:
+def _replace_words(text: str) -> str:
     for pattern, word in _WORDS:
         text = pattern.sub(word, text)
     return text

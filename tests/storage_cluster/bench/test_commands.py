@@ -129,7 +129,7 @@ def test_a_failing_store_costs_retries_and_then_a_failure(store: LoopbackStore) 
     assert "2 failed, 2 retries" in done.output
 
 
-def begun(store: LoopbackStore, where: Path) -> subprocess.Popen[str]:
+def start_run(store: LoopbackStore, where: Path) -> subprocess.Popen[str]:
     """A long run in a process of its own, that has done something in its main stage; its folder is `where`."""
     argv = ["run", str(FILES / "open.toml"), "--auth", store.auth_url, "-o", str(where), "--set", "main.runtime_s=60"]
     argv += ["--sweep", "main.workers=2", "--sweep", "main.main.write.sizes=c(9)B"]
@@ -141,8 +141,8 @@ def begun(store: LoopbackStore, where: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_called_off_tells_what_was_done(store: LoopbackStore, tmp_path: Path, number: int) -> None:
-    running = begun(store, tmp_path)
+def test_a_run_that_is_called_off_reports_what_was_done(store: LoopbackStore, tmp_path: Path, number: int) -> None:
+    running = start_run(store, tmp_path)
     running.send_signal(number)
     said, _ = running.communicate(timeout=30)
     assert running.returncode == 1
@@ -150,8 +150,8 @@ def test_a_run_that_is_called_off_tells_what_was_done(store: LoopbackStore, tmp_
     assert folder.load(tmp_path / ONLY).info.state == "cancelled"
 
 
-def test_a_run_that_is_killed_can_be_told(store: LoopbackStore, tmp_path: Path) -> None:
-    running = begun(store, tmp_path)
+def test_a_run_that_is_killed_can_be_reported(store: LoopbackStore, tmp_path: Path) -> None:
+    running = start_run(store, tmp_path)
     running.kill()
     running.communicate()
     said = bench("report", tmp_path / ONLY).output

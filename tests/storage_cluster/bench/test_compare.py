@@ -15,7 +15,7 @@ from storage_cluster.bench.results.rows import Row, RowFile, as_line
 START = 1_700_000_000_000_000_000
 
 
-def made(
+def make_run(
     folder: Path, seed: int, *, mean_ms: float = 10.0, rate: float = 100.0, failing: float = 0.0, waves: float = 0.0
 ) -> Run:
     """A run of 20 s; with `waves`, whole seconds are slow by so much or not at all."""
@@ -44,7 +44,7 @@ def differences(found: list[Comparison]) -> dict[str, Difference]:
 
 
 def test_a_real_difference_is_seen(tmp_path: Path) -> None:
-    first, second = made(tmp_path / "a", 1), made(tmp_path / "b", 2, mean_ms=13.0, rate=80.0, failing=0.1)
+    first, second = make_run(tmp_path / "a", 1), make_run(tmp_path / "b", 2, mean_ms=13.0, rate=80.0, failing=0.1)
     found = differences(compare(first, second))
     assert {name: each.verdict for name, each in found.items()} == dict.fromkeys(found, "worse")
     assert found["throughput"].change == pytest.approx(0.8 * 0.9 - 1, abs=0.03)
@@ -56,18 +56,20 @@ def test_a_real_difference_is_seen(tmp_path: Path) -> None:
 
 
 def test_chance_is_no_difference(tmp_path: Path) -> None:
-    found = differences(compare(made(tmp_path / "a", 1), made(tmp_path / "b", 2)))
+    found = differences(compare(make_run(tmp_path / "a", 1), make_run(tmp_path / "b", 2)))
     assert {each.verdict for each in found.values()} == {"no difference seen"}
 
 
 def test_slow_seconds_widen_the_interval(tmp_path: Path) -> None:
-    steady = differences(compare(made(tmp_path / "a", 1), made(tmp_path / "b", 2)))["mean"]
-    waves = differences(compare(made(tmp_path / "c", 1, waves=20.0), made(tmp_path / "d", 2, waves=20.0)))["mean"]
+    steady = differences(compare(make_run(tmp_path / "a", 1), make_run(tmp_path / "b", 2)))["mean"]
+    waves = differences(compare(make_run(tmp_path / "c", 1, waves=20.0), make_run(tmp_path / "d", 2, waves=20.0)))[
+        "mean"
+    ]
     assert waves.high - waves.low > 2 * (steady.high - steady.low)
 
 
-def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
-    first, few = made(tmp_path / "a", 1), made(tmp_path / "b", 2, rate=0.5)
+def test_what_cannot_be_compared_is_reported(tmp_path: Path) -> None:
+    first, few = make_run(tmp_path / "a", 1), make_run(tmp_path / "b", 2, rate=0.5)
     assert compare(first, few)[0].note == "too few operations went well (10) to compare"
     assert "main/write: too few" in as_text(first, few, compare(first, few))
     with pytest.raises(RunError, match="no operation in common"):

@@ -1,4 +1,4 @@
-"""Several drivers and their controller: work is dealt out, figures merge, a driver that is lost is told."""
+"""Several drivers and their controller: work is dealt out, figures merge, a lost driver is reported."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def served(app) -> AsyncIterator[tuple[str, uvicorn.Server]]:
+async def serve(app) -> AsyncIterator[tuple[str, uvicorn.Server]]:
     """An application on loopback."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
@@ -112,7 +112,7 @@ def on_a_field(tmp_path: Path, work: Callable[[Field], Awaitable[None]], behave:
             field = Field(store, [], [], tmp_path)
             for name in ("d1", "d2"):
                 app = driver.create_app(name, tmp_path / f"own-{name}")
-                url, server = await stack.enter_async_context(served(app))
+                url, server = await stack.enter_async_context(serve(app))
                 field.drivers.append(Driver(url))
                 field.servers.append(server)
                 stack.push_async_callback(field.drivers[-1].client.aclose)
@@ -150,7 +150,7 @@ def test_two_drivers_do_what_one_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stop_on_loss", "state"), [(False, "done"), (True, "failed")])
-def test_a_driver_that_is_lost_is_told(tmp_path: Path, stop_on_loss: bool, state: str) -> None:
+def test_a_lost_driver_is_reported(tmp_path: Path, stop_on_loss: bool, state: str) -> None:
     async def work(field: Field) -> None:
         settings = {} if stop_on_loss else {"main.runtime_s": "0.6"}
         lasting = Campaign(field.mission(LONG, **settings), field.drivers, tmp_path / "run", stop_on_loss=stop_on_loss)
@@ -268,7 +268,7 @@ def test_the_controller_takes_cancels_and_remembers_runs(tmp_path: Path) -> None
     async def work(field: Field) -> None:
         made = Controller(field.drivers, tmp_path / "runs")
         async with (
-            served(controller.create_app(made)) as (url, _),
+            serve(controller.create_app(made)) as (url, _),
             httpx.AsyncClient(base_url=url, timeout=60) as client,
         ):
             while not all(each["alive"] for each in (await client.get("/api/state")).json()["drivers"]):
@@ -304,7 +304,7 @@ def test_a_run_from_the_terminal(tmp_path: Path) -> None:
 
     async def work(field: Field) -> None:
         made = Controller(field.drivers, tmp_path / "runs")
-        async with served(controller.create_app(made)) as (url, _):
+        async with serve(controller.create_app(made)) as (url, _):
             while not all(driver.alive for driver in field.drivers):
                 await asyncio.sleep(0.01)
             store = ("--auth", field.store.auth_url, "--user", "u", "--key", "k")
@@ -326,7 +326,7 @@ def test_a_run_from_the_terminal(tmp_path: Path) -> None:
                 ["run", first, "done"],
             ]  # fmt: skip
             assert "main: 145 operations in" in (await bench("status", url, first)).output
-            for argv, told in (
+            for argv, message in (
                 (("status", url, "nope"), "knows no run nope"),
                 (("cancel", url, "nope"), "refused (404): no such run"),
                 (("submit", url, str(file), "--set", "main.colour=red"), "refused (422)"),
@@ -335,7 +335,7 @@ def test_a_run_from_the_terminal(tmp_path: Path) -> None:
             ):
                 failed = await bench(*argv)
                 assert isinstance(failed.exception, TracerError)
-                assert told in str(failed.exception)
+                assert message in str(failed.exception)
 
     on_a_field(tmp_path, work)
 

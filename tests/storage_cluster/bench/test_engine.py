@@ -256,7 +256,7 @@ def test_contents_are_drawn_from_names() -> None:
     assert bodies.digest(bodies.body("a/b", 4096)) == hashlib.md5(one).digest()
 
 
-def test_a_write_that_the_store_has_otherwise_is_told() -> None:
+def test_a_write_that_the_store_holds_differently_is_reported() -> None:
     async def write(store: TinyStore) -> None:
         swift, order = Swift(Access(store.storage_url, "")), Order(Kind.WRITE, "c", "o", 10, hash_check=True)
         request = swift.request(order)
@@ -291,7 +291,7 @@ def test_which_answers_are_good_and_which_are_worth_a_retry(kind: Kind, status: 
         assert swift.may_retry(Order(kind, "c", "o"), reply) is retry
 
 
-def test_a_read_that_is_not_what_was_written_is_told() -> None:
+def test_a_read_that_is_not_what_was_written_is_reported() -> None:
     async def read(store: TinyStore) -> None:
         swift, order = Swift(Access(store.storage_url, "")), Order(Kind.READ, "c", "o", hash_check=True)
         store.containers["c"] = {"o": b"".join(bodies.body("c/o", 100))}

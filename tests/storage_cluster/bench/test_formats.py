@@ -14,7 +14,7 @@ SCENARIO = (FILES / "small.scenario").read_text()
 TOML = (FILES / "open.toml").read_text()
 
 
-def parsed(text: str, name: str = "file.xml") -> Workload:
+def parse_text(text: str, name: str = "file.xml") -> Workload:
     return formats.parse(text.encode(), name)[0]
 
 
@@ -25,7 +25,7 @@ def refusal(text: str, name: str = "file.xml") -> str:
 
 
 def test_cosbench_stages_and_works() -> None:
-    workload = parsed(XML)
+    workload = parse_text(XML)
     assert (workload.name, workload.source) == ("sample", "cosbench")
     names = ["init", "delay", "prepare", "main", "cleanup", "delay-2", "dispose"]
     assert [stage.name for stage in workload.stages] == names
@@ -39,7 +39,7 @@ def test_cosbench_stages_and_works() -> None:
 
 
 def test_cosbench_operations() -> None:
-    workload = parsed(XML)
+    workload = parse_text(XML)
     read, write, listing = workload.stages[3].works[0].operations
     assert [(each.kind, each.ratio) for each in (read, write, listing)] == [
         (Kind.READ, 70),
@@ -56,33 +56,33 @@ def test_cosbench_operations() -> None:
 
 
 def test_what_cosbench_may_say_without_effect_is_noticed_with_its_line() -> None:
-    assert parsed(XML).notices == ()
+    assert parse_text(XML).notices == ()
     given = '<storage type="swift" config="token=t;storage_url=http://a/v1" />'
     text = XML.replace('<storage type="swift" />', given)
     assert text != XML
     line = 1 + text[: text.index(given)].count("\n")
-    assert parsed(text).notices == tuple(
+    assert parse_text(text).notices == tuple(
         f"file.xml line {line}: attribute config of <storage>: key {key} of <storage> has no effect, since auth swauth "
         "gives its own"
         for key in ("token", "storage_url")
     )
-    (notice,) = parsed(XML.replace('type="swauth"', 'type="none"').replace("password=testing;", "")).notices[:1]
+    (notice,) = parse_text(XML.replace('type="swauth"', 'type="none"').replace("password=testing;", "")).notices[:1]
     assert "key username of <auth> has no effect with auth none" in notice
-    (notice,) = parsed(XML.replace('<work type="dispose"', '<work type="dispose" runtime="5"')).notices
+    (notice,) = parse_text(XML.replace('<work type="dispose"', '<work type="dispose" runtime="5"')).notices
     assert notice == (
         "file.xml line 45: attribute runtime of <work> has no effect: a work of type dispose ends by itself"
     )
 
 
 def test_cosbench_tokens_are_fetched_once_or_by_every_work() -> None:
-    assert {work.auth.cached for stage in parsed(XML).stages for work in stage.works} == {True}
+    assert {work.auth.cached for stage in parse_text(XML).stages for work in stage.works} == {True}
     text = XML.replace("password=testing;", "password=testing;caching=false;")
-    assert {work.auth.cached for stage in parsed(text).stages for work in stage.works} == {False}
+    assert {work.auth.cached for stage in parse_text(text).stages for work in stage.works} == {False}
     assert "key caching: 'no' is neither true nor false" in refusal(text.replace("caching=false", "caching=no"))
 
 
 def test_cosbench_scans_divide_what_cosbench_divides() -> None:
-    stages = {stage.name: stage.works[0] for stage in parsed(XML).stages}
+    stages = {stage.name: stage.works[0] for stage in parse_text(XML).stages}
     divisions = {name: stages[name].operations[0].division for name in ("init", "prepare", "cleanup", "dispose")}
     assert divisions == {"init": "container", "prepare": "object", "cleanup": "object", "dispose": "container"}
     assert stages["prepare"].acceptable_failures_ppm == 0
@@ -92,7 +92,7 @@ def test_cosbench_scans_divide_what_cosbench_divides() -> None:
 
 def test_what_a_level_says_holds_below_it() -> None:
     text = XML.replace('<workload name="sample"', '<workload config="cprefix=mine" name="sample"')
-    workload = parsed(text)
+    workload = parse_text(text)
     assert workload.stages[0].works[0].operations[0].containers.prefix == "mine"
     assert workload.stages[3].works[1].operations[0].containers.prefix == "other"
 
@@ -100,7 +100,7 @@ def test_what_a_level_says_holds_below_it() -> None:
 def test_a_work_may_have_a_store_of_its_own() -> None:
     own = '<storage type="swift" config="timeout=5000;policy=gold"/><operation type="delete"'
     text = XML.replace('<operation type="delete"', own, 1)
-    main, removal = parsed(text).stages[3].works
+    main, removal = parse_text(text).stages[3].works
     assert (main.storage.option("policy"), removal.storage.option("policy")) == ("", "gold")
 
 
@@ -144,7 +144,7 @@ def test_cosbench_refuses(old: str, new: str, said: str) -> None:
 
 
 def test_ssbench_becomes_stages() -> None:
-    workload = parsed(SCENARIO, "small.scenario")
+    workload = parse_text(SCENARIO, "small.scenario")
     containers, initial, run, delete = (stage.works[0] for stage in workload.stages)
     assert (workload.source, containers.workers, initial.workers) == ("ssbench", 10, 7)
     assert [each.population for each in initial.operations] == ["tiny", "small"]
@@ -210,7 +210,7 @@ def test_toml_refuses(old: str, new: str, said: str) -> None:
     assert said in message
 
 
-def limited(workload: Workload, runtime_s: float) -> bool:
+def is_limited(workload: Workload, runtime_s: float) -> bool:
     """Whether every mix has that run time, and nothing that ends by itself has one."""
     works = [work for stage in workload.stages for work in stage.works]
     return all(work.runtime_s == (runtime_s if work.kind is None else 0) for work in works)
@@ -221,7 +221,7 @@ def limited(workload: Workload, runtime_s: float) -> bool:
     [
         ("main.workers", "3", lambda w: [work.workers for work in w.stages[3].works] == [3, 3]),
         ("main.main.workers", "3", lambda w: [work.workers for work in w.stages[3].works] == [3, 2]),
-        ("*.runtime_s", "9", lambda w: limited(w, 9)),
+        ("*.runtime_s", "9", lambda w: is_limited(w, 9)),
         ("*.workers", "9", lambda w: {work.workers for stage in w.stages for work in stage.works} == {9}),
         ("main.main.runtime_s", "1.5", lambda w: w.stages[3].works[0].runtime_s == 1.5),
         ("main.main.write.sizes", "c(7)B", lambda w: str(w.stages[3].works[0].operations[1].sizes) == "c(7)B"),
@@ -232,7 +232,7 @@ def limited(workload: Workload, runtime_s: float) -> bool:
     ],
 )
 def test_any_parameter_can_be_set(name: str, value: str, found) -> None:
-    assert found(parameters.change(parsed(XML), name, value))
+    assert found(parameters.change(parse_text(XML), name, value))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_any_parameter_can_be_set(name: str, value: str, found) -> None:
 )
 def test_what_is_no_parameter_is_refused(name: str, value: str) -> None:
     with pytest.raises(WorkloadError, match=r"give STAGE\.PARAMETER=VALUE"):
-        parameters.change(parsed(XML), name, value)
+        parameters.change(parse_text(XML), name, value)
 
 
 def test_a_sweep_is_every_combination() -> None:

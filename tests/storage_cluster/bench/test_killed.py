@@ -1,4 +1,4 @@
-"""SIGKILL of a driver and of the controller in the middle of a run: what was done until then can be told."""
+"""SIGKILL of a driver and of the controller in the middle of a run: what was done until then can be loaded."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ operations = [{ kind = "write", containers = "c(1)", objects = "s(1,100)", sizes
 
 
 @contextlib.contextmanager
-def started(*argv: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def start(*argv: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A service in a process of its own, and the address in what it says first."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -69,14 +69,14 @@ def test_what_was_done_survives_a_driver_and_then_the_controller(tmp_path: Path)
     bench = ("tracer", "bench")
     any_port = ("--listen", "127.0.0.1:0")
     with contextlib.ExitStack() as stack:
-        _, port = stack.enter_context(started("benchmarks.instant_server", "0"))
+        _, port = stack.enter_context(start("benchmarks.instant_server", "0"))
         drivers = [
-            stack.enter_context(started(*bench, "driver", *any_port, "--name", name, "--data", str(tmp_path / name)))
+            stack.enter_context(start(*bench, "driver", *any_port, "--name", name, "--data", str(tmp_path / name)))
             for name in ("d1", "d2")
         ]
         urls = [option for _, url in drivers for option in ("--driver", url)]
         controller, url = stack.enter_context(
-            started(*bench, "controller", *any_port, *urls, "--data", str(tmp_path / "runs"))
+            start(*bench, "controller", *any_port, *urls, "--data", str(tmp_path / "runs"))
         )
         deadline = time.monotonic() + PATIENCE_S
         while not all(driver["alive"] for driver in httpx.get(f"{url}/api/state", trust_env=False).json()["drivers"]):
@@ -97,6 +97,6 @@ def test_what_was_done_survives_a_driver_and_then_the_controller(tmp_path: Path)
         controller.send_signal(signal.SIGKILL)
         controller.wait()
         assert "long: running\n" in report(run)
-        told = folder.load(run)
-        assert {row.client_id for row in told.rows()} == {"d1", "d2"}
-        assert told.tally.total().operations_count == sum(1 for _ in told.rows())
+        loaded = folder.load(run)
+        assert {row.client_id for row in loaded.rows()} == {"d1", "d2"}
+        assert loaded.tally.total().operations_count == sum(1 for _ in loaded.rows())

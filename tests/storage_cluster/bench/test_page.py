@@ -1,4 +1,4 @@
-"""The controller's page in a browser: it shows drivers, takes a file, tells results; nothing goes wrong."""
+"""The controller's page in a browser: it shows drivers, takes a file and shows results, without errors."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ operations = [{ kind = "write", containers = "c(1)", objects = "s(1,100)", sizes
 
 
 @contextlib.contextmanager
-def started(*argv: str) -> Iterator[str]:
+def start(*argv: str) -> Iterator[str]:
     """A service of its own process; the address in what it says first."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     running = subprocess.Popen(
@@ -47,9 +47,9 @@ def test_a_run_from_the_page(chromium: Browser, tmp_path: Path) -> None:
     file = tmp_path / "w.toml"
     file.write_text(WORKLOAD)
     driver = ("tracer", "bench", "driver", "--listen", "127.0.0.1:0", "--name", "d1", "--data", str(tmp_path / "d1"))
-    with started("benchmarks.instant_server", "0") as port, started(*driver) as url:
+    with start("benchmarks.instant_server", "0") as port, start(*driver) as url:
         controller = ("tracer", "bench", "controller", "--listen", "127.0.0.1:0", "--driver", url)
-        with started(*controller, "--data", str(tmp_path / "runs")) as page_url:
+        with start(*controller, "--data", str(tmp_path / "runs")) as page_url:
             page, faults = chromium.new_page(), list[str]()
             page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
             page.on("pageerror", lambda error: faults.append(str(error)))

@@ -26,7 +26,7 @@ from storage_cluster.bench.use import FILE_NAME, Sample, SampleFile
 START = 1_700_000_000_000_000_000
 
 
-def found(
+def make_found(
     concurrency: int, rate: float, *, io: float = 95.0, proxy: float = 20.0, failed: int = 0, retried: int = 0
 ) -> Found:
     errors = {"connect_timeout": retried} if retried else {}
@@ -37,11 +37,11 @@ def found(
 def as_the_paper() -> Series:
     """Curves that do what the paper says."""
     hdd = [
-        found(c, min(c, 32) * (1.0 if c <= 32 else 0.5), retried=9 * (c > 128), failed=3 * (c > 256))
+        make_found(c, min(c, 32) * (1.0 if c <= 32 else 0.5), retried=9 * (c > 128), failed=3 * (c > 256))
         for c in CONCURRENCY
     ]
     ssd = [
-        found(
+        make_found(
             c,
             min(c, 32) * (4.0 if c <= 128 else 1.0),
             io=80.0 if c <= 128 else 30.0,
@@ -63,12 +63,12 @@ def test_curves_as_the_papers_agree_with_every_statement() -> None:
 @pytest.mark.parametrize(
     ("said", "change"),
     [
-        ("HDD: throughput rises", lambda c: found(c, float(c))),
-        ("HDD: retries above 128", lambda c: found(c, 1.0, retried=1)),
-        ("HDD: failures above 256", lambda c: found(c, 1.0)),
-        ("HDD: the storage node's I/O", lambda c: found(c, 1.0, io=50.0)),
-        ("HDD: no CPU exceeds", lambda c: found(c, 1.0, proxy=99.0)),
-        ("SSD: the highest", lambda c: found(c, 999.0)),
+        ("HDD: throughput rises", lambda c: make_found(c, float(c))),
+        ("HDD: retries above 128", lambda c: make_found(c, 1.0, retried=1)),
+        ("HDD: failures above 256", lambda c: make_found(c, 1.0)),
+        ("HDD: the storage node's I/O", lambda c: make_found(c, 1.0, io=50.0)),
+        ("HDD: no CPU exceeds", lambda c: make_found(c, 1.0, proxy=99.0)),
+        ("SSD: the highest", lambda c: make_found(c, 999.0)),
     ],
 )
 def test_other_curves_differ(said: str, change) -> None:
@@ -84,7 +84,7 @@ def test_a_short_sweep_does_not_reach_the_limits() -> None:
 
 
 def test_failures_are_not_known_while_uploads_are_retried() -> None:
-    cut = [dataclasses.replace(found(c, 1.0, retried=c), unfinished_count=c * (c > 512)) for c in CONCURRENCY]
+    cut = [dataclasses.replace(make_found(c, 1.0, retried=c), unfinished_count=c * (c > 512)) for c in CONCURRENCY]
     (said,) = (each for each in statements({("hdd", "1B"): cut}) if "failures above" in each.said)
     assert (said.agrees, said.found) == (None, "1B: none; 1B: 2,048 still retrying at 2,048 when the time was over")
     failed = [*cut[:-1], dataclasses.replace(cut[-1], failures_count=1)]
@@ -143,29 +143,34 @@ def test_what_is_drawn_from_a_run(tmp_path: Path) -> None:
     assert one.unfinished_count == 0  # nothing was retried: the time of the point was over
 
 
-def test_where_it_differs_is_told_why() -> None:
-    series = as_the_paper() | {("hdd", "1B"): [found(c, float(c), retried=1) for c in CONCURRENCY]}
+def test_differences_are_explained() -> None:
+    series = as_the_paper() | {("hdd", "1B"): [make_found(c, float(c), retried=1) for c in CONCURRENCY]}
     account = {"hdd": ("proxy on proxy answered 503 to 9 requests", "a cause", "a third")}
     why = {each.said: each.why for each in statements(series, account)}
-    told = "in the trace: HDD: proxy on proxy answered 503 to 9 requests; HDD: a cause"
-    assert why["HDD: retries above 128"] == told
+    finding = "in the trace: HDD: proxy on proxy answered 503 to 9 requests; HDD: a cause"
+    assert why["HDD: retries above 128"] == finding
     assert why["SSD: retries above 128"] == ""  # as the paper
-    assert f"why: {told}" in as_text(statements(series, account))
+    assert f"why: {finding}" in as_text(statements(series, account))
     calm = [dataclasses.replace(each, turned_away={"proxy": 0.2}) for each in series["hdd", "1B"]]
     (said,) = (each.why for each in statements({("hdd", "1B"): calm}, account) if "HDD: retries" in each.said)
-    assert said.startswith("no listen queue turned a connection away: one holds 4,096 here") and said.endswith(told)
+    assert said.startswith("no listen queue turned a connection away: one holds 4,096 here") and said.endswith(finding)
     (said,) = (each.why for each in statements({("hdd", "1B"): calm}, {}) if "HDD: failures" in each.said)
     assert said.endswith("; a retry mended whatever went wrong")
 
 
 def test_reasons_of_their_own() -> None:
-    hot = [dataclasses.replace(found(c, 1.0, io=50.0 + c), cpu_percent={"client": 40.0, "proxy": 1.0}) for c in (1, 64)]
+    hot = [
+        dataclasses.replace(make_found(c, 1.0, io=50.0 + c), cpu_percent={"client": 40.0, "proxy": 1.0})
+        for c in (1, 64)
+    ]
     why = {each.said.partition(" ")[2]: each.why for each in statements({("hdd", "1B"): hot})}
     assert why["the storage node's I/O is above 90 % at any concurrency"].startswith("below it: 1B at 1: what is")
     assert why["the client's CPU stays below 10 %"] == "the most is at 1 with 1B, 1 objects/s"
     assert why["no CPU exceeds the storage node's I/O"] == ""
-    slow = [found(c, 1.0, io=4.0, proxy=9.0) for c in (1, 64)]
-    made = statements({("hdd", "1B"): hot, ("ssd", "1B"): slow, ("hdd", "1KB"): hot, ("ssd", "1KB"): [found(1, 9.0)]})
+    slow = [make_found(c, 1.0, io=4.0, proxy=9.0) for c in (1, 64)]
+    made = statements(
+        {("hdd", "1B"): hot, ("ssd", "1B"): slow, ("hdd", "1KB"): hot, ("ssd", "1KB"): [make_found(1, 9.0)]}
+    )
     why = {each.said.partition(": ")[2]: each.why for each in made}
     assert (
         why["at high concurrency the proxy's CPU overtakes the storage node's I/O"] == "this SSD is busy 95 % at most"
@@ -173,15 +178,15 @@ def test_reasons_of_their_own() -> None:
     assert why["the highest throughput is much higher than on HDD"].startswith("1B on SSD: ")
 
 
-def test_what_limits_a_curve_is_told() -> None:
+def test_what_limits_a_curve_is_named() -> None:
     def why(points: list[Found]) -> str:
         made = statements({("hdd", "1B"): points})
         return next(each.why for each in made if each.said.startswith("HDD: throughput rises"))
 
     most = 100 * (os.cpu_count() or 1)
     neither = f"neither disk (50 %) nor processor (55 of {most} %; most: storage 30) is full"
-    rising = [found(c, float(c), io=50.0) for c in CONCURRENCY[:-1]]
-    end = found(2048, 500.0, retried=7)
+    rising = [make_found(c, float(c), io=50.0) for c in CONCURRENCY[:-1]]
+    end = make_found(2048, 500.0, retried=7)
     assert why([*rising, end]) == (
         f"1B on HDD: at 1 {neither}, at 1,024 (the best) {neither}, from 2,048 on it falls, with 7 retries"
     )
@@ -210,9 +215,9 @@ def a_picture(tmp_path: Path) -> Traced:
     """A trace of one packet there and one lost, exported, whose command began 5 ms before."""
     traced = Traced("Figure 15 <b>", tmp_path / "figure-15", "it took 1 s <b>", ("a finding",), is_picture=True)
     traced.folder.mkdir()
-    traced.exported.mkdir()
+    traced.csv_path.mkdir()
     (traced.folder / "trace.json").write_text(json.dumps({"command": {"started_host_ns": 1_000_000}}))
-    (traced.exported / "hops.csv").write_text(
+    (traced.csv_path / "hops.csv").write_text(
         "kind,send_host,send_trace_ns,receive_host,receive_trace_ns\n"
         "syn,client,6000000,proxy,6500000\ndata,proxy,7000000,storage,\ndata,proxy,8000000,client,9000000\n"
     )
@@ -221,7 +226,7 @@ def a_picture(tmp_path: Path) -> Traced:
 
 def test_a_picture_is_an_arrow_for_each_packet(tmp_path: Path) -> None:
     traced = a_picture(tmp_path)
-    picture = arrows.read_picture("t", traced.folder, traced.exported)
+    picture = arrows.read_picture("t", traced.folder, traced.csv_path)
     assert [(each.kind, each.send_host, each.received_ns) for each in picture.arrows] == [
         ("syn", "client", 6_500_000), ("data", "proxy", 9_000_000)
     ]  # fmt: skip
@@ -245,16 +250,16 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
 
 def test_what_goes_into_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures.shutil, "which", lambda name: None)
-    series, traced, told = as_the_paper(), [a_picture(tmp_path)], list[str]()
+    series, traced, messages = as_the_paper(), [a_picture(tmp_path)], list[str]()
     made = outcome.figures(series, traced)
     file = outcome.publish(
-        made, series, statements(series), traced, tmp_path / "d", ("tracer", "bench", "a b"), told.append
+        made, series, statements(series), traced, tmp_path / "d", ("tracer", "bench", "a b"), messages.append
     )
     text = file.read_text("utf-8")
     assert "`tracer bench 'a b'`" in text
     assert "| HDD: retries above 128 | 1B: first at 256 | as the paper |  |" in text
     assert "| at once | 1 | 2 |" in text and "- a finding" in text
-    assert len(told) == 1 and "no pictures as PNG" in told[0]
+    assert len(messages) == 1 and "no pictures as PNG" in messages[0]
     runs = [points.Point("small-1", ("w",), tmp_path), points.Point("large-1", ("--set", "x.sizes=c(64)MB"), tmp_path)]
     line = experiment_004.Line("small write", 1.5, 2.0, 3.0, 99.5, 10.0)
     text = experiment_004.publish([line], runs, tmp_path / "e", ("tracer", "x")).read_text("utf-8")
@@ -266,11 +271,11 @@ def test_what_goes_into_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_figures_become_pictures(tmp_path: Path) -> None:
     if not any(map(shutil.which, pictures.BROWSERS)):
         pytest.skip(f"no browser: none of {', '.join(pictures.BROWSERS)} (apt install chromium)")
-    made = outcome.figures({("hdd", "1B"): [found(1, 1.0), found(2, 2.0)]}, [])
-    told: list[str] = []
-    files = pictures.draw(made, tmp_path, told.append, wide=("figure-09",))
+    made = outcome.figures({("hdd", "1B"): [make_found(1, 1.0), make_found(2, 2.0)]}, [])
+    messages: list[str] = []
+    files = pictures.draw(made, tmp_path, messages.append, wide=("figure-09",))
     assert [file.name for file in files] == ["figure-03.png", "figure-09.png"]
-    assert told == []
+    assert messages == []
     for file, times in zip(files, (1, 2), strict=True):
         content = file.read_bytes()
         assert content[:8] == b"\x89PNG\r\n\x1a\n"
@@ -279,7 +284,7 @@ def test_figures_become_pictures(tmp_path: Path) -> None:
 
 def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
-    broken, told = [True], list[str]()
+    broken, messages = [True], list[str]()
 
     def run(argv, **_) -> subprocess.CompletedProcess[str]:
         ran.append(argv)
@@ -304,9 +309,9 @@ def test_the_worst_point_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     todo = experiment_000.points(Plan(sizes=("1B",)), tmp_path)
     worst = traces.worst(as_the_paper(), todo)
     assert [point.name for point in worst] == ["hdd-1B-0512", "ssd-1B-2048"]
-    assert traces.worst({("hdd", "1B"): [found(1, 1.0)]}, todo) == []
-    (failed, *_) = traces.record(todo, [], tmp_path, told.append)
-    assert (failed.findings, told[1]) == ((), "  no trace of it (it said nothing); the next time it is tried again")
+    assert traces.worst({("hdd", "1B"): [make_found(1, 1.0)]}, todo) == []
+    (failed, *_) = traces.record(todo, [], tmp_path, messages.append)
+    assert (failed.findings, messages[1]) == ((), "  no trace of it (it said nothing); the next time it is tried again")
     broken.clear()
     ran.clear()
     for _ in range(2):  # the second time nothing is done again

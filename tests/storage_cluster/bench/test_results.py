@@ -224,7 +224,7 @@ def test_an_attempt_that_got_a_404_shows_404(tmp_path: Path) -> None:
     assert " status, attempt" not in text
 
 
-def test_a_run_that_was_killed_is_told_from_its_rows(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_is_loaded_from_its_rows(tmp_path: Path) -> None:
     file = RowFile.create(tmp_path / rows.FILE_NAME)
     file.write("".join(as_line(row(n)) for n in range(7)))
     (tmp_path / "d2").mkdir()

@@ -27,7 +27,7 @@ from tests.helpers.tiny_store import HANG, Behave, Seen, TinyStore, response, se
 QUICK = Timeouts(1.0, 0.2)
 
 
-def done(
+def run_workload(
     workload: Workload, path: Path, behave: Behave | None = None, timeouts: Timeouts = QUICK
 ) -> tuple[Run, TinyStore]:
     """A workload, done on a store in memory."""
@@ -59,7 +59,7 @@ def main_rows(run: Run, name: str = "main") -> list[Row]:
 
 def test_put_puts_every_object_once(tmp_path: Path) -> None:
     workload = simple.workload("put", count=50, size_bytes=100, concurrency=8, retries_max=0, container="b")
-    run, store = done(workload, tmp_path)
+    run, store = run_workload(workload, tmp_path)
     assert sorted(store.containers["b"]) == [f"object-{n:06d}" for n in range(50)]
     assert {len(body) for body in store.containers["b"].values()} == {100}
     rows = main_rows(run, "put")
@@ -76,11 +76,11 @@ def test_get_puts_what_is_missing_and_checks_what_it_reads(tmp_path: Path) -> No
     def spoil(seen: Seen) -> object:
         return response(200, b"?" * 100) if seen.method == "GET" and seen.name == "b/object-000003" else None
 
-    run, store = done(workload, tmp_path, spoil)
+    run, store = run_workload(workload, tmp_path, spoil)
     assert len(store.requests("PUT")) == 6
     assert run.tally.total().errors == {"wrong_hash": 1}
     assert [row.file for row in main_rows(run, "get") if row.error] == ["b/object-000003"]
-    again, store = done(workload, tmp_path / "again", lambda seen: None)
+    again, store = run_workload(workload, tmp_path / "again", lambda seen: None)
     assert again.tally.total().failures_count == 0
 
 
@@ -92,7 +92,7 @@ def test_a_cosbench_file_runs_unchanged(tmp_path: Path) -> None:
         ('runtime="300" rampup="10" rampdown="5"', 'totalOps="40"'),
     ):
         text = text.replace(old, new)
-    run, store = done(formats.parse(text.encode(), "sample.xml")[0], tmp_path)
+    run, store = run_workload(formats.parse(text.encode(), "sample.xml")[0], tmp_path)
     assert run.info.state == "failed"  # deletes of objects that were never there
     assert run.info.note == "12 of 12 operations of removal failed; 20 % are acceptable (afr)"
     stages = run.tally.stages()
@@ -116,7 +116,7 @@ config="containers=c(1);objects=s(1,9);sizes=c(1)B"/></work></workstage></workfl
 
 @pytest.mark.parametrize(("auth", "tokens"), [("", 1), ("caching=true", 1), ("caching=false", 2)])
 def test_cosbench_caching_is_one_token_for_all_works(tmp_path: Path, auth: str, tokens: int) -> None:
-    run, store = done(formats.parse(COSBENCH.format(storage="", auth=auth).encode(), "w.xml")[0], tmp_path)
+    run, store = run_workload(formats.parse(COSBENCH.format(storage="", auth=auth).encode(), "w.xml")[0], tmp_path)
     assert (run.info.state, store.tokens_count) == ("done", tokens)
 
 
@@ -126,7 +126,7 @@ def test_cosbench_timeout_is_that_of_requests(tmp_path: Path) -> None:
     def hang(seen: Seen) -> object:
         return HANG if seen.method == "PUT" and "/" in seen.name else None
 
-    run, _ = done(formats.parse(text.encode(), "w.xml")[0], tmp_path, hang, Timeouts(60, 60))
+    run, _ = run_workload(formats.parse(text.encode(), "w.xml")[0], tmp_path, hang, Timeouts(60, 60))
     assert run.tally.total().errors == {"read_timeout": 2}
     assert max(row.duration_ns for row in main_rows(run)) < 30e9
 
@@ -135,7 +135,7 @@ def test_a_time_ends_a_count(tmp_path: Path) -> None:
     workload = simple.workload(
         "put", count=10**6, size_bytes=1, concurrency=2, retries_max=0, container="b", seconds=0.2
     )
-    run, _ = done(workload, tmp_path)
+    run, _ = run_workload(workload, tmp_path)
     (key,) = (key for key in run.tally.figures if key.stage == "put")
     figures = run.tally.figures[key]
     assert 0 < figures.operations_count < 10**6
@@ -144,7 +144,7 @@ def test_a_time_ends_a_count(tmp_path: Path) -> None:
 
 def test_an_ssbench_scenario_runs(tmp_path: Path) -> None:
     text = (Path(__file__).with_name("workloads") / "small.scenario").read_text()
-    run, store = done(formats.parse(text.encode(), "small.scenario")[0], tmp_path)
+    run, store = run_workload(formats.parse(text.encode(), "small.scenario")[0], tmp_path)
     assert run.info.state == "done"
     names = [name for held in store.containers.values() for name in held]
     assert len(store.containers) == 5
@@ -162,7 +162,7 @@ def test_retries_are_rows_and_counted_apart(tmp_path: Path) -> None:
         seen_before[seen.name] += 1
         return response(503) if seen.name.endswith("myobjects_3") and seen_before[seen.name] < 3 else None
 
-    run, _ = done(mix("total_ops = 5\nretries = 4"), tmp_path, refuse_twice)
+    run, _ = run_workload(mix("total_ops = 5\nretries = 4"), tmp_path, refuse_twice)
     retried = [row for row in main_rows(run) if row.file.endswith("myobjects_3")]
     assert [(row.attempt, row.status, row.final) for row in retried] == [
         (1, 503, False),
@@ -175,7 +175,7 @@ def test_retries_are_rows_and_counted_apart(tmp_path: Path) -> None:
 
 
 def test_retries_end(tmp_path: Path) -> None:
-    run, _ = done(
+    run, _ = run_workload(
         mix("total_ops = 1\nretries = 2"),
         tmp_path,
         lambda seen: response(503) if "my" in seen.name and "/" in seen.name else None,
@@ -187,13 +187,13 @@ def test_an_expired_token_is_renewed(tmp_path: Path) -> None:
     def expire(seen: Seen) -> object:
         return response(401) if seen.headers.get("x-auth-token") == "token1" and "objects" in seen.name else None
 
-    run, store = done(mix("total_ops = 3\nretries = 1"), tmp_path, expire)
+    run, store = run_workload(mix("total_ops = 3\nretries = 1"), tmp_path, expire)
     assert store.tokens_count == 2
     assert [row.status for row in main_rows(run)] == [401, 201, 201, 201]
 
 
 def test_a_closed_loop_ends_in_time_and_counts_what_ended_in_it(tmp_path: Path) -> None:
-    run, _ = done(mix("workers = 2\nruntime_s = 0.3\nrampup_s = 0.1\nrampdown_s = 0.1"), tmp_path)
+    run, _ = run_workload(mix("workers = 2\nruntime_s = 0.3\nrampup_s = 0.1\nrampdown_s = 0.1"), tmp_path)
     rows = main_rows(run)
     first = min(row.start_ns for row in rows)
     measured = [row for row in rows if row.measured]
@@ -205,7 +205,7 @@ def test_a_closed_loop_ends_in_time_and_counts_what_ended_in_it(tmp_path: Path) 
 
 
 def test_bytes_are_a_limit(tmp_path: Path) -> None:
-    run, _ = done(mix("total_bytes = 90"), tmp_path)
+    run, _ = run_workload(mix("total_bytes = 90"), tmp_path)
     assert len(main_rows(run)) == 10
 
 
@@ -220,7 +220,7 @@ def test_an_open_loop_cannot_be_stalled(tmp_path: Path) -> None:
             asked.append(seen)
         return stall() if len(asked) == 10 and "objects" in seen.name else None
 
-    run, _ = done(
+    run, _ = run_workload(
         mix('workers = 1\nrate_per_s = 100\narrivals = "even"\nruntime_s = 0.5'), tmp_path, stall_once, Timeouts()
     )
     rows = main_rows(run)
@@ -231,10 +231,10 @@ def test_an_open_loop_cannot_be_stalled(tmp_path: Path) -> None:
     assert sum(each > 0.05e9 for each in late) > 15  # those that were due meanwhile have waited, and say so
 
 
-def test_what_never_began_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_never_began_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "GRACE_S", 0.05)
     hang = mix('workers = 1\nrate_per_s = 100\narrivals = "even"\nruntime_s = 0.2')
-    run, _ = done(hang, tmp_path, lambda seen: HANG if "objects" in seen.name else None, Timeouts(1, 60))
+    run, _ = run_workload(hang, tmp_path, lambda seen: HANG if "objects" in seen.name else None, Timeouts(1, 60))
     errors = Counter(row.error for row in main_rows(run))
     assert errors["cancelled"] == sum(errors.values()) >= 18
     assert len({row.idx for row in main_rows(run)}) == sum(errors.values())
@@ -242,7 +242,7 @@ def test_what_never_began_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_ramp_of_workers(tmp_path: Path) -> None:
     workload = mix("workers = 1\nruntime_s = 2\nramp = [{ seconds = 0.2, to = 4 }]")
-    run, _ = done(workload, tmp_path)
+    run, _ = run_workload(workload, tmp_path)
     rows = main_rows(run)
     begin = min(row.start_ns for row in rows)
     first = {thread: min(row.start_ns for row in rows if row.thread == thread) - begin for thread in range(4)}
@@ -251,13 +251,13 @@ def test_a_ramp_of_workers(tmp_path: Path) -> None:
 
 
 def test_connections_per_request(tmp_path: Path) -> None:
-    run, _ = done(mix("total_ops = 4\nkeep_alive = false"), tmp_path)
+    run, _ = run_workload(mix("total_ops = 4\nkeep_alive = false"), tmp_path)
     rows = main_rows(run)
     assert len({row.local_port for row in rows}) == 4
     assert all(row.connect_ns > 0 for row in rows)
 
 
-def test_a_store_that_cannot_be_used_is_told_before_anything_is_done(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_used_is_reported_before_anything_is_done(tmp_path: Path) -> None:
     text = (Path(__file__).with_name("workloads") / "sample.xml").read_text().replace('type="swift"', 'type="ampli"')
     workload = formats.parse(text.encode(), "sample.xml")[0]
     with pytest.raises(WorkloadError, match=r"sample\.xml line 4: <storage>: storage 'ampli' is not supported"):
@@ -265,27 +265,27 @@ def test_a_store_that_cannot_be_used_is_told_before_anything_is_done(tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
-def test_too_many_workers_are_told(tmp_path: Path) -> None:
+def test_too_many_workers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match="5,000 workers at once are more than the 4,096 of one driver"):
-        done(mix("total_ops = 1\nworkers = 5000"), tmp_path)
+        run_workload(mix("total_ops = 1\nworkers = 5000"), tmp_path)
 
 
-def test_a_folder_that_is_not_empty_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "x").write_text("")
     with pytest.raises(RunError, match="is not empty"):
-        done(mix("total_ops = 1"), tmp_path)
+        run_workload(mix("total_ops = 1"), tmp_path)
 
 
 def test_a_timeline_adds_up(tmp_path: Path) -> None:
-    run, _ = done(mix("total_ops = 30"), tmp_path)
+    run, _ = run_workload(mix("total_ops = 30"), tmp_path)
     lines = [line.split(",") for line in (run.folder / TIMELINE_NAME).read_text().splitlines()[1:]]
     main = [line for line in lines if line[1] == "main"]
     assert [sum(int(line[n]) for line in main) for n in (4, 5, 6, 7)] == [30, 0, 0, 270]
 
 
 def test_a_timeline_has_the_works_intervals(tmp_path: Path) -> None:
-    run, _ = done(mix("runtime_s = 1.2\ninterval_s = 60"), tmp_path)
+    run, _ = run_workload(mix("runtime_s = 1.2\ninterval_s = 60"), tmp_path)
     lines = [line.split(",") for line in (run.folder / TIMELINE_NAME).read_text().splitlines()[1:]]
     times = {int(line[0]) for line in lines if line[1] == "main"}
     assert times and all(time % 60 == 0 for time in times)
@@ -333,7 +333,7 @@ def test_poisson_arrivals() -> None:
     assert deviation == pytest.approx(mean, rel=0.05)
 
 
-def scanned(operation: Operation, count: int) -> list[list[str]]:
+def scan(operation: Operation, count: int) -> list[list[str]]:
     shared = Shared()
     places = [Place(n, count) for n in range(count)]
     return [[order.path for order in orders.scan(operation, place, random.Random(1), shared)] for place in places]
@@ -345,13 +345,13 @@ def test_workers_share_a_scan_out() -> None:
         'containers = "r(1,2)"\nobjects = "r(1,5)"\nsizes = "c(1)B"'
     )
     prepare = workload.stages[1].works[0].operations[0]
-    parts = scanned(prepare, 3)
+    parts = scan(prepare, 3)
     everything = [path for part in parts for path in part]
     assert sorted(everything) == sorted(f"mycontainers_{c}/myobjects_{o}" for c in (1, 2) for o in range(1, 6))
     assert [len(part) for part in parts] == [4, 4, 2]
-    assert len(scanned(prepare, 40)) == 40
+    assert len(scan(prepare, 40)) == 40
     init = workload.stages[0].works[0].operations[0]
-    assert scanned(init, 3) == [["mycontainers_1"], ["mycontainers_2"], []]
+    assert scan(init, 3) == [["mycontainers_1"], ["mycontainers_2"], []]
     assert init.kind is Kind.INIT
 
 

@@ -54,25 +54,25 @@ def test_sizes_without_a_known_unit_are_refused(text: str) -> None:
         parse_sizes(text)
 
 
-def drawn(text: str, count: int) -> list[int]:
+def draw(text: str, count: int) -> list[int]:
     choose = parse_selector(text).chooser(random.Random(7))
     return [choose() for _ in range(count)]
 
 
 def test_a_sequence_goes_round() -> None:
-    assert drawn("s(3,5)", 7) == [3, 4, 5, 3, 4, 5, 3]
-    assert drawn("r(3,5)", 4) == [3, 4, 5, 3]
-    assert drawn("c(9)", 3) == [9, 9, 9]
+    assert draw("s(3,5)", 7) == [3, 4, 5, 3, 4, 5, 3]
+    assert draw("r(3,5)", 4) == [3, 4, 5, 3]
+    assert draw("c(9)", 3) == [9, 9, 9]
 
 
 def test_uniform_reaches_all_and_nothing_else() -> None:
-    counts = Counter(drawn("u(2,5)", 4000))
+    counts = Counter(draw("u(2,5)", 4000))
     assert set(counts) == {2, 3, 4, 5}
     assert min(counts.values()) > 850
 
 
 def test_a_histogram_follows_its_weights() -> None:
-    numbers = drawn("h(1|10|900,100|110|100)", 5000)
+    numbers = draw("h(1|10|900,100|110|100)", 5000)
     low = sum(number <= 10 for number in numbers)
     assert 4350 < low < 4650
     assert set(numbers) <= {*range(1, 11), *range(100, 111)}
