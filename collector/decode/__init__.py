@@ -1,1 +1,1 @@
-"""Capture files as packets by partition, with the hosts that they are of."""
+"""Decodes capture files to packets, divided into partitions, and identifies the captured hosts."""

@@ -1,11 +1,11 @@
-"""Stamps that cannot be: decades from all others of their host, by damage. The rest of the capture is worth analysing.
+"""Detects impossible timestamps: years away from all others of their host, because of damage to the file.
 
 A clock that is set (a device boots in 1970, until NTP reaches it) leaves two long runs of packets, decades apart: that
-is a step (`collector.clocks.steps`), and both are believed. Damage leaves packets here and there. So the stamps of a
-host are grouped where a year or more lies between them, and of several groups those are believed whose packets stand
-together in the capture, `RUN_LEAST` in a row on average, and the largest. What is not believed is taken as if captured
-when the packet before it was (`tracer/core/wire/src/stamps.rs`), is left out where clocks are compared, and is counted
-with file and frame.
+is a step (`collector.clocks.steps`), and both runs are valid. Damage affects single packets. So a host's timestamps are
+grouped where a year or more lies between them. If there are several groups, the largest is valid, and those whose
+packets are adjacent in the capture, `RUN_LEAST` in a row on average. A packet with an invalid timestamp is treated as
+if captured at the time of the packet before it (`tracer/core/wire/src/stamps.rs`), is ignored when clocks are compared,
+and is counted with file and frame.
 
 Cost: nothing for a capture of less than a year; for one that spans more, it is read twice more.
 """
@@ -24,12 +24,12 @@ from tracer.readers import CaptureReader, open_capture
 from tracer.records import Severity
 
 STAMPS_ABSURD = "stamps_absurd"
-"""The counter of them (`tracer/core/wire/src/counters.rs`)."""
+"""The counter of packets with such timestamps (`tracer/core/wire/src/counters.rs`)."""
 FAR_NS = 366 * 86_400 * 10**9
-"""Between groups of stamps; no capture lasts that long."""
+"""Least distance between groups of timestamps; no capture lasts that long."""
 BIN_NS = 30 * 86_400 * 10**9
 RUN_LEAST = 8
-"""Packets in a row that damage does not put at one time."""
+"""Damage does not give so many consecutive packets similar timestamps."""
 NAMED_FRAMES = 5
 
 Range = tuple[int, int]
@@ -37,17 +37,17 @@ Range = tuple[int, int]
 
 @dataclass(slots=True)
 class _Stamps:
-    """How a host's stamps lie, by bins of `BIN_NS`: packets, first and last, and where one bin follows another."""
+    """A host's timestamps in bins of `BIN_NS`: packets, first and last, and how often one bin follows another."""
 
     counts: Counter[int] = field(default_factory=Counter)
     first: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
     begun: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Places where a packet of one bin is followed by one of another: (one, other)."""
+    """How often a packet of one bin is followed by one of another: (one, other)."""
     _before: int | None = None
 
     def add(self, host_ns: NDArray[np.int64]) -> None:
-        """Take in the next packets of the capture."""
+        """Add the next packets of the capture."""
         bins = host_ns // BIN_NS
         for each in np.unique(bins).tolist():
             own = host_ns[bins == each]
@@ -60,8 +60,8 @@ class _Stamps:
         self.begun.update(zip(chain[turns].tolist(), chain[turns + 1].tolist(), strict=True))
         self._before = int(bins[-1])
 
-    def believed(self) -> tuple[Range, ...]:
-        """First and last stamp of each group that is believed, by time."""
+    def valid_ranges(self) -> tuple[Range, ...]:
+        """The first and last timestamp of each valid group, by time."""
         groups: list[list[int]] = []
         for each in sorted(self.counts):
             if not groups or self.first[each] - self.last[groups[-1][-1]] >= FAR_NS:
@@ -81,7 +81,7 @@ class _Stamps:
 
 
 def believed_stamps(files: Iterable[Path]) -> tuple[Range, ...]:
-    """First and last of the stamps of a host's captures that are believed, for each group of them; none if all are.
+    """The first and last timestamp of each valid group in a host's captures; empty if all timestamps are valid.
 
     Raises: `InputError` for a file that is no capture.
     """
@@ -91,19 +91,19 @@ def believed_stamps(files: Iterable[Path]) -> tuple[Range, ...]:
             for batch in reader.batches():
                 if len(batch.events["host_ns"]):
                     stamps.add(batch.events["host_ns"])
-    return stamps.believed()
+    return stamps.valid_ranges()
 
 
 @dataclass(slots=True)
 class Absurd:
-    """What was not believed of a host's captures: `frames` of the host, and words for the first of each file."""
+    """The invalid timestamps of a host's captures: `frames` of the host, and the first ones of each file in words."""
 
     count: int = 0
     frames: list[NDArray[np.uint32]] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
 
     def note(self, path: Path, reader: CaptureReader, frames_before: int) -> None:
-        """Take in a file that has been read."""
+        """Add a file that has been read."""
         frames = reader.absurd_frames
         if not len(frames):
             return
@@ -113,7 +113,7 @@ class Absurd:
         self.places.append(f"{plain(path.name)} frame {named}{' …' if len(frames) > NAMED_FRAMES else ''}")
 
     def counter(self, host: str) -> CounterInfo | None:
-        """What is to be said of it."""
+        """The counter that reports them; None if there are none."""
         if not self.count:
             return None
         places = "; ".join(self.places[:NAMED_FRAMES]) + ("; …" if len(self.places) > NAMED_FRAMES else "")
@@ -129,4 +129,4 @@ class Absurd:
 
 
 Believed = Mapping[Path, Sequence[Range]]
-"""By file; all that pcap can hold for those that are not in it."""
+"""Valid ranges by file; files without an entry have no limit."""

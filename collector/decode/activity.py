@@ -1,6 +1,6 @@
-"""What captures themselves show of when they captured: their files, the times without a packet, the points passed.
+"""When captures captured, as far as they show it themselves: their files, silences, and the points that packets passed.
 
-`collector.hops.coverage` makes intervals of it, with what other hosts saw.
+`collector.hops.coverage` computes intervals from it, together with what other hosts saw.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ AddressPair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class FileSpan:
-    """A capture file of one or more points: its first and last stamp, and when its agent says that it began."""
+    """A capture file of one or more points: its first and last timestamp, and its beginning if its agent states it."""
 
     from_ns: int
     to_ns: int
@@ -22,7 +22,7 @@ class FileSpan:
 
 @dataclass(frozen=True, slots=True)
 class DropSpan:
-    """A time between two statistics of a capture in which it dropped packets: stamps of its host, ns."""
+    """An interval between two statistics of a capture in which it dropped packets, in its host's time (ns)."""
 
     from_ns: int
     to_ns: int
@@ -31,10 +31,10 @@ class DropSpan:
 
 @dataclass(frozen=True, slots=True)
 class PointActivity:
-    """What one point's capture shows of when it captured; all times are stamps of its host, in ns.
+    """When one point captured, as far as its capture shows; all times are its host's (ns).
 
     `files` that describe it, in their order; `silences`, longer times without a packet between two of its packets;
-    `span`, its first and last packet, None if it saw none; `drops`, by its own statistics, ascending.
+    `span`, its first and last packet, None without packets; `drops`, from its own statistics, ascending.
     """
 
     files: tuple[FileSpan, ...]
@@ -45,12 +45,12 @@ class PointActivity:
 
 @dataclass(frozen=True, slots=True)
 class HostActivity:
-    """The activity of a host's points, and which of them (places in `points`) packets between two addresses passed."""
+    """The activity of a host's points, and which of them (indices in `points`) packets between two addresses passed."""
 
     points: tuple[PointActivity, ...] = ()
     passed: Mapping[AddressPair, frozenset[int]] = field(default_factory=dict)
 
     def points_of(self, pair: AddressPair) -> frozenset[int]:
-        """The points where packets between two addresses are seen; all where none was seen."""
+        """The points that packets between two addresses pass; all points if none was seen."""
         here = self.passed.get(pair) or self.passed.get(pair[::-1])
         return here or frozenset(range(len(self.points)))

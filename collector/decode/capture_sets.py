@@ -1,11 +1,11 @@
-"""Whether captures that are given together are what they are given as: one of each host, taken at the same time.
+"""Checks captures that are given together: there should be one of each host, all taken at the same time.
 
-- The same packets at the same nanoseconds are one capture given twice; it is analysed once.
-- Files, or folders, of one name that are from different folders are one host if they share an own address, several if
-  each has its own.
-- A capture that ran at no time when another did has no packet in common with it.
+- Captures with the same packets at the same nanoseconds are one capture given twice; it is analysed once.
+- Files, or folders, of one name in different folders are one host if they share an own address, several hosts if each
+  has its own.
+- A capture that did not overlap in time with any other has no packet in common with it.
 
-What is found is counted under the names here, which every report shows whatever their severity.
+Each problem is counted under a name defined here, which every report shows whatever its severity.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ NAMES = frozenset({SAME_CAPTURE, SAME_NAME, NO_OVERLAP, SPLIT, COPIES, NAME_OF_N
 
 
 def first_of_same(notes: Sequence[Notes]) -> list[int]:
-    """Of each capture the place of the first one with the same packets at the same times: its own, if it is that."""
+    """For each capture, the index of the first one with the same packets at the same times, which may be itself."""
     return [
         next(first for first, other in enumerate(notes) if first == place or (mine.events_count and other == mine))
         for place, mine in enumerate(notes)
@@ -36,9 +36,9 @@ def first_of_same(notes: Sequence[Notes]) -> list[int]:
 
 
 def are_several_hosts(captures: Sequence[Traffic], alike: Sequence[int]) -> bool | None:
-    """Whether the captures at the places `alike` are of as many hosts; None if some show no address of their own.
+    """Whether the captures at indices `alike` are of different hosts; None if some show no address of their own.
 
-    Each is judged beside the others that are not alike: what an alike one owns may be its own, too.
+    Each is judged together with the captures not in `alike`: those in `alike` may own the same addresses.
     """
     others = [traffic for place, traffic in enumerate(captures) if place not in alike]
     owned = [own_addresses([*others, captures[place]])[-1] for place in alike]
@@ -48,7 +48,7 @@ def are_several_hosts(captures: Sequence[Traffic], alike: Sequence[int]) -> bool
 
 
 def by_name(counters: Iterable[CounterInfo]) -> list[CounterInfo]:
-    """Those of all files of a host, each name once, their counts summed."""
+    """The counters of all files of a host, summed by name."""
     sums: dict[str, CounterInfo] = {}
     for counter in counters:
         known = sums.get(counter.name)
@@ -57,13 +57,13 @@ def by_name(counters: Iterable[CounterInfo]) -> list[CounterInfo]:
 
 
 def same_capture(host: str, other: str, packets_count: int) -> CounterInfo:
-    """`host` was given the capture of `other`."""
+    """The counter that reports that `host` has the capture of `other`."""
     remedy = f"these are the packets of {other} again: analysed once, as {other}; give each host its own capture"
     return CounterInfo(host, SAME_CAPTURE, Severity.NOTICE, packets_count, remedy)
 
 
 def same_name(name: str, hosts: Sequence[str], several: bool | None) -> CounterInfo:
-    """Captures of one name: what they were taken for."""
+    """The counter that reports whether captures of one name are treated as one host or several."""
     if several:
         remedy = f"their own addresses differ, so they are {', '.join(hosts)}; name them with HOST=FILE"
     elif several is None:
@@ -74,9 +74,9 @@ def same_name(name: str, hosts: Sequence[str], several: bool | None) -> CounterI
 
 
 def not_overlapping(hosts: Sequence[HostInfo], clocks: pa.Table) -> tuple[CounterInfo, ...]:
-    """Hosts that captured when no other did, by their own clocks, and whose clocks no pair of packets relates.
+    """Counters of hosts that, by their own clocks, captured when no other host did, and whose clock is not aligned.
 
-    Arguments: the table `clocks`. A wrong clock alone is no reason: then packets pair, and its offset is known.
+    Arguments: the table `clocks`. A wrong clock alone is not reported: its packets match, and its offset is known.
     """
     rows = pl.DataFrame(clocks).filter(~pl.col("reference") & pl.col("uncertainty_ns").is_null())
     unplaced = set(rows["host"].cast(pl.String))

@@ -1,8 +1,8 @@
-"""Captures of several hosts, decoded: packets by partition, hosts, counters.
+"""Decodes the captures of several hosts to packets by partition, hosts, and counters: the first stage.
 
-The first stage. The core decodes a batch at a time and spreads it over partitions (`collector.decode.partitions`); here
-is what must be known of whole captures: hosts, their interfaces and own addresses, which give a partition's packets
-their meaning when it is taken. Hosts are read side by side.
+The core decodes batches of packets and distributes them over partitions (`collector.decode.partitions`). This module
+determines what requires whole captures: hosts, their interfaces and own addresses, which are needed to interpret the
+packets of a partition. Several hosts are read in parallel.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from collector.decode.absurd_stamps import FAR_NS, Believed, believed_stamps
 from collector.decode.activity import HostActivity
 from collector.decode.checksums import Checksum, tcp_checksum, tcp_payload
 from collector.decode.containers import containers
-from collector.decode.forwarders import forwarded_pairs, forwarded_rows, without_forwarded
+from collector.decode.forwarders import forwarded_pairs, forwarded_rows, without_forwarded_traffic
 from collector.decode.host_addresses import is_loopback, own_addresses
 from collector.decode.host_capture import LAST_BITS, LAST_FRAME, MORE_BITS, HostCapture, HostSource, Reading, read_host
 from collector.decode.host_identity import sources_by_address, sources_by_host, sources_by_interface, sources_by_name
@@ -38,26 +38,26 @@ from tracer.readers import open_capture
 from tracer.records import Columns, Severity
 
 BYTES_PER_PACKET = 90
-"""Of a capture file with headers and message heads; only to guess how many partitions are worth while."""
+"""Of a capture file with headers and message heads; only to estimate the number of partitions."""
 GZIP_RATIO = 6
 EVENTS_PER_PARTITION = 500_000
 """Bounds memory: about 400 bytes an event while a partition's stages run."""
 MOST_PARTITION_BITS = 10
 READERS = 2
-"""Hosts read side by side."""
+"""Hosts read in parallel."""
 LOOKED_AT_ONCE = 1_024
-"""Packets that are read again together."""
+"""Packets that are read again in one batch."""
 NO_ADDRESSES: Mapping[str, frozenset[str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Packets of some connections, of all hosts, and the HTTP heads in them.
+    """Packets of some connections, from all hosts, and the HTTP heads in them.
 
-    `events` by column, as the core's matching takes them (`EVENT_COLUMNS` and what `partitions.Taken` adds); their
-    `*_place` and address columns are places in `hosts`, `points` and `addresses`. `heads` as in `HEAD_COLUMNS` and
-    `HEAD_STRINGS`, with `event_row`, each one's row in `events`. `forwarded`: rows that a host on the path saw, which
-    are no end's (`collector.decode.forwarders`); None if there are none.
+    `events`: columns for the core's matching (`EVENT_COLUMNS`, and those that `partitions.Taken` adds); their `*_place`
+    and address columns are indices in `hosts`, `points` and `addresses`. `heads`: columns `HEAD_COLUMNS` and
+    `HEAD_STRINGS`, and `event_row`, each head's row in `events`. `forwarded`: rows seen by a host that only forwards
+    them (`collector.decode.forwarders`); None if there are none.
     """
 
     events: Columns
@@ -69,15 +69,15 @@ class Decoded:
 
 
 class Scan:
-    """All captures, read once; a context manager, for what is on disk goes with it.
+    """All captures, read once. A context manager: on exit, its files on disk are removed.
 
-    `hosts` (in their given order), `counters` and `clues` (by host, and by address and port of a server) are whole;
-    events come by partition.
-    `activities` says of each host when its interfaces captured, and `interfaces` which these are; `coverage.coverages`
-    makes intervals of it. `absurd` has of some hosts the frames whose stamps are not their own.
+    `hosts` (in the given order), `counters` and `clues` (by host, and by address and port of a server) are complete;
+    events are read by partition.
+    `activities`: for each host, when its interfaces captured; `interfaces`: their names. `coverage.coverages` computes
+    intervals from them. `absurd`: by host, the frames with invalid timestamps.
 
-    A node's containers are hosts too (`collector.decode.containers`): `clock_of` has whose clock each of them goes by,
-    and `clock_windows` and `frames` each clock's first and last stamp, and how many frames it stamped.
+    A node's containers are hosts, too (`collector.decode.containers`): `clock_of` names the clock that each of them
+    uses; `clock_windows` and `frames` have each clock's first and last timestamp, and its number of frames.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Scan:
         traffic = [capture.traffic() for capture in captures]
         self._forwarded = forwarded_pairs(traffic)
         named = [capture.named_addresses for capture in captures]
-        own = own_addresses(list(map(without_forwarded, traffic, self._forwarded, named)))
+        own = own_addresses(list(map(without_forwarded_traffic, traffic, self._forwarded, named)))
         lanes = _lanes(captures, own, partitions.addresses())
         own = [mine - {address for lane in lanes for address in lane.addresses} for mine in own]
         self._partitions, texts = partitions, partitions.addresses()
@@ -134,7 +134,7 @@ class Scan:
         unsettled = [
             number for number, mine in enumerate(own) if not (mine or number in split or self._forwarded[number])
         ]
-        undirected = [_undirected(captures[number]) for number in unsettled]
+        undirected = [_undirected_counter(captures[number]) for number in unsettled]
         of_files = [counter for capture in captures for counter in capture_sets.by_name(capture.counters)]
         absurd = [capture.absurd.counter(capture.host) for capture in captures]
         self.counters = (*counters, *of_files, *(counter for counter in (*absurd, *undirected) if counter is not None))
@@ -149,17 +149,17 @@ class Scan:
         self.close()
 
     def close(self) -> None:
-        """Give back what partitions hold, in memory and on disk; none can be taken any more."""
+        """Release all partitions, in memory and on disk; none can be taken any more."""
         self._partitions.close()
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def look(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, Checksum]]:
-        """Of packets of a host's captures, read again, frame and what the TCP checksum is.
+        """Read packets of a host's captures again: each frame and its TCP checksum's state.
 
-        Arguments: `frames` ascending. What an agent wrote is judged by its marks, where there are any: it keeps no
-        whole packets, and has overwritten secrets.
+        Arguments: `frames` ascending. Packets written by an agent are judged by the agent's marks, if any: it keeps no
+        whole packets and overwrites secrets.
         """
         marked = self._marked.get(self.clock_of.get(host, host), frozenset())
         for frame, link_type, data in self._again(host, frames):
@@ -169,13 +169,13 @@ class Scan:
                 yield frame, Checksum.BAD if frame in marked else Checksum.GOOD
 
     def payloads(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """As `look`, frame and TCP payload as on the wire, only to be looked at; without those that an agent wrote."""
+        """Read packets again: each frame and its TCP payload as on the wire; omits packets written by an agent."""
         for frame, link_type, data in self._again(host, frames):
             if data is not None:
                 yield frame, tcp_payload(link_type, data)
 
     def _again(self, host: str, frames: Sequence[int]) -> Iterator[tuple[int, int, bytes | None]]:
-        """Packets of a host's captures, read again: frame, link type, bytes as on the wire (None if an agent wrote
+        """Read packets of a host's captures again: frame, link type, bytes as on the wire (None if an agent wrote
         them)."""
         as_they_are = secret_rules.rules(secret_rules.SecretChoice(are_kept=True))
         name = self.clock_of.get(host, host)
@@ -196,7 +196,7 @@ class Scan:
 
     @property
     def has_drops(self) -> bool:
-        """Whether any capture says when it dropped packets."""
+        """Whether any capture reports when it dropped packets."""
         return any(point.drops for activity in self.activities.values() for point in activity.points)
 
     @property
@@ -206,23 +206,23 @@ class Scan:
 
     @property
     def largest(self) -> int:
-        """No partition that is not taken yet holds more packets."""
+        """The number of packets in the largest partition not taken yet."""
         return sum(self._partitions.largest(number) for number in range(len(self._captures)))
 
     def copies(self) -> tuple[CounterInfo, ...]:
-        """Packets of each capture that were left out as copies, in the partitions that were taken so far."""
+        """Counters of packets omitted as copies, for each capture, in the partitions taken so far."""
         with self._lock:
             found = zip(self._captures, self._copies, strict=True)
             return tuple(
-                copies.left_out(capture.host, capture.files, capture.copied, count)
+                copies.copies_counter(capture.host, capture.files, capture.copied, count)
                 for capture, count in found
                 if capture.copied and count
             )
 
     def take(self, number: int) -> Decoded | None:
-        """The events and heads of one partition, host by host in the order of its frames; None if it is empty.
+        """The events and heads of one partition, by host and frame; None if it is empty.
 
-        A partition can be taken once.
+        A partition can be taken only once.
         """
         taken = self._partitions.take(number, self._views, self._order)
         if taken is None:
@@ -245,7 +245,7 @@ class _Lane:
     interface: int
 
     def info(self, capture: HostCapture, texts: Sequence[str]) -> HostInfo:
-        """What its interface shows of it."""
+        """The container as a host, from what its interface shows."""
         name = capture.interfaces[self.interface]
         points = tuple(point for point in capture.points if point.interface == name)
         ((span, count),) = [(span, n) for number, span, n in capture.activity.interfaces if number == self.interface]
@@ -302,11 +302,11 @@ def scan(
 ) -> Scan:
     """Read the captures of all hosts.
 
-    Arguments: `sources`, one for each host; `spill`, where intermediate data goes if it does not fit in memory; the
-    number of partitions is 2^`partition_bits`, by the files' sizes if it is not given; `progress` learns how far it is;
-    `addresses`, of some hosts what addresses they have, whatever their captures show; `limits`, how much is taken in.
-    Raises: `InputError` for a file that is no capture, addresses of a host that is not there, or if no host's capture
-    holds a TCP packet; `ResourceError` if intermediate data finds no room.
+    Arguments: `sources`, one for each host; `spill`, a folder for intermediate data that does not fit in memory;
+    `partition_bits`: there are 2^n partitions, by default chosen by the files' sizes; `progress` is notified of the
+    progress; `addresses` of hosts given by the operator, which override what captures show; `limits` of the input.
+    Raises: `InputError` for a file that is no capture, addresses of an unknown host, or if no capture holds a TCP
+    packet; `ResourceError` if there is no room for intermediate data.
     """
     named, alike, ranks = sources_by_name(sources)
     unknown = sorted(addresses.keys() - {source.host for source in named})
@@ -314,12 +314,12 @@ def scan(
         known = ", ".join(str(source.host) for source in named)
         raise InputError(f"no capture is of host {unknown[0]}", f"give --address for one of: {known}")
     how = Reading(spill, partition_bits, progress, addresses, limits)
-    captures, partitions = _read(named, how)
-    believed = _believed(named, captures)
+    captures, partitions = _read_captures(named, how)
+    believed = _believed_ranges(named, captures)
     if believed:
         partitions.close()
         how = replace(how, believed=believed)
-        captures, partitions = _read(named, how)
+        captures, partitions = _read_captures(named, how)
     merged = [
         place
         for place, source in enumerate(named)
@@ -332,19 +332,19 @@ def scan(
         partitions.close()
         alike = {name: [place for place in places if place not in merged] for name, places in alike.items()}
         apart = sources_by_interface(named, merged, captures)
-        captures, partitions = _read([source for source, _ in apart], how)
+        captures, partitions = _read_captures([source for source, _ in apart], how)
         named, split = sources_by_address(named, apart, captures, partitions.addresses())
         partitions.close()
-        captures, partitions = _read(named, how)
+        captures, partitions = _read_captures(named, how)
     hosts, counters = sources_by_host(named, alike, captures)
     if hosts != named:
         partitions.close()
-        captures, partitions = _read(hosts, how)
+        captures, partitions = _read_captures(hosts, how)
     return Scan(captures, partitions, [*split, *counters], ranks)
 
 
-def _believed(named: Sequence[HostSource], captures: Sequence[HostCapture]) -> Believed:
-    """Of the captures that last for years, which stamps are not damage."""
+def _believed_ranges(named: Sequence[HostSource], captures: Sequence[HostCapture]) -> Believed:
+    """The valid ranges of timestamps, for captures that last for years."""
     found: dict[Path, Sequence[tuple[int, int]]] = {}
     for source, capture in zip(named, captures, strict=True):
         first_ns, last_ns = capture.notes.first_ns, capture.notes.last_ns
@@ -353,8 +353,8 @@ def _believed(named: Sequence[HostSource], captures: Sequence[HostCapture]) -> B
     return found
 
 
-def _read(named: Sequence[HostSource], how: Reading) -> tuple[list[HostCapture], Partitions]:
-    """The captures of the named hosts, and their packets, in as many partitions as they need. Raises: as `scan`."""
+def _read_captures(named: Sequence[HostSource], how: Reading) -> tuple[list[HostCapture], Partitions]:
+    """The captures of the named hosts, and their packets in as many partitions as needed. Raises: as `scan`."""
     if how.partition_bits is not None:
         return _read_into(how.partition_bits, named, replace(how, limits=replace(how.limits, in_partition=LAST_FRAME)))
     for bits in range(_partition_bits(named), LAST_BITS, MORE_BITS):
@@ -364,7 +364,8 @@ def _read(named: Sequence[HostSource], how: Reading) -> tuple[list[HostCapture],
 
 
 def _read_into(bits: int, named: Sequence[HostSource], how: Reading) -> tuple[list[HostCapture], Partitions]:
-    """As `_read`, in 2^`bits` partitions. Raises: `PartitionFull` if one holds too much and there may be more."""
+    """The result of `_read_captures` with 2^`bits` partitions. Raises: `PartitionFull` if one is too large and more
+    partitions are allowed."""
     partitions = Partitions(bits, len(named), how.spill)
     how.progress.begin(Stage.READ)
     done = Counted(how.progress, sum(_size(path) for source in named for path in source.files))
@@ -409,10 +410,10 @@ def _host_info(capture: HostCapture, own: frozenset[int], texts: Sequence[str]) 
     return HostInfo(capture.host, addresses, capture.points, capture.files, *counts, notes.first_ns, notes.last_ns)
 
 
-def _undirected(capture: HostCapture) -> CounterInfo | None:
-    """For a host of whose packets nothing tells which way they went."""
+def _undirected_counter(capture: HostCapture) -> CounterInfo | None:
+    """The counter of a host whose packets have no known direction; None for other hosts."""
     if capture.is_twice:
-        return merged_captures.merged(capture.host, capture.packets_count - capture.elsewhere_count)
+        return merged_captures.merged_counter(capture.host, capture.packets_count - capture.elsewhere_count)
     remedy = (
         f"nothing shows which end is its own: say so with --address {capture.host}=IP; if several hosts' captures were "
         "merged into it, give one file for each"

@@ -1,8 +1,8 @@
-"""Whether a captured packet's TCP checksum is right: what the receiver's TCP looks at before anything else.
+"""Verifies the TCP checksum of a captured packet, as the receiver's TCP does first of all.
 
-A checksum says something only where all of the segment was captured, at its receiver. A sender's capture holds what
-its card completes later (the sum of the pseudo-header alone), and so does one on a link without a wire (veth, `lo`), or
-one behind GRO, which joins only what was right: such are `UNFILLED`.
+A checksum can be judged only if the whole segment was captured, at its receiver. A sender's capture has only the sum of
+the pseudo-header, which the network card completes later; so has a capture on a virtual link (veth, `lo`), or behind
+GRO, which merges only correct segments: such checksums are `UNFILLED`.
 
 Source: RFC 9293 §3.1 (the sum), RFC 8200 §8.1 (IPv6's pseudo-header), RFC 1071; link types as tcpdump.org/linktypes.
 """
@@ -18,16 +18,16 @@ IP_TYPES = {0x0800: 4, 0x86DD: 6}
 
 
 class Checksum(StrEnum):
-    """What a packet's checksum is."""
+    """The state of a packet's checksum."""
 
     GOOD = "good"
     BAD = "bad"
-    UNFILLED = "unfilled"  # the pseudo-header's sum alone: somebody behind the capture completes it, or nobody does
+    UNFILLED = "unfilled"  # only the pseudo-header's sum: completed later, or never
     UNKNOWN = "unknown"  # not all was captured, or no plain TCP over IP
 
 
 def tcp_checksum(link_type: int, data: bytes) -> Checksum:
-    """What the checksum of a captured frame is.
+    """The state of a captured frame's TCP checksum.
 
     Arguments: `link_type` as registered. Cost: ~15 µs. Tunnels, fragments and IPv6's further headers are `UNKNOWN`.
     """
@@ -36,16 +36,16 @@ def tcp_checksum(link_type: int, data: bytes) -> Checksum:
         return Checksum.UNKNOWN
     addresses, segment = ends
     length = len(segment)
-    pseudo = _folded(addresses + length.to_bytes(4, "big") + TCP.to_bytes(4, "big"))
+    pseudo = _ones_complement_sum(addresses + length.to_bytes(4, "big") + TCP.to_bytes(4, "big"))
     found = int.from_bytes(segment[16:18], "big")
     if found == pseudo:
         return Checksum.UNFILLED
-    right = _folded(pseudo.to_bytes(2, "big") + segment) == 0xFFFF
+    right = _ones_complement_sum(pseudo.to_bytes(2, "big") + segment) == 0xFFFF
     return Checksum.GOOD if right else Checksum.BAD
 
 
 def tcp_payload(link_type: int, data: bytes) -> bytes:
-    """What a captured frame's TCP segment carries; nothing where `tcp_checksum` would be `UNKNOWN`."""
+    """The payload of a captured frame's TCP segment; empty if `tcp_checksum` is `UNKNOWN`."""
     ends = _whole_segment(link_type, data)
     return b"" if ends is None else ends[1][(ends[1][12] >> 4) * 4 :]
 
@@ -60,7 +60,7 @@ def _whole_segment(link_type: int, data: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _network_offset(link_type: int, data: bytes) -> int | None:
-    """Where the IP header begins; None where there is none."""
+    """The offset of the IP header; None without one."""
     if link_type in RAW or link_type in (IPV4, IPV6):
         return 0
     if link_type not in (ETHERNET, COOKED, COOKED_2):
@@ -94,7 +94,7 @@ def _whole(addresses: bytes, segment: bytes, length: int) -> tuple[bytes, bytes]
     return (addresses, segment) if len(segment) == length >= 20 else None
 
 
-def _folded(data: bytes) -> int:
+def _ones_complement_sum(data: bytes) -> int:
     """The ones' complement sum of 16-bit words (RFC 1071)."""
     total = int(np.frombuffer(data + b"\0" * (len(data) % 2), dtype=">u2").sum(dtype=np.uint64))
     while total >> 16:

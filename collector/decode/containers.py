@@ -1,20 +1,19 @@
-"""Addresses behind interfaces of a captured host, each of which is a lane of its own: the containers of a node.
+"""Detects the containers of a captured node: addresses behind its interfaces, each of which gets a lane of its own.
 
-On the host's side of a bridge a packet between two containers is seen twice: first where its sender's interface leads
-(veth), and then where its receiver's does; on the bridge itself once more, before or after that, and with `-i any` on
-all of these. So the sight at the sender's interface is its sending, and that at the receiver's its receiving, by one
-clock. An address is behind an interface if its packets are all first seen there, those to it are seen there after the
-first sight, and nearly nothing else passes there.
+On the host's side of a bridge, a packet between two containers is seen twice: first at its sender's interface (veth),
+then at its receiver's; once more on the bridge itself, before or after that; and with `-i any` at all of these. The
+sight at the sender's interface counts as its sending, that at the receiver's as its receiving, both by one clock. An
+address is behind an interface if all its packets are first seen there, packets to it are seen there after their first
+sight, and hardly any other packets pass there.
 
-Not so for the host itself and for what it routes: of packets that a bridge gets from its own host the first sight is
-one that the host sends, where the capture tells directions, and packets of others pass the bridge as well. Addresses
-become lanes only where at least two that talk with each other do; otherwise all is the host's own
-(`collector.decode.host_addresses`).
+The host itself and networks that it routes do not qualify: if the capture records directions, packets from the host are
+first seen as sent, and packets of others pass the bridge as well. Addresses become lanes only if at least two of them
+exchange packets; otherwise all belong to the host (`collector.decode.host_addresses`).
 
-Limits: interfaces that a capture does not tell apart (`mergecap` without `-I none`, where files describe theirs alike);
-stamps of equal time, as captures of microseconds have, tell no order, and other packets must; an uplink with a single
-peer whose address it does not translate is taken for that peer's interface; several addresses of one family behind one
-interface may be a network, and make no lane.
+Limits: a capture may not distinguish its interfaces (`mergecap` without `-I none`, if files describe theirs alike).
+Equal timestamps, as in captures with microseconds, show no order, so other packets must. An uplink with a single peer
+whose address is not translated is mistaken for that peer's interface. Several addresses of one family behind one
+interface may be a network, and get no lane.
 """
 
 from collections import Counter
@@ -24,21 +23,22 @@ from dataclasses import dataclass
 from tracer.records import Direction
 
 Sight = tuple[int, int, int]
-"""Stamp (ns), interface, and the direction's code, of a packet at an interface of a host."""
+"""A packet at an interface of a host: timestamp (ns), interface, and the direction's code."""
 Passage = tuple[int, int, Sequence[Sight]]
-"""Source, destination, and where a packet between them was seen, by time."""
+"""Source, destination, and the sights of a packet between them, by time."""
 Passed = tuple[int, int, int, int]
-"""Source, destination, interface, and how many packets."""
+"""Source, destination, interface, and number of packets."""
 
 LEAST_SHARE, LEAST_PASSAGES = 0.9, 3
-"""Of an address's packets that must be seen at its interface first (later, of those to it), and how many each way."""
+"""Share of an address's packets that must be seen at its interface first (for packets to it: later), and fewest packets
+in each direction."""
 LEAST_OWN_SHARE = 0.98
-"""Of an interface's packets that must be its address's: a bridge floods a few before it knows the ports."""
+"""Share of an interface's packets that must be its address's: a bridge floods a few before it has learned the ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A lane: its addresses, the first of which names it, and the interface that leads there; by number."""
+    """A lane: its addresses, the first of which names it, and its interface; by number."""
 
     addresses: tuple[int, ...]
     interface: int
@@ -47,10 +47,10 @@ class Container:
 def containers(
     passages: Sequence[Passage], passed: Iterable[Passed], texts: Sequence[str], owned: Collection[int]
 ) -> list[Container]:
-    """The lanes of a captured host, by interface; none where no two of them talk with each other.
+    """The lanes of a captured host, by interface; none unless two of them exchange packets.
 
-    Arguments: `passages` of a sample of its packets; `passed`, what its interfaces saw; `texts`, of each address;
-    `owned` by other captures' hosts. Cost: linear in the passages, of which there are a few thousand.
+    Arguments: `passages` of a sample of its packets; `passed`, packet counts by interface; `texts` of the addresses;
+    `owned`, addresses of other captures' hosts. Cost: linear in the passages, of which there are a few thousand.
     """
     if not passages:
         return []
@@ -72,7 +72,7 @@ def containers(
 
 
 def _homes(passages: Iterable[Passage], owned: Collection[int]) -> dict[int, int]:
-    """Of each address the interface where its packets are first seen and those to it later."""
+    """For each address, the interface at which its packets are first seen, and packets to it later."""
     firsts: dict[int, Counter[int | None]] = {}
     laters: dict[int, Counter[int]] = {}
     received: Counter[int] = Counter()
@@ -94,7 +94,7 @@ def _homes(passages: Iterable[Passage], owned: Collection[int]) -> dict[int, int
 
 
 def _alone(passed: Iterable[Passed], texts: Sequence[str]) -> set[tuple[int, int]]:
-    """(address, interface) where nearly all packets of the address's family are from or to it."""
+    """The (address, interface) for which nearly all packets of the address's family are from or to the address."""
     of_address: Counter[tuple[int, int]] = Counter()
     of_interface: Counter[tuple[bool, int]] = Counter()
     for src, dst, interface, count in passed:

@@ -1,18 +1,18 @@
-"""Which packets a capture holds more than once, and how: a mirror port that copies a packet where it enters the switch
-and where it leaves, two ports of a bridge in one file, a card and the bridge on top of it captured as one interface.
+"""Detects captures that hold packets more than once: from a mirror port that copies packets where they enter and leave
+the switch, from two ports of a bridge in one file, or from a network card and its bridge captured as one interface.
 
-A copy has the whole header of its packet, IP ID and timestamps included, at the same interface, and lies microseconds
-from it. A single such packet proves nothing (a system whose IP ID is 0 sends the same header again), but such a
-capture copies nearly all packets between two addresses, with payload or without, whereas only few are sent again, and
-those a round trip later. So addresses are judged by a sample of their packets (`tracer/core/partitions/src/sights.rs`);
-where too few are in it, all that the interface saw decides. The core leaves copies out as it gives a partition's
-packets (`tracer/core/partitions/src/copies.rs`), before anything else sees them.
+A copy has the same header as its packet, including IP ID and timestamps, at the same interface, microseconds later. A
+single such packet proves nothing (a system whose IP ID is 0 may send the same header again). But such a capture copies
+nearly all packets between two addresses, with or without payload, whereas only few packets are retransmitted, and those
+a round trip later. So pairs of addresses are judged by a sample of their packets
+(`tracer/core/partitions/src/sights.rs`); if the sample has too few, by all packets of the interface. The core omits
+copies when a partition is taken (`tracer/core/partitions/src/copies.rs`), before any other stage.
 
-Captures of several hosts merged into one interface look alike, but there the copies of packets of one way and those of
-the other lie a whole round trip apart, taken together (`collector.decode.merged_captures`).
+Captures of several hosts merged into one interface look similar, but there the delays of copies in both directions sum
+up to a whole round trip (`collector.decode.merged_captures`).
 
-Limits: what a bridge cuts or joins between its ports has another header; so it is no copy. Which of two sights stays
-is the file's order; the other one's stamp is that much later.
+Limits: a segment that a bridge splits or merges between its ports has another header, so it is no copy. The first sight
+in the file is kept; the other one's timestamp is slightly later.
 """
 
 from collections import Counter
@@ -29,22 +29,23 @@ COPIES = "copied_packets"
 Way = tuple[int, int, int]
 """Source, destination, interface."""
 Copying = tuple[int, int, int, int, int]
-"""Source, destination, interface, how often it shows a packet, and the most between two sights of it (ns)."""
+"""Source, destination, interface, how often it shows each packet, and the longest time between two sights of it
+(ns)."""
 
 NEAR_NS = 5_000_000
-"""A switch copies a packet to its mirror port within that, however full this is."""
+"""A switch copies a packet to its mirror port within this time, however busy the port is."""
 LEAST_NEAR_NS, NEAR_RATIO = 100_000, 8
-"""Copies are looked for so far from their packet, or so many times as far as nine of ten are."""
+"""Copies are searched within this time after their packet, or within so many times the delay of nine of ten copies."""
 LEAST_SHARE, LEAST_PACKETS = 0.5, 8
-"""Of the packets between two addresses that are copied, and of how many in the sample, before they are judged alone.
-A full mirror port leaves copies out."""
+"""Least share of copied packets between two addresses, and fewest packets of theirs in the sample that are judged
+alone. A busy mirror port drops some copies."""
 MOST_ROUND_NS = 50_000
-"""A switch's or a bridge's own time, there and back; captures of two hosts are further apart."""
+"""Delay of a switch or bridge, both directions together; captures of two hosts are further apart."""
 
 
 @dataclass(slots=True)
 class _Sample:
-    """Packets of a sample: how many, how many of them are copied, and how."""
+    """Counts over packets of a sample: all, copied ones, and their copies' delays."""
 
     packets: int = 0
     copied: int = 0
@@ -54,7 +55,7 @@ class _Sample:
     times: Counter[int] = field(default_factory=Counter)
 
     def add(self, stamps: Sequence[int], payload_len: int) -> None:
-        """Note one packet, by its sights in order of time."""
+        """Add one packet, by its sights in order of time."""
         near = [at for at in stamps if at - stamps[0] <= NEAR_NS]
         self.packets += 1
         self.with_payload += payload_len > 0
@@ -65,18 +66,19 @@ class _Sample:
             self.times[len(near)] += 1
 
     def is_copied(self) -> bool:
-        """Whether most are, those with payload too: a receiver repeats ACKs, but not what it sends."""
+        """Whether most packets are copied, also those with payload: a receiver repeats ACKs, but not payload."""
         most = self.copied > LEAST_SHARE * self.packets
         return most and (not self.with_payload or self.copied_with_payload > LEAST_SHARE * self.with_payload)
 
     def gap_ns(self, tenths: int) -> int:
-        """So many tenths of the copies are nearer to their packet."""
+        """The delay (ns) below which so many tenths of the copies are."""
         return sorted(self.gaps_ns)[len(self.gaps_ns) * tenths // 10]
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a capture copies: by which ways, how often it shows a packet, and the usual time between two sights."""
+    """The copies in a capture: between which addresses, how often it shows a packet, and the usual time between
+    sights."""
 
     ways: tuple[Copying, ...]
     times: int
@@ -84,9 +86,9 @@ class Copied:
 
 
 def copied_packets(seen: Sequence[Sighted], passed: Iterable[Passed]) -> Copied | None:
-    """What a capture copies; None if it does not.
+    """The copies in a capture; None without any.
 
-    Arguments: `seen`, a sample of its packets; `passed`, what its interfaces saw. Cost: that of sorting the sample.
+    Arguments: `seen`, a sample of its packets; `passed`, packet counts by interface. Cost: sorting the sample.
     """
     samples = _samples(seen)
     ways: list[Copying] = []
@@ -109,8 +111,8 @@ def copied_packets(seen: Sequence[Sighted], passed: Iterable[Passed]) -> Copied 
     return Copied(tuple(ways), kept.times.most_common(1)[0][0], kept.gap_ns(5)) if ways else None
 
 
-def left_out(host: str, files: Sequence[str], copied: Copied, count: int) -> CounterInfo:
-    """So many packets of a capture were copies of others."""
+def copies_counter(host: str, files: Sequence[str], copied: Copied, count: int) -> CounterInfo:
+    """The counter of packets omitted as copies."""
     often = "twice" if copied.times == 2 else f"{copied.times} times"
     remedy = (
         f"{', '.join(files[:2])}{' …' if len(files) > 2 else ''} holds nearly every packet {often}, "
@@ -121,7 +123,7 @@ def left_out(host: str, files: Sequence[str], copied: Copied, count: int) -> Cou
 
 
 def _samples(seen: Sequence[Sighted]) -> Mapping[Way, _Sample]:
-    """Of each way its packets, apart by the direction that the capture gives them."""
+    """The packets of each pair of addresses, separated by the direction that the capture records."""
     samples: dict[Way, _Sample] = {}
     for src, dst, payload_len, sights in seen:
         stamps: dict[tuple[int, int], list[int]] = {}
@@ -146,7 +148,7 @@ def _together(samples: Iterable[_Sample]) -> _Sample:
 
 
 def _is_near(samples: Mapping[Way, _Sample]) -> bool:
-    """Whether copies lie no further apart than one device takes, both ways together."""
+    """Whether the copies' delays, both directions together, are within those of one device."""
     copied = {way: sample.gap_ns(1) for way, sample in samples.items() if sample.copied}
     rounds = sorted(gap + copied.get((dst, src, at), 0) for (src, dst, at), gap in copied.items())
     return bool(rounds) and rounds[len(rounds) // 2] < MOST_ROUND_NS

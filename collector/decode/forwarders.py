@@ -1,18 +1,18 @@
-"""Hosts on the path: routers, NATs and layer-4 balancers that were captured too, and whose packets are other hosts'.
+"""Detects captured hosts on the path: routers, NATs and layer-4 load balancers, which forward packets of other hosts.
 
-The gap from a packet to the first that acknowledges it holds, by each host's own clock, the rest of the round trip. So
-of several captures that have the same answer (its acknowledgment and sequence number, which a NAT leaves alone) the
-longest gap is that of the host that asked, the shortest that of the host that answered, and a capture strictly between
-is of a host that passed both on. What it saw of them is no packet's sending or receiving: its packets between these
-addresses stay in `events` and take no further part, so all goes on as if the host had not been captured.
+The gap from a packet to the first packet that acknowledges it includes, by each host's own clock, the rest of the round
+trip. So if several captures have the same answer (identified by acknowledgment and sequence number, which a NAT does
+not change), the longest gap is at the host that asked and the shortest at the host that answered. A capture with a gap
+strictly between belongs to a host that forwarded both packets. Its packets between these addresses stay in `events`,
+but no later stage uses them, as if the host had not been captured.
 
-Judged by pair of addresses: a router is an end too of what is sent to itself. A pair is forwarded if nearly all answers
-that another capture has as well are forwarded; its translation is, under whatever pair of addresses the other captures
-have the same answers.
+Each pair of addresses is judged separately, since a router is also an end of connections to itself. A pair is forwarded
+if nearly all of its answers that other captures have, too, are forwarded. If so, the pair that it is translated to is
+forwarded as well, whichever addresses the answers have in other captures.
 
-Limits: a host that forwards some connections of a pair of addresses and is an end of others of the pair, or of what it
-translates the pair to, is left as it is, an end of all; so is one of which only one neighbour was captured, for nothing
-lies beyond it. A proxy that ends TCP has sequence numbers of its own, and is always an end.
+Limits: a host that forwards some connections of a pair of addresses and is an end of others (or of the translated pair)
+counts as an end of all. So does a host with only one captured neighbour, since nothing beyond it was captured. A proxy
+that terminates TCP has its own sequence numbers, and is always an end.
 """
 
 from collections import Counter
@@ -26,17 +26,17 @@ from collector.decode.host_addresses import AddressPair, Answer, Traffic
 from tracer.records import Columns
 
 LEAST_ANSWERS = 3
-"""Of a pair of addresses, before its packets count as forwarded ones: a handshake and one exchange have as many."""
+"""Fewest answers of a pair of addresses that counts as forwarded: a handshake and one exchange have as many."""
 LEAST_SHARE = 0.9
-"""Of the answers that other captures have too. Offloads merge segments, so a few are other packets elsewhere."""
+"""Least share of forwarded answers, of those that other captures have. Offloads merge segments, so a few differ."""
 SAMPLED_ANSWERS = 250
-"""Who keeps fewer answers has kept them all; who has more may have left out those of great hash (`answers.rs`)."""
+"""A capture with fewer answers has kept all; one with more may have omitted those with high hashes (`answers.rs`)."""
 SPREAD = 0x9E3779B1
-"""As in the core: of an answer that number times its acknowledgment, modulo 2^32, is the hash."""
+"""As in the core: an answer's hash is this number times its acknowledgment, modulo 2^32."""
 
 
 def forwarded_pairs(captures: Sequence[Traffic]) -> list[frozenset[AddressPair]]:
-    """For each capture the pairs of addresses (either order) between which its host only passes packets on.
+    """For each capture, the pairs of addresses (in either order) between which its host only forwards packets.
 
     Source: the header of this module. Cost: linear in the answers, of which a capture keeps about a thousand.
     """
@@ -59,23 +59,23 @@ def forwarded_pairs(captures: Sequence[Traffic]) -> list[frozenset[AddressPair]]
     ]
 
 
-def without_forwarded(traffic: Traffic, pairs: Collection[AddressPair], named: frozenset[int]) -> Traffic:
-    """What a capture shows of its host besides what the host forwards; `named` addresses are its own in any case."""
+def without_forwarded_traffic(traffic: Traffic, pairs: Collection[AddressPair], named: frozenset[int]) -> Traffic:
+    """`traffic` without packets that the host forwards between `pairs`; `named` addresses are its own in any case."""
     if not pairs:
         return traffic
     left = {pair: count for pair, count in traffic.pairs.items() if pair not in pairs}
     gone = {end for pair in pairs for end in pair} - {end for pair in left for end in pair}
     gaps_ns = {key: gap for key, gap in traffic.gaps_ns.items() if gap[:2] not in pairs}
-    told = (traffic.told - gone) | named
-    return replace(traffic, pairs=left, told=told, passing=traffic.passing - gone, gaps_ns=gaps_ns)
+    known = (traffic.known - gone) | named
+    return replace(traffic, pairs=left, known=known, passing=traffic.passing - gone, gaps_ns=gaps_ns)
 
 
 def forwarded_rows(
     events: Columns, forwarded: Sequence[Collection[AddressPair]], numbers: NDArray[np.int64]
 ) -> NDArray[np.bool_] | None:
-    """Which rows are of a host that only passes packets between these addresses; None if there are none.
+    """Whether each row was captured at a host that only forwards packets between its addresses; None if none was.
 
-    Arguments: `forwarded` of each host by number, as `forwarded_pairs`; `numbers` of the addresses in `events`.
+    Arguments: `forwarded`, from `forwarded_pairs`, by number of the host; `numbers` of the addresses in `events`.
     """
     place_of = {number: place for place, number in enumerate(numbers.tolist())}
     found: NDArray[np.bool_] | None = None
@@ -91,7 +91,7 @@ def forwarded_rows(
 
 
 def _sights(captures: Sequence[Traffic]) -> Iterable[list[tuple[int, AddressPair, int]]]:
-    """Of each answer that several captures have: the captures, its addresses there (ascending), and the gaps."""
+    """For each answer in several captures: the captures, its addresses there (ascending), and its gaps."""
     sampled = [capture.gaps_ns for capture in captures if len(capture.gaps_ns) >= SAMPLED_ANSWERS]
     limit = min((max(map(_hash, gaps_ns)) for gaps_ns in sampled), default=1 << 32)
     found: dict[Answer, list[tuple[int, AddressPair, int]]] = {}
@@ -108,7 +108,7 @@ def _sure(
     ended: Counter[AddressPair],
     alike: dict[AddressPair, set[AddressPair]],
 ) -> set[AddressPair]:
-    """The pairs of which the votes leave no doubt, and those that they are translated to."""
+    """The pairs with a clear majority of votes, and those that they are translated to."""
     doubted = {pair for pair, count in ended.items() if passed[pair] < LEAST_SHARE * (passed[pair] + count)}
     known = {_pair(*pair) for pair in capture.pairs}
     found: set[AddressPair] = set()

@@ -1,10 +1,10 @@
-"""Fingerprints of handshakes: which 4-tuples may be one connection whose addresses were rewritten on the way.
+"""Fingerprints of handshakes: finds 4-tuples that may be one connection whose addresses were translated on the way.
 
-A NAT or a balancer leaves the ISNs alone, or else the timestamps. So two 4-tuples may be one connection if their
-SYN-ACKs, each seen at one host only, share both ISNs or both timestamps; where the NAT was captured too, it may have
-seen each beside that host. Here that is only suspected, so that both come into one partition; the matcher decides.
+A NAT or load balancer keeps either the ISNs or the timestamps. So two 4-tuples may be one connection if their SYN-ACKs,
+each seen at one host only, share both ISNs or both timestamps; a captured NAT may have seen each in addition to that
+host. This module only finds candidates, which are put into one partition; the matcher decides.
 
-Memory: up to `MOST_IN_MEMORY` fingerprints; more wait in files by their hash, which are looked at one by one.
+Memory: up to `MOST_IN_MEMORY` fingerprints; more are written to files by their hash, which are processed one by one.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Keys (ascending), and the key that stands for each instead, so that what may be one connection has one key."""
+    """Keys (ascending), and the key that replaces each, so that 4-tuples that may be one connection have one key."""
 
     keys: Keys
     to: Keys
@@ -48,7 +48,7 @@ class Handshakes:
         self._folder: Scratch | None = None
 
     def add(self, host: int, events: Columns, keys: Keys) -> None:
-        """Note the SYN-ACKs of a batch of one host.
+        """Add the SYN-ACKs of a batch of one host.
 
         Raises: `ResourceError` if they fit neither in memory nor on disk.
         """
@@ -64,8 +64,8 @@ class Handshakes:
         if self._count > self._most:
             self._to_disk()
 
-    def joined(self) -> Moves:
-        """Which keys are to be replaced."""
+    def moves(self) -> Moves:
+        """The keys to be replaced."""
         held = np.concatenate([np.empty(0, dtype=ROW), *self._rows])
         if self._folder is None:
             return _moves(_pairs(held))
@@ -78,7 +78,7 @@ class Handshakes:
         return _moves(np.concatenate(found))
 
     def close(self) -> None:
-        """Let go of everything, on disk too."""
+        """Release everything, also on disk."""
         self._rows.clear()
         if self._folder is not None:
             self._folder.cleanup()
@@ -106,13 +106,13 @@ def _file_number(rows: NDArray[np.void]) -> Keys:
 
 
 def _pairs(rows: NDArray[np.void]) -> NDArray[np.uint64]:
-    """Pairs of keys that alone show a fingerprint, each at one host or over a host between; shape (n, 2)."""
+    """Pairs of keys that alone have a fingerprint, each at one host, or also at a host between; shape (n, 2)."""
     columns = [np.ascontiguousarray(rows[name]) for name in ("fingerprint", "key", "host")]
     return np.column_stack(_core.handshake_pairs(*columns))
 
 
 def _moves(pairs: NDArray[np.uint64]) -> Moves:
-    """Every key that hangs together with others goes to the least of them."""
+    """Every key of a connected group is replaced by the least key of the group."""
     if not len(pairs):
         return Moves(np.empty(0, np.uint64), np.empty(0, np.uint64))
     keys, number = np.unique(pairs, return_inverse=True)

@@ -1,14 +1,14 @@
-"""Which addresses a capture's host has, and so which way each packet went.
+"""Determines the addresses of each capture's host, and thereby the direction of each packet.
 
-A capture that knows tells it: pcapng direction flags, Linux cooked captures, an agent's name records. A plain Ethernet
-capture does not. There, a host's own addresses are those that every packet of its capture has at one end; where the
-peer is always the same one both ends qualify, and the other captures decide, or at last the answers: the gap from a
-packet (a SYN, or bytes) to the first that acknowledges it holds a round trip at the host that sent it, and only the
-receiver's own work at the one that answered. Where no other capture has the same answers, both ends of this one are
-compared: its own kernel answers within microseconds, and never waits for the way.
+Some captures record it: pcapng direction flags, Linux cooked captures, an agent's name records. A plain Ethernet
+capture does not. Its host's own addresses are those that every packet has at one end. If the peer is always the same,
+both ends qualify; then the other captures decide, or finally the answers: the gap from a packet (a SYN, or bytes) to
+the first packet that acknowledges it includes a round trip at the host that sent it, but only the receiver's own work
+at the host that answered. If no other capture has the same answers, both ends of this capture are compared: the host's
+own kernel answers within microseconds, without a network delay.
 
-Limits: the capture of a router or a switch has no own end; its packets stay without direction, and a counter says so
-unless both its neighbours were captured too (`collector.decode.forwarders`).
+Limits: the capture of a router or switch has no own end. Its packets have no direction, and a counter reports it,
+unless both its neighbours were captured, too (`collector.decode.forwarders`).
 """
 
 from collections import Counter
@@ -17,36 +17,36 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 Answer = tuple[int, int]
-"""Acknowledgment and sequence number of a packet: the same at both ends, even where addresses are translated."""
+"""Acknowledgment and sequence number of a packet: the same at both ends, even if addresses are translated."""
 OWN_ANSWER_NS, OWN_RATIO = 50_000, 2
-"""A kernel's quickest answer takes less than this at its own host, and a way and back at least twice as long as it."""
+"""At its own host a kernel's quickest answer takes less than this, and a network round trip at least twice as long."""
 OWN_ANSWERS = 3
-"""Answers of each end, before one is taken for the quick one."""
+"""Fewest answers of each end that are compared."""
 AddressPair = tuple[int, int]
 """Source and destination, as indices into one address table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a capture shows of its host, condensed for the inference.
+    """The evidence of a capture about its host's addresses.
 
-    `pairs` counts packets by (source, destination). `told` are addresses that the capture itself calls its own,
-    `passing` those whose packets it saw both come in and go out: of containers behind it, or of hosts it forwards for.
-    `gaps_ns` holds, for some answers, who had asked, who answered, and the time between.
+    `pairs` counts packets by (source, destination). `known` are addresses that the capture itself records as its own,
+    `passing` those whose packets both came in and went out: of containers behind it, or of hosts it forwards for.
+    `gaps_ns` holds, for some answers, the addresses that asked and answered, and the time between.
     """
 
     pairs: Mapping[AddressPair, int]
-    told: frozenset[int] = frozenset()
+    known: frozenset[int] = frozenset()
     passing: frozenset[int] = frozenset()
     gaps_ns: Mapping[Answer, tuple[int, int, int]] = field(default_factory=dict)
 
 
 def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
-    """For each capture the addresses of its host; empty where nothing tells.
+    """For each capture, the addresses of its host; empty if they cannot be determined.
 
     Source: the header of this module. Cost: linear in the distinct address pairs.
     """
-    found: list[frozenset[int] | None] = [traffic.told or None for traffic in captures]
+    found: list[frozenset[int] | None] = [traffic.known or None for traffic in captures]
     while any(addresses is None for addresses in found):
         progress = False
         for index, traffic in enumerate(captures):
@@ -63,7 +63,8 @@ def own_addresses(captures: Sequence[Traffic]) -> list[frozenset[int]]:
 
 
 def _behind(traffic: Traffic, own: frozenset[int], settled: Sequence[frozenset[int]]) -> frozenset[int]:
-    """Addresses of containers: they pass through this host, no capture owns them, and another owns their peer."""
+    """Addresses of containers: they pass through this host, no capture owns them, and another capture owns their
+    peer."""
     owned = frozenset().union(*settled)
     return frozenset(
         end
@@ -79,12 +80,12 @@ def common_ends(traffic: Traffic) -> set[int]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether the textual address is every host's own (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3)."""
+    """Whether the address (text) is a loopback address (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3)."""
     return address.startswith("127.") or address == "::1"
 
 
 def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None], undecided: Sequence[int]) -> None:
-    """Settle one capture that the pairs leave open, by its answers' gaps; give up on one if none can be settled."""
+    """Decide one undecided capture by the gaps of its answers; if none can be decided, give one up."""
     for index in undecided:
         for other in range(len(captures)):
             side = _side_of(captures[index], captures[other]) if other != index else None
@@ -96,7 +97,8 @@ def _decide_one(captures: Sequence[Traffic], found: list[frozenset[int] | None],
 
 
 def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
-    """Address of the first capture's host: of who asked where its gaps are the longer ones, else of who answered."""
+    """The address of the first capture's host: that of the asking end if its gaps are longer, else of the answering
+    end."""
     votes = Counter(
         one.gaps_ns[key][0 if one.gaps_ns[key][2] > other.gaps_ns[key][2] else 1]
         for key in one.gaps_ns.keys() & other.gaps_ns.keys()
@@ -107,7 +109,7 @@ def _side_of(one: Traffic, other: Traffic) -> frozenset[int] | None:
 
 
 def _quick_end(traffic: Traffic) -> frozenset[int]:
-    """Of the only two addresses the one whose answers take no way; none if neither, or both, are that quick."""
+    """Of the only two addresses, the one whose answers have no network delay; none if neither or both have none."""
     ends = common_ends(traffic)
     gaps = {end: [gap for _, answerer, gap in traffic.gaps_ns.values() if answerer == end] for end in ends}
     if len(ends) != 2 or any(len(of_end) < OWN_ANSWERS for of_end in gaps.values()):
@@ -118,7 +120,7 @@ def _quick_end(traffic: Traffic) -> frozenset[int]:
 
 
 def _covering(traffic: Traffic) -> frozenset[int]:
-    """The fewest addresses (greedily) that every packet has one of; none if that is half of them all."""
+    """A smallest set of addresses (greedy) such that every packet has one; empty if it has half of all addresses."""
     left = {pair: count for pair, count in traffic.pairs.items() if pair[0] != pair[1]}
     everyone = {end for pair in left for end in pair}
     chosen: set[int] = set()

@@ -1,4 +1,4 @@
-"""The captures of one host while they are read: packets go to partitions, all else is noted of the host."""
+"""Reads the captures of one host: packets go to partitions, all other facts are collected for the host."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,29 +23,29 @@ from tracer.errors import InputError
 from tracer.readers import CaptureReader, Drops, EndpointClues, Interface, open_capture
 
 LAST_BITS, MORE_BITS = 12, 4
-"""More partitions than the sizes of files ask for, and how many more at a time, while one holds too much of a host."""
+"""If a partition holds too much of a host, partitions are increased up to 2^`LAST_BITS`, by `MORE_BITS` at a time."""
 LAST_FRAME = (1 << 32) - 2
-"""Of one host; the next number says that there is none. Of a single file the reader leaves out what is beyond it."""
+"""The highest frame number of a host; the next number means none. The reader omits packets of a file beyond it."""
 NOTHING = Notes(0, 0, None, None, {}, frozenset(), frozenset(), {})
 NO_ACTIVITY = Activity((), (), (), ())
 CAPTURE_DROPPED = "capture_dropped"
-"""The counter of packets that a capture says it dropped (`tracer/core/wire/src/counters.rs`)."""
+"""The counter of packets that a capture reports as dropped (`tracer/core/wire/src/counters.rs`)."""
 SINCE_PREFIX = "twintap.since="
-"""Of the comment in which an agent's sections say when their capture began."""
+"""Prefix of the comment in which an agent's sections state when their capture began."""
 LONGEST_CAPTURE_NS = 366 * 86_400 * 10**9
-"""A capture that says it began longer than that before its first packet, or after it, is not believed."""
+"""A stated beginning is ignored if it is longer than this before the capture's first packet, or after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostSource:
-    """The captures of one host, in order. `host` is None where it was not told: then the capture or its name tells."""
+    """The captures of one host, in order. If `host` is None, the capture or its file name determines it."""
 
     host: str | None
     files: tuple[Path, ...]
     folder: Path | None = None
-    """Where the folder is that gave the host its name; None if the name was given, or there is none."""
+    """The folder of the folder that named the host; None if the name was given, or there is none."""
     interfaces: frozenset[int] | None = None
-    """Of its single file those that are its own, in the order in which they occur; None if all are."""
+    """The interfaces of its single file that are the host's own, in order of occurrence; None for all."""
 
 
 @dataclass(slots=True)
@@ -65,30 +65,30 @@ class HostCapture:
     """As `HostSource.interfaces`."""
     absurd: Absurd = field(default_factory=Absurd)
     damaged: list[int] = field(default_factory=list)
-    """Frames that an agent marked: their checksums were wrong when they were received."""
+    """Frames that an agent marked because their checksums were wrong on arrival."""
     elsewhere_count: int = 0
     """Packets of other hosts' interfaces."""
     is_twice: bool = False
-    """Its packets are there twice, and nothing shows whose: it has no own end."""
+    """Its packets are captured twice, and it is unknown which sight is whose: it has no own end."""
     copied: copies.Copied | None = None
-    """Its packets are there more than once, a moment apart: each is taken once."""
+    """Its packets are captured more than once, a moment apart: each is used once."""
     _places: dict[tuple[str | int, int], int] = field(default_factory=dict)
 
     _series: int = 0
     _last_ns: int | None = None
-    """Last stamp of the files before."""
+    """Last timestamp of the previous files."""
     file_spans: list[list[FileSpan]] = field(default_factory=list)
-    """Of each of `interfaces`."""
+    """For each of `interfaces`."""
     drops: dict[int, list[DropSpan]] = field(default_factory=dict)
-    """Of those that dropped packets."""
+    """By index of the interfaces that dropped packets."""
     _statistics_ns: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The last ones' time of each interface and agent's capture."""
+    """The time of the last statistics of each interface and agent's capture."""
     activity: Activity = NO_ACTIVITY
 
     def note_file(self, reader: CaptureReader, span: Span | None) -> None:
-        """Note when a file that has been read captured: `span`, its first and last stamp, if it holds a packet.
+        """Note when a file that has been read captured: `span`, its first and last timestamp, if it holds a packet.
 
-        What an agent's first section says of its capture's beginning holds for the file: each segment is one.
+        The beginning stated in an agent's first section holds for the file: each segment is one file.
         """
         since = next((int(text) for text in map(_since, reader.comments) if text.isdecimal()), None)
         numbers = sorted(set(self.places(reader).tolist()) - {ELSEWHERE})
@@ -104,10 +104,10 @@ class HostCapture:
             self.file_spans[number].append(FileSpan(*span, since))
 
     def _drops(self, reader: CaptureReader, span: Span, since: int | None) -> Iterator[tuple[int, DropSpan]]:
-        """When the file's capture dropped packets by its own statistics, for each place in `interfaces`.
+        """When the file's capture dropped packets according to its own statistics, for each index in `interfaces`.
 
-        An agent's statistics are of what happened since those of its segment before, if that is of the same capture.
-        Packets that blocks between them say were dropped (`epb_dropcount`) may be from anywhere in the file.
+        An agent's statistics cover the time since those of its previous segment, if that is of the same capture.
+        Drops counted in packet blocks (`epb_dropcount`) may have happened anywhere in the file.
         """
         places = self.places(reader)
         everywhere = sorted(set(places.tolist()) - {ELSEWHERE})
@@ -122,13 +122,13 @@ class HostCapture:
                     self._statistics_ns[place, since] = end
                 if drops.count:
                     yield from ((number, DropSpan(begin, max(begin, end), drops.count)) for number in of)
-        told = sum(interface.dropped_count or 0 for interface in reader.interfaces)
-        more = next((each.count for each in reader.counters if each.name == CAPTURE_DROPPED), 0) - told
+        counted = sum(interface.dropped_count or 0 for interface in reader.interfaces)
+        more = next((each.count for each in reader.counters if each.name == CAPTURE_DROPPED), 0) - counted
         if more > 0:
             yield from ((number, DropSpan(*span, more)) for number in everywhere)
 
     def host_activity(self, texts: Sequence[str]) -> HostActivity:
-        """When its points captured, as far as files and packets show; addresses by `texts`."""
+        """When its points captured, as far as files and packets show. Arguments: `texts` of the addresses."""
         seen = {number: span for number, span, _ in self.activity.interfaces}
         silent = self.activity.silences
         points = [
@@ -146,17 +146,17 @@ class HostCapture:
         return HostActivity(tuple(points), {pair: frozenset(places) for pair, places in passed.items()})
 
     def begin_file(self, first_ns: int) -> None:
-        """Note the first stamp of the next file: one that goes on where the last ended is of the same series."""
+        """Note the first timestamp of the next file: if it continues where the last one ended, both are one series."""
         if self._last_ns is not None and first_ns < self._last_ns:
             self._series += 1
 
     def places(self, reader: CaptureReader) -> NDArray[np.uint16]:
-        """Of each interface of the file begun last, its place in `interfaces`, or ELSEWHERE.
+        """For each interface of the current file, its index in `interfaces`, or ELSEWHERE.
 
         A name is one interface in all files and sections: each of an agent's segments describes its interfaces again,
-        and a packet sent again in the next segment is no second sight of the first. Two of one name in a file that no
-        agent wrote are two. Interfaces without names are the same in files that follow each other in time
-        (`tcpdump -C`), and others in files of the same time.
+        and a packet retransmitted in the next segment is no second sight of the first. Two interfaces of one name in a
+        file that no agent wrote are different. Interfaces without names are the same in consecutive files
+        (`tcpdump -C`), and different in files that overlap in time.
         """
         found, times = [], Counter[str]()
         for interface in reader.interfaces:
@@ -176,13 +176,13 @@ class HostCapture:
         """What it shows of its host."""
         if self.is_twice:
             return Traffic({}, self.named_addresses)
-        told, others = self.notes.own, self.notes.others
-        return Traffic(self.notes.pairs, self.named_addresses or told - others, told & others, self.notes.gaps_ns)
+        own, others = self.notes.own, self.notes.others
+        return Traffic(self.notes.pairs, self.named_addresses or own - others, own & others, self.notes.gaps_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How captures are read: as the arguments of `scan`, and which of their stamps are believed."""
+    """How captures are read: the arguments of `scan`, and the valid ranges of their timestamps."""
 
     spill: Path | None
     partition_bits: int | None
@@ -227,7 +227,7 @@ def _spread_file(
     progress: Counted,
     limits: InputLimits,
 ) -> CounterInfo | None:
-    """Put the packets of a file into partitions; what is to be said if it was not read to its end.
+    """Put the packets of a file into partitions; returns a counter if it was not read to its end.
 
     Raises: `PartitionFull`.
     """
@@ -249,7 +249,7 @@ def _spread_file(
 
 
 def _note_file(number: int, capture: HostCapture, reader: CaptureReader, partitions: Partitions) -> None:
-    """Note what a file that has been read tells of its host."""
+    """Collect the facts about the host from a file that has been read."""
     capture.note_file(reader, partitions.file_span(number, capture.packets_count))
     capture.absurd.note(reader.path, reader, capture.packets_count)
     capture.damaged += (reader.damaged_frames.astype(np.int64) + capture.packets_count).tolist()
@@ -262,9 +262,9 @@ def _note_file(number: int, capture: HostCapture, reader: CaptureReader, partiti
 
 
 def _statistics_span(drops: Drops, span: Span) -> Span:
-    """When a capture dropped packets; all of its file (`span`) where its statistics do not say it.
+    """When a capture dropped packets; the whole file (`span`) if its statistics do not state it.
 
-    dumpcap writes the times of statistics in µs even where those of its packets are in ns (4.0).
+    dumpcap (4.0) writes the times of statistics in µs even if those of its packets are in ns.
     """
     end = _near(drops.to_ns, span)
     begin = None if drops.from_ns is None else _near(drops.from_ns, span)
@@ -274,7 +274,7 @@ def _statistics_span(drops: Drops, span: Span) -> Span:
 
 
 def _near(at_ns: int, span: Span) -> int | None:
-    """`at_ns`, or what it is if it is in µs, if that is of the time of a capture; else None."""
+    """`at_ns`, or its value if it is in µs, whichever is within the capture's time; else None."""
     begin, end = span[0] - LONGEST_CAPTURE_NS, span[1] + LONGEST_CAPTURE_NS
     return next((at for at in (at_ns, at_ns * 1_000) if begin <= at <= end), None)
 
@@ -299,7 +299,7 @@ def _note_origin(capture: HostCapture, reader: CaptureReader, partitions: Partit
     named = {partitions.address_number(record.address) for record in reader.names if record.name == reader.host}
     capture.named_addresses |= named
     if capture.chosen and 0 not in capture.chosen:
-        return  # what is said of the file is said once
+        return  # each file is reported once
     for counter in reader.counters:
         if counter.count and counter.name != STAMPS_ABSURD:
             info = CounterInfo(capture.host, counter.name, str(counter.severity), counter.count, counter.remedy)

@@ -1,8 +1,8 @@
-"""Which host each capture is of: by the names that were given, then by what the captures show when they are read.
+"""Determines which host each capture belongs to: by the given names, then by the contents of the captures.
 
-1. `sources_by_name`: files that name one host are that host's.
-2. `sources_by_interface`, `sources_by_address`: a file whose interfaces are several hosts is taken apart.
-3. `sources_by_host`: captures of one name that show several hosts stay apart, and one that is given twice counts once.
+1. `sources_by_name`: files that name the same host belong to it.
+2. `sources_by_interface`, `sources_by_address`: a file whose interfaces are several hosts is split.
+3. `sources_by_host`: captures of one name that show several hosts stay separate; one that is given twice is used once.
 """
 
 import itertools
@@ -21,9 +21,10 @@ from tracer.readers import open_capture
 def sources_by_interface(
     named: Sequence[HostSource], merged: Sequence[int], captures: Sequence[HostCapture]
 ) -> list[tuple[HostSource, int]]:
-    """The sources, and in place of each one at `merged` one for each of its interfaces; all with the place they had.
+    """The sources, with each one at an index in `merged` replaced by one for each of its interfaces; all with the index
+    that they had.
 
-    The first interface has its file's place, with those that captured nothing; the others come behind all sources.
+    The first interface keeps its file's position, together with those that captured nothing; the others are appended.
     """
     apart = list(zip(named, range(len(named)), strict=True))
     for place in merged:
@@ -45,7 +46,7 @@ def sources_by_address(
     captures: Sequence[HostCapture],
     texts: Sequence[str],
 ) -> tuple[list[HostSource], list[CounterInfo]]:
-    """`apart` with addresses for names, interfaces with an address in common as one; and what is to be said of that."""
+    """`apart`, named by addresses, with interfaces that share an address merged; and counters that report it."""
     own = own_addresses([capture.traffic() for capture in captures])
     taken = {source.host for source in named}
     found: list[tuple[HostSource, int]] = list(apart[: len(named)])
@@ -68,7 +69,7 @@ def sources_by_address(
         found[at:] = [(replace(source, host=host), place), *found[at + 1 :]]
         known[at] = mine
     counters = [
-        merged_captures.split(str(named[place].host), [str(found[at][0].host) for at in known])
+        merged_captures.split_counter(str(named[place].host), [str(found[at][0].host) for at in known])
         for place, known in split.items()
     ]
     return [source for source, _ in found], counters
@@ -77,9 +78,9 @@ def sources_by_address(
 def sources_by_host(
     named: Sequence[HostSource], alike: Mapping[str, Sequence[int]], captures: Sequence[HostCapture]
 ) -> tuple[list[HostSource], list[CounterInfo]]:
-    """The hosts that the captures are of, as they show when they are read, and what is to be said of that.
+    """The hosts that the captures belong to by their contents; and counters that report it.
 
-    Arguments: `alike`, of each name that several sources have, the places of these.
+    Arguments: `alike`, for each name of several sources, their indices.
     """
     counters, merged, left_out = [], dict[int, int](), set[int]()
     traffic = [capture.traffic() for capture in captures]
@@ -107,12 +108,12 @@ def sources_by_host(
 def sources_by_name(
     sources: Iterable[HostSource],
 ) -> tuple[list[HostSource], dict[str, list[int]], dict[str, int]]:
-    """Sources that name the same host are one host, their files in the given order; hosts by name, so that nothing that
-    is decided between them depends on the order of arguments. The third result has their given order.
+    """Sources that name the same host are one host, with its files in the given order. Hosts are sorted by name, so
+    that no decision depends on the order of arguments; the third result has the given order.
 
-    Files that only their stems name, and folders that name hosts, are so where they are in one folder. From several,
-    each has a name of its own (`web`, `web-2`), and the second result has, by the stem, their places: who they are is
-    seen when they are read.
+    A file's stem, or a folder's name, identifies a host within one folder. From several folders, each gets its own name
+    (`web`, `web-2`), and the second result has their indices by stem: whether they are one host is decided when they
+    are read.
     """
     files: dict[tuple[str, Path | None], tuple[Path, ...]] = {}
     given = {source.host for source in sources if not source.folder}
@@ -143,7 +144,7 @@ def sources_by_name(
 
 
 def _host_said_in(path: Path) -> str | None:
-    """The host that the agent wrote into its capture."""
+    """The host that the agent recorded in its capture."""
     with open_capture(path) as reader:
         next(iter(reader.rows()), None)
         return reader.host

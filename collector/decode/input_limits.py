@@ -1,4 +1,4 @@
-"""How much of a capture is taken in, so that no one file or connection takes all memory.
+"""Limits of the input, so that no single file or connection can use up all memory.
 
 Three limits, which `tracer replay --no-limits` lifts together:
 
@@ -6,8 +6,8 @@ Three limits, which `tracer replay --no-limits` lifts together:
   traffic compress to a tenth, zeros in full packets to a hundredth; the same packet again and again to a thousandth.
 - A compressed file that expands to more than `MOST_EXPANDED_BYTES` is refused.
 - A host's capture is read until one partition holds `MOST_IN_PARTITION` packets of it. Partitions are made smaller
-  first; what no number of partitions takes apart is one connection. Then the capture ends there, as if it had been
-  stopped: a counter says so, and by its coverage no packet of the other hosts is called lost for it.
+  first; packets that no number of partitions separates are one connection. Then the capture ends there, as if it had
+  been stopped: a counter reports it, and because of its coverage no packet of other hosts counts as lost.
 
 A partition's stages take 220 to 350 bytes a packet, of each host that saw it, on each core.
 
@@ -30,7 +30,7 @@ EXPANDED_BYTES = 1 << 30
 MOST_EXPANDED_BYTES = 1 << 37
 MOST_IN_PARTITION = 1_500_000
 LARGE_PARTITION = 1_000_000
-"""Packets of all hosts; where one has more, partitions are worked on one at a time."""
+"""Packets of all hosts; if a partition has more, partitions are processed one at a time."""
 EXPANSION_REFUSED = "expansion_refused"
 """The counter of a file whose rest was not expanded (`tracer/core/wire/src/counters.rs`)."""
 PARTITION_CUT = "connection_cut"
@@ -45,7 +45,7 @@ class PartitionFull(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InputLimits:
-    """What is taken in; as the module's header says."""
+    """The limits explained in the module's header."""
 
     ratio: int = RATIO
     expanded_bytes: int = EXPANDED_BYTES
@@ -54,11 +54,11 @@ class InputLimits:
 
     @property
     def expansion(self) -> tuple[int, int, int]:
-        """As `tracer.readers.open_capture` takes it."""
+        """The argument for `tracer.readers.open_capture`."""
         return self.expanded_bytes, self.ratio, self.most_expanded_bytes
 
     def check_expansion(self, path: Path, reader: CaptureReader) -> None:
-        """A file has been read. Raises: `InputError` if it expands to more than it may."""
+        """Check a file that has been read. Raises: `InputError` if it expands to more than allowed."""
         if any(counter.name == EXPANSION_REFUSED for counter in reader.counters):
             times = reader.expanded_bytes // max(1, reader.bytes_read)
             what = f"{path} expands to {times:,} times its size ({reader.expanded_bytes >> 20:,} MiB so far)"
@@ -70,7 +70,7 @@ UNLIMITED = InputLimits(*[1 << 62] * 4)
 
 
 def cut_counter(host: str, path: Path, frame: int, limit: int) -> CounterInfo:
-    """What is to be said of a host whose capture was read up to `frame` of the file, and not on."""
+    """The counter of a host whose capture was read only up to `frame` of the file."""
     remedy = (
         f"{plain(path.name)} was read up to frame {frame:,}: one connection has more than {limit:,} packets until "
         "there. For the rest cut the captures by time (editcap -A TIME), or lift the limit with --no-limits: it takes "

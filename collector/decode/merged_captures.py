@@ -1,14 +1,14 @@
-"""Whether one capture holds those of several hosts, as `mergecap` makes it, and which of its interfaces are apart.
+"""Detects captures that hold those of several hosts, as `mergecap` writes them, and separates their interfaces.
 
-Two interfaces are those of two hosts if they show the same packets, a round trip apart: of packets each way, the times
-between the two sights differ by the way there and back, whatever the two clocks say. On one host (a bridge, a router,
-containers) that takes microseconds, and where the capture tells directions, what one interface receives another sends,
-while of two hosts the nearer one to the sender sends.
+Two interfaces belong to two hosts if they show the same packets, a round trip apart: the times between the two sights
+of packets in either direction differ by the round trip, whatever the two clocks show. On one host (a bridge, a router,
+containers) the difference is microseconds. And if the capture records directions: on one host, one interface receives
+what another sends; of two hosts, the one closer to the sender sends.
 
-If it does not tell the interfaces apart, the same packets are in it twice: nothing shows which sight is whose.
+If the capture does not distinguish the interfaces, it holds the same packets twice: it is unknown which sight is whose.
 
-Limits: a router that holds packets back, captured on both sides without directions, is taken for two hosts; hosts that
-show none of each other's packets (all are translated between them) are not seen to be several.
+Limits: a router that delays packets, captured on both sides without directions, is mistaken for two hosts; hosts that
+share no packets (all are translated between them) are not recognised as several.
 """
 
 from collections import Counter
@@ -21,24 +21,24 @@ from tracer.records import Direction, Severity
 
 MERGED, SPLIT = "merged_captures", "interfaces_of_hosts"
 Sighted = tuple[int, int, int, Sequence[Sight]]
-"""Source, destination, payload (bytes), and where a packet was seen, by time."""
+"""Source, destination, payload (bytes), and the sights of a packet, by time."""
 Ends = tuple[int, int]
 Between = tuple[int, int, bool, int, int]
-"""Of a packet at two interfaces: the stamp at the first, the time to that at the second (ns), whether the lesser
+"""A packet at two interfaces: its timestamp at the first, the time until it was at the second (ns), whether the lower
 address sent it, and the direction's code at each."""
 
 LEAST_ROUND_NS = 20_000
-"""A way there and back between two hosts; a kernel forwards within less."""
+"""Shortest round trip between two hosts; a kernel forwards in less time."""
 LEAST_ROUNDS = 3
 LEAST_TWICE, LEAST_TWICE_SHARE = 8, 0.25
-"""Packets without payload that are there twice: segments with payload may be cut otherwise at the other host, and a
-packet sent again has another number or stamp, but for few."""
+"""Fewest packets without payload, and least share of them, that are captured twice: segments with payload may be split
+differently at the other host, and a retransmitted packet usually has another IP ID or timestamp."""
 
 
 def interfaces_are_hosts(seen: Sequence[Sighted]) -> bool:
-    """Whether interfaces of the capture are of several hosts.
+    """Whether interfaces of the capture belong to several hosts.
 
-    Arguments: a sample of its packets. Cost: that of sorting them.
+    Arguments: `seen`, a sample of its packets. Cost: sorting them.
     """
     votes: Counter[bool] = Counter()
     for between in _by_interfaces(seen).values():
@@ -47,7 +47,7 @@ def interfaces_are_hosts(seen: Sequence[Sighted]) -> bool:
 
 
 def is_twice(seen: Sequence[Sighted]) -> bool:
-    """Whether an interface shows its packets twice, though the capture tells no direction of them."""
+    """Whether an interface shows its packets twice, without recorded directions."""
     counts: Counter[bool] = Counter()
     for src, dst, payload_len, sights in seen:
         if src != dst and not payload_len and not any(direction for _, _, direction in sights):
@@ -55,8 +55,8 @@ def is_twice(seen: Sequence[Sighted]) -> bool:
     return counts[True] >= max(LEAST_TWICE, LEAST_TWICE_SHARE * counts.total())
 
 
-def merged(host: str, packets_count: int) -> CounterInfo:
-    """A capture that holds its packets twice."""
+def merged_counter(host: str, packets_count: int) -> CounterInfo:
+    """The counter of a capture that holds its packets twice."""
     remedy = (
         "its packets are there twice, as where captures of several hosts or interfaces are merged, and nothing shows "
         "which is whose: give each host's capture by itself, or merge with `mergecap -I none`"
@@ -64,14 +64,14 @@ def merged(host: str, packets_count: int) -> CounterInfo:
     return CounterInfo(host, MERGED, Severity.DATA_LOSS, packets_count, remedy)
 
 
-def split(name: str, hosts: Sequence[str]) -> CounterInfo:
-    """A capture whose interfaces are those of several hosts."""
+def split_counter(name: str, hosts: Sequence[str]) -> CounterInfo:
+    """The counter of a capture whose interfaces belong to several hosts."""
     remedy = f"one capture of several hosts, by its interfaces: taken as {', '.join(hosts)}"
     return CounterInfo(name, SPLIT, Severity.NOTICE, len(hosts), remedy)
 
 
 def _by_interfaces(seen: Sequence[Sighted]) -> dict[tuple[Ends, Ends], list[Between]]:
-    """What two interfaces saw of the packets between two addresses, by time."""
+    """By addresses and interfaces: the packets between two addresses that two interfaces saw, by time."""
     found: dict[tuple[Ends, Ends], list[Between]] = {}
     for src, dst, _, sights in seen:
         if src == dst:
@@ -88,7 +88,7 @@ def _by_interfaces(seen: Sequence[Sighted]) -> dict[tuple[Ends, Ends], list[Betw
 
 
 def _votes(between: Sequence[Between]) -> dict[bool, int]:
-    """How many round trips say that the two interfaces are of two hosts (True), or of one."""
+    """How many round trips indicate that the two interfaces belong to two hosts (True), or to one (False)."""
     rounds = sorted(
         (here[1] - there[1]) * (1 if here[2] else -1) for here, there in pairwise(between) if here[2] != there[2]
     )

@@ -1,10 +1,10 @@
-"""Partitions: packets spread by connection, so that stages run on a part at a time, in memory or on disk.
+"""Partitions: packets grouped by connection, in memory or on disk, so that stages can process one partition at a time.
 
-All packets of a 4-tuple, either way and of all hosts, are in one partition. So are 4-tuples that may be one connection
-through a NAT or balancer (`collector.decode.handshakes`). The loop over packets is the core's
-(`tracer/core/partitions/src/lib.rs`); they do not leave it before their partition is taken.
+All packets of a 4-tuple, in both directions and from all hosts, are in one partition. So are 4-tuples that may be one
+connection through a NAT or load balancer (`collector.decode.handshakes`). The core loops over the packets
+(`tracer/core/partitions/src/lib.rs`), and keeps them until their partition is taken.
 
-Cost: ~80 ns a packet to spread; about 35 bytes of it in memory, or once to disk and back where they do not fit there.
+Cost: ~80 ns a packet to distribute; about 35 bytes a packet in memory, or once to disk and back if they do not fit.
 """
 
 import tempfile
@@ -26,28 +26,28 @@ from tracer.readers import CaptureReader, Rows
 from tracer.records import Columns
 
 ELSEWHERE = 0xFFFF
-"""Number of an interface whose packets are left out."""
+"""Number of an interface whose packets are ignored."""
 MOST_IN_MEMORY_BYTES = 1 << 29
-"""Of packets, before they go to disk."""
+"""Packets are written to disk beyond this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What the packets of a host tell of it; addresses are by number."""
+    """Facts about a host from its packets; addresses are by number."""
 
     events_count: int
-    unknown_count: int  # packets of which the capture does not tell the direction
+    unknown_count: int  # packets whose direction the capture does not record
     first_ns: int | None
     last_ns: int | None
     pairs: dict[tuple[int, int], int]  # packets by source and destination, while there are few pairs
     own: frozenset[int]  # addresses that the host sent from or received at
-    others: frozenset[int]  # at the other end of these; who is in both only passed through
-    gaps_ns: dict[tuple[int, int], tuple[int, int, int]]  # as `hosts.Traffic.gaps_ns`
+    others: frozenset[int]  # at the other end of these; an address in both only passed through
+    gaps_ns: dict[tuple[int, int], tuple[int, int, int]]  # as `host_addresses.Traffic.gaps_ns`
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """When a host's interfaces captured, as far as stamps show (ns); interfaces and addresses are by number."""
+    """When a host's interfaces captured, as far as timestamps show (ns); interfaces and addresses are by number."""
 
     interfaces: tuple[tuple[int, tuple[int, int], int], ...]  # each one's first and last stamp, and its packets
     silences: tuple[tuple[int, tuple[int, int]], ...]  # longer times without a packet, and of which interface
@@ -57,8 +57,8 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What gives a host's packets their meaning: its own addresses, loopback ones too, and its first point; of its
-    addresses that are lanes each one's number, host and interface; and what its capture copies."""
+    """The facts needed to interpret a host's packets: its own addresses (with loopback ones) and its first point; for
+    addresses that are lanes, each one's number, host and interface; and the copies in its capture."""
 
     own: NDArray[np.bool_]  # by number
     first_point: int
@@ -68,7 +68,7 @@ class HostView:
 
 @dataclass(frozen=True, slots=True)
 class AddressOrder:
-    """`rank` is an address's place among all texts, by number; `is_loopback` goes by rank."""
+    """`rank`: an address's position among all sorted texts, by number; `is_loopback`, by rank."""
 
     rank: NDArray[np.uint32]
     is_loopback: NDArray[np.bool_]
@@ -76,8 +76,8 @@ class AddressOrder:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A partition's packets and heads by column, the ranks of the addresses that occur (ascending), and of each capture
-    how many packets were left out as copies."""
+    """A partition's packets and heads by column, the ranks of their addresses (ascending), and for each capture the
+    number of packets omitted as copies."""
 
     events: Columns
     heads: Columns
@@ -86,7 +86,7 @@ class Taken:
 
 
 class Partitions:
-    """Packets by partition; those that do not fit in memory are in a file without a name in `spill`."""
+    """Packets by partition; those that do not fit in memory are in an unnamed file in `spill`."""
 
     def __init__(
         self, bits: int, hosts_count: int, spill: Path | None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES
@@ -101,10 +101,10 @@ class Partitions:
     def add(
         self, host: int, reader: CaptureReader, rows: Rows, frames_before: int, interfaces: NDArray[np.uint16]
     ) -> None:
-        """Take in the rows that `reader` gave last; a host's must come in order. Safe to call from several threads.
+        """Add the rows that `reader` returned last, in order for each host. Safe to call from several threads.
 
-        Arguments: `frames_before` of the host's earlier files; `interfaces`, of each of the file's its number for the
-        host, or `ELSEWHERE` if it is another host's.
+        Arguments: `frames_before`, packets of the host's earlier files; `interfaces`, for each of the file's its number
+        at the host, or `ELSEWHERE` if it is another host's.
         Raises: `ResourceError` if they fit neither in memory nor on disk.
         """
         with spilling(self._spill):
@@ -114,11 +114,11 @@ class Partitions:
                 self._handshakes.add(host, syns, syns["key"])
 
     def largest(self, host: int) -> int:
-        """Packets of a host in the partition that has most of them, so far."""
+        """The most packets of a host in one partition so far."""
         return self._core.largest(host)
 
     def notes(self, host: int) -> Notes:
-        """What the packets of a host tell of it so far."""
+        """The facts about a host from its packets so far."""
         events_count, unknown_count, first_ns, last_ns, pairs, own, others, answers = self._core.notes(host)
         by_pair = {(src, dst): count for src, dst, count in pairs}
         gaps_ns = {(ack, seq): (asker, answerer, ns) for ack, seq, asker, answerer, ns in answers}
@@ -126,7 +126,7 @@ class Partitions:
         return Notes(events_count, unknown_count, first_ns, last_ns, by_pair, *ends, gaps_ns)
 
     def file_span(self, host: int, frames_before: int) -> tuple[int, int] | None:
-        """First and last stamp (ns) of the file of a host that was added last; None if it has no packet.
+        """First and last timestamp (ns) of the host's file that was added last; None if it has no packet.
 
         Arguments: `frames_before`, packets of the host's earlier files.
         """
@@ -141,7 +141,7 @@ class Partitions:
         return Activity(spans, silent, tuple(passed), tuple(passages))
 
     def sights(self, host: int) -> Sequence[Sighted]:
-        """Where a sample of a host's packets were seen, so far."""
+        """The sights of a sample of a host's packets so far."""
         return self._core.sights(host)
 
     def address_number(self, text: str) -> int:
@@ -153,23 +153,22 @@ class Partitions:
         return self._core.addresses()
 
     def finish(self) -> None:
-        """All is added: put 4-tuples that may be one connection into one partition.
+        """Put 4-tuples that may be one connection into one partition, after all packets have been added.
 
         Raises: `ResourceError` as `add`.
         """
-        moves = self._handshakes.joined()
+        moves = self._handshakes.moves()
         with spilling(self._spill):
             self._core.finish(moves.keys, moves.to)
 
     def take(self, number: int, views: Sequence[HostView], order: AddressOrder) -> Taken | None:
-        """The packets of a partition, host by host in the order of frames; None if it is empty. They are kept no
-        longer."""
+        """Remove and return the packets of a partition, by host and frame; None if it is empty."""
         hosts = [(view.own, view.first_point, list(view.lanes), list(view.copying)) for view in views]
         with spilling(self._spill):
             taken = self._core.take(number, hosts, order.rank, order.is_loopback)
         return None if taken is None else Taken(*taken)
 
     def close(self) -> None:
-        """Let go of everything, on disk too."""
+        """Release everything, also on disk."""
         self._handshakes.close()
         self._core = _core.Partitions(0, 0, tempfile.gettempdir(), 0)

@@ -1,11 +1,11 @@
-"""Which captures belong to which host: what the user gave on the command line, as sources for the analysis.
+"""Converts the captures given on the command line to sources for the analysis, each with its host.
 
 FILE          a capture; its host is what the agent wrote into it, else the file's stem
 HOST=FILE     the same, of that host; HOST=DIR, all captures in a folder
 DIR           every folder below is a host with its captures in order of name; a loose capture is a FILE
 
 A folder that `tracer record` made also holds `command.json`, the command that ran, and when, and `samples.csv`, what
-the hosts used meanwhile. With them a replay tells the same story as the recording did.
+the hosts used meanwhile. With them a replay yields the same story as the recording did.
 """
 
 import ipaddress
@@ -28,7 +28,7 @@ from tracer.plain_text import plain
 from tracer.secret_rules import argv_without_secrets
 
 CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap)\d*(\.(gz|zst))?$")
-"""What a capture in a folder is called; `tcpdump -C` puts a number behind it."""
+"""File names of captures in a folder; `tcpdump -C` appends a number."""
 COMMAND_FILE = "command.json"
 SAMPLES_FILE = "samples.csv"
 LAST_STAMP_NS = 1 << 62
@@ -40,13 +40,13 @@ GIVE_CAPTURES = "give capture files (.pcap, .pcapng), HOST=FILE, or a folder of 
 def host_sources(arguments: Sequence[str]) -> tuple[HostSource, ...]:
     """Sources for `collector.analysis.analyse`, in the order given.
 
-    (`os.path` says of a name that no file can have that it is none; `pathlib` raises.)
+    (For a name that no file can have, `os.path` returns false; `pathlib` raises.)
 
     Raises: `InputError` for what does not exist, or a folder without captures.
     """
     found: list[HostSource] = []
     for argument in arguments:
-        host, path = _split(argument)
+        host, path = _split_argument(argument)
         if os.path.isdir(path):
             found.extend(_folder(host, path))
         elif os.path.exists(path):
@@ -75,14 +75,14 @@ def host_addresses(arguments: Sequence[str]) -> dict[str, frozenset[str]]:
 
 
 def write_command(folder: Path, command: CommandInfo) -> None:
-    """Note beside the captures which command ran meanwhile."""
+    """Write beside the captures which command ran meanwhile."""
     (folder / COMMAND_FILE).write_text(json.dumps(asdict(command), indent=1) + "\n")
 
 
 def command_of(arguments: Sequence[str]) -> CommandInfo | None:
-    """The command that ran while these captures were made, if they are one folder and it tells.
+    """The command that ran while these captures were made, if they are one folder that records it.
 
-    Raises: `InputError` if what it tells cannot be understood.
+    Raises: `InputError` if the record cannot be read.
     """
     file = Path(arguments[0]) / COMMAND_FILE
     if len(arguments) != 1 or not os.path.isfile(file):
@@ -108,9 +108,9 @@ def _command(argv: Sequence[str], host: str, started_host_ns: int, ended_host_ns
 
 
 def samples_of(arguments: Sequence[str]) -> pa.Table | None:
-    """What the hosts used while these captures were made, if they are one folder and it tells: a table `samples`.
+    """The hosts' usage while these captures were made, if they are one folder that records it: a table `samples`.
 
-    Raises: `InputError` if what it tells cannot be understood.
+    Raises: `InputError` if the record cannot be read.
     """
     file = Path(arguments[0]) / SAMPLES_FILE
     if len(arguments) != 1 or not os.path.isfile(file):
@@ -125,8 +125,8 @@ def samples_of(arguments: Sequence[str]) -> pa.Table | None:
         raise InputError(f"{file} is damaged ({reason})", "remove it to replay without what the hosts used") from None
 
 
-def _split(argument: str) -> tuple[str | None, Path]:
-    """`HOST=PATH`, unless a file of that very name is there."""
+def _split_argument(argument: str) -> tuple[str | None, Path]:
+    """Host and path of `HOST=PATH`, unless a file has that whole name."""
     host, sign, rest = argument.partition("=")
     if not sign or os.path.exists(argument) or "/" in host or not host:
         return None, Path(argument)

@@ -34,7 +34,7 @@ def test_what_stands_together_is_believed(stamps: list[int], believed: tuple[tup
         found = _Stamps()
         for begin in range(0, len(stamps), at_once):
             found.add(np.array(stamps[begin : begin + at_once], dtype=np.int64))
-        assert found.believed() == believed
+        assert found.valid_ranges() == believed
 
 
 def damaged(path: Path, numbers: list[int]) -> bytes:

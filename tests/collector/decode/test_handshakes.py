@@ -34,7 +34,7 @@ def test_only_what_shares_a_fingerprint_and_is_seen_once_is_joined(tmp_path: Pat
     # 40 is seen at both hosts. 50, 60, 70 share an ISN, which tells nothing. 80 is alone.
     handshakes.add(0, syn_acks([1, 4, 5, 5, 8], [11, 44, 55, 66, 88]), keys(10, 40, 50, 60, 80))
     handshakes.add(1, syn_acks([1, 3, 4, 5], [22, 22, 44, 77]), keys(20, 30, 40, 70))
-    moves = handshakes.joined()
+    moves = handshakes.moves()
     handshakes.close()
     assert dict(zip(moves.keys.tolist(), moves.to.tolist(), strict=True)) == {20: 10, 30: 10}
     assert list(tmp_path.iterdir()) == []
@@ -42,10 +42,10 @@ def test_only_what_shares_a_fingerprint_and_is_seen_once_is_joined(tmp_path: Pat
 
 def test_without_translation_nothing_moves() -> None:
     handshakes = Handshakes()
-    assert len(handshakes.joined().keys) == 0
+    assert len(handshakes.moves().keys) == 0
     for host in (0, 1):
         handshakes.add(host, syn_acks([1, 2, 3], [7, 8, 9]), keys(10, 20, 30))
-    assert len(handshakes.joined().keys) == 0
+    assert len(handshakes.moves().keys) == 0
 
 
 def test_the_end_that_all_pairs_share_is_the_hosts() -> None:

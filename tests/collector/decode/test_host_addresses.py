@@ -52,17 +52,17 @@ CASES = [
     (
         "a container behind a host",
         [
-            Traffic(pairs((SECOND, STORE_A)), passing=frozenset({SECOND, STORE_A}), told=frozenset({PROXY})),
-            Traffic(pairs((SECOND, STORE_A)), told=frozenset({STORE_A})),
+            Traffic(pairs((SECOND, STORE_A)), passing=frozenset({SECOND, STORE_A}), known=frozenset({PROXY})),
+            Traffic(pairs((SECOND, STORE_A)), known=frozenset({STORE_A})),
         ],
         [{PROXY, SECOND}, {STORE_A}],
     ),
     (
         "a router between two hosts",
         [
-            Traffic(pairs((CLIENT, STORE_A)), passing=frozenset({CLIENT, STORE_A}), told=frozenset({PROXY})),
-            Traffic(pairs((CLIENT, STORE_A)), told=frozenset({STORE_A})),
-            Traffic(pairs((CLIENT, STORE_A)), told=frozenset({CLIENT})),
+            Traffic(pairs((CLIENT, STORE_A)), passing=frozenset({CLIENT, STORE_A}), known=frozenset({PROXY})),
+            Traffic(pairs((CLIENT, STORE_A)), known=frozenset({STORE_A})),
+            Traffic(pairs((CLIENT, STORE_A)), known=frozenset({CLIENT})),
         ],
         [{PROXY}, {STORE_A}, {CLIENT}],
     ),
