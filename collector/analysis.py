@@ -2,13 +2,13 @@
 
 Live capture and offline replay both end here. The trace is written as a whole or not at all.
 
-Connections are independent, so all but clocks and spans runs a partition at a time, on all cores: first every partition
-is matched, which tells the clocks; then hops are aligned and requests rebuilt. Tables are written as partitions are
-done, in their order, so a trace is the same in every run. Exchanges are merged by time on their way to disk, and linked
-meanwhile; findings are one thread's too, so hops wait to be written beside them (`execution.deferred_writes`).
+Connections are independent, so all stages except clocks and spans run by partition, on all cores. First every partition
+is matched, which yields the evidence for the clocks; then hops are aligned and requests rebuilt. Tables are written as
+partitions are completed, in their order, so every run produces the same trace. Exchanges are merged by time while they
+are written and linked. Findings run in one thread, so hops are written beside them (`execution.deferred_writes`).
 
-Memory: a few partitions, what a clock's line needs (`clocks.evidence`), and about 700 bytes for each exchange; while
-that is little, hops that are put off.
+Memory: a few partitions, the evidence for clocks (`clocks.evidence`), and about 700 bytes for each exchange; while that
+is little, also hops whose writing is deferred.
 """
 
 import os
@@ -69,42 +69,42 @@ __all__ = ["AnalysisOptions", "HostSource", "analyse"]
 
 
 CONNECTIONS = 2
-"""Place of the table `connections` among what is held of a partition."""
+"""Index of the table `connections` among the tables kept of a partition."""
 TROUBLES_AT_ONCE = 64
-"""Partitions whose troubles are kept before they are added up: many would be most of the memory."""
+"""After so many partitions their symptoms are merged: otherwise they would be most of the memory."""
 MOST_WITH_LINKS_BYTES = 1 << 29
-"""Of exchanges while they are linked, and of hops that wait to be written meanwhile."""
+"""Memory for exchanges while they are linked, and for hops that wait to be written meanwhile."""
 BYTES_AN_EXCHANGE = 700
-"""What linking and findings take for each."""
+"""Memory that linking and findings need for each exchange."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisOptions:
-    """What the user may turn off."""
+    """Settings of an analysis."""
 
     align_clocks: bool = True
-    """False leaves every host's clock as it is; then delays may be negative."""
+    """If false, no clock is corrected; then delays may be negative."""
     workers: int | None = None
-    """Partitions worked on at a time; None takes one for each core."""
+    """Partitions processed in parallel; None for one on each core."""
     partition_bits: int | None = None
-    """2^n partitions; None takes as many as the captures' sizes make worth while."""
+    """2^n partitions; None to choose by the captures' sizes."""
     edge_ns: int = 0
-    """So near to an edge of a host's capture, a packet without its other end is `outside_window`, not lost."""
+    """An unmatched packet closer to an edge of a host's capture is `outside_window`, not lost."""
     addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Of some hosts what addresses they have: what a capture alone does not show."""
+    """Addresses by host, where a capture alone does not show them."""
     rings: tuple[Ring, ...] = ()
-    """Which devices of a store a partition belongs to, where ring files are at hand."""
+    """Ring files, if given: they assign partitions to the devices of a store."""
     counters: tuple[CounterInfo, ...] = ()
-    """What happened to the captures before they came here."""
+    """Counters of events before the analysis, for example during the transfer of captures."""
     limits: InputLimits = LIMITED
-    """How much of the captures is taken in."""
+    """Limits of the input."""
     names: tuple[tuple[str, str], ...] = ()
-    """What the operator calls servers: `HOST:PORT` and the name."""
+    """The operator's names of servers: `HOST:PORT` and the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One partition after matching: tables to write, tables to go on with, and what tells the clocks."""
+    """One partition after matching: tables to write, tables for later stages, and the evidence for clocks."""
 
     ready: dict[str, parquet.Rows]
     held: tuple[pa.Table, ...]
@@ -131,8 +131,8 @@ class _Requests:
 
 @dataclass(frozen=True, slots=True)
 class _Rebuilt:
-    """What all partitions gave: `parts` of their troubles, the silences of their messages, servers that answered, calls
-    of servers that may be replicas."""
+    """The results of all partitions: `parts` of their symptoms, the silences of their messages, servers that answered,
+    calls to servers that may be replicas."""
 
     parts: list[symptoms.Symptoms] = field(default_factory=list)
     silences: list[pa.Table] = field(default_factory=list)
@@ -141,7 +141,7 @@ class _Rebuilt:
     calls: list[pl.DataFrame] = field(default_factory=list)
 
     def add(self, requests: _Requests) -> None:
-        """Take in those of one partition."""
+        """Add the results of one partition."""
         self.silences.append(requests.silences)
         self.streams.add(requests.streams)
         self.answering.update(outcomes.answering(requests.exchanges))
@@ -167,8 +167,8 @@ def analyse(
     """Run all stages over the captures of several hosts and write the trace.
 
     Arguments: `sources`, one for each host; `trace_url`, a directory or any fsspec URL; `command`, what ran meanwhile;
-    `samples`, what hosts used meanwhile: those of hosts without a capture have no place on the trace's timescale and
-    are left out; `progress`, which learns of each stage.
+    `samples`, the hosts' usage meanwhile (omitted for hosts without a capture, since their clocks cannot be aligned);
+    `progress`, which is notified of each stage.
     Raises: `InputError` for a file that is no capture, or captures without a TCP packet; `ResourceError` if the trace
     cannot be written.
     """
@@ -207,10 +207,10 @@ def run_stages(
     samples: pa.Table | None = None,
     progress: Progress = SILENT,
 ) -> TraceInfo:
-    """All stages in their order, writing tables as they are done; returns `info` with what they find of the hosts'
-    coverage and what servers are called.
+    """Run all stages in their order and write tables as they are completed; returns `info` with the hosts' coverage and
+    the names of services filled in.
 
-    `held` keeps hops while the clocks are not known, `by_time` exchanges until all are there.
+    `held` keeps hops until the clocks are solved, `by_time` exchanges until all are rebuilt.
     """
     evidence = clock_evidence.Evidence(captures.frames)
     servers = Servers(captures.clues)
@@ -276,7 +276,7 @@ def run_stages(
         written = [pool.submit(job) for job in (memory.give_back, hops.write_all)]
         places = Places(options.rings, {address: host.host for host in info.hosts for address in host.addresses})
         unread = _put_together(
-            pool, info, alignment, rebuilt, writer, _settled(by_time, info, rebuilt), samples, places
+            pool, info, alignment, rebuilt, writer, _final_exchanges(by_time, info, rebuilt), samples, places
         )
         for job in written:
             job.result()
@@ -284,9 +284,9 @@ def run_stages(
 
 
 def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCoverage]) -> TraceInfo:
-    """`info` with when each host and each of its points captured."""
+    """`info` with the coverage of each host and each of its points."""
 
-    def described(host: HostInfo) -> HostInfo:
+    def with_coverage(host: HostInfo) -> HostInfo:
         of_host = covered[host.host]
         by_name: dict[str, list[Span]] = {}
         dropped: dict[str, tuple[DropSpan, ...]] = {}
@@ -303,11 +303,11 @@ def _with_coverage(info: TraceInfo, captures: Scan, covered: Mapping[str, HostCo
         ]
         return replace(host, points=tuple(points), coverage=of_host.whole, dropped=_numbers(of_host.in_part))
 
-    return replace(info, hosts=tuple(described(host) for host in info.hosts))
+    return replace(info, hosts=tuple(with_coverage(host) for host in info.hosts))
 
 
 def _cut_short(last: Sequence[pl.DataFrame], captures: Scan, options: AnalysisOptions) -> pl.Series:
-    """Connections whose last answer was cut short; not asked of a live window, whose files are read twice a second."""
+    """Connections whose last answer was cut short; not computed for a live window, which is analysed twice a second."""
     return chunked.cut_short([] if options.edge_ns else last, captures.payloads)
 
 
@@ -325,15 +325,15 @@ def _put_together(
     samples: pa.Table | None,
     places: Places,
 ) -> tuple[CounterInfo, ...]:
-    """Link the exchanges of all partitions and find what is wrong; write these tables.
+    """Link the exchanges of all partitions and build the findings; write these tables.
 
-    Returns: counters of what they leave out.
+    Returns: counters of connections that these tables omit.
     """
     names = ServiceNames(info.services)
     wrong = pool.submit(lambda: symptoms.with_services(symptoms.merge_symptoms(rebuilt.parts), names))
     silences = rebuilt.all_silences()
     writer.write_table("silences", silences)
-    linked = spans.link_all(map(requests_of, _written(pool, writer, by_time)), silences)
+    linked = spans.link_all(map(requests_of, _write_alongside(pool, writer, by_time)), silences)
     streams = rebuilt.streams.table()
     service = streams.schema.get_field_index("service")
     writer.write_table("streams", streams.set_column(service, "service", renamed(streams["service"], names)))
@@ -360,9 +360,9 @@ def _put_together(
     return unread_connections(streams)
 
 
-def _settled(by_time: SortedRuns, info: TraceInfo, rebuilt: _Rebuilt) -> Iterator[pa.Table]:
-    """All exchanges by time, a slab at a time, with their outcomes and with what is no request, now that every server
-    and all its connections are known; and with the names of services."""
+def _final_exchanges(by_time: SortedRuns, info: TraceInfo, rebuilt: _Rebuilt) -> Iterator[pa.Table]:
+    """All exchanges by time, a slab at a time, with final outcomes, streams and names of services, which need all
+    partitions."""
     names, answering = ServiceNames(info.services), frozenset(rebuilt.answering)
     triggered = rebuilt.streams.triggered_connections()
     for slab in by_time.slabs(ROW_GROUP_ROWS):
@@ -371,8 +371,8 @@ def _settled(by_time: SortedRuns, info: TraceInfo, rebuilt: _Rebuilt) -> Iterato
         yield final.set_column(place, "service", renamed(final["service"], names))
 
 
-def _written(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """All exchanges by time, a slab at a time. Each is written while the next is merged, and all are in the end."""
+def _write_alongside(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Pass on the exchanges of `by_time`, and write each slab while the next one is merged."""
     before: Future[None] | None = None
     for slab in by_time:
         if before is not None:
@@ -385,7 +385,7 @@ def _written(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: Iterator[pa
 
 
 def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
-    """The samples of the trace's hosts, each metric's together."""
+    """The samples of the trace's hosts, ordered by host, metric and time."""
     known = pl.col("host").is_in([host.host for host in info.hosts])
     return pl.DataFrame(samples).filter(known).sort("host", "metric", "host_ns").to_arrow()
 
@@ -393,18 +393,18 @@ def _of_hosts(samples: pa.Table, info: TraceInfo) -> pa.Table:
 def _ways_again(
     held: PartitionCache, clock_of: Mapping[str, str], absurd: Mapping[str, NDArray[np.uint32]]
 ) -> Iterator[clock_evidence.Ways]:
-    return (_telling_ways(held.look(number)[0], clock_of, absurd) for number in held.numbers())
+    return (_clock_ways(held.look(number)[0], clock_of, absurd) for number in held.numbers())
 
 
-def _telling_ways(
+def _clock_ways(
     hops: pa.Table, clock_of: Mapping[str, str], absurd: Mapping[str, NDArray[np.uint32]]
 ) -> clock_evidence.Ways:
-    """The hops that tell of clocks, by these."""
+    """The hops that are evidence for clocks, by clock."""
     return clock_evidence.by_clock(clock_evidence.without(clock_evidence.ways_of(hops), absurd), clock_of)
 
 
-def _started(exchanges: pa.Table) -> NDArray[np.int64]:
-    """When each was first seen."""
+def _start_times(exchanges: pa.Table) -> NDArray[np.int64]:
+    """The earliest trace time of each exchange."""
     times = pl.DataFrame(exchanges).select(pl.min_horizontal(pl.col("^(request|response)_.*_trace_ns$")))
     return times.to_series().fill_null(0).to_numpy()
 
@@ -414,7 +414,7 @@ def _match(captures: Scan, number: int, evidence: clock_evidence.Evidence) -> _P
     if decoded is None:
         return None
     matched = matching.match(decoded, number * ID_STRIDE + 1)
-    ways = evidence.telling(_telling_ways(matched.hops, captures.clock_of, captures.absurd))
+    ways = evidence.telling(_clock_ways(matched.hops, captures.clock_of, captures.absurd))
     tables = {"events": matched.events, "messages": matched.messages, "connections": matched.connections}
     written = {name: ready(name, table) for name, table in tables.items()}
     missing = coverage.missing_packets(matched.hops, matched.connections)
@@ -444,9 +444,9 @@ def _rebuild(
     watched: Watched,
     done: Callable[[int], None],
 ) -> _Rebuilt:
-    """Align and rebuild each partition, and write or keep what it gives; `done` is called with each one's number.
+    """Align and rebuild each partition, and write or keep the results; `done` is called with each one's number.
 
-    Services are called `host:port` yet: which of them are replicas shows when all exchanges are there.
+    Services are still named `host:port`: which of them are replicas is decided when all exchanges are known.
     Arguments: `wrong`, from `damaged.find_damaged`; `cut_short`, from `chunked.cut_short`; `watched`, the calls to
     keep.
     """
@@ -484,7 +484,7 @@ def _rebuild(
         exchanges_count += requests.exchanges.num_rows
         put_off.put(requests.hops, MOST_WITH_LINKS_BYTES - BYTES_AN_EXCHANGE * exchanges_count)
         writer.append("quality", requests.quality)
-        by_time.put(requests.exchanges, _started(requests.exchanges))
+        by_time.put(requests.exchanges, _start_times(requests.exchanges))
         rebuilt.add(requests)
 
     run_in_order(pool, workers, held.numbers(), rebuild, keep)
@@ -500,7 +500,7 @@ def _exchanges(
     paused: pa.Table,
     holed: gaps.Pieces | None,
 ) -> Built:
-    """The exchanges of a partition; of connections that the captures show with holes, those of its pieces."""
+    """The exchanges of a partition; connections with holes in the captures are rebuilt piece by piece."""
     if holed is None or holed.gaps.is_empty():
         return build_exchanges(hops, messages, connections, names, first_id, paused)
     parts = holed.hops(hops), holed.heads(messages, hops), holed.connections(connections)

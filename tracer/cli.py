@@ -24,7 +24,7 @@ SUMMARIES = {
     "record": "Capture on all hosts of the cluster while a command runs, then analyse.",
     "replay": "Turn captures of several hosts into a trace.",
     "collect": "Run the collector service that agents send to.",
-    "report": "Tell what happened in a trace and where the time went.",
+    "report": "Show what happened in a trace and where the time went.",
     "export": "Write a trace in another tool's format.",
     "view": "Open a trace in the web viewer.",
     "cluster": "Start, stop and use the bundled object store.",

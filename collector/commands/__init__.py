@@ -1,1 +1,1 @@
-"""The subcommands of `tracer` that this package has."""
+"""The subcommands of `tracer` that the collector provides."""

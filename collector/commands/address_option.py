@@ -1,4 +1,4 @@
-"""The option `--address HOST=IP`, by which an operator says what a capture does not show."""
+"""The option `--address HOST=IP`, for addresses that a capture does not show."""
 
 import click
 

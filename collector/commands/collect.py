@@ -83,7 +83,7 @@ def command(
             _say(line)
     _raise_descriptor_limit()
     with open_listener(address, port) as listener, contextlib.ExitStack() as left, _quiet_interrupt():
-        said = [f"collecting at http://{_shown(listener)} into {data}"]
+        said = [f"collecting at http://{_listener_text(listener)} into {data}"]
         if not secret and not no_token:
             secret, place = _own_token(listener.getsockname()[1], data)
             left.callback(take_back, place, secret)
@@ -112,19 +112,19 @@ def _hold(data: Path) -> None:
 
 
 def _quiet_interrupt() -> contextlib.suppress:
-    """Ctrl-C is how it is ended."""
+    """A context in which Ctrl-C ends the service without a traceback."""
     return contextlib.suppress(KeyboardInterrupt)
 
 
 def _own_token(port: int, data: Path) -> tuple[str, Path]:
-    """A token made up, or that of a collector that was killed here, and where agents find it. Raises: ResourceError."""
+    """A new token, or that of a killed collector, and the file where agents find it. Raises: ResourceError."""
     secret = left_token(port) or make_up_token()
     with ingest.disk_errors(data):
         return secret, leave_token(port, secret)
 
 
 def _raise_descriptor_limit() -> None:
-    """As many open files as the system lets us have: each connection and each segment is one."""
+    """Allow as many open files as the system permits: each connection and each segment needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -169,6 +169,6 @@ def _remedy(port: int) -> str:
     return f"choose another port with --listen, or find what uses it: ss -ltnp 'sport = :{port}'"
 
 
-def _shown(listener: socket.socket) -> str:
+def _listener_text(listener: socket.socket) -> str:
     address, port = listener.getsockname()[:2]
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -1,4 +1,4 @@
-"""`tracer export`: a trace in another tool's format."""
+"""`tracer export`: writes a trace in another tool's format."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from collector.trace.store import read_info
 from tracer.errors import InputError, ResourceError
 
 FORMATS = {"csv": (csv.write, "{}.csv"), "perfetto": (perfetto.write, "{}.perfetto.json")}
-"""Format to its writer and the name of what it writes beside the trace, unless told."""
+"""By format: its writer, and the default name of its output beside the trace."""
 
 
 @click.command("export")

@@ -1,4 +1,4 @@
-"""Options by which an operator says what servers are called: `--services FILE` and `--name HOST:PORT=NAME`."""
+"""Options by which an operator names servers: `--services FILE` and `--name HOST:PORT=NAME`."""
 
 import os
 from collections.abc import Callable
@@ -34,18 +34,18 @@ def naming_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def operators_names(own_services: Path | None, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """What the operator calls servers, `HOST:PORT` and the name; from here on what is known of services includes the
-    operator's file.
+    """The operator's names of servers: `HOST:PORT` and the name. Also adds the services of the operator's file to the
+    known ones.
 
-    Raises: `InputError` for a file or a name that cannot be understood.
+    Raises: `InputError` for a file or a name that cannot be parsed.
     """
     if own_services is not None:
         os.environ[services.VARIABLE] = str(own_services)
     services.products()
-    return tuple(_split(text) for text in names)
+    return tuple(_split_name(text) for text in names)
 
 
-def _split(text: str) -> tuple[str, str]:
+def _split_name(text: str) -> tuple[str, str]:
     place, _, name = text.partition("=")
     host, _, port = place.rpartition(":")
     if not host or not name.strip() or not port.isdecimal() or not 0 < int(port) <= LAST_PORT:

@@ -1,7 +1,7 @@
-"""How far an analysis is, for whom waits at a terminal: one line that changes; elsewhere a line a stage, when it ends.
+"""Shows the progress of an analysis: on a terminal one line that changes, elsewhere one line at the end of each stage.
 
-On standard error, so that a report in a pipe or a file stays what it is. The time left is what is left at the pace so
-far, with the stages' usual shares (`collector.execution.progress.WEIGHTS`); nothing is said of it in the first second.
+It is written to standard error, so that a report in a pipe or a file is not affected. The time left is estimated from
+the pace so far and the stages' usual shares (`collector.execution.progress.WEIGHTS`), not before the first second.
 """
 
 import time
@@ -20,21 +20,21 @@ from collector.trace.durations import in_words
 
 FIRST_ESTIMATE_SECONDS = 1.0
 REFRESHES = 4
-"""Of the terminal's line, each second: little work, and it is seen to move."""
+"""Refreshes of the terminal's line per second: little work, and visible progress."""
 
 
 class Display(Protocol):
     """Where progress is shown."""
 
     def update(self, stage: Stage, packets: int, seconds: float, share: float, left_seconds: float | None) -> None:
-        """Of the stage: packets and seconds so far. Of the whole: the share that is done and the time left."""
+        """Show the stage's packets and seconds so far, and the share completed and the time left of the whole."""
 
     def stage_ended(self, stage: Stage, packets: int, seconds: float) -> None:
-        """What the stage came to."""
+        """Show the stage's packets and duration."""
 
 
 class Shown:
-    """A `Progress` that adds up and passes on to a display."""
+    """A `Progress` that sums up the reports and passes them to a display."""
 
     def __init__(self, display: Display, clock: Callable[[], float] = time.monotonic) -> None:
         self._display, self._clock, self._lock = display, clock, Lock()
@@ -108,7 +108,7 @@ class TerminalLine:
 
 
 def figures(packets: int, seconds: float) -> str:
-    """`1,002,496 packets in 2.0 s, 501,248/s`; of a stage that counts none only the time."""
+    """`1,002,496 packets in 2.0 s, 501,248/s`; only the time for a stage that counts no packets."""
     took = in_words(round(seconds * 1e9))
     if not packets:
         return took
@@ -117,15 +117,15 @@ def figures(packets: int, seconds: float) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """`about 7 s left`; of less than a second nothing."""
+    """`about 7 s left`; "" for less than a second."""
     if seconds >= 2 * 60:
         return f"about {round(seconds / 60):,} min left"
     return f"about {round(seconds)} s left" if seconds >= 1 else ""
 
 
 @contextmanager
-def shown_progress(*, quiet: bool, console: Console | None = None) -> Iterator[Progress]:
-    """A progress for `collector.analysis.analyse`, shown on standard error within the context; `quiet`: nowhere."""
+def progress_display(*, quiet: bool, console: Console | None = None) -> Iterator[Progress]:
+    """A progress for `collector.analysis.analyse`, shown on standard error within the context unless `quiet`."""
     console = console or Console(stderr=True, highlight=False)
     if quiet:
         yield SILENT

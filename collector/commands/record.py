@@ -12,7 +12,7 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
-from collector.commands.progress_text import shown_progress
+from collector.commands.progress_text import progress_display
 from collector.commands.trace_folders import TRACES, say_leftovers, trace_place
 from collector.decode.sources import COMMAND_FILE, SAMPLES_FILE, host_addresses, host_sources, samples_of, write_command
 from collector.reporting.report import gather
@@ -74,7 +74,7 @@ def command(
 
 
 def _check_hosts(addresses: Mapping[str, frozenset[str]], hosts: Sequence[str]) -> None:
-    """Before anything is recorded. Raises: `InputError` for an address of a host that is not captured."""
+    """Check the options before recording. Raises: `InputError` for an address of a host that is not captured."""
     unknown = sorted(addresses.keys() - set(hosts))
     if unknown:
         raise InputError(f"host {unknown[0]} is not captured", f"give --address for one of: {', '.join(hosts)}")
@@ -89,7 +89,7 @@ def _record_to(
     *,
     quiet: bool,
 ) -> Recording:
-    """Record while `argv` runs, and make the trace of it. Raises: as `record` and `analyse`."""
+    """Record while `argv` runs, and analyse the captures. Raises: as `record` and `analyse`."""
     captures = _captures_folder(trace)
     staging = captures.with_name(f".{captures.name}.{os.getpid()}")
     with ExitStack() as stack:
@@ -99,12 +99,12 @@ def _record_to(
         recording = record(cluster, hosts, argv, staging)
         shutil.rmtree(captures, ignore_errors=True)
         staging.rename(captures)
-    _tell(recording)
+    _report_agents(recording)
     write_command(captures, recording.command)
     try:
         given = [str(captures)]
         sources, samples = host_sources(given), samples_of(given)
-        with shown_progress(quiet=quiet) as progress:
+        with progress_display(quiet=quiet) as progress:
             analyse(sources, trace, command=recording.command, samples=samples, options=options, progress=progress)
     except TracerError:
         click.echo(f"tracer: the captures are kept; to analyse them again: tracer replay {captures}", err=True)
@@ -113,7 +113,10 @@ def _record_to(
 
 
 def _captures_folder(trace: str) -> Path:
-    """A place beside the trace, or below `traces` if that is elsewhere than on this disk. Holds captures or nothing."""
+    """A folder for captures beside the trace, or below `traces` if the trace is not on a local disk.
+
+    Raises: `InputError` if it holds other files than captures.
+    """
     name = trace.rstrip("/")
     folder = Path(f"{name}.captures") if "://" not in name else TRACES / f"{name.rsplit('/', 1)[-1]}.captures"
     present = (path for path in folder.rglob("*") if path.is_file())
@@ -124,8 +127,8 @@ def _captures_folder(trace: str) -> Path:
     return folder
 
 
-def _tell(recording: Recording) -> None:
-    """What the operator must know of the agents; drops are counted in the trace, and its report shows them."""
+def _report_agents(recording: Recording) -> None:
+    """Print the agents' notices and failures; drops are counted in the trace, and its report shows them."""
     for line in recording.notices:
         click.echo(f"tracer: {line}", err=True)
     for line in recording.failures:

@@ -1,4 +1,4 @@
-"""`tracer replay`: captures of several hosts become a trace."""
+"""`tracer replay`: builds a trace from captures of several hosts."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import click
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands.address_option import address_option
 from collector.commands.naming_options import naming_options, operators_names
-from collector.commands.progress_text import shown_progress
+from collector.commands.progress_text import progress_display
 from collector.commands.trace_folders import say_leftovers, trace_place
 from collector.decode.input_limits import LIMITED, UNLIMITED
 from collector.decode.sources import command_of, host_addresses, host_sources, samples_of
@@ -53,7 +53,7 @@ def command(
     """Turn captures of several hosts (pcap, pcapng; also .gz) into a trace, and report it.
 
     A file's host is its stem unless given as HOST=FILE; several files of a host are taken in the given order. In a
-    folder, each folder below is a host; a folder that `tracer record` kept also tells when the command ran.
+    folder, each folder below is a host; a folder that `tracer record` kept also records when the command ran.
     """
     options = AnalysisOptions(
         align_clocks=not no_align,
@@ -65,7 +65,7 @@ def command(
     sources, ran, samples = host_sources(captures), command_of(captures), samples_of(captures)
     with trace_place(trace) as place:
         say_leftovers(place)
-        with shown_progress(quiet=quiet) as progress:
+        with progress_display(quiet=quiet) as progress:
             analyse(sources, place, command=ran, samples=samples, options=options, progress=progress)
         show(gather(place))
         click.echo(without_secrets(f"trace: {place}"))

@@ -15,10 +15,10 @@ from tracer.plain_text import is_safe
 @click.command("report")
 @click.option("--html", "html", type=click.Path(dir_okay=False, path_type=Path), help="Also write one shareable file.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead.")
-@click.option("--compare", "other", metavar="OTHER", help="Also tell what differs from that trace, by stage.")
+@click.option("--compare", "other", metavar="OTHER", help="Also show what differs from that trace, by stage.")
 @click.argument("trace", metavar="TRACE")
 def command(*, trace: str, other: str | None, html: Path | None, as_json: bool) -> None:
-    """Tell in one screen what happened in TRACE and where the time went."""
+    """Show on one screen what happened in TRACE and where the time went."""
     report = gather(trace, other)
     if as_json:
         click.echo(_safe(json.dumps(asdict(report), indent=1, ensure_ascii=False)))

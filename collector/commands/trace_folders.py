@@ -1,4 +1,4 @@
-"""Where a trace goes that is given no place: a folder below `traces`, named after the time."""
+"""The default place of a trace: a folder below `traces`, named after the time."""
 
 import itertools
 import tempfile
@@ -17,9 +17,9 @@ TRACES = Path("traces")
 
 @contextmanager
 def trace_place(given: str | None) -> Iterator[str]:
-    """The place that was given, or else an empty folder below `TRACES` that nobody else has; it goes if it stays empty.
+    """The given place, or else a new folder below `TRACES`, which is removed if it stays empty.
 
-    It is named after the second, with a number behind it where others have that name, among processes too.
+    It is named after the second, with a number appended if the name is taken, also by other processes.
     Raises: `ResourceError` if it cannot be made.
     """
     if given is not None:
@@ -34,7 +34,7 @@ def trace_place(given: str | None) -> Iterator[str]:
 
 
 def say_leftovers(trace: str) -> None:
-    """Remove what killed runs left where this trace goes, and where its intermediate data may, and say so."""
+    """Remove leftovers of killed runs beside this trace and in the temporary folder, and report it."""
     beside = [] if "://" in trace else [Path(trace).parent]
     for line in remove_leftovers(*beside, Path(tempfile.gettempdir())):
         click.echo(f"tracer: {line}", err=True)

@@ -1,1 +1,1 @@
-"""How work is spread over cores, memory and disk: it computes nothing of a trace."""
+"""Distributes work over cores, memory and disk; independent of the contents of a trace."""

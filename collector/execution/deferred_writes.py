@@ -1,7 +1,7 @@
-"""Rows of a table that are written when there is nothing better to do.
+"""Defers writing rows of a table until other cores are idle.
 
-A stage that is one thread's leaves the other cores idle, unless something was left for them: rows that nothing reads
-before the trace is whole. They wait in memory, as much of them as there is room for, and are written in their order.
+A stage with a single thread leaves the other cores idle. They can then write rows that no stage reads before the trace
+is complete. These rows wait in memory, up to a limit, and are written in their order.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ class DeferredWrites:
         self._write, self._waiting, self._bytes = write, deque[pa.Table](), 0
 
     def put(self, table: pa.Table, room_bytes: int) -> None:
-        """Have `table` written after those put before; of all that waits, what is beyond `room_bytes` is written now.
+        """Queue `table` to be written after the earlier ones; tables beyond `room_bytes` are written now.
 
         Raises: what `write` raises.
         """
@@ -27,7 +27,7 @@ class DeferredWrites:
             self._write_next()
 
     def write_all(self) -> None:
-        """Write what still waits.
+        """Write all waiting tables.
 
         Raises: what `write` raises.
         """

@@ -1,9 +1,10 @@
-"""Tables that are sorted each by itself, read as one sorted table, a slab at a time: an external merge.
+"""External merge: reads several sorted tables as one sorted table, a slab at a time.
 
-Partitions are done one after the other, but a table by time needs a little of each. So each partition's rows are kept
-as a run, in memory while there is room and else in a temporary file, and only their keys (8 bytes a row) stay.
+Partitions are processed one after the other, but a table ordered by time needs rows of each. So each partition's rows
+are kept as a run, in memory up to a limit and otherwise in a temporary file; only their keys (8 bytes a row) always
+stay in memory.
 
-Cost: each row once to disk and back where there is no room; a sort of each slab. Memory: the keys, the room, one slab.
+Cost: each row once to disk and back if memory is full; a sort of each slab. Memory: the keys, the limit, one slab.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ Longs = NDArray[np.int64]
 
 MOST_IN_MEMORY_BYTES = 1 << 26
 BATCH_ROWS = 1 << 11
-"""Rows of a file that are read at once: a slab takes few rows of each run."""
+"""Rows of a file that are read at once: a slab needs few rows of each run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class _Run:
 
 
 class SortedRuns:
-    """Runs put one by one, then read together. A context manager: what is on disk goes with it."""
+    """Runs that are added one by one, then read together. A context manager: on exit, its files are removed."""
 
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self._spill, self._room = spill, most_in_memory_bytes
@@ -60,7 +61,7 @@ class SortedRuns:
             self._folder.cleanup()
 
     def put(self, table: pa.Table, keys: Longs) -> None:
-        """Keep a table, in the order of `keys`, one for each row.
+        """Keep a table as a run, in the order of `keys`, which has one key for each row.
 
         Raises: `ResourceError` if it fits neither in memory nor on disk.
         """
@@ -81,7 +82,7 @@ class SortedRuns:
         self._runs.append(_Run(keys, path))
 
     def slabs(self, rows: int) -> Iterator[pa.Table]:
-        """All rows by key, about `rows` at a time; of equal keys, in the order they were put."""
+        """All rows by key, about `rows` at a time; rows with equal keys in the order of their runs."""
         if not self._runs:
             return
         every = np.sort(np.concatenate([run.keys for run in self._runs]))

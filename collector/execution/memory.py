@@ -1,4 +1,4 @@
-"""Memory that is free, given back to the system: arenas that a stage grew would otherwise stay with the process."""
+"""Returns free memory to the system: otherwise the process would keep the arenas that a stage has grown."""
 
 import ctypes
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def give_back() -> None:
-    """Give the system back what was freed. Cost: some milliseconds for each GiB."""
+    """Return freed memory to the system. Cost: some milliseconds for each GiB."""
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

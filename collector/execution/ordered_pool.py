@@ -1,7 +1,7 @@
-"""Parts worked on side by side, what they give stored one after the other, in the parts' order.
+"""Processes parts in parallel, and stores their results one after the other, in the order of the parts.
 
-Who has done the work of a part also stores it, as soon as all parts before it are stored. So there is no thread that
-only stores and that the others wait for, and no result waits anywhere but with its worker: memory is one part each.
+The thread that processed a part also stores its result, as soon as all earlier parts are stored. So there is no extra
+thread that stores results, and no result waits except in its thread: memory is one part for each thread.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,9 +21,9 @@ def run_in_order(
     work: Callable[[Part], Result],
     store: Callable[[Part, Result], None],
 ) -> None:
-    """Call `work` for every part, `workers` of them at a time, and `store` with what each gives, never two at a time.
+    """Call `work` for every part, `workers` at a time, and `store` with each result, one at a time.
 
-    Raises: what `work` or `store` raises first; no further part is begun then.
+    Raises: the first exception of `work` or `store`; no further part is started then.
     """
     turns, numbered, taking = _Turns(), iter(enumerate(parts)), Lock()
 
@@ -47,7 +47,7 @@ def run_in_order(
 
 
 class _Turns:
-    """Whose turn it is, by number from 0; nobody's any more once something failed."""
+    """The part whose turn it is, by number from 0; after a failure, no part has a turn any more."""
 
     def __init__(self) -> None:
         self.failed = False
@@ -55,7 +55,7 @@ class _Turns:
 
     @contextmanager
     def of(self, number: int) -> Iterator[bool]:
-        """Wait for a turn; False where it never comes."""
+        """Wait for a turn; False if it never comes."""
         with self._changed:
             self._changed.wait_for(lambda: self.failed or self._next == number)
             mine = not self.failed
@@ -66,7 +66,7 @@ class _Turns:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Where an error lets all others go home."""
+        """A context in which an error ends the waits of all others."""
         try:
             yield
         except BaseException:

@@ -1,4 +1,4 @@
-"""Tables that wait between two passes over the partitions: in memory while they fit, else in a temporary folder."""
+"""Keeps tables between two passes over the partitions: in memory while they fit, otherwise in a temporary folder."""
 
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ MOST_IN_MEMORY_BYTES = 3 << 28
 
 
 class PartitionCache:
-    """Some tables for each partition, put once and taken once. A context manager: what is on disk goes with it."""
+    """Tables for each partition, put once and taken once. A context manager: on exit, its files are removed."""
 
     def __init__(self, spill: Path | None = None, most_in_memory_bytes: int = MOST_IN_MEMORY_BYTES) -> None:
         self._spill, self._room = spill, most_in_memory_bytes
@@ -53,10 +53,10 @@ class PartitionCache:
         kept = self._held[number]
         if isinstance(kept, tuple):
             return kept
-        return tuple(_read(self._path(number, place)) for place in range(kept))
+        return tuple(_read_table(self._path(number, place)) for place in range(kept))
 
     def take(self, number: int) -> tuple[pa.Table, ...]:
-        """As `look`; they are kept no longer."""
+        """Remove and return the tables of a partition."""
         tables, kept = self.look(number), self._held[number]
         for place in range(kept if isinstance(kept, int) else 0):
             self._path(number, place).unlink()
@@ -73,6 +73,6 @@ class PartitionCache:
         return Path(self._folder.name) / f"{number:05}-{place}.arrow"
 
 
-def _read(path: Path) -> pa.Table:
+def _read_table(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).read_all()

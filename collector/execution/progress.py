@@ -1,7 +1,7 @@
-"""How far an analysis is: what its stages say on the way, to whom it concerns.
+"""Reports the progress of an analysis.
 
-Stages call `begin` and `advance` of a `Progress` that is passed in; they know nothing of what it shows. `advance` may
-be called from several threads. Work is counted in packets, and measured in the share of the stage that is done.
+Stages call `begin` and `advance` of a `Progress` that is passed in, whatever it displays. `advance` may be called from
+several threads. Work is counted in packets, and measured as the share of the stage that is completed.
 """
 
 from dataclasses import dataclass
@@ -19,24 +19,24 @@ class Stage(StrEnum):
 
 
 WEIGHTS = {Stage.READ: 0.3, Stage.PAIR: 0.3, Stage.REBUILD: 0.3, Stage.LINK: 0.1}
-"""What share of the whole each takes, about: of ten million packets, as docs/architecture.md has it."""
+"""Approximate share of each stage, measured with ten million packets (docs/architecture.md)."""
 
 
 class Progress(Protocol):
-    """Who is told how far an analysis is."""
+    """The receiver of progress reports."""
 
     def begin(self, stage: Stage) -> None:
-        """The stage before has ended, and this one begins."""
+        """The previous stage has ended, and this one begins."""
 
     def advance(self, packets: int, share: float) -> None:
-        """Of the stage begun last, so many more packets are done, and so much of it (0 to 1)."""
+        """So many more packets, and so large a share (0 to 1), of the current stage are completed."""
 
     def end(self) -> None:
         """The last stage has ended."""
 
 
 class Silent:
-    """Says nothing."""
+    """A `Progress` that shows nothing."""
 
     def begin(self, stage: Stage) -> None:
         """Nothing."""
@@ -53,11 +53,11 @@ SILENT = Silent()
 
 @dataclass(slots=True)
 class Counted:
-    """Calls `advance` for the parts of a stage, of which there are `total` units."""
+    """Calls `advance` for the parts of a stage that has `total` units."""
 
     progress: Progress
     total: int
 
     def done(self, packets: int, units: int) -> None:
-        """So many packets, and so many units."""
+        """Report so many completed packets and units."""
         self.progress.advance(packets, units / self.total if self.total else 0.0)

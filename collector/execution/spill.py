@@ -1,4 +1,4 @@
-"""Intermediate data that does not fit in memory: where it goes, and what is said if it finds no room there."""
+"""Writes intermediate data that does not fit in memory, and reports if there is no room for it."""
 
 import tempfile
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from tracer.errors import ResourceError
 
 @contextmanager
 def spilling(folder: Path | None) -> Iterator[None]:
-    """Writing intermediate data to `folder` (the system's temporary one if None).
+    """A context for writing intermediate data to `folder` (the system's temporary one if None).
 
-    Raises: `ResourceError` if it finds no room there.
+    Raises: `ResourceError` if there is no room.
     """
     try:
         yield

@@ -1,1 +1,1 @@
-"""A trace in the formats of other tools."""
+"""Exports a trace to the formats of other tools."""

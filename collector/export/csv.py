@@ -1,4 +1,4 @@
-"""Every table of a trace as a CSV file, with a header line; null is an empty field."""
+"""Exports every table of a trace as a CSV file, with a header line; null is an empty field."""
 
 from pathlib import Path
 
@@ -20,6 +20,6 @@ def write(url: str, place: Path) -> list[Path]:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """The table without dictionary columns, which the CSV writer does not know."""
+    """The table with dictionary columns converted to plain ones, since the CSV writer does not support them."""
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))

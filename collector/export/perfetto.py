@@ -1,8 +1,8 @@
-"""A trace for ui.perfetto.dev and chrome://tracing: Chrome's trace-event JSON.
+"""Exports a trace for ui.perfetto.dev and chrome://tracing: Chrome's trace-event JSON.
 
-A process for each host, and in it a slice for each span that the host served, on the first track that is free; an arrow
-(flow) from parent to child; an instant for each finding that has a time. Times are µs from the trace's first moment,
-with fractions to the nanosecond.
+Each host is a process. Each span that the host served is a slice in it, on the first free track. An arrow (flow) leads
+from parent to child. Each finding with a time is an instant. Times are µs from the trace's first moment, with fractions
+to the nanosecond.
 
 Source: "Trace Event Format" (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 Limits: packets are left out; a trace of millions of arrows is for `tracer view`.
@@ -32,9 +32,9 @@ def write(url: str, place: Path) -> list[Path]:
 
 
 def trace_events(url: str) -> Iterator[dict[str, Any]]:
-    """The events, in the shape that the format asks for."""
+    """The events of the trace at `url`, in the format's structure."""
     info = store.read_info(url)
-    spans = _timed(RequestRows.of_trace(url).whole())
+    spans = _with_times(RequestRows.of_trace(url).whole())
     findings = _frame(url, "findings").drop_nulls("from_trace_ns")
     names = [host.host for host in info.hosts]
     hosts = {name: number for number, name in enumerate(sorted({*names, *spans["host"]}, key=_place(names)), 1)}
@@ -63,8 +63,8 @@ def _frame(url: str, table: str) -> pl.DataFrame:
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def _timed(rows: pl.DataFrame) -> pl.DataFrame:
-    """Spans with `host`, `start`, `end` and the `track` they lie on, parents before children."""
+def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
+    """Spans with `host`, `start`, `end` and their `track`, parents before children."""
     start = pl.col("start_trace_ns")
     end = pl.coalesce("end_trace_ns", "request_last_received_trace_ns", start)
     timed = rows.with_columns(host=pl.coalesce("server_host", "client_host", pl.lit("?")), start=start)
@@ -73,7 +73,7 @@ def _timed(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tracks(timed: pl.DataFrame) -> pl.Series:
-    """For each span the first track of its host that is free when it starts: slices of a track may not overlap."""
+    """For each span, the first track of its host that is free when it starts: slices of a track must not overlap."""
     order = timed.with_row_index("row").sort("host", "start", "end", "row")
     tracks, free = [0] * len(timed), dict[str, list[int]]()
     for row, host, start, end in order.select("row", "host", "start", "end").iter_rows():
@@ -108,7 +108,7 @@ def _slice(row: dict[str, Any], hosts: dict[str, int], origin: int) -> dict[str,
 def _arrow(
     parent: dict[str, Any], child: dict[str, Any], hosts: dict[str, int], origin: int
 ) -> Iterator[dict[str, Any]]:
-    """From the parent, at the child's start (held inside the parent), to the child."""
+    """An arrow from the parent, at the child's start (clipped to the parent), to the child."""
     at = min(max(child["start"], parent["start"]), parent["end"])
     for phase, row, time in (("s", parent, at), ("f", child, child["start"])):
         event = {"ph": phase, "name": "call", "cat": "link", "id": child["exchange_id"], "ts": _us(time, origin)}

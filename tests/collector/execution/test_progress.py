@@ -10,7 +10,7 @@ from rich.console import Console
 
 from collector.analysis import AnalysisOptions, analyse
 from collector.commands import replay
-from collector.commands.progress_text import Shown, figures, shown_progress, time_left
+from collector.commands.progress_text import Shown, figures, progress_display, time_left
 from collector.decode.sources import host_sources
 from collector.execution.progress import Stage
 
@@ -104,7 +104,7 @@ def test_elsewhere_than_on_a_terminal_a_line_a_stage(options: tuple[str, ...], t
 def test_on_a_terminal_one_line_that_goes_when_all_is_done() -> None:
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=120)
-    with shown_progress(quiet=False, console=console) as progress:
+    with progress_display(quiet=False, console=console) as progress:
         progress.begin(Stage.READ)
         progress.advance(5, 1.0)
         progress.begin(Stage.PAIR)
