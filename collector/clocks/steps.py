@@ -94,9 +94,13 @@ class _Break:
         return int(frames[self.low - 1]), int(frames[self.high])
 
     def costs(self, host: str) -> tuple[Ints, Floats, Floats]:
-        """Frames of `host` near the step, and what each packet costs if it is before, and if it is after it."""
+        """Frames of `host` near the step, and what each packet costs if it is before, and if it is after it.
+
+        Both lines keep to the packets between them, which fit either: a line that few packets after a step bound may
+        else rise or fall so steeply that it leaves out the one just ahead of them.
+        """
         begin, end = max(self.start, self.low - LOOK_AHEAD), min(self.end, self.high + LOOK_AHEAD)
-        old, new = (_middle_line(self.course.bounds(*part)) for part in ((begin, self.low), (self.high, end)))
+        old, new = (_middle_line(self.course.bounds(*part)) for part in ((begin, self.high), (self.low, end)))
         before, after = (self.course.delays(line, begin, end) for line in (old, new))
         return self.course.frames(host)[begin:end], before, after
 

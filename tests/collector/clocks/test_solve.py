@@ -126,6 +126,18 @@ def test_a_step_that_thinned_evidence_shows_roughly_is_looked_at_again() -> None
     assert cut == true_cut != rough[0]
 
 
+def test_the_first_packet_after_a_step_is_on_the_new_line_though_few_tell_where_that_is() -> None:
+    """As captured: requests every 25 ms, nothing for 8 s, then a step, three requests, and another step."""
+    true_us = np.array([*range(0, 5_000_000, 25_000), *range(13_000_000, 18_000_000, 25_000)])
+    true_us[203:] += 700_000
+    asked, after = 1000 * true_us, np.arange(len(true_us)) >= 200
+    step = np.where(after, 1_111_680_000, 0) + np.where(np.arange(len(true_us)) >= 203, 1_596_210_000, 0)
+    frames = np.arange(1, 2 * len(true_us) + 1)
+    there = Way(asked, asked + 10_200 + step, frames[::2], frames[::2])
+    back = Way(asked + 76_500 + step, asked + 76_500, frames[1::2], frames[1::2])
+    assert find_steps({("a", "b"): there, ("b", "a"): back}).cuts == {"b": [401, 407]}
+
+
 def test_no_step_is_seen_where_there_is_none() -> None:
     given_ = traffic(
         dict.fromkeys(("proxy", "client"), Wrong(0, 150_000)), STAR[:1], span_s=60, there_ns=900, back_ns=90
