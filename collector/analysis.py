@@ -58,7 +58,7 @@ from collector.services.naming import name_services, to_watch
 from collector.services.operators_names import names_of_nothing
 from collector.services.rings import Places, Ring
 from collector.services.servers import Servers
-from collector.services.service_names import ServiceNames, renamed
+from collector.services.service_names import ServiceNames, rename_services
 from collector.trace import parquet
 from collector.trace.model import CommandInfo, CounterInfo, HostInfo, TraceInfo
 from collector.trace.schema import ID_STRIDE, TABLES, HopState, conform
@@ -336,7 +336,7 @@ def _put_together(
     linked = spans.link_all(map(requests_of, _write_alongside(pool, writer, by_time)), silences)
     streams = rebuilt.streams.table()
     service = streams.schema.get_field_index("service")
-    writer.write_table("streams", streams.set_column(service, "service", renamed(streams["service"], names)))
+    writer.write_table("streams", streams.set_column(service, "service", rename_services(streams["service"], names)))
     beside = [pool.submit(memory.give_back), pool.submit(writer.write_table, "spans", linked)]
     linked = linked.select(findings.SPAN_COLUMNS)
     writer.finish("connections")
@@ -368,7 +368,7 @@ def _final_exchanges(by_time: SortedRuns, info: TraceInfo, rebuilt: _Rebuilt) ->
     for slab in by_time.slabs(ROW_GROUP_ROWS):
         final = outcomes.final_outcomes(with_streams(slab, triggered), answering)
         place = final.schema.get_field_index("service")
-        yield final.set_column(place, "service", renamed(final["service"], names))
+        yield final.set_column(place, "service", rename_services(final["service"], names))
 
 
 def _write_alongside(pool: ThreadPoolExecutor, writer: TraceWriter, by_time: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -21,7 +21,7 @@ from collector.findings.finding import Finding, times
 from collector.findings.requests import Requests
 from collector.requests.critical_path import NONE
 from collector.services.ends import service_at
-from collector.services.replicas import located
+from collector.services.replicas import target_parts
 from collector.services.services import PARTS, has_ring
 from collector.trace.time_columns import Int64Array
 from tracer import _core
@@ -88,7 +88,7 @@ def _answers(requests: Requests) -> tuple[Int64Array, Int64Array]:
 def _by_thing(requests: Requests, rows: Int64Array) -> pl.DataFrame:
     """Requests with `thing`, their target without the device, by time; those without a target are omitted."""
     frame = requests.frame(rows).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    parts = located(frame).drop("device")
+    parts = target_parts(frame).drop("device")
     named = pl.concat_str(*(pl.col(part).fill_null("") for part in PARTS[1:]), separator="/").str.strip_chars_end("/")
     things = parts.select("exchange_id", thing=named).filter(pl.col("thing") != "")
     return (

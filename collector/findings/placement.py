@@ -17,7 +17,7 @@ from collector.findings.ports import Parts
 from collector.findings.requests import Requests
 from collector.requests.critical_path import NONE
 from collector.services.ends import service_at
-from collector.services.replicas import FAILED, located, stand_ins
+from collector.services.replicas import FAILED, stand_ins, target_parts
 from collector.services.rings import NO_PLACES, Places
 from collector.services.services import PARTS, has_ring
 from collector.trace.time_columns import UNSEEN, Int64Array
@@ -91,9 +91,9 @@ def _attempts(requests: Requests, rows: Int64Array, connections: Parts) -> pl.Da
         for part in connections()
     ).with_columns(pl.col("server_addr").cast(pl.String))
     parts = (
-        located(frame)
+        target_parts(frame)
         .drop("device", "partition")
-        .join(located(frame).select("exchange_id", named="partition", disk="device"), on="exchange_id")
+        .join(target_parts(frame).select("exchange_id", named="partition", disk="device"), on="exchange_id")
     )
     failed = (pl.col("status") >= SERVER_ERROR) | pl.col("given_up").is_not_null()
     return (

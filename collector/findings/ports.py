@@ -25,7 +25,7 @@ from collector.findings.finding import Finding, times
 from collector.services.ends import end_name
 from collector.trace.arrow import numbers, one_chunk, texts
 from collector.trace.durations import in_words
-from collector.trace.time_columns import stacked
+from collector.trace.time_columns import concat_rows
 from tracer import _core
 
 CONNECTION_COLUMNS = [
@@ -68,7 +68,7 @@ def port_findings(connections: Parts | None, clocks: pa.Table) -> list[Finding]:
     dense = _dense_pairs([_used_ports(part) for part in connections()])
     if not len(dense):
         return []
-    rows = stacked(_of_pairs(part, dense, clocks) for part in connections())
+    rows = concat_rows(_of_pairs(part, dense, clocks) for part in connections())
     rows = rows[np.lexsort((rows["connection_id"], rows["at"].fill_null(NEVER)))]
     return [found for _, group in rows.group_by(PAIR, maintain_order=True) for found in _port_findings(group)]
 

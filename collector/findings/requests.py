@@ -22,7 +22,7 @@ from collector.services.client_requests import of_clients
 from collector.services.services import target_words
 from collector.trace.arrow import coalesce, indices, numbers, take_rows, texts
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS
-from collector.trace.time_columns import UNSEEN, seen
+from collector.trace.time_columns import UNSEEN, first_times
 from tracer import _core
 
 EXCHANGE_COLUMNS = [
@@ -149,9 +149,9 @@ def requests_of(exchanges: Iterable[pa.Table], spans: pa.Table) -> Requests:
         ids, [coalesce(spans, [name], NONE) for name in ("parent_span_id", "trace_id")], ID_STRIDE_BITS
     )
     begin = coalesce(spans, ["start_trace_ns"], UNSEEN)
-    asked = seen(rows, "request_first_received", "request_last_received")
-    arrived, answered = seen(rows, "request_last_received"), seen(rows, "response_first_sent")
-    ended = seen(rows, "response_last_received", "response_last_sent", "given_up")
+    asked = first_times(rows, "request_first_received", "request_last_received")
+    arrived, answered = first_times(rows, "request_last_received"), first_times(rows, "response_first_sent")
+    ended = first_times(rows, "response_last_received", "response_last_sent", "given_up")
     took = _core.took(
         {
             "parent": parent,

@@ -110,7 +110,7 @@ def packet_file(packet: CapturedPacket) -> bytes:
 def _frames(trace: TraceView, selection: Selection) -> pl.DataFrame:
     """`host`, `frame` and `host_ns` of the packets at both ends of the selection's hops, each once, in order."""
     columns = [f"{end}_{what}" for end in ("send", "receive") for what in ("host", "frame", "host_ns")]
-    tables = store.read_chosen(trace.url, "hops", columns, rows_of(trace, selection))
+    tables = store.read_chosen_rows(trace.url, "hops", columns, rows_of(trace, selection))
     ends = []
     for table in tables:
         frame = pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))

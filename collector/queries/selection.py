@@ -42,7 +42,7 @@ def write_csv(trace: TraceView, selection: Selection, place: Path) -> None:
 
     def write() -> None:
         with pyarrow.csv.CSVWriter(place, schema) as writer:
-            for table in store.read_chosen(trace.url, "hops", HOPS.names, rows):
+            for table in store.read_chosen_rows(trace.url, "hops", HOPS.names, rows):
                 writer.write_table(plain(table).cast(schema))
 
     trace.unchanged(write)
@@ -57,7 +57,7 @@ def write_parquet(trace: TraceView, selection: Selection, place: Path) -> None:
 
     def write() -> None:
         with pq.ParquetWriter(place, HOPS, compression="zstd") as writer:
-            for table in store.read_chosen(trace.url, "hops", HOPS.names, rows):
+            for table in store.read_chosen_rows(trace.url, "hops", HOPS.names, rows):
                 writer.write_table(table.cast(HOPS))
 
     trace.unchanged(write)

@@ -38,7 +38,7 @@ class RequestRows:
         return cls(
             lambda name, columns: store.read_table(url, name, columns),
             lambda name, rows: pa.concat_tables(
-                [TABLES[name].empty_table(), *store.read_chosen(url, name, TABLES[name].names, rows)]
+                [TABLES[name].empty_table(), *store.read_chosen_rows(url, name, TABLES[name].names, rows)]
             ),
         )
 

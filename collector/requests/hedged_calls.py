@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from collector.requests.endings import BY_CLIENT
 from collector.trace.arrow import coalesce, indices, numbers
-from collector.trace.time_columns import UNSEEN, Int64Array, seen
+from collector.trace.time_columns import UNSEEN, Int64Array, first_times
 
 NO_PARENT = -1
 NEEDLESS_SHARE = 0.5
@@ -53,7 +53,7 @@ def left_for_another(
         return left, left
     siblings = np.flatnonzero(np.isin(parent, parent[left]) & (place < 0) & (asked != 0))
     closed = coalesce(exchanges, ["closed_trace_ns"], UNSEEN)
-    answered = seen(exchanges, "response_first_received", "response_first_sent")
+    answered = first_times(exchanges, "response_first_received", "response_first_sent")
     status, method = numbers(exchanges["status"]), indices(exchanges["method"])[0]
 
     def rows(chosen: Int64Array, **more: Int64Array) -> pl.DataFrame:

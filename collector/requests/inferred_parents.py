@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from collector.trace.time_columns import Int64Array, stamps
+from collector.trace.time_columns import Int64Array, first_times_of_frame
 from tracer import _core
 
 NO_HOST = -1
@@ -44,7 +44,7 @@ def infer_links(exchanges: pl.DataFrame, asked: NDArray[np.bool_], words: NDArra
     )
     columns = {name: np.ascontiguousarray(codes[name].to_numpy()) for name in codes.columns}
     columns["words"] = np.ascontiguousarray(words)
-    found = _core.link_exchanges(columns | {f"{name}_ns": stamps(exchanges, name) for name in TIMES})
+    found = _core.link_exchanges(columns | {f"{name}_ns": first_times_of_frame(exchanges, name) for name in TIMES})
     return Inferred(
         found["parent"],
         found["confidence"],

@@ -30,7 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from collector.trace.arrow import filled, indices
-from collector.trace.time_columns import UNSEEN, Int64Array, seen
+from collector.trace.time_columns import UNSEEN, Int64Array, first_times
 
 IDLE_NS = 100_000_000
 """A connection that is idle for so long was not opened for its first request, if the client made others meanwhile."""
@@ -67,7 +67,7 @@ def find_bounds(exchanges: pa.Table, parent: Int64Array) -> Bounds:
     Arguments: the table `exchanges`; for each its parent's row, `NONE` for a root. Cost: passes over the rows, and a
     sort if any connection was idle for long.
     """
-    begun, up, sent = (seen(exchanges, name) for name in ("connect_start", "connected", "request_first_sent"))
+    begun, up, sent = (first_times(exchanges, name) for name in ("connect_start", "connected", "request_first_sent"))
     opened = (begun != UNSEEN) & (up >= begun) & (sent >= up)
     if opened.any():
         opened &= ~_before_their_parent(exchanges, parent, begun)
@@ -77,17 +77,19 @@ def find_bounds(exchanges: pa.Table, parent: Int64Array) -> Bounds:
 
 def bounds_of(exchanges: pa.Table, opened: NDArray[np.bool_]) -> Bounds:
     """The result of `find_bounds`, given which connections were `opened` for their first request."""
-    first_byte = seen(exchanges, "request_first_sent", "request_first_received")
-    connected, tls_start, tls_end = (seen(exchanges, name) for name in ("connected", "tls_start", "tls_end"))
-    in_order = (tls_start >= connected) & (tls_end >= tls_start) & (seen(exchanges, "request_first_sent") >= tls_end)
+    first_byte = first_times(exchanges, "request_first_sent", "request_first_received")
+    connected, tls_start, tls_end = (first_times(exchanges, name) for name in ("connected", "tls_start", "tls_end"))
+    in_order = (
+        (tls_start >= connected) & (tls_end >= tls_start) & (first_times(exchanges, "request_first_sent") >= tls_end)
+    )
     secured = opened & (tls_start != UNSEEN) & in_order
     return Bounds(
-        start=np.where(opened, seen(exchanges, "connect_start"), first_byte),
+        start=np.where(opened, first_times(exchanges, "connect_start"), first_byte),
         connected=_where(opened, connected),
         tls_start=_where(secured, tls_start),
         tls_end=_where(secured, tls_end),
-        sent=seen(exchanges, "request_first_sent"),
-        end=seen(exchanges, "response_last_received", "response_last_sent", "given_up"),
+        sent=first_times(exchanges, "request_first_sent"),
+        end=first_times(exchanges, "response_last_received", "response_last_sent", "given_up"),
     )
 
 
@@ -98,7 +100,7 @@ def _where(known: NDArray[np.bool_], times: Int64Array) -> Int64Array:
 
 def _before_their_parent(exchanges: pa.Table, parent: Int64Array, begun: Int64Array) -> NDArray[np.bool_]:
     """Whether each SYN was sent before the parent request had arrived."""
-    arrived = seen(exchanges, "request_first_received")[parent]
+    arrived = first_times(exchanges, "request_first_received")[parent]
     return (parent != NONE) & (arrived != UNSEEN) & (begun < arrived)
 
 

@@ -39,7 +39,7 @@ from collector.requests.inferred_parents import Inferred, infer_links
 from collector.requests.like_servers import learned_together
 from collector.requests.multiplexed import multiplexed_turns
 from collector.trace.arrow import coalesce, numbers, unify_dictionaries
-from collector.trace.time_columns import UNSEEN, Int64Array, seen
+from collector.trace.time_columns import UNSEEN, Int64Array, first_times
 from tracer import _core
 
 MOST_WITH_ONE_ID = 256
@@ -159,8 +159,8 @@ def _times(exchanges: pa.Table, apart: NDArray[np.bool_]) -> tuple[_Times, _Name
         client=client,
         server=server,
         service=service,
-        asked=seen(exchanges, "request_first_sent", "request_first_received"),
-        opened=seen(exchanges, "request_first_received", "request_first_sent"),
+        asked=first_times(exchanges, "request_first_sent", "request_first_received"),
+        opened=first_times(exchanges, "request_first_received", "request_first_sent"),
         closed=coalesce(
             exchanges,
             ["response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns"],

@@ -32,7 +32,7 @@ from collector.trace.arrow import (
     texts,
 )
 from collector.trace.schema import EXCHANGES, ID_STRIDE_BITS, SILENCES, LinkReason, conform
-from collector.trace.time_columns import UNSEEN, seen
+from collector.trace.time_columns import UNSEEN, first_times
 from tracer import _core
 
 LEDGER_COLUMNS = (
@@ -174,16 +174,16 @@ def make_nodes(
     until its client gave it up.
     """
     connect_stall, request_stall, response_stall = (coalesce(exchanges, [name], 0) for name in STALLS)
-    head_arrived, continued = seen(exchanges, "request_first_received"), seen(exchanges, "continue_sent")
+    head_arrived, continued = first_times(exchanges, "request_first_received"), first_times(exchanges, "continue_sent")
     found = waits(
         parent,
         indices(exchanges["service"])[0],
         began=bounds.start,
-        ended=seen(exchanges, "response_last_received", "response_last_sent"),
+        ended=first_times(exchanges, "response_last_received", "response_last_sent"),
         invited=continued,
         arrived=head_arrived,
     )
-    returned, ended = seen(exchanges, "response_first_received", "response_first_sent", "given_up"), bounds.end
+    returned, ended = first_times(exchanges, "response_first_received", "response_first_sent", "given_up"), bounds.end
     left, until = left_for_another(exchanges, parent, bounds.start, asked)
     if len(left):
         returned, ended = returned.copy(), ended.copy()
@@ -196,14 +196,14 @@ def make_nodes(
         tls_start=bounds.tls_start,
         tls_end=bounds.tls_end,
         sent=bounds.sent,
-        last_sent=seen(exchanges, "request_last_sent"),
+        last_sent=first_times(exchanges, "request_last_sent"),
         head_arrived=head_arrived,
         continued=continued,
-        asked_for=seen(exchanges, "continue_received"),
-        body_sent=seen(exchanges, "body_sent"),
-        arrived=seen(exchanges, "request_last_received", "request_first_received"),
-        answered=seen(exchanges, "response_first_sent"),
-        first_received=seen(exchanges, "response_first_received"),
+        asked_for=first_times(exchanges, "continue_received"),
+        body_sent=first_times(exchanges, "body_sent"),
+        arrived=first_times(exchanges, "request_last_received", "request_first_received"),
+        answered=first_times(exchanges, "response_first_sent"),
+        first_received=first_times(exchanges, "response_first_received"),
         first_returned=returned,
         ended=ended,
         connect_stall=connect_stall,

@@ -1,1 +1,1 @@
-"""What servers are called, which of them are replicas, and which requests are the clients' own."""
+"""Names services, detects replicas, and selects the clients' own requests."""

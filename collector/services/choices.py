@@ -1,22 +1,22 @@
-"""Whether servers are replicas: whoever asks them picks one, and what the request is for does not say which.
+"""Detects replicas: servers of which each caller picks one, independently of the request's contents.
 
-Two servers of one port that the same hosts ask may as well be two services. What tells them apart is the choice:
+Two servers on one port with the same callers may also be two services. The choice distinguishes them:
 
-- **One instead of the other.** Of the requests that a caller serves, each call is given to the one that it was made
-  for: the newest one still open, of those for the same target if there is one. Where a caller picks, the total number
-  of calls of a request varies less than the numbers of each server do, since what one gets the other does not:
-  `Var(a + b) / (Var a + Var b)` is 0 where exactly one is asked, and 1 where both are asked independently. Services
-  that every request asks do not vary at all, so nothing is shown.
-- **Whatever it is for.** Neither the target of the call nor that of the request it is made for predicts the server,
-  word by word, more than chance does: nginx that sends `/a` here and `/b` there is no balancer.
-- Of callers that serve nobody, each target stands for a request: over targets that were asked for several times, the
-  number at one server has the spread of a coin (`Σ (a − kp)² / Σ kpq` near 1). It is near 0 where each target is
-  asked of both, and far above where a target has its server.
-- Where targets cannot be seen (TLS, unknown protocols), sizes of requests and of answers must have the same
-  distribution (Kolmogorov–Smirnov), and either the targets of the callers' own requests are seen, or sizes vary.
+- **One instead of the other.** Each call is assigned to the request, of those that its caller serves, for which it was
+  made: the newest one still open, preferring one with the same target. If a caller picks a server, the total number of
+  calls of a request varies less than the numbers for each server, since each call goes to only one of them:
+  `Var(a + b) / (Var a + Var b)` is 0 if exactly one is called, and 1 if both are called independently. If every request
+  calls both, nothing varies, and nothing is proven.
+- **Whatever the contents.** Neither the target of the call nor that of the request for which it is made predicts the
+  server, word by word, better than chance: nginx that sends `/a` here and `/b` there is no load balancer.
+- For callers that serve nobody, each target stands for a request: over targets requested several times, the number at
+  one server must have the variance of a coin (`Σ (a − kp)² / Σ kpq` near 1). It is near 0 if each target is requested
+  from both, and far above if each target has its own server.
+- If targets cannot be seen (TLS, unknown protocols), the sizes of requests and of answers must have the same
+  distribution (Kolmogorov–Smirnov), and either the targets of the callers' own requests are visible, or sizes vary.
 
-What is not shown is not claimed: servers that are rarely asked, or whose caller works on many requests for a while
-before it asks, stay services of their own.
+Without evidence no claim is made: servers that are rarely called, or whose caller works on many requests for a while
+before it calls them, stay services of their own.
 
 Cost: a sort of the calls, and a few passes for each pair of servers. Memory: 150 bytes for each of `MOST_CALLS`.
 """
@@ -30,25 +30,26 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 MOST_CALLS = 200_000
-"""Exchanges to look at; of more, those of some seconds."""
+"""At most so many exchanges are examined; of more, only those of some seconds."""
 SLICE_NS = 1_000_000_000
 MOST_COMPARED = 2_000
-"""Calls of two servers, the first of them."""
+"""The first calls of two servers, at most so many, are compared."""
 LEAST_CALLS = 10
-"""Of each server: fewer show nothing."""
+"""Fewest calls of each server: fewer prove nothing."""
 MOST_JOINT_VARIANCE = 0.3
-"""Of the total, against the servers' own: 0 for a choice, 0.5 and more for anything else (see the tests)."""
+"""Greatest variance of the total relative to the servers' own: 0 for a choice, 0.5 and more otherwise (see the
+tests)."""
 COIN = (0.4, 2.5)
-"""The spread of a fair choice, in units of a coin's."""
+"""Range of the variance of a fair choice, relative to a coin's."""
 MOST_WORDS = 5
-"""Of a method and target, that may say which server it is for."""
+"""At most so many words of a method and target are tried as predictors of the server."""
 PREDICTS = 0.5
-"""Of what chance leaves open about the server, from which on a word is taken to decide it."""
+"""From this share of the uncertainty about the server that a word removes, the word decides the server."""
 OPEN_SHARE = 0.05
-"""What chance must leave open, or nothing can be predicted."""
+"""Least uncertainty about the server by chance; with less, nothing can be predicted."""
 SHUFFLES = 20
 MOST_APART, VARIED = 0.25, 8
-"""Distance of two distributions of sizes, and how many sizes vary."""
+"""Greatest distance of two distributions of sizes, and the number of different sizes that counts as varied."""
 _COLUMNS = (
     *("service", "client_host", "server_host", "method", "target", "request_bytes", "response_bytes"),
     *("request_first_sent_trace_ns", "request_first_received_trace_ns", "response_last_sent_trace_ns"),
@@ -59,15 +60,15 @@ Bools = NDArray[np.bool_]
 
 
 def sampled_share(packets_count: int) -> float:
-    """Of all seconds of a trace of so many packets, which are looked at."""
+    """The share of all seconds that is examined, for a trace of so many packets."""
     return min(1.0, PACKETS_A_CALL * MOST_CALLS / max(packets_count, 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Which exchanges are looked at: calls of `services`, and what `hosts`, which make them, are asked.
+    """The exchanges that are examined: calls of `services`, and requests to `hosts`, which make these calls.
 
-    `share` of all seconds of the trace.
+    `share`: of all seconds of the trace.
     """
 
     services: frozenset[str]
@@ -75,7 +76,7 @@ class Watched:
     share: float = 1.0
 
     def calls(self, exchanges: pa.Table) -> pl.DataFrame:
-        """Of some exchanges what `Choices` takes."""
+        """The rows and columns of some exchanges that `Choices` needs."""
         if not self.services and exchanges.num_rows:
             return self.calls(exchanges.slice(0, 0))
         rows = pl.DataFrame(exchanges.select(_COLUMNS)).filter(
@@ -102,7 +103,7 @@ class Watched:
 
 
 class Choices:
-    """What callers chose. Arguments: `watched`, and all parts of `Watched.calls`."""
+    """The choices of callers. Arguments: `watched`, and all parts of `Watched.calls`."""
 
     def __init__(self, watched: Watched, parts: Iterable[pl.DataFrame]) -> None:
         calls = pl.concat([watched.calls(_NOTHING), *parts])
@@ -114,7 +115,7 @@ class Choices:
         self._known: dict[frozenset[str], bool] = {}
 
     def are_replicas(self, one: str, other: str) -> bool:
-        """Whether two servers (`host:port`) are shown to be."""
+        """Whether two servers (`host:port`) are proven to be replicas."""
         pair = frozenset((one, other))
         if pair not in self._known:
             self._known[pair] = self._judge(one, other)
@@ -126,15 +127,15 @@ class Choices:
         both = pl.concat([self._calls[one], self._calls[other]]).sort("asked")
         made = both.drop_nulls("request").head(MOST_COMPARED)
         if _enough(made):
-            return _chosen_by_request(made, (made["service"] == one).to_numpy())
+            return _picks_by_request(made, (made["service"] == one).to_numpy())
         serves = pl.col("client_host").is_in(list(self._serving)).fill_null(value=False)
         both = both.filter(~serves).head(MOST_COMPARED)
-        return _enough(both) and _chosen_by_target(both, (both["service"] == one).to_numpy())
+        return _enough(both) and _picks_by_target(both, (both["service"] == one).to_numpy())
 
 
-def _chosen_by_request(calls: pl.DataFrame, is_one: Bools) -> bool:
-    """Whether callers that serve others pick one of two servers, for each request, whatever it is for."""
-    if not _is_chosen(calls["request"].to_numpy(), is_one):
+def _picks_by_request(calls: pl.DataFrame, is_one: Bools) -> bool:
+    """Whether callers that serve others pick one of two servers for each request, whatever its contents."""
+    if not _picks_one(calls["request"].to_numpy(), is_one):
         return False
     wanted, own = _words(calls, "request_method", "request_target"), _words(calls, "method", "target")
     if _predict(wanted, is_one) or _predict(own, is_one):
@@ -142,8 +143,8 @@ def _chosen_by_request(calls: pl.DataFrame, is_one: Bools) -> bool:
     return bool(own) or _sizes_alike(calls, is_one, varied=not wanted)
 
 
-def _chosen_by_target(calls: pl.DataFrame, is_one: Bools) -> bool:
-    """Whether callers that serve nobody ask one or the other of two servers for the same targets."""
+def _picks_by_target(calls: pl.DataFrame, is_one: Bools) -> bool:
+    """Whether callers that serve nobody request the same targets from either of two servers."""
     own = _words(calls, "method", "target")
     return _is_a_coin(own, is_one) and not _predict(own, is_one)
 
@@ -154,7 +155,7 @@ _NOTHING = pa.schema(
 
 
 def _with_requests(calls: pl.DataFrame, serving: pl.DataFrame) -> pl.DataFrame:
-    """Calls with the `request` (a number) that each was made for, its method and target; null where none was open."""
+    """Calls with the `request` (a number) for which each was made, its method and target; null if none was open."""
     requests = (
         serving.drop_nulls("server_host")
         .sort("opened")
@@ -189,16 +190,16 @@ def _words(calls: pl.DataFrame, method: str, target: str) -> list[tuple[str, ...
     """Method, words of the path, and query, of each call; none if most cannot be seen."""
     if 2 * calls[target].null_count() > len(calls):
         return []
-    return [_split(*row) for row in calls.select(pl.col(method, target).fill_null("")).iter_rows()]
+    return [_target_parts(*row) for row in calls.select(pl.col(method, target).fill_null("")).iter_rows()]
 
 
-def _split(method: str, target: str) -> tuple[str, ...]:
+def _target_parts(method: str, target: str) -> tuple[str, ...]:
     path, _, query = target.partition("?")
     return (method, *path.strip("/").split("/"), query)
 
 
-def _is_chosen(request: NDArray[np.int64], is_one: Bools) -> bool:
-    """Whether what one server gets of a request the other does not."""
+def _picks_one(request: NDArray[np.int64], is_one: Bools) -> bool:
+    """Whether each request calls only one of the two servers."""
     _, place = np.unique(request, return_inverse=True)
     ones, others = (np.bincount(place, weights=which) for which in (is_one, ~is_one))
     apart = ones.var() + others.var()
@@ -206,7 +207,7 @@ def _is_chosen(request: NDArray[np.int64], is_one: Bools) -> bool:
 
 
 def _is_a_coin(words: Sequence[tuple[str, ...]], is_one: Bools) -> bool:
-    """Whether targets that are asked for several times go to one or the other as a coin falls."""
+    """Whether targets requested several times are distributed over both servers like coin tosses."""
     if not words:
         return False
     place = _codes(words)
@@ -220,18 +221,18 @@ def _is_a_coin(words: Sequence[tuple[str, ...]], is_one: Bools) -> bool:
 
 
 def _predict(words: Sequence[tuple[str, ...]], is_one: Bools) -> bool:
-    """Whether the first words say which server it is, as far as words repeat."""
+    """Whether the first words predict the server, as far as words repeat."""
     random = np.random.default_rng(0)
     for length in range(1, MOST_WORDS + 1) if words else ():
         place = _codes([each[:length] for each in words])
-        chance = float(np.mean([_guessed(place, random.permutation(is_one)) for _ in range(SHUFFLES)]))
-        if 1 - chance >= OPEN_SHARE and _guessed(place, is_one) - chance >= PREDICTS * (1 - chance):
+        chance = float(np.mean([_share_guessed(place, random.permutation(is_one)) for _ in range(SHUFFLES)]))
+        if 1 - chance >= OPEN_SHARE and _share_guessed(place, is_one) - chance >= PREDICTS * (1 - chance):
             return True
     return False
 
 
-def _guessed(place: NDArray[np.int64], is_one: Bools) -> float:
-    """Share of calls whose server is guessed right from their kind."""
+def _share_guessed(place: NDArray[np.int64], is_one: Bools) -> float:
+    """The share of calls whose server is predicted correctly from their kind."""
     ones, every = np.bincount(place, weights=is_one), np.bincount(place)
     return float(np.maximum(ones, every - ones).sum() / len(is_one))
 
@@ -242,7 +243,7 @@ def _codes(words: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
 
 
 def _sizes_alike(calls: pl.DataFrame, is_one: Bools, *, varied: bool) -> bool:
-    """Whether requests and answers of both servers are of the same sizes; and, if so asked, of many."""
+    """Whether requests and answers of both servers have the same sizes; with `varied`, also many different ones."""
     for name in ("request_bytes", "response_bytes"):
         sizes = calls[name].fill_null(0).to_numpy()
         one, other = np.sort(sizes[is_one]), np.sort(sizes[~is_one])

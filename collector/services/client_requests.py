@@ -1,16 +1,17 @@
-"""Which root requests are the clients' own, which go on by themselves, and which nobody's parent was found for.
+"""Classifies root requests: the clients' own, background work, and those whose parent was not found.
 
-- A client's: its client serves nobody, and its User-Agent names no daemon (`collector.services.services`).
-- Background: its User-Agent names a daemon; or its kind has a rhythm of its own: most of the kind begin while their
-  host serves no request, nor has within `LINGER_NS`.
-- Unlinked, neither of these: its client serves others and begins such calls while it does, so it is likely that a
-  request made it, but which was not found.
+- Client's: its client serves nobody, and its User-Agent names no daemon (`collector.services.services`).
+- Background: its User-Agent names a daemon; or its kind has a rhythm of its own: most requests of the kind begin while
+  their host serves no request, and has served none within `LINGER_NS`.
+- Unlinked: neither. Its client serves others and begins such calls while it does. So a request probably made it, but it
+  is unknown which.
 
-A kind is what one host asks one service. If every root's client serves somebody (all on one host), they are all taken
-for clients'. Stamps of one host are compared (a call's begin, and when its host served), so clocks play no part.
+A kind is all requests of one host to one service. If every root's client serves somebody (all on one host), all roots
+count as clients'. Only timestamps of one host are compared (a call's beginning, and when its host served), so clock
+errors have no effect.
 
-Limits: a daemon without a User-Agent on a host that is never idle is `unlinked`; so is work put off for longer than
-`LINGER_NS` after an answer, or, if most of its kind is, `background`.
+Limits: a daemon without a User-Agent on a host that is never idle is `unlinked`. So is work deferred for longer than
+`LINGER_NS` after an answer; if most of its kind is, it is `background`.
 """
 
 import numpy as np
@@ -19,9 +20,9 @@ import polars as pl
 from collector.trace.time_columns import Int64Array
 
 LINGER_NS = 100_000_000
-"""Work that a request left behind begins within this time of its answer; a busy host takes some."""
+"""Work deferred by a request begins within this time after its answer, even on a busy host."""
 OWN_RHYTHM_SHARE, FEWEST_OF_A_KIND = 0.5, 3
-"""Of a kind's calls that begin while their host serves nobody, and of calls, before a rhythm of its own is inferred."""
+"""A kind has a rhythm of its own if this share of its calls, and at least so many, begin while their host is idle."""
 _BEGIN = ("request_first_sent_trace_ns", "request_first_received_trace_ns")
 _OPENED = ("request_first_received_trace_ns", "request_first_sent_trace_ns")
 _CLOSED = ("response_last_sent_trace_ns", "response_last_received_trace_ns", "given_up_trace_ns")
@@ -31,7 +32,7 @@ RHYTHM_COLUMNS = ("server_host", "service", *dict.fromkeys((*_BEGIN, *_OPENED, *
 
 
 def of_clients(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Those of `roots` that clients asked.
+    """The `roots` that are clients' requests.
 
     Arguments: `roots` and all `rows`, with at least `client_host`, `server_host` and `background`.
     """
@@ -42,9 +43,9 @@ def of_clients(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def in_background(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Those of `roots` that go on by themselves; what is neither these nor `of_clients` is unlinked.
+    """The `roots` that are background work; those in neither this result nor `of_clients` are unlinked.
 
-    Arguments: as `of_clients`, with `service` and the times of `collector.trace.schema.EXCHANGES`.
+    Arguments: as for `of_clients`, with `service` and the times of `collector.trace.schema.EXCHANGES`.
     """
     is_daemon = pl.col("background").fill_null(value=False)
     others = roots.filter(~is_daemon).join(of_clients(roots, rows), on="exchange_id", how="anti")
@@ -55,7 +56,7 @@ def in_background(roots: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _begins_while_idle(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-    """Whether each call began while its host served no request, nor had within `LINGER_NS`."""
+    """Whether each call began while its host served no request, and had served none within `LINGER_NS`."""
     idle = np.zeros(len(calls), dtype=np.bool_)
     begin = calls.select(pl.coalesce(_BEGIN)).to_series()
     for host in calls["client_host"].drop_nulls().unique():
@@ -64,7 +65,7 @@ def _begins_while_idle(calls: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         )
         served = served.drop_nulls().sort("opened")
         mine = (calls["client_host"] == host).fill_null(value=False).to_numpy() & begin.is_not_null().to_numpy()
-        if served.is_empty():  # of none of its exchanges both ends are known
+        if served.is_empty():  # none of its exchanges has both ends known
             idle[mine] = True
             continue
         reach: Int64Array = np.maximum.accumulate(served["closed"].to_numpy() + LINGER_NS)

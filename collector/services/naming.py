@@ -1,18 +1,19 @@
-"""What each server of a trace is called: evidence first, never a port number.
+"""Names each server of a trace by evidence, never by its port number alone.
 
-1. What the operator calls it.
-2. The software that its messages show (`services.toml`: clues and products). A relay passes on what it is asked and
-   answered, so what it shares with the server that it alone asks for the same targets is not evidence of its own.
-3. `host:port`.
+1. By the operator's name.
+2. By the software that its messages show (`services.toml`: clues and products). A relay forwards requests and answers.
+   So evidence that it shares with the server behind it, which only the relay calls, for the same targets, does not
+   count as the relay's own.
+3. As `host:port`.
 
-Servers are one service if their software is of the kind that is (a store's nodes; those that have neither a caller in
-common nor ask each other are several stores), or if they are shown to be replicas: same port, same software as far as
-that is known, mostly the same hosts ask them, for the same kinds of targets as far as these can be seen, and what these
-hosts ask goes now to one, now to another (`collector.services.choices`). Several such servers of no known software are
-`port N`. Of software that makes several services each is called by its server, too: `redis cache:6379`.
+Servers form one service if their software does (the nodes of a store; nodes with no common caller that do not call each
+other are several stores), or if they are proven replicas: same port, same software as far as known, mostly the same
+callers, the same kinds of targets as far as visible, and the callers' requests go now to one, now to another
+(`collector.services.choices`). Several such servers of unknown software are `port N`. If one software forms several
+services, the server is part of the name: `redis cache:6379`.
 
-Kinds of targets are compared word by word, as far as words repeat: where most of them differ they are data, and the
-words before them were the kind. Targets that any server may be asked for (`/`, `/healthz`) do not count.
+Kinds of targets are compared word by word, as far as words repeat: if most words at a position differ, they are data,
+and the words before them are the kind. Targets that any server may be asked for (`/`, `/healthz`) do not count.
 
 Cost: a few µs a server, and a comparison with each group of its port.
 """
@@ -30,20 +31,20 @@ from collector.trace.model import ServiceInfo
 from tracer.readers import Clue
 
 ALIKE = 0.5
-"""Share of callers, and of requests by kind, that replicas have in common."""
+"""Least share of callers, and of requests by kind, that replicas have in common."""
 MOST_ASKED_BY = 0.5
-"""Share of a server's connections that its relay makes."""
+"""Least share of a server's connections that its relay makes."""
 MOST_GROUPS = 64
-"""Groups of one port that a server is compared with."""
+"""At most so many groups of a port are compared with a server."""
 MOST_WORDS = 4
-"""Of a target, that are compared."""
+"""At most so many words of a target are compared."""
 NAMED = "named by the operator"
 Shown = Callable[[str, str], bool]
 
 
 @dataclass(slots=True)
 class _Known:
-    """A server, and the software that it may be, the most special first, with the clues that show it."""
+    """A server, and the software that it may be, the most specific first, with the clues that show it."""
 
     server: Server
     products: list[tuple[Product, tuple[str, ...]]] = field(default_factory=list)
@@ -57,21 +58,21 @@ class _Known:
 def name_services(
     servers: Sequence[Server], by_operator: Mapping[str, str], are_replicas: Shown
 ) -> tuple[ServiceInfo, ...]:
-    """Names of `servers` of which anything is known; the others are `host:port`.
+    """The names of `servers` with evidence; the others are `host:port`.
 
-    Arguments: `by_operator`, names by `HOST:PORT`, beside those of the operator's file; `are_replicas`, whether two
-    servers (`host:port`) are shown to be (`Choices.are_replicas`).
+    Arguments: `by_operator`, names by `HOST:PORT`, in addition to those of the operator's file; `are_replicas`, whether
+    two servers (`host:port`) are proven replicas (`Choices.are_replicas`).
     """
     own = _by_operator(by_operator)
-    known = _all_known(servers, own)
-    return (*own, *_named(_groups(known, are_replicas), {each.name for each in own}))
+    known = _candidates_of_all(servers, own)
+    return (*own, *_service_infos(_groups(known, are_replicas), {each.name for each in own}))
 
 
 def to_watch(servers: Sequence[Server], by_operator: Mapping[str, str]) -> Watched:
-    """What `collector.services.choices` looks at to say which of `servers` are replicas: those that share port and
+    """The exchanges that `collector.services.choices` needs to detect replicas: those of `servers` that share port and
     callers."""
     at_port = defaultdict[tuple[int, str], list[Server]](list)
-    for each in _all_known(servers, _by_operator(by_operator)):
+    for each in _candidates_of_all(servers, _by_operator(by_operator)):
         if not (each.product and each.product.one):
             at_port[each.server.port, each.product.name if each.product else ""].append(each.server)
     wanted: list[Server] = []
@@ -90,17 +91,17 @@ def _by_operator(named: Mapping[str, str]) -> list[ServiceInfo]:
     return own + [ServiceInfo("", port, name, NAMED) for port, name in services.ports_by_operator().items()]
 
 
-def _all_known(servers: Sequence[Server], own: Sequence[ServiceInfo]) -> list[_Known]:
-    """Servers that the operator does not name."""
+def _candidates_of_all(servers: Sequence[Server], own: Sequence[ServiceInfo]) -> list[_Known]:
+    """The candidates of all servers that the operator does not name."""
     named = {(each.host, each.port) for each in own}
-    known = [_known(each) for each in servers if each.key not in named and ("", each.port) not in named]
+    known = [_candidates(each) for each in servers if each.key not in named and ("", each.port) not in named]
     _drop_neighbours(known)
     _drop_relayed(known)
     _join_their_port(known)
     return known
 
 
-def _known(server: Server) -> _Known:
+def _candidates(server: Server) -> _Known:
     known = _Known(server)
     clues = services.clues()
     place = {name: number for number, name in enumerate(clues)}
@@ -118,16 +119,17 @@ def _known(server: Server) -> _Known:
 
 
 def _share(server: Server, clue: Clue, count: int, is_http: bool) -> float:
-    """Of the messages that could show the clue; what is no message of HTTP counts where HTTP was not seen."""
+    """The share of messages with the clue, of those that could show it; other messages than HTTP's count only if the
+    server showed no HTTP."""
     if clue.begins:
         return 0.0 if is_http else float(count > 0)
     return count / max(server.requests_count if clue.from_client else server.answers_count, 1)
 
 
 def _drop_neighbours(known: Sequence[_Known]) -> None:
-    """Leave out software that must be beside other software, where that is not on its host.
+    """Remove candidates that require other software on the same host if that is not there.
 
-    What a server is first of all counts as there once nothing, or something that is there, must be beside it.
+    A server's first candidate counts as there if it requires nothing, or something that is there.
     """
     settled: set[tuple[str, int]] = set()
     while True:
@@ -150,16 +152,16 @@ def _drop_neighbours(known: Sequence[_Known]) -> None:
 
 
 def _is_there(each: _Known, settled: Collection[tuple[str, int]]) -> bool:
-    """Whether a server is what it is first of all taken for."""
+    """Whether a server's first candidate is confirmed."""
     return each.product is not None and (not each.product.beside or each.server.key in settled)
 
 
 def _drop_relayed(known: Sequence[_Known]) -> None:
-    """Leave out what a relay only passes on.
+    """Remove candidates whose evidence a relay only forwards.
 
-    A server is a relay of another if its host makes most of the other's connections, the other's host does not ask it,
-    and both are asked for the same. The nodes of a store ask each other, too: of such software, only a server at
-    another port that alone asks, for targets that are seen, is a relay.
+    A server is a relay of another if its host makes most of the other's connections, the other's host does not call it,
+    and both get the same requests. The nodes of a store call each other, too: for such software, a relay must be at
+    another port, be the only caller, and have visible targets.
     """
     asked_by = defaultdict[str, list[_Known]](list)
     for each in known:
@@ -186,9 +188,9 @@ def _drop_relayed(known: Sequence[_Known]) -> None:
 
 
 def _join_their_port(known: Sequence[_Known]) -> None:
-    """Give a server that was hardly asked the software of all others at its port, if it shows a part of what shows it.
+    """Give a server with few requests the software of all others at its port, if it shows part of the evidence.
 
-    Only of software whose servers are one service: a store's nodes listen at one port, and a cut head shows little.
+    Only for software whose servers form one service: a store's nodes listen on one port, and a cut head shows little.
     """
     place = {name: number for number, name in enumerate(services.clues())}
     at_port = defaultdict[int, list[_Known]](list)
@@ -211,13 +213,13 @@ def _alone_asks(front: Server, behind: Server) -> bool:
 
 
 def _relays(front: Server, behind: Server) -> bool:
-    """Whether both are asked for the same, or that cannot be seen."""
+    """Whether both get the same requests, or this cannot be determined."""
     if not front.sample or not behind.sample:
         return not front.sample and not behind.sample
     return bool(set(front.sample) & set(behind.sample)) or _kinds_alike(front.sample, behind.sample)
 
 
-def _named(groups: Sequence[Sequence[_Known]], taken: Iterable[str]) -> list[ServiceInfo]:
+def _service_infos(groups: Sequence[Sequence[_Known]], taken: Iterable[str]) -> list[ServiceInfo]:
     of_product = Counter(each[0].product.name for each in groups if each[0].product)
     of_port = Counter(each[0].server.port for each in groups if not each[0].product and len(each) > 1)
     found = []
@@ -229,7 +231,7 @@ def _named(groups: Sequence[Sequence[_Known]], taken: Iterable[str]) -> list[Ser
             name = product.name if of_product[product.name] == 1 else f"{product.name} {place}"
         elif others and of_port[first[1]] == 1:
             name = f"port {first[1]}"
-        if name in taken:  # the operator calls something else so
+        if name in taken:  # the operator gave this name to something else
             name = f"{name} {place}" if name != place else f"server {place}"
         for each in group:
             words = _evidence(each, group)
@@ -269,9 +271,9 @@ def _groups(known: Sequence[_Known], are_replicas: Shown) -> list[list[_Known]]:
 
 
 def _stores(nodes: Sequence[_Known], asking: Mapping[str, Iterable[str]]) -> list[list[_Known]]:
-    """Nodes of one software by store: hosts of one have a caller in common, or ask each other.
+    """Nodes of one software, grouped by store: hosts of one store have a common caller, or call each other.
 
-    Arguments: `asking`, who asks any such software on each host: of Swift's servers some are hardly asked.
+    Arguments: `asking`, the callers of any such software on each host: some of Swift's servers are rarely called.
     """
     stores: list[tuple[set[str], list[_Known]]] = []
     for node in nodes:
@@ -284,7 +286,7 @@ def _stores(nodes: Sequence[_Known], asking: Mapping[str, Iterable[str]]) -> lis
 
 
 def _may_be_replicas(one: Server, other: Server) -> bool:
-    """Whether the same hosts ask both, for the same kinds of targets as far as these can be seen."""
+    """Whether both have the same callers, and the same kinds of targets as far as visible."""
     if one.host == other.host:
         return False
     callers = [{caller for caller in each.callers if caller not in (one.host, other.host)} for each in (one, other)]
@@ -294,7 +296,7 @@ def _may_be_replicas(one: Server, other: Server) -> bool:
 
 
 def _kinds_alike(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two samples of requests are of the same kinds; not where they show none."""
+    """Whether two samples of requests are of the same kinds; false if they show none."""
     common = services.common_targets()
     both = [[_words(text) for text in sample if text.partition(" ")[2] not in common] for sample in (one, other)]
     if not all(both):
@@ -315,7 +317,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _evidence(each: _Known, group: Sequence[_Known]) -> str:
-    """What shows the name, in words."""
+    """The evidence for the name, in words."""
     said = []
     if each.products:
         said.append(" and ".join(_words_of(services.clues()[name]) for name in each.products[0][1]))

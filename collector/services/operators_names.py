@@ -1,7 +1,7 @@
-"""Names that an operator gave to servers that no capture shows: said, since nothing else shows the slip.
+"""Reports an operator's names of servers that no capture shows, since nothing else would reveal the mistake.
 
-A server is a host (as the trace calls it, else its address) and a port. What was meant is likely a server that shares
-one of the two.
+A server is a host (its name in the trace, else its address) and a port. Servers that share one of the two are
+suggested.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from tracer.records import Severity
 
 NAME_OF_NOTHING = "name_of_no_server"
 MOST_SHOWN = 4
-"""Servers that may have been meant."""
+"""At most so many servers are suggested."""
 
 
 def names_of_nothing(names: Iterable[tuple[str, str]], servers: Sequence[Server]) -> list[CounterInfo]:

@@ -1,20 +1,22 @@
-"""Which writes went to a handoff: a server that stood in for one that the data belongs to (a primary).
+"""Detects writes that went to a handoff: a server that stands in for one to which the data belongs (a primary).
 
-A store that keeps several copies writes to all primaries of a partition at once, and asks another server only after one
-of these refused, did not answer, or failed (Swift: `proxy-server` iterates over the ring's primaries, then its
-handoffs). So a write is a handoff's if it began *after* another of the same parent, for the same thing, had failed: a
-connection refused or never answered, an error, an answer that never came. Each failure brings about one substitute,
-the last to begin. What a device is seen to be for a place (a partition of a container) holds for other requests, too:
-a proxy that has met errors leaves a server out without asking it again. Where a client's writes went to the same
-servers each time, whatever the place, before any failed (as many servers as copies), it left one out of whatever it
-writes later without it, while nothing else it asks of it succeeds.
+A store with several copies writes to all primaries of a partition at once, and calls another server only after one of
+these refused, did not answer, or failed (Swift: `proxy-server` iterates over the ring's primaries, then its handoffs).
+So a write went to a handoff if it began *after* another one of the same parent, for the same object, had failed: a
+connection refused or never answered, an error, or an answer that never came. Each failure causes one substitute, the
+last to begin.
+
+The role of a device for a place (a partition of a container) also holds for other requests: after errors, a proxy omits
+a server without calling it again. Suppose that a client's writes went to the same servers each time, whatever the
+place, before any failure (as many servers as copies). Then a later write without one of them left it out, if no other
+call to that server succeeds meanwhile.
 
     SYN to storage1, storage2, storage3 ─ RST of storage3 ─ SYN to storage4: storage4 stands in for storage3
 
-With ring files (`collector.services.rings`) nothing is inferred: they say which devices are primaries.
+With ring files (`collector.services.rings`) nothing is inferred: they list the primaries.
 
-Limits: a server that was left out all through the capture, and never asked in vain, cannot be noticed without ring
-files. Where many requests run at once, a refused connection is given to the request that went on soonest after it.
+Limits: without ring files, a server that is left out during the whole capture without a failed attempt is not noticed.
+If many requests run at once, a refused connection is assigned to the request that continued soonest after it.
 
 Source: Swift 2.30, swift/proxy/controllers/base.py (`make_requests`, `NodeIter`), obj.py (`_connect_put_node`).
 """
@@ -31,14 +33,13 @@ from collector.services.services import PARTS, target_patterns
 
 WRITES = ("PUT", "POST", "DELETE")
 BURST_NS = 50_000_000
-"""Servers that one request asks together are asked within this time of each other, a substitute within it of the
-failure."""
+"""Parallel calls of a request begin within this time of each other, a substitute within this time of the failure."""
 SHORTEST_TIMEOUT_NS = 2 * BURST_NS
 """Nobody gives up a connection sooner (Swift's `conn_timeout` is 0.5 s)."""
 PLACES_LEAST = 5
-"""Places that a client wrote to before any failure, to know which servers it always writes to."""
+"""Fewest places that a client wrote to before any failure, to infer the servers to which it always writes."""
 LONGEST_CHAIN = 6
-"""Of substitutes that fail, too."""
+"""Longest chain of substitutes that fail, too."""
 Server = tuple[str, int]
 """Its host, or its address if that was not captured; its port."""
 Device = tuple[Server, str]
@@ -50,19 +51,20 @@ ATTEMPTS = {
     "server_port": pl.UInt16,
     **dict.fromkeys(("asked_ns", "begin_ns", "failed_ns"), pl.Int64),
 }
-"""Columns of requests for devices. `server`: its host, or address; `place`: what has primaries of its own; `thing`:
-what is written, whatever the device; `asked_ns`: the parent's request was there; `failed_ns`: null if it did not."""
+"""Columns of requests to devices. `server`: its host, or address; `place`: the unit that has primaries of its own;
+`thing`: the object written, without the device; `asked_ns`: when the parent's request arrived; `failed_ns`: null if the
+request did not fail."""
 FAILED = {
     **dict.fromkeys(("client_host", "server"), pl.String),
     "server_port": pl.UInt16,
     **dict.fromkeys(("began_ns", "refused_ns"), pl.Int64),
 }
-"""Columns of connections that never came up; `refused_ns` is null for those without any answer."""
+"""Columns of connections never established; `refused_ns` is null for those without any answer."""
 STAND_INS = {"exchange_id": pl.Int64, "meant_for": pl.String}
 
 
-def located(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """`exchange_id` and the parts of its target (`PARTS`, null where it has none); services of known targets only."""
+def target_parts(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """`exchange_id` and the parts of its target (`PARTS`, null if missing); only for services with known targets."""
     found = [pl.DataFrame(schema={"exchange_id": pl.Int64} | dict.fromkeys(PARTS, pl.String))]
     service = exchanges["service"].cast(pl.String)
     for name, pattern in target_patterns().items():
@@ -74,10 +76,10 @@ def located(exchanges: pl.DataFrame) -> pl.DataFrame:
 
 
 def stand_ins(attempts: pl.DataFrame, failed: pl.DataFrame) -> pl.DataFrame:
-    """Writes to handoffs, and the server that each was meant for (`STAND_INS`).
+    """Writes to handoffs, and the server for which each was intended (columns `STAND_INS`).
 
-    Arguments: all requests for devices (`ATTEMPTS`), connections in vain (`FAILED`).
-    Cost: a sort of the attempts; for each failed connection those that began around it are looked at.
+    Arguments: all requests to devices (columns `ATTEMPTS`), failed connections (columns `FAILED`).
+    Cost: a sort of the attempts; for each failed connection, a search among those that began around it.
     """
     groups = _groups(attempts)
     first_failure: dict[str, int] = {}
@@ -87,14 +89,14 @@ def stand_ins(attempts: pl.DataFrame, failed: pl.DataFrame) -> pl.DataFrame:
     _give_failures(groups, failed)
     known = _known_primaries(groups, first_failure)
     found = dict(pair for group in groups for pair in _substitutes(group, known.get(group.where, frozenset())))
-    found |= dict(_left_out(groups, known, found))
+    found |= dict(_writes_without_failure(groups, known, found))
     found |= dict(_never_without(groups, first_failure, found))
     return pl.DataFrame(list(found.items()), STAND_INS, orient="row")
 
 
 @dataclass(slots=True)
 class _Attempt:
-    exchange_id: int | None  # None where not even a connection came up
+    exchange_id: int | None  # None if not even a connection was established
     server: Server
     device: str
     begin_ns: int
@@ -103,7 +105,7 @@ class _Attempt:
 
 @dataclass(slots=True)
 class _Group:
-    """What one parent asked of devices for one thing, in order of time."""
+    """The calls of one parent to devices for one object, in order of time."""
 
     client: str
     service: str
@@ -114,31 +116,31 @@ class _Group:
 
     @property
     def where(self) -> tuple[str, str]:
-        """What has primaries of its own."""
+        """The unit that has primaries of its own."""
         return self.service, self.place
 
     @property
     def failures(self) -> list[_Attempt]:
-        """Attempts in vain that another one followed."""
+        """Failed attempts that another one followed."""
         last_ns = self.attempts[-1].begin_ns
         return [one for one in self.attempts if one.failed_ns is not None and one.failed_ns <= last_ns]
 
     @property
     def devices(self) -> frozenset[Device]:
-        """Those that took part."""
+        """All that were called."""
         return frozenset((one.server, one.device) for one in self.attempts if one.failed_ns is None)
 
     @property
     def servers(self) -> frozenset[Server]:
-        """Those that took part."""
+        """All that were called."""
         return frozenset(one.server for one in self.attempts if one.failed_ns is None)
 
     def asks(self, server: Server) -> bool:
-        """Whether that server took part."""
+        """Whether the server was called."""
         return any(one.server == server and one.failed_ns is None for one in self.attempts)
 
     def may_take(self, began_ns: int, over_ns: int, server: Server) -> bool:
-        """Whether a connection in vain may have been this group's: some attempt after it has no other reason."""
+        """Whether a failed connection may belong to this group: it explains some attempt after it."""
         later = sum(one.begin_ns >= over_ns for one in self.attempts)
         explained = sum((one.failed_ns or 0) >= over_ns for one in self.failures)
         beside = len(self.attempts) > 1 or not self.writes  # an object server's report to its one container server
@@ -160,9 +162,9 @@ def _groups(attempts: pl.DataFrame) -> list[_Group]:
 
 
 def _give_failures(groups: list[_Group], failed: pl.DataFrame) -> None:
-    """Give each connection in vain to the group of that client that was asking others nearest to it.
+    """Assign each failed connection to the group of its client whose calls are closest to it in time.
 
-    One each at first, then what is left: a second server in vain, or a substitute in vain.
+    First one to each group, then the rest: a second failed server, or a failed substitute.
     """
     left = dict(enumerate(failed.drop_nulls(["client_host", "server"]).rows(named=True)))
     services: dict[int, set[str]] = defaultdict(set)
@@ -186,7 +188,7 @@ def _give_failures(groups: list[_Group], failed: pl.DataFrame) -> None:
 
 
 def _take(group: _Group, row: Mapping[str, Any]) -> bool:
-    """Make a connection in vain an attempt of a group, if it may be; whether it may."""
+    """Add a failed connection to a group if it may belong to it; returns whether it may."""
     began, server = row["began_ns"], (row["server"], row["server_port"])
     over_ns = _over_ns(row)
     if not group.may_take(began, over_ns, server):
@@ -196,12 +198,12 @@ def _take(group: _Group, row: Mapping[str, Any]) -> bool:
 
 
 def _over_ns(row: Mapping[str, Any]) -> int:
-    """When a connection in vain was given up, at the earliest."""
+    """The earliest time at which a failed connection may have been given up."""
     return int(row["began_ns"] + SHORTEST_TIMEOUT_NS if row["refused_ns"] is None else row["refused_ns"])
 
 
 def _moments(groups: Sequence[_Group]) -> Mapping[tuple[str, str], list[tuple[int, int]]]:
-    """When each client asked anything of a service, or may have asked on, and for which group, by time."""
+    """By client and service: the times of calls, and of possible further calls, each with its group; by time."""
     found: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for place, group in enumerate(groups):
         times = {one.begin_ns for one in group.attempts} | {one.failed_ns for one in group.failures if one.failed_ns}
@@ -212,7 +214,7 @@ def _moments(groups: Sequence[_Group]) -> Mapping[tuple[str, str], list[tuple[in
 
 
 def _near(moments: Sequence[tuple[int, int]], row: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
-    """Groups that asked something around the beginning of a connection in vain: how far from it, and their place."""
+    """Groups with calls around the beginning of a failed connection: their distance in time, and their index."""
     began = row["began_ns"]
     for number in range(bisect_left(moments, (began - BURST_NS, 0)), len(moments)):
         at, place = moments[number]
@@ -222,11 +224,11 @@ def _near(moments: Sequence[tuple[int, int]], row: Mapping[str, Any]) -> Iterato
 
 
 Known = Mapping[tuple[str, str], frozenset[Device]]
-"""Primaries of a service's place."""
+"""The primaries of each place of a service."""
 
 
 def _known_primaries(groups: Iterable[_Group], first_failure: Mapping[str, int]) -> Known:
-    """Devices that were written to together before the client had met any failure."""
+    """The devices that were written to together before the client's first failure."""
     known: dict[tuple[str, str], frozenset[Device]] = {}
     for group in groups:
         early = group.attempts[-1].begin_ns < first_failure.get(group.client, 0)
@@ -236,7 +238,7 @@ def _known_primaries(groups: Iterable[_Group], first_failure: Mapping[str, int])
 
 
 def _substitutes(group: _Group, primaries: frozenset[Device]) -> Iterator[tuple[int, str]]:
-    """Of a group that met failures the attempts that stood in: as many as failed, the last to begin."""
+    """The substitutes in a group with failures: as many as failed, the last to begin."""
     count = len(group.failures)
     if not group.writes or not count:
         return
@@ -255,8 +257,8 @@ def _substitutes(group: _Group, primaries: frozenset[Device]) -> Iterator[tuple[
             yield one.exchange_id, meant_for
 
 
-def _left_out(groups: list[_Group], known: Known, found: Mapping[int, str]) -> Iterator[tuple[int, str]]:
-    """Writes of groups that met no failure, to servers that are seen to stand in for another at that place."""
+def _writes_without_failure(groups: list[_Group], known: Known, found: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+    """Writes of groups without a failure, to servers that are known to stand in for another at that place."""
     stood_in = {
         (group.where, one.server, one.device): found[one.exchange_id]
         for group in groups
@@ -279,14 +281,14 @@ def _left_out(groups: list[_Group], known: Known, found: Mapping[int, str]) -> I
 def _never_without(
     groups: Sequence[_Group], first_failure: Mapping[str, int], found: Mapping[int, str]
 ) -> Iterator[tuple[int, str]]:
-    """Writes without a server that every write of that client had taken before one failed: another device stood in, the
-    last to begin of those whose server has two."""
+    """Writes without a server that all of the client's writes had used before its first failure: another device stood
+    in, the last to begin of those whose server has two."""
     by_client = defaultdict[tuple[str, str], list[_Group]](list)
     for group in groups:
         if group.writes and len(group.attempts) > 1:
             by_client[group.client, group.service].append(group)
     for (client, _), mine in by_client.items():
-        usual = _always_taken(mine, first_failure.get(client, 0))
+        usual = _servers_of_all_writes(mine, first_failure.get(client, 0))
         history = {server: _History.of(server, mine) for server in usual}
         for group in mine:
             took = [one for one in group.attempts if one.failed_ns is None]
@@ -302,7 +304,7 @@ def _never_without(
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """When a server failed, and when it took part; both ascending."""
+    """When a server failed, and when it was used; both ascending."""
 
     failed_ns: Sequence[int]
     took_ns: Sequence[int]
@@ -314,15 +316,15 @@ class _History:
         return cls(failed, sorted(one.begin_ns for one in mine if one.failed_ns is None))
 
     def is_away(self, at_ns: int) -> bool:
-        """Whether it failed before, and took part in nothing since."""
+        """Whether it failed before, and was not used since."""
         place = bisect_right(self.failed_ns, at_ns)
         if not place:
             return False
         return bisect_right(self.took_ns, at_ns) == bisect_right(self.took_ns, self.failed_ns[place - 1])
 
 
-def _always_taken(groups: Sequence[_Group], before_ns: int) -> frozenset[Server]:
-    """The servers of all writes before a time, if these were the same each time at several places; else none."""
+def _servers_of_all_writes(groups: Sequence[_Group], before_ns: int) -> frozenset[Server]:
+    """The servers of all writes before a time, if they were the same each time at several places; else empty."""
     early = [group for group in groups if group.attempts[-1].begin_ns < before_ns]
     taken = {group.servers for group in early}
     if len(taken) != 1 or len({group.place for group in early}) < PLACES_LEAST:

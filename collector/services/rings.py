@@ -1,4 +1,4 @@
-"""Swift's ring files, read: which devices a partition belongs to.
+"""Reads Swift's ring files, which assign partitions to devices.
 
 A `*.ring.gz` is a gzip file: `R1NG` and a version.
 
@@ -36,7 +36,7 @@ SUFFIX = ".ring.gz"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device as the ring knows it: an address and port of its server, and its name."""
+    """A device in the ring: an address and port of its server, and its name."""
 
     address: str
     port: int
@@ -53,7 +53,7 @@ class Ring:
     replicas: Sequence[Sequence[int]]
 
     def primaries(self, partition: int) -> list[frozenset[Device]]:
-        """The devices of a partition, each with all that it is called; none for a partition that there is not."""
+        """The devices of a partition, each with all its names; empty for an unknown partition."""
         places = [of[partition] for of in self.replicas if partition < len(of)]
         return [self.devices[place] for place in places if place < len(self.devices)]
 
@@ -66,10 +66,10 @@ def read_rings(folder: Path) -> tuple[Ring, ...]:
     paths = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
     if not paths:
         raise InputError(f"{folder} holds no *{SUFFIX}", "name the folder of the rings, often /etc/swift")
-    return tuple(_read(path) for path in paths)
+    return tuple(_read_ring(path) for path in paths)
 
 
-def _read(path: Path) -> Ring:
+def _read_ring(path: Path) -> Ring:
     try:
         data = gzip.decompress(path.read_bytes())
         magic, version = struct.unpack_from(_PREFIX, data)
@@ -98,7 +98,7 @@ def _first_version(data: bytes) -> "tuple[dict[str, Any], array[int]]":
 
 
 def _second_version(data: bytes) -> "tuple[dict[str, Any], array[int]]":
-    """As `_first_version`."""
+    """The header, and all arrays in one."""
     at, _ = struct.unpack_from(_INDEX, data, len(data) - struct.calcsize(_INDEX))
     index = {name: entry[1] for name, entry in json.loads(_section(data, at)).items()}
     header, devices, places = (
@@ -112,7 +112,7 @@ _VERSIONS = {1: _first_version, 2: _second_version}
 
 
 def _section(data: bytes, at: int) -> bytes:
-    """What has its length ahead."""
+    """The contents of a section, which follow its length."""
     (length,) = struct.unpack_from(_LENGTH, data, at)
     begin = at + struct.calcsize(_LENGTH)
     if begin + length > len(data):
@@ -128,7 +128,7 @@ def _array(data: bytes, itemsize: int, byteorder: str) -> "array[int]":
 
 
 def _names(device: dict[str, Any] | None) -> frozenset[Device]:
-    """A device by both addresses of its server; a hole in the list has none."""
+    """A device with both addresses of its server; empty for a hole in the list."""
     if device is None:
         return frozenset()
     ends = (("ip", "port"), ("replication_ip", "replication_port"))
@@ -141,16 +141,16 @@ def _names(device: dict[str, Any] | None) -> frozenset[Device]:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What rings say of requests; `hosts`, the captured hosts by their addresses."""
+    """The rings' primaries, applied to requests; `hosts`, the captured hosts by their addresses."""
 
     rings: tuple[Ring, ...]
     hosts: Mapping[str, str]
 
     def stand_ins(self, attempts: pl.DataFrame) -> pl.DataFrame:
-        """Writes to devices that are no primaries, and a server each that was passed over (`replicas.STAND_INS`).
+        """Writes to devices that are no primaries, each with a server that was left out (columns `replicas.STAND_INS`).
 
-        Arguments: `replicas.ATTEMPTS` with `device`, `address`, `partition`. Where several rings know a device (two
-        storage policies on one disk), it is a primary if any of them says so.
+        Arguments: `attempts`, columns `replicas.ATTEMPTS` and `device`, `address`, `partition`. If several rings have a
+        device (two storage policies on one disk), it is a primary if it is one in any of them.
         """
         writes = attempts.filter(pl.col("method").is_in(WRITES)).drop_nulls(["device", "address", "partition"])
         found: list[tuple[int, str]] = []
@@ -159,7 +159,7 @@ class Places:
         return pl.DataFrame(found, STAND_INS, orient="row")
 
     def _of_group(self, group: pl.DataFrame) -> Iterable[tuple[int, str]]:
-        """Of what one parent wrote."""
+        """The result for the writes of one parent."""
         rows = [
             (
                 row["exchange_id"],

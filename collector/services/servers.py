@@ -1,11 +1,11 @@
-"""The servers of a trace and what is known of each: who asks it, and what its messages showed.
+"""Collects the servers of a trace, with their callers and the clues in their messages.
 
-A server is a host and a port (the host as captured, else its address). Who asks is counted from connections, a
-partition at a time; clues were counted while packets were decoded (`tracer.readers.EndpointClues`), by address and port
-as each capture knows them. Here both come together. Of addresses that several hosts may have (loopback, a container's
-own network) only the captures of a connection's own two hosts are asked, unless neither is known.
+A server is a host and a port (the host as captured, else its address). Callers are counted from connections, partition
+by partition. Clues were counted while packets were decoded (`tracer.readers.EndpointClues`), by address and port as in
+each capture. This module combines both. For addresses that several hosts may have (loopback, a container's own
+network), only the captures of a connection's own two hosts count, unless neither is known.
 
-Memory: about 1 KiB a server; beyond `MOST_SERVERS`, which only a scan of ports reaches, they are left out.
+Memory: about 1 KiB a server; servers beyond `MOST_SERVERS`, which only a port scan reaches, are ignored.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ from tracer.readers import EndpointClues
 
 MOST_SERVERS = 1 << 14
 OUTSIDE = ""
-"""Who asks from a host that was not captured."""
+"""A caller on a host that was not captured."""
 Clues = Mapping[tuple[str, int], Sequence[EndpointClues]]
-"""What a host's captures showed, by address and port."""
+"""The clues in a host's captures, by address and port."""
 _SERVER = ("server_host", "server_addr", "server_port", "translated_server_addr", "translated_server_port")
 _CLIENT = ("client_host", "client_addr", "client_port")
 
@@ -46,9 +46,9 @@ class Server:
 
 
 class Servers:
-    """Servers, gathered from the connections of all partitions.
+    """The servers in the connections of all partitions.
 
-    Arguments: `clues`, of each captured host.
+    Arguments: `clues`, by captured host.
     """
 
     def __init__(self, clues: Mapping[str, Clues]) -> None:
@@ -57,12 +57,12 @@ class Servers:
         self._asked = np.array(sorted(asked), dtype=np.uint16)
 
     def add(self, connections: pa.Table) -> None:
-        """Take in the servers that these connections lead to."""
+        """Add the servers of these connections."""
         rows = pl.DataFrame(connections.select([*_SERVER, *_CLIENT]))
         by_server = rows.group_by(*_SERVER, "client_host").len("count")
         for row in by_server.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows(named=True):
             self._note(row, row["translated_server_port"] or row["server_port"])
-        for row in self._turned(rows):
+        for row in self._with_ends_swapped(rows):
             self._note(row, row["server_port"])
 
     def all(self) -> list[Server]:
@@ -77,8 +77,9 @@ class Servers:
             server.ends.clear()
         return sorted(self._found.values(), key=lambda server: (server.port, server.host))
 
-    def _turned(self, rows: pl.DataFrame) -> list[dict[str, object]]:
-        """Connections whose end with the higher port is asked, seen without their SYN: rows with both ends swapped."""
+    def _with_ends_swapped(self, rows: pl.DataFrame) -> list[dict[str, object]]:
+        """Connections captured without their SYN whose end with the higher port is the server: rows with both ends
+        swapped."""
         at = np.isin(rows["client_port"].to_numpy(), self._asked)
         some = rows.filter(pl.Series(at)).with_columns(pl.col(pl.Categorical).cast(pl.String))
         turned = some.select(
@@ -86,9 +87,9 @@ class Servers:
             translated_server_addr=pl.lit(None), translated_server_port=pl.lit(None),
         )  # fmt: skip
         found = turned.group_by(pl.all()).len("count").rows(named=True)
-        return [row for row in found if self._is_asked(row)]
+        return [row for row in found if self._is_server(row)]
 
-    def _is_asked(self, row: Mapping[str, object]) -> bool:
+    def _is_server(self, row: Mapping[str, object]) -> bool:
         end = (str(row["server_addr"]), int(str(row["server_port"])))
         hosts = {str(one) for one in (row["server_host"], row["client_host"]) if one} or set(self._clues)
         return any(seen.requests_count for host in hosts for seen in self._clues.get(host, {}).get(end, ()))

@@ -1,7 +1,7 @@
-"""What the servers of a trace are called: one look-up, by host and port, for every stage, finding and view.
+"""Looks up the names of servers by host and port, for all stages, findings and views.
 
-A server that no evidence names is `host:port`. The names themselves are decided once for each trace
-(`collector.services.naming`) and kept in its `trace.json`.
+A server without evidence for a name is `host:port`. Names are decided once for each trace (`collector.services.naming`)
+and kept in its `trace.json`.
 """
 
 from collections.abc import Iterable
@@ -17,21 +17,21 @@ from collector.trace.model import ServiceInfo
 from tracer import _core
 
 OF_CONNECTIONS = ("server_host", "server_addr", "server_port", "translated_server_port")
-"""Columns of `connections` that say which server each leads to."""
+"""Columns of `connections` that identify the server."""
 
 
 class Endpoints(NamedTuple):
-    """The servers that connections lead to."""
+    """The servers of connections."""
 
-    place: NDArray[np.int32]  # of each connection, its server's place in the lists below
-    hosts: list[str]  # the host as captured, else the address; empty where neither is known
+    place: NDArray[np.int32]  # for each connection, its server's index in the lists below
+    hosts: list[str]  # the host as captured, else the address; empty if neither is known
     ports: list[int]
 
 
 class ServiceNames:
     """Names of servers.
 
-    Arguments: as `TraceInfo.services` has them; one without a host is for all hosts.
+    Arguments: `services`, as in `TraceInfo.services`; one without a host holds for all hosts.
     """
 
     def __init__(self, services: Iterable[ServiceInfo]) -> None:
@@ -43,7 +43,7 @@ class ServiceNames:
         return known or host_and_port(host, port)
 
     def of_connections(self, connections: pa.Table) -> tuple[NDArray[np.int32], list[str]]:
-        """The service that each connection leads to, as its place in a list of names.
+        """The service of each connection's server, as an index in a list of names.
 
         Arguments: `connections`, with at least `OF_CONNECTIONS`.
         """
@@ -62,22 +62,22 @@ class ServiceNames:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """`web1:8080`, `[fd00::1]:8080`; `port 8080` where the host is not known."""
+    """`web1:8080`, `[fd00::1]:8080`; `port 8080` if the host is unknown."""
     if not host:
         return f"port {port}"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def place_of(name: str) -> tuple[str, int]:
-    """The host, empty where it is not known, and the port of a name that `host_and_port` made."""
+    """The host (empty if unknown) and the port of a name from `host_and_port`."""
     if name.startswith("port "):
         return "", int(name.removeprefix("port "))
     host, _, port = name.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def renamed(column: pa.ChunkedArray | pa.Array, names: ServiceNames) -> pa.DictionaryArray:
-    """Services called `host:port`, by their names."""
+def rename_services(column: pa.ChunkedArray | pa.Array, names: ServiceNames) -> pa.DictionaryArray:
+    """The column with services named instead of `host:port`."""
     codes, places = indices(column)
     found = [names.of(*place_of(place)) for place in places]
     distinct = list(dict.fromkeys(found))
@@ -87,7 +87,7 @@ def renamed(column: pa.ChunkedArray | pa.Array, names: ServiceNames) -> pa.Dicti
 
 
 def endpoints_of(connections: pa.Table) -> Endpoints:
-    """The servers that `connections` lead to, where addresses were rewritten on the way as their hosts know them."""
+    """The servers of `connections`; if addresses were translated on the way, by those at the server's host."""
     host, hosts = indices(connections["server_host"])
     address, addresses = indices(connections["server_addr"])
     port = numbers(connections["server_port"]).astype(np.int32)

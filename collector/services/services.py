@@ -1,9 +1,8 @@
-"""What is known of services, kept as data in `services.toml`: what in its messages shows which software a server is,
-who asks by User-Agent, programs that work in the background, headers that hold a transaction id, and what the parts of
-a target are called.
+"""Knowledge about services, read from `services.toml`: clues by which messages reveal a server's software, User-Agents
+of services and of background programs, headers with transaction ids, and the parts of targets.
 
-The operator's own file, `--services FILE` or what `TWINTAP_SERVICES` names, adds to what is shipped: of a table its
-entries go before the others and replace those of the same key, of a list they go before the others.
+The operator's own file (`--services FILE`, or the one named by `TWINTAP_SERVICES`) extends the shipped one: entries of
+its tables precede the shipped ones and replace those with the same key; entries of its lists precede the shipped ones.
 """
 
 import os
@@ -20,53 +19,55 @@ from tracer.errors import InputError
 from tracer.readers import Clue
 
 VARIABLE = "TWINTAP_SERVICES"
-"""The environment variable that names a file of the operator's own."""
+"""The environment variable that names the operator's own file."""
 MOST_OF_A_KIND = 64
-"""Headers, and runs of bytes, that the core looks for at once."""
+"""At most so many headers, and so many byte sequences, are searched by the core."""
 PARTS = ("device", "partition", "account", "container", "object")
-"""What a target may tell."""
+"""The parts that a target may name."""
 LEAST_SHARE = 0.05
-"""Of a server's requests or answers that must have a clue, unless the product says otherwise: a scanner asks every
-server for what a few have."""
+"""Least share of a server's requests or answers with a clue, unless the product defines another: a scanner asks every
+server for things that only a few have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Software that a server may be, and what shows that it is."""
+    """Software that a server may run, and the clues that show it."""
 
     name: str
-    seen: tuple[tuple[str, ...], ...]  # sets of clues, of which one must have been seen whole
+    seen: tuple[tuple[str, ...], ...]  # sets of clues; all clues of one set must have been seen
     least: float  # share of the server's messages that one clue of the set must have
     one: bool  # all servers of it are one service
-    protocol: bool  # said beside a name, never a name
+    protocol: bool  # shown in addition to a name, never as a name
     beside: str | None  # a product that must be seen on the same host
 
 
 def id_headers() -> tuple[str, ...]:
-    """Names of HTTP headers that hold a transaction id, the most telling first."""
+    """Names of HTTP headers that hold a transaction id, the most specific first."""
     return tuple(_document()["ids"]["headers"])
 
 
 def is_background(user_agent: str) -> bool:
-    """Whether a program of this User-Agent asks for nobody: a replicator, an auditor."""
+    """Whether a program with this User-Agent works in the background: a replicator, an auditor."""
     return _daemon(user_agent, _own_path()) is not None
 
 
 def client_service(user_agent: str) -> str | None:
-    """The service or the daemon that asks with this User-Agent; None where that is not known."""
+    """The service or daemon with this User-Agent; None if unknown."""
     return _asker(user_agent, _own_path())
 
 
 @lru_cache(maxsize=1 << 10)
 def _asker(user_agent: str, own: str) -> str | None:
-    callers = _merged(own)["callers"]
+    callers = _merged_document(own)["callers"]
     name = next((name for name in callers if _begins(user_agent, name)), None)
     return _daemon(user_agent, own) if name is None else callers[name]
 
 
 @lru_cache(maxsize=1 << 10)
 def _daemon(user_agent: str, own: str) -> str | None:
-    return next((name for name in _merged(own)["background"]["user_agents"] if _begins(user_agent, name)), None)
+    return next(
+        (name for name in _merged_document(own)["background"]["user_agents"] if _begins(user_agent, name)), None
+    )
 
 
 def _begins(user_agent: str, name: str) -> bool:
@@ -79,33 +80,33 @@ def target_patterns() -> Mapping[str, str]:
 
 
 def has_ring(service: str) -> bool:
-    """Whether a ring says where that service's data belongs: its targets name a device and a partition."""
+    """Whether a ring assigns the service's data to devices: its targets name a device and a partition."""
     shape = _document()["targets"].get(service, "")
     return "{device}" in shape and "{partition}" in shape
 
 
 def clues() -> Mapping[str, Clue]:
-    """What messages may show, by name."""
+    """The clues to search in messages, by name."""
     return _clues(_own_path())
 
 
 def products() -> tuple[Product, ...]:
-    """Software that can be known, the most special first."""
+    """Software that can be recognised, the most specific first."""
     return _products(_own_path())
 
 
 def names_by_operator() -> Mapping[str, str]:
-    """What the operator's file calls servers, by `HOST:PORT`."""
+    """The operator's names of servers, by `HOST:PORT`."""
     return dict(_document()["names"])
 
 
 def ports_by_operator() -> Mapping[int, str]:
-    """What the operator's file calls whatever listens at a port."""
+    """The operator's names of services by port."""
     return {int(port): name for port, name in _document()["ports"].items()}
 
 
 def usual_service(port: int) -> str | None:
-    """What usually listens at a port: a hint."""
+    """The service that usually listens on a port: only a hint."""
     found: dict[str, str] = _document()["usual"]
     return found.get(str(port))
 
@@ -116,7 +117,7 @@ def common_targets() -> frozenset[str]:
 
 
 def _document() -> dict[str, Any]:
-    return _merged(_own_path())
+    return _merged_document(_own_path())
 
 
 def _own_path() -> str:
@@ -124,7 +125,7 @@ def _own_path() -> str:
 
 
 def target_words(part: str) -> Mapping[str, tuple[str, int]]:
-    """For each service whose targets name one of `PARTS`: what these begin with, and which word after that it is."""
+    """For each service whose targets name `part`: the prefix of these targets, and the number of the word after it."""
     found = {}
     for service, shape in _document()["targets"].items():
         before, _, named = shape.partition("{")
@@ -135,12 +136,12 @@ def target_words(part: str) -> Mapping[str, tuple[str, int]]:
 
 
 @cache
-def _merged(own: str) -> dict[str, Any]:
+def _merged_document(own: str) -> dict[str, Any]:
     document = tomllib.loads(files("collector.services").joinpath("services.toml").read_text(encoding="utf-8"))
     for name, table in (_own(Path(own)) if own else {}).items():
         if name not in document or not isinstance(table, dict):
             raise InputError(f"{own} has {name} = …", f"its tables may be {', '.join(f'[{one}]' for one in document)}")
-        document[name] = _joined(document[name], table, own)
+        document[name] = _join_tables(document[name], table, own)
     _check(document, own)
     return document
 
@@ -153,7 +154,7 @@ def _own(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read: {error}", remedy) from None
 
 
-def _joined(shipped: dict[str, Any], own: dict[str, Any], path: str) -> dict[str, Any]:
+def _join_tables(shipped: dict[str, Any], own: dict[str, Any], path: str) -> dict[str, Any]:
     joined = own | {key: value for key, value in shipped.items() if key not in own}
     for key in (key for key in own if isinstance(shipped.get(key), list)):
         if not isinstance(own[key], list):
@@ -163,7 +164,7 @@ def _joined(shipped: dict[str, Any], own: dict[str, Any], path: str) -> dict[str
 
 
 def _check(document: dict[str, Any], own: str) -> None:
-    """What code relies on."""
+    """Check the properties on which the code relies."""
     texts = [*document["ids"]["headers"], *document["background"]["user_agents"], *document["common"]["targets"]]
     texts += [text for name in ("names", "ports", "usual", "callers", "targets") for text in document[name].values()]
     wrong = [port for name in ("ports", "usual") for port in document[name] if not port.isdecimal()]
@@ -177,7 +178,7 @@ def _check(document: dict[str, Any], own: str) -> None:
 
 @cache
 def _clues(own: str) -> Mapping[str, Clue]:
-    found = {name: _clue(name, fields, own) for name, fields in _merged(own)["clues"].items()}
+    found = {name: _clue(name, fields, own) for name, fields in _merged_document(own)["clues"].items()}
     headers = {clue.header for clue in found.values() if clue.header}
     runs = [run for clue in found.values() for run in clue.begins]
     for what, count in (("headers", len(headers)), ("runs of bytes", len(runs))):
@@ -219,7 +220,7 @@ def _text_bytes(text: str) -> tuple[int, ...] | None:
 
 
 def _hex_bytes(text: str) -> tuple[int, ...] | None:
-    """`16 03 ??`; None if it is not such, or leaves all open."""
+    """The bytes of `16 03 ??`; None for another format, or if all bytes are wildcards."""
     words = text.split()
     if not all(re.fullmatch(r"[0-9a-fA-F]{2}|[?]{2}", word) for word in words) or set(words) <= {"??"}:
         return None
@@ -230,7 +231,7 @@ def _hex_bytes(text: str) -> tuple[int, ...] | None:
 def _products(own: str) -> tuple[Product, ...]:
     known = _clues(own)
     found = []
-    for name, fields in _merged(own)["products"].items():
+    for name, fields in _merged_document(own)["products"].items():
         seen = fields.get("seen") if isinstance(fields, dict) else None
         is_sets = isinstance(seen, list) and bool(seen) and all(isinstance(each, list) and each for each in seen)
         missing = [str(clue) for each in seen for clue in each if clue not in known] if is_sets and seen else []
@@ -245,7 +246,8 @@ def _products(own: str) -> tuple[Product, ...]:
 
 
 def _pattern(shape: str) -> str:
-    """`/v1/{account}/{object}`: later parts may be missing, the last takes the rest, a query is none of it."""
+    """The pattern of `/v1/{account}/{object}`: later parts may be missing, the last one matches the rest without the
+    query."""
     *words, last = shape.strip("/").split("/")
     pattern = f"(?:/(?P<{last[1:-1]}>[^?]+))?"
     for word in reversed(words):

@@ -1,1 +1,1 @@
-"""The tables of a trace, their columns, and a trace on disk; what every other room reads and writes."""
+"""The tables of a trace, their columns, and traces on disk, for use by all other folders."""

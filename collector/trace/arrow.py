@@ -1,4 +1,4 @@
-"""Arrow columns as the core takes and gives them: numpy arrays of fixed dtype, texts as codes."""
+"""Converts between Arrow columns and the core's arrays: numpy arrays of fixed dtype, texts as codes."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -13,7 +13,8 @@ from tracer.records import Columns
 
 
 def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any]:
-    """A column of numbers, `missing` where it is null; not copied if it is in one chunk, has no null and no bools."""
+    """A column of numbers as an array, with `missing` for null; not copied if it is one chunk without nulls or
+    bools."""
     whole = one_chunk(column)
     if whole.null_count:
         whole = whole.fill_null(missing)
@@ -25,7 +26,7 @@ def numbers(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> NDArray[Any
 
 
 def take_rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
-    """Some rows of a table, in ascending order; of many chunks, only those that have any are looked at."""
+    """Some rows of a table, in ascending order; only chunks with such rows are read."""
     parts, begin = [table.slice(0, 0)], 0
     for batch in table.to_batches():
         first, last = np.searchsorted(rows, (begin, begin + len(batch)))
@@ -36,7 +37,7 @@ def take_rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
 
 
 def coalesce(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.int64]:
-    """For each row the first of these columns (int64) that is not null, `missing` where all are.
+    """For each row, the first value of these columns (int64) that is not null, or `missing` if all are.
 
     Not copied, so not to be written, if the first is in one chunk and has no null, or if all are null (such arrays
     share their memory); else a pass of the core, on all cores.
@@ -52,14 +53,14 @@ def coalesce(table: pa.Table, names: Sequence[str], missing: int) -> NDArray[np.
 
 
 def _piece(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8], int]:
-    """Its values, a bit for each that is not null (nothing if all are), and where these bits begin."""
+    """Its values, a bit for each that is not null (empty if none is null), and the offset of these bits."""
     validity, data = values.buffers()
     bits = np.frombuffer(validity, np.uint8) if values.null_count else ALL_VALID
     return np.frombuffer(data or b"", np.int64)[values.offset :][: len(values)], bits, values.offset
 
 
 def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list[str]]:
-    """A column of texts as places in a list of them, -1 where it is null."""
+    """A column of texts as indices in a list of its distinct texts, -1 for null."""
     encoded = one_chunk(column)
     if not isinstance(encoded, pa.DictionaryArray):
         encoded = encoded.dictionary_encode()
@@ -67,7 +68,7 @@ def indices(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int32], list
 
 
 def unify_dictionaries(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[NDArray[np.int32]], list[str]]:
-    """Columns of texts as places in one sorted list of theirs, -1 where they are null."""
+    """Columns of texts as indices in one sorted list of all their texts, -1 for null."""
     found = [indices(column) for column in columns]
     names = sorted({text for _, texts in found for text in texts if text is not None})
     place_of = {name: place for place, name in enumerate(names)}
@@ -76,7 +77,7 @@ def unify_dictionaries(*columns: pa.ChunkedArray | pa.Array) -> tuple[list[NDArr
 
 
 def codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> NDArray[np.uint8]:
-    """A column of texts, none null, as places in `names`, which holds them all."""
+    """A column of texts, none null, as indices in `names`, which has all of them."""
     place, texts = indices(column)
     code = bytes(names.index(text) for text in texts).ljust(1 << 8)
     return np.frombuffer(place.astype(np.uint8).tobytes().translate(code), np.uint8)
@@ -86,13 +87,13 @@ ALL_VALID: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
 
 def nullable(values: NDArray[Any], validity: NDArray[np.uint8] = ALL_VALID) -> pa.Array:
-    """Numbers as Arrow has them, not copied; `validity` has a bit for each that is not null, or is empty."""
+    """An Arrow array of numbers, not copied; `validity` has a bit for each value that is not null, or is empty."""
     bits = pa.py_buffer(validity) if len(validity) else None
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
 
 
 def null_array(count: int, kind: pa.DataType) -> pa.Array:
-    """So many nulls of a type: zeros that all such columns share, however many there are."""
+    """An array of `count` nulls; all such arrays share one buffer of zeros."""
     zeros = _zeros(count.bit_length())
     return pa.Array.from_buffers(kind, count, [zeros] * kind.num_buffers, null_count=count)
 
@@ -125,24 +126,24 @@ def _filled(value: int, bits: int) -> NDArray[np.int64]:
 
 
 def nullable_where(values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:
-    """As `nullable`, null where `missing`."""
+    """An Arrow array of numbers, not copied, with null where `missing`."""
     return nullable(values, bits(~missing))
 
 
 def bits(known: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Which rows are known, as `nullable` takes it."""
+    """The validity bits of known rows, for `nullable`."""
     return ALL_VALID if known.all() else np.packbits(known, bitorder="little")
 
 
 def dictionary_array(
     places: NDArray[np.int32], names: pa.Array, validity: NDArray[np.uint8] = ALL_VALID
 ) -> pa.DictionaryArray:
-    """Texts by their places in `names`, not copied; `validity` as in `nullable`."""
+    """A dictionary array from indices in `names`, not copied; `validity` as in `nullable`."""
     return pa.DictionaryArray.from_arrays(nullable(places, validity), names, safe=False)
 
 
 def texts(column: pa.ChunkedArray | pa.Array) -> Columns:
-    """Texts laid end to end: `offsets` (int32, one more than texts) into `bytes`; null ones are empty."""
+    """Texts as one buffer: `offsets` (int32, one more than texts) into `bytes`; nulls are empty."""
     whole = one_chunk(column).cast(pa.string())
     if not len(whole):
         return {"offsets": np.zeros(1, dtype=np.int32), "bytes": np.empty(0, dtype=np.uint8)}
@@ -156,13 +157,13 @@ def texts(column: pa.ChunkedArray | pa.Array) -> Columns:
 def string_array(
     offsets: NDArray[np.int32], data: NDArray[np.uint8], validity: NDArray[np.uint8] = ALL_VALID
 ) -> pa.StringArray:
-    """Texts that lie end to end, as `texts` gives them, not copied; `validity` as in `nullable`."""
+    """A string array from the result of `texts`, not copied; `validity` as in `nullable`."""
     known = pa.py_buffer(validity) if len(validity) else None
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data), known)
 
 
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The column as one array; not copied if it is one chunk (`combine_chunks` copies it all the same)."""
+    """The column as one array; not copied if it is one chunk (`combine_chunks` would copy it)."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

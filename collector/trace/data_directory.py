@@ -1,10 +1,10 @@
-"""Where a collector keeps what in its data directory.
+"""The layout of a collector's data directory.
 
-    DATA/sessions/<session>/<host>/     segments as they came (`collector.service.ingest`)
+    DATA/sessions/<session>/<host>/     segments as received (`collector.service.ingest`)
     DATA/sessions/<session>/live/       the trace of the newest seconds (`collector.service.live`)
     DATA/traces/<session>/              the trace
 
-Names are checked (`tracer.segments`), so that none leads out of it.
+Names are checked (`tracer.segments`), so that no path leaves the directory.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from tracer.segments import check_name
 
 LIVE_ERROR_FILE = ".live.error"
 LIVE_FOLDER = "live"
-"""Among a session's hosts, so no host can have this name."""
+"""It lies beside the hosts of a session, so no host can have this name."""
 
 
 def session_folder(data: Path, session: str) -> Path:

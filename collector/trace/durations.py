@@ -1,4 +1,4 @@
-"""Durations in words: one spelling for the report, the viewer and the demo."""
+"""Formats durations, in the same way for the report, the viewer and the demo."""
 
 _UNITS = ((1_000_000_000, "s", 3), (1_000_000, "ms", 1), (1_000, "µs", 1))
 
@@ -12,12 +12,12 @@ def in_words(duration_ns: int) -> str:
 
 
 def with_uncertainty(duration_ns: int, uncertainty_ns: int) -> str:
-    """`412.3 ms ± 4.0 µs`; without the second half where there is no uncertainty."""
+    """`412.3 ms ± 4.0 µs`; only the first part without an uncertainty."""
     return f"{in_words(duration_ns)} ± {in_words(uncertainty_ns)}" if uncertainty_ns else in_words(duration_ns)
 
 
 def share(part_ns: int, whole_ns: int) -> str:
-    """`73 %`; `<1 %` for what is there but rounds to nothing."""
+    """`73 %`; `<1 %` for a positive share that rounds to 0."""
     if part_ns and part_ns * 200 < whole_ns:
         return "<1 %"
     return f"{round(100 * part_ns / whole_ns) if whole_ns else 0} %"

@@ -1,4 +1,4 @@
-"""What `trace.json` says of a trace: its hosts, counters, command and the names of its services."""
+"""The contents of `trace.json`: a trace's hosts, counters, command and names of services."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from tracer.secret_rules import SecretChoice
 class PointInfo:
     """An observation point: one interface of a host.
 
-    `coverage`: when it captured, as ascending disjoint spans of its host's stamps in ns (`collector.hops.coverage`).
-    `dropped`: what of that it covers in part: from, to, and how many packets it says it dropped between.
+    `coverage`: when it captured, as ascending disjoint spans in its host's time, ns (`collector.hops.coverage`).
+    `dropped`: the times that it covers in part: from, to, and how many packets it reports as dropped between.
     """
 
     point: str
@@ -25,10 +25,10 @@ class PointInfo:
 
 @dataclass(frozen=True, slots=True)
 class HostInfo:
-    """A captured host and what its capture holds; both times are null where it holds no packet.
+    """A captured host and the contents of its capture; both times are null without packets.
 
-    `coverage`: when any of its points captured, as theirs; `dropped`: what they cover in part, likewise. `on_path`: it
-    forwards packets of others, as a router does (`collector.decode.forwarders`).
+    `coverage`: when any of its points captured; `dropped`: the times that they cover in part; both as for points.
+    `on_path`: it forwards packets of others, as a router does (`collector.decode.forwarders`).
     """
 
     host: str
@@ -46,7 +46,7 @@ class HostInfo:
 
 @dataclass(frozen=True, slots=True)
 class CounterInfo:
-    """A named count of something that happened to the input; `host` is null where it concerns the whole trace."""
+    """A named count of a problem with the input; `host` is null if it concerns the whole trace."""
 
     host: str | None
     name: str
@@ -57,7 +57,7 @@ class CounterInfo:
 
 @dataclass(frozen=True, slots=True)
 class CommandInfo:
-    """The command that ran while the hosts were captured; times are stamps of `host`, right around its process."""
+    """The command that ran while the hosts were captured; times are those of `host`, around its process."""
 
     argv: tuple[str, ...]
     host: str
@@ -68,25 +68,27 @@ class CommandInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """What a server is called (`collector.services.naming`)."""
+    """The name of a server (`collector.services.naming`)."""
 
     host: str  # as captured, else its address; "" for whatever listens at the port
     port: int
     name: str
-    evidence: str = ""  # what shows it, in words
+    evidence: str = ""  # the evidence for the name, in words
 
 
 @dataclass(frozen=True, slots=True)
 class TraceInfo:
-    """What `trace.json` holds."""
+    """The contents of `trace.json`."""
 
     created_ns: int
     tool_version: str
     hosts: tuple[HostInfo, ...]
     counters: tuple[CounterInfo, ...] = ()
     command: CommandInfo | None = None
-    services: tuple[ServiceInfo, ...] = ()  # servers that are not here are called HOST:PORT
-    secrets: SecretChoice = field(default_factory=SecretChoice)  # by which its packets and texts were overwritten
+    services: tuple[ServiceInfo, ...] = ()  # servers not listed here are named HOST:PORT
+    secrets: SecretChoice = field(
+        default_factory=SecretChoice
+    )  # the rules by which its packets and texts were overwritten
     format_version: int = FORMAT_VERSION
 
 

@@ -1,4 +1,4 @@
-"""One packet at one capture point, read from the table `events` when somebody asks for it."""
+"""Reads one packet at one capture point from the table `events`."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class PacketFields:
-    """A packet's fields as its host saw it; None where the packet has none."""
+    """A packet's fields as captured at its host; None for fields that it lacks."""
 
     host: str
     point: str
@@ -36,12 +36,12 @@ class PacketFields:
 
     @property
     def flag_names(self) -> str:
-        """As in tcpdump's long form: `SYN ACK`."""
+        """The names of its flags: `SYN ACK`."""
         return " ".join(flag.name or "" for flag in TcpFlag if self.flags & flag) or "none"
 
 
 def read_packet(url: str, host: str | None, frame: int | None) -> PacketFields | None:
-    """The packet of a frame of a host, or None if there is none. Cost: one row group of `events`."""
+    """The packet with a frame number of a host, or None. Cost: one row group of `events`."""
     if host is None or frame is None:
         return None
     rows = store.read_matching(url, "events", COLUMNS, {"host": host, "frame": frame}).to_pylist()

@@ -1,6 +1,6 @@
-"""Tables as Parquet files, encoded by the core (`tracer/core/tables`).
+"""Writes tables as Parquet files, encoded by the core (`tracer/core/tables`).
 
-Rows are encoded by themselves, by any thread, and their bytes are then written in turn.
+Any thread can encode rows; the encoded bytes are then written in order.
 """
 
 import base64
@@ -21,17 +21,17 @@ Field = tuple[NDArray[Any], NDArray[np.uint8] | None, NDArray[np.uint8] | list[s
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a table of this schema, as they stand in its file."""
+    """Encoded rows of a table with this schema."""
 
     schema: pa.Schema
     groups: Sequence[tuple[NDArray[np.uint8], _core.RowGroup]]
 
 
 def encode(table: pa.Table, looked_up_by: Sequence[str], group_rows: int) -> Rows:
-    """All rows of a table.
+    """Encode all rows of a table.
 
-    Arguments: `table`, of numbers, bools and texts; `looked_up_by`, columns of which each row group tells the extremes;
-    `group_rows`, the rows of a row group at most.
+    Arguments: `table`, of numbers, bools and texts; `looked_up_by`, columns for which each row group records minimum
+    and maximum; `group_rows`, at most so many rows in a row group.
     Cost: 1 to 2 ns a value; safe to call from several threads.
     """
     file = _table_file(table.schema, looked_up_by)
@@ -40,21 +40,21 @@ def encode(table: pa.Table, looked_up_by: Sequence[str], group_rows: int) -> Row
 
 
 class Writer:
-    """Writes `Rows` of one schema to a file, which stays the caller's."""
+    """Writes `Rows` of one schema to a file, which the caller owns."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self.schema, self._file, self._table = schema, file, _table_file(schema, ())
         self._file.write(MAGIC)
 
     def write(self, rows: Rows) -> None:
-        """Write rows after those that are there."""
+        """Append rows."""
         assert rows.schema.equals(self.schema), "rows of one file have one schema"
         for data, group in rows.groups:
             self._file.write(data.data)
             self._table.add(group)
 
     def close(self) -> None:
-        """Write the file's end."""
+        """Write the file's footer."""
         arrow_schema = base64.b64encode(self.schema.serialize()).decode()
         self._file.write(self._table.footer([("ARROW:schema", arrow_schema)]).data)
 
@@ -81,7 +81,7 @@ def _fields(table: pa.Table) -> Iterator[Field]:
 
 
 def _each_once(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same texts, each once in the dictionary: who reads Parquet takes that for granted."""
+    """The same texts, each once in the dictionary, as readers of Parquet require."""
     if len(array.dictionary.unique()) == len(array.dictionary):
         return array
     return array.cast(array.type.value_type).dictionary_encode()

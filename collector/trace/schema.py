@@ -1,7 +1,7 @@
-"""The tables of a trace: names, column types and units. Other tools read them, so a change here is one of contract.
+"""The tables of a trace: names, column types and units. Other tools read them, so a change here changes an interface.
 
-Times are int64 ns. `host_ns` is a host's own stamp since the epoch; `trace_ns` is on the trace's one timescale, the
-reference host's. Source: docs/architecture.md, which says what each table is for.
+Times are int64 ns. `host_ns` is a host's own timestamp since the epoch; `trace_ns` is on the trace's timescale, that of
+the reference host. Source: docs/architecture.md, which explains the purpose of each table.
 """
 
 from collections.abc import Sequence
@@ -29,18 +29,18 @@ class HopKind(StrEnum):
 
 
 class HopState(StrEnum):
-    """What became of a transfer."""
+    """The fate of a transfer."""
 
     MATCHED = "matched"  # seen at both ends
     LOST = "lost"  # sent, never arrived, never acknowledged (by this attempt)
     CAPTURE_DROPPED = "capture_dropped"  # acknowledged, so it arrived, but the capture missed it
     OUTSIDE_WINDOW = "outside_window"  # the other host was not capturing at that time, or is not captured at all
-    AMBIGUOUS = "ambiguous"  # more than one possible partner, and nothing tells them apart
+    AMBIGUOUS = "ambiguous"  # more than one possible partner, which nothing distinguishes
     UNMATCHED = "unmatched"  # none of the above
 
 
 class LinkReason(StrEnum):
-    """Why an exchange is held to be a child of another."""
+    """The reason why an exchange is linked to another as its child."""
 
     TRANSACTION_ID = "transaction_id"
     CONNECTION = "connection"
@@ -48,7 +48,7 @@ class LinkReason(StrEnum):
 
 
 class SilenceCause(StrEnum):
-    """Why none of a message's bytes was on the way."""
+    """Why no byte of a message was in transit."""
 
     IDLE = "idle"  # its sender had nothing to send
     HELD = "held"  # TCP held it: congestion window, a small window, a delayed acknowledgement
@@ -56,14 +56,14 @@ class SilenceCause(StrEnum):
 
 
 class StreamReason(StrEnum):
-    """What shows that a connection, or a part of it, carries no requests (`collector.requests.streams`)."""
+    """The evidence that a connection, or a part of it, carries no requests (`collector.requests.streams`)."""
 
     UPGRADE = "upgrade"  # HTTP: 101 Switching Protocols
     TUNNEL = "tunnel"  # HTTP: CONNECT was accepted
     EVENT_STREAM = "event_stream"  # HTTP: the answer is of type text/event-stream
     WORD = "word"  # a word of another protocol (`tracer/core/wire/src/marks.rs`)
-    UNASKED = "unasked"  # its shape: the server speaks again and again without being asked
-    TRIGGERED = "triggered"  # the server speaks when another client of it has spoken
+    UNASKED = "unasked"  # its shape: the server sends again and again without being asked
+    TRIGGERED = "triggered"  # the server sends when another of its clients has sent
     TWO_WAY = "two_way"  # HTTP/2: both sides go on at one time, or it was begun before the capture
     UNREAD = "unread"  # HTTP/2, of which frames are missing: it may be many requests at once
     HIDDEN = "hidden"  # HTTP/2 inside TLS: likewise
@@ -74,7 +74,8 @@ def _text() -> pa.DataType:
 
 
 def _fields(may_be_null: Sequence[str] | None = None, **types: pa.DataType) -> pa.Schema:
-    """A schema; columns that are never null cost less to write and to read, so the large tables say which are."""
+    """A schema; columns that are never null are cheaper to write and read, so the large tables list those that may
+    be."""
     return pa.schema([pa.field(name, kind, may_be_null is None or name in may_be_null) for name, kind in types.items()])
 
 
@@ -167,7 +168,7 @@ CLOCKS = _fields(
     host=_text(),
     from_host_ns=pa.int64(),
     to_host_ns=pa.int64(),
-    from_frame=pa.uint32(),  # a stepped clock's stamps may repeat, so the interval is also told in frames of the host
+    from_frame=pa.uint32(),  # a stepped clock's stamps may repeat, so the interval is also given in frames of the host
     to_frame=pa.uint32(),
     offset_ns=pa.int64(),  # host clock - reference, at from_host_ns
     skew_ppb=pa.int64(),
@@ -304,7 +305,7 @@ SPANS = _fields(
     connect_ns=pa.int64(),  # from the first SYN until the client acknowledged the server's
     tls_ns=pa.int64(),  # the handshake of TLS
     request_network_ns=pa.int64(),
-    queue_ns=pa.int64(),  # until the server took it up, as far as that can be told (collector.requests.waits)
+    queue_ns=pa.int64(),  # until the server took it up, as far as that can be determined (collector.requests.waits)
     work_ns=pa.int64(),  # the server's own time, outside any child on the critical path
     fan_out_wait_ns=pa.int64(),  # of several servers asked at once, beyond the first one's answer
     server_or_network_ns=pa.int64(),  # the server's work and the ways there and back, of which one end shows the sum
@@ -378,7 +379,7 @@ docs/trace-format.md has the policy."""
 
 
 def conform(name: str, table: pa.Table) -> pa.Table:
-    """`table` with the columns and types of the schema `name`, null where it has none; columns beyond it go last."""
+    """`table` with the columns and types of the schema `name`; missing columns are null, extra columns come last."""
     columns = {column.name: _column(table, column) for column in TABLES[name]}
     extra = {column: table.column(column) for column in table.column_names if column not in columns}
     return pa.table(columns | extra)
@@ -387,10 +388,10 @@ def conform(name: str, table: pa.Table) -> pa.Table:
 def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
     if column.name not in table.column_names:
         return pa.chunked_array([pa.nulls(table.num_rows, column.type)])
-    return _cast(table.column(column.name), column.type)
+    return _cast_column(table.column(column.name), column.type)
 
 
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if column.type == kind:
         return column
     if pa.types.is_dictionary(kind):

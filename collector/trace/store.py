@@ -1,11 +1,11 @@
-"""A trace on disk: a directory (or any fsspec URL: `memory://`, `s3://…`) of Parquet tables and one `trace.json`.
+"""Stores traces: a directory (or any fsspec URL: `memory://`, `s3://…`) of Parquet tables and one `trace.json`.
 
-A trace is whole or it is not there. On a local disk it is written under a temporary name beside its place and renamed;
-on an object store, which has no rename, `trace.json` is written last, and a directory without it is no trace.
-Tables and columns: `collector.trace.schema`. One writer at a time.
+Writing a trace is atomic. On a local disk it is written under a temporary name beside its place and renamed; on an
+object store, which has no rename, `trace.json` is written last, and a directory without it is no trace. Tables and
+columns: `collector.trace.schema`. One writer at a time.
 
-Tables are encoded by the core (`collector.trace.parquet`). Statistics only of the columns by which rows are looked up;
-a column that is never null is stored as such, which saves its levels.
+Tables are encoded by the core (`collector.trace.parquet`). Only columns by which rows are looked up have statistics; a
+column that is never null is stored as required, which saves its definition levels.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ from tracer.errors import InputError, MissingDependencyError, ResourceError
 
 INFO_FILE = "trace.json"
 INDEX_FOLDER = ".index"
-"""Within a trace: what a viewer keeps there to open it quickly; nothing is lost with it."""
+"""Folder within a trace in which a viewer keeps an index to open it quickly; it can be deleted without loss."""
 LOOKED_UP_BY = ("host", "frame", "connection_id")
 """Columns with statistics, by which a reader skips row groups."""
 READ_ATTEMPTS = 5
@@ -52,7 +52,7 @@ Read = TypeVar("Read")
 
 
 class TraceWriter:
-    """Writes the parts of one trace; made by `write_trace`. `url` is where they go until the trace is whole."""
+    """Writes the parts of one trace; created by `write_trace`. They are at `url` until the trace is complete."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -60,9 +60,9 @@ class TraceWriter:
         self._open: dict[str, tuple[IO[bytes], encoded.Writer]] = {}
 
     def append(self, name: str, table: pa.Table | encoded.Rows) -> None:
-        """Write rows of a table after those it has; a table never written is left empty.
+        """Append rows to a table; a table never written is empty.
 
-        Arguments: `table` as `ready` makes it or takes it.
+        Arguments: `table`, plain or from `ready`.
         Raises: `ResourceError` if they cannot be written.
         """
         rows = ready(name, table) if isinstance(table, pa.Table) else table
@@ -74,11 +74,11 @@ class TraceWriter:
             self._open[name][1].write(rows)
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        """Write one table as a whole; a table never written is left empty."""
+        """Write one whole table; a table never written is empty."""
         write_table(self.url, name, table)
 
     def finish(self, name: str) -> None:
-        """End a table that was appended to, so that it can be read back from `url`.
+        """Complete a table that was appended to, so that it can be read back from `url`.
 
         Raises: `ResourceError` if it cannot be written.
         """
@@ -89,7 +89,7 @@ class TraceWriter:
             self._end(name)
 
     def close(self) -> None:
-        """End the tables that were appended to. What an error kept from being written is dropped."""
+        """Complete the tables that were appended to. After an error, rows not yet written are dropped."""
         while self._open:
             self._end(next(iter(self._open)))
 
@@ -101,15 +101,15 @@ class TraceWriter:
             file.close()
 
     def write_info(self, info: TraceInfo) -> None:
-        """Say what the trace is; written when the trace is whole."""
+        """Set the contents of `trace.json`, which is written when the trace is complete."""
         self.info = info
 
 
 @contextmanager
 def write_trace(url: str) -> Iterator[TraceWriter]:
-    """Write a trace to `url` as a whole, or leave what was there as it was (object stores: no trace) on an error.
+    """Write a whole trace to `url`; on an error, keep what was there before (object stores: no trace).
 
-    A trace that is already there is replaced; anything else that is there is an error.
+    An existing trace is replaced; any other existing file is an error.
     Raises: `InputError` if `url` holds something that is no trace, `ResourceError` if it cannot be written.
     """
     fs, root = _filesystem(url)
@@ -155,9 +155,9 @@ def write_table(url: str, name: str, table: pa.Table) -> None:
 
 
 def ready(name: str, table: pa.Table) -> encoded.Rows:
-    """Rows of a table of a trace, encoded, so that they only need writing. Safe to call from several threads.
+    """Encoded rows of a trace's table, ready to be written. Safe to call from several threads.
 
-    Arguments as `write_table`.
+    Arguments: as for `write_table`.
     """
     table = conform(name, table)
     whole = {column.name for column in TABLES[name] if not column.nullable}
@@ -184,9 +184,9 @@ def count_rows(url: str, name: str) -> int:
 
 
 def read_matching(url: str, name: str, columns: Sequence[str], equal: Mapping[str, str | int]) -> pa.Table:
-    """The rows of a table of a trace that have these values, which must be among `columns`.
+    """The rows of a trace's table with these values, whose columns must be among `columns`.
 
-    Cost: the row groups whose statistics do not exclude them; one, where the table is sorted by these columns.
+    Cost: the row groups whose statistics do not exclude them; only one if the table is sorted by these columns.
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
     with _open_table(url, name) as stored:
@@ -209,7 +209,7 @@ def read_batches(url: str, name: str, columns: Sequence[str]) -> Iterator[tuple[
 
 
 def fingerprint(url: str, info: TraceInfo) -> str:
-    """What changes when a table of a trace does: when it was made, and each table's size and time."""
+    """A text that changes whenever a trace's table does: its creation time, and each table's size and time."""
     fs, root = _filesystem(url)
     parts = [str(info.created_ns), str(info.format_version)]
     for name in TABLES:
@@ -220,20 +220,20 @@ def fingerprint(url: str, info: TraceInfo) -> str:
 
 
 def table_bytes(url: str, name: str) -> int:
-    """The size of a table of a trace as it is stored; 0 if there is none."""
+    """The stored size of a trace's table; 0 if it does not exist."""
     fs, root = _filesystem(url)
     path = f"{root}/{name}.parquet"
     return int(fs.size(path) or 0) if fs.exists(path) else 0
 
 
 def local_folder(url: str) -> Path | None:
-    """Where a trace lies on this machine's disk; None if it lies elsewhere."""
+    """The folder of a trace on this machine's disk; None if it is elsewhere."""
     fs, root = _filesystem(url)
     return Path(root) if isinstance(fs, LocalFileSystem) else None
 
 
 def read_rows(url: str, name: str, columns: Sequence[str], first: int, count: int) -> pa.Table:
-    """Rows [first, first + count) of a table of a trace, by their place in it. Cost: the row groups that hold them.
+    """Rows [first, first + count) of a trace's table, by their position in it. Cost: the row groups with these rows.
 
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
@@ -249,8 +249,8 @@ def read_rows(url: str, name: str, columns: Sequence[str], first: int, count: in
         return stored.read(columns, groups).slice(first - skipped, count)
 
 
-def read_chosen(url: str, name: str, columns: Sequence[str], rows: NDArray[np.int64]) -> Iterator[pa.Table]:
-    """Chosen rows (ascending places) of a table of a trace, those of one row group at a time.
+def read_chosen_rows(url: str, name: str, columns: Sequence[str], rows: NDArray[np.int64]) -> Iterator[pa.Table]:
+    """Chosen rows (ascending positions) of a trace's table, those of one row group at a time.
 
     Raises: `InputError` if `url` is no trace or lacks the table.
     """
@@ -265,9 +265,9 @@ def read_chosen(url: str, name: str, columns: Sequence[str], rows: NDArray[np.in
 
 
 def read_info(url: str) -> TraceInfo:
-    """What `trace.json` of a trace says.
+    """The contents of a trace's `trace.json`.
 
-    Raises: `InputError` if `url` is no trace, naming what is there instead, or one of another format.
+    Raises: `InputError` if `url` is no trace (with the contents found instead), or one of another format.
     """
     fs, root = _filesystem(url)
     try:
@@ -283,15 +283,15 @@ def read_info(url: str) -> TraceInfo:
 
 
 def read_unchanged(url: str, read: Callable[[TraceInfo], Read]) -> Read:
-    """What `read` makes of a trace, all of it from one and the same: a live trace may be replaced meanwhile.
+    """The result of `read`, which sees one consistent trace: a live trace may be replaced meanwhile.
 
-    Raises: `InputError` if it was replaced at every attempt; what `read` raises.
+    Raises: `InputError` if it was replaced during every attempt; what `read` raises.
     """
     for _ in range(READ_ATTEMPTS):
         info = read_info(url)
         try:
             found = read(info)
-        except Exception:  # tables of two makes do not fit together, in whatever way that shows
+        except Exception:  # tables of two versions of the trace do not match, which may cause any error
             if read_info(url).created_ns == info.created_ns:
                 raise
         else:
@@ -317,7 +317,7 @@ def _filesystem(url: str) -> tuple[Any, str]:
 
 
 def _source(fs: Any, path: str) -> Any:
-    """The file, for Arrow to read. Not a Python file: Arrow's threads, still in one at exit, can abort the process
+    """The file, for Arrow to read. It is no Python file: at exit, Arrow's threads inside one can abort the process
     (apache/arrow issues 34314, 50482)."""
     if isinstance(fs, LocalFileSystem):
         with open(path, "rb"):  # for Python's errors: not there, no permission
@@ -326,7 +326,7 @@ def _source(fs: Any, path: str) -> Any:
 
 
 def _sink(fs: Any, path: str) -> Any:
-    """The file, for Arrow to write. Of a local one Arrow writes each page by itself, without Python's lock."""
+    """The file, for Arrow to write. Arrow writes the pages of a local file without Python's lock."""
     return pa.OSFile(path, "wb") if isinstance(fs, LocalFileSystem) else fs.open(path, "wb")
 
 
@@ -343,7 +343,8 @@ def _refuse_to_overwrite(fs: Any, root: str, url: str) -> None:
 
 
 def _is_trace_like(fs: Any, root: str) -> bool:
-    """A trace, or the remains of one whose writing was cut off on an object store: nothing but our own files."""
+    """Whether there are only our own files: a trace, or the remains of one whose writing was interrupted on an object
+    store."""
     ours = {INFO_FILE, INDEX_FOLDER, "faults.jsonl", *(f"{name}.parquet" for name in TABLES)}
     return all(name in ours for name in _names(fs, root))
 
@@ -373,7 +374,7 @@ def _replace_directory(staging: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names in one step, so that a reader always finds one; False where system or file system cannot."""
+    """Swap two names atomically, so that a reader always finds one; False if the system or file system cannot."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     if rename is None:
         return False

@@ -1,4 +1,4 @@
-"""Times of exchanges as the core takes them: int64 ns without nulls."""
+"""Converts times of exchanges to arrays for the core: int64 ns without nulls."""
 
 from collections.abc import Iterable
 
@@ -12,22 +12,22 @@ from collector.trace.arrow import coalesce
 Int64Array = NDArray[np.int64]
 
 UNSEEN = np.iinfo(np.int64).min
-"""A time that was not seen."""
+"""An unknown time."""
 
 
-def stamps(exchanges: pl.DataFrame, *names: str) -> Int64Array:
-    """The first of the columns `NAME_trace_ns` that is not null; `UNSEEN` where all are. Not copied if none is null."""
+def first_times_of_frame(exchanges: pl.DataFrame, *names: str) -> Int64Array:
+    """The first of the columns `NAME_trace_ns` that is not null, or `UNSEEN`. Not copied if none is null."""
     seen = exchanges.select(pl.coalesce(*(f"{name}_trace_ns" for name in names)).cast(pl.Int64).fill_null(UNSEEN))
     return np.ascontiguousarray(seen.to_series().to_numpy())
 
 
-def seen(exchanges: pa.Table, *names: str) -> Int64Array:
-    """As `stamps`, of a table in any number of chunks: a pass of the core, on all cores."""
+def first_times(exchanges: pa.Table, *names: str) -> Int64Array:
+    """The result of `first_times_of_frame` for a table in any number of chunks: a pass of the core, on all cores."""
     return coalesce(exchanges, [f"{name}_trace_ns" for name in names], UNSEEN)
 
 
-def stacked(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Rows of all parts, each column in one piece. Memory: the rows, and a column more."""
+def concat_rows(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of all parts, with each column in one chunk. Memory: the rows, and one more column."""
     frame = pl.concat(parts, rechunk=False)
     for place, name in enumerate(frame.columns):
         frame.replace_column(place, frame[name].rechunk())
@@ -35,5 +35,5 @@ def stacked(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def text_codes(texts: pl.Series) -> NDArray[np.int32]:
-    """Categories as numbers, -1 where null."""
+    """Categories as numbers, -1 for null."""
     return texts.to_physical().cast(pl.Int32).fill_null(-1).to_numpy()

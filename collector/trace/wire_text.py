@@ -1,13 +1,13 @@
-r"""Bytes from the wire as text: the one place where the words of messages become strings.
+r"""Converts bytes from the wire to text: the only place where contents of messages become strings.
 
-(Names in captures and of files are the operator's world, not the peers': `tracer.plain_text`.)
+(Names in captures and of files come from the operator, not from peers: `tracer.plain_text`.)
 
-What a peer sends may be no UTF-8, may hold control characters that a terminal obeys, or characters that reorder what is
-shown around them. Here each such byte is written as an escape, `\xe9`, so that every string of a trace is valid UTF-8
-and safe to print. A text that needs an escape, or that holds `\x` already, has its backslashes doubled. So different
-bytes stay different texts, and ids that were equal on the wire stay equal.
+A peer may send bytes that are no UTF-8, control characters that a terminal obeys, or characters that reorder the text
+around them. Each such byte is written as an escape, `\xe9`, so that every string of a trace is valid UTF-8 and safe to
+print. In a text that needs an escape, or that already contains `\x`, backslashes are doubled. So different bytes stay
+different texts, and ids that are equal on the wire stay equal.
 
-Cost: two passes over the bytes; per text only where some text may need an escape.
+Cost: two passes over the bytes; more only if some text may need an escape.
 """
 
 import numpy as np
@@ -19,14 +19,14 @@ from tracer.plain_text import escape, is_safe
 from tracer.records import HEAD_COLUMNS, HEAD_STRINGS, Columns
 
 PRINTABLE = range(0x20, 0x7F)
-"""Bytes of ASCII that a terminal shows as they are."""
+"""Bytes of ASCII that a terminal shows unchanged."""
 BACKSLASH = 0x5C
 
 
 def string_array_from_wire(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.LargeStringArray:
-    """Texts laid end to end, as an Arrow array of valid UTF-8 without control characters.
+    """An Arrow array of valid UTF-8 without control characters.
 
-    Arguments: `offsets`, n+1 of them; `data`, the bytes that they lead into.
+    Arguments: `offsets` (n+1) of the texts in `data`.
     """
     if not len(data) or (_is_printable(data) and not (data == BACKSLASH).any()):
         return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
@@ -40,14 +40,14 @@ def _is_printable(data: NDArray[np.uint8]) -> bool:
 
 
 def text_from_wire(data: bytes) -> str:
-    """`data` as text that is safe to show: bytes that are no UTF-8 and unsafe characters as escapes."""
+    """`data` as text that is safe to show: invalid UTF-8 and unsafe characters are escaped."""
     text = data.decode("utf-8", "surrogateescape")
     if all(map(is_safe, text)) and "\\x" not in text:
         return text
-    return "".join(map(_shown, text))
+    return "".join(map(_escape, text))
 
 
-def _shown(character: str) -> str:
+def _escape(character: str) -> str:
     if character == "\\":
         return "\\\\"
     return character if is_safe(character) else escape(character)

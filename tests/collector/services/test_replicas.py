@@ -10,7 +10,7 @@ import pytest
 from collector.findings.placement import placement_findings
 from collector.findings.requests import requests_of
 from collector.requests.spans import link
-from collector.services.replicas import FAILED, located
+from collector.services.replicas import FAILED, target_parts
 from collector.services.rings import NO_PLACES, Device, Places, read_rings
 from tests.helpers.exchange_lines import at_us, exchanges_of
 from tests.helpers.scripts import table
@@ -216,7 +216,7 @@ def test_what_is_no_ring_is_refused(tmp_path: Path) -> None:
 
 
 def test_parts_of_targets() -> None:
-    (row,) = located(pl.DataFrame(exchanges_of("proxy > s/swift-object 0 1 2 3 target=/d1/7/a/c/o/p"))).to_dicts()
+    (row,) = target_parts(pl.DataFrame(exchanges_of("proxy > s/swift-object 0 1 2 3 target=/d1/7/a/c/o/p"))).to_dicts()
     assert row == {
         "exchange_id": 1,
         "device": "d1",
